@@ -1,13 +1,18 @@
 package ingest
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"maps"
 	"math"
+	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 const (
@@ -27,6 +32,7 @@ type presence struct {
 	run           int     // number of the last rows in a row without a value
 	again         int     // number of the last rows in a row with a value, while the column is gone
 	gone          bool    // most new rows have no value, unlike earlier ones
+	optional      bool    // such rows count
 }
 
 // goes reports whether most rows at the end of a batch lack a column, lacking of them, although earlier rows had it.
@@ -45,19 +51,66 @@ func (p *presence) count(rows, lacking int) {
 
 // Lost are the columns that most new rows lack, although earlier rows had them, and the messages that lack any of them.
 type Lost struct {
-	Columns  []string
-	Rows     []int64 // by column: rows of the batch that lack it
-	messages map[[2]int64]string
+	Optional map[string]int64              // rows of the batch without an optional column, by column: these count
+	messages map[[2]int64]map[string]int64 // unusable messages: rows without another column, by column
 }
 
-// Of returns the reason why a message is unusable; nil if it has the columns.
-func (l *Lost) Of(m TopicMessage) error {
-	names, lacks := l.messages[[2]int64{int64(m.Partition), m.Offset}]
-	if !lacks {
+// Any reports whether a message is unusable.
+func (l *Lost) Any() bool { return len(l.messages) > 0 }
+
+// Of returns the columns that rows of a message lack, and how many do. A message without any is usable.
+func (l *Lost) Of(m TopicMessage) map[string]int64 {
+	return l.messages[[2]int64{int64(m.Partition), m.Offset}]
+}
+
+// Lacks returns the reason why a message that lacks columns is unusable, with those that it has instead.
+func (v *Values) Lacks(ctx context.Context, m TopicMessage, columns map[string]int64) error {
+	names := slices.Sorted(maps.Keys(columns))
+	instead := ""
+	if others := v.unread(ctx, m); len(others) > 0 {
+		plain := func(name string) string {
+			return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+		}
+		similar := func(other string) bool {
+			return slices.ContainsFunc(names, func(name string) bool { return plain(name) == plain(other) })
+		}
+		slices.SortStableFunc(others, func(a, b string) int {
+			return cmp.Compare(strconv.FormatBool(similar(b)), strconv.FormatBool(similar(a)))
+		})
+		instead = ". It has " + layout.SomeNames(others) + ", which no key names"
+	}
+	return fmt.Errorf("no value in %s, which earlier rows had and most new rows lack%s: has a producer renamed or dropped it? Restore it, "+
+		"use the other name under examples.columns.use, or list it in examples.optional if its mean is to replace it", columnsNamed(names),
+		instead)
+}
+
+// columnsNamed formats the names of columns.
+func columnsNamed(names []string) string {
+	if len(names) == 1 {
+		return "column " + layout.SomeNames(names)
+	}
+	return "columns " + layout.SomeNames(names)
+}
+
+// unread returns the names of the first row of a message that no key names, if the format can tell.
+func (v *Values) unread(ctx context.Context, m TopicMessage) []string {
+	r, ok := v.reader.(message.Namer)
+	if !ok {
 		return nil
 	}
-	return fmt.Errorf("no value in %s, which earlier rows had and most new rows lack: has a producer renamed or dropped it? List it in "+
-		"examples.optional if its mean is to replace it", names)
+	p, err := v.payload(ctx, m)
+	if err != nil {
+		return nil
+	}
+	return r.Unread(p)
+}
+
+// Watched returns the columns with names that Lost may find, if the options list them.
+func (v *Values) Watched() (columns []string) {
+	if v.Watches() {
+		columns = v.whole.Columns.Use
+	}
+	return columns
 }
 
 // Watches reports whether Lost may find columns.
@@ -74,9 +127,7 @@ func (v *Values) Lost() (lost *Lost) {
 	if v.presences == nil {
 		v.presences = v.earlierPresences()
 	}
-	var bad []bool // by row
 	lacks := make([]bool, b.Rows)
-	names := make([]string, b.Rows)
 	for at, c := range v.Cells {
 		name := v.NameOf(at)
 		p := v.presences[name]
@@ -112,40 +163,35 @@ func (v *Values) Lost() (lost *Lost) {
 				p.run, p.again = 0, p.again+1
 			}
 		}
+		if p.gone && lost == nil {
+			lost = &Lost{Optional: map[string]int64{}, messages: map[[2]int64]map[string]int64{}}
+		}
+		if p.gone && p.optional {
+			lost.Optional[name], p.gone = int64(lacking), false
+		}
 		if !p.gone {
 			p.count(b.Rows, lacking)
 			continue
 		}
 		p.count(b.Rows-lacking, 0)
 		p.gone = p.again < againRows
-		if lacking == 0 {
-			continue
-		}
-		if lost == nil {
-			lost, bad = &Lost{messages: map[[2]int64]string{}}, make([]bool, b.Rows)
-		}
-		lost.Columns, lost.Rows = append(lost.Columns, name), append(lost.Rows, int64(lacking))
-		for row, is := range lacks {
-			if is {
-				bad[row] = true
-				names[row] += ", column " + value.Quote(name)
-			}
-		}
-	}
-	if lost != nil {
-		lost.find(b.Origins, bad, names)
+		lost.find(b.Origins, lacks, name)
 	}
 	return lost
 }
 
-// find finds the messages with bad rows.
-func (l *Lost) find(origins examples.RowOrigins, bad []bool, names []string) {
+// find finds the messages with rows that lack a column.
+func (l *Lost) find(origins examples.RowOrigins, lacks []bool, column string) {
 	row := 0
 	for _, o := range origins {
 		for m := range o.Messages {
 			for range o.Rows {
-				if bad[row] {
-					l.messages[[2]int64{int64(o.Partition), o.Offset + int64(m)}] = strings.TrimPrefix(names[row], ", ")
+				if lacks[row] {
+					at := [2]int64{int64(o.Partition), o.Offset + int64(m)}
+					if l.messages[at] == nil {
+						l.messages[at] = map[string]int64{}
+					}
+					l.messages[at][column]++
 				}
 				row++
 			}
@@ -163,7 +209,9 @@ func (v *Values) earlierPresences() map[string]*presence {
 		}
 	}
 	for _, name := range v.whole.Optional {
-		delete(all, name)
+		if p := all[name]; p != nil {
+			p.optional = true
+		}
 	}
 	if l := v.whole.Learnt(); l != nil {
 		for name, lacking := range l.Lacking {

@@ -29,7 +29,11 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		Chain: &schemas.Chain{
 			Number: r.chain.Number, Attempt: r.chain.Attempt, Begins: r.backlog.Begins(), Open: len(job.Examples.Classes) == 0,
 			Made: r.Clock.Now().UnixMilli(), Lost: r.backlog.Lost(), Marks: r.backlog.Marks(), AtLeast: r.chain.Least,
+			Settings: r.settings,
 		},
+	}
+	if r.chain.Window != nil {
+		plan.Chain.Lacking = plan.Chain.Lacking.With(r.chain.Window.Unseen, nil)
 	}
 	if r.acceptsLoss(s.ledger) {
 		plan.Chain.AtLeast = 0
@@ -91,6 +95,7 @@ func (r *runner) keepRows(plan *schemas.Plan, l *protocol.Ledger) {
 func (r *runner) adds(plan *schemas.Plan, spans coverage.Spans) {
 	future := 0
 	plan.Chain.From, plan.Chain.Until, future = r.backlog.Times(spans, plan.Chain.Made)
+	plan.Chain.Lacking = plan.Chain.Lacking.With(r.backlog.Lacking(spans))
 	if plan.Chain.Marks = r.backlog.MarksAfter(spans); future > 0 {
 		event.Notice(r.rec, "%d of the next messages of %s have timestamps in the future: they count as written "+
 			"now. Check the clocks of the producers", future, r.Topics.Examples)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,6 +59,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		each          int // number of messages after which they are ingested; 0: all at once
 		lost          string
 		bad           int
+		all           bool // no rows are held out
 	}{
 		"all renamed":            {before: good, after: renamed, lost: "length width", bad: 300},
 		"one":                    {before: good, after: one, lost: "length", bad: 300},
@@ -68,8 +70,10 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		"one of four producers":  {before: good, after: few},
 		"always now and then":    {before: sometimes, after: sometimes},
 		"always":                 {before: null, after: null},
-		"optional":               {before: good, after: one, optional: []string{"length"}},
-		"optional, another":      {before: good, after: renamed, optional: []string{"length"}, lost: "width", bad: 300},
+		"optional":               {before: good, after: one, optional: []string{"length"}, lost: "length"},
+		"optional, as they come": {before: good, after: one, each: 50, optional: []string{"length"}, lost: "length"},
+		"optional, no gate":      {before: good, after: one, optional: []string{"length"}, lost: "length", all: true},
+		"optional, another":      {before: good, after: renamed, optional: []string{"length"}, lost: "length width", bad: 300},
 	} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
@@ -79,13 +83,16 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "sizes", "json", 1, 16
 			o.Label, o.Columns.Use, o.Categorical = "kind", []string{"length", "width", "colour"}, []string{"colour"}
 			o.Missing, o.Optional, o.Holdout = layout.MissingMean, test.optional, 0.2
+			if test.all {
+				o.Holdout = 0
+			}
 			job.Retrain = topics.DefaultRetrain()
 			job.Retrain.Rows = 100
 			if err := log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}); err != nil {
 				t.Fatal(err)
 			}
 			random, rec, report := rand.New(rand.NewPCG(1, 2)), &eventRecorder{}, &Retraining{}
-			lost, bad, drifts := map[string]int64{}, map[string]bool{}, 0
+			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
 			retrain := func() {
 				t.Helper()
 				var err error
@@ -98,6 +105,12 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 				for _, u := range report.Updates {
 					if u.Drift {
 						drifts++
+					}
+					if len(u.Lacking) > 0 {
+						lacking++
+					}
+					if test.all != u.Unseen && len(u.Lacking) > 0 || u.Unseen && u.Offered || len(u.Lacking) > 0 && u.Offered && u.Gate == nil {
+						t.Errorf("version %d lacks %q: unseen %v, offered %v, gate %v", u.Version, u.Lacking, u.Unseen, u.Offered, u.Gate)
 					}
 				}
 			}
@@ -118,20 +131,26 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			var names []string
 			for _, name := range []string{"length", "width", "colour"} {
 				if rows := lost[name]; rows > 0 {
-					if names = append(names, name); rows != int64(test.bad) && test.each == 0 {
+					if names = append(names, name); rows != int64(test.bad) && !slices.Contains(test.optional, name) {
 						t.Errorf("%d rows lack the column %s, expected %d", rows, name, test.bad)
 					}
 				}
 			}
-			if got := strings.Join(names, " "); got != test.lost || (got != "") != (len(eventsOf[event.ColumnLost](rec)) > 0) {
+			if got := strings.Join(names, " "); got != test.lost || (got != "") != slices.ContainsFunc(eventsOf[event.ColumnLost](rec),
+				func(e event.ColumnLost) bool { return e.Rows > 0 }) {
 				t.Errorf("lost are the columns %q, expected %q", got, test.lost)
 			}
 			for _, m := range readTopic(t, log, job.Name+".quarantine") {
 				q, err := schemas.QuarantinedOf(protocol.FromKafka(m))
 				bad[string(m.Key)] = true // messages after the last usable one are read again by the next process
-				if err != nil || !strings.Contains(q.Reason, "no value in column ") {
+				if err != nil || !strings.Contains(q.Reason, "no value in column") ||
+					strings.Contains(string(q.Value), "Length") && !(strings.Contains(q.Reason, "It has ") &&
+						strings.Contains(q.Reason, `"Length"`)) {
 					t.Errorf("in quarantine is %+v, %v", q, err)
 				}
+			}
+			if len(test.optional) > 0 && test.bad == 0 && lacking == 0 {
+				t.Error("no version reports the column")
 			}
 			if len(bad) != test.bad || drifts > 0 && test.lost != "" {
 				t.Errorf("%d messages are in quarantine, expected %d; %d alarms", len(bad), test.bad, drifts)

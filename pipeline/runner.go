@@ -42,7 +42,9 @@ type runner struct {
 	forgotten *heed.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
-	reported  sync.Mutex // held by Record
+	reported  sync.Mutex        // held by Record
+	settings  []schemas.Setting // of the job
+	differs   string            // the settings that differ from those of the newest plan, as reported
 
 	chain    chain.State
 	proven   bool           // the examples topic has the messages processed by the chain
@@ -65,7 +67,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here s
 	forgotten := heed.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
 		backlog: backlog.New(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
-		report: &Retraining{Name: job.Name},
+		settings: job.Settings(), report: &Retraining{Name: job.Name},
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
 		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
 }
@@ -96,6 +98,9 @@ func (t examplesTopic) String() string { return t.Topics.Examples }
 func (r *runner) run(ctx context.Context, untilEnd bool) error {
 	for {
 		if err := r.standBy(ctx); err != nil {
+			return err
+		}
+		if err := r.compareSettings(ctx); err != nil {
 			return err
 		}
 		work, leave, err := r.join(ctx)
@@ -137,7 +142,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 
 // Record implements [event.Recorder] for the ingest of the job's topic: it adds lost columns to the report.
 func (r *runner) Record(e event.Event) {
-	if lost, ok := e.(event.ColumnLost); ok {
+	if lost, ok := e.(event.ColumnLost); ok && lost.Rows > 0 {
 		r.reported.Lock()
 		if r.report.LostColumns == nil {
 			r.report.LostColumns = map[string]int64{}
@@ -204,5 +209,5 @@ func (r *runner) checkActive() error {
 
 // standBy waits until this process is the active one of its group.
 func (r *runner) standBy(ctx context.Context) error {
-	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.rec)
+	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.compareSettings, r.rec)
 }

@@ -495,3 +495,34 @@ func TestReportAfterAllRowsWereForgotten(t *testing.T) {
 		t.Errorf("the manifest is %+v: %v", m, err)
 	}
 }
+
+// A process that retrains with another configuration than that of the newest version says so once, with the keys.
+func TestRunNamesSettingsThatDiffer(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	other := job
+	other.Retrain.Rows, other.Examples.Holdout, other.Retrain.Full.Every, other.Seed = 7, 0.5, 3, job.Seed+1
+	other.Memory, other.Retrain.AcceptLoss = 1<<28, true
+	for i, test := range []struct {
+		job  topics.Job
+		want string
+	}{
+		{job, ""},
+		{other, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+		{other, ""},
+		{job, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+	} {
+		fill(t, log, test.job, 4+2*i, 6+2*i)
+		_, rec := retrainToEnd(t, log, test.job)
+		var said []string
+		for _, e := range eventsOf[event.Noticed](rec) {
+			if strings.Contains(e.Text, "configuration differs") {
+				said = append(said, e.Text)
+			}
+		}
+		if (test.want == "") != (len(said) == 0) || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], test.want)) {
+			t.Errorf("run %d: said %q, expected %q", i, said, test.want)
+		}
+	}
+}

@@ -52,9 +52,48 @@ type Chain struct {
 	// AtLeast is the number of rows that a version must be trained on to be offered without passing the gate; 0: any number. It is set when
 	// rows left the window for a reason other than the settings of the window or of the log.
 	AtLeast int64 `json:"at_least,omitempty"`
+	// Lacking are the optional columns that most new rows lack, although earlier rows had them; absent: none.
+	Lacking *Lacking `json:"lacking,omitempty"`
+	// Settings are the settings of the process that made the plan, by key in order.
+	Settings []Setting `json:"settings,omitempty"`
 	// Progress is the position up to which earlier runs counted each source: the sources of the plan, or in a full run all whose messages
 	// may still arrive.
 	Progress []SourceProgress `json:"progress,omitempty"`
+}
+
+// Setting is a configured value.
+type Setting struct {
+	Key    string `json:"key"`    // in the configuration
+	Digest string `json:"digest"` // first digits of the value's digest
+}
+
+// Lacking are optional columns that most new rows lack, although earlier rows had them.
+type Lacking struct {
+	// Columns are their names, in order, with those of earlier runs whose versions the gate has not compared.
+	Columns []string `json:"columns"`
+	// Spans are the messages with such rows. Their prequential errors raise no drift alarm.
+	Spans coverage.Spans `json:"spans,omitempty"`
+}
+
+// With returns the columns and messages together with more; nil if there are none. l may be nil.
+func (l *Lacking) With(columns []string, messages coverage.Spans) *Lacking {
+	if len(columns) == 0 {
+		return l
+	}
+	all := &Lacking{Columns: slices.Clone(columns), Spans: messages}
+	if l != nil {
+		all.Columns, all.Spans = append(all.Columns, l.Columns...), append(all.Spans, l.Spans...)
+	}
+	slices.Sort(all.Columns)
+	all.Columns = slices.Compact(all.Columns)
+	return all
+}
+
+// Has reports whether a message has rows that lack the columns. l may be nil.
+func (l *Lacking) Has(partition int, offset int64) bool {
+	return l != nil && slices.ContainsFunc(l.Spans, func(s coverage.Span) bool {
+		return s.Partition == partition && s.From <= offset && offset < s.To
+	})
 }
 
 // Update lists what a run that continues from a version visits, in addition to the new rows in the spans of its plan.

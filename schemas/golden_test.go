@@ -464,7 +464,8 @@ func updatePlan() *Plan {
 			Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []coverage.IncrementTime{{Number: 1,
 			Until: 1600000000000}}, Merge: [][2]int{{1, 2}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Made: 1700000000001, Marks: []coverage.Mark{{Partition: 1, Offset: 5, Checksum: "0000000f-18bcfe56800"}},
-		Lost: coverage.Spans{{Partition: 0, From: 2, To: 3}}, Had: 12, AtLeast: 11,
+		Lost: coverage.Spans{{Partition: 0, From: 2, To: 3}}, Had: 12, AtLeast: 11, Settings: []Setting{{"seed", "5"}},
+		Lacking: &Lacking{Columns: []string{"width"}, Spans: coverage.Spans{{Partition: 0, From: 1, To: 2}}},
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []coverage.Increment{{Number: 2, Weight: 0.5, Covered: covered(1,
 			10), Skipped: coverage.Spans{{Partition: 1, From: 1, To: 2}}}},
 			Leave: []coverage.Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: coverage.Spans{{Partition: 0, From: 1,
@@ -484,7 +485,7 @@ func windowAfter(p *Plan) *Window {
 	chain.Increments = p.Chain.Update.Leave
 	return &Window{
 		Run: p.Run(), Chain: &chain, Full: 1, FullRows: 9, Stages: 2, Bases: []StatePlace{at}, Left: []int{1}, Ends: []int64{2, 6},
-		Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, AtLeast: 11, Changed: 2, MostlyBad: &coverage.BadMessages{Messages: 2, Of: 3,
+		Errors: []ErrorSum{{1, 90, 3}}, Rejected: 1, AtLeast: 11, Unseen: []string{"width"}, Changed: 2, MostlyBad: &coverage.BadMessages{Messages: 2, Of: 3,
 			Partition: 1, Offset: 4, Reason: "damaged"}, Unknown: []examples.LabelRows{{Label: "c", Rows: 2}}, Progress: p.Chain.Progress,
 		Moments: at, Snapshot: at,
 		Since: []StatePlace{{Run: "parent", Since: &p.Since, Partitions: []int{0, 1}, Decay: 0.5}},

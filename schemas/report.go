@@ -77,7 +77,11 @@ type RetrainReport struct {
 	// comparison with the previously offered version; absent if the gate has no rows
 	Gate *GateReport `json:"gate,omitempty"`
 	// AtLeast is the number of rows that a version must be trained on to be offered, if the version is withheld for that reason.
-	AtLeast     int64 `json:"at_least,omitempty"`
+	AtLeast int64 `json:"at_least,omitempty"`
+	// Lacking are the optional columns that most new rows lack, although earlier rows had them.
+	Lacking []string `json:"lacking,omitempty"`
+	// Unseen reports whether the version is withheld because the gate could not compare it on rows without these columns.
+	Unseen      bool  `json:"unseen,omitempty"`
 	Drift       bool  `json:"drift"`                  // whether drift was detected
 	UnknownRows int64 `json:"unknown_rows,omitempty"` // new rows whose label is not a class
 	// MostlyBad counts the messages with the new rows, if most of them are unusable.

@@ -28,6 +28,8 @@ const (
 	headerAfter      = "stagewise-after"
 	// headerTime is the latest timestamp of the messages of the topic with the rows of an examples message.
 	headerTime = "stagewise-time"
+	// headerLacking are the optional columns that most of its rows lack, although earlier rows had them.
+	headerLacking = "stagewise-lacking"
 )
 
 // Turn identifies the messages that an attempt to read a topic wrote to a partition of the examples, up to a sequence; 0, 0: none.
@@ -114,6 +116,21 @@ func TimeOf(m wire.Message, written int64) int64 {
 		return time
 	}
 	return written
+}
+
+// LackingHeader returns the header with the optional columns that most rows of an examples message lack, although earlier
+// rows had them.
+func LackingHeader(columns []string) wire.Header {
+	text, _ := json.Marshal(columns) // texts can't fail
+	return wire.Header{Key: headerLacking, Value: string(text)}
+}
+
+// LackingOf returns the columns of [LackingHeader]; nil: none.
+func LackingOf(m wire.Message) (columns []string) {
+	if text := m.Get(headerLacking); text == "" || json.Unmarshal([]byte(text), &columns) != nil {
+		return nil
+	}
+	return columns
 }
 
 // TopicPositionsOf decodes the positions up to which ingest had read a topic when it wrote a message. An error wraps [wire.ErrDamaged].

@@ -34,6 +34,8 @@ type Window struct {
 	Rejected int `json:"rejected,omitempty"`
 	// [Chain.AtLeast] of the run, if the version was withheld because of it
 	AtLeast int64 `json:"at_least,omitempty"`
+	// Unseen are the columns of [Chain.Lacking], if the gate has not compared the version.
+	Unseen []string `json:"unseen,omitempty"`
 	// Changed is the number of the first increment of the new stream, if the stream has changed; 0: it has not.
 	Changed int `json:"changed,omitempty"`
 	// MostlyBad counts the messages with the new rows of the run, if most of them are unusable.

@@ -51,6 +51,7 @@ type counted struct {
 	rows   int
 	until  int64 // timestamp in milliseconds since 1970; 0 or less: none
 	mark   coverage.Mark
+	lacks  []string // optional columns that most of its rows lack, although earlier rows had them
 	counts bool     // counts in a run planned now, unless it is unusable: some row has a weight
 	labels []string // the first two, if the chain determines its classes from the rows
 }

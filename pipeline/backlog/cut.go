@@ -97,6 +97,20 @@ func (b *Backlog) Times(spans coverage.Spans, made int64) (oldest, newest int64,
 	return oldest, newest, future
 }
 
+// Lacking returns the optional columns that rows lack, although earlier rows had them, and the messages of these rows, in spans
+// that were cut and not yet taken.
+func (b *Backlog) Lacking(spans coverage.Spans) (columns []string, messages coverage.Spans) {
+	for _, s := range spans {
+		for _, c := range b.ahead[s.Partition] {
+			if len(c.lacks) > 0 && c.offset >= s.From && c.offset < s.To {
+				columns = append(columns, c.lacks...)
+				messages = append(messages, coverage.Span{Partition: s.Partition, From: c.offset, To: c.offset + 1})
+			}
+		}
+	}
+	return columns, messages.Merged()
+}
+
 // MarksAfter returns the marks of the chain after a run over spans that were cut and not yet taken.
 func (b *Backlog) MarksAfter(spans coverage.Spans) []coverage.Mark {
 	var more []coverage.Mark

@@ -64,7 +64,7 @@ func (b *Backlog) readSpan(ctx context.Context, span coverage.Span, messages int
 			continue
 		}
 		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: MarkOf(partition, m),
-			counts: b.late.known(m.Message)}
+			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
 		if examples, err := b.topic.Examples(partition, m); err == nil {
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {

@@ -66,6 +66,9 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		}
 	}
 	retrain.MostlyBad = c.found.MostlyBad(plan)
+	if plan.Chain.Lacking != nil {
+		retrain.Lacking = plan.Chain.Lacking.Columns
+	}
 	if len(plan.Added()) > 0 { // otherwise only the window's rows, which earlier reports have
 		for _, u := range c.found.Unknown {
 			retrain.UnknownRows += u.Rows

@@ -33,6 +33,9 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	case w.Learnt() < s.plan.Chain.AtLeast && !c.compared.Good(margin):
 		w.AtLeast = s.plan.Chain.AtLeast
 		report.Retrain.Offered, report.Retrain.AtLeast = false, w.AtLeast
+	case s.plan.Chain.Lacking != nil && s.plan.Chain.Gate != nil && c.compared == nil:
+		w.Unseen = s.plan.Chain.Lacking.Columns
+		report.Retrain.Offered, report.Retrain.Unseen = false, true
 	}
 	c.left.window = w
 	state, visited := &statewriter.Writer{Client: s.Client}, s.visitedIncrements(w)

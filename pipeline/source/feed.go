@@ -31,10 +31,12 @@ type Feed struct {
 	values    *ingest.Values
 	read      map[int]protocol.Message // by partition of the topic: last message read since the state
 	bad       []schemas.Quarantined
-	batch     []added   // messages whose rows are in the batch, if values watch their columns
-	since     time.Time // time of the first message read and not yet written
-	times     [2]int64  // timestamps of the first message in the batch, and the latest; 0: none
-	joining   *joining  // nil: the rows have labels
+	lacks     []string        // optional columns that most rows of the batch lack, although earlier rows had them
+	there     map[string]bool // keys of the newest messages in quarantine before the topic was followed; nil: not read yet
+	batch     []added         // messages whose rows are in the batch, if values watch their columns
+	since     time.Time       // time of the first message read and not yet written
+	times     [2]int64        // timestamps of the first message in the batch, and the latest; 0: none
+	joining   *joining        // nil: the rows have labels
 }
 
 // added is a message whose rows are in the batch, and how they are added.
@@ -281,24 +283,67 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 	if lost == nil {
 		return nil
 	}
-	for i, column := range lost.Columns {
-		f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column, Rows: lost.Rows[i]})
+	f.lacks = slices.Sorted(maps.Keys(lost.Optional))
+	for _, column := range f.lacks {
+		f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column, Rows: lost.Optional[column], Optional: true})
 	}
-	batch := f.batch
+	if !lost.Any() {
+		return nil
+	}
+	batch, rows := f.batch, map[string]int64{}
 	f.values.Take()
 	f.batch, f.times = nil, [2]int64{}
 	for _, m := range batch {
-		var err error
-		if reason := lost.Of(m.value); reason != nil {
-			err = f.refuse(ctx, f.Topic, m.value, reason)
-		} else {
-			err = f.put(ctx, m.value, m.add)
+		columns := lost.Of(m.value)
+		if len(columns) == 0 {
+			if err := f.put(ctx, m.value, m.add); err != nil {
+				return err
+			}
+			continue
 		}
+		again, err := f.isQuarantined(ctx, f.Topic, m.value.Partition, m.value.Offset)
 		if err != nil {
 			return err
 		}
+		if err := f.refuse(ctx, f.Topic, m.value, f.values.Lacks(ctx, m.value, columns)); err != nil {
+			return err
+		}
+		for column, n := range columns {
+			if !again {
+				rows[column] += n
+			}
+		}
+	}
+	for _, column := range slices.Sorted(maps.Keys(rows)) {
+		f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column, Rows: rows[column]})
 	}
 	return nil
+}
+
+// maxThere is the maximum number of offsets of the quarantine topic that are read to find messages that are there.
+const maxThere = 100_000
+
+// isQuarantined reports whether a message is in quarantine since before the topic was followed: the last ones are read
+// again if none after them was usable.
+func (f *Feed) isQuarantined(ctx context.Context, topic string, partition int, offset int64) (bool, error) {
+	if topic == f.Topic && offset >= f.Bounds[partition].To {
+		return false, nil
+	}
+	if f.there == nil {
+		begin, end, err := f.Log.Bounds(ctx, f.Topics.Quarantine, 0)
+		if err != nil {
+			return false, err
+		}
+		f.there = map[string]bool{}
+		err = f.Remaining(ctx, f.Topics.Quarantine, 0, max(begin, end-maxThere), end, func(m protocol.Message) error {
+			f.there[m.Key] = true
+			return nil
+		})
+		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+			return false, fmt.Errorf("read %s: %w", f.Topics.Quarantine, err)
+		}
+	}
+	return f.there[(&schemas.Quarantined{Topic: topic, Partition: partition, Offset: offset}).Message().Key], nil
 }
 
 // flush writes the batch. It quarantines unusable messages first: once the batch is written, they are not read again.
@@ -312,6 +357,7 @@ func (f *Feed) flush(ctx context.Context) error {
 	f.since = time.Time{}
 	rows, latest := f.values.Take(), f.times[1]
 	f.batch, f.times = f.batch[:0], [2]int64{}
+	defer func() { f.lacks = nil }()
 	if rows == nil {
 		f.done()
 		return nil // the messages have no examples, and are read again if this process ends before the next ones
@@ -336,6 +382,9 @@ func (f *Feed) flush(ctx context.Context) error {
 	}
 	if latest > 0 {
 		m.Headers = append(m.Headers, schemas.TimeHeader(latest))
+	}
+	if len(f.lacks) > 0 {
+		m.Headers = append(m.Headers, schemas.LackingHeader(f.lacks))
 	}
 	if f.joining != nil {
 		m.Headers = append(m.Headers, after.Joined.Header())
@@ -393,20 +442,30 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 
 // quarantine writes the unusable messages of the topic to the quarantine topic.
 func (f *Feed) quarantine(ctx context.Context) error {
-	messages := make([]wire.Message, len(f.bad))
+	var messages []wire.Message
+	again := make([]bool, len(f.bad))
 	for i := range f.bad {
-		messages[i] = f.bad[i].Message()
+		q := &f.bad[i]
+		var err error
+		if again[i], err = f.isQuarantined(ctx, q.Topic, q.Partition, q.Offset); err != nil {
+			return err
+		}
+		if !again[i] {
+			messages = append(messages, q.Message())
+		}
 	}
 	if _, err := f.Log.Append(ctx, f.Topics.Quarantine, 0, messages...); err != nil {
 		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
 	}
-	for _, q := range f.bad {
+	for i, q := range f.bad {
 		of := &f.ofRows
 		if q.Topic != f.Topic {
 			of = &f.ofOutcomes
 		}
 		of.refused(reasonOf(q.Topic, q.Partition, q.Offset, q.Reason))
-		f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
+		if !again[i] {
+			f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
+		}
 	}
 	f.bad = nil
 	return nil

@@ -249,6 +249,9 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 			return nil, err
 		}
 		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values}
+		for _, column := range values.Watched() {
+			f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column})
+		}
 		if err := feed.beginJoining(ctx, states[n]); err != nil {
 			return nil, err
 		}

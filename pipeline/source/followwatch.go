@@ -68,7 +68,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 		}
 	}()
 	for {
-		err := topics.AwaitTurn(ctx, p, group, protocol.RoleIngest, errOtherIngests, rec)
+		err := topics.AwaitTurn(ctx, p, group, protocol.RoleIngest, errOtherIngests, nil, rec)
 		if err == nil {
 			err = followAsOwner(ctx, p, job, group, rec)
 		}

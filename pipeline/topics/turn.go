@@ -11,8 +11,10 @@ import (
 )
 
 // AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another
-// process has it, with does describing what that process does, and once that the group takes long to join.
-func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error, rec event.Recorder) error {
+// process has it, with does describing what that process does, and once that the group takes long to join. It calls planned, unless that is nil, when it
+// begins to wait and after each message of the plans topic.
+func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error,
+	planned func(context.Context) error, rec event.Recorder) error {
 	active, err := ownership.Owns(owner, 0)
 	if err != nil || active {
 		return err
@@ -23,16 +25,23 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role str
 	}
 	subscription := p.Log.Subscribe(ctx, owner.Changed(), protocol.Position{Topic: p.Topics.Plans, Offset: end, Compacted: true})
 	defer subscription.Close()
-	told := ""
+	told, look := "", planned != nil
 	for wait := firstWait; ; {
 		if active, err := ownership.Owns(owner, 0); err != nil || active {
 			return err
 		}
-		_, late, err := subscription.Next(ctx, wait)
+		if look && owner.Owned() != nil {
+			if err := planned(ctx); err != nil {
+				return err
+			}
+			look = false
+		}
+		d, late, err := subscription.Next(ctx, wait)
 		if err != nil {
 			return err
 		}
 		if !late {
+			look = look || planned != nil && d != nil
 			continue
 		}
 		wait = protocol.Patience(wait)

@@ -111,8 +111,13 @@ func (p *Progress) Record(e event.Event) {
 			"offset %d, without %s",
 			e.Topic, e.Partition, e.Looked, e.Proven, english.Plural(int(e.Rows), "row", ""))
 	case event.ColumnLost:
-		if !p.lost[e.Column] {
-			p.lost[e.Column] = true
+		if e.Rows == 0 || p.lost[e.Column] {
+			return
+		}
+		if p.lost[e.Column] = true; e.Optional {
+			p.line("column %q of %s: earlier rows had a value, but most new rows have none. Its mean replaces it (examples.optional). These "+
+				"rows raise no drift alarm, and versions that have learnt them are offered only if the gate has compared them", e.Column, e.Topic)
+		} else {
 			p.line("column %q of %s: earlier rows had a value, but most new rows have none. They are quarantined. Has a producer renamed "+
 				"or dropped it? List it in examples.optional if its mean is to replace it", e.Column, e.Topic)
 		}
@@ -249,6 +254,8 @@ func (p *Progress) retrained(e event.Retrained) {
 		if e.AtLeast > 0 {
 			note += fmt.Sprintf(": learnt from fewer than %s rows, as the log has lost others (retrain.accept_loss: true offers such "+
 				"versions, stagewise weights pin %d this one)", humanize.Comma(e.AtLeast), e.Version)
+		} else if e.Unseen {
+			note += ": most new rows lack optional columns, and no rows were held out to compare it (examples.holdout)"
 		} else if g := e.Gate; g != nil {
 			note += fmt.Sprintf(": loss %.3g, offered version %.3g", g.Loss, g.OfferedLoss)
 		}

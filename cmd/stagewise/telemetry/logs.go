@@ -63,7 +63,9 @@ func (l *logs) Record(e event.Event) {
 	case event.Replaced:
 		l.Warn("replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked, "proven_before", e.Proven, "rows", e.Rows)
 	case event.ColumnLost:
-		l.Warn("column lost", "topic", e.Topic, "column", e.Column, "rows", e.Rows)
+		if e.Rows > 0 {
+			l.Warn("column lost", "topic", e.Topic, "column", e.Column, "rows", e.Rows, "optional", e.Optional)
+		}
 	case event.Incomplete:
 		l.Warn("incomplete version", "version", e.Version, "because", e.Why)
 	case event.Expecting:
@@ -189,6 +191,9 @@ func (l *logs) retrained(e event.Retrained) {
 	if e.AtLeast > 0 {
 		attributes = append(attributes, "at_least", e.AtLeast)
 	}
+	if len(e.Lacking) > 0 {
+		attributes = append(attributes, "lacking", e.Lacking, "unseen", e.Unseen)
+	}
 	if o := e.Outcomes; o != nil {
 		attributes = append(attributes, "outcomes", o.Outcomes, "without_row", o.Alone, "late", o.Late)
 		if o.Withhold() {
@@ -196,7 +201,7 @@ func (l *logs) retrained(e event.Retrained) {
 		}
 	}
 	level := slog.LevelInfo
-	if e.Drift || !e.Offered || e.MostlyBad != nil || e.Lost+e.Gone > 0 {
+	if e.Drift || !e.Offered || e.MostlyBad != nil || e.Lost+e.Gone > 0 || e.Unseen {
 		level = slog.LevelWarn
 	}
 	if b := e.MostlyBad; b != nil {

@@ -27,8 +27,8 @@ func newIngestMetrics(
 ) *ingestMetrics {
 	return &ingestMetrics{
 		rows: counter("ingested_rows_total", "Rows written to the examples topic by this process."),
-		lost: counters("lost_column_rows_total", "Rows quarantined by this process because they lack a column that earlier rows had, by "+
-			"column.", "column"),
+		lost: counters("lost_column_rows_total", "Rows, ingested by this process, that lack a column that earlier rows had, by column. They "+
+			"are quarantined, unless the column is optional.", "column"),
 		waiting:  gauges("source_lag_messages", "Messages of the source topic not yet ingested."),
 		written:  map[string]int64{},
 		joined:   gauges("joined_rows", "Messages of the source topic that were joined with an outcome, or have none.", "state"),

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -78,6 +79,41 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 		}
 	}
 	return r.rowsOf(rows, shared)
+}
+
+// Unread implements message.Namer.
+func (r *messages) Unread(p message.Payload) (names []string) {
+	content := value.Cell(bytes.TrimSpace(p.Value))
+	if r.rows != nil {
+		content, _, _ = valueAt(content, r.rows)
+	}
+	if len(content) > 0 && content[0] == '[' {
+		if items := content.Items(); len(items) > 0 {
+			content = items[0]
+		}
+	}
+	return r.unread(content, nil)
+}
+
+// unread returns the paths below one in an object that no column has.
+func (r *messages) unread(object value.Cell, path []string) (names []string) {
+	if len(object) == 0 || object[0] != '{' {
+		return nil
+	}
+	members := membersOf(object)
+	for _, name := range slices.Sorted(maps.Keys(members)) {
+		at := append(slices.Clone(path), name)
+		within := slices.ContainsFunc(r.columns, func(column string) bool {
+			of := message.Path(column)
+			return len(of) >= len(at) && slices.Equal(of[:len(at)], at)
+		})
+		if within {
+			names = append(names, r.unread(members[name], at)...)
+		} else {
+			names = append(names, strings.Join(at, "."))
+		}
+	}
+	return names
 }
 
 // rowsOf returns the rows in an object or in an array of objects. Columns that a row lacks are taken from shared.

@@ -6,7 +6,8 @@ import (
 )
 
 // Detect detects whether the stream has changed, from the prequential losses of an update's messages in cut order. It
-// records the first increment of the window that belongs to the new stream.
+// records the first increment of the window that belongs to the new stream. Messages whose rows lack optional columns do
+// not count.
 func Detect(messages []Message, w *schemas.Window) {
 	drift := solve.Drift{}
 	for _, e := range w.Errors {
@@ -16,6 +17,9 @@ func Detect(messages []Message, w *schemas.Window) {
 	for _, m := range inLogOrder(messages, w.Chain) {
 		if since > 0 {
 			since++
+		}
+		if w.Chain.Lacking.Has(m.Partition, m.Offset) {
+			continue // the rows have changed as the configuration allows
 		}
 		if changed := drift.Observe(m.Weight, m.Errors); changed > 0 {
 			since = changed
