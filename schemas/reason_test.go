@@ -22,6 +22,8 @@ func TestWithoutValues(t *testing.T) {
 		`[4111, "Jane"]: expected an object`:                                                                  `[…, …]: expected an object`,
 		`strconv.ParseFloat: parsing "4111-x": invalid syntax`:                                                `strconv.ParseFloat: parsing …: invalid syntax`,
 		`the value is not UTF-8: set examples.encoding, such as windows-1252`:                                 `the value is not UTF-8: set examples.encoding, such as windows-1252`,
+		`serializers (a zero byte and the schema ID 7): expected`:                                             `serializers (a zero byte and the schema ID 7): expected`,
+		`no column "kind": the object has "data". The column is in "data"`:                                    `no column "kind": the object has "data". The column is in "data"`,
 		`the schema 3 is unknown`:                                                                             `the schema 3 is unknown`,
 		`rows 0, 1, 12 and 2 more are left out: the features overflow`:                                        `rows 0, 1, 12 and 2 more are left out: the features overflow`,
 		`row 0, feature 1: +Inf is not a finite number`:                                                       `row 0, feature 1: +Inf is not a finite number`,
