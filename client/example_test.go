@@ -113,7 +113,7 @@ func ExampleOptions_version() {
 // A service may refuse to answer if its model is too old, or nobody knows whether there is another.
 func ExampleFollower_Stale() {
 	trained(1, func(ctx context.Context, dir string) error {
-		follower, err := client.Follow(ctx, client.Options{Name: "letters", DataDir: dir})
+		follower, err := client.Follow(ctx, client.Options{Name: "digits", DataDir: dir, Version: "2"})
 		if err != nil {
 			return err
 		}

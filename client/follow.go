@@ -19,9 +19,6 @@ const firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
 // untilTopics is how often a pipeline is looked for that has no topics yet.
 const untilTopics = 5 * time.Second
 
-// errNoTopics says that a pipeline has no topics: who follows it may have been started first.
-var errNoTopics = errors.New("the pipeline has no topics yet: stagewise train or stagewise run creates them")
-
 // run follows until ctx ends.
 func (f *Follower) run(ctx context.Context) {
 	for wait := f.retry; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
@@ -31,7 +28,7 @@ func (f *Follower) run(ctx context.Context) {
 		if time.Since(began) > lastRetry {
 			wait = f.retry
 		}
-		if errors.Is(err, errNoTopics) { // its first version should not wait for this process
+		if errors.As(err, new(*protocol.NoPipelineError)) { // its first version should not wait for this process
 			wait = min(wait, untilTopics)
 		}
 		pause(ctx, wait)
@@ -55,12 +52,8 @@ var errAnew = errors.New("the plans topic was recreated, or has lost messages")
 // is not listed is dropped.
 func (f *Follower) followPlans(ctx context.Context) error {
 	asked := f.now()
-	exists, err := f.log.Exists(ctx, f.client.Topics.Plans)
-	switch {
-	case err != nil:
+	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
 		return err
-	case !exists:
-		return errNoTopics
 	}
 	ledger, err := f.client.ReadLedger(ctx)
 	if err != nil {

@@ -37,14 +37,15 @@ type Follower struct {
 
 // Follow connects to the brokers, and follows the versions of a pipeline until ctx ends or [Follower.Close] is called.
 // It returns as soon as a broker answers: [Follower.Ready] says when there is a model. The pipeline may have no version
-// yet, or no topics.
+// yet.
 //
 // A version is offered when all of it is here, its digests match, and its random draws are made. It costs one reading of that version,
 // however many are on the topic. Memory is that of the version, and of the next one while it is read. If brokers do not
 // answer, the follower keeps what it has, and goes on when they answer again. A version that was removed is not kept:
 // then [Follower.Model] is the version that takes its place, or nil.
 //
-// It is an error if the options are wrong, if no broker answers, or if the brokers refuse us.
+// It is an error if the options are wrong, if no broker answers, if the brokers refuse us, or if the pipeline has no topics: the name or the
+// brokers may be wrong. Topics that are deleted later, and created again, are followed.
 func Follow(ctx context.Context, o Options) (*Follower, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
@@ -54,11 +55,15 @@ func Follow(ctx context.Context, o Options) (*Follower, error) {
 	if err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
 	}
+	if err := protocol.RequirePipeline(ctx, log, o.Name); err != nil {
+		return nil, fmt.Errorf("follow versions: %w", errors.Join(err, log.Discard()))
+	}
 	f.follow(ctx, log, log.Close)
 	return f, nil
 }
 
-// FollowOn is [Follow] on a log that is open, and stays open. It is for the commands of this module: of the options it needs no brokers.
+// FollowOn is [Follow] on a log that is open, and stays open. It is for the commands of this module, services that may start before the
+// pipeline has topics: it waits for them. Of the options it needs no brokers.
 func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, error) {
 	o.Brokers, o.DataDir = log.Addr(), ""
 	if err := o.checkValues(); err != nil {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -254,13 +257,18 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer cluster.Close()
-	f, err := Follow(t.Context(), Options{Name: "p", Brokers: cluster.ListenAddrs(), MaxSilence: 40 * time.Millisecond})
+	log, err := kafkalog.Open(t.Context(), kafkalogOptions(cluster))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close()
+	f, err := FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer f.Close()
-	s := awaitStatus(t, f, func(s Status) bool { return errors.Is(s.Err, errNoTopics) })
-	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: the pipeline has no topics yet") {
+	s := awaitStatus(t, f, func(s Status) bool { return errors.As(s.Err, new(*protocol.NoPipelineError)) })
+	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: read p.plans: unknown topic") {
 		t.Errorf("the status is %+v, stale: %v", s, f.Stale())
 	}
 	for range 2 {
@@ -273,6 +281,32 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		}
 		awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
 	}
+}
+
+// Who follows a pipeline without topics learns at once which topic is missing. One without a version is followed.
+func TestPipelineThatIsNotThere(t *testing.T) {
+	p, cluster := brokers(t)
+	dir := filepath.Join(t.TempDir(), "data")
+	for _, o := range []Options{
+		{Name: "q", Brokers: cluster.ListenAddrs()},
+		{Name: "P", Brokers: cluster.ListenAddrs(), Version: "7"},
+		{Name: "q", DataDir: dir},
+	} {
+		key := "brokers"
+		if o.DataDir != "" {
+			key = "data_dir"
+		}
+		want := "follow versions: read " + o.Name + ".plans: unknown topic or partition; run stagewise train first, or check name and " + key
+		if _, err := Follow(t.Context(), o); !errors.As(err, new(*protocol.NoPipelineError)) || err.Error() != want {
+			t.Errorf("got %v, expected %s", err, want)
+		}
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("the directory is there: %v", err)
+	}
+	f := follow(t, p.options(cluster))
+	p.publish()
+	await(t, f, 1)
 }
 
 // Ages and silence are measured by a clock.

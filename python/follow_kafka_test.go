@@ -38,7 +38,8 @@ func TestKafkaPythonFollows(t *testing.T) {
 	chain := configure("chain.yaml", options{"stages": []options{stage, stage}, "retrain": options{"rows": 200}})
 
 	f := p.follow(brokers, name)
-	if a := f.ask("error"); a.Error != "topic "+name+".plans does not exist yet, or the user may not read it" {
+	if a := f.ask("error"); a.Error != "topic "+name+".plans does not exist, or the user may not read it: run stagewise train first, or check name "+
+		"and brokers" {
 		t.Errorf("before there are topics the follower says %q", a.Error)
 	}
 	p.stagewise("train", "-c", first)

@@ -144,15 +144,10 @@ const embeddedListen = "127.0.0.1:9092"
 // withPipeline is withLog for commands that need a pipeline that is there. If it has no topics, the error says what to do.
 func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) error {
 	return withLog(ctx, c, rec, func(log *kafkalog.Log) error {
-		plans := protocol.TopicsOf(c.Name).Plans
-		exists, err := log.Exists(ctx, plans)
-		if err != nil {
+		if err := protocol.RequirePipeline(ctx, log, c.Name); err != nil {
 			return err
 		}
-		if exists {
-			return do(log)
-		}
-		return fmt.Errorf("read %s: %w; run stagewise train first, or check name and %s", plans, kafkalog.ErrUnknownTopic, brokerKey(c))
+		return do(log)
 	})
 }
 

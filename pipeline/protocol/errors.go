@@ -1,11 +1,37 @@
 package protocol
 
 import (
+	"context"
 	"fmt"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/schemas"
 )
+
+// NoPipelineError means that a pipeline has no topics.
+type NoPipelineError struct {
+	Topic string // its plans topic
+	Key   string // the key that says where topics are
+}
+
+// Error includes the remedy.
+func (e *NoPipelineError) Error() string {
+	return fmt.Sprintf("read %s: %v; run stagewise train first, or check name and %s", e.Topic, kafkalog.ErrUnknownTopic, e.Key)
+}
+
+// RequirePipeline returns a *[NoPipelineError] if the pipeline of that name has no topics.
+func RequirePipeline(ctx context.Context, log *kafkalog.Log, name string) error {
+	plans, key := TopicsOf(name).Plans, "brokers"
+	if log.Embedded() {
+		key = "data_dir"
+	}
+	exists, err := log.Exists(ctx, plans)
+	if err == nil && !exists {
+		err = &NoPipelineError{plans, key}
+	}
+	return err
+}
 
 // UnclaimedError means that no process has started a run.
 type UnclaimedError struct {

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from stagewise.errors import NoVersionError
+from stagewise.errors import NoTopicError, NoVersionError
 from stagewise.follow import Follower, Status, follow
 from stagewise.ledger import LATEST, Ledger
 from stagewise.record import Message
@@ -272,6 +272,24 @@ class Following(unittest.TestCase):
             self.topics.messages = {PLANS: [], VERSIONS: []}
         self.topics.publish(1)
         self.await_version(follower, 1)
+
+    def test_a_pipeline_without_topics(self) -> None:
+        """Who names one that is not there learns it at once. Who does not wait for a model may be started before the topics are there."""
+        self.topics.messages = {}
+        with unittest.mock.patch.dict(follow.__globals__, {"Log": lambda *_: Reader(self.topics)}):
+            with self.assertRaisesRegex(NoTopicError, "topic p.plans does not exist"):
+                follow("localhost:9092", "p", timeout=PATIENCE)
+            early = follow("localhost:9092", "p", timeout=0)
+            self.addCleanup(early.close)
+            self.await_status(early, lambda s: isinstance(s.error, NoTopicError))
+            with self.topics.changed:
+                self.topics.messages = {PLANS: [], VERSIONS: []}
+            with self.assertRaisesRegex(TimeoutError, "no version after 0.01 seconds: .*no finished version yet"):
+                follow("localhost:9092", "p", timeout=0.01)
+            self.topics.publish(1)
+            self.await_version(early, 1)
+            with follow("localhost:9092", "p", timeout=PATIENCE) as late:
+                self.assertEqual(late.version, 1)
 
     def test_age(self) -> None:
         self.topics.publish(1)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from stagewise.errors import BrokersError
+from stagewise.errors import BrokersError, NoTopicError
 from stagewise.record import Message, _digest_of
 from stagewise.tensors import Tensor, digest_of
 from stagewise.trees import STRUCTURE
@@ -116,6 +116,8 @@ class Reader:
     def bounds(self, topic: str) -> tuple[int, int]:
         with self._topics.changed:
             self._check()
+            if topic not in self._topics.messages:
+                raise NoTopicError(f"topic {topic} does not exist")
             messages = self._topics.messages[topic]
             return (messages[0].offset, messages[-1].offset + 1) if messages else (0, 0)
 

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from .classifier import Classifier, Labels, Predictions
-from .errors import BrokersError, DamagedError, NoVersionError
+from .errors import BrokersError, DamagedError, NoTopicError, NoVersionError
 from .ledger import LATEST, Ledger
 from .log import Log
 from .model import Model
@@ -63,8 +63,9 @@ def follow(
     version is a number or the id of a run, to follow only that; by default it is the version that is pinned, or else the newest that is
     offered.
 
-    If there is no model after timeout seconds, follow raises a TimeoutError that says why. With 0 it returns at once, and predictions
-    raise a NoVersionError until there is a model.
+    If the pipeline has no topics, follow raises a ConnectionError that names the missing one. If there is no model after timeout seconds,
+    it raises a TimeoutError that says why. With 0 it returns at once, even if there are no topics yet, and predictions raise a
+    NoVersionError until there is a model.
 
     max_silence and max_age are when `Follower.stale` says so: seconds without an answer of the brokers, and since the version was
     written (None: never).
@@ -85,7 +86,7 @@ def follow(
         notice = threading.Timer(_SILENT, follower._tell, (timeout,))
         notice.start()
         try:
-            follower.wait(timeout=timeout)
+            follower._await(0, timeout, topics=True)
         except BaseException:
             follower.close()
             raise
@@ -169,9 +170,22 @@ class Follower(Classifier):
 
         After timeout seconds it raises a TimeoutError that says what went wrong last.
         """
+        return self._await(other_than, timeout)
+
+    def _await(self, other_than: int, timeout: float | None, topics: bool = False) -> int:
+        """As wait. With topics it raises a NoTopicError at once if the pipeline has none."""
+
+        def missing() -> NoTopicError | None:
+            return self._error if topics and isinstance(self._error, NoTopicError) else None
+
+        def over() -> bool:
+            return missing() is not None or (self._model is not None and self._model.version != other_than)
+
         with self._changed:
-            if not self._changed.wait_for(lambda: self._model is not None and self._model.version != other_than, timeout):
+            if not self._changed.wait_for(over, timeout):
                 raise TimeoutError(f"no version after {timeout:g} seconds: {self._why(self._error)}")
+            if error := missing():
+                raise error
             return self.model.version
 
     def _tell(self, timeout: float) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from .errors import BrokersError
+from .errors import BrokersError, NoTopicError
 from .record import Message
 
 _ANSWER = 5.0  # seconds that brokers have for an answer
@@ -84,7 +84,9 @@ class Log:
             errors = self._kafka.KafkaError
             if error.code() in (errors._UNKNOWN_PARTITION, errors.UNKNOWN_TOPIC_OR_PART):
                 self._answered = True
-                raise BrokersError(f"topic {topic} does not exist yet, or the user may not read it") from cause
+                raise NoTopicError(
+                    f"topic {topic} does not exist, or the user may not read it: run stagewise train first, or check name and brokers"
+                ) from cause
             if error.code() not in (errors._ALL_BROKERS_DOWN, errors._RESOLVE, errors._TIMED_OUT, errors._TRANSPORT):
                 raise self._failed(topic, _text(error)) from cause
             self._reader.poll(0)  # calls _note, if there is something to say
