@@ -9,6 +9,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
@@ -131,7 +132,7 @@ func (s *settings) unknownVariable(name, value string) {
 	want := "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
 	if section != "" {
 		want = section
-	} else if meant := nearest(word, variables); meant != "" {
+	} else if meant := option.Nearest(word, variables); meant != "" {
 		want = "a known variable; did you mean " + prefix + meant + "?"
 	}
 	s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})

@@ -3,10 +3,9 @@ package config
 import (
 	"cmp"
 	"reflect"
-	"slices"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
+	"github.com/stagewise/stagewise/config/option"
 )
 
 // A node is a place in the tree of keys, which mirrors the fields of Config. It is a mapping if it has children, a list of
@@ -110,7 +109,7 @@ func (n *node) names() []string {
 // suggest returns the full key that somebody probably meant who wrote name below n, whose own key is given: the child with
 // the nearest spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
 func (n *node) suggest(key, name string, root *node) string {
-	if near := nearest(name, n.names()); near != "" {
+	if near := option.Nearest(name, n.names()); near != "" {
 		return join(key, near)
 	}
 	var elsewhere []string
@@ -123,22 +122,4 @@ func (n *node) suggest(key, name string, root *node) string {
 		return elsewhere[0]
 	}
 	return ""
-}
-
-// maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
-const maxMisspelled = 100
-
-// nearest returns the candidate that is the fewest edits away from word, or "" if that is more than a third of the
-// candidate's length. It ignores case, and treats hyphens as underscores.
-func nearest(word string, candidates []string) string {
-	if len(candidates) == 0 || len(word) > maxMisspelled {
-		return ""
-	}
-	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "_")) }
-	edits := func(candidate string) int { return levenshtein.ComputeDistance(plain(word), plain(candidate)) }
-	best := slices.MinFunc(candidates, func(a, b string) int { return edits(a) - edits(b) })
-	if edits(best) > max(1, len(best)/3) {
-		return ""
-	}
-	return best
 }

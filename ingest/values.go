@@ -168,7 +168,8 @@ func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error)
 	if err != nil || len(cells) == 0 {
 		return false, err
 	}
-	return v.add(m, cells)
+	full, err = v.add(m, cells)
+	return full, v.adviseMissing(err)
 }
 
 // add is Add for the rows of a message.

@@ -205,7 +205,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"json", "{} {}", "not JSON: byte 4: invalid character '{' after top-level value"},
 		{"json", "3", "3: expected an object with a value for each column, or an array of such objects"},
 		{"json", `[{"label":"a","x":1,"y":2},4]`, "row 1, counted from 0: 4: expected an object with a value for each column, or an array of such objects"},
-		{"json", `{"label":"a","x":1}`, `column "y": a missing value: examples.missing: mean uses the mean of the column`},
+		{"json", `{"label":"a","x":1}`, `column "y": a missing value: examples.missing: mean uses the mean of the column; the message has "label" and "x"`},
 		{"json", `{"label":"a","x":1,"y":1e99}`, `column "y": 1e+99 is not a finite float32`},
 		{"json", `{"label":"a","x":1,"y":{}}`, `column "y": an object: expected a number: name one of its members, as in user.age`},
 		{"json", `{"x":1,"y":2}`, `no column "label": the object has "x" and "y": examples.label names the label column`},

@@ -184,6 +184,28 @@ func TestCheckReadsTheSchema(t *testing.T) {
 	}
 }
 
+// A misspelt column of a topic with few rows is said when the topic ends, or as the reason why no message can be used.
+func TestMisspeltColumnOfFewRows(t *testing.T) {
+	for missing, want := range map[string]string{
+		"mean": `column "lenght" of events: none of the first rows has a value: the message has "length". Check its name in examples.columns.use.`,
+		"error": `20 messages of events: none could be used. events[0]@0: column "lenght": a missing value: examples.missing: mean uses the ` +
+			`mean of the column; the message has "length"`,
+	} {
+		for _, command := range []string{"ingest --until end", "train", "run --until end"} {
+			inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "length", "lenght", 1)})
+			var messages []kafkalog.Message
+			for i := range 20 {
+				messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d}`, i%2, i%2, i%3)})
+			}
+			writeTopic(t, "events", messages...)
+			args := append(strings.Fields(command), "-c", "events.yaml", "--set", "examples.missing="+missing)
+			if code, _, stderr := stagewise(args...); strings.Count(stderr, want) != 1 || (code == exitDone) != (missing == "mean") {
+				t.Errorf("%s: exit code %d: %s, expected %s", command, code, stderr, want)
+			}
+		}
+	}
+}
+
 // A feature that no message has is said, as its path may be misspelt.
 func TestFeatureThatNoMessageHas(t *testing.T) {
 	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "width]", "width, user.aeg]", 1)})
@@ -195,8 +217,9 @@ func TestFeatureThatNoMessageHas(t *testing.T) {
 	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end", "--set", "examples.served.label=answer.lable", "--set",
 		"examples.served.version=answer.version")
 	for _, want := range []string{
-		`column "user.aeg" of events: none of the first rows has a value. Check its name in examples.columns.use.`,
-		`column "answer.lable" of events: none of the first rows has a value. Check its name in examples.served.`,
+		`column "user.aeg" of events: none of the first rows has a value: the message has "user.age". Check its name in examples.columns.use.`,
+		`column "answer.lable" of events: none of the first rows has a value: the message has "kind", "length", "user.age" and "width". ` +
+			`Check its name in examples.served.`,
 	} {
 		if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 3 {
 			t.Errorf("%s, expected %s", stderr, want)

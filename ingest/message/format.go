@@ -66,6 +66,8 @@ type Reader interface {
 	// valid until the next call. Except for an *UnavailableError and the context's error, an error means that the value is
 	// invalid.
 	Read(ctx context.Context, p Payload) ([][]tabular.Cell, error)
+	// Names returns the names of columns that the last value has, read or not, for errors; nil: columns have no names.
+	Names() []string
 }
 
 // Namer is a [Reader] that knows the names of what it does not read.

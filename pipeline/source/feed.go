@@ -106,8 +106,12 @@ func (f *Feed) feed(ctx context.Context) error {
 		}
 		follow = append(follow, protocol.Position{Topic: f.Topic, Partition: q, Offset: max(f.state.Position(q).Next, f.Bounds[q].To)})
 	}
-	if err := f.flush(ctx); err != nil || f.untilEnd {
+	if err := f.flush(ctx); err != nil {
 		return err
+	}
+	f.noticeColumns(true)
+	if f.untilEnd {
+		return nil
 	}
 	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
 		f.next[q].Store(max(f.next[q].Load(), f.Bounds[q].To)) // the last offsets may hold no message
@@ -362,7 +366,7 @@ func (f *Feed) flush(ctx context.Context) error {
 		f.done()
 		return nil // the messages have no examples, and are read again if this process ends before the next ones
 	}
-	f.noticeColumns()
+	f.noticeColumns(false)
 	after := f.state
 	after.After = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
@@ -471,18 +475,23 @@ func (f *Feed) quarantine(ctx context.Context) error {
 	return nil
 }
 
-// noticeColumns reports columns that need an offset, and columns that may be misspelt, each once.
-func (f *Feed) noticeColumns() {
-	for _, name := range f.values.Absent() {
+// noticeColumns reports columns that need an offset, and columns that may be misspelt, each once. end means that the topic has no further
+// rows for now.
+func (f *Feed) noticeColumns(end bool) {
+	for _, name := range f.values.Absent(end) {
 		if _, said := f.absent.LoadOrStore(name, true); said {
 			continue
 		}
+		instead := f.values.Instead(name)
+		if instead != "" {
+			instead = ": " + instead
+		}
 		if served := f.Job.Examples.Served; name == string(served.Label) || name == string(served.Version) {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Check its name in examples.served. Rows "+
-				"without it count as not served", name, f.Topic)
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value%s. Check its name in examples.served. Rows "+
+				"without it count as not served", name, f.Topic, instead)
 		} else {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value. Check its name in examples.columns.use. "+
-				"Missing values are handled according to examples.missing", name, f.Topic)
+			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value%s. Check its name in examples.columns.use. "+
+				"Missing values are handled according to examples.missing", name, f.Topic, instead)
 		}
 	}
 	needed := f.values.NeededOffsets()

@@ -43,7 +43,11 @@ type messages struct {
 	wanted  *message.Wanted
 	most    int
 	rows    [][]tabular.Cell
+	names   []string // of the columns of the last stream
 }
+
+// Names implements message.Reader.
+func (r *messages) Names() []string { return r.names }
 
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.Cell, err error) {
@@ -59,7 +63,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 	}
 	defer s.Close()
 	names := namesOf(s.Schema().Fields())
-	r.rows = r.rows[:0]
+	r.rows, r.names = r.rows[:0], names
 	for {
 		batch, err := s.Next(func(column int) bool { return r.reads(names[column]) })
 		if err == io.EOF {

@@ -55,6 +55,15 @@ type messages struct {
 	ours     avro.Schema // the reader schema
 	programs map[*message.Schema]compiled
 	decoder
+	last *program // of the last value; nil: none was read
+}
+
+// Names implements message.Reader. Fields of nested records are not listed.
+func (r *messages) Names() []string {
+	if r.last == nil {
+		return nil
+	}
+	return r.last.names
 }
 
 // compiled is a program or a compile error.
@@ -121,6 +130,7 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 	if p.err != nil {
 		return nil, p.err
 	}
+	r.last = p.program
 	r.cursor, r.depth, r.rows = cursor{rest: m.Value}, 0, r.rows[:0]
 	if p.within {
 		copy(p.shared, p.preset)

@@ -68,6 +68,9 @@ type messages struct {
 	read      [][]tabular.Cell
 }
 
+// Names implements message.Reader.
+func (r *messages) Names() []string { return nil }
+
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
 	records, err := Rows(p.Value, r.delimiter)

@@ -47,6 +47,36 @@ type messages struct {
 	rows    []string // path of the rows; nil: the message itself
 	most    int
 	read    [][]tabular.Cell
+	last    [2]value.Cell // the last row, and with rows the message; nil: none
+}
+
+// Names implements message.Reader. Those of nested objects are paths.
+func (r *messages) Names() (names []string) {
+	for _, object := range r.last {
+		if len(object) > 0 && object[0] == '{' {
+			names = appendPaths(names, "", object)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// maxPaths is the number of paths after which an object has no further ones in errors.
+const maxPaths = 1000
+
+// appendPaths appends the paths of the values in an object that are no objects themselves.
+func appendPaths(paths []string, within string, object value.Cell) []string {
+	_ = object.Members(func(name string, cell value.Cell) error {
+		switch {
+		case len(paths) >= maxPaths:
+		case !cell.Null() && cell[0] == '{':
+			paths = appendPaths(paths, within+name+".", cell)
+		default:
+			paths = append(paths, within+name)
+		}
+		return nil
+	})
+	return paths
 }
 
 // Read implements message.Reader.
@@ -57,7 +87,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 	} else if err != nil {
 		return nil, err
 	}
-	r.read = r.read[:0]
+	r.read, r.last = r.read[:0], [2]value.Cell{}
 	if r.rows == nil {
 		return r.rowsOf(content, nil)
 	}
@@ -72,6 +102,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 	case rows.Null(): // for example the state after the deletion of a row
 		return nil, nil
 	}
+	r.last[1] = content
 	shared := make([]tabular.Cell, len(r.columns))
 	if content[0] == '{' {
 		if err := r.paths.Read(content, shared); err != nil {
@@ -138,6 +169,7 @@ func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
 	if len(r.read) >= r.most {
 		return message.TooManyRows(r.most)
 	}
+	r.last[0] = object
 	row := message.NextRow(&r.read, len(r.columns))
 	copy(row, shared)
 	if err := r.paths.Read(object, row); err != nil {

@@ -54,6 +54,15 @@ type messages struct {
 	wanted   *message.Wanted
 	programs map[*message.Schema][]compiled // programs of the message types of a schema, as encountered
 	rows
+	last *program // of the last value; nil: none was read
+}
+
+// Names implements message.Reader. Fields of nested messages are not listed.
+func (r *messages) Names() []string {
+	if r.last == nil {
+		return nil
+	}
+	return r.last.names
 }
 
 // compiled is a program or a compile error.
@@ -110,6 +119,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 	if p.err != nil {
 		return nil, p.err
 	}
+	r.last = p.program
 	defer p.empty()
 	read := p.read
 	if err := unmarshal(m.Value, read); err != nil {

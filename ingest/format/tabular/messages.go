@@ -22,14 +22,11 @@ type Messages struct {
 	present []bool // by column: whether one of these rows has a value
 }
 
-// enoughRows is the number of rows without a value after which a column name is assumed to be misspelt.
-const enoughRows = 100
-
-// Absent returns the names of the features without a value in any of the first rows, if there were enough rows.
-func (m *Messages) Absent() (names []string) {
+// Absent returns the names of the features without a value in any of the first rows, if there were at least that many rows.
+func (m *Messages) Absent(least int) (names []string) {
 	for at, present := range m.present {
 		role := m.Cells[at].Role
-		if m.seen >= enoughRows && !present && (role.IsFeature() || role == layout.ServedLabel || role == layout.ServedVersion) {
+		if m.seen >= least && !present && (role.IsFeature() || role == layout.ServedLabel || role == layout.ServedVersion) {
 			names = append(names, m.NameOf(at))
 		}
 	}
