@@ -281,6 +281,20 @@ func TestCheckReadsFirstRows(t *testing.T) {
 	}
 }
 
+// Why train refuses rows is said once.
+func TestTrainSaysOnceWhyItFails(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
+	for setting, want := range map[string]string{
+		"prepare.pca=1000":       "prepare.pca: 1000 components of 3 features: expected at most 3",
+		"examples.test=wide.csv": "wide.csv: no such file or directory",
+		"examples.label=7":       "no column 7: there are 4 columns, counted from 0",
+	} {
+		if _, stderr := typed(t, exitFailed, "train", "-c", "good.yaml", "--set", setting); strings.Count(stderr, want) != 1 {
+			t.Errorf("%s: %s\nexpected once: %s", setting, stderr, want)
+		}
+	}
+}
+
 // check reads the rows as train would, and names the trouble of every column at once, each with the key that helps: in
 // files of every kind, and behind the first rows. What it has no word against, train takes.
 func TestCheckNamesEveryColumn(t *testing.T) {

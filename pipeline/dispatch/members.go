@@ -157,13 +157,16 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 // work executes a run as worker until the run has ended.
 func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
 	o := worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
-	for {
+	for said := ""; ; {
 		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, o, rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err
 		}
-		event.Notice(rec, "%v", stopped)
+		if why := stopped.Error(); !m.Alone && why != said { // alone, the run fails for that reason
+			event.Notice(rec, "%s", why)
+			said = why
+		}
 		m.LeaveWorkers() // so that other processes get its partitions
 		err = stopped.Report(ctx)
 		m.JoinWorkers() // whatever the error: the run may have ended first, and the next one needs the member

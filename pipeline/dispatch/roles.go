@@ -104,14 +104,17 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 		return err
 	}
 	plans.Report(rec)
-	for {
+	for said := ""; ; {
 		group := join() // join early, because joining takes seconds
 		other, err := serveAs(ctx, p, group, here, plans, rec, do)
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
 			event.Notice(rec, "leave the consumer group: %v", leaving)
 		}
 		if stopped, ok := errors.AsType[*worker.StoppedError](err); ok {
-			event.Notice(rec, "%v: other processes get its partitions", stopped)
+			if why := stopped.Error(); why != said {
+				event.Notice(rec, "%s: other processes get its partitions", why)
+				said = why
+			}
 			if err = stopped.Report(ctx); err == nil {
 				err = refresh(ctx, p, plans)
 			}
