@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"bufio"
+	"bytes"
 	"cmp"
 	"encoding/binary"
 	"errors"
@@ -234,8 +235,8 @@ func (s *segment) settle(number int) { s.settled[number/64] |= 1 << (number % 64
 
 func (s *segment) isSettled(number int) bool { return s.settled[number/64]&(1<<(number%64)) != 0 }
 
-// find calls with for the entries of a key, with their segments and numbers.
-func (d *Disk) find(prefix byte, key string, with func(*segment, int, entry)) error {
+// find calls with for the segments and locations of the entries with the hash of a key.
+func (d *Disk) find(prefix byte, key string, with func(*segment, location) error) error {
 	hash := maphash.String(d.seed, key)
 	for _, s := range d.tables[prefix] {
 		if !s.mayHave(hash) {
@@ -248,17 +249,13 @@ func (d *Disk) find(prefix byte, key string, with func(*segment, int, entry)) er
 				return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
 			}
 			for ; len(block) > 0; block = block[locationBytes:] {
-				number := int(binary.LittleEndian.Uint32(block[20:]))
-				if binary.LittleEndian.Uint64(block) != hash || number < s.removed {
+				l := location{hash: binary.LittleEndian.Uint64(block), offset: int64(binary.LittleEndian.Uint64(block[8:])),
+					size: binary.LittleEndian.Uint32(block[16:]), number: binary.LittleEndian.Uint32(block[20:])}
+				if l.hash != hash || int(l.number) < s.removed {
 					continue
 				}
-				offset, size := int64(binary.LittleEndian.Uint64(block[8:])), int64(binary.LittleEndian.Uint32(block[16:]))
-				e, _, err := readRecord(bufio.NewReaderSize(io.NewSectionReader(s.file, offset, size), int(size)))
-				if err != nil {
+				if err := with(s, l); err != nil {
 					return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
-				}
-				if e.settled = s.isSettled(number); e.key == key {
-					with(s, number, e)
 				}
 			}
 		}
@@ -268,16 +265,31 @@ func (d *Disk) find(prefix byte, key string, with func(*segment, int, entry)) er
 
 // get returns the entries of a key.
 func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
-	err = d.find(prefix, key, func(_ *segment, _ int, e entry) { entries = append(entries, e) })
+	err = d.find(prefix, key, func(s *segment, l location) error {
+		e, _, err := readRecord(bufio.NewReaderSize(io.NewSectionReader(s.file, l.offset, int64(l.size)), int(l.size)))
+		if e.settled = s.isSettled(int(l.number)); e.key == key {
+			entries = append(entries, e)
+		}
+		return err
+	})
 	return entries, err
 }
 
-// settle records that an entry is settled.
+// settle records that an entry is settled. It reads no values: a key may have many entries.
 func (d *Disk) settle(prefix byte, e entry) error {
-	return d.find(prefix, e.key, func(s *segment, number int, other entry) {
-		if other.place == e.place {
-			s.settle(number)
+	record := appendRecord(nil, e)
+	record = record[:len(record)-len(e.value)]
+	const sizes = recordHeader - 8
+	stored := make([]byte, len(record))
+	return d.find(prefix, e.key, func(s *segment, l location) error {
+		if int(l.size) < len(record) {
+			return nil
 		}
+		_, err := s.file.ReadAt(stored, l.offset)
+		if bytes.Equal(stored[:sizes], record[:sizes]) && bytes.Equal(stored[recordHeader:], record[recordHeader:]) {
+			s.settle(int(l.number))
+		}
+		return err
 	})
 }
 
