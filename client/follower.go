@@ -44,8 +44,8 @@ type Follower struct {
 // answer, the follower keeps what it has, and goes on when they answer again. A version that was removed is not kept:
 // then [Follower.Model] is the version that takes its place, or nil.
 //
-// It is an error if the options are wrong, if no broker answers, if the brokers refuse us, or if the pipeline has no topics: the name or the
-// brokers may be wrong. Topics that are deleted later, and created again, are followed.
+// It is an error if the options are wrong, if no broker answers, if the brokers refuse us, or if the pipeline has no topics: the name or
+// the brokers may be wrong. Topics that are deleted later, and created again, are followed.
 func Follow(ctx context.Context, o Options) (*Follower, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
