@@ -28,7 +28,8 @@ func Keys() []option.Key {
 		{Name: "train", Meaning: "training files: a file or a list, relative to the folder of the configuration. A pattern such as " +
 			"`data/*.csv` selects the matching files, a folder the tables in it; with Parquet and Arrow, folder names such as " +
 			"`kind=iris` become columns, those of a sink (`partition=0`, `dt=2026-11-01`; `year`, `month` and `day`) only if another key " +
-			"names them. Names that start with a dot or an underscore are hidden. `\"-\"` is the standard input; none: the topic already has the examples" + pairs},
+			"names them. Names that start with a dot or an underscore are hidden. `\"-\"` is the standard input; none: the topic " +
+			"already has the examples" + pairs},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
 		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: see " +
 			"[producers](producers.md#topics-of-your-own). Not with `train` and `test`; none: no topic"},

@@ -240,7 +240,7 @@ func TestFollowQuarantines(t *testing.T) {
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
 	if err := source.Follow(t.Context(), log, strict, true, &eventRecorder{}); err == nil || !strings.HasPrefix(err.Error(),
-		"clicks[3]@") || !strings.HasSuffix(err.Error(), `: column 2: … is not a number`) {
+		"clicks[3]@") || !strings.Contains(err.Error(), `: column 2: … is not a number: `) {
 		t.Errorf("got error %v, expected one about the value", err)
 	}
 	recorder := followToEnd(t, log, job)
@@ -253,7 +253,8 @@ func TestFollowQuarantines(t *testing.T) {
 		}
 		reasons = append(reasons, bad.Get("reason"))
 	}
-	if want := []string{`column 2: "x" is not a number`,
+	if want := []string{`column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, ` +
+		"examples.missing_values lists the words for a missing value",
 		"an empty value: expected one example a line, without a header"}; !slices.Equal(reasons, want) {
 		t.Errorf("in quarantine because of %q, expected %q", reasons, want)
 	}

@@ -52,8 +52,10 @@ type Plan struct {
 	Holdout      float64        `json:"holdout"`          // fraction of the training rows to hold out
 	Fold         examples.Fold  `json:"fold,omitzero"`    // held-out fold of cross-validation; absent: none
 	OnBadMessage string         `json:"on_bad_message"`   // quarantine | stop
-	Prepare      Prepare        `json:"prepare"`          // preparation of raw features into inputs
-	Stages       []Stage        `json:"stages"`           // stages, with all defaults filled in
+	// Outcomes reports whether rows were joined with outcomes from another topic, which the report counts.
+	Outcomes bool    `json:"outcomes,omitempty"`
+	Prepare  Prepare `json:"prepare"` // preparation of raw features into inputs
+	Stages   []Stage `json:"stages"`  // stages, with all defaults filled in
 	// Average is the number of members that the plan averages; 0: none. Stages lists the stages of all members, one member after the other.
 	Average    int        `json:"average,omitempty"`
 	Intercept  bool       `json:"intercept"`       // whether the first block of the run, or of each member, ends with a constant feature

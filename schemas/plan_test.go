@@ -46,7 +46,7 @@ func plan() *Plan {
 // averagePlan returns a plan of two members, which holds out a fold.
 func averagePlan() *Plan {
 	p := plan()
-	p.Stages, p.Average, p.Fold = slices.Repeat(p.Stages, 2), 2, examples.Fold{Number: 1, Of: 8}
+	p.Stages, p.Average, p.Fold, p.Outcomes = slices.Repeat(p.Stages, 2), 2, examples.Fold{Number: 1, Of: 8}, true
 	return p
 }
 

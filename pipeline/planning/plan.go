@@ -28,7 +28,8 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		Name: job.Name, Input: InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment),
 		Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
-		OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
+		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
+		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,
 		Topic: topics.ArchiveTopic(p),
 	}

@@ -41,24 +41,21 @@ func Joined(ctx context.Context, client *protocol.Client, spans coverage.Spans) 
 	return all, nil
 }
 
-// joinedBefore returns the progress of the join at an offset of a partition; nil if there is none.
+// joinedBefore returns the progress of the join at an offset of a partition; nil if there is none among the last messages.
 func joinedBefore(ctx context.Context, client *protocol.Client, partition int, offset int64) (*examples.Joined, error) {
 	first, _, err := client.Log.Bounds(ctx, client.Topics.Examples, partition)
 	if err != nil || first >= offset {
 		return nil, err
 	}
 	topic := ""
-	for back := int64(lookBack); topic == ""; back *= 2 {
-		from := max(first, offset-back)
-		err := client.Between(ctx, client.Topics.Examples, partition, from, offset, func(m protocol.Message) error {
-			if t, ok := schemas.TopicOf(m.Message); ok {
-				topic = t
-			}
-			return nil
-		})
-		if err != nil || topic == "" && from == first {
-			return nil, err
+	err = client.Between(ctx, client.Topics.Examples, partition, max(first, offset-lookBack), offset, func(m protocol.Message) error {
+		if t, ok := schemas.TopicOf(m.Message); ok {
+			topic = t
 		}
+		return nil
+	})
+	if err != nil || topic == "" {
+		return nil, err
 	}
 	state, err := Read(ctx, client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
 	return state.Joined, err

@@ -39,11 +39,14 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 		return nil, errEnded
 	}
 	report := s.report(l.NextVersion())
-	joined, err := progress.Joined(ctx, s.Client, s.plan.Added())
-	if err != nil {
-		return nil, fmt.Errorf("read how outcomes were joined: %w", err)
+	if s.plan.Outcomes {
+		joined, err := progress.Joined(ctx, s.Client, s.plan.Added())
+		if err != nil {
+			return nil, fmt.Errorf("read how outcomes were joined: %w", err)
+		}
+		report.Outcomes = schemas.OutcomesOf(joined)
 	}
-	if report.Outcomes = schemas.OutcomesOf(joined); report.Retrain != nil {
+	if report.Retrain != nil {
 		report.Retrain.Outcomes = report.Outcomes
 		report.Retrain.Offered = !report.Outcomes.Withhold()
 	}

@@ -11,8 +11,8 @@ import (
 )
 
 // AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another
-// process has it, with does describing what that process does, and once that the group takes long to join. It calls planned, unless that is nil, when it
-// begins to wait and after each message of the plans topic.
+// process has it, with does describing what that process does, and once that the group takes long to join. It calls planned, unless
+// that is nil, when it begins to wait and after each message of the plans topic.
 func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error,
 	planned func(context.Context) error, rec event.Recorder) error {
 	active, err := ownership.Owns(owner, 0)
