@@ -74,7 +74,7 @@ func TestPageOfRunWithoutTestRows(t *testing.T) {
 	if code, _, stderr := stagewise("init", "train.csv", "--label", "kind"); code != exitDone {
 		t.Fatal(stderr)
 	}
-	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages.0.repeat=1", "--set", "examples.holdout=0", "--quiet"); code != exitDone {
+	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages=[{features: {kind: trees}, repeat: 1}]", "--set", "examples.holdout=0", "--quiet"); code != exitDone {
 		t.Fatal(stderr)
 	}
 	if page := pageOfRun(t); strings.Contains(page, "What predictions depend on") || !strings.Contains(page, "Results") {

@@ -25,7 +25,7 @@ func trainedGarden(t *testing.T) {
 	inFolder(t, map[string]string{"train.csv": strings.Join(rows[:401], ""), "test.csv": rows[0] + strings.Join(rows[401:], "")})
 	for _, args := range [][]string{
 		{"init", "train.csv", "--label", "kind"},
-		{"train", "-c", "stagewise.yaml", "--set", "stages.0.repeat=3", "--quiet", "--model", "garden.model"},
+		{"train", "-c", "stagewise.yaml", "--set", "stages=[{features: {kind: trees}, repeat: 3}]", "--quiet", "--model", "garden.model"},
 	} {
 		if code, _, stderr := stagewise(args...); code != exitDone {
 			t.Fatalf("exit code %d: %s", code, stderr)
@@ -178,7 +178,7 @@ func TestExplainOfNumbers(t *testing.T) {
 	}
 	inFolder(t, map[string]string{"line.csv": rows.String()})
 	stagewise("init", "line.csv", "--label", "y")
-	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages.0.repeat=4", "--quiet", "--model", "line.model"); code != exitDone {
+	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages=[{features: {kind: trees}, repeat: 4}]", "--quiet", "--model", "line.model"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	r := explained(t, "--model", "line.model", "-i", "line.csv")

@@ -35,7 +35,7 @@ func TestTimes(t *testing.T) {
 		!strings.Contains(stdout, "created  time    dates and times of day\n") {
 		t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
 	}
-	code, stdout, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "examples.test=[test.csv]", "--set", "stages.0.repeat=4", "--quiet",
+	code, stdout, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "examples.test=[test.csv]", "--set", "stages=[{features: {kind: trees}, repeat: 4}]", "--quiet",
 		"--report", "-", "--model", "m")
 	var r schemas.Report
 	if err := json.Unmarshal([]byte(stdout), &r); code != exitDone || err != nil {
