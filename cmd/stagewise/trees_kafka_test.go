@@ -37,6 +37,7 @@ metrics: {listen: null}
 		}
 		return stdout
 	}
+	do("topics", "create")
 	f, err := client.Follow(t.Context(), client.Options{Name: name, Brokers: brokers})
 	if err != nil {
 		t.Fatal(err)
