@@ -38,7 +38,7 @@ nightly: ## what is too long for test: MNIST's accuracy, arm64, 50,000 simulated
 check: ## the everyday part of test, under two minutes: format, vet, lint, unit
 	@scripts/test.sh format vet lint unit
 
-build: ## bin/stagewise; the first time it downloads and compiles what it imports, about two minutes on two cores
+build: ## bin/stagewise; the first time it downloads and compiles what it imports, a minute or two on two cores
 	@scripts/build.sh
 
 race: ## the tests of what runs concurrently, under the race detector
