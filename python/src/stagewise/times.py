@@ -96,9 +96,11 @@ def time_of(value: Any, unit: str) -> tuple[int, int, int]:
                 raise ValueError
             value = int(value) if re.fullmatch(r"\s*[+-]?[0-9]+\s*", value) else number_of(value)
         except ValueError:
-            raise ValueError(f"{value!r} is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number of seconds since 1970") from None
+            raise ValueError(f"{value!r} is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a number of "
+                             "seconds since 1970") from None
     if not unit:
-        raise ValueError(f"{value!r} is a number, but the model was trained on dates and times as text: write a form such as 2026-11-01, or set its unit under examples.times")
+        raise ValueError(f"{value!r} is a number, but the model was trained on dates and times as text: write a form such as 2026-11-01, "
+                         "or set its unit under examples.times")
     if unit == "yyyymmdd":
         match = _DIGITS.fullmatch(str(int(value))) if math.isfinite(value) and float(value).is_integer() else None
         if not match:
