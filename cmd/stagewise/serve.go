@@ -150,7 +150,9 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 		if err != nil {
 			return err
 		}
-		defer stop()
+		if stop != nil {
+			defer stop()
+		}
 	}
 	listener, err := net.Listen("tcp", o.Listen)
 	if err != nil {

@@ -44,7 +44,6 @@ func run(ctx context.Context, program string, arguments []string) (*oauth2.Token
 		return nil, fmt.Errorf("%w: %s", err, said)
 	}
 	var printed struct {
-		Kind   string `json:"kind"`
 		Status struct {
 			Token  string    `json:"token"`
 			Expiry time.Time `json:"expirationTimestamp"`
