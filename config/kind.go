@@ -6,6 +6,7 @@ import (
 	"math"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -39,6 +40,7 @@ const (
 	kindOffsets                 // layout.Offsets: a number for each of some columns
 	kindTimes                   // layout.Times: a list of texts for each of some columns, or also a unit
 	kindClassWeight             // schemas.ClassWeight: none, balanced, or a number for each of some labels
+	kindMissing                 // layout.Missing: a word, or mean for each of some columns
 	kindPower                   // layout.HashColumns: a whole number, which may be a power
 	kindCrosses                 // layout.Crosses: lists of texts
 	kindThreshold               // threshold.Rule: a number, best_f1, or costs
@@ -53,6 +55,7 @@ func (k kind) String() string {
 		kindTime:        "a time such as 24h, 90m or 30s",
 		kindRidge:       "auto or a number ≥ 0",
 		kindClassWeight: "none, balanced, or a number ≥ 0 for each label, as in {cat: 2, dog: 0.5}",
+		kindMissing:     "error or mean, or mean for each of some columns, as in {width: mean}",
 		kindPower:       "a whole number, or a power, as in 2^22",
 		kindCrosses:     "lists of columns, as in [[site, ad]]",
 		kindThreshold:   threshold.Want,
@@ -77,6 +80,7 @@ func kindOf(t reflect.Type) (kind, bool) {
 		reflect.TypeFor[threshold.Rule]():      kindThreshold,
 		reflect.TypeFor[layout.Offsets]():      kindOffsets,
 		reflect.TypeFor[layout.Times]():        kindTimes,
+		reflect.TypeFor[layout.Missing]():      kindMissing,
 		reflect.TypeFor[layout.HashColumns]():  kindPower,
 		reflect.TypeFor[layout.Crosses]():      kindCrosses,
 		reflect.TypeFor[[]string]():            kindTexts,
@@ -136,6 +140,9 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	if k == kindTimes {
 		return readTimes(n)
 	}
+	if k == kindMissing && n.Kind == yaml.MappingNode {
+		return readMissing(n)
+	}
 	if k == kindCrosses {
 		return readCrosses(n)
 	}
@@ -147,6 +154,8 @@ func (k kind) read(n *yaml.Node) (any, bool) {
 	switch k {
 	case kindText, kindColumn:
 		return n.Value, true
+	case kindMissing:
+		return layout.Missing{Mode: n.Value}, true
 	case kindWhole:
 		var v int64
 		ok := tag == "!!int" && n.Decode(&v) == nil
@@ -209,6 +218,20 @@ func readClassWeight(n *yaml.Node) (any, bool) {
 	numbers, ok := readNumbers(n)
 	w := schemas.ClassWeight{By: numbers}
 	return w, ok && len(w.By) > 0 && w.Valid()
+}
+
+// readMissing returns the columns whose missing values are replaced by their means, each once.
+func readMissing(n *yaml.Node) (any, bool) {
+	m := layout.Missing{Mode: layout.MissingMean}
+	for i := 0; i < len(n.Content); i += 2 {
+		name, mode := resolve(n.Content[i]), resolve(n.Content[i+1])
+		if slices.Contains(m.Columns, name.Value) || name.Kind != yaml.ScalarNode || isMerge(name) || mode.Value != layout.MissingMean {
+			return nil, false
+		}
+		m.Columns = append(m.Columns, name.Value)
+	}
+	slices.Sort(m.Columns)
+	return m, len(m.Columns) > 0
 }
 
 // readThreshold returns a rule of a threshold.

@@ -201,7 +201,7 @@ func TestFileWithEveryKey(t *testing.T) {
 		}
 	}
 	e := job.Examples
-	if len(e.Train) != 2 || len(e.Test) != 2 || e.Format != "idx" || e.Label != "0" || e.Missing != "mean" || e.Holdout != 0.1 ||
+	if len(e.Train) != 2 || len(e.Test) != 2 || e.Format != "idx" || e.Label != "0" || e.Missing.Mode != "mean" || e.Holdout != 0.1 ||
 		e.Partitions != 4 || e.BatchRows != 1024 || !slices.Equal(e.Classes, []string{"0", "1", "2", "Seven"}) {
 		t.Errorf("examples %+v", e)
 	}

@@ -62,7 +62,7 @@ func reference(t *testing.T) string {
 	t.Helper()
 	types := [...]string{kindText: "text", kindTexts: "list", kindWholes: "list", kindWhole: "whole number", kindNatural: "whole number",
 		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret",
-		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label",
+		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label", kindMissing: "word, or words by column",
 		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column", kindTimes: "lists by column",
 		kindPower: "whole number or power", kindCrosses: "lists of columns"}
 	meanings := map[string]string{}

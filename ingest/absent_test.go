@@ -41,7 +41,7 @@ func TestAbsentColumns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			for _, missing := range []string{layout.MissingMean, layout.MissingError} {
 				v := valuesOf(t, ofTopic(test.format, func(o *Options) {
-					if o.Columns.Use, o.Missing, o.Settings.Rows = test.use, missing, test.rows; test.use != nil {
+					if o.Columns.Use, o.Missing.Mode, o.Settings.Rows = test.use, missing, test.rows; test.use != nil {
 						o.Label = "kind"
 					}
 					if test.format == "avro" {

@@ -73,7 +73,7 @@ func readAs(t *testing.T, name string, content []byte, change func(*Options)) (r
 	problem string) {
 	t.Helper()
 	f, o := newFolder(t), Defaults()
-	o.Train, o.Missing, o.BatchRows = []string{f.write(t, name, content)}, layout.MissingMean, 64
+	o.Train, o.Missing.Mode, o.BatchRows = []string{f.write(t, name, content)}, layout.MissingMean, 64
 	if change != nil {
 		change(&o)
 	}
@@ -153,7 +153,7 @@ func TestArrowErrors(t *testing.T) {
 		change  func(*Options)
 		want    string
 	}{
-		{stream, func(o *Options) { o.Missing = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
+		{stream, func(o *Options) { o.Missing.Mode = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
 		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: a truncated Arrow stream"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},
@@ -231,7 +231,7 @@ func fuzzTables(f *testing.F, name string, label layout.Column) {
 		}
 		for _, categorical := range [][]string{nil, {"label"}} {
 			o := Defaults()
-			o.Train, o.Missing, o.Categorical = []string{name}, layout.MissingMean, categorical
+			o.Train, o.Missing.Mode, o.Categorical = []string{name}, layout.MissingMean, categorical
 			if categorical != nil {
 				o.Label = label
 			}

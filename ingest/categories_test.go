@@ -16,7 +16,7 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 	o.Label, o.Categorical = "x", []string{"label"}
 	names := []string{f.write(t, "a.csv", []byte("label,x\na,1\nb,2\n")), f.write(t, "a.csv.gz", gzipped(t, "label,x\nc,1\n"))}
 	frame := Defaults()
-	frame.Label, frame.Categorical, frame.Missing = "yes", []string{"label"}, layout.MissingMean
+	frame.Label, frame.Categorical, frame.Missing.Mode = "yes", []string{"label"}, layout.MissingMean
 	for _, test := range []struct {
 		o     Options
 		files []string

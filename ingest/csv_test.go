@@ -38,18 +38,18 @@ func TestCSV(t *testing.T) {
 		{"label by number, header", "y,x\na,1\n", layout.Options{Header: &yes}, `1 × 1 floats [1] words ["a"]`},
 		{"weight", "a,1,0\nb,2,0.5\n", layout.Options{Weight: "2"}, `2 × 1 floats [1 2] words ["a" "b"] weights [0 0.5]`},
 		{"weight by name", "l,w,x\na,3,1\n", layout.Options{Weight: "w"}, `1 × 1 floats [1] words ["a"] weights [3]`},
-		{"missing", "a,,2\nb,3, \n", layout.Options{Missing: layout.MissingMean}, `2 × 2 floats [NaN 2 3 NaN] words ["a" "b"]`},
+		{"missing", "a,,2\nb,3, \n", layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}, `2 × 2 floats [NaN 2 3 NaN] words ["a" "b"]`},
 		{"classes", "a,1\nb,2\na,3\n", layout.Options{Classes: []string{"b", "a", "c"}}, `3 × 1 floats [1 2 3] words ["a" "b" "a"]`},
 
 		{"semicolons", "a;1;2\nb;3;4\n", layout.Options{}, `2 × 2 floats [1 2 3 4] words ["a" "b"]`},
-		{"tabs", "a\t1\t\nb\t3\t4\n", layout.Options{Missing: layout.MissingMean}, `2 × 2 floats [1 NaN 3 4] words ["a" "b"]`},
+		{"tabs", "a\t1\t\nb\t3\t4\n", layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}, `2 × 2 floats [1 NaN 3 4] words ["a" "b"]`},
 		{"bars, with commas in a field", "a, b|1\nc|2\n", layout.Options{}, `2 × 1 floats [1 2] words ["a, b" "c"]`},
 		{"a delimiter that is given", "a;1,2\n", layout.Options{Delimiter: ",", Label: "0"}, `1 × 1 floats [2] words ["a;1"]`},
 		{"columns to use", "id,x,l,y\n7,1,a,2\n", layout.Options{Label: "l", Columns: layout.ColumnChoice{Use: []string{"y", "x"}}}, `1 × 2 floats [1 2] words ["a"]`},
 		{"columns to drop", "7,a,1,8\n", layout.Options{Label: "1", Columns: layout.ColumnChoice{Drop: []string{"0", "3"}}}, `1 × 1 floats [1] words ["a"]`},
 		{"words", "l,c,x\na,red,1\nb,blue,2\na,red,3\n", layout.Options{Label: "l", Categorical: []string{"c"}}, `3 × 4 floats [0 1 0 1 1 0 0 2 0 1 0 3] words ["a" "b" "a"]`},
-		{"a missing word", "l,c\na,red\nb,NA\n", layout.Options{Label: "l", Categorical: []string{"c"}, Missing: layout.MissingMean}, `2 × 2 floats [1 0 NaN NaN] words ["a" "b"]`},
-		{"words for missing values", "a,NA,nan\nb,null,2\n", layout.Options{Missing: layout.MissingMean}, `2 × 2 floats [NaN NaN NaN 2] words ["a" "b"]`},
+		{"a missing word", "l,c\na,red\nb,NA\n", layout.Options{Label: "l", Categorical: []string{"c"}, Missing: layout.Missing{Mode: layout.MissingMean}}, `2 × 2 floats [1 0 NaN NaN] words ["a" "b"]`},
+		{"words for missing values", "a,NA,nan\nb,null,2\n", layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}, `2 × 2 floats [NaN NaN NaN 2] words ["a" "b"]`},
 		{"missing values, refused", "a,1\nb,NA\n", layout.Options{}, `file.csv: line 2, column 1: a missing value, "NA": examples.missing: mean uses the mean of the column`},
 
 		{"a delimiter in doubt", "a;b,c;d\ne;f,g;h\n", layout.Options{}, `file.csv: line 1: several delimiters fit its rows, "," (2 columns) and ";" (3 columns): set examples.delimiter`},
@@ -72,7 +72,7 @@ func TestCSV(t *testing.T) {
 		{"a word after a field of two lines", "l,x1\n\"a\nb\",c\n", layout.Options{Header: &yes}, `file.csv: line 3, column 1 ("x1"): "c" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`},
 		{"a header not announced", "label,x1\na,1\n", layout.Options{}, `file.csv: line 1, column 1: "x1" is not a number (if this is a header: set examples.header)`},
 		{"a long word", "a,1\nb," + strings.Repeat("long", 100) + "\n", layout.Options{}, `file.csv: line 2, column 1: "longlonglonglonglonglonglonglonglonglong"… is not a number`},
-		{"NaN", "a,1\na,+nan\n", layout.Options{Missing: layout.MissingMean}, `file.csv: line 2, column 1: "+nan" is not a finite number`},
+		{"NaN", "a,1\na,+nan\n", layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}, `file.csv: line 2, column 1: "+nan" is not a finite number`},
 		{"Inf", "a,1\na,-Inf\n", layout.Options{}, `file.csv: line 2, column 1: "-Inf" is not a finite number`},
 		{"overflow", "a,1\na,1e39\n", layout.Options{}, `file.csv: line 2, column 1: "1e39" is too large for a float32`},
 		{"empty field", "a,1,2\na,,2\n", layout.Options{}, `file.csv: line 2, column 1: an empty field: examples.missing: mean uses the mean of the column`},
@@ -90,7 +90,7 @@ func TestCSV(t *testing.T) {
 		{"label and weight in one", "l,x\na,1\n", layout.Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): both the label and the weight`},
 		{"negative weight", "a,1,1\na,1,-1\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: weight "-1": expected a number ≥ 0`},
 		{"infinite weight", "a,1,1\na,1,Inf\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: "Inf" is not a finite number`},
-		{"empty weight", "a,1,1\na,1,\n", layout.Options{Weight: "2", Missing: layout.MissingMean}, `file.csv: line 2, column 2: an empty field`},
+		{"empty weight", "a,1,1\na,1,\n", layout.Options{Weight: "2", Missing: layout.Missing{Mode: layout.MissingMean}}, `file.csv: line 2, column 2: an empty field`},
 		{"bare quote", "a,1\na,1\"\n", layout.Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},
 		{"open quote", "a,1\n\"a,1\nb,2\n", layout.Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
 		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", 4194304), layout.Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
@@ -103,8 +103,8 @@ func TestCSV(t *testing.T) {
 			o := Options{Partitions: 4, Options: test.options}
 			o.BatchRows = 1024
 			o.MissingValues = layout.DefaultMissingValues()
-			if o.Missing == "" {
-				o.Missing = layout.MissingError
+			if o.Missing.Mode == "" {
+				o.Missing.Mode = layout.MissingError
 			}
 			o.Train = []string{f.write(t, "file.csv", []byte(test.Content))}
 			rows, err := readSources(o)
@@ -167,7 +167,7 @@ func FuzzCSV(f *testing.F) {
 			o.Weight = "1"
 		}
 		if flags&4 != 0 {
-			o.Missing = layout.MissingMean
+			o.Missing.Mode = layout.MissingMean
 		}
 		want := layout.Features{Width: 2}
 		if flags&16 != 0 {

@@ -78,7 +78,7 @@ func TestPartitionedTable(t *testing.T) {
 		"flowers/kind=007/year=__HIVE_DEFAULT_PARTITION__/c.parquet": part,
 	})
 	o := Defaults()
-	o.Train, o.Label, o.Missing, o.Columns.Use = []string{f.path("flowers")}, "kind", layout.MissingMean, []string{"n", "year"}
+	o.Train, o.Label, o.Missing.Mode, o.Columns.Use = []string{f.path("flowers")}, "kind", layout.MissingMean, []string{"n", "year"}
 	rows, err := readSources(o)
 	if err != nil || len(rows) != 4 {
 		t.Fatalf("%v: %d sources", err, len(rows))
@@ -95,7 +95,7 @@ func TestPartitionedTable(t *testing.T) {
 		t.Errorf("%v: %+v", err, rows)
 	}
 	want := layout.Features{Width: 2, Columns: examples.Columns{{Name: "year"}, {Name: "n"}}}
-	o.Missing = layout.MissingMean
+	o.Missing.Mode = layout.MissingMean
 	predicted, _, err := readRows(File(t.Context(), f.path("flowers"), o, want))
 	if err != nil || predicted.Rows != 16 || predicted.Floats[30] != 2025 {
 		t.Errorf("%v: %v", err, predicted.Floats)
@@ -136,7 +136,7 @@ func TestFoldersOfSinks(t *testing.T) {
 		}
 		f.writeAll(t, map[string]string{c.first: content, c.second: content})
 		o := Defaults()
-		o.Train, o.Label, o.Missing, o.Columns.Use = []string{string(f)}, "label", layout.MissingMean, c.use
+		o.Train, o.Label, o.Missing.Mode, o.Columns.Use = []string{string(f)}, "label", layout.MissingMean, c.use
 		if c.use == nil && content == part {
 			o.Columns.Drop = []string{"x", "yes"}
 		}
@@ -325,7 +325,7 @@ func TestPartsThatDiffer(t *testing.T) {
 			`t/n=__HIVE_DEFAULT_PARTITION__/a.arrow, column 2 ("n"): row 0, counted from 0: a missing value: examples.missing: mean uses the mean ` +
 				`of the column. The column n is null in the folder n=__HIVE_DEFAULT_PARTITION__` + dot},
 		"a null partition, with means": {map[string]string{"n=1/a.arrow": x, "n=__HIVE_DEFAULT_PARTITION__/a.arrow": x},
-			func(o *Options) { o.Missing = layout.MissingMean }, ""},
+			func(o *Options) { o.Missing.Mode = layout.MissingMean }, ""},
 		"a null partition is the label": {map[string]string{"k=1/a.arrow": x, "k=__HIVE_DEFAULT_PARTITION__/a.arrow": x},
 			func(o *Options) { o.Label, o.Columns.Use = "k", []string{"x"} },
 			"t/k=__HIVE_DEFAULT_PARTITION__/a.arrow: no row has a label. The column k is null in the folder k=__HIVE_DEFAULT_PARTITION__" + dot},

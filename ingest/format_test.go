@@ -30,19 +30,19 @@ func TestSourceIDGolden(t *testing.T) {
 		{"csv", func(o *Options) { o.Train, o.Header, o.Weight = []string{table}, &yes, "2" },
 			"da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
 		{"csv, all options", func(o *Options) {
-			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{table}, "y", "w", layout.MissingMean, []string{"b", "a"}
+			o.Test, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{table}, "y", "w", layout.MissingMean, []string{"b", "a"}
 		}, "da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
 		{"idx, all options", func(o *Options) {
-			o.Test, o.Label, o.Weight, o.Missing, o.Classes = []string{images, labels}, "y", "w", layout.MissingMean, []string{"1", "0"}
+			o.Test, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{images, labels}, "y", "w", layout.MissingMean, []string{"1", "0"}
 		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
 		{"libsvm, all options", func(o *Options) {
-			o.Test, o.Missing, o.Classes = []string{rows}, layout.MissingMean, []string{"1", "0"}
+			o.Test, o.Missing.Mode, o.Classes = []string{rows}, layout.MissingMean, []string{"1", "0"}
 		},
 			"c710e85ba501e9a5c9f3d9febcb6f09d68e9c691f09dae671f1f1e717070bcaa"},
 		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
 		{"jsonl", func(o *Options) { o.Train = []string{lines} }, "cd19835908cbafb660ae440b1f8c5dce4c552a8c01e71f2d58495f14b33b119f"},
 		{"parquet, all options", func(o *Options) {
-			o.Train, o.Label, o.Weight, o.Missing, o.Classes = []string{frame}, "3", "weight", layout.MissingMean, []string{"b", "a"}
+			o.Train, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{frame}, "3", "weight", layout.MissingMean, []string{"b", "a"}
 		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
 	} {
 		o := Defaults()

@@ -176,7 +176,7 @@ func FuzzJSONLines(f *testing.F) {
 			o.Text = "t"
 		}
 		if flags&4 != 0 {
-			o.Missing = layout.MissingMean
+			o.Missing.Mode = layout.MissingMean
 		}
 		open := func(c *input.Content) (format.Reader, error) {
 			return jsonl.Format().Open([]*input.Content{c}, o.Options)

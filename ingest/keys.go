@@ -99,15 +99,15 @@ func Keys() []option.Key {
 		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns of [large numbers](values.md#large-numbers); " +
 			"none: detected from the first rows of files; for `from_topic`, a notice says which to set"},
 		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
-		{Name: "missing", Meaning: "what to do with a missing value: `error`, or `mean`, which replaces it with the mean of its feature"},
+		{Name: "missing", Meaning: "what to do with a missing value: `error`; `mean` replaces it with the mean of its feature; " +
+			"`{column: mean, …}` is `mean`, and rows of `from_topic` may stop to have these columns. Rows that lack another column go to " +
+			"[quarantine](producers.md#invalid-values), if most new rows do"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a [missing value](values.md#missing-values), like an " +
 			"empty field; also of the label, unless `classes` includes it"},
 		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`. See " +
 			"[images](images.md#tables-of-pixels); none: the shape in the file, or no images"},
 		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
 			"has at most %d bytes", wire.MaxMessage)},
-		{Name: "optional", Meaning: "columns of `from_topic` that rows may stop to have, with `missing: mean`. Rows that lack another " +
-			"column go to [quarantine](producers.md#invalid-values), if most new rows do"},
 		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
 			"each class), or `{label: number, …}`, with 1 for other labels. It applies to errors and losses of training rows, and in " +
 			"`retrain.gate`"},

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -34,7 +35,7 @@ func names(options reflect.Type, before string) (keys []string) {
 		case !field.IsExported():
 		case field.Anonymous:
 			keys = append(keys, names(field.Type, before)...)
-		case field.Type == reflect.TypeFor[schemas.ClassWeight](): // a single value
+		case field.Type == reflect.TypeFor[schemas.ClassWeight](), field.Type == reflect.TypeFor[layout.Missing](): // a single value
 			keys = append(keys, name)
 		case field.Type.Kind() == reflect.Struct:
 			keys = append(keys, names(field.Type, name+".")...)

@@ -80,7 +80,7 @@ func (v *Values) Lacks(ctx context.Context, m TopicMessage, columns map[string]i
 		instead = ". It has " + layout.SomeNames(others) + ", which no key names"
 	}
 	return fmt.Errorf("no value in %s, which earlier rows had and most new rows lack%s: has a producer renamed or dropped it? Restore it, "+
-		"use the other name under examples.columns.use, or list it in examples.optional if its mean is to replace it", columnsNamed(names),
+		"use the other name under examples.columns.use, or list it in examples.missing if its mean is to replace it", columnsNamed(names),
 		instead)
 }
 
@@ -113,8 +113,11 @@ func (v *Values) Watched() (columns []string) {
 	return columns
 }
 
-// Watches reports whether Lost may find columns.
-func (v *Values) Watches() bool { return v.whole.Missing == layout.MissingMean && !v.IsSparse() }
+// Watches reports whether Lost may find columns: those of dense rows, and the numbers and times of mixed rows. A word that a
+// row lacks, and a value of a sparse row, is 0 and not missing.
+func (v *Values) Watches() bool {
+	return v.whole.Missing.Mode == layout.MissingMean && (!v.IsSparse() || v.IsMixed())
+}
 
 // Lost returns the columns that most rows of the batch lack, although earlier rows had them, as after a producer has
 // renamed them; nil if there are none. Otherwise the caller takes the batch, and adds the messages with these columns again.
@@ -127,6 +130,12 @@ func (v *Values) Lost() (lost *Lost) {
 	if v.presences == nil {
 		v.presences = v.earlierPresences()
 	}
+	floats, cols := b.Floats, b.Cols
+	if b.Sparse != nil {
+		cols = v.Table.Features()
+		floats = make([]float32, b.Rows*cols)
+		b.Sparse.Leading(floats, cols)
+	}
 	lacks := make([]bool, b.Rows)
 	for at, c := range v.Cells {
 		name := v.NameOf(at)
@@ -136,7 +145,7 @@ func (v *Values) Lost() (lost *Lost) {
 		}
 		first, lacking := -1, 0
 		for row := range b.Rows {
-			x := b.Floats[row*b.Cols+c.At]
+			x := floats[row*cols+c.At]
 			if lacks[row] = x != x; lacks[row] {
 				if lacking++; first < 0 {
 					first = row
@@ -204,11 +213,11 @@ func (l *Lost) find(origins examples.RowOrigins, lacks []bool, column string) {
 func (v *Values) earlierPresences() map[string]*presence {
 	all := map[string]*presence{}
 	for at, c := range v.Cells {
-		if c.Role.IsFeature() && !c.List {
+		if slices.Contains([]layout.Role{layout.Feature, layout.Category, layout.Time}, c.Role) && !c.List {
 			all[v.NameOf(at)] = &presence{}
 		}
 	}
-	for _, name := range v.whole.Optional {
+	for _, name := range v.whole.Missing.Columns {
 		if p := all[name]; p != nil {
 			p.optional = true
 		}

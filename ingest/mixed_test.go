@@ -67,7 +67,7 @@ func (r mixedRow) defined(words, hashes int) string {
 }
 
 func mixedOptions(o *Options) {
-	o.Label, o.Text, o.Categorical, o.Missing = "click", "message", []string{"site", "ad"}, layout.MissingMean
+	o.Label, o.Text, o.Categorical, o.Missing.Mode = "click", "message", []string{"site", "ad"}, layout.MissingMean
 	o.Words.Columns = 64
 	o.Options = o.WithHash(layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}})
 }

@@ -51,8 +51,6 @@ type Options struct {
 	Outcome outcome.Options `mapstructure:"outcome" yaml:"outcome"`
 	// The roles of columns, and how rows are read.
 	layout.Options `mapstructure:",squash" yaml:",inline"`
-	// Optional are columns of FromTopic that rows may stop to have.
-	Optional []string `mapstructure:"optional" yaml:"optional"`
 	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
 	ClassWeight schemas.ClassWeight `mapstructure:"class_weight" yaml:"class_weight"`
 	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
@@ -164,16 +162,16 @@ func (o Options) check(files []string) []option.Problem {
 	if o.Encoding != "" && !charset.Known(o.Encoding) {
 		wrong("encoding", strconv.Quote(o.Encoding), "the name of an encoding, such as latin-1, windows-1252 or utf-16")
 	}
-	for _, c := range o.Optional {
+	for _, c := range o.Missing.Columns {
 		switch {
-		case o.FromTopic == "" || o.Missing != layout.MissingMean:
-			wrong("optional", value.Quote(c), "no column without examples.from_topic and examples.missing: mean")
+		case o.FromTopic == "":
+			wrong("missing", value.Quote(c), "error or mean: columns only with examples.from_topic")
 		case len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c):
-			wrong("optional", value.Quote(c), "columns that become features")
+			wrong("missing", value.Quote(c), "columns that become features, and "+value.Quote(c)+" is none of examples.columns.use")
 		}
 	}
-	if o.Missing != layout.MissingError && o.Missing != layout.MissingMean {
-		wrong("missing", strconv.Quote(o.Missing), "error or mean")
+	if o.Missing.Mode != layout.MissingError && o.Missing.Mode != layout.MissingMean {
+		wrong("missing", strconv.Quote(o.Missing.Mode), "error or mean")
 	}
 	if len(o.Image) > 0 && o.Shape() == (examples.Image{}) {
 		wrong("image", fmt.Sprint(o.Image), "height, width and channels, each from 1 to 65536, such as [28, 28, 1]")

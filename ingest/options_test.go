@@ -38,7 +38,7 @@ func TestCheck(t *testing.T) {
 		{func(o *Options) { o.Label, o.Header = "digit", &no }, option.Problem{Key: "header", Value: "false", Want: "true, because a column is given by its name"}},
 		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, option.Problem{Key: "classes", Value: `"a"`, Want: "distinct, non-empty labels without surrounding space"}},
 		{func(o *Options) { o.Classes = []string{" a"} }, option.Problem{Key: "classes", Value: `" a"`, Want: "distinct, non-empty labels without surrounding space"}},
-		{func(o *Options) { o.Missing = "median" }, option.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
+		{func(o *Options) { o.Missing.Mode = "median" }, option.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
 		{func(o *Options) { o.Holdout = 1 }, option.Problem{Key: "holdout", Value: "1", Want: "a fraction, at least 0 and less than 1"}},
 		{func(o *Options) { o.Holdout = -0.1 }, option.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
 		{func(o *Options) { o.Partitions = 0 }, option.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
@@ -82,7 +82,6 @@ label: 3
 weight: w
 header: true
 classes: [0, one]
-missing: mean
 holdout: 0.25
 partitions: 2
 batch_rows: 64
@@ -90,7 +89,7 @@ batch_rows: 64
 	yes := true
 	want := Options{
 		Train: []string{"a.csv"}, Test: []string{"b.csv"}, Format: "csv", Holdout: 0.25, Partitions: 2,
-		Options: layout.Options{Label: "3", Weight: "w", Header: &yes, Classes: []string{"0", "one"}, Missing: layout.MissingMean, BatchRows: 64},
+		Options: layout.Options{Label: "3", Weight: "w", Header: &yes, Classes: []string{"0", "one"}, BatchRows: 64},
 	}
 	var direct Options
 	if err := yaml.Unmarshal([]byte(text), &direct); err != nil || !reflect.DeepEqual(direct, want) {

@@ -177,7 +177,7 @@ func TestParquetBatches(t *testing.T) {
 				parquet.WithDataPageVersion(parquet.DataPageVersion(groupRows%2)))
 			f, o := newFolder(t), Defaults()
 			o.Train = []string{f.write(t, "table", content)} // the format is recognised by the first bytes
-			o.Weight, o.Missing, o.BatchRows = "weight", layout.MissingMean, 64
+			o.Weight, o.Missing.Mode, o.BatchRows = "weight", layout.MissingMean, 64
 			sources, err := Sources(t.Context(), o)
 			if err != nil {
 				t.Fatal(err)
@@ -241,7 +241,7 @@ func TestParquetLists(t *testing.T) {
 		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
 	} {
 		f, o := newFolder(t), Defaults()
-		o.Train, o.Missing = []string{f.write(t, "a.parquet", test.Content)}, layout.MissingMean
+		o.Train, o.Missing.Mode = []string{f.write(t, "a.parquet", test.Content)}, layout.MissingMean
 		sources, err := Sources(t.Context(), o)
 		got := ""
 		if err == nil {
@@ -312,7 +312,7 @@ func TestParquetErrors(t *testing.T) {
 func TestPandasFrame(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := f.write(t, "frame.parquet", pandasFrame(t))
-	o.Train, o.Weight, o.Missing = []string{name}, "weight", layout.MissingMean
+	o.Train, o.Weight, o.Missing.Mode = []string{name}, "weight", layout.MissingMean
 	sources, err := Sources(t.Context(), o)
 	if err != nil {
 		t.Fatal(err)

@@ -28,9 +28,9 @@ func FuzzRowsToPredict(f *testing.F) {
 	folder := f.TempDir()
 	no := false
 	text := Options{Partitions: 1, Options: layout.Options{Text: "1", Words: vocabulary.Options{Columns: 64, Phrases: 1},
-		Missing: layout.MissingMean, MissingValues: layout.DefaultMissingValues(), BatchRows: 3}}
+		Missing: layout.Missing{Mode: layout.MissingMean}, MissingValues: layout.DefaultMissingValues(), BatchRows: 3}}
 	numbers := Defaults()
-	numbers.Missing, numbers.BatchRows = layout.MissingMean, 3
+	numbers.Missing.Mode, numbers.BatchRows = layout.MissingMean, 3
 	bare := numbers
 	bare.Header = &no
 	f.Fuzz(func(t *testing.T, content []byte) {

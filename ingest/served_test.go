@@ -15,7 +15,7 @@ import (
 // the message.
 func TestServedIsRead(t *testing.T) {
 	answers := ofTopic("json", func(o *Options) {
-		o.Rows, o.Columns.Use, o.Missing = "features", []string{"age", "version"}, layout.MissingMean
+		o.Rows, o.Columns.Use, o.Missing.Mode = "features", []string{"age", "version"}, layout.MissingMean
 		o.Served = layout.ServedColumns{Label: "prediction.label", Version: "answer.version"}
 	})
 	rows := addAll(t, answers,

@@ -170,7 +170,7 @@ func TestSourcesIdentity(t *testing.T) {
 			"label given":           func(o *Options) { o.Label = "0" },
 			"split":                 func(o *Options) { o.Train, o.Test = nil, o.Train },
 			"classes":               func(o *Options) { o.Classes = []string{"0", "1"} },
-			"missing":               func(o *Options) { o.Missing = layout.MissingMean },
+			"missing":               func(o *Options) { o.Missing.Mode = layout.MissingMean },
 			"partitions":            func(o *Options) { o.Partitions = 5 },
 			"batch rows":            func(o *Options) { o.BatchRows = 5 },
 			"no header given":       func(o *Options) { o.Header = &no },
@@ -215,7 +215,7 @@ func TestSourcesIdentity(t *testing.T) {
 			f.write(t, "labels.idx", idxFile(8, []uint32{1}, uint8(1))),
 		}
 		want := id(o)
-		o.Missing, o.Header, o.Label, o.Weight = layout.MissingMean, &yes, "5", "w"
+		o.Missing.Mode, o.Header, o.Label, o.Weight = layout.MissingMean, &yes, "5", "w"
 		if id(o) != want {
 			t.Error("another identity")
 		}
@@ -421,7 +421,7 @@ func TestBatchesFitMessages(t *testing.T) {
 	for _, cols := range []int{1, 784, 890000*8/33 - 20} {
 		rows := 2_000_000/cols/4 + 1
 		o := Defaults()
-		o.Weight, o.Missing = "1", layout.MissingMean
+		o.Weight, o.Missing.Mode = "1", layout.MissingMean
 		line := "a label of some length,0.5" + strings.Repeat(",", cols) + "\n"
 		o.Test = []string{f.write(t, "a.csv", bytes.Repeat([]byte(line), rows))}
 		check(fmt.Sprintf("csv of %d", cols), rows, 500_000, o)
@@ -514,7 +514,7 @@ func TestFile(t *testing.T) {
 		{"label and weight by name", "x,label,y,w\n1,a,2,0.5\n", Options{Options: layout.Options{Label: "label", Weight: "w"}}, "1 × 2 floats [1 2]"},
 		{"by name, left out", "x,y,w\n1,2,0.5\n", Options{Options: layout.Options{Label: "label", Weight: "w"}}, "1 × 2 floats [1 2]"},
 		{"header", "x,y\n1,2\n", Options{Options: layout.Options{Header: &yes}}, "1 × 2 floats [1 2]"},
-		{"missing", "1,\n", Options{Options: layout.Options{Missing: layout.MissingMean}}, "1 × 2 floats [1 NaN]"},
+		{"missing", "1,\n", Options{Options: layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}}, "1 × 2 floats [1 NaN]"},
 		{"too many", "a,1,2,3\n", Options{}, "file: line 1: 4 columns: expected 2 features, with or without the label"},
 		{"too few", "1\n", Options{}, "file: line 1: 1 columns: expected 2 features, with or without the label"},
 		{"a feature short, with the label", "x,label\n1,a\n", Options{Options: layout.Options{Label: "label"}}, "file: line 1: 2 columns: expected 2 features, with or without the label"},
@@ -528,8 +528,8 @@ func TestFile(t *testing.T) {
 			f := newFolder(t)
 			o := test.options
 			o.Partitions, o.BatchRows = 4, 1
-			if o.Missing == "" {
-				o.Missing = layout.MissingError
+			if o.Missing.Mode == "" {
+				o.Missing.Mode = layout.MissingError
 			}
 			if o.Format == "" {
 				o.Format = "csv"

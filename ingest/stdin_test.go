@@ -20,7 +20,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 			t.Helper()
 			o.Format = format
 			if format == "parquet" {
-				o.Missing = layout.MissingMean
+				o.Missing.Mode = layout.MissingMean
 			}
 			sources, err := Sources(context.Background(), o)
 			if err != nil {

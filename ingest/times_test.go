@@ -67,7 +67,7 @@ func near(a, b []float32) bool {
 }
 
 func withTimes(o *Options) {
-	o.Label, o.Missing = "label", layout.MissingMean
+	o.Label, o.Missing.Mode = "label", layout.MissingMean
 	o.Times = layout.PartsOfTimes(map[string][]string{"at": {"hour", "age"}})
 }
 
@@ -173,7 +173,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 			}
 		}
 		o := Defaults()
-		o.Missing, o.Label = layout.MissingMean, "label"
+		o.Missing.Mode, o.Label = layout.MissingMean, "label"
 		if name == "bare.csv" {
 			no := false
 			o.Header = &no
@@ -190,7 +190,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 		}
 	}
 	o := layout.Defaults()
-	o.Missing = layout.MissingMean
+	o.Missing.Mode = layout.MissingMean
 	places, err := layout.NewPlaces(o, model)
 	if err != nil || places.Columns() != 2 {
 		t.Fatalf("%d columns, %v", places.Columns(), err)
@@ -263,7 +263,7 @@ func TestTimesThatAreNone(t *testing.T) {
 	}
 	_, _, _, problem := readAs(t, "a.csv", []byte("label,at\na,\n"), func(o *Options) {
 		withTimes(o)
-		o.Missing = layout.MissingError
+		o.Missing.Mode = layout.MissingError
 	})
 	if want := `a.csv: line 2, column 1 ("at"): an empty field: examples.missing: mean uses the mean of the column`; problem != want {
 		t.Errorf("%s\nexpected %s", problem, want)

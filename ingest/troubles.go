@@ -38,9 +38,9 @@ func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, tro
 		}
 		next, advice, ok := o.without(wrong.Column)
 		troubles = append(troubles, advised(wrong, advice))
-		if o.Missing == layout.MissingError { // a column may have words as well as missing values
+		if o.Missing.Mode == layout.MissingError { // a column may have words as well as missing values
 			lenient := o
-			lenient.Missing = layout.MissingMean
+			lenient.Missing.Mode = layout.MissingMean
 			if _, _, again := lenient.readThrough(ctx); again == nil || again.Error() != err.Error() {
 				o = lenient
 				continue

@@ -38,7 +38,7 @@ func TestArrowMessages(t *testing.T) {
 	} {
 		for _, asFile := range []bool{false, true} {
 			t.Run(name, func(t *testing.T) {
-				missing := func(o *Options) { o.Missing = layout.MissingMean; change(o) }
+				missing := func(o *Options) { o.Missing.Mode = layout.MissingMean; change(o) }
 				rows := strings.Split(strings.Trim(nestedEvents, "[]"), ",\n\t")
 				if len(rows) != 3 {
 					t.Fatalf("%d rows", len(rows))
@@ -52,7 +52,9 @@ func TestArrowMessages(t *testing.T) {
 			})
 		}
 	}
-	got := addAll(t, ofTopic("arrow", func(o *Options) { o.Label, o.Columns.Use, o.Missing = "kind", []string{"user.at"}, layout.MissingMean }),
+	got := addAll(t, ofTopic("arrow", func(o *Options) {
+		o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"user.at"}, layout.MissingMean
+	}),
 		string(arrowContent(t, arrowRows(t, nestedEvents, nestedFields()...), 3, false)))
 	if text := show(*got); !strings.HasPrefix(text, "3 × 1 floats [1.5 NaN NaN]") {
 		t.Error(text)
@@ -91,7 +93,7 @@ func FuzzArrowMessages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, value []byte) {
 		for _, rows := range []string{"", "items"} {
 			o := ofTopic("arrow", func(o *Options) {
-				o.Label, o.Rows, o.Columns.Use, o.Missing = "kind", rows, []string{"user.age", "items.0.price", "w"}, layout.MissingMean
+				o.Label, o.Rows, o.Columns.Use, o.Missing.Mode = "kind", rows, []string{"user.age", "items.0.price", "w"}, layout.MissingMean
 			})
 			v := valuesOf(t, o)
 			if _, err := v.Add(t.Context(), TopicMessage{Value: value}); err != nil && v.Take() != nil {

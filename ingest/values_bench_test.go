@@ -100,7 +100,7 @@ func BenchmarkValues(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			registry := registered(b, sr.Schema{Schema: avsc}, sr.Schema{Schema: proto, Type: sr.TypeProtobuf})
 			v, err := NewValues(ofTopic(name, func(o *Options) {
-				o.Label, o.Columns.Use, o.Missing = "kind", columns, layout.MissingMean
+				o.Label, o.Columns.Use, o.Missing.Mode = "kind", columns, layout.MissingMean
 				if name != "json" {
 					o.Registry.URL = registry.URL()
 				}

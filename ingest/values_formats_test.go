@@ -83,7 +83,7 @@ func TestFormatsHaveTheSameRows(t *testing.T) {
 				if change(o); format == "avro" || format == "protobuf" {
 					o.Registry.URL = registry.URL()
 				}
-				o.Missing = layout.MissingMean
+				o.Missing.Mode = layout.MissingMean
 			}), values[format]...)
 			text := fmt.Sprint(show(*got), got.LabelLists, got.Targets, got.Weights, got.NoLabel)
 			if format == "json" {

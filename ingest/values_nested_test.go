@@ -47,7 +47,7 @@ func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 func TestPathsAndRows(t *testing.T) {
 	flat := func(o *Options) {
 		o.Label, o.Weight, o.Columns.Use, o.Categorical = "kind", "w", []string{"age", "price", "country"}, []string{"country"}
-		o.Missing = layout.MissingMean
+		o.Missing.Mode = layout.MissingMean
 	}
 	want := addAll(t, ofTopic("json", flat), `{"kind":"a","w":2,"age":30,"price":1.5,"country":"de"}`,
 		`{"kind":7.0,"w":1,"age":null,"country":"fr"}`, `{"kind":true,"w":3,"age":"4","price":2,"country":null}`)
@@ -118,7 +118,7 @@ func TestPathsAndRows(t *testing.T) {
 func TestPathsInJSONLines(t *testing.T) {
 	change := func(o *Options) {
 		o.Label, o.Columns.Use, o.Categorical = "what.kind", []string{"n", "user.age", "items.0.price"}, nil
-		o.Missing = layout.MissingMean
+		o.Missing.Mode = layout.MissingMean
 	}
 	lines := []string{`{"what":{"kind":"a"},"user":{"age":30},"items":[{"price":1.5},{"price":9}],"n":1}`,
 		`{"what":{"kind":"b"},"items":[],"n":2,"more":0}`, `{"what.kind":"c","user":null,"items":[{"price":"2"}],"n":3}`}
@@ -189,7 +189,7 @@ func TestTooManyRows(t *testing.T) {
 	for i := range 200 {
 		columns = append(columns, fmt.Sprint("x", i))
 	}
-	o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = columns, layout.MissingMean })
+	o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing.Mode = columns, layout.MissingMean })
 	want := "row 1048, counted from 0: more than 1048 rows, which do not fit a message of examples: send fewer in a value"
 	if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(value)}); err == nil || err.Error() != want {
 		t.Errorf("%v, expected %s", err, want)

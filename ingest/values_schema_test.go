@@ -79,7 +79,7 @@ func TestSchemasThatEvolve(t *testing.T) {
 		file: `5 × 2 floats [3 7.5 NaN 2.5 0.5 1 -20 10 4 7.5] words ["b" "a" "a" "c" "a"]`,
 	} {
 		o := ofTopic("avro", func(o *Options) {
-			o.Label, o.Columns.Use, o.Missing = "kind", []string{"length", "width"}, layout.MissingMean
+			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"length", "width"}, layout.MissingMean
 			o.Registry.URL, o.Schema = registered(t, schemas...).URL(), schema
 		})
 		if got := show(*addAll(t, o, strings.Split(string(slices.Concat(values[0], []byte("|"), values[1], []byte("|"), values[2], []byte("|"),

@@ -38,9 +38,9 @@ func valuesOf(t *testing.T, o Options) *Values {
 func TestValues(t *testing.T) {
 	nan := float32(math.NaN())
 	use := func(names ...string) func(*Options) {
-		return func(o *Options) { o.Columns.Use, o.Label, o.Missing = names, "kind", layout.MissingMean }
+		return func(o *Options) { o.Columns.Use, o.Label, o.Missing.Mode = names, "kind", layout.MissingMean }
 	}
-	numbers := func(o *Options) { o.Missing = layout.MissingMean }
+	numbers := func(o *Options) { o.Missing.Mode = layout.MissingMean }
 	for name, test := range map[string]struct {
 		options Options
 		values  []string
@@ -142,12 +142,12 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 				f, kind := newFolder(t), map[string]string{"csv": "rows.csv", "json": "rows.jsonl"}[format]
 				of := Defaults()
 				change(&of, columns[format])
-				of.Missing, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
+				of.Missing.Mode, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
 				want, err := readSources(of)
 				if err != nil {
 					t.Fatal(err)
 				}
-				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing = layout.MissingMean })
+				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing.Mode = layout.MissingMean })
 				if problems := o.Check(); problems != nil {
 					t.Fatal(problems)
 				}
@@ -317,9 +317,9 @@ func FuzzValues(f *testing.F) {
 		f.Add([]byte(value), []byte(value))
 	}
 	all := []Options{
-		ofTopic("csv", func(o *Options) { o.Missing = layout.MissingMean }),
+		ofTopic("csv", func(o *Options) { o.Missing.Mode = layout.MissingMean }),
 		ofTopic("csv", func(o *Options) { o.Columns.Use, o.Weight = []string{"2"}, "1" }),
-		ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing = []string{"features"}, layout.MissingMean }),
+		ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing.Mode = []string{"features"}, layout.MissingMean }),
 		ofTopic("json", func(o *Options) { o.Columns.Use, o.Weight = []string{"features", "more"}, "w" }),
 		ofTopic("json", func(o *Options) { o.Columns.Use, o.Labels = []string{"features"}, layout.LabelsSeveral }),
 		ofTopic("json", func(o *Options) { o.Columns.Use, o.Targets = []string{"features"}, []string{"w", "label"} }),

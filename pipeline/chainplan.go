@@ -22,7 +22,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	job := r.job
 	plan = &schemas.Plan{
 		Name: job.Name, Input: planning.InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
-		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: true,

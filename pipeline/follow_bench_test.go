@@ -71,7 +71,7 @@ func BenchmarkFollow(b *testing.B) {
 			job := newJob(b, rings(10, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 			o := &job.Examples
 			o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "events", name, 1, 1024
-			o.Label, o.Columns.Use, o.Missing = "kind", columns, layout.MissingMean
+			o.Label, o.Columns.Use, o.Missing.Mode = "kind", columns, layout.MissingMean
 			if name != "json" {
 				o.Registry.URL = registry.URL()
 			}

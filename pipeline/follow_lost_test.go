@@ -60,6 +60,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		lost          string
 		bad           int
 		all           bool // no rows are held out
+		mixed         bool // the word is hashed
 	}{
 		"all renamed":            {before: good, after: renamed, lost: "length width", bad: 300},
 		"one":                    {before: good, after: one, lost: "length", bad: 300},
@@ -73,6 +74,8 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		"optional":               {before: good, after: one, optional: []string{"length"}, lost: "length"},
 		"optional, as they come": {before: good, after: one, each: 50, optional: []string{"length"}, lost: "length"},
 		"optional, no gate":      {before: good, after: one, optional: []string{"length"}, lost: "length", all: true},
+		"mixed":                  {before: good, after: renamed, lost: "length width", bad: 300, mixed: true},
+		"mixed, as they come":    {before: good, after: one, each: 50, lost: "length", bad: 300, mixed: true},
 		"optional, another":      {before: good, after: renamed, optional: []string{"length"}, lost: "length width", bad: 300},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -82,9 +85,12 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			o := &job.Examples
 			o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "sizes", "json", 1, 16
 			o.Label, o.Columns.Use, o.Categorical = "kind", []string{"length", "width", "colour"}, []string{"colour"}
-			o.Missing, o.Optional, o.Holdout = layout.MissingMean, test.optional, 0.2
+			o.Missing, o.Holdout = layout.Missing{Mode: layout.MissingMean, Columns: test.optional}, 0.2
 			if test.all {
 				o.Holdout = 0
+			}
+			if test.mixed {
+				o.Options = o.WithHash(layout.Hash{Columns: 64})
 			}
 			job.Retrain = topics.DefaultRetrain()
 			job.Retrain.Rows = 100

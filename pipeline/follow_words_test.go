@@ -55,7 +55,7 @@ func TestFollowWithCategories(t *testing.T) {
 			t.Errorf("row %v has the features %v", last, got[last])
 		}
 	}
-	job.Examples.Categorical, job.Examples.Missing = []string{"2"}, layout.MissingMean
+	job.Examples.Categorical, job.Examples.Missing.Mode = []string{"2"}, layout.MissingMean
 	if err := follow(); err == nil || !strings.Contains(err.Error(),
 		"have no words in the column 2: expected the columns of when the topic was first followed") {
 		t.Errorf("other columns: %v", err)

@@ -216,13 +216,13 @@ func simScenarios(t testing.TB) []*scenario {
 			j.Examples.Targets = []string{"x", "y"}
 		}).withReference(t),
 		emptyScenario(t, missingExamples(), 100, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
-			j.Examples.Missing, j.Prepare = layout.MissingMean, schemas.Prepare{Scale: "standard", PCA: 2}
+			j.Examples.Missing.Mode, j.Prepare = layout.MissingMean, schemas.Prepare{Scale: "standard", PCA: 2}
 		}).withReference(t),
 		emptyScenario(t, imageExamples(), 1<<20, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
 			j.Examples.Image, j.Examples.Augment = []string{"2", "2", "1"}, ingest.Augment{Mirror: true, Shift: 1}
 		}).withReference(t),
 		emptyScenario(t, missingExamples(), 100, trees, columns(link.Softmax, 1), trees).withJob(func(j *topics.Job) {
-			j.Examples.Missing = layout.MissingMean
+			j.Examples.Missing.Mode = layout.MissingMean
 		}).withReference(t),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
 		newChainScenario(t, sparseChainExamples(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax), columns(link.Softmax, 2)),

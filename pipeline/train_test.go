@@ -347,7 +347,7 @@ func TestMissingIsTheMean(t *testing.T) {
 	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) {
 		t.Errorf("got error %v, expected a *RunError", err)
 	}
-	job.Examples.Missing = layout.MissingMean
+	job.Examples.Missing.Mode = layout.MissingMean
 	if report, _ := train(t, log, job); report.Rows != 300 || report.TrainError > 10 {
 		t.Errorf("%d rows, error %.2f %%; expected 300 rows and at most 10 %%", report.Rows, report.TrainError)
 	}

@@ -34,7 +34,7 @@ func newJSONRows(body []byte, v *version, asks *asked) (*jsonRows, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &jsonRows{places: v.places, missing: v.options.Missing != layout.MissingError}
+	r := &jsonRows{places: v.places, missing: v.options.Missing.Mode != layout.MissingError}
 	r.names = v.names
 	r.document = document{Scanner: text, asks: asks, list: r.readColumns, columns: newColumns(v.places.Names)}
 	r.put = func(column int) error { return r.value(r.features, column) }

@@ -47,7 +47,7 @@ func TestNestedRows(t *testing.T) {
 // Columns of mixed rows and texts are found in nested values, too.
 func TestNestedMixedRows(t *testing.T) {
 	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
-	o.Missing, o.Text, o.Words = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}
+	o.Missing.Mode, o.Text, o.Words = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}
 	o.Categorical = []string{"user.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
 	read := func(row string) *examples.SparseRows {
@@ -153,7 +153,7 @@ func TestNestedArrow(t *testing.T) {
 	}
 
 	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
-	o.Missing, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
+	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var want, got examples.SparseRows
 	one, err := newSparseRows([]byte(`{"rows": `+rows+`}`), o, names, &asked{})

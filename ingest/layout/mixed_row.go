@@ -57,7 +57,7 @@ func (m *MixedRow) Put(column int, text string) error {
 
 // End appends the row. Columns without a value are missing.
 func (m *MixedRow) End(rows *examples.SparseRows) error {
-	if m.layout.Options.Missing != MissingMean {
+	if m.layout.Options.Missing.Mode != MissingMean {
 		if err := m.Lacks(m.has); err != nil {
 			return err
 		}

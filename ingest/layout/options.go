@@ -46,9 +46,8 @@ type Options struct {
 	Offsets Offsets `mapstructure:"offsets" yaml:"offsets"`
 	// Classes are the allowed labels; none: all labels are allowed.
 	Classes []string `mapstructure:"classes" yaml:"classes"`
-	// Missing configures the handling of missing values, empty fields in a file or nulls in a message: MissingError or
-	// MissingMean.
-	Missing string `mapstructure:"missing" yaml:"missing"`
+	// Missing configures the handling of missing values.
+	Missing Missing `mapstructure:"missing" yaml:"missing"`
 	// MissingValues are texts for a missing value, in addition to an empty field. In a column of numbers, those that are
 	// numbers are compared as numbers.
 	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
@@ -75,7 +74,7 @@ type Options struct {
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{Labels: LabelsOne, Missing: MissingError, MissingValues: DefaultMissingValues(), BatchRows: 1024,
+	return Options{Labels: LabelsOne, Missing: Missing{Mode: MissingError}, MissingValues: DefaultMissingValues(), BatchRows: 1024,
 		Words: vocabulary.Defaults()}
 }
 
@@ -93,11 +92,6 @@ type ColumnChoice struct {
 
 // DefaultMissingValues are the usual texts for a missing value in data frames and spreadsheets.
 func DefaultMissingValues() []string { return value.Usual() }
-
-const (
-	MissingError = "error" // Options.Missing: a missing value is an error
-	MissingMean  = "mean"  // Options.Missing: the mean of the feature replaces a missing value
-)
 
 // Shape returns the shape in Image; zero if there is none.
 func (o Options) Shape() examples.Image {

@@ -25,7 +25,7 @@ func TrainedAs(plan *schemas.Plan) Options {
 	if input.FirstIndex != nil {
 		o.extent = Extent{First: *input.FirstIndex, Width: 1} // the reader of the rows knows the width
 	}
-	o.Missing, o.Targets = plan.Missing, plan.Targets
+	o.Missing.Mode, o.Targets = plan.Missing, plan.Targets
 	if o.LabelColumns = input.LabelColumns; plan.Task() == examples.SeveralLabels {
 		o.Labels = LabelsSeveral
 	}

@@ -27,7 +27,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	plan := &schemas.Plan{
 		Name: job.Name, Input: InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment),
-		Missing: job.Examples.Missing, Holdout: job.Examples.Holdout,
+		Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,

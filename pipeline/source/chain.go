@@ -67,15 +67,22 @@ func rowsOf(m protocol.Message, topic string) *layout.Learnt {
 		return nil
 	}
 	l := &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic, Rows: batch.Rows}
-	if !batch.Sparse && columns != nil {
+	if columns != nil {
 		l.Lacking = map[string]int{}
-		features := make([]float32, batch.Rows*batch.Width)
-		batch.Features(features, batch.Width)
+		width := columns.Features()
+		features := make([]float32, batch.Rows*width)
+		if batch.Sparse {
+			var rows examples.SparseRows
+			batch.SparseFeatures(&rows)
+			rows.Leading(features, width)
+		} else {
+			batch.Features(features, width)
+		}
 		at := 0
 		for _, c := range columns {
 			lacking := 0
 			for row := range batch.Rows {
-				if x := features[row*batch.Width+at]; x != x {
+				if x := features[row*width+at]; x != x {
 					lacking++
 				}
 			}

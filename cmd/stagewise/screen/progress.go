@@ -115,11 +115,11 @@ func (p *Progress) Record(e event.Event) {
 			return
 		}
 		if p.lost[e.Column] = true; e.Optional {
-			p.line("column %q of %s: earlier rows had a value, but most new rows have none. Its mean replaces it (examples.optional). These "+
+			p.line("column %q of %s: earlier rows had a value, but most new rows have none. Its mean replaces it (examples.missing). These "+
 				"rows raise no drift alarm, and versions that have learnt them are offered only if the gate has compared them", e.Column, e.Topic)
 		} else {
 			p.line("column %q of %s: earlier rows had a value, but most new rows have none. They are quarantined. Has a producer renamed "+
-				"or dropped it? List it in examples.optional if its mean is to replace it", e.Column, e.Topic)
+				"or dropped it? List it in examples.missing if its mean is to replace it", e.Column, e.Topic)
 		}
 	case event.Incomplete:
 		p.line("skipped version %d: %v", e.Version, e.Why)
