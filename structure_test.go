@@ -173,7 +173,7 @@ func in(pkg string, trees []string) bool {
 }
 
 // options reports whether a package is the one by which others describe their keys: anything that has options imports it.
-func options(pkg string) bool { return pkg == module+"/config/option" }
+func options(pkg string) bool { return pkg == module+"/internal/option" }
 
 func standard(pkg string) bool { return !strings.Contains(strings.Split(pkg, "/")[0], ".") }
 

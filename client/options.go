@@ -6,8 +6,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 

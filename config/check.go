@@ -10,9 +10,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -73,9 +73,7 @@ func (c *Config) problems() []option.Problem {
 	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
 		wrong("security", "set without brokers", "brokers too, because the embedded broker has no security")
 	} else {
-		for _, p := range c.Security.Check() {
-			wrong("security."+p.Key, p.Value, p.Want)
-		}
+		under("", c.Security.Check())
 	}
 	if c.DataDir == "" {
 		wrong("data_dir", c.DataDir, "the path of a folder")

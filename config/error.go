@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Error lists everything that is wrong with a configuration: at least one problem. The problems of the file come first, in

@@ -3,10 +3,10 @@ package config
 import (
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -63,9 +63,7 @@ func Keys() []option.Key {
 			"page; otherwise the place and the column"},
 	}
 	under := func(prefix string, more []option.Key) { keys = append(keys, option.Under(prefix, more)...) }
-	for _, k := range secure.Keys() {
-		under("security", []option.Key{option.Key(k)})
-	}
+	under("security", secure.Keys())
 	under("examples", ingest.Keys())
 	under("topics", topics.TopicKeys())
 	under("retrain", topics.RetrainKeys())

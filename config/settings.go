@@ -11,8 +11,8 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // origin is where something was set.

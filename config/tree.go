@@ -5,7 +5,7 @@ import (
 	"reflect"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // A node is a place in the tree of keys, which mirrors the fields of Config. It is a mapping if it has children, a list of

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // enoughRows is the number of rows without a value after which a column name is assumed to be misspelt.

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/csv"
@@ -17,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/libsvm"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 

@@ -7,8 +7,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // The IDs of sources never change: a source on a topic must be recognised by later versions.

@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 

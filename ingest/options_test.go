@@ -7,8 +7,8 @@ import (
 	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 func TestCheck(t *testing.T) {

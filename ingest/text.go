@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // checkText finds invalid values of the text keys.

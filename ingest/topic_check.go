@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/bound"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // checkTopic finds invalid keys for the range of a topic that a run reads.

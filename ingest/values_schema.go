@@ -6,10 +6,10 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/value"
 )

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // View shows all columns and cells of a file, or of the tables in a directory. It only uses the options for reading files.

@@ -5,8 +5,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/stages"
 )

@@ -8,8 +8,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/threshold"

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 

@@ -18,8 +18,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 var hostileFor = flag.Duration("hostile", 3*time.Second, "how long TestHostileClients goes on")

@@ -3,7 +3,7 @@ package stages
 import (
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )

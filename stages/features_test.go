@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/stages/prepare"

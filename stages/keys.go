@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Keys documents the keys under `features` of a stage, in the order of the fields of [schemas.Features]. The text about

@@ -15,10 +15,9 @@ import (
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/garbage"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // The exit codes of the program.
@@ -95,8 +94,7 @@ func failed(err error) error {
 	switch {
 	case err == nil,
 		errors.As(err, new(*config.Error)), errors.As(err, new(option.Problem)), errors.As(err, new(*kernel.OpenError)),
-		errors.As(err, new(*kernel.VectorError)),
-		errors.As(err, new(*kafkalog.SecurityError)):
+		errors.As(err, new(*kernel.VectorError)):
 		return err
 	}
 	return &failure{err}

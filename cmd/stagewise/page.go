@@ -10,8 +10,8 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
 )

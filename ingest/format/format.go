@@ -7,9 +7,9 @@ import (
 	"path"
 	"slices"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 

@@ -3,7 +3,7 @@ package layout
 import (
 	"slices"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 

@@ -3,9 +3,9 @@ package message
 import (
 	"context"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Format is a message format. Its value owns everything that is specific to the format. To add one, write one file with

@@ -3,9 +3,9 @@ package message
 import (
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // NamedKeys are the keys under examples for formats whose columns have names.

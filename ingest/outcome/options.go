@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/registry"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Options are the keys under `examples.outcome` of the configuration: labels that arrive on a separate topic. The zero

@@ -9,7 +9,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 

@@ -3,7 +3,7 @@ package vocabulary
 import (
 	"slices"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // vocabulary is a way to assign columns to the words of texts and their phrases.

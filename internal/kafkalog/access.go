@@ -20,8 +20,6 @@ type (
 	Security = secure.Options
 	// Secret is a string that is never printed.
 	Secret = secure.Secret
-	// SecurityError is a setting of Security that cannot be used.
-	SecurityError = secure.Error
 	// AccessError is an error of authentication, authorization or trust. Retrying does not help.
 	AccessError = secure.AccessError
 )

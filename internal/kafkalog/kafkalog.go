@@ -29,6 +29,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
 	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Header is a message header.
@@ -124,7 +125,7 @@ type Log struct {
 
 // Open connects to the brokers and waits up to 30 s for a response. Without Brokers it starts the embedded broker on
 // DataDir; the error wraps a *LockedError if another process still has it open after five seconds, and a *DamagedError if
-// one of its files is damaged: see [Repair]. It returns a *SecurityError if Security is invalid, and an error that wraps an
+// one of its files is damaged: see [Repair]. It returns a [option.Problem] if Security is invalid, and an error that wraps an
 // *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	recordbatch.BoundCompression()
@@ -138,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	}
 	var cleaned error
 	if len(o.Brokers) > 0 {
-		var wrong []*SecurityError
+		var wrong []option.Problem
 		if l.identity, wrong = o.Security.Identity(); len(wrong) > 0 {
 			return nil, wrong[0]
 		}

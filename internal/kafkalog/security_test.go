@@ -30,6 +30,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // authority is a test CA. dir has its certificate and all issued ones.
@@ -327,7 +328,7 @@ func TestPermissions(t *testing.T) {
 // Open rejects invalid settings before it connects.
 func TestOpenChecksSecurity(t *testing.T) {
 	_, err := Open(testContext(t), Options{Brokers: []string{"127.0.0.1:1"}, Security: Security{SASL: secure.SASL{Mechanism: "GSSAPI"}}})
-	if !errors.As(err, new(*SecurityError)) {
+	if !errors.As(err, new(option.Problem)) {
 		t.Error(err)
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"math"
 	"regexp"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 

@@ -3,7 +3,7 @@ package prepare
 import (
 	"fmt"
 
-	"github.com/stagewise/stagewise/config/option"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 )
 

@@ -17,8 +17,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/internal/endpoint"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 )
 

@@ -13,9 +13,9 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 

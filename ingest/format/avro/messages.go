@@ -10,9 +10,9 @@ import (
 
 	"github.com/hamba/avro/v2"
 
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a

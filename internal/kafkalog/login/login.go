@@ -16,6 +16,8 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
+
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Options are the settings under security.sasl. The zero value means no authentication.
@@ -43,37 +45,27 @@ type Options struct {
 	Extensions []string `single:"true"`
 }
 
-// Key documents one key under security.sasl.
-type Key struct {
-	Name    string
-	Meaning string // Markdown, one line
-}
-
 // Keys documents the keys under security.sasl.
-func Keys() []Key {
-	return []Key{
-		{"mechanism", "mechanism: " + among(names(), "`") + ". None: no login. See [secured clusters](security.md#mechanisms)"},
-		{"username", "the user name; at the endpoint `security.sasl.token_url`, the id of the client"},
-		{"password", "the password, or the secret of the client, only from the environment variable " +
+func Keys() []option.Key {
+	quoted := strings.Split("`"+strings.Join(names(), "`,`")+"`", ",")
+	return []option.Key{
+		{Name: "mechanism", Meaning: "mechanism: " + option.Enumerate(quoted, "or") + ". None: no login. " +
+			"See [secured clusters](security.md#mechanisms)"},
+		{Name: "username", Meaning: "the user name; at the endpoint `security.sasl.token_url`, the id of the client"},
+		{Name: "password", Meaning: "the password, or the secret of the client, only from the environment variable " +
 			"`STAGEWISE_SECURITY_SASL_PASSWORD`, which is not parsed as YAML"},
-		{"password_file", "file whose first line is the password. Set this or the environment variable"},
-		{"token_url", "token endpoint for login by token: it issues tokens to `security.sasl.username` and the password (client " +
-			"credentials grant). A token is renewed after four fifths of its lifetime"},
-		{"token_ca", "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
-		{"token_scopes", "scopes to request at the endpoint"},
-		{"token_parameters", "additional parameters of the token request, each `NAME=VALUE`, such as `audience=kafka`"},
-		{"token_file", "file with a token, read at each login. Set one of this, `security.sasl.token_url` and `security.sasl.token_command`"},
-		{"token_command", "program and arguments, each an element of the list, that print a token and its expiry, as credential plugins of " +
-			"kubectl do. It runs again after four fifths of the token's lifetime"},
-		{"extensions", "SASL extensions sent with the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
+		{Name: "password_file", Meaning: "file whose first line is the password. Set this or the environment variable"},
+		{Name: "token_url", Meaning: "token endpoint for login by token: it issues tokens to `security.sasl.username` and the " +
+			"password (client credentials grant). A token is renewed after four fifths of its lifetime"},
+		{Name: "token_ca", Meaning: "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
+		{Name: "token_scopes", Meaning: "scopes to request at the endpoint"},
+		{Name: "token_parameters", Meaning: "additional parameters of the token request, each `NAME=VALUE`, such as `audience=kafka`"},
+		{Name: "token_file", Meaning: "file with a token, read at each login. Set one of this, `security.sasl.token_url` and " +
+			"`security.sasl.token_command`"},
+		{Name: "token_command", Meaning: "program and arguments, each an element of the list, that print a token and its expiry, as credential " +
+			"plugins of kubectl do. It runs again after four fifths of the token's lifetime"},
+		{Name: "extensions", Meaning: "SASL extensions sent with the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
 	}
-}
-
-// Problem is a setting that is invalid, or that refers to an unusable file.
-type Problem struct {
-	Key   string // relative to Options, such as "token_url"
-	Value string // never a password
-	Want  string
 }
 
 // RefusedError is a login that cannot succeed without intervention. Retrying does not help.
@@ -123,41 +115,30 @@ func names() (names []string) {
 	return names
 }
 
-// among formats a list of choices, each in quotes.
-func among(names []string, quote string) string {
-	last := len(names) - 1
-	quoted := make([]string, len(names))
-	for i, name := range names {
-		quoted[i] = quote + name + quote
-	}
-	if last == 0 {
-		return quoted[0]
-	}
-	return strings.Join(quoted[:last], ", ") + " or " + quoted[last]
-}
-
 // set returns the keys that have a value, except the mechanism and the password: the environment may set one for other
 // commands.
-func (o Options) set() (keys []Problem) {
+func (o Options) set() (keys []option.Problem) {
 	for _, k := range [...]struct{ key, value string }{
 		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
 		{"token_scopes", strings.Join(o.TokenScopes, ", ")}, {"token_parameters", strings.Join(o.TokenParameters, ", ")},
 		{"token_file", o.TokenFile}, {"token_command", strings.Join(o.TokenCommand, " ")}, {"extensions", strings.Join(o.Extensions, ", ")},
 	} {
 		if k.value != "" {
-			keys = append(keys, Problem{Key: k.key, Value: k.value})
+			keys = append(keys, option.Problem{Key: k.key, Value: k.value})
 		}
 	}
 	return keys
 }
 
 // Login reads the files in the options, and returns the login, or all problems of the options.
-func (o Options) Login() (Login, []Problem) {
-	var wrong []Problem
-	bad := func(key, value, want string) { wrong = append(wrong, Problem{key, value, want}) }
+func (o Options) Login() (Login, []option.Problem) {
+	var wrong []option.Problem
+	bad := func(key, value, want string) {
+		wrong = append(wrong, option.Problem{Key: key, Value: value, Want: want})
+	}
 	at := slices.IndexFunc(mechanisms(), func(m mechanism) bool { return m.name == o.Mechanism })
 	if o.Mechanism != "" && at < 0 {
-		want := among(names(), "")
+		want := option.Enumerate(names(), "or")
 		for _, m := range mechanisms() {
 			want = cmp.Or(m.instead[o.Mechanism], want)
 		}
@@ -172,7 +153,7 @@ func (o Options) Login() (Login, []Problem) {
 			}
 		}
 		if !slices.Contains(takers, o.Mechanism) {
-			bad(k.Key, k.Value, "security.sasl.mechanism to be "+among(takers, "")+", or no value here")
+			bad(k.Key, k.Value, "security.sasl.mechanism to be "+option.Enumerate(takers, "or")+", or no value here")
 		}
 	}
 	if o.Mechanism == "" {

@@ -6,9 +6,9 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/login"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Options are the settings under security. The zero value connects in plain text, without a user.
@@ -45,30 +45,16 @@ type (
 // NewSecret returns a Secret that holds text. An empty text gives the zero Secret.
 func NewSecret(text string) Secret { return login.NewSecret(text) }
 
-// Error is a setting that is invalid, or that refers to an unusable file.
-type Error struct {
-	// Key is the setting, relative to Options, such as "tls.ca".
-	Key string
-	// Value is the setting's value. It never holds a password.
-	Value string
-	// Want is the expected value.
-	Want string
-}
-
-func (e *Error) Error() string {
-	return fmt.Sprintf("security.%s: %s: expected %s", e.Key, e.Value, e.Want)
-}
-
-// Check reads the files and returns all problems of o.
-func (o Options) Check() []*Error {
+// Check reads the files and returns all problems of o, by their full keys.
+func (o Options) Check() []option.Problem {
 	_, wrong := o.Identity()
 	return wrong
 }
 
 // Identity reads the files and returns the identity described by o, or all problems of o.
-func (o Options) Identity() (Identity, []*Error) {
+func (o Options) Identity() (Identity, []option.Problem) {
 	var i Identity
-	var wrong []*Error
+	var wrong []option.Problem
 	if i.tls, wrong = o.TLS.config(); i.tls != nil && len(i.tls.Certificates) > 0 {
 		i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
 	}
@@ -77,20 +63,20 @@ func (o Options) Identity() (Identity, []*Error) {
 		i.user = how.Principal
 	}
 	for _, p := range more {
-		wrong = append(wrong, &Error{"sasl." + p.Key, p.Value, p.Want})
+		wrong = append(wrong, problem("sasl."+p.Key, p.Value, p.Want))
 	}
 	return i, wrong
 }
 
 // config returns nil if TLS is not enabled or a setting is invalid.
-func (t TLS) config() (*tls.Config, []*Error) {
-	var wrong []*Error
+func (t TLS) config() (*tls.Config, []option.Problem) {
+	var wrong []option.Problem
 	if !t.Enabled {
 		for _, said := range [...]struct{ key, value string }{
 			{"ca", t.CA}, {"certificate", t.Certificate}, {"key", t.Key}, {"server_name", t.ServerName},
 		} {
 			if said.value != "" {
-				wrong = append(wrong, &Error{"tls." + said.key, said.value, "security.tls.enabled: true, or no value here"})
+				wrong = append(wrong, problem("tls."+said.key, said.value, "security.tls.enabled: true, or no value here"))
 			}
 		}
 		return nil, wrong
@@ -101,22 +87,22 @@ func (t TLS) config() (*tls.Config, []*Error) {
 		content, err := login.Load(t.CA)
 		switch {
 		case err != nil:
-			wrong = append(wrong, &Error{"tls.ca", t.CA, "a PEM file that can be read: " + err.Error()})
+			wrong = append(wrong, problem("tls.ca", t.CA, "a PEM file that can be read: "+err.Error()))
 		case !config.RootCAs.AppendCertsFromPEM(content):
-			wrong = append(wrong, &Error{"tls.ca", t.CA, "a PEM file with a certificate"})
+			wrong = append(wrong, problem("tls.ca", t.CA, "a PEM file with a certificate"))
 		}
 	}
 	switch {
 	case t.Certificate != "" && t.Key != "":
 		certificate, unusable := t.pair()
-		if unusable != nil {
+		if unusable != (option.Problem{}) {
 			wrong = append(wrong, unusable)
 		}
 		config.Certificates = []tls.Certificate{certificate}
 	case t.Certificate != "":
-		wrong = append(wrong, &Error{"tls.certificate", t.Certificate, "its private key in security.tls.key"})
+		wrong = append(wrong, problem("tls.certificate", t.Certificate, "its private key in security.tls.key"))
 	case t.Key != "":
-		wrong = append(wrong, &Error{"tls.key", t.Key, "its certificate in security.tls.certificate"})
+		wrong = append(wrong, problem("tls.key", t.Key, "its certificate in security.tls.certificate"))
 	}
 	if len(wrong) > 0 {
 		return nil, wrong
@@ -124,22 +110,27 @@ func (t TLS) config() (*tls.Config, []*Error) {
 	return config, nil
 }
 
+// problem returns what is wrong with a key below security.
+func problem(key, value, want string) option.Problem {
+	return option.Problem{Key: "security." + key, Value: value, Want: want}
+}
+
 // pair reads the client certificate and its key.
-func (t TLS) pair() (tls.Certificate, *Error) {
+func (t TLS) pair() (tls.Certificate, option.Problem) {
 	certificate, err := login.Load(t.Certificate)
 	if err != nil {
-		return tls.Certificate{}, &Error{"tls.certificate", t.Certificate, "a PEM file that can be read: " + err.Error()}
+		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
 	}
 	if block, _ := pem.Decode(certificate); block == nil {
-		return tls.Certificate{}, &Error{"tls.certificate", t.Certificate, "a PEM file with a certificate"}
+		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file with a certificate")
 	}
 	key, err := login.Load(t.Key)
 	if err != nil {
-		return tls.Certificate{}, &Error{"tls.key", t.Key, "a PEM file that can be read: " + err.Error()}
+		return tls.Certificate{}, problem("tls.key", t.Key, "a PEM file that can be read: "+err.Error())
 	}
 	pair, err := tls.X509KeyPair(certificate, key)
 	if err != nil {
-		return tls.Certificate{}, &Error{"tls.key", t.Key, "the private key, PEM and not encrypted, of " + t.Certificate + ": " + err.Error()}
+		return tls.Certificate{}, problem("tls.key", t.Key, "the private key, PEM and not encrypted, of "+t.Certificate+": "+err.Error())
 	}
-	return pair, nil
+	return pair, option.Problem{}
 }

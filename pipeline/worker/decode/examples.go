@@ -5,10 +5,10 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/config/option"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
