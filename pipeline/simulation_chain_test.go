@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -38,6 +39,12 @@ func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o topics
 // joining makes of the scenario of a chain one whose windows have room for few increments, so that merged ones become one.
 func (sc *scenario) joining(windowBytes int64) *scenario {
 	sc.windowBytes = windowBytes
+	return sc
+}
+
+// executing makes of the scenario of a chain one whose runners execute the runs, as worker and solver in one process.
+func (sc *scenario) executing() *scenario {
+	sc.executes = true
 	return sc
 }
 
@@ -93,6 +100,9 @@ func (sc *scenario) withChain(t testing.TB) *scenario {
 func (s *simulation) startRunners(n int) {
 	for range n {
 		s.runners = append(s.runners, newSimMembership())
+		if s.executes {
+			s.workers, s.solvers = append(s.workers, newSimMembership()), append(s.solvers, newSimMembership())
+		}
 	}
 	for i := range s.runners {
 		s.startRunner(i)
@@ -104,10 +114,20 @@ func (s *simulation) startRunner(i int) *actor {
 	a := s.start(fmt.Sprint("runner ", i), func() { s.startRunner(i) }, func(a *actor) error {
 		p, m := s.pipeline(a), s.join(a, s.runners, i)
 		defer m.Leave()
+		if s.executes { // it joins the other groups when it is the active runner, and they have missed the process before
+			s.workers[i].away, s.solvers[i].away = true, true
+			s.assignAll()
+		}
 		follow := func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
 			return dispatch.Follow(ctx, p, plan, l, event.Ignore{})
 		}
 		join := func(context.Context) (execution, func(), error) { return follow, func() {}, nil }
+		if s.executes {
+			join = func(context.Context) (execution, func(), error) {
+				members := s.members(a, p, i)
+				return members.Execute, members.Leave, nil
+			}
+		}
 		job := s.job
 		if s.restaged {
 			job.Stages = append(slices.Clone(job.Stages), job.Stages[0])
@@ -145,6 +165,30 @@ func (s *simulation) startRunner(i int) *actor {
 	})
 	a.submitter = true
 	return a
+}
+
+// members returns the memberships of a runner that executes its runs itself.
+func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Members {
+	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Store: partition.NewStore(s.job.Memory), Recorder: event.Ignore{}}
+	var works dispatch.Member
+	m.JoinWorkers = func() {
+		works = s.join(a, s.workers, i)
+		m.Works = works
+	}
+	leave := func(member dispatch.Member) {
+		if err := member.Leave(); err != nil {
+			s.fail("%s leaves a group: %v", a.name, err)
+		}
+	}
+	m.LeaveWorkers = func() { leave(works) }
+	solves := s.join(a, s.solvers, i)
+	m.Solves = solves
+	m.JoinWorkers()
+	m.Leave = func() {
+		leave(works)
+		leave(solves)
+	}
+	return m
 }
 
 // simulateChain simulates one schedule of a chain: one or two runners, and up to nine faults, besides those of single calls.

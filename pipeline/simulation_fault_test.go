@@ -6,6 +6,9 @@ import (
 
 // injectFault makes one fault happen, chosen at random. Faults of single calls are in actorLog.
 func (s *simulation) injectFault() {
+	if len(s.actors) == 0 { // all runners have ended, and are started again later
+		return
+	}
 	a := s.actors[s.random.IntN(len(s.actors))]
 	if a.process != nil {
 		a = a.process

@@ -227,6 +227,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
 		newChainScenario(t, sparseChainExamples(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax), columns(link.Softmax, 2)),
 		newChainScenario(t, sparseChainExamples(), 100, mergingOptions(), columns(link.Logistic, 2)).losing(),
+		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing().executing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		emptyChainScenario(t, heldOutExamples(), 100, chainOptions(), ending(columns(link.Softmax, 1)), ending(columns(link.Identity, 1)),
 			ending(columns(link.Softmax, 1))).choosing().withChain(t),
@@ -309,6 +310,7 @@ type scenario struct {
 	followers   bool                      // a topic is followed: see followed
 	labelsLater bool                      // the labels of its rows come later: see later
 	csv         []string                  // files that are ingested: see withFiles
+	executes    bool                      // runners execute the runs: see executing
 	chooses     bool                      // stages are chosen, or how sparse rows are prepared: see choosing
 	cache       *codecCache
 }
@@ -503,7 +505,9 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 	s.chunk, s.encodes, s.spills = int(seed/5%4/3), seed%29 == 0, seed/7%2 == 0
 	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
-	s.startRoles(1+s.random.IntN(3), 1+s.random.IntN(2))
+	if workers, solvers := 1+s.random.IntN(3), 1+s.random.IntN(2); !s.executes {
+		s.startRoles(workers, solvers)
+	}
 	if sc.chain != nil {
 		s.stores = s.random.IntN(2) == 0
 		s.simulateChain()
