@@ -16,24 +16,19 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-const meaning = "an object with a value for each column, or an array of such objects"
-
 // Messages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns
 // that no key names are not read. If columns.use names a single column, that may be an array of all features.
 func Messages() message.Format {
 	return message.Format{
 		Name:    "json",
-		Meaning: meaning,
+		Meaning: message.Meaning,
 		Label:   message.Label,
 		IsText:  true,
 		Keys:    message.NamedKeys(),
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
-			columns := message.Columns(o.Options)
-			r := &messages{options: o, columns: columns, paths: NewPaths(columns), most: message.MaxRows(o.Options)}
-			if o.Rows != "" {
-				r.rows = message.Path(o.Rows)
-			}
+			r := &messages{options: o, columns: message.Columns(o.Options), rows: message.NewRows[Nested](o)}
+			r.rows.NoRows, r.rows.NoColumn = r.noRows, r.noColumn
 			return r, nil
 		},
 	}
@@ -43,22 +38,37 @@ func Messages() message.Format {
 type messages struct {
 	options message.Options
 	columns []string
-	paths   *Paths
-	rows    []string // path of the rows; nil: the message itself
-	most    int
-	read    [][]tabular.Cell
-	last    [2]value.Cell // the last row, and with rows the message; nil: none
+	rows    *message.Rows[Nested]
+	last    value.Cell // the last message; nil: none
 }
 
-// Names implements message.Reader. Those of nested objects are paths.
+// Names implements message.Reader: the paths of the last message, and of its last row.
 func (r *messages) Names() (names []string) {
-	for _, object := range r.last {
-		if len(object) > 0 && object[0] == '{' {
-			names = appendPaths(names, "", object)
-		}
+	if len(r.last) == 0 {
+		return nil
+	}
+	rows := r.rowsOf(r.last)
+	if items := rows.Items(); len(items) > 0 {
+		rows = items[len(items)-1]
+	}
+	names = appendPaths(nil, "", rows)
+	if r.options.Rows != "" {
+		names = appendPaths(names, "", r.last)
 	}
 	slices.Sort(names)
 	return slices.Compact(names)
+}
+
+// rowsOf returns the rows of a message; nil: none.
+func (r *messages) rowsOf(content value.Cell) value.Cell {
+	if r.options.Rows == "" {
+		return content
+	}
+	found := make([]tabular.Cell, 1)
+	if Nested(content).Kind() == message.Object && NewPaths([]string{r.options.Rows}).Read(Nested(content), found) == nil {
+		return found[0].Source()
+	}
+	return nil
 }
 
 // maxPaths is the number of paths after which an object has no further ones in errors.
@@ -87,41 +97,23 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 	} else if err != nil {
 		return nil, err
 	}
-	r.read, r.last = r.read[:0], [2]value.Cell{}
-	if r.rows == nil {
-		return r.rowsOf(content, nil)
+	r.last = content
+	return r.rows.Read(Nested(content))
+}
+
+// noRows returns the error of a message without the path of the rows.
+func (r *messages) noRows(content Nested) error {
+	if content.Kind() != message.Object {
+		return fmt.Errorf("%s: expected an object with the rows at %s (examples.rows)", value.Cell(content), value.Quote(r.options.Rows))
 	}
-	rows, ok, err := valueAt(content, r.rows)
-	switch {
-	case err != nil:
-		return nil, err
-	case !ok && content[0] != '{':
-		return nil, fmt.Errorf("%s: expected an object with the rows at %s (examples.rows)", content, value.Quote(r.options.Rows))
-	case !ok:
-		return nil, message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(content))))
-	case rows.Null(): // for example the state after the deletion of a row
-		return nil, nil
-	}
-	r.last[1] = content
-	shared := make([]tabular.Cell, len(r.columns))
-	if content[0] == '{' {
-		if err := r.paths.Read(content, shared); err != nil {
-			return nil, err
-		}
-	}
-	return r.rowsOf(rows, shared)
+	return message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(value.Cell(content)))))
 }
 
 // Unread implements message.Namer.
 func (r *messages) Unread(p message.Payload) (names []string) {
-	content := value.Cell(bytes.TrimSpace(p.Value))
-	if r.rows != nil {
-		content, _, _ = valueAt(content, r.rows)
-	}
-	if len(content) > 0 && content[0] == '[' {
-		if items := content.Items(); len(items) > 0 {
-			content = items[0]
-		}
+	content := r.rowsOf(bytes.TrimSpace(p.Value))
+	if items := content.Items(); len(items) > 0 {
+		content = items[0]
 	}
 	return r.unread(content, nil)
 }
@@ -147,49 +139,14 @@ func (r *messages) unread(object value.Cell, path []string) (names []string) {
 	return names
 }
 
-// rowsOf returns the rows in an object or in an array of objects. Columns that a row lacks are taken from shared.
-func (r *messages) rowsOf(content value.Cell, shared []tabular.Cell) ([][]tabular.Cell, error) {
-	if content[0] != '[' {
-		err := r.add(content, shared)
-		return r.read, err
-	}
-	for i, object := range content.Items() {
-		if err := r.add(object, shared); err != nil {
-			return nil, fmt.Errorf("row %d, counted from 0: %w", i, err)
-		}
-	}
-	return r.read, nil
-}
-
-// add adds a row.
-func (r *messages) add(object value.Cell, shared []tabular.Cell) error {
-	if len(object) == 0 || object[0] != '{' {
-		return fmt.Errorf("%s: expected %s", object, meaning)
-	}
-	if len(r.read) >= r.most {
-		return message.TooManyRows(r.most)
-	}
-	r.last[0] = object
-	row := message.NextRow(&r.read, len(r.columns))
-	copy(row, shared)
-	if err := r.paths.Read(object, row); err != nil {
-		return err
-	}
-	o := &r.options
-	if len(o.Targets)+len(o.LabelColumns) == 0 && message.Predicted(o.Options) > 0 && !r.paths.Has(0) && (shared == nil || shared[0].Null()) {
-		return lacksColumn(object, r.columns[0], o.Rows)
-	}
-	return nil
-}
-
-// lacksColumn returns the error for an object without the label column, with its members, and the path at which the column
-// was found.
-func lacksColumn(cell value.Cell, column, rows string) error {
-	object := membersOf(cell)
+// noColumn returns the error of an object without the label column, with its members, and the path at which the column was
+// found.
+func (r *messages) noColumn(cell Nested) error {
+	object, column := membersOf(value.Cell(cell)), r.columns[0]
 	names := slices.Sorted(maps.Keys(object))
 	if within := findColumn(object, column); within != "" {
-		if rows != "" {
-			within = rows + "." + within
+		if r.options.Rows != "" {
+			within = r.options.Rows + "." + within
 		}
 		return fmt.Errorf("no column %s: the object has %s. The column is in %s: set examples.rows to that path", value.Quote(column),
 			layout.SomeNames(names), value.Quote(within))

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/dynamicpb"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -25,8 +26,7 @@ func Messages() message.Format {
 		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema][]compiled{}}
-			r.most = message.MaxRows(o.Options)
+			r := &messages{options: o, types: map[*message.Schema][]*messageType{}, rows: message.NewRows[nested](o)}
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -38,23 +38,19 @@ func Messages() message.Format {
 			if err != nil {
 				return nil, err
 			}
-			c := compiled{name: o.Schema, program: compile(of, r.wanted)}
-			if err := r.check(&c); err != nil {
-				return nil, err
-			}
-			r.programs[nil] = []compiled{c}
-			return r, nil
+			t := r.typeOf(o.Schema, of)
+			r.types[nil] = []*messageType{t}
+			return r, t.err
 		},
 	}
 }
 
 // messages decodes messages.
 type messages struct {
-	options  message.Options
-	wanted   *message.Wanted
-	programs map[*message.Schema][]compiled // programs of the message types of a schema, as encountered
-	rows
-	last *program // of the last value; nil: none was read
+	options message.Options
+	rows    *message.Rows[nested]
+	types   map[*message.Schema][]*messageType // of a schema, as encountered
+	last    *messageType                       // of the last value; nil: none was read
 }
 
 // Names implements message.Reader. Fields of nested messages are not listed.
@@ -65,85 +61,74 @@ func (r *messages) Names() []string {
 	return r.last.names
 }
 
-// compiled is a program or a compile error.
-type compiled struct {
-	*program
-	name    string // name of the schema
-	indexes []int
+// messageType is a message type of a schema, or the reason why it can't be used.
+type messageType struct {
+	schema  string             // the name of the schema
+	indexes []int              // of the type in the schema
+	read    *dynamicpb.Message // reusable message, empty between values, since its large field map is expensive to create
+	fields  *fields
+	names   []string // of the fields, for errors
 	err     error
 }
 
-// programOf returns the program of a message.
-func (r *messages) programOf(ctx context.Context, m message.Payload) compiled {
-	of := r.programs[m.Schema]
-	for _, c := range of {
-		if m.Schema == nil || slices.Equal(c.indexes, m.Indexes) {
-			return c
+// typeOf returns a message type, which must have the columns to predict and the path of the rows.
+func (r *messages) typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
+	t := &messageType{schema: schema, read: dynamicpb.NewMessage(of), fields: fieldsOf(of)}
+	for i := range of.Fields().Len() {
+		t.names = append(t.names, string(of.Fields().Get(i).Name()))
+	}
+	if err := r.options.CheckSchema(t.names, t.fields.has); err != nil {
+		t.err = fmt.Errorf("%s: %w", schema, err)
+	}
+	return t
+}
+
+// messageTypeOf returns the message type of a value.
+func (r *messages) messageTypeOf(ctx context.Context, m message.Payload) *messageType {
+	of := r.types[m.Schema]
+	for _, t := range of {
+		if m.Schema == nil || slices.Equal(t.indexes, m.Indexes) {
+			return t
 		}
 	}
-	c := compiled{name: m.Schema.Name, indexes: slices.Clone(m.Indexes)}
+	t := &messageType{}
 	file, err := compileText(ctx, m.Schema)
-	if err != nil {
-		c.err = fmt.Errorf("%s: %w", c.name, err)
-	} else if found, err := indexed(file, m.Indexes); err != nil {
-		c.err = fmt.Errorf("%s: %w", c.name, err)
-	} else {
-		c.program = compile(found, r.wanted)
-		c.err = r.check(&c)
-	}
-	if ctx.Err() == nil && len(of) < maxPrograms {
-		r.programs[m.Schema] = append(of, c)
-	}
-	return c
-}
-
-// maxPrograms limits the message types of a schema that are cached, because untrusted messages may name any.
-const maxPrograms = 1000
-
-// check returns an error if a schema lacks the columns to predict, or the path of the rows.
-func (r *messages) check(c *compiled) error {
-	if c.within && !c.reached {
-		return fmt.Errorf("%s: %w", c.name, message.NoRowsError(r.options.Rows, c.names))
-	}
-	for at := range message.Predicted(r.options.Options) {
-		if !c.found[at] {
-			return fmt.Errorf("%s: %w", c.name, message.NoColumnError(r.options.Options, at, c.names))
+	if err == nil {
+		var found protoreflect.MessageDescriptor
+		if found, err = indexed(file, m.Indexes); err == nil {
+			t = r.typeOf(m.Schema.Name, found)
 		}
 	}
-	return nil
+	if err != nil {
+		t.err = fmt.Errorf("%s: %w", m.Schema.Name, err)
+	}
+	t.indexes = slices.Clone(m.Indexes)
+	if ctx.Err() == nil && len(of) < maxTypes {
+		r.types[m.Schema] = append(of, t)
+	}
+	return t
 }
+
+// maxTypes limits the message types of a schema that are cached, because untrusted messages may name any.
+const maxTypes = 1000
 
 // Read implements message.Reader.
 func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cell, error) {
-	p := r.programOf(ctx, m)
-	if p.err != nil {
-		return nil, p.err
+	t := r.messageTypeOf(ctx, m)
+	if t.err != nil {
+		return nil, t.err
 	}
-	r.last = p.program
-	defer p.empty()
-	read := p.read
+	r.last = t
+	read := t.read
+	defer read.Range(func(f protoreflect.FieldDescriptor, _ protoreflect.Value) bool {
+		read.Clear(f)
+		return true
+	})
 	if err := unmarshal(m.Value, read); err != nil {
-		p.read = dynamicpb.NewMessage(p.of) // its state after an error is undefined
-		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), p.name)
+		t.read = dynamicpb.NewMessage(read.Descriptor()) // its state after an error is undefined
+		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), t.schema)
 	}
-	r.all, r.err = r.all[:0], nil
-	if p.within {
-		clear(p.shared)
-		r.row = p.shared
-	} else {
-		r.row = message.NextRow(&r.all, p.columns)
-	}
-	run(p.steps, &r.rows, read)
-	if p.within {
-		for _, row := range r.all {
-			for at := range row {
-				if !p.own[at] {
-					row[at] = p.shared[at]
-				}
-			}
-		}
-	}
-	return r.all, r.err
+	return r.rows.Read(nested{value: protoreflect.ValueOfMessage(read), kind: message.Object, of: t.fields})
 }
 
 // unmarshal decodes a message. The library panics on some inputs, such as a map entry with a second key of another wire
