@@ -70,7 +70,7 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 	}{
 		{func(*Options) {}, content, `no column "label": the message has "kind", "w", "user", "items" and "tags": examples.label names the label column`},
 		{func(o *Options) { o.Rows = "events" }, content, `no rows at "events" (examples.rows): the message has "kind", "w", "user", "items" and "tags"`},
-		{func(o *Options) { o.Rows = "tags" }, content, `examples.rows: "tags" is list<item: utf8, nullable>: expected structures, or lists of structures`},
+		{func(o *Options) { o.Label, o.Rows = "kind", "tags" }, content, `row 0, counted from 0: "p": expected an object with a value for each column`},
 		{func(o *Options) { o.Label, o.Columns.Use = "kind", []string{"user", "w"} }, content, `row 0, counted from 0: column "user": an object: expected a number: name one of its members, as in user.age`},
 		{func(*Options) {}, content[:100], "damaged"},
 		{func(*Options) {}, []byte(`{"kind":"a"}`), "JSON: set examples.format: json"},

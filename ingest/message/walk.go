@@ -25,9 +25,9 @@ type Kind uint8
 
 const (
 	Scalar Kind = iota // without parts
-	Null
-	Object // with members or entries
-	List
+	Null               // no value
+	Object             // with members or entries
+	List               // with items
 )
 
 // Step is a step of column paths, which form a tree.

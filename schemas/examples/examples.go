@@ -6,9 +6,9 @@ import (
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -57,19 +57,19 @@ type Batch struct {
 	Sparse bool // whether the message has only nonzero features
 
 	record  arrow.Record
-	floats  *array.Float32
-	doubles *array.Float64
-	bytes   *array.Uint8
-	lists   *array.List // sparse
-	indices func(i int) int64
+	values  *arrowvalue.Values // all values of the features, in one of singles, doubles and bytes
+	singles []float32
+	doubles []float64
+	bytes   []uint8
+	lists   *arrowvalue.Values // sparse
+	indices *arrowvalue.Values
 	first   int // index of the first dense value in its array
 	missing bool
-	leading int            // sparse rows: number of leading numeric table columns, which may be missing
-	labels  values         // of the rows or, with lists, of all their entries
-	sets    array.ListLike // labels of each row; nil: single-label
-	weights arrow.Array
-	weight  func(row int) float64
-	splits  values
+	leading int                // sparse rows: number of leading numeric table columns, which may be missing
+	labels  values             // of the rows or, with lists, of all their entries
+	sets    *arrowvalue.Values // labels of each row; nil: single-label
+	weights *arrowvalue.Values
+	splits  *arrowvalue.Values
 	targets *targets // nil: there are none
 	// served labels and versions
 	served, servedVersion values
@@ -120,7 +120,7 @@ func Decode(value []byte, mem memory.Allocator) (_ *Batch, err error) {
 			return nil, fmt.Errorf("%w: column %s: %w", wire.ErrDamaged, stream.Quote(name), err)
 		}
 	}
-	if e.floats == nil && e.doubles == nil && e.bytes == nil {
+	if e.values == nil {
 		return nil, fmt.Errorf("%w: no column %q: expected a column of this name with a list of numbers in each row, found %s",
 			wire.ErrDamaged, columnFeatures, columnNames(record.Schema()))
 	}
@@ -157,21 +157,13 @@ func (e *Batch) setColumn(name string, column arrow.Array) error {
 	case columnLabel:
 		return e.setLabels(column)
 	case columnWeight:
-		switch weights := column.(type) {
-		case *array.Float32:
-			e.weight = func(row int) float64 { return float64(weights.Value(row)) }
-		case *array.Float64:
-			e.weight = weights.Value
-		default:
+		if e.weights = arrowvalue.Of(column); !isFloat(e.weights) {
 			return fmt.Errorf("type %v, expected float32 or float64", column.DataType())
 		}
-		e.weights = column
 	case columnSplit:
-		splits, ok := valuesOf(column)
-		if !ok || splits.numbers != nil {
+		if e.splits = arrowvalue.Of(column); e.splits.Type != arrowvalue.Text && e.splits.Type != arrowvalue.Null {
 			return fmt.Errorf("type %v, expected text", column.DataType())
 		}
-		e.splits = splits
 	case columnTargets:
 		return e.setTargets(column)
 	case columnServed:
@@ -183,71 +175,74 @@ func (e *Batch) setColumn(name string, column arrow.Array) error {
 }
 
 func (e *Batch) setFeatures(column arrow.Array) error {
-	switch column := column.(type) {
-	case *array.FixedSizeList:
-		e.Width = int(column.DataType().(*arrow.FixedSizeListType).Len())
-		e.first = column.Data().Offset() * e.Width
-		if ok, err := e.setValues(column.ListValues()); ok || err != nil {
+	lists := arrowvalue.Of(column)
+	if lists.Type == arrowvalue.List {
+		items := lists.Items()
+		if items.Type == arrowvalue.Struct {
+			if ok, err := e.setPairs(lists, items); ok || err != nil {
+				return err
+			}
+		} else if ok, err := e.setValues(items); err != nil {
 			return err
+		} else if ok {
+			return e.setLists(lists)
 		}
-	case *array.LargeList:
-		if ok, err := e.setLists(column); ok || err != nil {
-			return err
-		}
-	case *array.List:
-		if ok, err := e.setLists(column); ok || err != nil {
-			return err
-		}
-		pairs, ok := column.ListValues().(*array.Struct)
-		if !ok || pairs.NumField() != 2 {
-			break
-		}
-		indices, ok := wholeNumbers(pairs.Field(0))
-		values, isFloat := pairs.Field(1).(*array.Float32)
-		if !ok || !isFloat {
-			break
-		}
-		if pairs.NullN() > 0 || pairs.Field(0).NullN() > 0 || values.NullN() > 0 {
-			return errors.New("nulls among sparse features: leave out a feature that is 0")
-		}
-		e.lists, e.indices, e.floats, e.Sparse = column, indices, values, true
-		return nil
 	}
 	return fmt.Errorf("type %v, expected %s", column.DataType(), wantFeatures)
 }
 
-// setLists keeps dense features in lists of any length, which must be the same in all rows. Their values are then contiguous, as in a
-// fixed-size list. It returns false if the values do not have a valid type of features.
-func (e *Batch) setLists(column array.ListLike) (ok bool, err error) {
-	if ok, err := e.setValues(column.ListValues()); !ok || err != nil {
-		return ok, err
+// setPairs keeps sparse features, or returns false if they have another type.
+func (e *Batch) setPairs(lists, pairs *arrowvalue.Values) (ok bool, err error) {
+	members := pairs.Members()
+	if len(members) != 2 || lists.Column.DataType().ID() != arrow.LIST {
+		return false, nil
 	}
-	for row := range e.Rows {
-		from, to := column.ValueOffsets(row)
-		if row == 0 {
-			e.first, e.Width = int(from), int(to-from)
-		}
-		if n := int(to - from); n != e.Width {
-			return true, &ValueError{row, -1, fmt.Sprintf("%d features, row 0 has %d: expected as many in each row", n, e.Width)}
+	e.indices, e.values = members[0], members[1]
+	if e.singles, ok = e.values.Singles(); !ok || e.indices.Type != arrowvalue.Whole || e.indices.Unsigned() {
+		return false, nil
+	}
+	for _, column := range []*arrowvalue.Values{pairs, e.indices, e.values} {
+		if column.Column.NullN() > 0 {
+			return false, errors.New("nulls among sparse features: leave out a feature that is 0")
 		}
 	}
+	e.lists, e.Sparse = lists, true
 	return true, nil
 }
 
-// setValues keeps the values of dense features, or returns false if they have another type.
-func (e *Batch) setValues(column arrow.Array) (ok bool, err error) {
-	switch column := column.(type) {
-	case *array.Float32:
-		e.floats = column
-	case *array.Float64:
-		e.doubles = column
-	case *array.Uint8:
-		if column.NullN() > 0 {
-			return true, errors.New("nulls among uint8 features: features that may be missing must be float32 or float64")
-		}
-		e.bytes = column
-	default:
-		return false, nil
+// setLists keeps the width of dense features, which must be the same in all rows: their values are contiguous.
+func (e *Batch) setLists(lists *arrowvalue.Values) error {
+	if width, fixed := lists.Width(); fixed {
+		e.Width = width
 	}
-	return true, nil
+	for row := range e.Rows {
+		from, to := lists.Range(row)
+		if row == 0 {
+			e.first, e.Width = from, to-from
+		}
+		if n := to - from; n != e.Width {
+			return &ValueError{row, -1, fmt.Sprintf("%d features, row 0 has %d: expected as many in each row", n, e.Width)}
+		}
+	}
+	return nil
+}
+
+// setValues keeps the values of dense features, or returns false if they have another type.
+func (e *Batch) setValues(values *arrowvalue.Values) (ok bool, err error) {
+	e.values = values
+	if e.singles, ok = values.Singles(); ok {
+		return true, nil
+	}
+	if e.doubles, ok = values.Doubles(); ok {
+		return true, nil
+	}
+	if e.bytes, ok = values.Bytes(); ok && values.Column.NullN() > 0 {
+		return true, errors.New("nulls among uint8 features: features that may be missing must be float32 or float64")
+	}
+	return ok, nil
+}
+
+// isFloat reports whether values are float32 or float64.
+func isFloat(values *arrowvalue.Values) bool {
+	return values.Column.DataType().ID() == arrow.FLOAT32 || values.Column.DataType().ID() == arrow.FLOAT64
 }

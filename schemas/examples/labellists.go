@@ -9,6 +9,8 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // LabelListError is the error of a message whose rows have lists of labels.
@@ -31,8 +33,8 @@ func (r *Rows) appendLists(lists *array.ListBuilder) {
 // setLabels keeps the column of labels, or of lists of labels.
 func (e *Batch) setLabels(column arrow.Array) error {
 	items := column
-	if lists, ok := column.(array.ListLike); ok {
-		e.sets, items = lists, lists.ListValues()
+	if lists := arrowvalue.Of(column); lists.Type == arrowvalue.List {
+		e.sets, items = lists, lists.Items().Column
 	}
 	labels, ok := valuesOf(items)
 	if !ok {
@@ -48,13 +50,13 @@ func (e *Batch) checkLists() error {
 		return nil
 	}
 	for row := range e.Rows {
-		if e.sets.IsNull(row) {
+		if e.sets.Null(row) {
 			continue
 		}
-		from, to := e.sets.ValueOffsets(row)
-		for i := int(from); i < int(to); i++ {
+		from, to := e.sets.Range(row)
+		for i := from; i < to; i++ {
 			if err := e.labels.check(i); err != nil {
-				return &ValueError{row, -1, fmt.Sprintf("label %d of the list: %v", i-int(from), err)}
+				return &ValueError{row, -1, fmt.Sprintf("label %d of the list: %v", i-from, err)}
 			}
 		}
 	}
@@ -66,10 +68,10 @@ func (v *values) check(i int) error {
 	switch {
 	case v.isNull(i):
 		return errors.New("null: expected a label; a row without labels has an empty list")
-	case v.words == nil:
+	case v.Type != arrowvalue.Text:
 		return nil
 	}
-	switch label := v.words(i); {
+	switch label := v.Text(i); {
 	case strings.TrimSpace(label) == "":
 		return errors.New("empty: expected a label; a row without labels has an empty list")
 	case len(label) > MaxLabel || !utf8.ValidString(label):
@@ -98,8 +100,8 @@ func (e *Batch) labelsOf(row int) (from, to int) {
 	if e.sets == nil {
 		return row, row + 1
 	}
-	begin, end := e.sets.ValueOffsets(row)
-	return int(begin), int(end)
+	begin, end := e.sets.Range(row)
+	return begin, end
 }
 
 // LabelSets writes 1 for each label of a row and 0 for the others into dst (Rows × k, row-major), and 0 or [Unlabelled]

@@ -143,10 +143,11 @@ func (e *Batch) classes(dst []int32, l *Labels, unknown func(row int) bool) {
 			continue
 		}
 		class, ok := int32(0), false
-		if e.labels.words != nil {
-			class, ok = l.find(e.labels.words(row))
+		if !e.labels.isWhole() {
+			class, ok = l.find(e.labels.Text(row))
 		} else {
-			class, ok = l.numbers[e.labels.numbers(row)]
+			number, _ := e.labels.Whole(row)
+			class, ok = l.numbers[number]
 		}
 		if dst[row] = class; !ok && !unknown(row) {
 			return

@@ -1,8 +1,7 @@
 package examples
 
 import (
-	"strconv"
-
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -15,17 +14,17 @@ func (e *Batch) MissLabels(words value.Missing) *Batch {
 // isMissing reports whether an entry of the column of labels, or of its lists, means no label.
 func (e *Batch) isMissing(i int) bool {
 	switch {
-	case e.labels.isNull == nil || e.labels.isNull(i):
+	case e.labels.Values == nil || e.labels.isNull(i):
 		return true
-	case e.labels.words != nil:
-		return e.missingLabels.Has(e.labels.words(i))
+	case e.labels.Type != arrowvalue.Whole:
+		return e.missingLabels.Has(e.labels.Text(i))
 	}
-	return e.missingLabels.HasNumbers() && e.missingLabels.Has(strconv.FormatInt(e.labels.numbers(i), 10))
+	return e.missingLabels.HasNumbers() && e.missingLabels.Has(e.labels.Text(i))
 }
 
 // label returns an entry of the column of labels, or of its lists. It does not share memory with e.
 func (e *Batch) label(i int) string {
-	return e.labels.text(i)
+	return e.labels.label(i)
 }
 
 // hasLabel reports whether a row has a label, or a list of labels in which not all are missing.
@@ -33,7 +32,7 @@ func (e *Batch) hasLabel(row int) bool {
 	if e.sets == nil {
 		return !e.isMissing(row)
 	}
-	if e.sets.IsNull(row) {
+	if e.sets.Null(row) {
 		return false
 	}
 	from, to := e.labelsOf(row)

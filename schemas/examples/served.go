@@ -58,12 +58,12 @@ func setServed(column arrow.Array, to *values) error {
 // forgotten rows.
 func (e *Batch) Served(row int) (served Served, ok bool) {
 	label, version := &e.served, &e.servedVersion
-	if e.forgot(row) || label.isNull == nil || version.isNull == nil || version.numbers == nil || label.isNull(row) || version.isNull(row) {
+	if e.forgot(row) || label.Values == nil || version.Values == nil || !version.isWhole() || label.isNull(row) || version.isNull(row) {
 		return Served{}, false
 	}
-	n := version.numbers(row)
+	n, _ := version.Whole(row)
 	if n < 1 || n > MaxVersion {
 		return Served{}, false
 	}
-	return Served{label.text(row), int(n)}, true
+	return Served{label.label(row), int(n)}, true
 }

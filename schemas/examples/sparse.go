@@ -106,20 +106,21 @@ func (e *Batch) SparseFeatures(dst *SparseRows) {
 		panic("schemas: sparse features of dense examples")
 	}
 	dst.Reset()
-	values := e.floats.Float32Values()
+	values := e.singles
 	if e.Rows > 0 {
-		first, _ := e.lists.ValueOffsets(0)
-		_, end := e.lists.ValueOffsets(e.Rows - 1)
-		dst.Indices, dst.Values = slices.Grow(dst.Indices, int(end-first)), slices.Grow(dst.Values, int(end-first))
+		first, _ := e.lists.Range(0)
+		_, end := e.lists.Range(e.Rows - 1)
+		dst.Indices, dst.Values = slices.Grow(dst.Indices, end-first), slices.Grow(dst.Values, end-first)
 		dst.Ends = slices.Grow(dst.Ends, e.Rows)
 	}
 	for row := range e.Rows {
-		from, to := e.lists.ValueOffsets(row)
+		from, to := e.lists.Range(row)
 		if e.forgot(row) {
 			to = from
 		}
-		for i := int(from); i < int(to); i++ {
-			dst.Append(int32(e.indices(i)), values[i])
+		for i := from; i < to; i++ {
+			index, _ := e.indices.Whole(i)
+			dst.Append(int32(index), values[i])
 		}
 		dst.End()
 	}

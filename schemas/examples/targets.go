@@ -7,13 +7,14 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // targets are the regression targets of each row.
 type targets struct {
-	lists array.ListLike
-	value func(i int) float64
+	lists *arrowvalue.Values
+	items *arrowvalue.Values
 	width int // k
 }
 
@@ -37,35 +38,29 @@ func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
 
 // setTargets keeps the column of targets, and checks it. A null row has no targets.
 func (e *Batch) setTargets(column arrow.Array) error {
-	lists, ok := column.(array.ListLike)
-	if !ok {
-		return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())
+	t := &targets{lists: arrowvalue.Of(column)}
+	if t.lists.Type == arrowvalue.List {
+		t.items = t.lists.Items()
 	}
-	t := &targets{lists: lists}
-	switch values := lists.ListValues().(type) {
-	case *array.Float64:
-		t.value = values.Value
-	case *array.Float32:
-		t.value = func(i int) float64 { return float64(values.Value(i)) }
-	default:
+	if t.items == nil || !isFloat(t.items) {
 		return fmt.Errorf("type %v, expected a list of float64 or float32", column.DataType())
 	}
 	first := true
 	for row := range e.Rows {
-		if column.IsNull(row) {
+		if t.lists.Null(row) {
 			continue
 		}
-		from, to := lists.ValueOffsets(row)
-		if n := int(to - from); first {
+		from, to := t.lists.Range(row)
+		if n := to - from; first {
 			t.width, first = n, false
 		} else if n != t.width {
 			return &ValueError{row, -1, fmt.Sprintf("%d targets, but %d in the rows before: expected the same number in each row", n, t.width)}
 		}
-		for i := int(from); i < int(to); i++ {
-			v := t.value(i)
-			if lists.ListValues().IsNull(i) || math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
+		for i := from; i < to; i++ {
+			v := t.items.Number(i)
+			if t.items.Null(i) || math.IsNaN(v) || math.Abs(v) > math.MaxFloat32 {
 				return &ValueError{row, -1, fmt.Sprintf("target %d is null or not a finite float32: expected a number, or null for "+
-					"the whole row if it has no targets", i-int(from))}
+					"the whole row if it has no targets", i-from)}
 			}
 		}
 	}
@@ -95,16 +90,16 @@ func (e *Batch) Targets(dst []float64, known []bool, want []string) error {
 	clear(known)
 	k := len(want)
 	for row := range e.Rows {
-		if e.targets == nil || e.targets.lists.IsNull(row) || e.forgot(row) || e.unlabelled[row] {
+		if e.targets == nil || e.targets.lists.Null(row) || e.forgot(row) || e.unlabelled[row] {
 			continue
 		}
 		if e.targets.width != k {
 			return &TargetsError{e.targets.width, want}
 		}
 		known[row] = true
-		from, _ := e.targets.lists.ValueOffsets(row)
+		from, _ := e.targets.lists.Range(row)
 		for j := range k {
-			dst[row*k+j] = e.targets.value(int(from) + j)
+			dst[row*k+j] = e.targets.items.Number(from + j)
 		}
 	}
 	return nil

@@ -3,123 +3,65 @@ package examples
 import (
 	"fmt"
 	"math"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// values are the texts or the integers of a column, of any Arrow type for them. At most one of words and numbers is set; without both,
-// the column has only nulls.
-type values struct {
-	isNull  func(row int) bool
-	words   func(row int) string // shares the memory of the column
-	numbers func(row int) int64
-}
+// values are the texts or the integers of a column, of any Arrow type for them.
+type values struct{ *arrowvalue.Values }
 
-// text returns a value that is not null as text.
-func (v *values) text(row int) string {
-	if v.words != nil {
-		return strings.Clone(value.Label(v.words(row)))
-	}
-	return strconv.FormatInt(v.numbers(row), 10)
-}
-
-// valuesOf returns the values of a column, or false if they are neither text, numbers nor booleans. Numbers and booleans
-// are returned as words, except integers that fit int64.
+// valuesOf returns the values of a column, or false if they are neither text, numbers nor booleans.
 func valuesOf(column arrow.Array) (v values, ok bool) {
-	v.isNull = column.IsNull
-	switch column := column.(type) {
-	case *array.Null:
-		return values{isNull: func(int) bool { return true }}, true
-	case *array.String:
-		v.words = column.Value
+	v.Values = arrowvalue.Of(column)
+	switch v.Type {
+	case arrowvalue.Null, arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text:
 		return v, true
-	case *array.LargeString:
-		v.words = column.Value
-		return v, true
-	case *array.Dictionary:
-		return encodedValues(column)
-	case *array.Boolean:
-		v.words = func(row int) string { return value.WordOfBoolean(column.Value(row)) }
-		return v, true
-	case *array.Uint64:
-		v.words = func(row int) string { return strconv.FormatUint(column.Value(row), 10) }
-		return v, true
-	case *array.Float32:
-		return floatValues(column, column.Value), true
-	case *array.Float64:
-		return floatValues(column, column.Value), true
 	}
-	v.numbers, ok = wholeNumbers(column)
-	return v, ok
+	return v, false
 }
 
-// floatValues returns the values of a column of floating-point numbers as words. NaN is treated as null.
-func floatValues[T float32 | float64](column arrow.Array, of func(row int) T) values {
-	return values{
-		isNull: func(row int) bool { v := of(row); return column.IsNull(row) || v != v },
-		words:  func(row int) string { return value.WordOf(float64(of(row))) },
+// isNull reports whether there is no value. NaN counts as none.
+func (v *values) isNull(row int) bool {
+	if v.Null(row) {
+		return true
 	}
+	return v.Type == arrowvalue.Number && v.Number(row) != v.Number(row)
 }
 
-// encodedValues returns the values of a dictionary-encoded column. The values of its dictionary may be null too.
-func encodedValues(column *array.Dictionary) (v values, ok bool) {
-	dictionary, ok := valuesOf(column.Dictionary())
-	at := column.GetValueIndex
-	v.isNull = func(row int) bool { return column.IsNull(row) || dictionary.isNull(at(row)) }
-	if words := dictionary.words; words != nil {
-		v.words = func(row int) string { return words(at(row)) }
-	}
-	if numbers := dictionary.numbers; numbers != nil {
-		v.numbers = func(row int) int64 { return numbers(at(row)) }
-	}
-	return v, ok
-}
+// isWhole reports whether all values are integers that fit int64.
+func (v *values) isWhole() bool { return v.Type == arrowvalue.Whole && !v.Unsigned() }
 
-// wholeNumbers returns the values of an integer column, or false for any other column and for uint64.
-func wholeNumbers(column arrow.Array) (func(int) int64, bool) {
-	switch c := column.(type) {
-	case *array.Int8:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int16:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int32:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Int64:
-		return c.Value, true
-	case *array.Uint8:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Uint16:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
-	case *array.Uint32:
-		return func(i int) int64 { return int64(c.Value(i)) }, true
+// label returns a value that is not null as a label.
+func (v *values) label(row int) string {
+	if v.Type == arrowvalue.Whole {
+		return v.Text(row)
 	}
-	return nil, false
+	return strings.Clone(value.Label(v.Text(row)))
 }
 
 // check checks the values of all columns.
 func (e *Batch) check() error {
 	for i := range e.Rows {
 		if e.weights != nil {
-			if e.weights.IsNull(i) {
+			if e.weights.Null(i) {
 				return &ValueError{i, -1, "weight is null: expected a finite number ≥ 0"}
 			}
-			if w := e.weight(i); !(w >= 0) || math.IsInf(float64(float32(w)), 1) {
+			if w := e.weights.Number(i); !(w >= 0) || math.IsInf(float64(float32(w)), 1) {
 				return &ValueError{i, -1, fmt.Sprintf("weight %v: expected a finite number ≥ 0", w)}
 			}
 		}
-		if e.splits.words != nil && !e.splits.isNull(i) {
-			if _, err := ParseSplit(e.splits.words(i)); err != nil {
+		if e.splits != nil && !e.splits.Null(i) {
+			if _, err := ParseSplit(e.splits.Text(i)); err != nil {
 				return &ValueError{i, -1, err.Error()}
 			}
 		}
-		if e.sets == nil && e.labels.words != nil && !e.labels.isNull(i) {
-			if label := e.labels.words(i); len(label) > MaxLabel || !utf8.ValidString(label) {
+		if e.sets == nil && e.labels.Values != nil && e.labels.Type == arrowvalue.Text && !e.labels.Null(i) {
+			if label := e.labels.Text(i); len(label) > MaxLabel || !utf8.ValidString(label) {
 				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
 			}
 		}
@@ -130,20 +72,20 @@ func (e *Batch) check() error {
 	switch {
 	case e.Sparse:
 		return e.checkSparse()
-	case e.floats != nil:
-		return checkDense(e, e.floats, e.floats.Float32Values())
+	case e.singles != nil:
+		return checkDense(e, e.singles)
 	case e.doubles != nil:
-		return checkDense(e, e.doubles, e.doubles.Float64Values())
+		return checkDense(e, e.doubles)
 	}
 	return nil
 }
 
 // checkDense checks that the features are finite, and determines whether any is missing. A value that is too large for
 // float32 is not an error of the message: only its row is unusable.
-func checkDense[T float32 | float64](e *Batch, column arrow.Array, features []T) error {
-	nulls := column.NullN() > 0
+func checkDense[T float32 | float64](e *Batch, features []T) error {
+	nulls := e.values.Column.NullN() > 0
 	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
-		if nulls && column.IsNull(e.first+i) {
+		if nulls && e.values.Null(e.first+i) {
 			e.missing = true
 			continue
 		}
@@ -164,10 +106,11 @@ func (e *Batch) checkSparse() error {
 		e.leading = columns.Features()
 	}
 	for row := range e.Rows {
-		from, to := e.lists.ValueOffsets(row)
+		from, to := e.lists.Range(row)
 		last := int64(-1)
-		for i := int(from); i < int(to); i++ {
-			index, v := e.indices(i), e.floats.Value(i)
+		for i := from; i < to; i++ {
+			v := e.singles[i]
+			index, _ := e.indices.Whole(i)
 			switch {
 			case index <= last || index > math.MaxInt32-1:
 				return &ValueError{row, -1, fmt.Sprintf("index %d after %d: expected ascending indices below 2³¹-1", index, last)}
@@ -210,32 +153,33 @@ func (e *Batch) Features(dst []float32, width int) {
 	case e.Sparse:
 		clear(dst)
 		for row := range e.Rows {
-			from, to := e.lists.ValueOffsets(row)
-			for i := int(from); i < int(to); i++ {
-				dst[row*width+int(e.indices(i))] = e.floats.Value(i)
+			from, to := e.lists.Range(row)
+			for i := from; i < to; i++ {
+				index, _ := e.indices.Whole(i)
+				dst[row*width+int(index)] = e.singles[i]
 			}
 		}
 	case e.bytes != nil:
-		for i, v := range e.bytes.Uint8Values()[e.first : e.first+len(dst)] {
+		for i, v := range e.bytes[e.first : e.first+len(dst)] {
 			dst[i] = float32(v)
 		}
 		if e.deltas != nil {
 			e.align(dst)
 		}
 	case e.doubles != nil:
-		for i, v := range e.doubles.Float64Values()[e.first : e.first+len(dst)] {
+		for i, v := range e.doubles[e.first : e.first+len(dst)] {
 			if e.deltas != nil {
 				v += e.deltas[i%e.Width]
 			}
 			dst[i] = float32(v)
 		}
-		e.markMissing(dst, e.doubles)
+		e.markMissing(dst)
 	default:
-		copy(dst, e.floats.Float32Values()[e.first:e.first+len(dst)])
+		copy(dst, e.singles[e.first:e.first+len(dst)])
 		if e.deltas != nil {
 			e.align(dst)
 		}
-		e.markMissing(dst, e.floats)
+		e.markMissing(dst)
 	}
 	for row, forgotten := range e.forgotten {
 		if forgotten {
@@ -245,12 +189,12 @@ func (e *Batch) Features(dst []float32, width int) {
 }
 
 // markMissing overwrites features that are null in their column with NaN.
-func (e *Batch) markMissing(dst []float32, column arrow.Array) {
+func (e *Batch) markMissing(dst []float32) {
 	if !e.missing {
 		return
 	}
 	for i := range dst {
-		if column.IsNull(e.first + i) {
+		if e.values.Null(e.first + i) {
 			dst[i] = float32(math.NaN())
 		}
 	}
@@ -262,7 +206,7 @@ func (e *Batch) Bytes() []uint8 {
 	if e.bytes == nil || e.forgotten != nil || e.deltas != nil {
 		return nil
 	}
-	return e.bytes.Uint8Values()[e.first : e.first+e.Rows*e.Width]
+	return e.bytes[e.first : e.first+e.Rows*e.Width]
 }
 
 // Weight returns the weight of a row, or 1 if the message has no weights. Forgotten rows have weight 0.
@@ -273,15 +217,15 @@ func (e *Batch) Weight(row int) float32 {
 	if e.weights == nil {
 		return 1
 	}
-	return float32(e.weight(row))
+	return float32(e.weights.Number(row))
 }
 
 // Split returns the split of a row, by default Train.
 func (e *Batch) Split(row int) Split {
-	if e.splits.words == nil || e.splits.isNull(row) {
+	if e.splits == nil || e.splits.Null(row) {
 		return Train
 	}
-	split, _ := ParseSplit(e.splits.words(row)) // check has returned the errors
+	split, _ := ParseSplit(e.splits.Text(row)) // check has returned the errors
 	return split
 }
 

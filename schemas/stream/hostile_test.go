@@ -408,7 +408,7 @@ func TestLargeHostileStreams(t *testing.T) {
 	for name, value := range map[string][]byte{
 		"metadata in one":  hostileSchema(4000, 1_000_000, nil),
 		"fields in one":    hostileSchema(1_000_000, 0, nil),
-		"long name":        fromJSON(t, mem, "[]", field(strings.Repeat("\x01", 4<<20), arrow.FixedWidthTypes.Float16)),
+		"long name":        fromJSON(t, mem, "[]", field(strings.Repeat("\x01", 4<<20), arrow.FixedWidthTypes.MonthInterval)),
 		"good":             good,
 		"cut off":          good[:len(good)-100],
 		"bytes, all zeros": make([]byte, 20<<20),

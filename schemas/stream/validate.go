@@ -72,7 +72,7 @@ func validate(data arrow.ArrayData) error {
 		return nil
 	case *arrow.Int8Type, *arrow.Int16Type, *arrow.Int32Type, *arrow.Int64Type,
 		*arrow.Uint8Type, *arrow.Uint16Type, *arrow.Uint32Type, *arrow.Uint64Type,
-		*arrow.Float32Type, *arrow.Float64Type,
+		*arrow.Float16Type, *arrow.Float32Type, *arrow.Float64Type,
 		*arrow.TimestampType, *arrow.Date32Type, *arrow.Date64Type, *arrow.Time32Type, *arrow.Time64Type, *arrow.DurationType,
 		*arrow.Decimal128Type, *arrow.Decimal256Type, *arrow.FixedSizeBinaryType:
 		if width := t.(arrow.FixedWidthDataType).Bytes(); buffer(1) < end*width {

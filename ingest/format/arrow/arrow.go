@@ -12,6 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/bitutil"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format"
@@ -130,6 +131,62 @@ func typeAt(t arrow.DataType, path []string) arrow.DataType {
 		t = f.Type
 	}
 	return t
+}
+
+// table is named columns: of a batch or of a struct.
+type table struct {
+	names  []string
+	member func(i int) arrow.Array
+}
+
+func tableOfRecord(batch arrow.Record) *table {
+	return &table{namesOf(batch.Schema().Fields()), batch.Column}
+}
+
+func tableOf(s *array.Struct) *table {
+	return &table{namesOf(s.DataType().(*arrow.StructType).Fields()), func(i int) arrow.Array { return memberOf(s, i) }}
+}
+
+func namesOf(fields []arrow.Field) (names []string) {
+	for _, f := range fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// memberOf returns the values of a member, which are null where the struct is null.
+func memberOf(s *array.Struct, i int) arrow.Array {
+	member := s.Field(i)
+	if s.NullN() == 0 || member.DataType().ID() == arrow.NULL {
+		return member
+	}
+	data := member.Data().(*array.Data).Copy()
+	at, valid := data.Offset(), make([]byte, bitutil.BytesForBits(int64(data.Offset()+data.Len())))
+	for row := range data.Len() {
+		if s.IsValid(row) && member.IsValid(row) {
+			bitutil.SetBit(valid, at+row)
+		}
+	}
+	data.Buffers()[0] = memory.NewBufferBytes(valid)
+	data.SetNullN(array.UnknownNullCount)
+	return array.MakeFromData(data)
+}
+
+// column returns the column with a name.
+func (t *table) column(name string) (arrow.Array, bool) {
+	if i := slices.Index(t.names, name); i >= 0 {
+		return t.member(i), true
+	}
+	return nil, false
+}
+
+// find returns the column at a path of structs.
+func (t *table) find(path []string) (arrow.Array, bool) {
+	column, ok := t.column(path[0])
+	if s, isStruct := column.(*array.Struct); ok && isStruct && len(path) > 1 {
+		return tableOf(s).find(path[1:])
+	}
+	return column, ok && len(path) == 1
 }
 
 // arrowStreamOf returns the stream in a content, and whether the content is a file.

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -36,12 +35,12 @@ type jsonTable struct {
 	input.LineReader
 	tabular.Rows
 	options layout.Options
-	within  []string               // columns that the options name by path
-	paths   *message.Paths[Nested] // to within
-	places  map[string]int         // name to column index
-	leaves  bool                   // columns that the first rows lack are ignored; false: they are an error
-	closed  bool                   // the first rows have been read
-	rows    []jsonRow              // the current rows, and read-ahead
+	within  []string       // columns that the options name by path
+	paths   *Paths         // to within
+	places  map[string]int // name to column index
+	leaves  bool           // columns that the first rows lack are ignored; false: they are an error
+	closed  bool           // the first rows have been read
+	rows    []jsonRow      // the current rows, and read-ahead
 }
 
 // jsonRow is a row. A missing member is null, or missing at the end.

@@ -58,8 +58,11 @@ func (n Nested) Items(put func(item Nested) error) error {
 // Cell implements message.Nested.
 func (n Nested) Cell() tabular.Cell { return tabular.JSON(value.Cell(n)) }
 
-// NewPaths returns what finds these columns in objects.
-func NewPaths(columns []string) *message.Paths[Nested] { return message.NewPaths[Nested](columns) }
+// Paths finds columns in JSON objects.
+type Paths = message.Paths[Nested]
+
+// NewPaths returns the Paths of these columns.
+func NewPaths(columns []string) *Paths { return message.NewPaths[Nested](columns) }
 
 // pathsOf returns the columns that are paths.
 func pathsOf(columns []string) []string {

@@ -60,6 +60,19 @@ func Instant(seconds float64) Cell {
 	return Cell{kind: cellInstant, bits: math.Float64bits(seconds)}
 }
 
+// Time is Instant for a time in a time zone.
+func Time(t time.Time) Cell {
+	seconds, nanoseconds := t.Unix(), int64(t.Nanosecond())
+	if seconds < 0 && nanoseconds > 0 { // round towards 0, as a quotient does
+		seconds, nanoseconds = seconds+1, nanoseconds-int64(time.Second)
+	}
+	c := Instant(float64(seconds) + float64(nanoseconds)/float64(time.Second))
+	if t.Location() != time.UTC {
+		c.text = t.Format(time.RFC3339Nano)
+	}
+	return c
+}
+
 // Integer returns a whole number.
 func Integer(v int64) Cell { return Cell{kind: cellWhole, bits: uint64(v)} }
 
@@ -202,6 +215,9 @@ func (c *Cell) Text() (string, error) {
 func (c *Cell) time() (string, error) {
 	if c.kind != cellInstant {
 		return c.Text()
+	}
+	if c.text != "" {
+		return c.text, nil
 	}
 	seconds := math.Floor(c.float())
 	return time.Unix(int64(seconds), int64((c.float()-seconds)*1e9)).UTC().Format(time.RFC3339Nano), nil

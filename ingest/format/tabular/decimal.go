@@ -1,21 +1,20 @@
 package tabular
 
 import (
-	"math"
 	"math/big"
+
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
-const (
-	maxDigits = 1 << 10 // maximum length of a decimal number; longer ones are too slow
-	maxScale  = 1000    // maximum digits after the point, or zeros before it
-)
+// maxDigits limits the bytes of a decimal number, because more take too long.
+const maxDigits = 1 << 10
 
 // Decimal returns a decimal number from its unscaled value, in big-endian two's complement, and its scale.
 func Decimal(digits []byte, scale int) Cell {
 	switch {
 	case len(digits) == 0:
 		return Integer(0)
-	case len(digits) > maxDigits || scale > maxScale || scale < -maxScale:
+	case len(digits) > maxDigits || scale > value.MaxScale || scale < -value.MaxScale:
 		return Object()
 	}
 	unscaled := new(big.Int).SetBytes(digits)
@@ -25,14 +24,5 @@ func Decimal(digits []byte, scale int) Cell {
 	if scale == 0 && unscaled.IsInt64() {
 		return Integer(unscaled.Int64())
 	}
-	if scale >= 0 && scale <= 22 && unscaled.CmpAbs(big.NewInt(1<<53)) <= 0 { // exact in float64, so the quotient is correctly rounded
-		return Float(float64(unscaled.Int64()) / math.Pow10(scale))
-	}
-	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(scale, -scale))), nil)
-	if scale < 0 {
-		v, _ := new(big.Float).SetInt(unscaled.Mul(unscaled, power)).Float64()
-		return Float(v)
-	}
-	v, _ := new(big.Rat).SetFrac(unscaled, power).Float64()
-	return Float(v)
+	return Float(value.Decimal(unscaled, scale))
 }

@@ -1,0 +1,174 @@
+package arrow
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
+)
+
+// nested is a value of a column.
+type nested struct {
+	of  *arrowvalue.Values
+	row int
+}
+
+// rowsOf returns the rows of a batch as structs.
+func rowsOf(batch arrow.Record) *arrowvalue.Values {
+	return arrowvalue.Of(array.RecordToStructArray(batch))
+}
+
+// maxItems limits the items of a column of lists in a batch, because null items take no bytes.
+const maxItems = 1 << 18
+
+// Kind implements message.Nested.
+func (n nested) Kind() message.Kind {
+	switch {
+	case n.of.Null(n.row):
+		return message.Null
+	case n.of.Type == arrowvalue.Struct, n.isMap():
+		return message.Object
+	case n.of.Type == arrowvalue.List:
+		return message.List
+	}
+	return message.Scalar
+}
+
+func (n nested) isMap() bool { return n.of.Column.DataType().ID() == arrow.MAP }
+
+// Parts implements message.Nested.
+func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) error) error {
+	switch {
+	case n.isMap():
+		return n.entries(func(key string, v nested) error {
+			if next := at.Named([]byte(key)); next != nil {
+				return put(next, v)
+			}
+			return nil
+		})
+	case n.of.Type == arrowvalue.List:
+		from, to := n.of.Range(n.row)
+		for _, next := range at.Below {
+			if next.Index < 0 || next.Index >= to-from {
+				continue
+			}
+			if err := put(next, nested{n.of.Items(), from + next.Index}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	for _, next := range at.Below {
+		of := n.of.Member(next.Name)
+		if of == nil {
+			continue
+		}
+		if err := checkItems(of); err != nil {
+			return fmt.Errorf("column %s: %w", strconv.Quote(next.Name), err)
+		}
+		if err := put(next, nested{of, n.row}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// checkItems returns an error if lists have too many items.
+func checkItems(of *arrowvalue.Values) error {
+	for of.Type == arrowvalue.List {
+		if of = of.Items(); of.Column.Len() > maxItems {
+			return fmt.Errorf("lists with more than %d values", maxItems)
+		}
+	}
+	return nil
+}
+
+// entries calls put for each entry of a map whose key is a text or a number.
+func (n nested) entries(put func(key string, v nested) error) error {
+	keys, values := n.of.Items().Members()[0], n.of.Items().Members()[1]
+	from, to := n.of.Range(n.row)
+	for i := from; i < to; i++ {
+		if keys.Type == arrowvalue.Text || keys.Type == arrowvalue.Whole {
+			if err := put(keys.Text(i), nested{values, i}); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// Items implements message.Nested.
+func (n nested) Items(put func(item nested) error) error {
+	from, to := n.of.Range(n.row)
+	for i := from; i < to; i++ {
+		if err := put(nested{n.of.Items(), i}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cell implements message.Nested.
+func (n nested) Cell() tabular.Cell {
+	of, i := n.of, n.row
+	switch kind := n.Kind(); {
+	case kind == message.Null:
+		return tabular.Cell{}
+	case kind == message.List:
+		items := []tabular.Cell{}
+		_ = n.Items(func(item nested) error {
+			items = append(items, item.Cell())
+			return nil
+		})
+		return tabular.Items(items)
+	}
+	switch of.Type {
+	case arrowvalue.Boolean:
+		v, _ := of.Whole(i)
+		return tabular.Truth(v != 0)
+	case arrowvalue.Whole:
+		if v, ok := of.Whole(i); ok {
+			return tabular.Integer(v)
+		}
+		return tabular.Word(of.Text(i))
+	case arrowvalue.Number:
+		return tabular.Float(of.Number(i))
+	case arrowvalue.Text:
+		return tabular.Word(strings.Clone(of.Text(i))) // the text is a part of the batch
+	case arrowvalue.Moment:
+		return tabular.Time(of.Moment(i))
+	}
+	return tabular.Object()
+}
+
+// has reports whether values of a type have a column, by name or by path.
+func has(t *arrow.StructType, path []string) bool {
+	_, named := t.FieldIdx(strings.Join(path, "."))
+	return named || partType(t, path) != nil
+}
+
+// partType returns the type of the values at a path in values of a type; nil: none.
+func partType(t arrow.DataType, path []string) arrow.DataType {
+	if len(path) == 0 {
+		return t
+	}
+	switch t := t.(type) {
+	case *arrow.StructType:
+		if f, ok := t.FieldByName(path[0]); ok {
+			return partType(f.Type, path[1:])
+		}
+	case *arrow.MapType:
+		return partType(t.ItemType(), path[1:])
+	case arrow.ListLikeType:
+		if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 {
+			return partType(t.Elem(), path[1:])
+		}
+	}
+	return nil
+}

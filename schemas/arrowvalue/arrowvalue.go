@@ -1,0 +1,297 @@
+// Package arrowvalue reads the values of Arrow columns of any type.
+package arrowvalue
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Type says what the values of a column are.
+type Type uint8
+
+const (
+	Other   Type = iota // not read
+	Null                // no value at all
+	Boolean             // Whole is 0 or 1
+	Whole               // integers
+	Number              // floating-point numbers, decimals, and durations and times of day in seconds
+	Text                // UTF-8
+	Moment              // dates and times
+	List                // lists, and maps as lists of structs of key and value
+	Struct              // with members
+)
+
+// TypeOf returns the type of the values of an Arrow type.
+func TypeOf(t arrow.DataType) Type {
+	switch t := t.(type) {
+	case *arrow.NullType:
+		return Null
+	case *arrow.BooleanType:
+		return Boolean
+	case *arrow.Int8Type, *arrow.Int16Type, *arrow.Int32Type, *arrow.Int64Type, *arrow.Uint8Type, *arrow.Uint16Type, *arrow.Uint32Type,
+		*arrow.Uint64Type:
+		return Whole
+	case *arrow.Float16Type, *arrow.Float32Type, *arrow.Float64Type, *arrow.DurationType, *arrow.Time32Type, *arrow.Time64Type:
+		return Number
+	case arrow.DecimalType:
+		if scale := t.GetScale(); scale <= value.MaxScale && scale >= -value.MaxScale {
+			return Number
+		}
+	case *arrow.StringType, *arrow.LargeStringType:
+		return Text
+	case *arrow.TimestampType, *arrow.Date32Type, *arrow.Date64Type:
+		return Moment
+	case *arrow.ListType, *arrow.LargeListType, *arrow.FixedSizeListType, *arrow.MapType:
+		return List
+	case *arrow.StructType:
+		return Struct
+	case *arrow.DictionaryType:
+		if of := TypeOf(t.ValueType); of != List && of != Struct {
+			return of
+		}
+	}
+	return Other
+}
+
+// Values are the values of a column. The methods for a type must not be called for another one, or for a null.
+type Values struct {
+	Type   Type
+	Column arrow.Array
+
+	null   func(i int) bool
+	whole  func(i int) int64
+	number func(i int) float64
+	text   func(i int) string
+	moment func(i int) time.Time
+	date   bool // moments are days
+
+	unsigned bool // whole returns the bits of a uint64
+	lists    array.ListLike
+	items    *Values
+	members  []*Values // of structs; nil: not read yet
+}
+
+// Of returns the values of a column.
+func Of(column arrow.Array) *Values {
+	v := &Values{Type: TypeOf(column.DataType()), Column: column, null: column.IsNull}
+	switch c := column.(type) {
+	case *array.Boolean:
+		v.whole = func(i int) int64 {
+			if c.Value(i) {
+				return 1
+			}
+			return 0
+		}
+	case *array.Int8:
+		v.whole = widen(c.Value)
+	case *array.Int16:
+		v.whole = widen(c.Value)
+	case *array.Int32:
+		v.whole = widen(c.Value)
+	case *array.Int64:
+		v.whole = c.Value
+	case *array.Uint8:
+		v.whole = widen(c.Value)
+	case *array.Uint16:
+		v.whole = widen(c.Value)
+	case *array.Uint32:
+		v.whole = widen(c.Value)
+	case *array.Uint64:
+		v.whole, v.unsigned = widen(c.Value), true
+	case *array.Float16:
+		v.number = func(i int) float64 { return float64(c.Value(i).Float32()) }
+	case *array.Float32:
+		v.number = func(i int) float64 { return float64(c.Value(i)) }
+	case *array.Float64:
+		v.number = c.Value
+	case *array.Decimal128:
+		scale := int(c.DataType().(*arrow.Decimal128Type).Scale)
+		v.number = func(i int) float64 { return value.Decimal(c.Value(i).BigInt(), scale) }
+	case *array.Decimal256:
+		scale := int(c.DataType().(*arrow.Decimal256Type).Scale)
+		v.number = func(i int) float64 { return value.Decimal(c.Value(i).BigInt(), scale) }
+	case *array.Duration:
+		v.number = seconds(c.Value, c.DataType().(*arrow.DurationType).Unit)
+	case *array.Time32:
+		v.number = seconds(c.Value, c.DataType().(*arrow.Time32Type).Unit)
+	case *array.Time64:
+		v.number = seconds(c.Value, c.DataType().(*arrow.Time64Type).Unit)
+	case *array.String:
+		v.text = c.Value
+	case *array.LargeString:
+		v.text = c.Value
+	case *array.Timestamp:
+		t := c.DataType().(*arrow.TimestampType)
+		inZone, err := t.GetToTimeFunc()
+		if err != nil { // an unknown time zone
+			inZone = func(at arrow.Timestamp) time.Time { return at.ToTime(t.Unit) }
+		}
+		v.moment = func(i int) time.Time { return inZone(c.Value(i)) }
+	case *array.Date32:
+		v.moment, v.date = func(i int) time.Time { return c.Value(i).ToTime() }, true
+	case *array.Date64:
+		v.moment, v.date = func(i int) time.Time { return c.Value(i).ToTime() }, true
+	case *array.Dictionary:
+		if v.Type != Other {
+			v.encode(Of(c.Dictionary()), c)
+		}
+	case array.ListLike:
+		v.lists = c
+	}
+	return v
+}
+
+// encode sets the values of a dictionary-encoded column. Those of the dictionary may be null too.
+func (v *Values) encode(of *Values, column *array.Dictionary) {
+	at := column.GetValueIndex
+	v.null = func(i int) bool { return column.IsNull(i) || of.null(at(i)) }
+	v.unsigned, v.date = of.unsigned, of.date
+	if of.whole != nil {
+		v.whole = func(i int) int64 { return of.whole(at(i)) }
+	}
+	if of.number != nil {
+		v.number = func(i int) float64 { return of.number(at(i)) }
+	}
+	if of.text != nil {
+		v.text = func(i int) string { return of.text(at(i)) }
+	}
+	if of.moment != nil {
+		v.moment = func(i int) time.Time { return of.moment(at(i)) }
+	}
+}
+
+func widen[T int8 | int16 | int32 | uint8 | uint16 | uint32 | uint64](of func(int) T) func(int) int64 {
+	return func(i int) int64 { return int64(of(i)) }
+}
+
+// seconds converts values in a unit.
+func seconds[T arrow.Duration | arrow.Time32 | arrow.Time64](of func(int) T, unit arrow.TimeUnit) func(int) float64 {
+	per := int64(time.Second / unit.Multiplier())
+	return func(i int) float64 { return float64(int64(of(i))/per) + float64(int64(of(i))%per)/float64(per) }
+}
+
+// Null reports whether there is no value. NaN is one.
+func (v *Values) Null(i int) bool { return v.Type == Null || v.null(i) }
+
+// Whole returns an integer, or a boolean as 0 or 1. ok is false if it does not fit int64.
+func (v *Values) Whole(i int) (n int64, ok bool) {
+	n = v.whole(i)
+	return n, !v.unsigned || n >= 0
+}
+
+// Number returns a number, or a boolean as 0 or 1.
+func (v *Values) Number(i int) float64 {
+	switch {
+	case v.number != nil:
+		return v.number(i)
+	case v.unsigned:
+		return float64(uint64(v.whole(i)))
+	}
+	return float64(v.whole(i))
+}
+
+// Text returns a text, the word of a number or a boolean, or a time as [value.Time] parses it. It may share the memory of the
+// column.
+func (v *Values) Text(i int) string {
+	switch {
+	case v.text != nil:
+		return v.text(i)
+	case v.date:
+		return v.moment(i).Format(time.DateOnly)
+	case v.moment != nil:
+		return v.moment(i).Format(time.RFC3339Nano)
+	case v.number != nil:
+		return value.WordOf(v.number(i))
+	case v.Type == Boolean:
+		return value.WordOfBoolean(v.whole(i) != 0)
+	case v.unsigned:
+		return strconv.FormatUint(uint64(v.whole(i)), 10)
+	}
+	return strconv.FormatInt(v.whole(i), 10)
+}
+
+// Moment returns a date or a time, in its time zone.
+func (v *Values) Moment(i int) time.Time { return v.moment(i) }
+
+// Items returns the items of all lists.
+func (v *Values) Items() *Values {
+	if v.items == nil {
+		v.items = Of(v.lists.ListValues())
+	}
+	return v.items
+}
+
+// Range returns the first item of a list, and the end of its items.
+func (v *Values) Range(i int) (from, to int) {
+	first, last := v.lists.ValueOffsets(i)
+	return int(first), int(last)
+}
+
+// Member returns the values of a member of all structs; nil if they do not have it. A member has values where its struct is
+// null.
+func (v *Values) Member(name string) *Values {
+	structs := v.Column.(*array.Struct)
+	i, ok := structs.DataType().(*arrow.StructType).FieldIdx(name)
+	if !ok {
+		return nil
+	}
+	if v.members == nil {
+		v.members = make([]*Values, structs.NumField())
+	}
+	if v.members[i] == nil {
+		v.members[i] = Of(structs.Field(i))
+	}
+	return v.members[i]
+}
+
+// Members returns the values of all members.
+func (v *Values) Members() (members []*Values) {
+	for _, f := range v.Column.DataType().(*arrow.StructType).Fields() {
+		members = append(members, v.Member(f.Name))
+	}
+	return members
+}
+
+// Width returns the number of items of each list, if the type fixes it.
+func (v *Values) Width() (n int, fixed bool) {
+	t, fixed := v.Column.DataType().(*arrow.FixedSizeListType)
+	if !fixed {
+		return 0, false
+	}
+	return int(t.Len()), true
+}
+
+// Unsigned reports whether integers may be too large for int64.
+func (v *Values) Unsigned() bool { return v.unsigned }
+
+// Singles returns all values of a column of float32. Nulls have any value.
+func (v *Values) Singles() (values []float32, ok bool) {
+	c, ok := v.Column.(*array.Float32)
+	if ok {
+		values = c.Float32Values()
+	}
+	return values, ok
+}
+
+// Doubles is Singles for float64.
+func (v *Values) Doubles() (values []float64, ok bool) {
+	c, ok := v.Column.(*array.Float64)
+	if ok {
+		values = c.Float64Values()
+	}
+	return values, ok
+}
+
+// Bytes is Singles for uint8.
+func (v *Values) Bytes() (values []uint8, ok bool) {
+	c, ok := v.Column.(*array.Uint8)
+	if ok {
+		values = c.Uint8Values()
+	}
+	return values, ok
+}
