@@ -68,7 +68,7 @@ func (c *Config) problems() []option.Problem {
 		}
 	}
 	if len(badBrokers) > 0 {
-		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+oneOf("and", badBrokers))
+		wrong("brokers", c.Brokers, "host:port for each broker, unlike "+option.Enumerate(badBrokers, "and"))
 	}
 	if len(c.Brokers) == 0 && (c.Security.TLS.Enabled || c.Security.SASL.Mechanism != "") {
 		wrong("security", "set without brokers", "brokers too, because the embedded broker has no security")

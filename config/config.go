@@ -29,7 +29,7 @@ type Config struct {
 	Brokers  []string          `single:"split"` // host:port of each; empty: the embedded broker, whose log is in DataDir
 	Security kafkalog.Security // how to reach Brokers; the zero value is plain text without a login
 	// folder of the embedded broker, relative to the working directory wherever it is set
-	DataDir      string `mapstructure:"data_dir"`
+	DataDir      string
 	Fsync        bool   // the embedded broker acknowledges what is on the disk, not what the operating system is to write
 	Listen       string // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
@@ -39,18 +39,18 @@ type Config struct {
 	Average      int            // how many models of these stages are trained and averaged; 1: one
 	Seed         uint64         // of everything random
 	Intercept    bool           // whether the first stage has one, or that of each member
-	OnBadMessage string         `mapstructure:"on_bad_message"` // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	OnBadMessage string         // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Memory       topics.Bytes   // for rows, blocks and matrices; 0: half of the free memory
 	Topics       topics.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
-	GiveUp       time.Duration `mapstructure:"give_up"` // after which a run is given up that nobody has taken up
+	GiveUp       time.Duration // after which a run is given up that nobody has taken up
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
 	Group        int           // number of partitions whose sums are merged first
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      topics.RetrainOptions
 	Metrics      Metrics
-	Logs         Log `mapstructure:"log"`
+	Logs         Log `yaml:"log"`
 	Serve        serve.Options
 
 	untuned  bool     // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
@@ -73,8 +73,8 @@ func (c *Config) Notice() string {
 
 // Prepare says how raw features are prepared for the stages, and how words become features.
 type Prepare struct {
-	schemas.Prepare `mapstructure:",squash"`
-	Hash            layout.Hash
+	schemas.Prepare
+	Hash layout.Hash
 }
 
 // Log says what logs, the screen and the page have.
@@ -96,8 +96,8 @@ const ListenPorts = 10
 
 // Stage is an entry of the list of stages: one stage, or several equal ones in a row.
 type Stage struct {
-	schemas.Stage `mapstructure:",squash"`
-	Repeat        int // number of stages that the entry stands for
+	schemas.Stage
+	Repeat int // number of stages that the entry stands for
 }
 
 // Defaults returns the configuration in which no key is set. Without a name it is not valid, and it has no stages.

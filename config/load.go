@@ -3,9 +3,12 @@ package config
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
+	"github.com/go-viper/mapstructure/v2"
 	"github.com/spf13/viper"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -42,8 +45,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 		return nil, err
 	}
 	c.untuned, c.ignored = s.untuned(c), s.ignored
-	_, linked := s.values["stages.0.link"]
-	c.unlinked = c.untuned && !linked
+	c.unlinked = c.untuned && !s.has("stages.0.link")
 	s.impossible(c.problems())
 	if err := s.failure(); err != nil {
 		return nil, err
@@ -56,15 +58,12 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 // untuned reports whether the one stage has the features that suit sparse rows, and no other key than its link says how they are
 // prepared and fitted.
 func (s *settings) untuned(c *Config) bool {
-	if len(c.Stages) != 1 || !slices.Contains(stages.Suiting(stages.SparseRows), c.Stages[0].Features.Kind) || s.anyBelow("prepare") {
+	if len(c.Stages) != 1 || !slices.Contains(stages.Suiting(stages.SparseRows), c.Stages[0].Features.Kind) || s.hasBelow("prepare") {
 		return false
 	}
-	for key := range s.values {
-		switch key {
-		case "stages.0.features.kind", "stages.0.link":
-			continue
-		}
-		if strings.HasPrefix(key, "stages.") {
+	for key := range s.set {
+		tunes := strings.HasPrefix(key, "stages.") && key != "stages.0.features.kind" && key != "stages.0.link"
+		if tunes && s.has(key) {
 			return false
 		}
 	}
@@ -75,11 +74,11 @@ func (s *settings) untuned(c *Config) bool {
 func (s *settings) rounds(c *Config) {
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
-		if _, set := s.values[key+".passes"]; set || !stages.InBlocks(stage.Features) {
+		if s.has(key+".passes") || !stages.InBlocks(stage.Features) {
 			continue
 		}
 		stage.Passes = solve.MaxPasses
-		if _, set := s.values[key+".features.rounds"]; !set {
+		if !s.has(key + ".features.rounds") {
 			stage.Features.Rounds = solve.DefaultRounds(stage.Link)
 		}
 	}
@@ -97,7 +96,7 @@ func (s *settings) lastStage(c *Config) {
 		return
 	}
 	passes := solve.LastPasses(last.Stage)
-	if _, set := s.values[fmt.Sprintf("stages.%d.passes", at)]; set || passes == last.Passes {
+	if s.has(fmt.Sprintf("stages.%d.passes", at)) || passes == last.Passes {
 		return
 	}
 	last.Passes, last.Repeat = passes, 1
@@ -107,44 +106,66 @@ func (s *settings) lastStage(c *Config) {
 	c.Stages = append(c.Stages, last)
 }
 
-// decode puts the values over the defaults. Every value has the type of its key by now, so decoding finds nothing wrong.
+// decode puts the values over the defaults.
 func (s *settings) decode() (*Config, error) {
 	c := Defaults()
-	for i := range s.lengths["stages"] {
+	for i := range s.set["stages"].length {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
-		if kind, ok := s.values[key+".features.kind"].value.(string); ok {
+		if kind, ok := s.set[key+".features.kind"].value.(string); ok {
 			if stage.Features = stages.DefaultsOf(kind); stages.Grown(stage.Features) {
 				solve.GrownDefaults(&stage.Stage)
 			}
 		}
-		if targets, ok := s.values["examples.targets"].value.([]string); ok && len(targets) > 0 {
+		if targets, ok := s.set["examples.targets"].value.([]string); ok && len(targets) > 0 {
 			stage.Link = schemas.Link(model.LinksOf(examples.Numbers)[0])
 		}
-		if labels, ok := s.values["examples.labels"].value.(string); ok && labels == layout.LabelsSeveral {
+		if labels, ok := s.set["examples.labels"].value.(string); ok && labels == layout.LabelsSeveral {
 			stage.Link = schemas.Link(model.LinksOf(examples.SeveralLabels)[0])
 		}
-		if s.anyBelow(key + ".stop") {
+		if s.hasBelow(key + ".stop") {
 			stage.Stop = DefaultStop()
 		}
 		c.Stages = append(c.Stages, stage)
 	}
 	v := viper.New()
-	if err := v.MergeConfigMap(s.nested()); err != nil {
-		return nil, fmt.Errorf("merge configuration: %w", err)
+	for key, set := range s.set {
+		if set.value != nil {
+			v.Set(key, set.value)
+		}
 	}
-	if err := v.Unmarshal(c); err != nil {
+	if err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
+		d.TagName, d.Squash = "yaml", true
+		d.MatchName = func(key, field string) bool { return key == field || key == keyFor(field) }
+	}); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}
 	for i := range c.Stages {
 		stage := &c.Stages[i]
-		if _, set := s.values[fmt.Sprintf("stages.%d.rate", i)]; !set && solve.WholeSteps(stage.Link) {
+		if !s.has(fmt.Sprintf("stages.%d.rate", i)) && solve.WholeSteps(stage.Link) {
 			stage.Rate = 0
 		}
 	}
-	if _, set := s.values["examples.holdout"]; !set {
+	if !s.has("examples.holdout") {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
 	return c, nil
+}
+
+// decodeHook takes values as they are, because they have the type of their field, and makes a list of the mapping of its
+// elements, by number, that viper has for keys such as stages.0.passes.
+func decodeHook(from, to reflect.Value) (any, error) {
+	switch below, numbered := from.Interface().(map[string]any); {
+	case from.Type() == to.Type():
+		to.Set(from)
+		return nil, nil
+	case to.Kind() == reflect.Slice && numbered:
+		elements := make([]any, to.Len())
+		for i := range elements {
+			elements[i] = below[strconv.Itoa(i)]
+		}
+		return elements, nil
+	}
+	return from.Interface(), nil
 }
 
 // defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.

@@ -8,8 +8,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/threshold"
 )
 
 const (
@@ -60,11 +63,6 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 // reference returns the table: a row for each key, in the order of the fields of Config.
 func reference(t *testing.T) string {
 	t.Helper()
-	types := [...]string{kindText: "text", kindTexts: "list", kindWholes: "list", kindWhole: "whole number", kindNatural: "whole number",
-		kindReal: "number", kindFlag: "flag", kindSize: "size", kindTime: "time", kindColumn: "column", kindSecret: "secret",
-		kindRidge: "`auto` or a number", kindClassWeight: "word, or numbers by label", kindMissing: "word, or words by column",
-		kindThreshold: "number, `best_f1` or costs", kindOffsets: "numbers by column", kindTimes: "lists by column",
-		kindPower: "whole number or power", kindCrosses: "lists of columns"}
 	meanings := map[string]string{}
 	for _, k := range Keys() {
 		meanings[k.Name] = k.Meaning
@@ -76,7 +74,7 @@ func reference(t *testing.T) string {
 	table.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
 	tree().walk("", func(key string, n *node) {
 		if n.isValue() {
-			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", key, types[n.kind], defaultOf(t, reflect.ValueOf(full), key), meanings[key])
+			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", key, typeName(n.typ), defaultOf(t, reflect.ValueOf(full), key), meanings[key])
 		}
 	})
 	return table.String()
@@ -101,7 +99,7 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 		}
 	}
 	switch value := v.Interface().(type) {
-	case topics.Bytes:
+	case option.Bytes:
 		if value == 0 {
 			return "`0`"
 		}
@@ -128,4 +126,39 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 		return "none"
 	}
 	return fmt.Sprintf("`%v`", v.Interface())
+}
+
+// typeName returns a type as the table shows it.
+func typeName(t reflect.Type) string {
+	switch reflect.New(t).Interface().(type) {
+	case *time.Duration:
+		return "time"
+	case *option.Bytes:
+		return "size"
+	case *schemas.Ridge:
+		return "`auto` or a number"
+	case *layout.Missing:
+		return "word, or words by column"
+	case *kafkalog.Secret:
+		return "secret"
+	case *schemas.ClassWeight:
+		return "word, or numbers by label"
+	case *threshold.Rule:
+		return "number, `best_f1` or costs"
+	case *layout.Column:
+		return "column"
+	}
+	switch t.Kind() {
+	case reflect.Int, reflect.Int64, reflect.Uint64:
+		return "whole number"
+	case reflect.Float64:
+		return "number"
+	case reflect.Bool:
+		return "flag"
+	case reflect.Slice:
+		return "list"
+	case reflect.Map:
+		return "mapping"
+	}
+	return "text"
 }

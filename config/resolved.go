@@ -1,16 +1,18 @@
 package config
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest"
+	"go.yaml.in/yaml/v3"
 )
 
-// withheld is the section that MarshalJSON leaves out: it says how one process logs in, and nothing about what it computes.
+// withheld is the section that is not written: it says how one process logs in, and nothing about what it computes.
 const withheld = "security"
 
 // MarshalJSON returns what every key is set to, defaults included, in the order of the fields. It has no section security, and so
@@ -18,116 +20,112 @@ const withheld = "security"
 //
 // Names of files are absolute, as those in a configuration file are relative to its folder.
 func (c *Config) MarshalJSON() ([]byte, error) {
-	all, err := resolved(reflect.ValueOf(c))
+	root, err := resolved(reflect.ValueOf(c))
 	if err != nil {
 		return nil, err
 	}
-	return json.Marshal(all)
+	return toJSON(root, reflect.TypeFor[any]())
 }
 
-// resolved returns the value of a field of a configuration as JSON should have it: a struct as a mapping of its keys, without those
-// that are nil, which say nothing.
-func resolved(v reflect.Value) (any, error) {
-	if v.Kind() == reflect.Pointer {
-		v = v.Elem()
+// YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.
+func (c *Config) YAML() ([]byte, error) {
+	root, err := resolved(reflect.ValueOf(c))
+	if err != nil {
+		return nil, err
 	}
-	t := v.Type()
-	if _, ok := kindOf(t); ok {
-		return resolvedValue(v), nil
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if err := encoder.Encode(root); err != nil {
+		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
 	}
-	if v.Kind() == reflect.Slice {
-		list := make([]any, v.Len())
-		for i := range list {
-			var err error
-			if list[i], err = resolved(v.Index(i)); err != nil {
+	return out.Bytes(), encoder.Close()
+}
+
+// resolved returns a part of a configuration as YAML: a struct as a mapping of its keys, without those that are nil, which
+// say nothing.
+func resolved(v reflect.Value) (*yaml.Node, error) {
+	v = reflect.Indirect(v)
+	switch {
+	case isValue(v.Type()):
+		return resolvedValue(v)
+	case v.Kind() == reflect.Slice:
+		list := &yaml.Node{Kind: yaml.SequenceNode}
+		for i := range v.Len() {
+			item, err := resolved(v.Index(i))
+			if err != nil {
 				return nil, err
 			}
+			list.Content = append(list.Content, item)
 		}
 		return list, nil
 	}
-	var keys mapping
-	for _, field := range reflect.VisibleFields(t) {
-		name := keyOf(field)
-		if name == "-" {
-			continue
-		}
-		if !field.IsExported() || field.Anonymous || name == withheld {
-			continue
-		}
+	mapping := &yaml.Node{Kind: yaml.MappingNode}
+	for _, field := range keysOf(v.Type()) {
 		value := v.FieldByIndex(field.Index)
-		if value.Kind() == reflect.Pointer && value.IsNil() {
+		if keyOf(field) == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
+		}
+		if isPath(field) {
+			var err error
+			if value, err = absolute(value); err != nil {
+				return nil, err
+			}
 		}
 		of, err := resolved(value)
-		if err == nil && isPath(field) {
-			of, err = absolute(of)
-		}
 		if err != nil {
 			return nil, err
 		}
-		keys = append(keys, entry{name, of})
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: keyOf(field)}, of)
 	}
-	return keys, nil
+	return mapping, nil
 }
 
 // absolute returns a path, or a list of paths, from the root of the file system on.
-func absolute(value any) (any, error) {
-	from := func(path string) (string, error) {
-		if path == "" || path == ingest.StandardInput {
-			return path, nil
+func absolute(value reflect.Value) (reflect.Value, error) {
+	var failed error
+	from := reflect.New(value.Type()).Elem()
+	from.Set(value)
+	if paths, ok := value.Interface().([]string); ok {
+		from.Set(reflect.ValueOf(slices.Clone(paths)))
+	}
+	eachPath(from, func(path string) string {
+		whole, err := filepath.Abs(path)
+		if err != nil {
+			failed = err
 		}
-		return filepath.Abs(path)
-	}
-	list, ok := value.([]string)
-	if !ok {
-		return from(value.(string))
-	}
-	for i, path := range list {
-		var err error
-		if list[i], err = from(path); err != nil {
-			return nil, err
-		}
-	}
-	return list, nil
+		return whole
+	})
+	return from, failed
 }
 
-// resolvedValue returns the value of a key.
-func resolvedValue(v reflect.Value) any {
-	switch value := v.Interface().(type) {
+// resolvedValue returns the value of a key as its JSON is. A list of plain values stays on one line.
+func resolvedValue(v reflect.Value) (*yaml.Node, error) {
+	value := v.Interface()
+	switch of := value.(type) {
 	case time.Duration:
-		return value.String()
+		value = of.String()
 	case []string:
-		return slices.Concat([]string{}, value) // a copy; none is an empty list, not null
-	default:
-		return value
+		value = slices.Concat([]string{}, of) // none is an empty list, not null
 	}
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(text, &document); err != nil {
+		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
+	}
+	unbraced(document.Content[0])
+	return document.Content[0], nil
 }
 
-// entry is a key with its value.
-type entry struct {
-	name  string
-	value any
-}
-
-// mapping is a JSON object whose keys have an order.
-type mapping []entry
-
-// MarshalJSON returns the object.
-func (m mapping) MarshalJSON() ([]byte, error) {
-	text := []byte{'{'}
-	for i, e := range m {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		name, err := json.Marshal(e.name)
-		if err != nil {
-			return nil, err
-		}
-		value, err := json.Marshal(e.value)
-		if err != nil {
-			return nil, err
-		}
-		text = append(append(append(text, name...), ':'), value...)
+// unbraced takes the braces and quotes of JSON from a node; lists of plain values stay on one line.
+func unbraced(n *yaml.Node) {
+	if n.Kind != yaml.SequenceNode || slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode }) {
+		n.Style = 0
 	}
-	return append(text, '}'), nil
+	for _, item := range n.Content {
+		unbraced(item)
+	}
 }

@@ -1,9 +1,6 @@
 package config
 
 import (
-	"bytes"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -52,34 +49,4 @@ func ParseOver(text string) (Over, error) {
 		}
 	}
 	return o, option.Problem{Key: "--over", Value: quoted(text), Want: "a list of values after the key, as in stages.0.ridge=[1e-4, 1e-3]"}
-}
-
-// YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.
-func (c *Config) YAML() ([]byte, error) {
-	text, err := json.Marshal(c)
-	if err != nil {
-		return nil, err
-	}
-	var root yaml.Node
-	if err := yaml.Unmarshal(text, &root); err != nil {
-		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
-	}
-	unbraced(&root)
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	if err := encoder.Encode(&root); err != nil {
-		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
-	}
-	return out.Bytes(), encoder.Close()
-}
-
-// unbraced takes the braces and quotes of JSON from a node; lists of plain values stay on one line.
-func unbraced(n *yaml.Node) {
-	if n.Kind != yaml.SequenceNode || slices.ContainsFunc(n.Content, func(item *yaml.Node) bool { return item.Kind != yaml.ScalarNode }) {
-		n.Style = 0
-	}
-	for _, item := range n.Content {
-		unbraced(item)
-	}
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -21,44 +22,40 @@ type origin struct {
 	line   int // 0: the source has no lines
 }
 
-// setting is the value of one key, how it was written, and where.
+// setting is what was set for a key, how it was written, and where.
 type setting struct {
-	value   any // of the key's kind
+	value   any // of the type of the key's field; nil for a mapping, a list of mappings, and null
+	length  int // of a list of mappings
 	written string
 	origin
 }
 
-// settings are the values that were set, by full key (stages.0.features.size), and what was wrong on the way. Later values
-// replace earlier ones. They stand between YAML and viper because viper neither keeps lines nor reaches into lists.
+// settings are what was set, by full key (stages.0.features.size), and what was wrong on the way. Later settings replace
+// earlier ones.
 type settings struct {
 	path      string // of the file
 	root      *node
-	values    map[string]setting
-	places    map[string]origin // of mappings, lists and nulls, for problems with what they leave out
-	lengths   map[string]int    // of lists
-	suggested map[string]bool   // the keys that misspelled ones were probably meant for
-	ignored   []string          // names of variables with our prefix that are not keys
+	set       map[string]setting
+	suggested map[string]bool // the keys that misspelled ones were probably meant for
+	ignored   []string        // names of variables with our prefix that are not keys
 	problems  []Problem
 }
 
 func newSettings(path string) *settings {
-	return &settings{
-		path: path, root: tree(),
-		values: map[string]setting{}, places: map[string]origin{}, lengths: map[string]int{}, suggested: map[string]bool{},
-	}
+	return &settings{path: path, root: tree(), set: map[string]setting{}, suggested: map[string]bool{}}
 }
 
 // put sets key, whose node is n, to y. A null resets the key to its default, or to none if the key says so.
 func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
 	y = resolve(y)
 	switch {
-	case hasCustomTag(y) && n.kind != kindSecret:
+	case y.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(y.ShortTag(), "!!") && !secretive.MatchString(key):
 		s.wrong(key, written(y), "a value without a tag (!)", at)
 	case isNull(y) && n.isNone:
-		s.values[key] = setting{"", written(y), at}
+		s.set[key] = setting{value: "", written: written(y), origin: at}
 	case isNull(y):
 		s.reset(key)
-		s.places[key] = at
+		s.set[key] = setting{origin: at}
 	case n.isValue():
 		s.putValue(key, n, y, at)
 	case n.element != nil:
@@ -68,47 +65,38 @@ func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
 	}
 }
 
-// hasCustomTag reports whether y has a tag that is not YAML's own, as in !env HOME. Nothing here could give it a meaning.
-func hasCustomTag(y *yaml.Node) bool {
-	return y.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(y.ShortTag(), "!!")
-}
-
 func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
-	text := written(y)
-	if n.single && n.kind == kindTexts && y.Kind == yaml.ScalarNode {
-		if one := y; n.split && !isNull(y) {
-			y = split(y)
-		} else {
-			y = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{one}}
+	list := y
+	if n.single && n.typ.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode {
+		if list = split(y); !n.split {
+			list.Content = []*yaml.Node{y}
 		}
 	}
-	value, ok := n.kind.read(y)
-	if !ok {
-		s.wrong(key, text, n.kind.want(y), at)
+	value, err := parse(list, n.typ)
+	if err != nil {
+		s.wrong(key, written(y), want(y, n.typ, err), at)
 		return
 	}
 	if n.isPath && at.line > 0 { // only the configuration file has lines
-		value = beside(s.path, value)
+		eachPath(value, func(path string) string {
+			if filepath.IsAbs(path) {
+				return path
+			}
+			return filepath.Join(filepath.Dir(s.path), path)
+		})
 	}
-	s.values[key] = setting{value, text, at}
+	s.set[key] = setting{value: value.Interface(), written: written(y), origin: at}
 }
 
-// beside returns a path, or a list of paths, that are relative to the folder of a file, relative to the working directory.
-func beside(file string, value any) any {
-	from := func(path string) string {
-		if path == "" || path == ingest.StandardInput || filepath.IsAbs(path) {
-			return path
+// eachPath changes a path, or each of a list of paths, but no empty one and no standard input.
+func eachPath(value reflect.Value, change func(path string) string) {
+	if value.Kind() == reflect.Slice {
+		for i := range value.Len() {
+			eachPath(value.Index(i), change)
 		}
-		return filepath.Join(filepath.Dir(file), path)
+	} else if path := value.String(); path != "" && path != ingest.StandardInput {
+		value.SetString(change(path))
 	}
-	list, ok := value.([]string)
-	if !ok {
-		return from(value.(string))
-	}
-	for i, path := range list {
-		list[i] = from(path)
-	}
-	return list
 }
 
 func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {
@@ -117,7 +105,7 @@ func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {
 		return
 	}
 	s.reset(key)
-	s.places[key], s.lengths[key] = at, len(y.Content)
+	s.set[key] = setting{length: len(y.Content), origin: at}
 	for i, item := range y.Content {
 		// Not put: that would make an element of defaults from a null.
 		s.putMapping(join(key, strconv.Itoa(i)), n.element, resolve(item), at.lineOf(item))
@@ -126,10 +114,10 @@ func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {
 
 func (s *settings) putMapping(key string, n *node, y *yaml.Node, at origin) {
 	if y.Kind != yaml.MappingNode {
-		s.wrong(key, written(y), "a mapping with "+oneOf("or", n.names()), at)
+		s.wrong(key, written(y), "a mapping with "+option.Enumerate(n.names(), "or"), at)
 		return
 	}
-	s.places[key] = at
+	s.set[key] = setting{origin: at}
 	// Merged mappings (<<) come first, because the mapping's own keys replace theirs.
 	for i := 0; i < len(y.Content); i += 2 {
 		if isMerge(y.Content[i]) {
@@ -138,24 +126,26 @@ func (s *settings) putMapping(key string, n *node, y *yaml.Node, at origin) {
 	}
 	lines := map[string]int{}
 	for i := 0; i < len(y.Content); i += 2 {
-		name, value := y.Content[i], y.Content[i+1]
-		if name.Kind != yaml.ScalarNode {
-			s.wrong(join(key, "?"), written(resolve(value)), "text as the key, not "+written(resolve(name)), at.lineOf(name))
-			continue
-		}
-		if line, twice := lines[name.Value]; twice {
-			s.wrong(join(key, quoted(name.Value)), written(resolve(value)), "this key once: "+at.before(line), at.lineOf(name))
-			continue
-		}
-		if lines[name.Value] = name.Line; isMerge(name) {
-			continue
-		}
+		name, value, at := y.Content[i], resolve(y.Content[i+1]), at.lineOf(y.Content[i])
 		child := n.child(name.Value)
-		if child == nil {
-			s.unknown(n, key, name.Value, written(resolve(value)), at.lineOf(name))
+		line, twice := lines[name.Value]
+		switch {
+		case name.Kind != yaml.ScalarNode:
+			s.wrong(join(key, "?"), written(value), "text as the key, not "+written(resolve(name)), at)
 			continue
+		case twice && at.line > 0:
+			s.wrong(join(key, quoted(name.Value)), written(value), fmt.Sprintf("this key once: line %d already has it", line), at)
+			continue
+		case twice:
+			s.wrong(join(key, quoted(name.Value)), written(value), "this key once: it is given twice", at)
+			continue
+		case isMerge(name):
+		case child == nil:
+			s.unknown(n, key, name.Value, written(value), at)
+		default:
+			s.put(join(key, child.name), child, value, at)
 		}
-		s.put(join(key, child.name), child, value, at.lineOf(name))
+		lines[name.Value] = name.Line
 	}
 }
 
@@ -184,70 +174,26 @@ func (at origin) lineOf(y *yaml.Node) origin {
 	return at
 }
 
-// before says where a key was set first.
-func (at origin) before(line int) string {
-	if at.line > 0 {
-		return fmt.Sprintf("line %d already has it", line)
-	}
-	return "it is given twice"
-}
-
-// reset takes back the values of a key and of all keys below it.
+// reset takes back what was set for a key and for all keys below it.
 func (s *settings) reset(key string) {
-	for k := range s.values {
+	for k := range s.set {
 		if k == key || strings.HasPrefix(k, key+".") {
-			delete(s.values, k)
+			delete(s.set, k)
 		}
 	}
-	for k := range s.places {
-		if k == key || strings.HasPrefix(k, key+".") {
-			delete(s.places, k)
-		}
-	}
-	delete(s.lengths, key)
 }
 
-// anyBelow reports whether a key below key has a value.
-func (s *settings) anyBelow(key string) bool {
-	for k := range s.values {
-		if strings.HasPrefix(k, key+".") {
+// has reports whether a key has a value.
+func (s *settings) has(key string) bool { return s.set[key].value != nil }
+
+// hasBelow reports whether a key below key has a value.
+func (s *settings) hasBelow(key string) bool {
+	for k, set := range s.set {
+		if strings.HasPrefix(k, key+".") && set.value != nil {
 			return true
 		}
 	}
 	return false
-}
-
-// nested returns the values as a tree of maps and lists. It has no empty maps, except as elements of lists.
-func (s *settings) nested() map[string]any { return s.mapping("", s.root) }
-
-func (s *settings) mapping(key string, n *node) map[string]any {
-	mapping := map[string]any{}
-	for _, c := range n.children {
-		key := join(key, c.name)
-		switch {
-		case c.isValue():
-			if set, ok := s.values[key]; ok {
-				mapping[c.name] = set.value
-			}
-		case c.element != nil:
-			if elements := s.elements(key, c.element); len(elements) > 0 {
-				mapping[c.name] = elements
-			}
-		default:
-			if below := s.mapping(key, c); len(below) > 0 {
-				mapping[c.name] = below
-			}
-		}
-	}
-	return mapping
-}
-
-func (s *settings) elements(key string, element *node) []any {
-	list := make([]any, s.lengths[key])
-	for i := range list {
-		list[i] = s.mapping(join(key, strconv.Itoa(i)), element)
-	}
-	return list
 }
 
 // wrong adds a problem. It hides a value that may be a secret.
@@ -272,7 +218,7 @@ func (s *settings) unknown(n *node, key, name, value string, at origin) {
 		s.wrong(join(key, quoted(before)), "a colon without a space after it", wantSpace, at)
 		return
 	}
-	want := "one of the keys " + oneOf("or", n.names())
+	want := "one of the keys " + option.Enumerate(n.names(), "or")
 	if len(n.children) == 1 {
 		want = "the key " + n.children[0].name
 	}
@@ -302,33 +248,29 @@ func (s *settings) impossible(problems []option.Problem) {
 			continue
 		}
 		known[p.Key] = true
-		at := origin{source: s.path}
-		if set, ok := s.values[p.Key]; ok {
-			at, p.Value = set.origin, userInfo.ReplaceAllString(set.written, "://"+notShown+"@")
-		} else if place, ok := s.places[p.Key]; ok {
-			at = place
-		} else if place, ok := s.places[parent(p.Key)]; ok {
-			at = place
+		set, ok := s.set[p.Key]
+		if !ok {
+			set = s.set[p.Key[:max(0, strings.LastIndexByte(p.Key, '.'))]] // the mapping that lacks the key
+		} else if set.value != nil {
+			p.Value = userInfo.ReplaceAllString(set.written, "://"+notShown+"@")
 		}
-		s.problems = append(s.problems, Problem{p, at.source, at.line})
+		s.problems = append(s.problems, Problem{p, cmp.Or(set.source, s.path), set.line})
 	}
 }
-
-func parent(key string) string { return key[:max(0, strings.LastIndexByte(key, '.'))] }
 
 // failure returns all problems, those of the file first and in the order of its lines. It returns nil if there are none.
 func (s *settings) failure() error {
 	if len(s.problems) == 0 {
 		return nil
 	}
-	elsewhere := func(p Problem) int {
-		if p.Source == s.path {
-			return 0
+	slices.SortStableFunc(s.problems, func(a, b Problem) int {
+		switch inFile := a.Source == s.path; {
+		case inFile == (b.Source == s.path):
+			return cmp.Compare(a.Line, b.Line)
+		case inFile:
+			return -1
 		}
 		return 1
-	}
-	slices.SortStableFunc(s.problems, func(a, b Problem) int {
-		return cmp.Or(elsewhere(a)-elsewhere(b), cmp.Compare(a.Line, b.Line))
 	})
 	return &Error{s.problems}
 }

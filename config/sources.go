@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"reflect"
 	"regexp"
 	"slices"
 	"strconv"
@@ -16,7 +17,7 @@ import (
 
 // file applies the file. It returns false if the file cannot be read, and nothing else is worth checking.
 func (s *settings) file(content []byte) bool {
-	root, f := parse(content)
+	root, f := parseYAML(content)
 	if f != nil {
 		s.wrong("YAML", f.value, f.want, origin{s.path, f.line})
 		return false
@@ -35,73 +36,9 @@ func (s *settings) file(content []byte) bool {
 
 const prefix = "STAGEWISE_"
 
-// isNoKey reports whether a variable with our prefix has another purpose than a key: the choice of a BLAS and of vector instructions, and
-// what tests need.
-func isNoKey(name string) bool {
-	switch name {
-	case "STAGEWISE_BLAS", "STAGEWISE_VECTOR", "STAGEWISE_KAFKA", "STAGEWISE_KAFKA_SECURITY", "STAGEWISE_MNIST", "STAGEWISE_PYTHON":
-		return true
-	}
-	return false
-}
-
-// environment applies the variables with our prefix. It ignores empty ones, as is usual, and those of Services of Kubernetes.
-func (s *settings) environment(environ []string) {
-	type variable struct{ name, key, value string }
-	var variables []variable
-	for _, e := range environ {
-		name, value, _ := strings.Cut(e, "=")
-		if !strings.HasPrefix(name, prefix) || value == "" || isNoKey(name) {
-			continue
-		}
-		key, ok := keyOfVariable(s.root, "", strings.TrimPrefix(name, prefix))
-		switch {
-		case ok:
-		case serviceVariable.MatchString(e):
-			s.ignored = append(s.ignored, name)
-			continue
-		default:
-			s.unknownVariable(name, value)
-			continue
-		}
-		variables = append(variables, variable{name, key, value})
-	}
-	// The list stages comes before stages.0, which changes it.
-	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) })
-	for _, v := range variables {
-		if at := (origin{source: v.name}); s.root.at(v.key).kind == kindSecret {
-			s.values[v.key] = setting{kafkalog.NewSecret(v.value), notShown, at} // as it is, not as YAML
-		} else {
-			s.assign(v.key, v.value, at)
-		}
-	}
-}
-
-// keyOfVariable returns the key of the value or list that a variable sets. rest is what follows in the name of the variable
-// after the part that stands for key.
-func keyOfVariable(n *node, key, rest string) (string, bool) {
-	if rest == "" {
-		return key, n.children == nil
-	}
-	rest = strings.TrimPrefix(rest, "_")
-	if n.element != nil {
-		number, below, _ := strings.Cut(rest, "_")
-		if _, ok := index(number); !ok || below == "" {
-			return "", false
-		}
-		return keyOfVariable(n.element, join(key, number), below)
-	}
-	for _, c := range n.children {
-		below, ok := strings.CutPrefix(rest, strings.ToUpper(c.name))
-		if !ok || below != "" && below[0] != '_' || below == "_" {
-			continue
-		}
-		if found, ok := keyOfVariable(c, join(key, c.name), below); ok {
-			return found, true
-		}
-	}
-	return "", false
-}
+// notKeys are the variables with our prefix that are no keys: the choice of a BLAS and of vector instructions, and what
+// tests need.
+const notKeys = " STAGEWISE_BLAS STAGEWISE_VECTOR STAGEWISE_KAFKA STAGEWISE_KAFKA_SECURITY STAGEWISE_MNIST STAGEWISE_PYTHON "
 
 // serviceVariable matches the variables that Kubernetes sets in each pod for each Service of its namespace, unless the pod has
 // enableServiceLinks: false (https://kubernetes.io/docs/concepts/services-networking/service/#environment-variables). Those of a Service
@@ -110,32 +47,64 @@ var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_POR
 	`PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+|PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9a-f.:]+))$`)
 
 // stageNumber finds the number of a stage in the name of a variable.
-var stageNumber = regexp.MustCompile(`_(\d+)_`)
+var stageNumber = regexp.MustCompile(`^STAGES_(\d+)(_|$)`)
 
-func (s *settings) unknownVariable(name, value string) {
-	number := "0"
-	if found := stageNumber.FindStringSubmatch(name); found != nil {
-		number = found[1]
-	}
-	word := strings.TrimPrefix(name, prefix)
-	var section string
-	var variables []string
-	s.root.walk("", func(key string, n *node) {
-		variable := strings.ToUpper(strings.ReplaceAll(strings.ReplaceAll(key, "*", number), ".", "_"))
-		switch {
-		case n.children == nil:
-			variables = append(variables, variable)
-		case variable == word && word != "":
-			section = "a variable for one key below " + key + ", such as " + name + "_" + strings.ToUpper(n.names()[0])
+// environment applies the variables with our prefix. It ignores empty ones, as is usual, and those of Services of Kubernetes.
+func (s *settings) environment(environ []string) {
+	keys := map[string]string{} // by variable
+	s.root.walk("", func(key string, n *node) { keys[strings.ToUpper(strings.ReplaceAll(key, ".", "_"))] = key })
+	type variable struct{ name, key, value string }
+	var variables []variable
+	for _, e := range environ {
+		name, value, _ := strings.Cut(e, "=")
+		rest, ours := strings.CutPrefix(name, prefix)
+		if !ours || value == "" || strings.Contains(notKeys, " "+name+" ") {
+			continue
 		}
-	})
-	want := "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
-	if section != "" {
-		want = section
-	} else if meant := option.Nearest(word, variables); meant != "" {
-		want = "a known variable; did you mean " + prefix + meant + "?"
+		number := "0"
+		if found := stageNumber.FindStringSubmatch(rest); found != nil {
+			number = found[1]
+			rest = strings.TrimSuffix("STAGES_*_"+strings.TrimPrefix(rest, found[0]), "_")
+		}
+		key, known := keys[rest]
+		switch {
+		case known && rest != "" && s.root.at(key).children == nil:
+			variables = append(variables, variable{name, strings.Replace(key, "*", number, 1), value})
+		case serviceVariable.MatchString(e):
+			s.ignored = append(s.ignored, name)
+		default:
+			s.wrong(quoted(name), quoted(value), s.wantVariable(keys, name, rest, number), origin{source: "environment"})
+		}
 	}
-	s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})
+	// The list stages comes before stages.0, which changes it.
+	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) })
+	for _, v := range variables {
+		at := origin{source: v.name}
+		if s.root.at(v.key).typ == reflect.TypeFor[kafkalog.Secret]() {
+			s.set[v.key] = setting{value: kafkalog.NewSecret(v.value), written: notShown, origin: at} // as it is, not as YAML
+			continue
+		}
+		s.assign(v.key, v.value, at)
+	}
+}
+
+// wantVariable returns what was expected in place of a variable that is no key. rest follows the prefix, with * for the
+// number of a stage.
+func (s *settings) wantVariable(keys map[string]string, name, rest, number string) string {
+	if key, ok := keys[rest]; ok && rest != "" {
+		return "a variable for one key below " + key + ", such as " + name + "_" + strings.ToUpper(s.root.at(key).names()[0])
+	}
+	var variables []string
+	for variable, key := range keys {
+		if s.root.at(key) != nil && s.root.at(key).children == nil {
+			variables = append(variables, strings.Replace(variable, "*", number, 1))
+		}
+	}
+	slices.Sort(variables)
+	if meant := option.Nearest(strings.Replace(rest, "*", number, 1), variables); meant != "" {
+		return "a known variable; did you mean " + prefix + meant + "?"
+	}
+	return "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
 }
 
 // commandLine applies settings of the form key=value, which a flag has.
@@ -153,14 +122,15 @@ func (s *settings) commandLine(flag string, set []string) {
 // assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets.
 func (s *settings) assign(key, line string, at origin) {
 	known := s.root.at(key)
-	if known != nil && known.kind == kindSecret {
-		s.wrong(key, notShown, known.kind.String(), at)
+	switch {
+	case known == nil:
+	case known.typ == reflect.TypeFor[kafkalog.Secret]():
+		s.wrong(key, notShown, want(&yaml.Node{}, known.typ, errSecret), at)
 		return
-	}
-	if known != nil && known.isPath && (line == ingest.StandardInput || strings.HasPrefix(line, "*")) {
+	case known.isPath && (line == ingest.StandardInput || strings.HasPrefix(line, "*")):
 		line = strconv.Quote(line) // in YAML - is a list with a null, and * the begin of an alias
 	}
-	y, f := parse([]byte(line))
+	y, f := parseYAML([]byte(line))
 	if f != nil {
 		s.wrong(quoted(key), quoted(line), "YAML; "+f.value+" needs "+f.want, at)
 		return
@@ -175,8 +145,8 @@ func (s *settings) assign(key, line string, at origin) {
 	n, path := s.root, ""
 	for name := range strings.SplitSeq(key, ".") {
 		if n.element != nil {
-			i, ok := index(name)
-			if length := s.lengths[path]; !ok || i >= length {
+			i, err := strconv.Atoi(name)
+			if length := s.set[path].length; err != nil || strconv.Itoa(i) != name || i < 0 || i >= length {
 				s.wrong(quoted(key), shown, "the number of a stage: "+numbered(length), at)
 				return
 			}
@@ -190,7 +160,7 @@ func (s *settings) assign(key, line string, at origin) {
 		}
 		n, path = child, join(path, name)
 	}
-	if n.isValue() && n.kind == kindTexts && y.Kind == yaml.ScalarNode && !isNull(y) {
+	if n.typ == reflect.TypeFor[[]string]() && y.Kind == yaml.ScalarNode && !isNull(y) {
 		y = split(y)
 	}
 	s.put(path, n, y, at)
@@ -205,10 +175,4 @@ func numbered(stages int) string {
 		return "the list has one, number 0"
 	}
 	return "the list has 0 to " + strconv.Itoa(stages-1)
-}
-
-// index parses the number of an element, which has no sign and no leading zeros.
-func index(name string) (int, bool) {
-	i, err := strconv.Atoi(name)
-	return i, err == nil && i >= 0 && strconv.Itoa(i) == name
 }

@@ -2,8 +2,8 @@ package config
 
 import (
 	"bytes"
-	"cmp"
 	"errors"
+	"fmt"
 	"io"
 	"regexp"
 	"strconv"
@@ -19,8 +19,8 @@ type fault struct {
 	want  string
 }
 
-// parse returns the root node of the one document in content, or nil if there is none.
-func parse(content []byte) (*yaml.Node, *fault) {
+// parseYAML returns the root node of the one document in content, or nil if there is none.
+func parseYAML(content []byte) (*yaml.Node, *fault) {
 	decoder := yaml.NewDecoder(bytes.NewReader(content))
 	var document, next yaml.Node
 	err := decoder.Decode(&document)
@@ -36,9 +36,10 @@ func parse(content []byte) (*yaml.Node, *fault) {
 	case !errors.Is(err, io.EOF):
 		return nil, explain(content, err)
 	}
-	root := document.Content[0]
-	if f := newExpansion().check(root); f != nil {
-		return nil, f
+	root, left := document.Content[0], maxNodes
+	if line := excess(root, &left); line > 0 {
+		return nil, &fault{line, "too many values", fmt.Sprintf("at most %d once aliases (*NAME) are expanded, and no alias inside its "+
+			"own anchor (&NAME)", maxNodes)}
 	}
 	return root, nil
 }
@@ -111,77 +112,48 @@ const maxReparsed = 1 << 25
 
 // lineOf returns the line, from 1, at which the file stops being YAML: the lines before it can be parsed, and no longer
 // prefix of the file can. The parser's own line is often the line where the surrounding list begins, or absent. lineOf
-// returns 0 if it does not find the line.
+// returns 0 for a file that is too long for that, or in UTF-16, whose characters the ends of lines would cut.
 func lineOf(lines [][]byte) int {
 	content := bytes.Join(lines, nil)
-	if len(lines)*len(content) > maxReparsed || isUTF16(content) {
+	if len(lines)*len(content) > maxReparsed || bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff")) {
 		return 0
 	}
 	for n := len(lines); n > 0; n-- {
 		content = content[:len(content)-len(lines[n-1])]
-		if isYAML(content) {
+		decoder := yaml.NewDecoder(bytes.NewReader(content))
+		var err error
+		for err == nil {
+			err = decoder.Decode(new(yaml.Node))
+		}
+		if errors.Is(err, io.EOF) {
 			return n
 		}
 	}
 	return 0
 }
 
-// isYAML reports whether content can be parsed.
-func isYAML(content []byte) bool {
-	decoder := yaml.NewDecoder(bytes.NewReader(content))
-	for {
-		var document yaml.Node
-		if err := decoder.Decode(&document); err != nil {
-			return errors.Is(err, io.EOF)
-		}
-	}
-}
-
-// isUTF16 reports whether a file begins with the byte order mark of UTF-16, which the parser reads too. Cutting such a file
-// at the bytes of a line's end would cut characters.
-func isUTF16(content []byte) bool {
-	return bytes.HasPrefix(content, []byte("\xff\xfe")) || bytes.HasPrefix(content, []byte("\xfe\xff"))
-}
-
 // maxNodes is how many nodes a document may have once its aliases are expanded. Without a limit, nine lines of aliases to
 // aliases make billions.
 const maxNodes = 100_000
 
-// An expansion counts the nodes of a document with its aliases expanded.
-type expansion struct {
-	nodes int
-	open  map[*yaml.Node]bool // anchors that contain the node at hand
-	line  int                 // of the outermost alias that contains it; 0: none
-}
-
-func newExpansion() *expansion { return &expansion{open: map[*yaml.Node]bool{}} }
-
-// check returns a fault if an anchor contains itself or the expanded document is too large.
-func (e *expansion) check(n *yaml.Node) *fault {
-	if e.nodes++; e.nodes > maxNodes {
-		return &fault{cmp.Or(e.line, n.Line), "too many values", "at most " + strconv.Itoa(maxNodes) + " once aliases (*NAME) are expanded"}
+// excess takes the nodes of a document, with its aliases expanded, from those that are left. It returns the line of the
+// outermost node with which none are left, or 0. An alias inside its own anchor takes all.
+func excess(n *yaml.Node, left *int) int {
+	if *left--; *left < 0 {
+		return n.Line
 	}
 	below := n.Content
 	if n.Kind == yaml.AliasNode {
-		if e.open[n.Alias] {
-			return &fault{n.Line, "an alias inside its own anchor", "an alias (*NAME) after the end of its anchor (&NAME)"}
-		}
 		below = []*yaml.Node{n.Alias}
-		if e.line == 0 {
-			e.line = n.Line
-			defer func() { e.line = 0 }()
-		}
-	}
-	if n.Anchor != "" {
-		e.open[n] = true
-		defer delete(e.open, n)
 	}
 	for _, child := range below {
-		if f := e.check(child); f != nil {
-			return f
+		if line := excess(child, left); line > 0 && n.Kind == yaml.AliasNode {
+			return n.Line
+		} else if line > 0 {
+			return line
 		}
 	}
-	return nil
+	return 0
 }
 
 // resolve follows an alias to its anchor.
@@ -257,13 +229,4 @@ func shortened(text string) string {
 		return string(letters[:maxShown]) + "…"
 	}
 	return text
-}
-
-// oneOf joins names with commas, and the last two with a conjunction.
-func oneOf(conjunction string, names []string) string {
-	if len(names) < 2 {
-		return strings.Join(names, "")
-	}
-	last := len(names) - 1
-	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
 }

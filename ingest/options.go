@@ -26,41 +26,41 @@ import (
 type Options struct {
 	// Train and Test are file names and patterns: see Files. The files of one source are adjacent, such as images and labels
 	// in idx. None: the topic already has the examples. One of them may be StandardInput: see Spool.
-	Train []string `mapstructure:"train" yaml:"train" path:"file"`
-	Test  []string `mapstructure:"test" yaml:"test" path:"file"`
+	Train []string `yaml:"train" path:"file"`
+	Test  []string `yaml:"test" path:"file"`
 	// FromTopic is the name of a topic that ingest follows, with values in the format Format; "": none. It excludes files.
-	FromTopic string `mapstructure:"from_topic" yaml:"from_topic"`
+	FromTopic string `yaml:"from_topic"`
 	// OnChangedTopic is the action if FromTopic no longer has the last message that was read: ChangedTopicStop, or "",
 	// ChangedTopicBehind or ChangedTopicAnew.
-	OnChangedTopic string `mapstructure:"on_changed_topic" yaml:"on_changed_topic"`
+	OnChangedTopic string `yaml:"on_changed_topic"`
 	// Topic is the name of a topic that runs read: the examples of another pipeline, or any topic with examples. Nothing is
 	// written there; "": the pipeline's own. It excludes files.
-	Topic string `mapstructure:"topic" yaml:"topic"`
+	Topic string `yaml:"topic"`
 	// From and To limit the range of the topic that a run reads: see package bound. None: the whole topic.
-	From []string `mapstructure:"from" yaml:"from" single:"true"`
-	To   []string `mapstructure:"to" yaml:"to" single:"true"`
+	From []string `yaml:"from" single:"true"`
+	To   []string `yaml:"to" single:"true"`
 	// Format is the name of the files' format; "": determined by each file's name, or else its first bytes.
-	Format string `mapstructure:"format" yaml:"format"`
+	Format string `yaml:"format"`
 	// The contents of the messages of FromTopic.
-	message.Settings `mapstructure:",squash" yaml:",inline"`
+	message.Settings ` yaml:",inline"`
 	// Registry has the schemas of the messages of FromTopic.
-	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
+	Registry registry.Options `yaml:"registry"`
 	// JoinKey is the path in the messages of FromTopic of the key by which outcomes are joined; "": the message key.
-	JoinKey string `mapstructure:"key" yaml:"key"`
+	JoinKey string `yaml:"key"`
 	// Outcome configures labels that arrive later, on another topic.
-	Outcome outcome.Options `mapstructure:"outcome" yaml:"outcome"`
+	Outcome outcome.Options `yaml:"outcome"`
 	// The roles of columns, and how rows are read.
-	layout.Options `mapstructure:",squash" yaml:",inline"`
+	layout.Options ` yaml:",inline"`
 	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
-	ClassWeight schemas.ClassWeight `mapstructure:"class_weight" yaml:"class_weight"`
+	ClassWeight schemas.ClassWeight `yaml:"class_weight"`
 	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
-	Augment Augment `mapstructure:"augment" yaml:"augment"`
+	Augment Augment `yaml:"augment"`
 	// Holdout is the fraction of the training examples that are scored but not fitted, in [0, 1). It does not affect the
 	// published examples: the workers select them when reading.
-	Holdout float64 `mapstructure:"holdout" yaml:"holdout"`
+	Holdout float64 `yaml:"holdout"`
 	// Partitions is the number of partitions of the examples topic, at least 1. It is part of source IDs, because it
 	// determines the partitions of messages.
-	Partitions int `mapstructure:"partitions" yaml:"partitions"`
+	Partitions int `yaml:"partitions"`
 
 	digests map[string]wire.Digest       // of files that were read completely while finding them
 	sizes   map[string]size              // of the same files
@@ -71,8 +71,8 @@ type Options struct {
 
 // Augment is schemas.Augment in the configuration.
 type Augment struct {
-	Mirror bool `mapstructure:"mirror" yaml:"mirror"`
-	Shift  int  `mapstructure:"shift" yaml:"shift"`
+	Mirror bool `yaml:"mirror"`
+	Shift  int  `yaml:"shift"`
 }
 
 // maxShift is the maximum of Augment.Shift: an example becomes 1 + 4·Shift rows, or twice as many.

@@ -4,7 +4,6 @@ import (
 	"reflect"
 	"testing"
 
-	"github.com/go-viper/mapstructure/v2"
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -94,17 +93,5 @@ batch_rows: 64
 	var direct Options
 	if err := yaml.Unmarshal([]byte(text), &direct); err != nil || !reflect.DeepEqual(direct, want) {
 		t.Errorf("yaml: %+v, %v", direct, err)
-	}
-	var keys map[string]any
-	if err := yaml.Unmarshal([]byte(text), &keys); err != nil {
-		t.Fatal(err)
-	}
-	var weak Options
-	d, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{Result: &weak, WeaklyTypedInput: true, ErrorUnused: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := d.Decode(keys); err != nil || !reflect.DeepEqual(weak, want) {
-		t.Errorf("mapstructure: %+v, %v", weak, err)
 	}
 }

@@ -8,7 +8,7 @@ type Prepare struct {
 	Scale string `json:"scale"`
 	PCA   int    `json:"pca"` // number of principal components; 0: no PCA
 
-	MinRows int `json:"min_rows,omitempty" mapstructure:"min_rows"` // sparse rows: columns in fewer training rows are left out
+	MinRows int `json:"min_rows,omitempty"` // sparse rows: columns in fewer training rows are left out
 	// sparse rows: transformation of each value: none, log1p, sqrt or binary; "": none
 	Values string `json:"values,omitempty"`
 	// sparse rows: power of the inverse document frequency that multiplies a column
@@ -25,16 +25,16 @@ type Stage struct {
 	Ridge  Ridge  `json:"ridge"`  // λ = ridge · trace(S)/p; auto: chosen by the solver
 	Method string `json:"method"` // see package solve
 	// GramRows sets how many rows the Gram matrix sums; see package solve.
-	GramRows string `json:"gram_rows" mapstructure:"gram_rows"`
+	GramRows string `json:"gram_rows"`
 	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features
 	Stop     *Stop  `json:"stop,omitempty"` // early stopping; absent: only Passes ends the stage
 	// Drawn are the draws of earlier stages that draw columns without replacement: this stage continues where they ended. Plans set it,
 	// configurations don't. Empty: the stage draws independently, as do the first such stage and all stages in plans of earlier releases.
-	Drawn []Draw  `json:"drawn,omitempty" mapstructure:"-"`
+	Drawn []Draw  `json:"drawn,omitempty" yaml:"-"`
 	Rate  float64 `json:"rate,omitempty"` // factor of the fitted weights, except those of the intercept; 0: 1
 	// RidgeRows is the minimum number of rows with even odds that the ridge of a block of trees is equivalent to in each leaf. 0:
 	// unspecified, as in plans of earlier releases.
-	RidgeRows float64 `json:"ridge_rows,omitempty" mapstructure:"ridge_rows"`
+	RidgeRows float64 `json:"ridge_rows,omitempty"`
 	// Temperature divides the scores that the model predicts with, if the stage is the last one, or the last of a member. The fit of the
 	// stage does not depend on it. 0: 1
 	Temperature float64 `json:"temperature,omitempty"`
@@ -58,7 +58,7 @@ type Features struct {
 	Kind string `json:"kind"` // see package stages
 	Size int    `json:"size"` // p, the number of features; columns: 0 means all
 	// BandwidthScale multiplies the bandwidth of random Fourier features; see package stages.
-	BandwidthScale float64 `json:"bandwidth_scale" mapstructure:"bandwidth_scale"`
+	BandwidthScale float64 `json:"bandwidth_scale"`
 	Degree         int     `json:"degree"`      // polynomial: maximum degree
 	Replacement    bool    `json:"replacement"` // columns: drawn with replacement
 	// Weight is the factor of the logarithms of class_counts; 0 for other kinds.

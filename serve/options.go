@@ -19,19 +19,19 @@ import (
 // Options are the keys under `serve`.
 type Options struct {
 	Listen      string // host:port
-	Certificate string `mapstructure:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
-	Key         string `mapstructure:"key_file" path:"file"`         // PEM, not encrypted
+	Certificate string `yaml:"certificate_file" path:"file"` // PEM, with its intermediate certificates; empty: HTTP without TLS
+	Key         string `yaml:"key_file" path:"file"`         // PEM, not encrypted
 	// file whose first line is the bearer token of requests; empty: none
-	TokenFile   string        `mapstructure:"token_file" path:"file"`
+	TokenFile   string        `path:"file"`
 	Open        bool          // whether it may listen on other than loopback addresses without TLS and a token
-	MaxBody     option.Bytes  `mapstructure:"max_body"`        // bytes of a request
-	MaxRows     int           `mapstructure:"max_rows"`        // rows of a request
-	Memory      option.Bytes  `mapstructure:"memory"`          // total bytes of the bodies of all requests, of their rows and of their answers
-	Connections int           `mapstructure:"max_connections"` // maximum number of connections
+	MaxBody     option.Bytes  // bytes of a request
+	MaxRows     int           // rows of a request
+	Memory      option.Bytes  // total bytes of the bodies of all requests, of their rows and of their answers
+	Connections int           `yaml:"max_connections"` // maximum number of connections
 	Drain       time.Duration // after SIGTERM, requests are answered for so long
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
-	MaxAge      time.Duration `mapstructure:"max_age"`     // maximum age of a version that counts as ready; 0: unlimited
-	MaxSilence  time.Duration `mapstructure:"max_silence"` // maximum time without contact to the brokers while ready
+	MaxAge      time.Duration // maximum age of a version that counts as ready; 0: unlimited
+	MaxSilence  time.Duration // maximum time without contact to the brokers while ready
 	Answers     answers.Options
 }
 

@@ -2,6 +2,9 @@ package layout
 
 import (
 	"encoding/json"
+	"errors"
+	"maps"
+	"slices"
 
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -28,6 +31,28 @@ func (m Missing) MarshalJSON() ([]byte, error) {
 	}
 	return json.Marshal(by)
 }
+
+// UnmarshalJSON reads a mode, or an object with the mode mean of each column.
+func (m *Missing) UnmarshalJSON(content []byte) error {
+	by := map[string]string{}
+	*m = Missing{}
+	if json.Unmarshal(content, &m.Mode) == nil {
+		return nil
+	}
+	m.Mode = MissingMean
+	if json.Unmarshal(content, &by) != nil || len(by) == 0 {
+		return errMissing
+	}
+	for _, column := range slices.Sorted(maps.Keys(by)) {
+		if by[column] != MissingMean {
+			return errMissing
+		}
+		m.Columns = append(m.Columns, column)
+	}
+	return nil
+}
+
+var errMissing = errors.New("expected error or mean, or mean for each of some columns, as in {width: mean}")
 
 // IsMissing reports whether a text means a missing value.
 func (l *Layout) IsMissing(text string) bool { return l.missing.Has(text) }

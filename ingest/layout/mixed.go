@@ -1,9 +1,12 @@
 package layout
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/vocabulary"
@@ -17,13 +20,31 @@ import (
 type Hash struct {
 	// Columns is the number of columns to which the words of all categorical columns are hashed; 0: defaultHash, if there is
 	// also a text.
-	Columns HashColumns `mapstructure:"columns" yaml:"columns"`
+	Columns HashColumns `yaml:"columns"`
 	// Cross are lists of categorical columns whose words are also hashed together.
-	Cross Crosses `mapstructure:"cross" yaml:"cross"`
+	Cross Crosses `yaml:"cross"`
 }
 
 // HashColumns is a number of columns, which may be written as a power, such as 2^22.
 type HashColumns int
+
+// UnmarshalJSON reads a number, or a power as text.
+func (h *HashColumns) UnmarshalJSON(content []byte) error {
+	var power string
+	if json.Unmarshal(content, (*int)(h)) == nil {
+		return nil
+	}
+	err := json.Unmarshal(content, &power)
+	base, exponent, _ := strings.Cut(power, "^")
+	b, noBase := strconv.ParseUint(base, 10, 32)
+	e, noExponent := strconv.ParseUint(exponent, 10, 32)
+	columns := math.Pow(float64(b), float64(e))
+	if err != nil || noBase != nil || noExponent != nil || columns > 1<<53 {
+		return errors.New("expected a whole number, or a power, as in 2^22")
+	}
+	*h = HashColumns(columns)
+	return nil
+}
 
 // Crosses are lists of columns.
 type Crosses [][]string

@@ -13,50 +13,50 @@ import (
 type Options struct {
 	// Label and Weight are columns. Without Label, the label is column 0 of CSV, and otherwise the column "label"; without
 	// Weight, every example has weight 1.
-	Label  Column `mapstructure:"label" yaml:"label"`
-	Weight Column `mapstructure:"weight" yaml:"weight"`
+	Label  Column `yaml:"label"`
+	Weight Column `yaml:"weight"`
 	// Served are the columns of the served prediction of a row, on a topic that ingest follows.
-	Served ServedColumns `mapstructure:"served" yaml:"served"`
+	Served ServedColumns `yaml:"served"`
 	// Text is a column of texts, whose words become features according to Words; "": none.
-	Text  Column             `mapstructure:"text" yaml:"text"`
-	Words vocabulary.Options `mapstructure:"words" yaml:"words"`
+	Text  Column             `yaml:"text"`
+	Words vocabulary.Options `yaml:"words"`
 	// Labels is the number of labels of an example: LabelsOne, or "", or LabelsSeveral.
-	Labels string `mapstructure:"labels" yaml:"labels"`
+	Labels string `yaml:"labels"`
 	// LabelSeparator separates the labels in a text; "": any of , ; and |.
-	LabelSeparator string `mapstructure:"label_separator" yaml:"label_separator"`
+	LabelSeparator string `yaml:"label_separator"`
 	// LabelColumns are columns that are 1 in the rows with the label in the column name, and 0 in the others; none: one column
 	// has all labels.
-	LabelColumns []string `mapstructure:"label_columns" yaml:"label_columns"`
+	LabelColumns []string `yaml:"label_columns"`
 	// Targets are the columns of regression targets; none: classification.
-	Targets []string `mapstructure:"targets" yaml:"targets"`
+	Targets []string `yaml:"targets"`
 	// Header reports whether the first row is a header; nil: it is if an option refers to a column by name.
-	Header *bool `mapstructure:"header" yaml:"header"`
+	Header *bool `yaml:"header"`
 	// Delimiter is the field delimiter; "": detected from the first rows.
-	Delimiter string `mapstructure:"delimiter" yaml:"delimiter"`
+	Delimiter string `yaml:"delimiter"`
 	// Encoding is the encoding of text files, and of the values of a topic; "": UTF-8.
-	Encoding string `mapstructure:"encoding" yaml:"encoding"`
+	Encoding string `yaml:"encoding"`
 	// Columns selects the feature columns; the zero value: all except the label and the weight.
-	Columns ColumnChoice `mapstructure:"columns" yaml:"columns"`
+	Columns ColumnChoice `yaml:"columns"`
 	// Categorical are categorical columns. Each becomes a feature for each of its words in Train, and one for all other words.
-	Categorical []string `mapstructure:"categorical" yaml:"categorical"`
+	Categorical []string `yaml:"categorical"`
 	// Times are columns of dates and times. Each becomes a feature for each of its listed parts.
-	Times Times `mapstructure:"times" yaml:"times"`
+	Times Times `yaml:"times"`
 	// Offsets are subtracted from columns before the conversion to float32; those of other columns are determined from the
 	// first rows of files.
-	Offsets Offsets `mapstructure:"offsets" yaml:"offsets"`
+	Offsets Offsets `yaml:"offsets"`
 	// Classes are the allowed labels; none: all labels are allowed.
-	Classes []string `mapstructure:"classes" yaml:"classes"`
+	Classes []string `yaml:"classes"`
 	// Missing configures the handling of missing values.
-	Missing Missing `mapstructure:"missing" yaml:"missing"`
+	Missing Missing `yaml:"missing"`
 	// MissingValues are texts for a missing value, in addition to an empty field. In a column of numbers, those that are
 	// numbers are compared as numbers.
-	MissingValues []string `mapstructure:"missing_values" yaml:"missing_values"`
+	MissingValues []string `yaml:"missing_values"`
 	// Image is the shape of image examples: height, width and channels; 2 numbers mean one channel. None: the file includes
 	// it, or the examples are not images.
-	Image []string `mapstructure:"image" yaml:"image"`
+	Image []string `yaml:"image"`
 	// BatchRows is the maximum number of examples in a message, at least 1. A message of wide examples has fewer, so that it
 	// does not exceed schemas.MaxMessage.
-	BatchRows int `mapstructure:"batch_rows" yaml:"batch_rows"`
+	BatchRows int `yaml:"batch_rows"`
 
 	categories map[string][]string      // words of the columns under Categorical, by column name; found in the training files
 	offsets    Offsets                  // of columns that float32 does not resolve; found in the training files
@@ -80,14 +80,14 @@ func Defaults() Options {
 
 // ServedColumns are the columns of the served prediction of a row: both or neither.
 type ServedColumns struct {
-	Label   Column `mapstructure:"label" yaml:"label"`     // predicted label
-	Version Column `mapstructure:"version" yaml:"version"` // number of the version that predicted it
+	Label   Column `yaml:"label"`   // predicted label
+	Version Column `yaml:"version"` // number of the version that predicted it
 }
 
 // ColumnChoice selects the feature columns, by number or name.
 type ColumnChoice struct {
-	Use  []string `mapstructure:"use" yaml:"use"`   // only these; none: all that are not dropped
-	Drop []string `mapstructure:"drop" yaml:"drop"` // all except these
+	Use  []string `yaml:"use"`  // only these; none: all that are not dropped
+	Drop []string `yaml:"drop"` // all except these
 }
 
 // DefaultMissingValues are the usual texts for a missing value in data frames and spreadsheets.

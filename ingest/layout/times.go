@@ -1,6 +1,9 @@
 package layout
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -27,6 +30,40 @@ func (c TimeColumn) MarshalYAML() (any, error) {
 	}
 	type whole TimeColumn
 	return whole(c), nil
+}
+
+// MarshalJSON returns the parts alone if the unit is the default.
+func (c TimeColumn) MarshalJSON() ([]byte, error) {
+	if c.Unit == "" {
+		return json.Marshal(c.Parts)
+	}
+	return json.Marshal(map[string]any{"parts": c.Parts, "unit": c.Unit})
+}
+
+// UnmarshalJSON is the inverse of MarshalJSON.
+func (c *TimeColumn) UnmarshalJSON(content []byte) error {
+	*c = TimeColumn{}
+	if json.Unmarshal(content, &c.Parts) == nil {
+		return nil
+	}
+	decoder := json.NewDecoder(bytes.NewReader(content))
+	decoder.DisallowUnknownFields()
+	type whole TimeColumn
+	if err := decoder.Decode((*whole)(c)); err != nil || c.Parts == nil {
+		return errTimes
+	}
+	return nil
+}
+
+var errTimes = errors.New("expected a list of texts for each of some columns, as in {created: [hour, weekday, age]}, or also " +
+	"a unit, as in {created: {parts: [hour, weekday], unit: ms}}")
+
+// UnmarshalJSON reads an object with a time column for each name.
+func (t *Times) UnmarshalJSON(content []byte) error {
+	if json.Unmarshal(content, (*map[string]TimeColumn)(t)) != nil {
+		return errTimes
+	}
+	return nil
 }
 
 // auto reports whether the unit is determined from the rows.

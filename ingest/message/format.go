@@ -53,11 +53,11 @@ type Options struct {
 type Settings struct {
 	// Rows is the path of the rows of a message; "": a message is a row, or a list of rows. In the configuration, it may also
 	// be a density of rows.
-	Rows string `mapstructure:"rows" yaml:"rows"`
+	Rows string `yaml:"rows"`
 	// Schema is a file with the schema of the values; "": a registry has it, or there is none.
-	Schema string `mapstructure:"schema" yaml:"schema" path:"file"`
+	Schema string `yaml:"schema" path:"file"`
 	// Message is the full name of the message type of the values in Schema; "": the schema has one.
-	Message string `mapstructure:"message" yaml:"message"`
+	Message string `yaml:"message"`
 }
 
 // Reader decodes values. It is not safe for concurrent use.

@@ -16,34 +16,34 @@ import (
 // value has none; start from Defaults.
 type Options struct {
 	// Topic is the outcomes topic; "": rows have their labels.
-	Topic string `mapstructure:"topic" yaml:"topic"`
+	Topic string `yaml:"topic"`
 	// Key is the path of the join key in an outcome; "": the message key.
-	Key string `mapstructure:"key" yaml:"key"`
+	Key string `yaml:"key"`
 	// Label is the path of the label or labels in an outcome; "": other keys have the paths of targets or label columns.
-	Label string `mapstructure:"label" yaml:"label"`
+	Label string `yaml:"label"`
 	// Within is the maximum delay of an outcome after its row, by message timestamps.
-	Within time.Duration `mapstructure:"within" yaml:"within"`
+	Within time.Duration `yaml:"within"`
 	// Early is how far an outcome may precede its row.
-	Early time.Duration `mapstructure:"early" yaml:"early"`
+	Early time.Duration `yaml:"early"`
 	// Grace is how far messages may be out of order: by how much their time may be behind the latest one of their partition.
-	Grace time.Duration `mapstructure:"grace" yaml:"grace"`
+	Grace time.Duration `yaml:"grace"`
 	// KeyFormat is the encoding of the message keys of the outcomes: see package ingest.
-	KeyFormat string `mapstructure:"key_format" yaml:"key_format"`
+	KeyFormat string `yaml:"key_format"`
 	// Unmatched is the fraction of outcomes without a row beyond which no version is offered.
-	Unmatched float64 `mapstructure:"unmatched" yaml:"unmatched"`
+	Unmatched float64 `yaml:"unmatched"`
 	// Idle is the maximum lag of a silent partition of the topic, after which it no longer blocks rows; at most Within.
-	Idle time.Duration `mapstructure:"idle" yaml:"idle"`
+	Idle time.Duration `yaml:"idle"`
 	// Absent is the label, the labels or the targets of a row without an outcome, one value for all targets or one each; or
 	// AbsentSkip.
-	Absent []string `mapstructure:"absent" yaml:"absent" single:"true"`
+	Absent []string `yaml:"absent" single:"true"`
 	// Memory is the memory limit for waiting rows and outcomes.
-	Memory option.Bytes `mapstructure:"memory" yaml:"memory"`
+	Memory option.Bytes `yaml:"memory"`
 	// Format is that of the outcomes; "": that of the rows, with their schema and registry.
-	Format string `mapstructure:"format" yaml:"format"`
+	Format string `yaml:"format"`
 	// The contents of the messages.
-	message.Settings `mapstructure:",squash" yaml:",inline"`
+	message.Settings ` yaml:",inline"`
 	// Registry has the schemas of the messages.
-	Registry registry.Options `mapstructure:"registry" yaml:"registry"`
+	Registry registry.Options `yaml:"registry"`
 
 	folder string // for data that does not fit into memory; "": memory is unlimited
 }

@@ -16,15 +16,15 @@ import (
 // Options are the keys under `examples.registry` of the configuration. The zero value means no registry.
 type Options struct {
 	// URL is the URL of the registry, such as https://registry:8081; "": there is none.
-	URL string `mapstructure:"url" yaml:"url"`
+	URL string `yaml:"url"`
 	// User is the user name, with the password in the first line of PasswordFile; "": none.
-	User         string `mapstructure:"user" yaml:"user"`
-	PasswordFile string `mapstructure:"password_file" yaml:"password_file" path:"file"`
+	User         string `yaml:"user"`
+	PasswordFile string `yaml:"password_file" path:"file"`
 	// CA is a file with the CA certificates that sign the registry's; "": the system's.
-	CA string `mapstructure:"ca" yaml:"ca" path:"file"`
+	CA string `yaml:"ca" path:"file"`
 	// Cert and Key are files with the client certificate and its key, for registries that require one. All files are PEM.
-	Cert string `mapstructure:"cert" yaml:"cert" path:"file"`
-	Key  string `mapstructure:"key" yaml:"key" path:"file"`
+	Cert string `yaml:"cert" path:"file"`
+	Key  string `yaml:"key" path:"file"`
 }
 
 // Check finds invalid values. It does not open the files.

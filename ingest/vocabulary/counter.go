@@ -16,11 +16,11 @@ import (
 // Options configure how a text column becomes word counts: sparse rows. They are part of each version trained on texts.
 type Options struct {
 	// Vocabulary is the name of a vocabulary: see vocabularies.
-	Vocabulary string `mapstructure:"vocabulary" yaml:"vocabulary" json:"-"`
+	Vocabulary string `yaml:"vocabulary" json:"-"`
 	// Columns is the number of columns, or its maximum.
-	Columns int `mapstructure:"columns" yaml:"columns"`
+	Columns int `yaml:"columns"`
 	// Phrases is the maximum length of phrases that are counted in addition to single words.
-	Phrases int `mapstructure:"phrases" yaml:"phrases"`
+	Phrases int `yaml:"phrases"`
 
 	counted []string         // words and phrases of a counted vocabulary; nil: not found yet
 	places  map[string]int32 // column of each of them

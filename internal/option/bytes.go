@@ -11,14 +11,16 @@ import (
 // binary (1GiB) unit.
 type Bytes int64
 
+var errBytes = errors.New("expected a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB")
+
 // UnmarshalText parses text as [Bytes] describes. Text that is no such amount, or is 2^63 bytes or more, is an error.
 func (b *Bytes) UnmarshalText(text []byte) error {
 	n, err := humanize.ParseBytes(string(text))
 	if err != nil {
-		return err
+		return errBytes
 	}
 	if n > math.MaxInt64 {
-		return errors.New("8 EiB or more")
+		return errBytes
 	}
 	*b = Bytes(n)
 	return nil

@@ -19,10 +19,10 @@ type RetrainOptions struct {
 	Refresh      int     // number of past increments that an update revisits
 	Passes       int     // passes over the rows of an update
 	Full         FullOptions
-	OnNewClass   string `mapstructure:"on_new_class"`
-	NewClassRows int64  `mapstructure:"new_class_rows"`
+	OnNewClass   string
+	NewClassRows int64
 	Gate         GateOptions
-	AcceptLoss   bool `mapstructure:"accept_loss"` // offer versions that have learnt fewer rows because the log has lost some
+	AcceptLoss   bool // offer versions that have learnt fewer rows because the log has lost some
 }
 
 // WindowOptions limit the window. The zero value keeps all examples of the chain.

@@ -91,7 +91,7 @@ type TopicOptions struct {
 	Replication int           // replication factor; 0: 3 in a cluster of three brokers or more, otherwise 1
 	Retention   Retention     // by topic
 	Segment     Bytes         // segment size, the unit of deletion
-	SegmentTime time.Duration `mapstructure:"segment_time"` // after which a segment is rolled
+	SegmentTime time.Duration // after which a segment is rolled
 	State       Bytes         // maximum size of a chain's state on the state topic: see StateSize
 }
 

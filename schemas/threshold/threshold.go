@@ -6,7 +6,6 @@ package threshold
 import (
 	"encoding/json"
 	"errors"
-	"math"
 
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
@@ -30,37 +29,7 @@ const Half = 0.5
 // bestF1 is the word of the rule.
 const bestF1 = "best_f1"
 
-// Want describes a valid rule for errors.
-const Want = "a number between 0 and 1, best_f1, or the costs of wrong rows, as in {cost: {fp: 1, fn: 20}}"
-
-var errRule = errors.New("threshold: expected " + Want)
-
-// Number returns the rule of a threshold.
-func Number(at float64) (Rule, error) {
-	switch {
-	case !(at > 0 && at < 1):
-		return Rule{}, errRule
-	case at == Half:
-		return Rule{}, nil
-	}
-	return Rule{At: at}, nil
-}
-
-// Word returns the rule of a word.
-func Word(word string) (Rule, error) {
-	if word != bestF1 {
-		return Rule{}, errRule
-	}
-	return Rule{BestF1: true}, nil
-}
-
-// OfCosts returns the rule of costs.
-func OfCosts(c Costs) (Rule, error) {
-	if !(c.FP > 0 && c.FN > 0) || math.IsInf(c.FP, 1) || math.IsInf(c.FN, 1) {
-		return Rule{}, errRule
-	}
-	return Rule{Costs: c}, nil
-}
+var errRule = errors.New("threshold: expected a number between 0 and 1, best_f1, or the costs of wrong rows, as in {cost: {fp: 1, fn: 20}}")
 
 // IsZero reports whether there is no threshold.
 func (r Rule) IsZero() bool { return r == Rule{} }
@@ -99,21 +68,27 @@ func (r Rule) MarshalJSON() ([]byte, error) {
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
-func (r *Rule) UnmarshalJSON(content []byte) (err error) {
+func (r *Rule) UnmarshalJSON(content []byte) error {
+	var parsed Rule
+	var valid bool
 	var number float64
 	var word string
-	var costs struct {
-		Cost *Costs `json:"cost"`
-	}
+	var rule map[string]map[string]float64
 	switch {
 	case json.Unmarshal(content, &number) == nil:
-		*r, err = Number(number)
+		if number != Half {
+			parsed.At = number
+		}
+		valid = number > 0 && number < 1
 	case json.Unmarshal(content, &word) == nil:
-		*r, err = Word(word)
-	case json.Unmarshal(content, &costs) == nil && costs.Cost != nil:
-		*r, err = OfCosts(*costs.Cost)
-	default:
-		err = errRule
+		parsed.BestF1, valid = true, word == bestF1
+	case json.Unmarshal(content, &rule) == nil && len(rule) == 1 && len(rule["cost"]) == 2:
+		parsed.Costs = Costs{FP: rule["cost"]["fp"], FN: rule["cost"]["fn"]}
+		valid = parsed.Costs.FP > 0 && parsed.Costs.FN > 0
 	}
-	return err
+	if !valid {
+		return errRule
+	}
+	*r = parsed
+	return nil
 }

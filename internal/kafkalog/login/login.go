@@ -29,18 +29,18 @@ type Options struct {
 	// Password is the password, or the client secret. Without a Mechanism it is ignored.
 	Password Secret
 	// PasswordFile is a file with the password in its first line.
-	PasswordFile string `mapstructure:"password_file" path:"file"`
+	PasswordFile string `path:"file"`
 	// TokenURL is the endpoint that grants tokens to Username and Password (RFC 6749, section 4.4).
-	TokenURL string `mapstructure:"token_url"`
+	TokenURL string
 	// TokenCA is a PEM file with the CA certificates that sign the certificate of TokenURL; "": the system's.
-	TokenCA string `mapstructure:"token_ca" path:"file"`
+	TokenCA string `path:"file"`
 	// TokenScopes and TokenParameters are sent to the endpoint. A parameter is NAME=VALUE.
-	TokenScopes     []string `mapstructure:"token_scopes" single:"true"`
-	TokenParameters []string `mapstructure:"token_parameters" single:"true"`
+	TokenScopes     []string `single:"true"`
+	TokenParameters []string `single:"true"`
 	// TokenFile is a file with a token, which is renewed externally.
-	TokenFile string `mapstructure:"token_file" path:"file"`
+	TokenFile string `path:"file"`
 	// TokenCommand is a program and its arguments. It prints a token and its expiry.
-	TokenCommand []string `mapstructure:"token_command"`
+	TokenCommand []string
 	// Extensions are sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE.
 	Extensions []string `single:"true"`
 }

@@ -31,7 +31,7 @@ type TLS struct {
 	// Key is the file with the private key of Certificate. It must not be encrypted.
 	Key string `path:"file"`
 	// ServerName is the name in the brokers' certificates; "": the host in each broker's address.
-	ServerName string `mapstructure:"server_name"`
+	ServerName string
 }
 
 // Aliases of package login, so that callers import only this package.

@@ -1,10 +1,13 @@
 package config
 
 import (
-	"cmp"
+	"encoding"
+	"encoding/json"
 	"reflect"
 	"strings"
+	"unicode"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -12,9 +15,9 @@ import (
 // mappings if it has an element, and else a value.
 type node struct {
 	name     string
+	typ      reflect.Type // of a value
 	children []*node
 	element  *node
-	kind     kind // of a value
 	isNone   bool // null is the empty text here, which stands for none, and not the default
 	single   bool // of a list: one value needs no brackets
 	split    bool // of a list: nor do several, with commas between them
@@ -28,35 +31,70 @@ func grow(name string, t reflect.Type) *node {
 	if t.Kind() == reflect.Pointer {
 		t = t.Elem()
 	}
-	if k, ok := kindOf(t); ok {
-		return &node{name: name, kind: k}
-	}
-	if t.Kind() == reflect.Slice {
+	switch {
+	case isValue(t):
+		return &node{name: name, typ: t}
+	case t.Kind() == reflect.Slice:
 		return &node{name: name, element: grow("", t.Elem())}
 	}
 	n := &node{name: name}
-	for _, field := range reflect.VisibleFields(t) {
-		// An embedded struct adds no level: VisibleFields lists its fields too.
-		if field.IsExported() && !field.Anonymous && keyOf(field) != "-" {
-			child := grow(keyOf(field), field.Type)
-			child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
-			child.split = field.Tag.Get("single") == "split"
-			child.single = child.isPath || child.split || field.Tag.Get("single") == "true"
-			n.children = append(n.children, child)
-		}
+	for _, field := range keysOf(t) {
+		child := grow(keyOf(field), field.Type)
+		child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
+		child.split = field.Tag.Get("single") == "split"
+		child.single = child.isPath || child.split || field.Tag.Get("single") == "true"
+		n.children = append(n.children, child)
 	}
 	return n
+}
+
+// isValue reports whether a field of this type is the value of one key: it has no fields, or parses itself.
+func isValue(t reflect.Type) bool {
+	if t.Kind() == reflect.Slice && !isValue(t.Elem()) {
+		return false
+	}
+	pointer := reflect.PointerTo(t)
+	return t.Kind() != reflect.Struct || t == reflect.TypeFor[kafkalog.Secret]() ||
+		pointer.Implements(reflect.TypeFor[json.Unmarshaler]()) || pointer.Implements(reflect.TypeFor[encoding.TextUnmarshaler]())
+}
+
+// keysOf returns the fields of a struct that are keys. Those of an embedded struct are on the same level.
+func keysOf(t reflect.Type) []reflect.StructField {
+	var fields []reflect.StructField
+	for _, field := range reflect.VisibleFields(t) {
+		if field.IsExported() && !field.Anonymous && keyOf(field) != "-" {
+			fields = append(fields, field)
+		}
+	}
+	return fields
 }
 
 // isPath reports whether a field is the name of a file, or a list of them.
 func isPath(field reflect.StructField) bool { return field.Tag.Get("path") == "file" }
 
-// keyOf returns the name that mapstructure gives a field.
+// keyOf returns the key of a field: the name that its tag has for YAML, or its own.
 func keyOf(field reflect.StructField) string {
-	return cmp.Or(field.Tag.Get("mapstructure"), strings.ToLower(field.Name))
+	if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" {
+		return name
+	}
+	return keyFor(field.Name)
 }
 
-func (n *node) isValue() bool { return n.children == nil && n.element == nil }
+// keyFor returns the key for the name of a field: data_dir for DataDir, token_url for TokenURL.
+func keyFor(name string) string {
+	var key strings.Builder
+	letters := []rune(name)
+	for i, letter := range letters {
+		begins := i > 0 && unicode.IsUpper(letter) && (unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]))
+		if begins {
+			key.WriteByte('_')
+		}
+		key.WriteRune(unicode.ToLower(letter))
+	}
+	return key.String()
+}
+
+func (n *node) isValue() bool { return n.typ != nil }
 
 func (n *node) child(name string) *node {
 	for _, c := range n.children {
@@ -106,8 +144,8 @@ func (n *node) names() []string {
 	return names
 }
 
-// suggest returns the full key that somebody probably meant who wrote name below n, whose own key is given: the child with
-// the nearest spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
+// suggest returns the full key that was probably meant by name below n, whose own key is given: the child with the nearest
+// spelling, or else the only key elsewhere with exactly this name. It returns "" if there is neither.
 func (n *node) suggest(key, name string, root *node) string {
 	if near := option.Nearest(name, n.names()); near != "" {
 		return join(key, near)
