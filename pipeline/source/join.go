@@ -84,9 +84,12 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 		return false, nil
 	}
 	formats := map[string]bool{}
-	for topic, spans := range map[string][]coverage.Span{f.Topic: f.Bounds, f.Job.Examples.Outcome.Topic: f.outcomes} {
-		for _, s := range spans {
-			err := f.Between(ctx, topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
+	for _, input := range []struct {
+		topic string
+		spans []coverage.Span
+	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
+		for _, s := range input.spans {
+			err := f.Between(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
 				if m.Key != "" && len(m.Value) > 0 {
 					_, format := outcome.KeyEncoding(m.Key)
 					formats[format] = true
