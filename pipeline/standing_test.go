@@ -2,9 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -524,5 +526,51 @@ func TestRunNamesSettingsThatDiffer(t *testing.T) {
 		if (test.want == "") != (len(said) == 0) || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], test.want)) {
 			t.Errorf("run %d: said %q, expected %q", i, said, test.want)
 		}
+	}
+}
+
+// A process that stands by says once how its configuration differs from that of the active process.
+func TestStandbyNamesSettingsThatDiffer(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	other := job
+	other.Examples.Holdout, other.Seed = 0.5, job.Seed+1
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	start := func(job topics.Job, rec event.Recorder) {
+		own, blas := connect(t, log), openBLAS(t)
+		running.Go(func() {
+			if _, err := Retrain(ctx, own, blas, job, false, rec); !errors.Is(err, context.Canceled) {
+				t.Errorf("it ended: %v", err)
+			}
+		})
+	}
+	made, stands := make(chan struct{}, 10), make(chan struct{}, 10)
+	active, standby := &eventRecorder{}, &eventRecorder{}
+	active.on = func(e event.Event) {
+		if _, ok := e.(event.Retrained); ok {
+			made <- struct{}{}
+		}
+	}
+	standby.on = func(e event.Event) {
+		if n, ok := e.(event.Noticed); ok && strings.Contains(n.Text, "configuration differs") {
+			stands <- struct{}{}
+		}
+	}
+	fill(t, log, job, 0, 4)
+	start(job, active)
+	<-made
+	start(other, standby)
+	<-stands
+	fill(t, log, job, 4, 6)
+	<-made
+	var said []string
+	for _, e := range eventsOf[event.Noticed](standby) {
+		said = append(said, e.Text)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], ": examples.holdout, seed. ") || len(eventsOf[event.Retrained](standby)) > 0 ||
+		noticed(active, "configuration differs") {
+		t.Errorf("the standby says %q, the active process %+v", said, eventsOf[event.Noticed](active))
 	}
 }
