@@ -38,7 +38,8 @@ func Keys() []option.Key {
 		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: `train` " +
 			"and `run` read it and never write to it. Not with `train`, `test` and `from_topic`; none: the topic of the pipeline"},
 		{Name: "from", Meaning: "start of the examples of a run: a time, such as `2026-11-01T00:00:00Z`, one offset for all " +
-			"partitions, or a list with an offset for each; none: the beginning of the topic"},
+			"partitions, or a list with an offset for each; none: the beginning of the topic. The time of ingested rows is " +
+			"that of the messages that they come from"},
 		{Name: "to", Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
 			"the current end of the topic"},
 		{Name: "format", Meaning: option.Enumerate(values, "or") + "; none: detected from the file name, then from the first bytes. Of " +

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -228,40 +229,38 @@ func TestBoundsByOffsets(t *testing.T) {
 	}
 }
 
-// A bound by time means the first message with this time or a later one.
+// A bound by time means the first message whose rows have this time or a later one: that of the messages of a followed topic that they
+// come from, which ingest has written later.
 func TestBoundsByTime(t *testing.T) {
-	job, _ := newForeignJob(t, rings(10, 3, 3, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0) // makes the topics
-	client := clientOf(t, log)
-	for i := range 8 {
-		m := exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows())
-		record := &kgo.Record{Topic: protocol.TopicsOf(job.Name).Examples, Value: m.Value, Timestamp: time.UnixMilli(1_700_000_000_000 +
-			int64(i/2))}
-		if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	messages := readTopic(t, log, protocol.TopicsOf(job.Name).Examples)
-	at := func(when time.Time) int64 {
-		i := slices.IndexFunc(messages, func(m kafkalog.Message) bool { return !m.Time.Before(when) })
-		return int64(i)
-	}
-	from, to := messages[2].Time, messages[6].Time
-	if at(from) == at(to) {
-		t.Fatalf("all messages were written at %v", to)
-	}
-	job.Examples.From, job.Examples.To = []string{from.Format(time.RFC3339Nano)}, []string{to.Format(time.RFC3339Nano)}
-	report, m := train(t, log, job)
-	want := coverage.Span{From: at(from), To: at(to)}
-	if got := m.Manifest.Plan.Spans; len(got) != 1 || got[0] != want || report.Rows != 30*want.Len() ||
-		report.PassedOver[coverage.Outside] != 8-want.Len() {
-		t.Errorf("spans %v, %d rows, passed over %v; expected %v", got, report.Rows, report.PassedOver, want)
-	}
-	job.Examples.From, job.Examples.To = []string{to.Add(time.Hour).Format(time.RFC3339)}, nil
-	err := trainError(t, log, job)
-	if !errors.As(err, new(*topics.NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
-		t.Errorf("got %v, expected a *NothingBetweenError", err)
+	for name, later := range map[string]time.Duration{"produced": 0, "ingested": time.Hour} {
+		t.Run(name, func(t *testing.T) {
+			job, _ := newForeignJob(t, rings(10, 3, 3, 1))
+			log := openEmbedded(t)
+			produce(t, log, job, 0) // makes the topics
+			client := clientOf(t, log)
+			at := func(i int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(i/2)) }
+			for i := range 8 {
+				m := exampleMessage(t, rings(30, 3, 3, uint64(i)).exampleRows())
+				record := &kgo.Record{Topic: protocol.TopicsOf(job.Name).Examples, Value: m.Value, Timestamp: at(i).Add(later)}
+				if later > 0 {
+					h := schemas.TimeHeader(at(i).UnixMilli())
+					record.Headers = []kgo.RecordHeader{{Key: h.Key, Value: []byte(h.Value)}}
+				}
+				if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			job.Examples.From, job.Examples.To = []string{at(2).Format(time.RFC3339Nano)}, []string{at(6).Format(time.RFC3339Nano)}
+			report, m := train(t, log, job)
+			if got := m.Manifest.Plan.Spans; fmt.Sprint(got) != "[[0]@2–6]" || report.Rows != 120 || report.PassedOver[coverage.Outside] != 4 {
+				t.Errorf("spans %v, %d rows, passed over %v", got, report.Rows, report.PassedOver)
+			}
+			job.Examples.From, job.Examples.To = []string{at(6).Add(time.Minute).Format(time.RFC3339)}, nil
+			err := trainError(t, log, job)
+			if !errors.As(err, new(*topics.NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
+				t.Errorf("got %v, expected a *NothingBetweenError", err)
+			}
+		})
 	}
 }
 

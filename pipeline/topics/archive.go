@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/bound"
@@ -179,12 +180,37 @@ func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bo
 	case !ok:
 		return nil, nil
 	case b.Offsets == nil:
-		return p.Admin.OffsetsAt(ctx, p.Topics.Examples, b.Time)
+		return offsetsAt(ctx, p, b.Time, bounds)
 	case len(b.Offsets) != 1 && len(b.Offsets) != len(bounds):
 		return nil, &BoundError{key, len(b.Offsets), p.Topics.Examples, len(bounds)}
 	}
 	for n := range bounds {
 		offsets = append(offsets, b.On(n))
+	}
+	return offsets, nil
+}
+
+// offsetsAt returns, for each partition of the examples topic, the first offset whose rows have a time or a later one. Ingest writes a
+// message after those that its rows come from, so the first offset written at that time is a lower bound.
+func offsetsAt(ctx context.Context, p *Pipeline, at time.Time, bounds []coverage.Span) ([]int64, error) {
+	offsets, err := p.Admin.OffsetsAt(ctx, p.Topics.Examples, at)
+	if err != nil {
+		return nil, err
+	}
+	found := errors.New("found")
+	for n := range min(len(offsets), len(bounds)) {
+		from := max(offsets[n], bounds[n].From)
+		offsets[n] = max(from, bounds[n].To)
+		err := p.Between(ctx, p.Topics.Examples, n, from, bounds[n].To, func(m protocol.Message) error {
+			if time.UnixMilli(schemas.TimeOf(m.Message, m.Time.UnixMilli())).Before(at) {
+				return nil
+			}
+			offsets[n] = m.Offset
+			return found
+		})
+		if err != nil && !errors.Is(err, found) {
+			return nil, err
+		}
 	}
 	return offsets, nil
 }
