@@ -62,44 +62,23 @@ var rules = []struct {
 		because: "options are declared beside the code that they set, and config imports them, not the other way round"},
 	{from: []string{"pipeline/worker"}, trees: []string{"pipeline/solver"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
-	{from: []string{"pipeline/worker/partition"}, trees: []string{"pipeline/worker/decode", "pipeline/worker/scan", "pipeline/worker/judge", "pipeline/worker/survey",
-		"pipeline/worker/visit"},
+	{from: []string{"pipeline/worker/partition"}, trees: []string{"pipeline/worker/visit"},
 		because: "what is held of a partition does not depend on who works on it"},
-	{from: []string{"pipeline/worker/decode", "pipeline/worker/judge"}, trees: []string{"pipeline/worker/scan", "pipeline/worker/survey", "pipeline/worker/visit",
-		"internal/kafkalog"},
-		because: "a message has the same rows whoever reads it, and from wherever"},
-	{from: []string{"pipeline/worker/scan"}, trees: []string{"pipeline/worker/decode", "pipeline/worker/judge", "pipeline/worker/survey", "pipeline/worker/visit",
-		"accumulate"},
-		because: "a scan keeps the order of segments: what is made of them is not its business"},
-	{from: []string{"pipeline/worker/survey"}, trees: []string{"pipeline/worker/visit"},
-		because: "the survey comes before all visits"},
-	{from: []string{"pipeline/worker/visit"}, trees: []string{"pipeline/worker/survey", "internal/kafkalog", "pipeline/event"},
-		because: "a visit makes sums of rows: reading, publishing and telling are the worker's"},
 	{from: []string{"pipeline/solver"}, trees: []string{"pipeline/worker"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
-	{from: []string{"pipeline/solver/gate", "pipeline/solver/prequential", "pipeline/solver/notice", "pipeline/solver/report", "pipeline/solver/stack"},
-		trees: []string{"pipeline", "internal/kafkalog"}, allowed: []string{"pipeline/event"},
-		because: "what follows from numbers alone is told nothing of runs, and tells nobody"},
-	{from: []string{"pipeline/solver/inbox"}, trees: []string{"pipeline", "internal/kafkalog", "solve"}, allowed: []string{"pipeline/protocol/codec"},
-		because: "records wait in the inbox: where they come from and what is made of them is the solver's business"},
-	{from: []string{"pipeline/topics"}, trees: []string{"pipeline/heed", "pipeline/source", "pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+	{from: []string{"pipeline/topics"}, trees: []string{"pipeline/heed", "pipeline/source", "pipeline/planning", "pipeline/admin", "pipeline/dispatch", "pipeline/replay"},
 		because: "topics opens a pipeline: whoever works on one imports it"},
-	{from: []string{"pipeline/heed"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+	{from: []string{"pipeline/heed"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/admin", "pipeline/dispatch", "pipeline/replay"},
 		because: "what is to be heeded is read before anything is ingested, planned or done"},
-	{from: []string{"pipeline/source"}, trees: []string{"pipeline/planning", "pipeline/erase", "pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+	{from: []string{"pipeline/source"}, trees: []string{"pipeline/planning", "pipeline/admin", "pipeline/dispatch", "pipeline/replay"},
 		because: "examples come before plans: ingest knows nothing of runs"},
-	{from: []string{"pipeline/planning", "pipeline/erase"}, trees: []string{"pipeline/dispatch", "pipeline/replay", "pipeline/versions"},
+	{from: []string{"pipeline/planning", "pipeline/admin"}, trees: []string{"pipeline/dispatch", "pipeline/replay"},
 		because: "a plan is made, and rows are erased, whoever does the runs"},
-	{from: []string{"pipeline/dispatch"}, trees: []string{"pipeline/replay", "pipeline/versions"},
+	{from: []string{"pipeline/dispatch"}, trees: []string{"pipeline/replay"},
 		because: "runs are done in the same way, whether for the pipeline or again beside it"},
-	{from: []string{"pipeline/chain"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/erase", "pipeline/heed", "pipeline/dispatch", "pipeline/event",
-		"pipeline/backlog", "internal/kafkalog"},
+	{from: []string{"pipeline/chain"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/admin", "pipeline/heed", "pipeline/dispatch", "internal/kafkalog"},
 		because: "what a chain learns next is a function of what it has learnt: reading the log for it is pipeline's business"},
-	{from: []string{"pipeline/backlog"}, trees: []string{"pipeline", "internal/kafkalog"}, allowed: []string{"pipeline/protocol", "pipeline/event"},
-		because: "cuts are a function of messages: which topic they come from is the caller's business"},
-	{from: []string{"pipeline/protocol/codec"}, trees: []string{"internal/kafkalog"},
-		because: "a codec has bytes: which broker they come from is not its business"},
-	{from: []string{"pipeline/protocol"}, trees: []string{"pipeline/worker", "pipeline/solver"},
+	{from: []string{"pipeline/protocol"}, trees: []string{"pipeline"}, allowed: []string{"pipeline/event"},
 		because: "pipeline/protocol is what both roles stand on"},
 	{from: []string{"pipeline/event"}, trees: append([]string{"pipeline", "model", "config", "cmd"}, verbs...),
 		because: "an event says what happened: it knows neither who tells nor who listens"},
@@ -117,7 +96,7 @@ var rules = []struct {
 		because: "a server answers with models: a follower or a file has them, and how they were made is not its business"},
 	{from: []string{"score"}, trees: []string{"pipeline", "accumulate", "solve", "config", "cmd", "client", "serve"}, allowed: []string{"pipeline/protocol", "pipeline/event"},
 		because: "whoever predicts for a topic has a model, and neither trains nor knows where the model comes from"},
-	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/protocol", "pipeline/event", "pipeline/progress"},
+	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/protocol", "pipeline/event"},
 		because: "a page shows what is on the topics, beside any number of other processes: it neither trains nor predicts, and writes nothing"},
 	{from: []string{"cmd/stagewise/screen", "cmd/stagewise/telemetry", "cmd/stagewise/artifact", "cmd/stagewise/preview", "cmd/stagewise/draft",
 		"cmd/stagewise/explanation", "cmd/stagewise/trial", "cmd/stagewise/deletion"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
@@ -161,6 +140,16 @@ var reachable = []struct {
 		because: "whoever predicts needs no Kafka"},
 	{from: "serve", trees: []string{"github.com/apache/arrow/go/v17/parquet", "archive/tar", "image"},
 		because: "rows to predict come in JSON and Arrow: a server opens no files of other formats, and no archives of strangers"},
+}
+
+// maxImports is the number of packages of ours that a package may import. importers are those with more, each with its number, which
+// may only fall: a package that imports many others is more than one thing, or is built of too many.
+const maxImports = 12
+
+var importers = map[string]int{
+	"cmd/stagewise": 36, "cmd/stagewise/explanation": 14, "cmd/stagewise/screen": 21, "config": 19, "ingest": 28, "model": 13, "serve": 15,
+	"pipeline": 26, "pipeline/dispatch": 18, "pipeline/protocol": 16, "pipeline/replay": 22, "pipeline/solver": 21, "pipeline/topics": 13,
+	"pipeline/worker": 15, "pipeline/worker/visit": 25,
 }
 
 // in reports whether a package is in one of the trees. A name without a dot is of this module, or of the standard library.
@@ -209,6 +198,17 @@ func TestStructure(t *testing.T) {
 			if in(pkg, r.trees) {
 				t.Errorf("%s reaches %s, but %s", r.from, pkg, r.because)
 			}
+		}
+	}
+	for importer, all := range imports {
+		folder, ours := strings.TrimPrefix(importer, module+"/"), map[string]bool{}
+		for _, imported := range all {
+			if strings.HasPrefix(imported, module+"/") {
+				ours[imported] = true
+			}
+		}
+		if most := max(maxImports, importers[folder]); len(ours) > most && !in(importer, []string{"examples", "bench", "chaos"}) {
+			t.Errorf("%s imports %d packages of ours, expected at most %d", folder, len(ours), most)
 		}
 	}
 	for folder, has := range documented {
@@ -464,6 +464,102 @@ func TestExportedIdentifiersHaveDocs(t *testing.T) {
 			}
 		}
 	}
+}
+
+// exporters are the trees in which an exported function, type, constant or variable has a user in another package.
+var exporters = []string{"pipeline/"}
+
+// A name is exported for users in other packages. A type may also be exported because an exported declaration has it.
+func TestExportedNamesHaveUsersOutside(t *testing.T) {
+	exported, used := map[string]token.Position{}, map[string]bool{} // by folder.Name
+	positions := token.NewFileSet()
+	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
+		parsed, err := parser.ParseFile(positions, file, nil, parser.SkipObjectResolution)
+		if err != nil {
+			t.Fatal(err)
+		}
+		folder, names := path.Dir(filepath.ToSlash(file)), map[string]string{} // of each imported package of ours, its folder
+		for _, i := range parsed.Imports {
+			imported, _ := strconv.Unquote(i.Path.Value) // quoted, as it was parsed
+			if of, ours := strings.CutPrefix(imported, module+"/"); ours {
+				name := path.Base(of)
+				if i.Name != nil {
+					name = i.Name.Name
+				}
+				names[name] = of
+			}
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			if s, ok := n.(*ast.SelectorExpr); ok {
+				if x, ok := s.X.(*ast.Ident); ok && names[x.Name] != "" && names[x.Name] != folder {
+					used[names[x.Name]+"."+s.Sel.Name] = true
+				}
+			}
+			return true
+		})
+		if strings.HasSuffix(file, "_test.go") || !slices.ContainsFunc(exporters, func(tree string) bool { return strings.HasPrefix(folder+"/", tree) }) {
+			continue
+		}
+		for _, declaration := range parsed.Decls {
+			for _, name := range declared(declaration) {
+				exported[folder+"."+name.Name] = positions.Position(name.Pos())
+			}
+			for _, name := range identifiers(visible(declaration)) {
+				used[folder+"."+name] = true
+			}
+		}
+	}
+	for name, position := range exported {
+		if !used[name] {
+			t.Errorf("%s: %s is exported, but no other package uses it", position, name)
+		}
+	}
+}
+
+// declared returns the exported names of a declaration, methods and fields not included.
+func declared(declaration ast.Decl) (names []*ast.Ident) {
+	add := func(name *ast.Ident) {
+		if name.IsExported() {
+			names = append(names, name)
+		}
+	}
+	switch d := declaration.(type) {
+	case *ast.FuncDecl:
+		if d.Recv == nil {
+			add(d.Name)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			switch s := spec.(type) {
+			case *ast.TypeSpec:
+				add(s.Name)
+			case *ast.ValueSpec:
+				for _, name := range s.Names {
+					add(name)
+				}
+			}
+		}
+	}
+	return names
+}
+
+// visible returns the types in an exported declaration: of a function its signature, of a type its definition.
+func visible(declaration ast.Decl) ast.Node {
+	types := &ast.FieldList{}
+	add := func(of ast.Expr) { types.List = append(types.List, &ast.Field{Type: of}) }
+	switch d := declaration.(type) {
+	case *ast.FuncDecl:
+		if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type))) {
+			add(d.Type)
+		}
+	case *ast.GenDecl:
+		for _, spec := range d.Specs {
+			if s, ok := spec.(*ast.TypeSpec); ok && s.Name.IsExported() {
+				add(s.Type)
+			}
+		}
+	}
+	return types
 }
 
 // wellKnown are the methods of interfaces of the standard library, which need no doc comment.

@@ -21,7 +21,7 @@ const untilTopics = 5 * time.Second
 
 // run follows until ctx ends.
 func (f *Follower) run(ctx context.Context) {
-	for wait := f.retry; ctx.Err() == nil; wait = min(2*wait, lastRetry) {
+	for wait := f.retry; ; wait = min(2*wait, lastRetry) {
 		began := time.Now()
 		err := f.followPlans(ctx)
 		f.say(err)
@@ -31,16 +31,9 @@ func (f *Follower) run(ctx context.Context) {
 		if errors.As(err, new(*protocol.NoPipelineError)) { // its first version should not wait for this process
 			wait = min(wait, untilTopics)
 		}
-		pause(ctx, wait)
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
+		if protocol.Pause(ctx, wait) != nil {
+			return
+		}
 	}
 }
 

@@ -68,7 +68,9 @@ func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
 		if s := f.Status(); is(s) {
 			return s
 		}
-		pause(t.Context(), time.Millisecond)
+		if err := protocol.Pause(t.Context(), time.Millisecond); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

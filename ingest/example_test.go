@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -175,10 +175,10 @@ func Example_replay() {
 	plan := &schemas.Plan{Sources: []schemas.SourceSeal{*publish(t)}, Spans: coverage.Spans{{Partition: 0, To: 2}, {Partition: 1, To: 1}}}
 
 	first := t.partitions[0][0]
-	replay := counting.New(plan).Replay(plan.Spans[0])
+	replay := protocol.NewCounting(plan).Replay(plan.Spans[0])
 	fmt.Printf("%q %q\n", replay.Accept(first), replay.Accept(first))
 	_, err := replay.Complete()
-	if lost, ok := errors.AsType[*counting.IncompleteError](err); ok {
+	if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok {
 		fmt.Println("partition", lost.Partition, "has", lost.Have, "of", lost.Want, "messages")
 	}
 	// Output:

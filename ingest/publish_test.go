@@ -12,7 +12,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -103,9 +103,9 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		}
 	}
 	for p, messages := range whole.partitions {
-		replay := counting.New(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(coverage.Span{Partition: p})
+		replay := protocol.NewCounting(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(coverage.Span{Partition: p})
 		for _, m := range messages {
-			if _, err := replay.Complete(); !errors.As(err, new(*counting.IncompleteError)) {
+			if _, err := replay.Complete(); !errors.As(err, new(*protocol.IncompleteSourceError)) {
 				t.Errorf("partition %d: complete before its end", p)
 			}
 			if replay.Accept(m) != "" || replay.Accept(m) != coverage.Repeated {

@@ -111,13 +111,15 @@ func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 		case <-ctx.Done():
 			return
 		}
-		pause(ctx, drawn)
+		if protocol.Pause(ctx, drawn) != nil {
+			return
+		}
 	}
 }
 
 // repeat calls a part of the reader until ctx ends. A part returns after an error, or to be called again after a while.
 func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) error) {
-	for wait := r.options.every(); ctx.Err() == nil; {
+	for wait := r.options.every(); ; {
 		exists, err := r.log.Exists(ctx, r.client.Topics.Plans)
 		if err == nil && exists {
 			err = do(ctx)
@@ -134,7 +136,9 @@ func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) 
 		} else {
 			wait = r.options.every()
 		}
-		pause(ctx, wait)
+		if protocol.Pause(ctx, wait) != nil {
+			return
+		}
 	}
 }
 
@@ -146,15 +150,6 @@ func (r *reader) change(do func()) {
 	select {
 	case r.changed <- struct{}{}:
 	default:
-	}
-}
-
-func pause(ctx context.Context, wait time.Duration) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
 	}
 }
 

@@ -16,11 +16,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -243,7 +243,7 @@ func TestChainIsShown(t *testing.T) {
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
-	if _, err := versions.Pin(t.Context(), topics.Open(log, "digits", nil), "2"); err != nil {
+	if _, err := admin.Pin(t.Context(), topics.Open(log, "digits", nil), "2"); err != nil {
 		t.Fatal(err)
 	}
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -27,7 +26,7 @@ type following struct {
 type followed struct {
 	plan    *schemas.Plan
 	chain   *protocol.Chain
-	codec   codec.Codec
+	codec   protocol.Codec
 	of      map[int]bool // the partitions that each visit has
 	numbers []int        // the same, in order
 	end     *schemas.End // nil: it goes on

@@ -3,38 +3,38 @@ package page
 import (
 	"context"
 
-	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // sourceTopic is how far a topic was read whose messages become examples. It belongs to the goroutine that polls topics.
 type sourceTopic struct {
-	waiting *progress.Waiting
-	ends    []int64          // by partition of the examples, when its state was read
-	states  []progress.State // the same
+	waiting *protocol.Waiting
+	ends    []int64                  // by partition of the examples, when its state was read
+	states  []protocol.TopicProgress // the same
 }
 
 // pollSource returns how many messages of the topic wait, given the offsets of the examples.
 func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int64, error) {
 	s := &r.source
 	if s.waiting == nil {
-		s.waiting = progress.NewWaiting(r.client.Log, r.options.Source)
+		s.waiting = protocol.NewWaiting(r.client.Log, r.options.Source)
 	}
 	for n, span := range examples {
 		if n < len(s.ends) && s.ends[n] == span.To {
 			continue
 		}
 		if n >= len(s.ends) {
-			s.ends, s.states = append(s.ends, -1), append(s.states, progress.State{})
+			s.ends, s.states = append(s.ends, -1), append(s.states, protocol.TopicProgress{})
 		}
 		// One message says it but for those that a process writes that others have overtaken, and then the next one says it.
-		state, err := progress.Read(ctx, r.client, r.options.Source, span, 1)
+		state, err := protocol.ReadTopicProgress(ctx, r.client, r.options.Source, span, 1)
 		if err != nil {
 			return 0, lacks("Read", r.client.Topics.Examples, err)
 		}
 		s.ends[n], s.states[n] = span.To, state
 	}
-	read := progress.Merge(s.states)
+	read := protocol.MergeTopicProgress(s.states)
 	messages, _, err := s.waiting.Count(ctx, func(partition int) int64 {
 		return max(read.Position(partition).Next, r.quarantinedBefore(partition))
 	})

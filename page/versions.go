@@ -9,7 +9,6 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -63,7 +62,7 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 	d := describe(finished, report)
 	if place.Run == r.newest() && finished.Window != nil {
 		// Partitions in which nothing came lately are in no version that is kept, but in the window.
-		ends, err := stored.Ends(ctx, r.client, *finished.Window)
+		ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
 		if err != nil {
 			return true, err
 		}

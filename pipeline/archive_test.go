@@ -15,8 +15,8 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -134,7 +134,7 @@ func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 	i := slices.IndexFunc(states, func(s source.SourceState) bool { return s.Rows == 128 })
 	removeSource(t, log, owner.Name, states[i].ID)
 	same(640, coverage.PassedOver{coverage.Removed: 2})
-	forget(t, log, topic, erase.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
+	forget(t, log, topic, admin.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
 	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
 	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 {
@@ -330,7 +330,7 @@ func TestChainOverAnArchive(t *testing.T) {
 		t.Fatal(err)
 	}
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
-	forget(t, log, topic, erase.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
+	forget(t, log, topic, admin.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

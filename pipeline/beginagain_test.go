@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -30,7 +30,7 @@ func TestChainBeginsAgainWhereAllIsForgotten(t *testing.T) {
 		t.Fatalf("%d versions, expected 5: %+v", len(made), made)
 	}
 	// the window, of which no update can be made without the rows
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/6-9")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/6-9")})
 	for range 2 {
 		if made := retrain(); len(made) > 0 {
 			t.Fatalf("versions of forgotten rows: %+v", made)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/chain"
 
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -111,7 +110,7 @@ func (r *runner) keepChoice(list []schemas.Stage, how schemas.Prepare) {
 }
 
 // firstPlan returns the plan of the first run of a chain: a full run over the first increment.
-func (r *runner) firstPlan(ctx context.Context, s snapshot, increment backlog.Increment) (*schemas.Plan, error) {
+func (r *runner) firstPlan(ctx context.Context, s snapshot, increment chain.Increment) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, s, increment.Spans)
 	if err != nil {
 		return nil, err
@@ -202,7 +201,7 @@ func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window
 }
 
 // updatePlan returns the plan of an update that adds an increment.
-func (r *runner) updatePlan(ctx context.Context, s snapshot, increment backlog.Increment) (*schemas.Plan, error) {
+func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Increment) (*schemas.Plan, error) {
 	plan, err := r.chainPlan(ctx, s, increment.Spans)
 	if err != nil {
 		return nil, err

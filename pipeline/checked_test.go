@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -23,7 +22,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
 	p, rec := topics.Open(log, job.Name, nil), &eventRecorder{}
-	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
 	var worked *schemas.Plan
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		worked = plan
@@ -92,7 +91,7 @@ func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 	}
 	join := func(context.Context) (execution, func(), error) { return work, func() {}, nil }
 	rec, pauses := &eventRecorder{}, 0
-	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
 	r.pause = func(context.Context, time.Duration) error {
 		if pauses++; pauses == 3 {
 			return context.Canceled

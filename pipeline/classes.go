@@ -5,10 +5,10 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/pipeline/backlog"
+	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve/survey"
 )
@@ -20,7 +20,7 @@ func firstLabels(job topics.Job) func(*examples.Batch) []string {
 		return nil
 	}
 	missing := job.Examples.MissingLabels()
-	var overflows decode.Overflows
+	var overflows visit.Overflows
 	return func(examples *examples.Batch) (labels []string) {
 		if examples.HasLists() {
 			return nil
@@ -55,7 +55,7 @@ func (r *runner) findsClasses() bool { return r.chain.Window == nil || len(r.onl
 
 // waitForClasses reports once that the next version needs rows of another class. At the end of the topic, if no more are
 // expected, that is an error.
-func (r *runner) waitForClasses(increment backlog.Increment, untilEnd bool) error {
+func (r *runner) waitForClasses(increment chain.Increment, untilEnd bool) error {
 	classes := r.backlog.LabelsOf(increment.Spans, r.only)
 	err := &survey.LabelsError{Classes: len(classes)}
 	if len(classes) > 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -73,7 +73,7 @@ func TestChainBeginsAfterForgottenRows(t *testing.T) {
 	for i := range 4 {
 		produce(t, log, job, 0, exampleMessage(t, rings(20, 4, 3, uint64(i)).exampleRows()))
 	}
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1")})
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 	if err != nil {
 		t.Fatal(err)
@@ -142,7 +142,7 @@ func oneClassLeft(t *testing.T) (*kafkalog.Log, topics.Job) {
 	if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
 		t.Fatalf("%d versions, error %v", len(report.Updates), err)
 	}
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
 	return log, job
 }
 

@@ -12,7 +12,6 @@
 // through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
 // weights. So a process that is killed and restarted continues where it was.
 //
-// Around the roles, imports run in one direction: topics, heed, source, planning, erase and dispatch, then this package,
-// replay and versions. The next increment of a chain is determined by pipeline/backlog, which divides unprocessed messages
-// into increments, and pipeline/chain.
+// Around the roles, imports run in one direction: topics, heed, source, planning, dispatch, replay, then this package. What the
+// next run of a chain is trained on is determined by pipeline/chain. Operators change a pipeline through pipeline/admin.
 package pipeline

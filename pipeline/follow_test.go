@@ -18,9 +18,7 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -74,8 +72,8 @@ func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
 	mem := arrowtest.Allocator(t)
-	replays := map[int]*counting.Replay{}
-	counting := counting.New(&schemas.Plan{Foreign: true})
+	replays := map[int]*protocol.SpanCounting{}
+	counting := protocol.NewCounting(&schemas.Plan{Foreign: true})
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		if replays[m.Partition] == nil {
 			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})
@@ -647,7 +645,7 @@ func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
 	f := &source.Feed{Following: &source.Following{Pipeline: p, Topic: "clicks", Job: job, Partitions: 1, Recorder: event.Ignore{},
 		Bounds: []coverage.Span{{To: 100}}}}
 	var err error
-	if f.Seen, err = progress.Read(t.Context(), f.Client, f.Topic, coverage.Span{To: int64(len(readTopic(t, log, batch)))}, 16); err != nil {
+	if f.Seen, err = protocol.ReadTopicProgress(t.Context(), f.Client, f.Topic, coverage.Span{To: int64(len(readTopic(t, log, batch)))}, 16); err != nil {
 		t.Fatal(err)
 	}
 	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind

@@ -9,7 +9,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -40,12 +40,12 @@ func keyedClicks(t *testing.T, log *kafkalog.Log, rows int) (places map[int]stri
 }
 
 // sourceRows parses the places of rows.
-func sourceRows(t *testing.T, texts ...string) (read []erase.SourceRows) {
+func sourceRows(t *testing.T, texts ...string) (read []admin.SourceRows) {
 	t.Helper()
 	for _, text := range texts {
 		topic, _, _ := strings.Cut(text, "/")
-		r, ok := erase.ParseSourceRows(topic, text)
-		if _, other := erase.ParseSourceRows("other", text); !ok || other {
+		r, ok := admin.ParseSourceRows(topic, text)
+		if _, other := admin.ParseSourceRows("other", text); !ok || other {
 			t.Fatalf("%s names rows: %v, of another topic: %v", text, ok, other)
 		}
 		read = append(read, r)
@@ -104,7 +104,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 			want = append(want, i)
 		}
 	}
-	done := forget(t, log, job, erase.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
+	done := forget(t, log, job, admin.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
 	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) || done.Unknown != 0 {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
@@ -121,15 +121,15 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		forget(t, log, job, erase.ToForget{Read: read})
+		forget(t, log, job, admin.ToForget{Read: read})
 		slices.Sort(want)
 		if got := forgottenRows(t, log, job); !slices.Equal(got, want) {
 			t.Errorf("%s: the rows %v are forgotten, expected %v", text, got, want)
 		}
 	}
-	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Keys: []string{"u7", "u77"},
+	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
-	wrong, ok := errors.AsType[*erase.NoRowsError](err)
+	wrong, ok := errors.AsType[*admin.NoRowsError](err)
 	if !ok || !slices.Equal(wrong.Keys, []string{"u77"}) || len(wrong.Read) != 2 || wrong.Unknown != 0 {
 		t.Errorf("got error %v, expected one about what is not there", err)
 	}
@@ -150,14 +150,14 @@ func TestForgetSaysWhatHasNoKeys(t *testing.T) {
 		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-rows" })
 		produce(t, log, job, m.Partition, m)
 	}
-	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Keys: []string{"u7"}})
-	if wrong, ok := errors.AsType[*erase.NoRowsError](err); !ok || wrong.Unknown != int64(len(written)) ||
+	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Keys: []string{"u7"}})
+	if wrong, ok := errors.AsType[*admin.NoRowsError](err); !ok || wrong.Unknown != int64(len(written)) ||
 		!strings.Contains(err.Error(), "lack the keys and offsets of their rows") {
 		t.Errorf("got error %v, expected one that says that keys are not known", err)
 	}
 	keyedClicks(t, log, 40)
 	followToEnd(t, log, job)
-	if done := forget(t, log, job, erase.ToForget{Keys: []string{"u7"}}); done.Rows < 2 || done.Unknown != int64(len(written)) {
+	if done := forget(t, log, job, admin.ToForget{Keys: []string{"u7"}}); done.Rows < 2 || done.Unknown != int64(len(written)) {
 		t.Errorf("%+v, expected rows of the later messages, and %d messages that are not known", done, len(written))
 	}
 }

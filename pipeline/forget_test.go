@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -52,9 +52,9 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 	return log, weightless
 }
 
-func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what erase.ToForget) *erase.Forgot {
+func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what admin.ToForget) *admin.Forgot {
 	t.Helper()
-	done, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what)
+	done, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what erase.ToForget
 func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.Forgotten) {
 	t.Helper()
 	for _, name := range names {
-		r, err := erase.ParseRows(job.Name+".examples", name)
+		r, err := admin.ParseRows(job.Name+".examples", name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -86,7 +86,7 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 					(int64(partition)+2*offset)%5 == 3
 			})
 			before, _ := train(t, log, job)
-			done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
+			done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
 				"test.examples/0/5-6", "test.examples/0/0/0"), Keys: []string{"user3"}})
 			if want := int64(1 + 5 + 80 + 6*40); done.Rows != want || done.Messages != 10 || !slices.Equal(done.Learnt, []int{1}) {
 				t.Errorf("%+v, expected %d rows, and version 1", done, want)
@@ -124,7 +124,7 @@ func TestChainForgets(t *testing.T) {
 		t.Fatalf("%d versions, expected 6: %v", len(before), before)
 	}
 	rows := rowsNamed(t, job, "test.examples/1/10/0-8")
-	if done := forget(t, log, job, erase.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
+	if done := forget(t, log, job, admin.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
 		t.Fatalf("%+v, expected that versions 5 and 6 have learnt", done)
 	}
 	report, after := retrain(log)
@@ -137,7 +137,7 @@ func TestChainForgets(t *testing.T) {
 		t.Errorf("%v are left of %v", after, before)
 	}
 	retrain(weightless)
-	forget(t, weightless, job, erase.ToForget{Rows: rows})
+	forget(t, weightless, job, admin.ToForget{Rows: rows})
 	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
 		t.Errorf("version %s, expected %s", after[4], want[4])
 	}
@@ -147,7 +147,7 @@ func TestChainForgets(t *testing.T) {
 	// The chain goes on from the full run, and the new rows of an update may be forgotten before it learns them.
 	more := rings(400, 4, 3, 99)
 	produce(t, log, job, 0, exampleMessage(t, more.exampleRows()))
-	if done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 ||
+	if done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 ||
 		len(done.Learnt) > 0 {
 		t.Errorf("%+v, expected that none has learnt", done)
 	}
@@ -194,7 +194,7 @@ func TestUpdateForgets(t *testing.T) {
 				}
 			}
 			forgotten := func(log *kafkalog.Log) {
-				done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/1/10/0-8", "test.examples/1/11")})
+				done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/1/10/0-8", "test.examples/1/11")})
 				if done.Rows != 49 {
 					t.Fatalf("%+v", done)
 				}
@@ -256,7 +256,7 @@ func TestUpdateForgets(t *testing.T) {
 				t.Errorf("%v, %v", same, err)
 			}
 			// No update comes any more.
-			forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/20/0-99")})
+			forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/20/0-99")})
 			retrain(log, -1)
 			if after := digests(t, log, job.Name); !strings.Contains(after[len(after)-1], string(schemas.RunFull)) {
 				t.Errorf("%v, expected a full run", after)
@@ -350,7 +350,7 @@ func TestForgetNow(t *testing.T) {
 			return weights
 		}
 		before := retrain(log)
-		done := forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
+		done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
 		if !slices.Equal(done.Removed, test.removed) || done.Rows != 40 || len(done.Learnt) > 0 {
 			t.Fatalf("%+v, expected that versions %d are removed", done, test.removed)
 		}
@@ -392,7 +392,7 @@ func TestForgottenSource(t *testing.T) {
 	other.Examples.Train = []string{rings(250, 3, 2, 2).writeCSV(t, t.TempDir(), "other.csv")}
 	want, _ := train(t, log, other)
 	sources := sourcesOf(t, log, job.Name)
-	if done := forget(t, log, job, erase.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
+	if done := forget(t, log, job, admin.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
 		!slices.Equal(done.Learnt, []int{1}) {
 		t.Errorf("%+v, expected 300 rows, and version 1", done)
 	}
@@ -423,7 +423,7 @@ func TestTrainForgets(t *testing.T) {
 	log := openEmbedded(t)
 	produce(t, log, job, 0, message, message)
 	train(t, log, job)
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	warm := job
 	warm.Warm = "latest"
 	if err := trainError(t, log, warm); !errors.As(err, new(*heed.LearntError)) {
@@ -448,14 +448,14 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	message.Key = []byte("a")
 	produce(t, log, job, 0, message, message)
 	good := rowsNamed(t, job, "test.examples/0/0")
-	for want, what := range map[string]erase.ToForget{
+	for want, what := range map[string]admin.ToForget{
 		"test.examples has nothing at [0]@5–7":        {Rows: append(good, rowsNamed(t, job, "test.examples/0/5-6")...)},
 		"test.examples has nothing at [7]@0–1":        {Rows: append(good, rowsNamed(t, job, "test.examples/7/0/0")...)},
 		"test.examples/0/1 has 40 rows, no row 40":    {Rows: append(good, rowsNamed(t, job, "test.examples/0/1/39-40")...)},
 		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
 		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		if _, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
 	}
@@ -470,7 +470,7 @@ func TestWrongNamesOfRows(t *testing.T) {
 		"a.examples/0/-3", "a.examples/0/1-2/3",
 		"a.examples/0/1/5-4", "a.examples/0/1/x", "a.examples/0/9223372036854775807", "a.examples/0/1/9223372036854775806",
 	} {
-		if r, err := erase.ParseRows("a.examples", name); err == nil {
+		if r, err := admin.ParseRows("a.examples", name); err == nil {
 			t.Errorf("%s became %+v", name, r)
 		}
 	}
@@ -504,7 +504,7 @@ func TestForgettingWakesTheRunner(t *testing.T) {
 		}
 	}
 	next(1)
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/1")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/1")})
 	next(2)
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -521,7 +521,7 @@ func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
 		t.Fatal(err)
 	}
 	fill(t, log, job, 0, 4)
-	_, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != deletes.Name {
 		t.Errorf("got error %v, expected a *PolicyError that names %s", err, deletes.Name)
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -141,7 +141,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 					t.Fatal(err)
 				}
 				before[job.Name+".quarantine"] = 0
-				forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
+				forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
 					Now: test.now})
 				after := learn()
 				if want := []string{"ring0", "ring1", "ring2"}; !slices.Equal(after.Labels, want) {
@@ -170,7 +170,7 @@ func TestForgottenRowsAreNotCounted(t *testing.T) {
 		produce(t, log, job, 0, exampleMessage(t, rows))
 	}
 	train(t, log, job)
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
 	report, _ := train(t, log, job)
 	for _, split := range []string{"train", "test"} {
 		r, counted := report.Splits[split], int64(0)
@@ -227,7 +227,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	if len(values) == 0 || onDisk() == 0 {
 		t.Fatalf("%d values, none is on the disk", len(values))
 	}
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
 	if n := onDisk(); n > 0 {
 		t.Errorf("%d of %d values are on the disk", n, len(values))
 	}

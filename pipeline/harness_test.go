@@ -23,7 +23,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -306,7 +305,7 @@ func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.Recorder) *dispatch.Members {
 	t.Helper()
 	return &dispatch.Members{Pipeline: p, Process: dispatch.NewProcess(openBLAS(t)), Bytes: job.Memory, Recorder: rec,
-		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1), JoinWorkers: func() {},
+		Works: protocol.NewSoleOwner(job.Examples.Partitions), Solves: protocol.NewSoleOwner(1), JoinWorkers: func() {},
 		LeaveWorkers: func() {}, Leave: func() {}}
 }
 

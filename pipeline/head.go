@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/chain"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -92,11 +91,11 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 }
 
 // readWindow reads the window after a version, given the previous one; nil if it is not on the state topic, or damaged.
-func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *stored.Window) (*stored.Window, error) {
+func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *protocol.StateWindow) (*protocol.StateWindow, error) {
 	if head.Window == nil {
 		return nil, nil
 	}
-	w, err := stored.ReadWindow(ctx, r.Client, *head.Window, known)
+	w, err := protocol.ReadStateWindow(ctx, r.Client, *head.Window, known)
 	if errors.Is(err, wire.ErrDamaged) {
 		return nil, nil
 	}

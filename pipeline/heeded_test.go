@@ -8,7 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -58,8 +58,8 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 					t.Fatal(err)
 				}
 				rows := rowsNamed(t, job, "test.examples/0/1-4")
-				forget(t, log, job, erase.ToForget{Rows: rows})
-				forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
+				forget(t, log, job, admin.ToForget{Rows: rows})
+				forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
 				if err := retrain(event.Ignore{}); err != nil {
 					t.Fatal(err)
 				}
@@ -85,7 +85,7 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				case "made anew with other rows":
 					remove()
 					for _, row := range []string{"8/1", "8/2", "8/3"} {
-						forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
+						forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
 					}
 				default:
 					remove()
@@ -97,7 +97,7 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
 					t.Error("train goes on")
 				}
-				forget(t, log, job, erase.ToForget{Lost: decision})
+				forget(t, log, job, admin.ToForget{Lost: decision})
 				if err := retrain(event.Ignore{}); err != nil {
 					t.Fatal(err)
 				}
@@ -109,7 +109,7 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == heed.RestoreLost) {
 					t.Errorf("the newest version forgets %v: %v", rows, has)
 				}
-				if _, err := erase.Forget(t.Context(), topics.Open(log, job.Name, nil), job, erase.ToForget{Lost: decision}); !errors.Is(err,
+				if _, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Lost: decision}); !errors.Is(err,
 					heed.ErrNothingLost) {
 					t.Errorf("error %v, expected that nothing is lost", err)
 				}
@@ -125,7 +125,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	log, job := openEmbedded(t), forgetfulJob(t)
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 3*40+1 {
 		t.Fatalf("passed over: %v", report.PassedOver)
 	}

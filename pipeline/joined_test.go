@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -36,7 +36,7 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 		}
 		return members.Execute, members.Leave, nil
 	}
-	r := newRunner(p, job, ownership.NewSoleOwner(1), planning.Arithmetic(blas), join, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), planning.Arithmetic(blas), join, rec)
 	r.windowBytes = bytes
 	if err := r.run(t.Context(), true); err != nil {
 		t.Fatal(err)

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -95,7 +94,7 @@ func checkCountedOnce(t *testing.T, log *kafkalog.Log, job topics.Job, sources [
 		t.Fatal(err)
 	}
 	p, last := topics.Open(log, job.Name, arrowtest.Allocator(t)), versions[len(versions)-1]
-	window, err := stored.ReadWindow(t.Context(), p.Client, *last.Window, nil)
+	window, err := protocol.ReadStateWindow(t.Context(), p.Client, *last.Window, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

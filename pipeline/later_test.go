@@ -24,7 +24,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -140,7 +139,7 @@ func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
 	t.Helper()
 	mem := arrowtest.Allocator(t)
-	labels, replays, counting := map[int]string{}, map[int]*counting.Replay{}, counting.New(&schemas.Plan{Foreign: true})
+	labels, replays, counting := map[int]string{}, map[int]*protocol.SpanCounting{}, protocol.NewCounting(&schemas.Plan{Foreign: true})
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
 		if replays[m.Partition] == nil {
 			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -31,7 +30,7 @@ func TestRowsLeaveAsTheyCame(t *testing.T) {
 		if m.Kind() != schemas.KindPlan || m.Value == nil || update != "" {
 			return
 		}
-		plan, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m)
+		plan, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -101,7 +100,7 @@ func TestNoGramMatrixOfOtherExamples(t *testing.T) {
 		}
 		switch {
 		case m.Kind() == schemas.KindPlan && m.Value != nil && update == nil:
-			if plan, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m); err != nil {
+			if plan, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m); err != nil {
 				t.Fatal(err)
 			} else if plan.Update() != nil {
 				update, run = plan, id

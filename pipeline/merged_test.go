@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
@@ -20,13 +19,13 @@ import (
 // groups, and one of each other group that has one owner.
 func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 	const partitions = 20 // in three groups of 6, and one of 2
-	between := func(from, to int) (list ownership.SoleOwner) {
+	between := func(from, to int) (list protocol.SoleOwner) {
 		for p := from; p < to; p++ {
 			list = append(list, p)
 		}
 		return list
 	}
-	var odd, even ownership.SoleOwner
+	var odd, even protocol.SoleOwner
 	for p := range partitions {
 		if p%2 == 0 {
 			even = append(even, p)
@@ -37,13 +36,13 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 	var want wire.Digest
 	for _, test := range []struct {
 		name   string
-		owners []ownership.SoleOwner
+		owners []protocol.SoleOwner
 		visits int // records of a visit
 	}{
-		{"one", []ownership.SoleOwner{between(0, partitions)}, 1},
-		{"whole groups", []ownership.SoleOwner{between(0, 12), between(12, partitions)}, 1 + 2},
-		{"the middle of groups", []ownership.SoleOwner{between(0, 9), between(9, 15), between(15, partitions)}, 1 + 3 + 3 + 3 + 3 + 1},
-		{"no group", []ownership.SoleOwner{odd, even}, partitions},
+		{"one", []protocol.SoleOwner{between(0, partitions)}, 1},
+		{"whole groups", []protocol.SoleOwner{between(0, 12), between(12, partitions)}, 1 + 2},
+		{"the middle of groups", []protocol.SoleOwner{between(0, 9), between(9, 15), between(15, partitions)}, 1 + 3 + 3 + 3 + 3 + 1},
+		{"no group", []protocol.SoleOwner{odd, even}, partitions},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			log := openEmbedded(t)
@@ -59,7 +58,7 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 					worked <- worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
 				}()
 			}
-			err := solver.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
+			err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/backlog"
+	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -29,7 +29,7 @@ type snapshot struct {
 // next waits until the next run is due, and returns its plan; nil if untilEnd is set and the topic has no more messages.
 func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error) {
 	if r.chain.Window != nil && r.job.Retrain.OnNewClass == topics.NewClassStop && len(r.chain.NewClasses(r.job.Retrain)) > 0 {
-		return nil, &NewClassError{r.chain.NewClasses(r.job.Retrain)}
+		return nil, &newClassError{r.chain.NewClasses(r.job.Retrain)}
 	}
 	var since time.Time // time at which the first reason for a new version was found
 	for again := false; ; again = true {
@@ -60,7 +60,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			}
 			plan, err := r.fullPlan(ctx, s)
 			if err == nil && len(r.only) > 0 {
-				err = r.waitForClasses(backlog.Increment{}, true)
+				err = r.waitForClasses(chain.Increment{}, true)
 			}
 			return plan, err
 		}
@@ -135,7 +135,7 @@ func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan,
 }
 
 // planWith returns the plan of the run that adds an increment; nil if more messages are expected.
-func (r *runner) planWith(ctx context.Context, s snapshot, increment backlog.Increment, untilEnd, late bool) (*schemas.Plan, error) {
+func (r *runner) planWith(ctx context.Context, s snapshot, increment chain.Increment, untilEnd, late bool) (*schemas.Plan, error) {
 	switch any := len(increment.Spans) > 0; {
 	case any && r.chain.Window == nil && !r.backlog.AnyCounts(increment.Spans): // the first run needs an example
 		return nil, nil
@@ -156,7 +156,7 @@ func (r *runner) isLate(since time.Time) bool {
 }
 
 // expecting describes what the chain waits for, given the increment that is there and the time of its first message.
-func (r *runner) expecting(increment backlog.Increment, since time.Time, again bool) event.Expecting {
+func (r *runner) expecting(increment chain.Increment, since time.Time, again bool) event.Expecting {
 	e := event.Expecting{Rows: increment.Rows, Of: r.job.Retrain.Rows, After: r.job.Retrain.After, Again: again}
 	if !since.IsZero() {
 		e.Until = since.Add(e.After)
@@ -187,11 +187,11 @@ func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
 	return err
 }
 
-// NewClassError means that examples have labels that are not classes, and that the run is configured to stop then.
-type NewClassError struct{ Labels []string }
+// newClassError means that examples have labels that are not classes, and that the run is configured to stop then.
+type newClassError struct{ Labels []string }
 
 // Error includes the labels.
-func (e *NewClassError) Error() string {
+func (e *newClassError) Error() string {
 	return fmt.Sprintf("examples have labels %q, which are not classes of the newest version (retrain.on_new_class: stop): set it "+
 		"to full to learn them, or to quarantine to exclude them", e.Labels)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -39,7 +38,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
 		topics := protocol.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
-		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: codec.New(nil, 0)}
+		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
 		l, err := client.ReadLedger(t.Context())
 		if err != nil {
 			t.Fatal(err)

@@ -7,7 +7,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/backlog"
+	"github.com/stagewise/stagewise/pipeline/chain"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -45,7 +45,7 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		looked := r.backlog.End(span.Partition)
 		r.backlog.Replace(span, proven, last)
 		if r.chain.Window != nil {
-			cut := backlog.Everything(span.Partition)
+			cut := chain.Everything(span.Partition)
 			if last != nil {
 				cut.From = proven
 			}
@@ -98,7 +98,7 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 	case err != nil:
 		return false, err
 	}
-	return backlog.MarkOf(n, m) != mark, nil
+	return chain.MarkOf(n, m) != mark, nil
 }
 
 // provenOn returns the offset before which a partition has the messages of the window's increments, and the mark of the
@@ -145,7 +145,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 	}
 	for _, span := range want.Spans {
 		err := r.Between(ctx, r.Topics.Examples, n, span.From, span.To, func(m protocol.Message) error {
-			mark := backlog.MarkOf(n, m)
+			mark := chain.MarkOf(n, m)
 			last = &mark
 			if increment.Skips(n, m.Offset) {
 				return nil

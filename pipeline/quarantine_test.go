@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -40,7 +39,7 @@ func retrainCounted(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(e
 	counting.Client = &client
 	m := newSoleMembers(t, &counting, job, rec)
 	join := func(context.Context) (execution, func(), error) { return m.Execute, func() {}, nil }
-	err := newRunner(&counting, job, ownership.NewSoleOwner(1), planning.Arithmetic(m.BLAS), join, rec).run(ctx, true)
+	err := newRunner(&counting, job, protocol.NewSoleOwner(1), planning.Arithmetic(m.BLAS), join, rec).run(ctx, true)
 	if err != nil && !(ctx.Err() != nil && errors.Is(err, context.Canceled)) {
 		t.Fatal(err)
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -46,7 +46,7 @@ func TestStoppedWorkerJoinsAgain(t *testing.T) {
 			ctx, stop := context.WithCancel(t.Context())
 			defer stop()
 			p := &topics.Pipeline{Client: client}
-			m, member, left, follow := &dispatch.Members{Pipeline: p, Recorder: event.Ignore{}, Works: ownership.NewSoleOwner(test.partitions)},
+			m, member, left, follow := &dispatch.Members{Pipeline: p, Recorder: event.Ignore{}, Works: protocol.NewSoleOwner(test.partitions)},
 				true, 0, func() {}
 			log.onWrite = func(_ string, m wire.Message) {
 				if m.Kind() != schemas.KindFailure {

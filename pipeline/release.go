@@ -7,15 +7,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/release"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // earlier is a version of a chain before the newest.
 type earlier struct {
 	plan   *schemas.Plan
-	window *stored.Window // nil if it is gone
+	window *protocol.StateWindow // nil if it is gone
 }
 
 // release deletes records that the newest version of the chain and its parent do not need: the state of the version before
@@ -34,12 +32,12 @@ func (r *runner) tryRelease(ctx context.Context) error {
 	}
 	parent, gone := r.earlier[0], r.earlier[1]
 	if gone.window != nil {
-		if err := release.State(ctx, r.Client, gone.window, parent.window, r.chain.Stored); err != nil {
+		if err := protocol.ReleaseState(ctx, r.Client, gone.window, parent.window, r.chain.Stored); err != nil {
 			return err
 		}
 	}
 	r.earlier = r.earlier[:1]
-	return release.Statistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.chain.Head.Plan}, parent.window, r.chain.Stored)
+	return protocol.ReleaseStatistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.chain.Head.Plan}, parent.window, r.chain.Stored)
 }
 
 // findEarlier reads the two versions before the newest, if they exist and are not known yet.
@@ -59,7 +57,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = stored.ReadWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}

@@ -9,8 +9,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -29,7 +27,7 @@ func TestRunnerGoesOnBehindReleasedReports(t *testing.T) {
 		if m.Kind() != schemas.KindPlan || m.Value == nil {
 			return
 		}
-		plan, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m)
+		plan, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m)
 		if err != nil {
 			t.Error(err)
 		}
@@ -46,7 +44,7 @@ func TestRunnerGoesOnBehindReleasedReports(t *testing.T) {
 	}
 	released := 0
 	for _, id := range s.made {
-		r := newRunner(p, s.job, ownership.NewSoleOwner(1), simArithmetic, nil, event.Ignore{})
+		r := newRunner(p, s.job, protocol.NewSoleOwner(1), simArithmetic, nil, event.Ignore{})
 		r.work = func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
 			f := dispatch.NewFollower(p, plan, l, event.Ignore{})
 			f.End = &schemas.End{Run: id, State: schemas.Done}

@@ -12,8 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -39,7 +37,7 @@ func TestFailureIsReportedUntilTheRunEnds(t *testing.T) {
 				t.Fatal(err)
 			}
 			plans.append(messages[0])
-			w := worker.New(client, nil, plan, 0, ownership.NewSoleOwner(test.partitions), worker.Options{}, event.Ignore{})
+			w := worker.New(client, nil, plan, 0, protocol.NewSoleOwner(test.partitions), worker.Options{}, event.Ignore{})
 			failures := 0
 			log.onWrite = func(topic string, m wire.Message) {
 				if m.Kind() != schemas.KindFailure {
@@ -68,7 +66,7 @@ func newSimClient(name string) (*simLog, *protocol.Client) {
 		topics.Quarantine} {
 		log.addPartition(topic, 0)
 	}
-	return log, &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: codec.New(nil, 0)}
+	return log, &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
 }
 
 // A worker whose chain lacks a record that is on the topic goes on with it, and with all that it has in memory. The
@@ -116,7 +114,7 @@ func TestWorkerThatMissedARecord(t *testing.T) {
 	}
 	reader := &followedLog{actorLog: client.Log.(actorLog)}
 	client.Log = reader
-	if err := worker.New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(1), worker.Options{Executor: sequential{new(int)}},
+	if err := worker.New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(1), worker.Options{Executor: sequential{new(int)}},
 		event.Ignore{}).Work(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -304,7 +302,7 @@ func TestSurveyMadeAgain(t *testing.T) {
 			log := openEmbedded(t)
 			job := newLogJob(t, log)
 			p, plan := submitJob(t, log, job, event.Ignore{})
-			all := ownership.NewSoleOwner(job.Examples.Partitions)
+			all := protocol.NewSoleOwner(job.Examples.Partitions)
 			// After each survey the worker loses all its partitions, and gets them back.
 			owner, surveys := newSimMembership(), 0
 			owner.assign(all...)

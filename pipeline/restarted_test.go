@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/worker"
 )
@@ -21,7 +20,7 @@ func TestRestartedWorkersReadNoStatistics(t *testing.T) {
 	p, plan := submitJob(t, log, job, event.Ignore{})
 	solved := make(chan error, 1)
 	go func() {
-		solved <- solver.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
+		solved <- solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
 	}()
 	first, stop := context.WithCancel(t.Context())
 	defer stop()
@@ -32,7 +31,7 @@ func TestRestartedWorkersReadNoStatistics(t *testing.T) {
 			}
 		}}
 	}
-	all := ownership.NewSoleOwner(job.Examples.Partitions)
+	all := protocol.NewSoleOwner(job.Examples.Partitions)
 	err := worker.New(p.Client, openBLAS(t), plan, 0, all, worker.Options{Bytes: 1 << 30}, visits(func(v event.Visited) {
 		if v.Stage == 1 && v.Visit == 1 {
 			stop()

@@ -9,12 +9,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -72,7 +71,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		}
 		return members.Execute, members.Leave, nil
 	}
-	var owner ownership.Owner = ownership.NewSoleOwner(1)
+	var owner protocol.Owner = protocol.NewSoleOwner(1)
 	if !log.Embedded() {
 		group := log.Join(p.Topics.Runners(), p.Topics.Plans)
 		defer func() {
@@ -85,9 +84,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	began := p.Clock.Now()
 	r := newRunner(p, job, owner, planning.Arithmetic(blas), join, rec)
 	r.retention = files.Retention
-	if choice.Needed(job) {
+	if replay.NeedsChoice(job) {
 		r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
-			return choice.ResolvePlanned(ctx, p, dispatch.NewProcess(blas), job, plan, rows, rec)
+			return replay.ResolvePlanned(ctx, p, dispatch.NewProcess(blas), job, plan, rows, rec)
 		}
 	}
 	if err := r.run(ctx, untilEnd); err != nil {

@@ -2,19 +2,16 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/chain"
-
-	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/counting"
+	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -103,7 +100,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 		has[class] = false
 	}
 	missing := len(has)
-	err = r.messagesLeft(ctx, plan, func(_ int, _ int64, batch *examples.Batch) (goOn bool) {
+	err = planning.EachCounted(ctx, r.Pipeline, plan, true, func(_ int, _ int64, batch *examples.Batch) (more bool) {
 		for row := range batch.Rows {
 			if !batch.Labelled(row) {
 				continue
@@ -127,8 +124,8 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 // anyFits reports whether a run fits its weights to any row of its spans: one that counts, is in the training split, and
 // has a label and a weight.
 func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
-	err = r.messagesLeft(ctx, plan, func(partition int, offset int64, batch *examples.Batch) (goOn bool) {
-		for row, weight := range decode.FittedWeights(plan, partition, offset, batch) {
+	err = planning.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Batch) (more bool) {
+		for row, weight := range visit.FittedWeights(plan, partition, offset, batch) {
 			any = any || weight > 0 && (plan.Task() == examples.Numbers || batch.Labelled(row))
 		}
 		return !any
@@ -138,42 +135,6 @@ func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err
 	}
 	return any, nil
 }
-
-// messagesLeft calls look with the messages of a plan's spans that count, without forgotten rows, until look returns
-// false.
-func (r *runner) messagesLeft(ctx context.Context, plan *schemas.Plan,
-	look func(partition int, offset int64, batch *examples.Batch) (goOn bool)) error {
-	counting, noLabels := counting.New(plan), layout.MissingLabels(plan)
-	for _, hull := range plan.Spans.Hulls() {
-		replay := counting.Replay(hull)
-		for _, span := range plan.Spans.On(hull.Partition) {
-			err := r.Remaining(ctx, r.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
-				if replay.AcceptAt(m.Offset, m.Message) != "" {
-					return nil
-				}
-				batch, err := r.Codec.DecodeExamples(m.Value)
-				if err != nil {
-					return nil // quarantined
-				}
-				defer batch.Release()
-				if !look(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
-					return errFound
-				}
-				return nil
-			})
-			if errors.Is(err, errFound) {
-				return nil
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-	return nil
-}
-
-// errFound stops reading.
-var errFound = errors.New("all is found")
 
 // hasLearnt reports whether the version of a run was trained on forgotten rows.
 func (r *runner) hasLearnt(id string) bool {

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -24,7 +24,7 @@ func TestFullAfterRowsThatTheMapsHaveSeen(t *testing.T) {
 		}
 		produceRings(t, log, job, 0, 6) // two messages an update
 		learn()
-		forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, rows)})
+		forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, rows)})
 		produceRings(t, log, job, 6, 8)
 		if updates := learn().Updates; len(updates) == 0 || updates[0].Kind != kind {
 			t.Errorf("after %s was forgotten: %+v, expected first the kind %s", rows, updates, kind)

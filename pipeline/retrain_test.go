@@ -14,13 +14,12 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -183,7 +182,7 @@ func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Wind
 	if err != nil {
 		t.Fatal(err)
 	}
-	last, err := stored.ReadWindow(t.Context(), p.Client, *manifest.Window, nil)
+	last, err := protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -341,7 +340,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 		}
 	}
 	job.Retrain.OnNewClass = topics.NewClassStop
-	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); !errors.As(err, new(*NewClassError)) {
+	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}); !errors.As(err, new(*newClassError)) {
 		t.Errorf("stop: %v", err)
 	}
 }
@@ -629,7 +628,7 @@ func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
 	if _, err := source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := versions.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true); err != nil {
+	if _, err := admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true); err != nil {
 		t.Fatal(err)
 	}
 	job.Examples.Train = []string{rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv")}

@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
@@ -202,8 +201,8 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 	ended := make(chan error, 1)
 	go func() {
 		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder), func() dispatch.Member {
-			return &leavingMember{SoleOwner: ownership.NewSoleOwner(4), left: left}
-		}, func(context.Context, ownership.Owner, *schemas.Plan, int64) error {
+			return &leavingMember{SoleOwner: protocol.NewSoleOwner(4), left: left}
+		}, func(context.Context, protocol.Owner, *schemas.Plan, int64) error {
 			t.Error("a process with another arithmetic takes part in the run")
 			return nil
 		})
@@ -234,16 +233,16 @@ func TestAnyArithmetic(t *testing.T) {
 	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
 		here := planning.Arithmetic(blas)
 		here.Processor = []string{"amd64", "arm64"}[i]
-		half := &leavingMember{SoleOwner: ownership.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
+		half := &leavingMember{SoleOwner: protocol.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
 			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
-				o ownership.Owner, plan *schemas.Plan, watch int64) error {
+				o protocol.Owner, plan *schemas.Plan, watch int64) error {
 				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
 			})
 		}()
 	}
 	solving := newSoleMembers(t, p, job, event.Ignore{})
-	solving.Works = ownership.NewSoleOwner(0)
+	solving.Works = protocol.NewSoleOwner(0)
 	report, err := solving.Execute(t.Context(), plan, readLedger(t, p))
 	if err != nil || len(report.Stages) != len(job.Stages) {
 		t.Fatalf("report %+v, %v", report, err)
@@ -261,7 +260,7 @@ func TestAnyArithmetic(t *testing.T) {
 
 // leavingMember is a member of a group that sends a value when it leaves.
 type leavingMember struct {
-	ownership.SoleOwner
+	protocol.SoleOwner
 	left chan<- struct{}
 }
 
@@ -294,7 +293,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				return nil, killed
 			}
 			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
-			if err := newRunner(p, job, ownership.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true); !errors.Is(err, killed) {
+			if err := newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true); !errors.Is(err, killed) {
 				t.Fatal(err)
 			}
 			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))

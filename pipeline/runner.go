@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/backlog"
 	"github.com/stagewise/stagewise/pipeline/chain"
 
 	"golang.org/x/sync/errgroup"
@@ -15,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -31,14 +29,14 @@ type execution func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.
 type runner struct {
 	*topics.Pipeline
 	job       topics.Job
-	owner     ownership.Owner    // of the plans topic in the group of runners: the owner submits
+	owner     protocol.Owner     // of the plans topic in the group of runners: the owner submits
 	here      schemas.Arithmetic // of this process
 	join      func(context.Context) (work execution, leave func(), err error)
 	work      execution                                                       // while this process is the active one
 	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // chooses stages by the first plan; nil: the job has them
 	rec       event.Recorder
 	retention topics.ExamplesRetention
-	backlog   *backlog.Backlog
+	backlog   *chain.Backlog
 	forgotten *heed.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
@@ -47,14 +45,14 @@ type runner struct {
 	differs   string            // the settings that differ from those of the newest plan, as reported
 
 	chain    chain.State
-	proven   bool           // the examples topic has the messages processed by the chain
-	earlier  []earlier      // versions before the head, newest first
-	refused  bool           // deletion of their records was denied
-	passed   map[int]bool   // incomplete versions
-	failures int            // since the last version
-	made     string         // last run submitted by this process
-	waits    bool           // for a second class, which was reported
-	only     backlog.Labels // the only class left in the window without forgotten rows; empty: more, or unknown
+	proven   bool         // the examples topic has the messages processed by the chain
+	earlier  []earlier    // versions before the head, newest first
+	refused  bool         // deletion of their records was denied
+	passed   map[int]bool // incomplete versions
+	failures int          // since the last version
+	made     string       // last run submitted by this process
+	waits    bool         // for a second class, which was reported
+	only     chain.Labels // the only class left in the window without forgotten rows; empty: more, or unknown
 
 	windowBytes int64                                      // see schemas.WindowBytes
 	pause       func(context.Context, time.Duration) error // after a failed run, to give the cause time to pass
@@ -62,11 +60,11 @@ type runner struct {
 
 // newRunner returns the runner of a job's chain. It joins the groups of workers and solvers only when this process is the
 // active one of its group, because the partitions of a standby process would wait.
-func newRunner(p *topics.Pipeline, job topics.Job, owner ownership.Owner, here schemas.Arithmetic,
+func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here schemas.Arithmetic,
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
 	forgotten := heed.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
-		backlog: backlog.New(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
+		backlog: chain.NewBacklog(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
 		settings: job.Settings(), report: &Retraining{Name: job.Name},
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
 		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
@@ -78,12 +76,12 @@ type examplesTopic struct {
 	forgotten *heed.Forgotten
 }
 
-// Range implements [backlog.Topic].
+// Range implements [chain.Topic].
 func (t examplesTopic) Range(s coverage.Span) protocol.Reader {
 	return t.Log.Range(t.Topics.Examples, s.Partition, s.From, s.To)
 }
 
-// Examples implements [backlog.Topic].
+// Examples implements [chain.Topic].
 func (t examplesTopic) Examples(partition int, m protocol.Message) (*examples.Batch, error) {
 	batch, err := t.Codec.DecodeExamples(m.Value)
 	if err != nil {
@@ -200,7 +198,7 @@ var errNotActive = errors.New("another process retrains this pipeline")
 
 // checkActive returns errNotActive unless this process is the active one of its group.
 func (r *runner) checkActive() error {
-	active, err := ownership.Owns(r.owner, 0)
+	active, err := protocol.Owns(r.owner, 0)
 	if err == nil && !active {
 		err = errNotActive
 	}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -41,7 +40,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			link := job.Stages[0].Link
 			of, known := tuned[link]
 			if !known {
-				if of, err = choice.Resolve(ctx, p, by, *job, files, rec); err != nil {
+				if of, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
 					return err
 				}
 				tuned[link] = of
@@ -49,17 +48,17 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			job.Stages, job.Prepare = of.Stages, of.Prepare
 			continue
 		}
-		if !choice.Needed(*job) {
+		if !replay.NeedsChoice(*job) {
 			continue
 		}
 		if len(job.Stages) > 0 { // which a rule ends, differently for each job
-			if *job, err = choice.Resolve(ctx, p, by, *job, files, rec); err != nil {
+			if *job, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
 				return err
 			}
 			continue
 		}
 		if chosen == nil {
-			of, err := choice.Resolve(ctx, p, by, *job, files, rec)
+			of, err := replay.Resolve(ctx, p, by, *job, files, rec)
 			if err != nil {
 				return err
 			}

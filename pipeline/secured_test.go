@@ -22,8 +22,8 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -182,10 +182,10 @@ func TestKafkaACLs(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
 	cluster, job := openSecured(t), newMultiStageJob(t)
 	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
-	admin, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
+	administrator, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
 	t.Cleanup(func() {
 		for _, topic := range topics.Topics(job) {
-			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+			if err := administrator.Delete(context.Background(), topic.Name); err != nil {
 				t.Error(err)
 			}
 		}
@@ -239,8 +239,8 @@ func TestKafkaACLs(t *testing.T) {
 	}
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
-	if done, err := erase.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
-		erase.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
+	if done, err := admin.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
+		admin.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
 		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
 	}
 	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) != 1 {

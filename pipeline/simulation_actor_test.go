@@ -13,13 +13,11 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/spill"
-	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -122,9 +120,9 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 		return nil
 	}
 	log := actorLog{s.log, a, s.random}
-	var c codec.Codec = newCachingCodec(s.cache, s.chunk)
+	var c protocol.Codec = newCachingCodec(s.cache, s.chunk)
 	if s.encodes {
-		c = codec.New(nil, s.chunk)
+		c = protocol.NewCodec(nil, s.chunk)
 	}
 	var spills spill.Options
 	if s.spills {
@@ -169,7 +167,7 @@ func (s *simulation) startWorker(i int) {
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.workers,
 				i)
-		}, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{&s.gramsFirst}}, event.Ignore{}).Work(ctx)
 		})
 	})
@@ -184,7 +182,7 @@ func (s *simulation) startSolver(i int) {
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.solvers,
 				i)
-		}, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
@@ -240,7 +238,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 	}
 	if s.chooses {
 		s.log.happen(choosing, "it is chosen how sparse rows are prepared")
-		if job, err = choice.Resolve(ctx, p, s.process(p.Log.(actorLog).actor), job, &source.Ingested{}, event.Ignore{}); err != nil {
+		if job, err = replay.Resolve(ctx, p, s.process(p.Log.(actorLog).actor), job, &source.Ingested{}, event.Ignore{}); err != nil {
 			return nil, "", err
 		}
 	}

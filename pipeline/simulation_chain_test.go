@@ -8,11 +8,11 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -146,7 +146,7 @@ func (s *simulation) startRunner(i int) *actor {
 		if s.chooses {
 			r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
 				s.log.happen(choosing, "%s chooses stages", a.name)
-				return choice.ResolvePlanned(ctx, p, s.process(a), job, plan, rows, event.Ignore{})
+				return replay.ResolvePlanned(ctx, p, s.process(a), job, plan, rows, event.Ignore{})
 			}
 		}
 		files, err := source.IngestFiles(context.Background(), p, job, event.Ignore{})

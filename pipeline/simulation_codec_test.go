@@ -15,7 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -27,13 +27,13 @@ import (
 // the same records over and over: without the cache, Arrow and JSON take three quarters of the simulation's time.
 type cachingCodec struct {
 	*codecCache
-	codec.Codec
+	protocol.Codec
 	mem   memory.Allocator
 	chunk int // how many bytes a message may have; 0: the brokers' limit
 }
 
 func newCachingCodec(cache *codecCache, chunk int) *cachingCodec {
-	return &cachingCodec{cache, codec.New(nil, chunk), memory.DefaultAllocator, chunk}
+	return &cachingCodec{cache, protocol.NewCodec(nil, chunk), memory.DefaultAllocator, chunk}
 }
 
 func (c *cachingCodec) maxBytes() int { return cmp.Or(c.chunk, wire.MaxMessage) }

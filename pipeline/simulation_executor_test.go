@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 )
 
 // sequential is the executor of workers of a simulation, which schedules every call of the log itself: it takes one step after the other
@@ -11,12 +11,12 @@ import (
 type sequential struct{ twice *int } // how many passes went through their segments twice
 
 // Run takes one segment after the other, and waits for each write.
-func (e sequential) Run(ctx context.Context, p *scan.Pass) error {
+func (e sequential) Run(ctx context.Context, p *visit.Pass) error {
 	if p.Twice {
 		*e.twice++
 	}
 	process := p.Processor()
-	one := func(l *scan.Load) error {
+	one := func(l *visit.Load) error {
 		collect, err := process(ctx, l)
 		if err != nil {
 			return err
@@ -27,7 +27,7 @@ func (e sequential) Run(ctx context.Context, p *scan.Pass) error {
 		}
 		return write(ctx)
 	}
-	var again []*scan.Load
+	var again []*visit.Load
 	for _, of := range p.Partitions {
 		for l, err := range p.Loads(ctx, of, func() error { return nil }) {
 			if err != nil {

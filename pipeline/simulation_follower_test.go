@@ -11,8 +11,8 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -199,7 +199,7 @@ func (s *simulation) startFollower(i int) {
 
 // checkIngested checks that each row of the topic that is followed counts once, with the label of its outcome.
 func (s *simulation) checkIngested() {
-	counting, counted := counting.New(&schemas.Plan{Foreign: true}), map[[2]int64][]string{}
+	counting, counted := protocol.NewCounting(&schemas.Plan{Foreign: true}), map[[2]int64][]string{}
 	for n, p := range s.log.topics[s.topics.Examples] {
 		replay := counting.Replay(coverage.Span{Partition: n})
 		for _, m := range p.messages {

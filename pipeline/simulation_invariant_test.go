@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -52,7 +51,7 @@ func (sc *scenario) content(m wire.Message) wire.Digest {
 	case statistics.KindSeal:
 		return wire.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
-		manifest, err := codec.DecodeManifest(newCachingCodec(sc.cache, 0), m)
+		manifest, err := protocol.DecodeManifest(newCachingCodec(sc.cache, 0), m)
 		if err != nil {
 			return wire.Digest(err.Error())
 		}
@@ -64,7 +63,7 @@ func (sc *scenario) content(m wire.Message) wire.Digest {
 // learn adds a message that was written without faults to the reference.
 func (s *simulation) learn(m wire.Message) {
 	if m.Kind() == schemas.KindPlan {
-		if _, id, err := codec.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
+		if _, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
 			s.planned[id] = true
 		}
 	}

@@ -8,16 +8,14 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
-	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -58,7 +56,7 @@ func (s *simulation) operate() {
 func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
-		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*versions.VersionsError), new(*erase.NoRowsError),
+		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*admin.VersionsError), new(*admin.NoRowsError),
 		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError),
 		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
 	} {
@@ -125,7 +123,7 @@ func (s *simulation) countWaiting(ctx context.Context, p *topics.Pipeline) error
 	if s.log.topics[simSource] == nil {
 		return nil
 	}
-	waiting := progress.NewWaiting(p.Log, simSource)
+	waiting := protocol.NewWaiting(p.Log, simSource)
 	for range 2 {
 		messages, partitions, err := waiting.Count(ctx, func(int) int64 { return 0 })
 		if err != nil {
@@ -170,16 +168,16 @@ func (s *simulation) submitOne(ctx context.Context, p *topics.Pipeline) error {
 func (s *simulation) pinOne(ctx context.Context, p *topics.Pipeline) error {
 	s.changes("a version is pinned, or none")
 	if s.random.IntN(2) == 0 {
-		_, _, err := versions.Unpin(ctx, p)
+		_, _, err := admin.Unpin(ctx, p)
 		return err
 	}
-	_, err := versions.Pin(ctx, p, s.drawVersion())
+	_, err := admin.Pin(ctx, p, s.drawVersion())
 	return err
 }
 
 func (s *simulation) removeOne(ctx context.Context, p *topics.Pipeline) error {
 	s.changes("versions are removed")
-	_, err := versions.RemoveVersions(ctx, p, []string{s.drawVersion(), s.drawVersion()}, s.random.IntN(2) == 0)
+	_, err := admin.RemoveVersions(ctx, p, []string{s.drawVersion(), s.drawVersion()}, s.random.IntN(2) == 0)
 	return err
 }
 
@@ -195,7 +193,7 @@ func (s *simulation) cancelOne(ctx context.Context, p *topics.Pipeline) error {
 
 func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 	_, n, examples := s.drawPartition(s.topics.Examples)
-	what := erase.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", "", "", heed.RestoreLost, heed.DropLost}[s.random.IntN(5)]}
+	what := admin.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", "", "", heed.RestoreLost, heed.DropLost}[s.random.IntN(5)]}
 	at := s.drawOffset(examples)
 	switch s.random.IntN(4) {
 	case 0:
@@ -204,7 +202,7 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 		if s.seal != nil {
 			what.Sources = []string{s.seal.ID[:6]}
 		} else {
-			rows, err := erase.ParseRows(s.topics.Examples, fmt.Sprintf("%s/%d/%d/1", s.topics.Examples, n, at))
+			rows, err := admin.ParseRows(s.topics.Examples, fmt.Sprintf("%s/%d/%d/1", s.topics.Examples, n, at))
 			if err != nil {
 				return err
 			}
@@ -215,11 +213,11 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 			n = s.random.IntN(len(partitions))
 			at = s.drawOffset(partitions[n])
 		}
-		read, ok := erase.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
+		read, ok := admin.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
 		if !ok {
 			return errors.New("what was read can't be parsed")
 		}
-		what.Read = []erase.SourceRows{read}
+		what.Read = []admin.SourceRows{read}
 		if s.random.IntN(2) == 0 {
 			what.Keys = []string{"customer 1"}
 		}
@@ -227,7 +225,7 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 		what.Rows = coverage.Forgotten{{Partition: n, From: at, To: at + 1 + s.random.Int64N(2)}}
 	}
 	s.changes("rows are forgotten: %+v", what)
-	_, err := erase.Forget(ctx, p, s.job, what)
+	_, err := admin.Forget(ctx, p, s.job, what)
 	return err
 }
 

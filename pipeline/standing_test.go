@@ -14,14 +14,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/erase"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -262,7 +260,7 @@ func TestLostPlansAreMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 8)
 	retrainToEnd(t, log, job)
-	if _, err := versions.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false); err != nil {
+	if _, err := admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false); err != nil {
 		t.Fatal(err)
 	}
 	if err := log.Delete(t.Context(), job.Name+".plans"); err != nil {
@@ -469,7 +467,7 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 	retrainToEnd(t, log, job)
 	p := topics.Open(log, job.Name, nil)
 	fails := true
-	r := newRunner(p, job, ownership.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
 		if fails = !fails; fails {
 			return nil, &dispatch.RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
@@ -489,7 +487,7 @@ func TestReportAfterAllRowsWereForgotten(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 8)
 	retrainToEnd(t, log, job)
-	forget(t, log, job, erase.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
+	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
 	fill(t, log, job, 8, 9)
 	report, _ := retrainToEnd(t, log, job)
 	expect(t, "of the new rows", report, "full 40 of 40")

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -102,7 +101,7 @@ func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
 func (r *runner) check(plan *schemas.Plan) error {
 	configured := plan.Segment
 	for {
-		err := codec.CheckPlan(plan)
+		err := protocol.CheckPlan(plan)
 		if errors.As(err, new(*schemas.SegmentsError)) && plan.Segment <= math.MaxInt64/2 {
 			plan.Segment *= 2
 			continue

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -46,13 +46,13 @@ func TestCancelledRunMakesNoVersion(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	worked := make(chan error)
 	go func() {
-		worked <- worker.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
+		worked <- worker.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
 	}()
 	end := &schemas.End{Run: plan.Run(), State: schemas.Cancelled}
 	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
 		t.Fatal(err)
 	}
-	if err := solver.New(p.Client, openBLAS(t), plan, 0, ownership.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
+	if err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
 		t.Error(err)
 	}
 	cancel()

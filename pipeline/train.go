@@ -8,11 +8,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/choice"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -77,7 +77,7 @@ func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job to
 	if err != nil {
 		return job, nil, err
 	}
-	job, err = choice.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec)
+	job, err = replay.Resolve(ctx, p, dispatch.NewProcess(blas), job, ingested, rec)
 	return job, ingested, err
 }
 

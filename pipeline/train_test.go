@@ -11,9 +11,9 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -271,7 +271,7 @@ func TestOddData(t *testing.T) {
 	t.Run("no examples", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Examples.Train = nil
-		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*counting.NoExamplesError)) {
+		if err := trainError(t, openEmbedded(t), job); !errors.As(err, new(*protocol.NoExamplesError)) {
 			t.Errorf("got error %v, expected a *counting.NoExamplesError", err)
 		}
 	})

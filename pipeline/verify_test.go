@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -20,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -54,7 +54,7 @@ func TestHistoryEndsWithTheVersion(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := versions.RemoveVersions(t.Context(), p, []string{"1"}, true); err != nil {
+	if _, err := admin.RemoveVersions(t.Context(), p, []string{"1"}, true); err != nil {
 		t.Fatal(err)
 	}
 	past, err := heed.ReadHistory(t.Context(), p)

@@ -6,7 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -16,7 +16,7 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
 		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
 	}}
-	if err := Run(t.Context(), a.client, o, Fixed(m), ownership.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}); err != nil {
+	if err := Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}); err != nil {
 		t.Fatal(err)
 	}
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil

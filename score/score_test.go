@@ -20,7 +20,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/prediction"
@@ -169,7 +168,7 @@ func (l listener) Record(e event.Event) { l(e) }
 
 func (a *topic) run(ctx context.Context, untilEnd bool, m *model.Model, rec event.Recorder) error {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd}
-	return Run(ctx, a.client, o, Fixed(m), ownership.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
+	return Run(ctx, a.client, o, Fixed(m), protocol.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
 }
 
 // sizes are numbers of rows of which some take several messages of predictions of 3000 or 5000 classes.
@@ -284,7 +283,7 @@ func TestOtherTopics(t *testing.T) {
 	if err := few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), ownership.NewSoleOwner(2), kernel.Gonum(),
+	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), kernel.Gonum(),
 		event.Ignore{})
 	if want := "few has 1 partitions, p.examples has 2: add partitions"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %s", err, want)

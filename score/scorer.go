@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -51,7 +50,7 @@ type Options struct {
 // Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. It returns an *[AddedError] once the
 // topic has more partitions than when scoring began, unless that is where scoring ends: whoever calls it again goes on
 // with all of them. While there is no version, messages wait.
-func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner ownership.Owner, blas *kernel.BLAS,
+func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner protocol.Owner, blas *kernel.BLAS,
 	rec event.Recorder) error {
 	bounds, err := client.Log.Spans(ctx, o.From)
 	if err != nil {
@@ -121,7 +120,7 @@ type scorer struct {
 	Options
 	client   *protocol.Client
 	versions Versions
-	owner    ownership.Owner
+	owner    protocol.Owner
 	blas     *kernel.BLAS
 	rec      event.Recorder
 	bounds   []coverage.Span // of the topic, when scoring began
@@ -172,7 +171,7 @@ func (s *scorer) share(ctx context.Context) error {
 		}
 	}()
 	for {
-		if err := ownership.CheckMembership(s.owner); err != nil {
+		if err := protocol.CheckMembership(s.owner); err != nil {
 			return err
 		}
 		owned := s.owner.Owned()

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -182,7 +181,7 @@ func TestMessagesWaitForVersion(t *testing.T) {
 	ended, watched, scored := make(chan error, 1), make(chan bool, 9), make(chan event.Scored, len(sizes))
 	go func() {
 		o := Options{From: "p.examples", To: "p.predictions"}
-		ended <- Run(ctx, a.client, o, versions, ownership.NewSoleOwner(a.partitions), kernel.Gonum(), listener(func(e event.Event) {
+		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), kernel.Gonum(), listener(func(e event.Event) {
 			switch e := e.(type) {
 			case event.ScoringLag:
 				select {

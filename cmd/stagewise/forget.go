@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -19,7 +19,7 @@ import (
 func newForget() *cobra.Command {
 	var (
 		from configFlags
-		what erase.ToForget
+		what admin.ToForget
 	)
 	cmd := &cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
@@ -44,18 +44,18 @@ func newForget() *cobra.Command {
 				return errors.New("expected rows, --source, --key or --lost")
 			}
 			for _, arg := range args {
-				if read, ok := erase.ParseSourceRows(c.Examples.FromTopic, arg); ok {
+				if read, ok := admin.ParseSourceRows(c.Examples.FromTopic, arg); ok {
 					what.Read = append(what.Read, read)
 					continue
 				}
-				r, err := erase.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
+				r, err := admin.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
 				if err != nil {
 					return err
 				}
 				what.Rows = append(what.Rows, r)
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				done, err := erase.Forget(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), what)
+				done, err := admin.Forget(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), what)
 				if done != nil {
 					err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
 				}

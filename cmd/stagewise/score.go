@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/score"
@@ -146,9 +145,9 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 		if err := log.AddPartitions(ctx, o.To, partitions); err != nil {
 			return err
 		}
-		var owner ownership.Owner = group
+		var owner protocol.Owner = group
 		if group == nil {
-			owner = ownership.NewSoleOwner(partitions)
+			owner = protocol.NewSoleOwner(partitions)
 		}
 		err := score.Run(ctx, topics, o, versions, owner, blas, recorder)
 		added, grown := errors.AsType[*score.AddedError](err)

@@ -10,9 +10,9 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/versions"
 )
 
 func newWeights() *cobra.Command {
@@ -52,7 +52,7 @@ func newWeightsPin() *cobra.Command {
 				if off {
 					return unpin(cmd, log, c.Name)
 				}
-				pinned, err := versions.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+				pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
 				if err == nil {
 					fmt.Fprintln(cmd.OutOrStdout(), pinned)
 				}
@@ -67,7 +67,7 @@ func newWeightsPin() *cobra.Command {
 
 // unpin pins no version, and prints the number of the version that subscribers get then.
 func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
-	before, latest, err := versions.Unpin(cmd.Context(), topics.Open(log, name, nil))
+	before, latest, err := admin.Unpin(cmd.Context(), topics.Open(log, name, nil))
 	if err != nil {
 		return err
 	}
@@ -100,7 +100,7 @@ func newWeightsRemove() *cobra.Command {
 				return errors.New("expected versions; see weights list")
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				removed, err := versions.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
+				removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
 				for _, number := range removed {
 					fmt.Fprintln(cmd.OutOrStdout(), number)
 				}

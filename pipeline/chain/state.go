@@ -1,10 +1,13 @@
-// Package chain decides what the next run of a chain is trained on: pure functions of the state of the chain and the
-// configuration.
+// Package chain decides what the next run of a chain is trained on: pure functions of the state of the chain, the
+// configuration and the messages of the examples topic.
 //
+//	messages, sealed sources ──Backlog──cut──▶ spans of the next increment
 //	newest version, window, new spans ──▶ plan of an update, or of a full run
 //
 // An update adds an increment to the sums and removes others; a full run fits the whole window. Package pipeline reads the
-// log for these decisions, and submits the plans.
+// log for these decisions, and submits the plans. A [Backlog] divides the messages that no run has processed into increments.
+// Cuts alternate between the partitions by the distance of offsets from the start of their partition: if the topic does not
+// grow, they depend on nothing else.
 package chain
 
 import (
@@ -12,7 +15,7 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -23,7 +26,7 @@ import (
 // chain without versions.
 type State struct {
 	Head    *schemas.Manifest        // of the newest version; nil: there is none
-	Stored  *stored.Window           // window after the head; nil: it is gone
+	Stored  *protocol.StateWindow    // window after the head; nil: it is gone
 	Window  *schemas.Window          // the same, as far as the log still has it; nil: nothing is left
 	Oldest  []int64                  // by partition: first offset in the window
 	Counted []schemas.SourceProgress // progress of sources when the chain was restarted; see BeginAgain

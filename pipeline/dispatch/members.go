@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -43,7 +42,7 @@ type Members struct {
 	Bytes         int64            // memory for rows, blocks and matrices
 	Store         *partition.Store // replaces Bytes; nil: nothing is kept for later runs
 	Recorder      event.Recorder
-	Works, Solves ownership.Owner
+	Works, Solves protocol.Owner
 	// JoinWorkers and LeaveWorkers join and leave the group of workers.
 	JoinWorkers, LeaveWorkers func()
 	Leave                     func() // leaves both groups
@@ -61,7 +60,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec,
 		JoinWorkers: func() {}, LeaveWorkers: func() {}, Leave: func() {}}
 	if p.Admin.Embedded() {
-		m.Works, m.Solves = ownership.NewSoleOwner(job.Examples.Partitions), ownership.NewSoleOwner(1)
+		m.Works, m.Solves = protocol.NewSoleOwner(job.Examples.Partitions), protocol.NewSoleOwner(1)
 		return m, nil
 	}
 	var works *kafkalog.Member
@@ -121,8 +120,8 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	if why := Unable(m.Pipeline, plan, m.Arithmetic); why != "" {
 		return nil, &StandAsideError{plan.Run(), why}
 	}
-	if _, alone := m.Works.(ownership.SoleOwner); alone { // partitions may have been added since this process joined
-		m.Works = ownership.NewSoleOwner(topics.PartitionsFor(plan))
+	if _, alone := m.Works.(protocol.SoleOwner); alone { // partitions may have been added since this process joined
+		m.Works = protocol.NewSoleOwner(topics.PartitionsFor(plan))
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

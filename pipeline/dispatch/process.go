@@ -5,7 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -13,7 +13,7 @@ import (
 type Process struct {
 	BLAS       *kernel.BLAS
 	Arithmetic schemas.Arithmetic // arithmetic of its sums
-	Executor   scan.Executor      // executor of its workers; nil: [scan.Concurrent]
+	Executor   visit.Executor     // executor of its workers; nil: [visit.Concurrent]
 	// Together calls functions concurrently, and returns when all have returned; nil: each runs in a goroutine.
 	Together func(parts ...func())
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
@@ -42,7 +41,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	limit(ctx, p, job, bytes)
 	store := partition.NewStore(bytes)
 	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.Merges().Size()) }
-	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		CheckStore(ctx, p, store)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)
 	})
@@ -67,11 +66,11 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		return err
 	}
 	join := func() Member { return log.Join(t.Solvers(), t.Plans) }
-	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error {
+	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		if err := SolveWhenOwner(ctx, p, blas, o, plan, watch, rec); err != nil {
 			return err
 		}
-		if owner, err := ownership.Owns(o, 0); err != nil || !owner {
+		if owner, err := protocol.Owns(o, 0); err != nil || !owner {
 			return err // standby solvers need not prune again
 		}
 		Prune(ctx, p, job.Keep, rec)
@@ -88,13 +87,13 @@ func Prune(ctx context.Context, p *topics.Pipeline, keep int, rec event.Recorder
 
 // Member is an owner that can leave its consumer group.
 type Member interface {
-	ownership.Owner
+	protocol.Owner
 	Leave() error // leaves the group
 }
 
 // role executes a run as worker or solver until the run has ended. An error means that the role can't continue. The end of
 // the run is on the plans topic at offset watch or later.
-type role func(ctx context.Context, o ownership.Owner, plan *schemas.Plan, watch int64) error
+type role func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error
 
 // Serve executes all runs in the order of their plans, until ctx ends. If a run has an arithmetic other than here, or
 // other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
@@ -166,7 +165,7 @@ func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Led
 			}
 			began = p.Clock.Now()
 		}
-		q := newQueue(ctx, p, plans, ownership.NewSoleOwner(0), rec)
+		q := newQueue(ctx, p, plans, protocol.NewSoleOwner(0), rec)
 		late, err := q.ended(ctx, id)
 		q.subscription.Close()
 		if err == nil && late {
@@ -231,7 +230,7 @@ func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) er
 }
 
 // serveAs executes runs as a member of a group, until a run that this process can't execute. It returns that run's plan.
-func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, here schemas.Arithmetic, plans *protocol.Ledger,
+func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here schemas.Arithmetic, plans *protocol.Ledger,
 	rec event.Recorder, do role) (other *schemas.Plan, err error) {
 	q := newQueue(ctx, p, plans, group, rec)
 	defer func() { q.subscription.Close() }()
@@ -268,14 +267,14 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group ownership.Owner, her
 // queue is the pending runs of a role. It follows the plans topic.
 type queue struct {
 	plans        *protocol.Ledger
-	owner        ownership.Owner
+	owner        protocol.Owner
 	rec          event.Recorder
 	subscription protocol.Subscription
 	owned        []int // last recorded partitions
 }
 
 // newQueue returns a queue that reads the plans topic from the end of the ledger. The caller closes its subscription.
-func newQueue(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, o ownership.Owner, rec event.Recorder) *queue {
+func newQueue(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, o protocol.Owner, rec event.Recorder) *queue {
 	from := protocol.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
 	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
 }
@@ -313,7 +312,7 @@ func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
 // poll applies the next message of the plans topic to the ledger. It also returns if the owned partitions have changed,
 // or, with late, after a timeout.
 func (q *queue) poll(ctx context.Context) (late bool, err error) {
-	if err := ownership.CheckMembership(q.owner); err != nil {
+	if err := protocol.CheckMembership(q.owner); err != nil {
 		return false, err
 	}
 	delivery, late, err := q.subscription.Next(ctx, protocol.MinPatience)
@@ -327,7 +326,7 @@ func (q *queue) poll(ctx context.Context) (late bool, err error) {
 }
 
 // SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
-func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, o ownership.Owner, plan *schemas.Plan, watch int64,
+func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, o protocol.Owner, plan *schemas.Plan, watch int64,
 	rec event.Recorder) error {
 	id := plan.Run()
 	for {
@@ -349,9 +348,9 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 }
 
 // standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
-func standBy(ctx context.Context, p *topics.Pipeline, o ownership.Owner, id string, since schemas.Since, watch int64) (owner bool,
+func standBy(ctx context.Context, p *topics.Pipeline, o protocol.Owner, id string, since schemas.Since, watch int64) (owner bool,
 	err error) {
-	if owner, err := ownership.Owns(o, 0); err != nil || owner {
+	if owner, err := protocol.Owns(o, 0); err != nil || owner {
 		return owner, err
 	}
 	subscription := p.Log.Subscribe(ctx, o.Changed(), protocol.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
@@ -369,7 +368,7 @@ func standBy(ctx context.Context, p *topics.Pipeline, o ownership.Owner, id stri
 		if delivery != nil && protocol.Ends(delivery.Message.Message, id) {
 			return false, nil
 		}
-		if owner, err := ownership.Owns(o, 0); err != nil || owner {
+		if owner, err := protocol.Owns(o, 0); err != nil || owner {
 			return owner, err
 		}
 	}

@@ -16,8 +16,8 @@ import (
 
 // States of an unfinished run. The states of an ended run are schemas.Done, schemas.Failed and schemas.Cancelled.
 const (
-	Waiting = "waiting" // RunState.Reason says for what
-	Running = "running"
+	waiting = "waiting" // RunState.Reason says for what
+	running = "running"
 )
 
 // RunState is the state of a run on the plans topic.
@@ -69,7 +69,7 @@ func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 				return nil, err
 			}
 		default:
-			s.State, s.Reason = Waiting, "for run "+first+", which goes first"
+			s.State, s.Reason = waiting, "for run "+first+", which goes first"
 		}
 		states = append(states, s)
 	}
@@ -125,13 +125,13 @@ func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (stat
 		return "", "", fmt.Errorf("read weights: %w", err)
 	}
 	if !chain.Began() {
-		return Waiting, "for workers and a solver to finish the survey", nil
+		return waiting, "for workers and a solver to finish the survey", nil
 	}
 	v, _ := chain.Due()
 	if v.Stage >= len(plan.Stages) {
-		return Running, "its version is being written", nil
+		return running, "its version is being written", nil
 	}
-	return Running, event.VisitOf(v.Stage, v.Number, len(plan.Stages)) + " is due", nil
+	return running, event.VisitOf(v.Stage, v.Number, len(plan.Stages)) + " is due", nil
 }
 
 // EndedError means that a run can't be cancelled because it has ended.

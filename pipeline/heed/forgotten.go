@@ -10,8 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/release"
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -191,7 +189,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 	if AnyUnfinished(l) {
 		return nil
 	}
-	var kept *stored.Window
+	var kept *protocol.StateWindow
 	for _, place := range slices.Backward(l.Versions()) {
 		if slices.Contains(learnt, place) {
 			continue
@@ -204,13 +202,13 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 			continue
 		}
 		if manifest.Window != nil {
-			if kept, err = stored.ReadWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
+			if kept, err = protocol.ReadStateWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}
 		break
 	}
-	return release.OtherState(ctx, p.Client, kept)
+	return protocol.ReleaseOtherState(ctx, p.Client, kept)
 }
 
 // Forget removes the versions trained on forgotten rows, after a run that excluded them.

@@ -8,7 +8,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -31,7 +30,7 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 	}
 	how.Scale = prepare.ScaleNone
 	first, err := LookAt(ctx, p, job)
-	if errors.As(err, new(*counting.NoExamplesError)) {
+	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return how, nil // the survey reports errors in the messages
 	}
 	if err != nil {
@@ -48,9 +47,6 @@ type Look struct {
 	Named, Sparse bool
 	Image         examples.Image // zero: not images
 }
-
-// errFound stops reading.
-var errFound = errors.New("found")
 
 // LookAt reads the first decodable message of the examples.
 func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, err error) {
@@ -79,5 +75,5 @@ func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, er
 			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
 		}
 	}
-	return l, &counting.NoExamplesError{Topic: p.Topics.Examples, From: ""}
+	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
 }

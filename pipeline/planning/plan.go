@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -81,7 +80,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		plan.Spans = Narrow(plan.Spans, plan.Sources)
 	}
 	if len(plan.Spans) == 0 {
-		none := &counting.NoExamplesError{Topic: p.Topics.Examples, Other: p.Archive != nil, From: job.Examples.FromTopic}
+		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Archive != nil, From: job.Examples.FromTopic}
 		if none.From != "" {
 			if none.Unusable, err = source.Unusable(ctx, p, none.From); err != nil {
 				return nil, err

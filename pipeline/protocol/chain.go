@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -27,7 +26,7 @@ type Chain struct {
 	Survey   *statistics.SurveyResult
 	Prepared *prepare.Preparation
 
-	codec     codec.Codec
+	codec     Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
 	digests   []wire.Digest         // of the survey's result, then of the weights
@@ -52,11 +51,11 @@ type early struct {
 }
 
 // NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
-func NewChain(plan *schemas.Plan, codec codec.Codec, rec event.Recorder) *Chain {
+func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	return newChain(plan, plan.Digest(), codec, rec)
 }
 
-func newChain(plan *schemas.Plan, root wire.Digest, codec codec.Codec, rec event.Recorder) *Chain {
+func newChain(plan *schemas.Plan, root wire.Digest, codec Codec, rec event.Recorder) *Chain {
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
 		early: map[wire.Digest]early{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
@@ -64,7 +63,7 @@ func newChain(plan *schemas.Plan, root wire.Digest, codec codec.Codec, rec event
 }
 
 // NewOutline returns a chain that keeps no weights, for observers of the run.
-func NewOutline(plan *schemas.Plan, codec codec.Codec) *Chain {
+func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
 	return NewChain(plan, codec, event.Ignore{}).outlined()
 }
 
@@ -198,7 +197,7 @@ func (c *Chain) Stage(stage int) (*model.Stage, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.Grows(stage) {
+	if c.grows(stage) {
 		w := c.structure(stage)
 		if w == nil || w.Tensors == nil { // only the shape of the stage is needed so far
 			return s, nil

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -23,7 +22,7 @@ import (
 func TestDue(t *testing.T) {
 	plan := testPlan(1)
 	records := newTestRun(plan).all()
-	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
 	type due struct{ stage, visit, seal int }
 	want := []due{{wire.Survey, 0, NoStage}, {0, 0, NoStage}, {0, 1, NoStage}, {1, 0, 0}, {1, 1, NoStage}, {2, 0, 1}}
 	for i := 0; ; i++ {
@@ -63,7 +62,7 @@ func TestDue(t *testing.T) {
 // The chain does not depend on the order of records, on duplicates, or on interleaving with other runs.
 func TestChainDependsOnNoOrder(t *testing.T) {
 	plan := testPlan(1)
-	records, codec := newTestRun(plan).all(), codec.New(nil, 1) // as many chunks per record as possible
+	records, codec := newTestRun(plan).all(), NewCodec(nil, 1) // as many chunks per record as possible
 	other := newTestRun(testPlan(2)).all()
 	for seed := range uint64(50) {
 		random := rand.New(rand.NewPCG(seed, 1))
@@ -96,7 +95,7 @@ func TestFirstOfTwinsCounts(t *testing.T) {
 		twin.survey()
 		second := twin.weights(0, 1, 7, false)
 		after := twin.weights(0, 2, 8, true) // computed from the twin that does not count
-		c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+		c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
 		order := []*wire.Record[float32]{survey, first, second, after}
 		if early {
 			order = []*wire.Record[float32]{after, first, second, survey}
@@ -125,7 +124,7 @@ func TestChainSkips(t *testing.T) {
 	r.parent = parent
 	secondSurvey := r.survey()
 
-	codec, told := codec.New(nil, 0), notices{}
+	codec, told := NewCodec(nil, 0), notices{}
 	c := NewChain(plan, codec, &told)
 	damage := func(r *wire.Record[float32]) wire.Message {
 		m := messages(t, codec, r)[0]
@@ -159,7 +158,7 @@ func TestChainSkips(t *testing.T) {
 func TestSurveyOfAnotherPlan(t *testing.T) {
 	plan := testPlan(1)
 	plan.Prepare.PCA = 2
-	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
 	for _, m := range messages(t, c.codec, newTestRun(plan).survey()) {
 		if _, err := c.Add(m); !errors.As(err, new(*wire.ShapeError)) {
 			t.Errorf("a survey's result without a basis: %v", err)
@@ -222,7 +221,7 @@ func TestDiffers(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if differs, err := c.Differs(t.Context(), client); differs != step.differs || err != nil {
+		if differs, err := c.differs(t.Context(), client); differs != step.differs || err != nil {
 			t.Errorf("%d records, of which the chain has %d: differs is %v, %v", len(step.topic), len(c.digests), differs, err)
 		}
 		want := c.Root
@@ -304,7 +303,7 @@ func TestExpiredWeights(t *testing.T) {
 func TestPreserve(t *testing.T) {
 	plan, client := testPlan(1), newTestClient()
 	records := newTestRun(plan).all()
-	client.Codec = codec.New(nil, 1) // several messages for some records
+	client.Codec = NewCodec(nil, 1) // several messages for some records
 	topic := client.Topics.Weights
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	write := func(r *wire.Record[float32]) {
@@ -349,8 +348,8 @@ func TestPreserve(t *testing.T) {
 // Forgetting the others affects neither the due visits nor the end of the run.
 func TestForget(t *testing.T) {
 	plan := testPlan(1)
-	whole := NewChain(plan, codec.New(nil, 0), event.Ignore{})
-	c := NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	whole := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
+	c := NewChain(plan, NewCodec(nil, 0), event.Ignore{})
 	for i, r := range newTestRun(plan).all() {
 		add(t, whole, r)
 		add(t, c, r)
@@ -395,7 +394,7 @@ func TestForget(t *testing.T) {
 // Weights with changes require the weights that they change, which are the last full ones.
 func TestChanges(t *testing.T) {
 	plan := testPlan(1)
-	r, c := newTestRun(plan), NewChain(plan, codec.New(nil, 0), event.Ignore{})
+	r, c := newTestRun(plan), NewChain(plan, NewCodec(nil, 0), event.Ignore{})
 	change := func(visit int) *wire.Record[float32] {
 		w := schemas.Weights{
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
@@ -449,7 +448,7 @@ func TestChanges(t *testing.T) {
 // An outline is the chain without the weights.
 func TestOutline(t *testing.T) {
 	plan := testPlan(1)
-	whole, outline := NewChain(plan, codec.New(nil, 0), event.Ignore{}), NewOutline(plan, codec.New(nil, 0))
+	whole, outline := NewChain(plan, NewCodec(nil, 0), event.Ignore{}), NewOutline(plan, NewCodec(nil, 0))
 	for i, r := range newTestRun(plan).all() {
 		add(t, whole, r)
 		if !add(t, outline, r) {

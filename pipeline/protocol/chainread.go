@@ -46,9 +46,9 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 	return c.Add(m.Message)
 }
 
-// Differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
+// differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
 // there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
-func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
+func (c *Chain) differs(ctx context.Context, client *Client) (bool, error) {
 	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
 	there.like = c
 	_, err := there.Read(ctx, client)
@@ -63,7 +63,7 @@ func (c *Chain) Differs(ctx context.Context, client *Client) (bool, error) {
 // If the topic differs, the role restarts from the topic; otherwise Renew applies the messages that the chain lacks. The
 // error is an *[ExpiredError] if records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
-	if differs, err = c.Differs(ctx, client); err != nil || differs {
+	if differs, err = c.differs(ctx, client); err != nil || differs {
 		return differs, err
 	}
 	_, err = c.Read(ctx, client)
@@ -102,7 +102,7 @@ func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) 
 		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
 	}
 	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
-		if w := earlier.Weights(t); w != nil && !c.Grows(t) { // weights of other trees can't be reused
+		if w := earlier.Weights(t); w != nil && !c.grows(t) { // weights of other trees can't be reused
 			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
 		}
 	}

@@ -40,15 +40,15 @@ func (c *Chain) Due() (v Visit, seal int) {
 	return v, NoStage
 }
 
-// Grows reports whether the first visit to a stage grows its trees. The stages of an update have the trees of the previous
+// grows reports whether the first visit to a stage grows its trees. The stages of an update have the trees of the previous
 // version.
-func (c *Chain) Grows(stage int) bool {
+func (c *Chain) grows(stage int) bool {
 	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.Grown(c.Plan.Stages[stage].Features)
 }
 
 // first returns the number of the first visit to a stage.
 func (c *Chain) first(stage int) int {
-	if c.Grows(stage) {
+	if c.grows(stage) {
 		return wire.Growth
 	}
 	return 0
@@ -78,7 +78,7 @@ func (c *Chain) Began() bool { return len(c.weights) > 0 }
 // GrowthVisit returns the visit that grows the trees of a stage, and whether it is due: whether the stage has trees that
 // are not accepted yet. The record that the stage starts from must be accepted.
 func (c *Chain) GrowthVisit(stage int) (v Visit, due bool) {
-	if !c.Grows(stage) || c.structure(stage) != nil {
+	if !c.grows(stage) || c.structure(stage) != nil {
 		return v, false
 	}
 	return Visit{stage, wire.Growth, c.Head()}, true
@@ -90,12 +90,12 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 	if stage == wire.Survey {
 		return []Visit{{stage, 0, c.Root}}
 	}
-	if stage == 0 && c.Survey != nil && !c.Grows(stage) {
+	if stage == 0 && c.Survey != nil && !c.grows(stage) {
 		visits = append(visits, Visit{stage, 0, c.SurveyDigest()})
 	}
 	for i, w := range c.weights {
 		switch {
-		case w.Stage == stage-1 && w.Final != nil && !c.Grows(stage):
+		case w.Stage == stage-1 && w.Final != nil && !c.grows(stage):
 			visits = append(visits, Visit{stage, 0, c.digest(i)})
 		case w.Stage == stage && w.Final == nil:
 			visits = append(visits, Visit{stage, w.Visit, c.digest(i)})

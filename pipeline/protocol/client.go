@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -22,7 +21,7 @@ import (
 type Client struct {
 	Log    Log
 	Topics Topics
-	Codec  codec.Codec
+	Codec  Codec
 	// Fresh returns a string that is unique across calls and processes.
 	Fresh func() string
 	Clock Clock
@@ -52,7 +51,7 @@ func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
 // NewClient returns a client of the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
-		Log: brokers{log}, Topics: TopicsOf(name), Codec: codec.New(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
+		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
 		Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
 	}
 }
@@ -95,11 +94,11 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 
 // WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
 func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
-	return c.scatter(ctx, r.Identity, topic, partition, codec.Batches(c.Codec, r, false))
+	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r, false))
 }
 
 // GiveRecord is [WriteRecord] for a writer that gives up the record's tensors, even if an error is returned. If no other
 // process can read the record, its first reader gets the tensors without a copy.
 func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *wire.Record[float64]) (*Written, error) {
-	return c.scatter(ctx, r.Identity, topic, partition, codec.Batches(c.Codec, r, c.Alone))
+	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r, c.Alone))
 }

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -22,7 +21,7 @@ import (
 func TestRecordsRoundTrip(t *testing.T) {
 	mem := arrowtest.Allocator(t)
 	for _, chunk := range []int{0, 1} {
-		client := &Client{Log: memoryLog{}, Codec: codec.New(mem, chunk)}
+		client := &Client{Log: memoryLog{}, Codec: NewCodec(mem, chunk)}
 		id := wire.Identity{Kind: statistics.KindVisit, Run: "run", Stage: 1, Visit: 2, Partition: 3, Parent: "parent"}
 		notes := []wire.Header{{Key: "note", Value: "text"}}
 		single := &wire.Record[float32]{Identity: id, Notes: notes, Tensors: wire.Tensors[float32]{wire.Vector("v", make([]float32, 10_000))}}
@@ -64,7 +63,7 @@ func TestRecordsRoundTrip(t *testing.T) {
 
 // Residuals and examples round-trip.
 func TestRowsRoundTrip(t *testing.T) {
-	codec := codec.New(nil, 0)
+	codec := NewCodec(nil, 0)
 	score, residual := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{1, 2, 3, 4}}, kernel.Dense{Rows: 2, Cols: 2, Data: []float32{5, 6, 7, 8}}
 	votes := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{0, 1, 1, 0}}
 	list, err := codec.EncodeResiduals(wire.Identity{Kind: residuals.Kind, Run: "run"}, "attempt", 9,
@@ -87,8 +86,8 @@ func TestRowsRoundTrip(t *testing.T) {
 
 // Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
 func TestPlansRoundTrip(t *testing.T) {
-	c := codec.New(nil, 0)
-	p, run, err := codec.DecodePlan(c, documents(t, testPlan(1).Messages)[0])
+	c := NewCodec(nil, 0)
+	p, run, err := DecodePlan(c, documents(t, testPlan(1).Messages)[0])
 	if err != nil || run != testPlan(1).Run() || p.Digest() != testPlan(1).Digest() {
 		t.Errorf("%v of run %s, %v", p, run, err)
 	}
@@ -102,16 +101,16 @@ func TestPlansRoundTrip(t *testing.T) {
 	} {
 		plan := testPlan(1)
 		change(plan)
-		if p, _, err := codec.DecodePlan(c, documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
+		if p, _, err := DecodePlan(c, documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
 			t.Errorf("%s: plan %v, %v", name, p, err)
 		}
 		manifest := schemas.Manifest{Run: "run", Plan: plan}
-		if _, err := codec.DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: manifest: %v", name, err)
 		}
 	}
 	manifest := schemas.Manifest{Run: "run"}
-	if _, err := codec.DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+	if _, err := DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a manifest without its plan: %v", err)
 	}
 }

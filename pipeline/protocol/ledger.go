@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -19,7 +18,7 @@ type Ledger struct {
 	// Next is the offset after the last applied message.
 	Next int64
 
-	codec         codec.Codec
+	codec         Codec
 	topic         string
 	documents     wire.Documents
 	first         map[wire.Digest]int64 // offsets of the first chunks of incomplete plans
@@ -86,38 +85,38 @@ func (l *Ledger) apply(m Message) error {
 	case schemas.KindPlan:
 		return l.applyPlan(m)
 	case schemas.KindEnd:
-		end, err := codec.DecodeJSON[schemas.End](l.codec, m.Message)
+		end, err := decodeJSON[schemas.End](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.applyEnd(end)
 	case schemas.KindSource:
-		seal, err := codec.DecodeJSON[schemas.SourceSeal](l.codec, m.Message)
+		seal, err := decodeJSON[schemas.SourceSeal](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.addSeal(seal)
 	case schemas.KindSourceRemoval:
-		removal, err := codec.DecodeJSON[schemas.SourceRemoval](l.codec, m.Message)
+		removal, err := decodeJSON[schemas.SourceRemoval](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.removeSource(&removal.Seal)
 	case schemas.KindDivision:
-		division, err := codec.DecodeJSON[schemas.Division](l.codec, m.Message)
+		division, err := decodeJSON[schemas.Division](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.addDivision(division)
 	case schemas.KindRemoval:
-		removal, err := codec.DecodeJSON[schemas.Removal](l.codec, m.Message)
+		removal, err := decodeJSON[schemas.Removal](l.codec, m.Message)
 		if err != nil {
 			return err
 		}
 		l.removed[removal.Version] = removal.Run
 		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
 	case schemas.KindPin:
-		pin, err := codec.DecodeJSON[schemas.Pin](l.codec, m.Message)
+		pin, err := decodeJSON[schemas.Pin](l.codec, m.Message)
 		if err != nil {
 			return err
 		}

@@ -216,7 +216,7 @@ func TestLatest(t *testing.T) {
 					if err != nil {
 						t.Fatal(err)
 					}
-					got := []int{number(l.Latest()), number(l.Offered()), number(l.Pinned())}
+					got := []int{number(l.latest()), number(l.Offered()), number(l.Pinned())}
 					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
 						t.Errorf("a ledger after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
 					}

@@ -8,7 +8,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -135,7 +134,7 @@ func (c *Client) latestLedger(messages []Message) *schemas.Ledger {
 	}
 	slices.SortStableFunc(all, func(a, b written) int { return cmp.Compare(a.before, b.before) })
 	for _, w := range slices.Backward(all) { // only the latest is decoded
-		if l, err := codec.DecodeJSON[schemas.Ledger](c.Codec, w.Message); err == nil && l.Before <= w.offset {
+		if l, err := decodeJSON[schemas.Ledger](c.Codec, w.Message); err == nil && l.Before <= w.offset {
 			return l
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -32,7 +31,7 @@ func (l *Ledger) applyPlan(m Message) error {
 		return err
 	}
 	delete(l.first, m.Digest())
-	plan, run, err := codec.DecodePlan(l.codec, whole)
+	plan, run, err := DecodePlan(l.codec, whole)
 	if err != nil {
 		return err
 	}

@@ -48,8 +48,8 @@ func (l *Ledger) Pinned() *schemas.Place {
 	return nil
 }
 
-// Latest returns the place of [Latest] for subscribers: the pinned version, or else the offered one; nil if there is none.
-func (l *Ledger) Latest() *schemas.Place {
+// latest returns the place of [Latest] for subscribers: the pinned version, or else the offered one; nil if there is none.
+func (l *Ledger) latest() *schemas.Place {
 	if p := l.Pinned(); p != nil {
 		return p
 	}
@@ -64,8 +64,8 @@ func (l *Ledger) ForSubscribers(version schemas.Place) bool {
 	})
 }
 
-// GoneOnFrom reports whether the next run of a chain may continue from a version.
-func (l *Ledger) GoneOnFrom(version schemas.Place) bool {
+// goneOnFrom reports whether the next run of a chain may continue from a version.
+func (l *Ledger) goneOnFrom(version schemas.Place) bool {
 	return l.chained != nil && (version.Run == l.chained.Run || version.Run == l.chained.Parent)
 }
 
@@ -90,7 +90,7 @@ func (l *Ledger) NamedBy(version schemas.Place) string {
 // Find returns the place of a version by number, run, or [Latest]. The error is a *[NoVersionError].
 func (l *Ledger) Find(want string) (schemas.Place, error) {
 	if want == Latest {
-		if p := l.Latest(); p != nil {
+		if p := l.latest(); p != nil {
 			return *p, nil
 		}
 	}

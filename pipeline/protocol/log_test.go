@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -77,7 +76,7 @@ func (r *memoryReader) Close() error { return nil }
 
 // newTestClient returns a client of empty topics.
 func newTestClient() *Client {
-	return &Client{Log: memoryLog{}, Topics: TopicsOf("test"), Codec: codec.New(nil, 0)}
+	return &Client{Log: memoryLog{}, Topics: TopicsOf("test"), Codec: NewCodec(nil, 0)}
 }
 
 // testPlan returns a plan of two stages. Other seeds give other runs.
@@ -144,7 +143,7 @@ func (r *testRun) all() []*wire.Record[float32] {
 }
 
 // messages returns the messages of a record.
-func messages(t testing.TB, codec codec.Codec, r *wire.Record[float32]) []wire.Message {
+func messages(t testing.TB, codec Codec, r *wire.Record[float32]) []wire.Message {
 	t.Helper()
 	list, err := codec.EncodeSingle(r)
 	if err != nil {

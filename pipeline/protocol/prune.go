@@ -30,7 +30,7 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	versions := l.Versions()
 	var kept []schemas.Place
 	for i, place := range versions {
-		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.GoneOnFrom(place) || l.NamedBy(place) != "" {
+		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.goneOnFrom(place) || l.NamedBy(place) != "" {
 			kept = append(kept, place)
 			continue
 		}

@@ -5,7 +5,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -19,7 +18,7 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
 	buffer := make([]byte, 0, wire.MaxMessage)
 	for _, r := range records {
-		for m, err := range codec.EachIn(c.Codec, &buffer, r) {
+		for m, err := range encodeEachIn(c.Codec, &buffer, r) {
 			at := int64(0)
 			if err == nil {
 				at, err = c.appendLent(ctx, &buffer, m)

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -63,7 +62,7 @@ func (v *version) apply(m Message) {
 	case schemas.KindManifest:
 	case schemas.KindReport:
 		if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok && v.report == nil {
-			v.report, _ = codec.DecodeJSON[schemas.Report](v.Codec, whole) // a damaged report counts as none
+			v.report, _ = decodeJSON[schemas.Report](v.Codec, whole) // a damaged report counts as none
 		}
 		return
 	default:
@@ -73,7 +72,7 @@ func (v *version) apply(m Message) {
 		return
 	}
 	if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok {
-		if manifest, err := codec.DecodeManifest(v.Codec, whole); err == nil {
+		if manifest, err := DecodeManifest(v.Codec, whole); err == nil {
 			v.manifest, v.written = manifest, m.Time
 		}
 	}

@@ -1,6 +1,9 @@
 package protocol
 
-import "time"
+import (
+	"context"
+	"time"
+)
 
 // A role that waits for another one periodically checks whether the log has lost its own records, or has unread ones:
 // first after MinPatience, then with the interval doubled each time, up to MaxPatience.
@@ -11,3 +14,15 @@ const (
 
 // Patience returns the wait that follows a wait without a message.
 func Patience(wait time.Duration) time.Duration { return min(2*wait, MaxPatience) }
+
+// Pause waits for a duration, or until the context ends, and then returns its error.
+func Pause(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

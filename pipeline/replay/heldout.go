@@ -8,8 +8,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -28,19 +29,19 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 	test, held := newDraw(most, seed), newDraw(most, seed)
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
-	err := eachMessage(ctx, p, plan, func(batch *examples.Batch, partition int, offset int64) bool {
+	err := planning.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
 		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
 			return true // quarantined by the run
 		}
-		rows, _ := decode.Rows(plan, partition, offset, batch)
+		rows, _ := visit.RowsOf(plan, partition, offset, batch)
 		var targets []float64
 		if m.Task() == examples.Numbers {
 			var err error
-			if targets, err = decode.Numbers(plan, batch, rows); err != nil {
+			if targets, err = visit.ReadTargets(plan, batch, rows); err != nil {
 				return true
 			}
 		}
-		forgotten, read := forgottenRows(plan, batch, partition, offset), false
+		read := false
 		for i, split := range rows.Splits {
 			known := batch.Labelled(i)
 			if targets != nil {
@@ -50,12 +51,12 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 			if split == examples.Test {
 				to = test
 			}
-			if split == examples.Train || !known || forgotten[i] {
+			if split == examples.Train || !known {
 				continue
 			}
 			to.offer(func() HeldOut {
 				if !read { // most messages have training rows only
-					readRaw(&raw, batch)
+					visit.DenseFeatures(&raw, batch, batch.Width)
 					read = true
 				}
 				row := HeldOut{Features: slices.Clone(raw.Row(i))}

@@ -5,7 +5,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -24,8 +26,8 @@ func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mod
 		return nil, nil
 	}
 	s := &mistakes{model: m, labels: examples.NewLabels(m.Labels()), predictor: m.Predictor(blas), most: most}
-	err := eachMessage(ctx, p, plan, func(batch *examples.Batch, partition int, offset int64) bool {
-		s.add(batch, partition, offset)
+	err := planning.EachCounted(ctx, p, plan, false, func(_ int, _ int64, batch *examples.Batch) bool {
+		s.add(batch)
 		return len(s.found) < most
 	})
 	if err != nil {
@@ -45,21 +47,20 @@ type mistakes struct {
 }
 
 // add predicts the test rows of a message.
-func (s *mistakes) add(batch *examples.Batch, partition int, offset int64) {
+func (s *mistakes) add(batch *examples.Batch) {
 	if batch.Sparse || batch.Width != s.model.Width() {
 		return // quarantined by the run
 	}
-	forgotten := forgottenRows(s.model.Manifest.Plan, batch, partition, offset)
 	read := false
 	for i := range batch.Rows {
-		if batch.Split(i) != examples.Test || !batch.Labelled(i) || forgotten[i] || len(s.found) == s.most {
+		if batch.Split(i) != examples.Test || !batch.Labelled(i) || len(s.found) == s.most {
 			continue
 		}
 		if !read {
 			if err := batch.Align(s.predictor.Model().Columns()); err != nil {
 				return
 			}
-			readRaw(&s.raw, batch)
+			visit.DenseFeatures(&s.raw, batch, batch.Width)
 			read = true
 		}
 		s.row.Reshape(1, batch.Width)

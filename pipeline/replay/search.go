@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -41,9 +40,9 @@ func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process
 	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, by, files, folds, 0), with)
 }
 
-// SearchSome is [SearchIngested] over the given number of leading partitions, without folds. job has the common properties
+// searchSome is [SearchIngested] over the given number of leading partitions, without folds. job has the common properties
 // of the jobs, of which each is requested after with has received the run of the previous one.
-func SearchSome(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
+func searchSome(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], files *source.Ingested, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, by, job, jobs, 1, rec, plansOf(ctx, p, by, files, 0, partitions), with)
 }
@@ -75,9 +74,9 @@ func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files
 // planner returns the plan of a job's run, given the number of the training.
 type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
-// SearchPlanned is [SearchSome] over the rows of a full run's plan, which may belong to a chain. partitions is the number
+// searchPlanned is [searchSome] over the rows of a full run's plan, which may belong to a chain. partitions is the number
 // of leading spans to read; 0: all.
-func SearchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
+func searchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	jobs iter.Seq2[int, topics.Job], plan *schemas.Plan, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
 	return search(ctx, p, by, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
@@ -202,7 +201,7 @@ func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	dispatch.CheckStore(ctx, beside, store)
 	a := &again{topics: Names(topics), Members: &dispatch.Members{
 		Pipeline: beside, Process: by, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
-		Works: ownership.NewSoleOwner(job.Examples.Partitions), Solves: ownership.NewSoleOwner(1),
+		Works: protocol.NewSoleOwner(job.Examples.Partitions), Solves: protocol.NewSoleOwner(1),
 	}}
 	if err := p.Admin.Create(ctx, topics...); err != nil {
 		return nil, errors.Join(err, a.delete(ctx))

@@ -92,9 +92,9 @@ func writeDense(sum *accumulate.Sum, name string, n, k int, batches []Batch, of 
 	}
 }
 
-// Read is the inverse of [Write], for all consecutive segments, given the shape and the task of the stage. The error means
+// readRows is the inverse of [Write], for all consecutive segments, given the shape and the task of the stage. The error means
 // that the fields are invalid.
-func Read(t wire.Tensors[float64], shape solve.Shape, task examples.Task) (segments []Segment, err error) {
+func readRows(t wire.Tensors[float64], shape solve.Shape, task examples.Task) (segments []Segment, err error) {
 	batches, err := matrix(t, statistics.FieldRowBatches, 3)
 	if err != nil {
 		return nil, err

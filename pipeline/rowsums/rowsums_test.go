@@ -129,7 +129,7 @@ func TestSumsOfSentRows(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		segments, err := Read(sent.Tensors(), solve.Shape{Columns: inputs + 1, Penalised: inputs, Classes: classes}, task)
+		segments, err := readRows(sent.Tensors(), solve.Shape{Columns: inputs + 1, Penalised: inputs, Classes: classes}, task)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestDamagedRows(t *testing.T) {
 			wire.Matrix(statistics.FieldRowFacts, 1, facts, []float64{2, 1, 1, 1, 0}),
 			wire.Matrix(statistics.FieldRowValues, 2, 2, []float64{3, 1, 4, 1})}
 	}
-	if _, err := Read(good(), shape, examples.OneLabel); err != nil {
+	if _, err := readRows(good(), shape, examples.OneLabel); err != nil {
 		t.Fatal(err)
 	}
 	for _, damage := range []struct{ field, at int }{{0, 2}, {1, 0}, {1, 1}, {1, 2}, {1, 3}, {1, 4}, {2, 0}, {2, 2}} {
@@ -186,7 +186,7 @@ func TestDamagedRows(t *testing.T) {
 				continue // any weight from 0 on
 			}
 			fields[damage.field].Data[damage.at] = v
-			if _, err := Read(fields, shape, examples.OneLabel); !errors.Is(err, wire.ErrDamaged) {
+			if _, err := readRows(fields, shape, examples.OneLabel); !errors.Is(err, wire.ErrDamaged) {
 				t.Errorf("%v in field %d at %d: %v", v, damage.field, damage.at, err)
 			}
 		}
@@ -194,7 +194,7 @@ func TestDamagedRows(t *testing.T) {
 	for field := range 3 {
 		fields := good()
 		fields[field] = wire.Matrix(fields[field].Name, 1, 7, make([]float64, 7))
-		if _, err := Read(fields, shape, examples.OneLabel); err == nil {
+		if _, err := readRows(fields, shape, examples.OneLabel); err == nil {
 			t.Errorf("field %d of another shape is read", field)
 		}
 	}

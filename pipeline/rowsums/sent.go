@@ -29,7 +29,7 @@ type Rows struct {
 // weights would lack them. The sums of visits are in the memory.
 func Sent(sent *accumulate.Sum, shape solve.Shape, task examples.Task, spans coverage.Spans, tree coverage.Tree,
 	memory *online.Memory) (*Rows, error) {
-	segments, err := Read(sent.Tensors(), shape, task)
+	segments, err := readRows(sent.Tensors(), shape, task)
 	if err != nil {
 		return nil, err
 	}

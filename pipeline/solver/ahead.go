@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/solver/fold"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -41,7 +40,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	a.gram = s.gathering(v, s.updateGrams(of)...)
 	rows := accumulate.GramOfRows{BLAS: s.blas, Buffers: s.Grams, Size: shape.Columns * (shape.Columns + 1) / 2,
 		Partitions: s.plan.Partitions(), Tree: s.plan.Merges(len(a.gram.spans))}
-	a.addGrams = func(whole *accumulate.Sum) error { return fold.AddGrams(whole, &rows, s.plan.Update().LeaveWeights()) }
+	a.addGrams = func(whole *accumulate.Sum) error { return addGrams(whole, &rows, s.plan.Update().LeaveWeights()) }
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}

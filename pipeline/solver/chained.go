@@ -1,10 +1,6 @@
 package solver
 
 import (
-	"github.com/stagewise/stagewise/pipeline/solver/findings"
-	"github.com/stagewise/stagewise/pipeline/solver/gate"
-	"github.com/stagewise/stagewise/pipeline/solver/prequential"
-	"github.com/stagewise/stagewise/pipeline/solver/report"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -15,10 +11,10 @@ import (
 // its fits, and the state for the next run.
 type chained struct {
 	start    start
-	found    findings.Surveyed
+	found    surveyedSums
 	fits     fits
 	left     left
-	compared *gate.Comparison // with the version for subscribers; nil: the gate has no rows to compare
+	compared *gateComparison // with the version for subscribers; nil: the gate has no rows to compare
 }
 
 // visitedNumbers returns the numbers of the visited increments, in visit order.
@@ -52,9 +48,9 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate
 		if losses := statistics.LossesOf(c.found.Sum.Tensors())[examples.Train]; losses.Weight > 0 {
-			retrain.PrequentialError, retrain.PrequentialLoss = report.Finite(losses.ErrorPercent()), report.Finite(losses.MeanLoss())
-			retrain.Curve = prequential.Curve(c.found.Messages, plan.Chain)
-			retrain.Served = report.Served(c.found.Served)
+			retrain.PrequentialError, retrain.PrequentialLoss = finite(losses.ErrorPercent()), finite(losses.MeanLoss())
+			retrain.Curve = errorCurve(c.found.Messages, plan.Chain)
+			retrain.Served = servedReports(c.found.Served)
 			split := r.Splits[examples.Train.String()]
 			retrain.PrequentialLogLoss, retrain.PrequentialBrier, retrain.PrequentialECE, retrain.PrequentialRMSE = split.LogLoss,
 				split.Brier, split.ECE, split.RMSE
@@ -65,7 +61,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 			retrain.Rows = c.found.Increments[last].Learnt()
 		}
 	}
-	retrain.MostlyBad = c.found.MostlyBad(plan)
+	retrain.MostlyBad = c.found.mostlyBad(plan)
 	if plan.Chain.Lacking != nil {
 		retrain.Lacking = plan.Chain.Lacking.Columns
 	}

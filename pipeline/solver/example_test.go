@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
@@ -61,10 +60,10 @@ func bringToItsEnd(ctx context.Context, log *kafkalog.Log) error {
 	}
 	roles, working := errgroup.WithContext(ctx)
 	roles.Go(func() error {
-		return worker.New(client, blas, plan, 0, ownership.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
+		return worker.New(client, blas, plan, 0, protocol.NewSoleOwner(4), worker.Options{Bytes: 1 << 28}, event.Ignore{}).Work(working)
 	})
 	roles.Go(func() error {
-		return solver.New(client, blas, plan, 0, ownership.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
+		return solver.New(client, blas, plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(working)
 	})
 	if err := roles.Wait(); err != nil {
 		return err

@@ -5,8 +5,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/progress"
-	"github.com/stagewise/stagewise/pipeline/solver/report"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -40,7 +39,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	report := s.report(l.NextVersion())
 	if s.plan.Outcomes {
-		joined, err := progress.Joined(ctx, s.Client, s.plan.Added())
+		joined, err := protocol.ReadJoined(ctx, s.Client, s.plan.Added())
 		if err != nil {
 			return nil, fmt.Errorf("read how outcomes were joined: %w", err)
 		}
@@ -117,10 +116,10 @@ func (s *Solver) report(version int) *schemas.Report {
 	if majority := s.last.MajorityOf(labels.Len()); majority >= 0 {
 		r.Majority = r.Labels[majority]
 	}
-	final := report.Final{Sum: s.last, Labels: labels.Text(), TargetScale: s.chain.Prepared.TargetScale, Thresholds: r.Thresholds,
+	final := finalReport{Sum: s.last, Labels: labels.Text(), TargetScale: s.chain.Prepared.TargetScale, Thresholds: r.Thresholds,
 		Threshold: s.threshold()}
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
-		r.Splits[split.String()] = final.Split(split, metrics)
+		r.Splits[split.String()] = final.split(split, metrics)
 	}
 	s.chained.report(s.plan, r)
 	return r

@@ -2,7 +2,6 @@ package solver
 
 import (
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/solver/gate"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -20,5 +19,5 @@ func (s *Solver) compare(sum *accumulate.Sum) {
 	if s.chained.compared = nil; s.plan.Chain == nil || !s.hasGateRows() {
 		return
 	}
-	s.chained.compared = gate.CompareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared)
+	s.chained.compared = compareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared)
 }

@@ -13,8 +13,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver/fold"
-	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -82,7 +80,7 @@ func (g *gathering) sum() (*accumulate.Sum, error) {
 // needed in visits that fit a calibration.
 func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
 	parts := []*part{{kind: kind, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(s.inbox.Double(id))
+		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -97,7 +95,7 @@ func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
 // exactGram gathers the Gram matrices of the survey or of a calibration.
 func (s *Solver) exactGram() *part {
 	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
-		gram, err := statistics.ExactGramOf(s.inbox.Double(id))
+		gram, err := statistics.ExactGramOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -109,7 +107,7 @@ func (s *Solver) exactGram() *part {
 // of single partitions and merged ones may be on different partitions of the topic.
 func (s *Solver) sealSum(stage int) []*part {
 	parts := []*part{{kind: statistics.KindSeal, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
-		seal, err := statistics.SealOf(s.inbox.Double(id))
+		seal, err := statistics.SealOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -146,13 +144,13 @@ func (s *Solver) updateGrams(of *model.Stage) []*part {
 // blockGram gathers the Gram matrix of a stage's block, or its rows.
 func (s *Solver) blockGram(kind wire.Kind) *part {
 	return &part{kind: kind, sum: func(id wire.Identity, _ coverage.Spans) (sum *accumulate.Sum, err error) {
-		if inbox.IsSingle(id) {
-			sum, err = fold.SingleGram(s.inbox.Single(id), s.Grams.Get)
+		if isSingle(id) {
+			sum, err = singleGram(s.inbox.single(id), s.Grams.Get)
 		} else {
-			sum, err = fold.ExactGram(s.inbox.Double(id))
+			sum, err = exactGram(s.inbox.double(id))
 		}
 		if err == nil && (kind == statistics.KindLeave || kind == statistics.KindLeaveRows) { // the sum of all parts has both
-			fold.Leaving(sum)
+			negateSum(sum)
 		}
 		return sum, err
 	}}
@@ -211,12 +209,12 @@ func (s *Solver) identity(kind wire.Kind, v protocol.Visit, partition int) wire.
 // accepted.
 var errAccepted = errors.New("the weights are accepted")
 
-// GoneError means that statistics were deleted during the run: statistics of a later visit, which come after them, are on
+// goneError means that statistics were deleted during the run: statistics of a later visit, which come after them, are on
 // the topic.
-type GoneError struct{ wire.Identity } // identity of the deleted statistics
+type goneError struct{ wire.Identity } // identity of the deleted statistics
 
 // Error includes the deleted statistics.
-func (e *GoneError) Error() string {
+func (e *goneError) Error() string {
 	return fmt.Sprintf("the %v is gone: it was deleted during the run", e.Identity)
 }
 
@@ -235,8 +233,8 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
 			}
 		}
-		if err := s.lookAhead(s.inbox.Solves()); err != nil {
-			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.Solves(), err)
+		if err := s.lookAhead(s.inbox.solves()); err != nil {
+			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.solves(), err)
 		}
 		missing, err := s.reduce(g)
 		if err != nil {
@@ -247,17 +245,17 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		}
 		failure := s.failure(g)
 		if failure != nil && alone { // no other process can make the visit
-			return nil, &FailureError{*failure}
+			return nil, &failureError{*failure}
 		}
-		known, claims := s.inbox.Count(), s.claims
+		known, claims := s.inbox.count(), s.claims
 		late, err := s.receive(ctx, s.Clock.Until(deadline))
 		if err != nil {
 			return nil, err
 		}
 		switch {
 		case late && failure != nil:
-			return nil, &FailureError{*failure}
-		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && s.inbox.Count() == 0 && g.Stage == wire.Survey:
+			return nil, &failureError{*failure}
+		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && s.inbox.count() == 0 && g.Stage == wire.Survey:
 			return nil, &protocol.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
@@ -276,7 +274,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 				return nil, err
 			}
 			if passed && !s.come(*missing) {
-				return nil, &GoneError{*missing}
+				return nil, &goneError{*missing}
 			}
 			if !alone { // otherwise the visit takes long
 				event.Notice(s.rec, "no worker has sent the %v yet: waiting", *missing)
@@ -284,7 +282,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			wait = protocol.Patience(wait)
 		case s.claims > claims:
 			wait, waited = protocol.MinPatience, 0
-		case s.inbox.Count() > known, failure == nil && s.failure(g) != nil:
+		case s.inbox.count() > known, failure == nil && s.failure(g) != nil:
 			wait = protocol.MinPatience
 		default:
 			continue
@@ -336,7 +334,7 @@ func (s *Solver) failure(g *gathering) *schemas.Failure {
 
 // come reports whether a record of one partition, or a merged record that includes it, has arrived, reduced or not.
 func (s *Solver) come(id wire.Identity) bool {
-	if _, come := s.inbox.Digest(id); come {
+	if _, come := s.inbox.digest(id); come {
 		return true
 	}
 	return s.isMerged(id)
@@ -345,7 +343,7 @@ func (s *Solver) come(id wire.Identity) bool {
 // isMerged reports whether a merged record with all partitions of another record has arrived.
 func (s *Solver) isMerged(id wire.Identity) bool {
 	return slices.ContainsFunc(s.merging(id), func(other wire.Identity) bool {
-		_, come := s.inbox.Digest(other)
+		_, come := s.inbox.digest(other)
 		return come
 	})
 }
@@ -399,7 +397,7 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 				return nil, nil
 			}
 			for _, span := range g.spans[from:to] { // earlier records are included in it
-				s.inbox.Drop(s.identityOf(g, p, span.Partition))
+				s.inbox.drop(s.identityOf(g, p, span.Partition))
 			}
 		} else if !p.has(id.Partition) {
 			return accumulate.NewSum(coverage.Coverage{}, nil), nil
@@ -427,13 +425,13 @@ func (s *Solver) identityOf(g *gathering, p *part, partition int) wire.Identity 
 	return s.identity(p.kind, v, partition)
 }
 
-// lacks reports whether a record of one partition has not arrived. The error is a *[GoneError] if it never will.
+// lacks reports whether a record of one partition has not arrived. The error is a *[goneError] if it never will.
 func (s *Solver) lacks(id wire.Identity) (bool, error) {
 	if s.inbox.Has(id) {
 		return false, nil
 	}
 	if s.isGone(id) {
-		return true, &GoneError{id}
+		return true, &goneError{id}
 	}
 	return true, nil
 }
@@ -444,7 +442,7 @@ func (s *Solver) lacks(id wire.Identity) (bool, error) {
 // worker than the later record. In this case [Solver.gather] searches the topic after a wait.
 func (s *Solver) isGone(id wire.Identity) bool {
 	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
-	last, any := s.inbox.Last(id.Partition)
+	last, any := s.inbox.last(id.Partition)
 	if passed := any && (last.Stage > id.Stage || !seals && id.Before(last)); !passed {
 		return false
 	}

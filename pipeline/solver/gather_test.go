@@ -9,8 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -28,7 +26,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&protocol.Client{Codec: codec.New(nil, 0)}, nil, plan, 0, ownership.NewSoleOwner(0), Options{}, event.Ignore{})
+	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, surveyResult(s))
 	final := func(stage int) *wire.Record[float32] {
 		return (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent},
@@ -51,7 +49,7 @@ func TestSealThatIsGone(t *testing.T) {
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
-	if lacks, err := lacks(); !errors.As(err, new(*GoneError)) {
+	if lacks, err := lacks(); !errors.As(err, new(*goneError)) {
 		t.Errorf("behind the next stage's visit: %v, %v", lacks, err)
 	}
 }
@@ -61,9 +59,9 @@ func TestSealThatIsGone(t *testing.T) {
 func TestSealThatMayBeMerged(t *testing.T) {
 	plan := &schemas.Plan{Name: "merged", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}, {Partition: 1, From: 0, To: 1}},
 		Group: 32}
-	s := New(&protocol.Client{Codec: codec.New(nil, 0)}, nil, plan, 0, ownership.NewSoleOwner(0), Options{}, event.Ignore{})
+	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
 	for partition := range 2 {
-		s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Partition: partition}, []int{partition})
+		s.inbox.noteVisit(wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Partition: partition}, []int{partition})
 	}
 	seal := wire.Identity{Kind: statistics.KindSeal, Run: s.run, Stage: 0, Partition: 1}
 	if lacks, err := s.lacks(seal); !lacks || err != nil {
@@ -176,7 +174,7 @@ func TestFailureThatCounts(t *testing.T) {
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(statistics.KindVisit, false)...))
-			var failure *FailureError
+			var failure *failureError
 			if failed := errors.As(err, &failure); failed != test.fails {
 				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
 			}
@@ -223,7 +221,7 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 		s.scratch = &scratch{}
 		v, _ := s.chain.Due()
 		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(statistics.KindVisit, false)...))
-		if counts, want := errors.As(err, new(*FailureError)), failure.Parent == survey.Digest(); counts != want {
+		if counts, want := errors.As(err, new(*failureError)), failure.Parent == survey.Digest(); counts != want {
 			t.Errorf("a failure %s: gather ends with %v", name, err)
 		}
 	}
@@ -239,7 +237,7 @@ func TestFailureOfExpiredWeights(t *testing.T) {
 		Message: protocol.Message{Message: failure.Message()}}}}
 	s.scratch = &scratch{}
 	v, _ := s.chain.Due()
-	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(statistics.KindVisit, false)...)); !errors.As(err, new(*FailureError)) {
+	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(statistics.KindVisit, false)...)); !errors.As(err, new(*failureError)) {
 		t.Errorf("gather ends with %v, expected the failure", err)
 	}
 }

@@ -54,7 +54,7 @@ func TestVisitThatIsGone(t *testing.T) {
 			s.Log, s.scratch, s.subscription = log, &scratch{}, &scripted{late: 3}
 			s.inbox.Begin(0)
 			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(statistics.KindVisit, false)...))
-			switch gone := errors.As(err, new(*GoneError)); {
+			switch gone := errors.As(err, new(*goneError)); {
 			case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
 				t.Errorf("gather returns %+v, %v", sum, err)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/solver/growth"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -22,7 +21,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	s.inbox.Begin(number)
 	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
 	visits := &part{kind: statistics.KindVisit, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(s.inbox.Double(id))
+		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -32,7 +31,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	if err != nil {
 		return err
 	}
-	forest, err := growth.Forest(s.plan, number, s.chain.Prepared, sample.Rows(), sum.Tensors())
+	forest, err := growForest(s.plan, number, s.chain.Prepared, sample.Rows(), sum.Tensors())
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 func (s *Solver) samples(all *accumulate.Sample) *part {
 	drawn := map[uint64]bool{}
 	return &part{kind: statistics.KindSample, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
-		sample, err := statistics.SampleOf(s.inbox.Single(id))
+		sample, err := statistics.SampleOf(s.inbox.single(id))
 		if err != nil {
 			return nil, err
 		}

@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/protocol/stored"
-	"github.com/stagewise/stagewise/pipeline/solver/columns"
-	"github.com/stagewise/stagewise/pipeline/solver/fold"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
-
-// StateError means that state required by an update is missing.
-type StateError = columns.StateError
 
 // loadHead reads the state from which an update continues, unless it is in memory: the sums of the stages, and the terms
 // of the increments that are revisited or leave.
@@ -29,7 +24,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 		}
 	}
 	if from.at = parent.Window; from.at == nil {
-		return &StateError{What: fmt.Sprintf("the window of version %d", parent.Version), Topic: s.Topics.State}
+		return &stateError{What: fmt.Sprintf("the window of version %d", parent.Version), Topic: s.Topics.State}
 	}
 	u := s.plan.Update()
 	if u.Sparse {
@@ -72,13 +67,13 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 
 // readTerms reads the terms of an increment, by stage.
 func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) ([]solve.Terms, error) {
-	gone := &StateError{What: fmt.Sprintf("the terms of increment %d", number), Topic: s.Topics.State}
+	gone := &stateError{What: fmt.Sprintf("the terms of increment %d", number), Topic: s.Topics.State}
 	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
 	if i < 0 {
 		return nil, gone
 	}
 	place, terms, found := w.Increments[i].Terms, make([]solve.Terms, len(s.plan.Stages)), 0
-	err := stored.ReadRecords(ctx, s.Client, place, statistics.KindTerms, len(terms), func(r *wire.Record[float64]) (bool, error) {
+	err := protocol.ReadStateRecords(ctx, s.Client, place, statistics.KindTerms, len(terms), func(r *wire.Record[float64]) (bool, error) {
 		if r.Visit != place.Index || terms[r.Stage].Scores != nil {
 			return false, nil
 		}
@@ -113,14 +108,14 @@ func (s *Solver) parentShape(stage int) (solve.Shape, error) {
 // readHead reads the sums after the run of a version.
 func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
 	if parent.Window == nil {
-		return nil, &StateError{What: fmt.Sprintf("the sums of version %d", parent.Version), Topic: s.Topics.State}
+		return nil, &stateError{What: fmt.Sprintf("the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
-	after, err := stored.ReadWindow(ctx, s.Client, *parent.Window, nil)
+	after, err := protocol.ReadStateWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}
 	if after == nil {
-		return nil, &StateError{What: fmt.Sprintf("the window and the sums of version %d", parent.Version), Topic: s.Topics.State}
+		return nil, &stateError{What: fmt.Sprintf("the window and the sums of version %d", parent.Version), Topic: s.Topics.State}
 	}
 	w := after.Window
 	if w.Sparse {
@@ -140,12 +135,12 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 		return nil, err
 	}
 	for _, since := range w.Since {
-		whole, err := fold.Grams(ctx, s.Client, s.blas, since, h.moments)
+		whole, err := foldGrams(ctx, s.Client, s.blas, since, h.moments)
 		if err != nil {
 			return nil, err
 		}
 		if !whole {
-			return nil, &StateError{What: "the Gram matrices of run " + since.Run, Topic: s.Topics.Statistics}
+			return nil, &stateError{What: "the Gram matrices of run " + since.Run, Topic: s.Topics.Statistics}
 		}
 	}
 	if err := s.readMoments(ctx, w.Moments, h, false); err != nil {
@@ -153,7 +148,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	}
 	for t, m := range h.moments {
 		if m.Gram == nil || m.Scores == nil {
-			return nil, &StateError{What: fmt.Sprintf("the sums of stage %d", t), Topic: s.Topics.State}
+			return nil, &stateError{What: fmt.Sprintf("the sums of stage %d", t), Topic: s.Topics.State}
 		}
 	}
 	return h, nil
@@ -162,7 +157,8 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 // readMoments reads the moments of a run: the Gram matrices, or the others.
 func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
 	found := make(map[int]bool, len(h.moments))
-	return stored.ReadRecords(ctx, s.Client, place, statistics.KindMoments, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
+	kind := statistics.KindMoments
+	return protocol.ReadStateRecords(ctx, s.Client, place, kind, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
 		of, err := s.parentShape(r.Stage)
 		if err != nil {
 			return false, err

@@ -5,9 +5,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/solver/columns"
-	"github.com/stagewise/stagewise/pipeline/solver/findings"
-	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -18,7 +15,7 @@ type left struct {
 	head
 	terms     [][]solve.Terms // by stage and visited increment; nil for merged increments
 	merged    [][]solve.Terms // by stage and group of merged increments
-	of        columns.Left    // on sparse rows, in place of both
+	of        columnsLeft     // on sparse rows, in place of both
 	fitted    []float64       // Σw of the training rows of each visited increment
 	forgotten []int64         // numbers of forgotten rows, by increment that an update has visited
 	encodings []*encoding     // of an update, by stage
@@ -28,7 +25,7 @@ type left struct {
 type fits struct {
 	grams   [][]float64           // by stage of a full run
 	updates map[int]*solve.Update // by stage
-	columns []columns.Fit         // by stage of an update on sparse rows
+	columns []columnsFit          // by stage of an update on sparse rows
 }
 
 // keepGram keeps the Gram matrix of a stage of a chain's full run.
@@ -51,7 +48,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.fits.updates[f.number].After()
 		c.left.moments, c.left.terms, c.left.fitted = append(c.left.moments, moments), append(c.left.terms, terms), fitted
-		c.left.forgotten = findings.TakeForgotten(sum, s.places())
+		c.left.forgotten = takeForgotten(sum, s.places())
 		s.mergeTerms()
 		s.beginEncoding(f.number)
 		if f.number == len(s.plan.Stages)-1 {
@@ -68,7 +65,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 	for i := range m {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		w := c.found.Increments[i].Weight
-		if visited := stack.TakeVisited(sum, i); visited != nil {
+		if visited := takeVisited(sum, i); visited != nil {
 			c.left.fitted[i] = visited[0] / w
 		}
 		if c.found.TermsPlaces[i] != i {

@@ -4,8 +4,6 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/pipeline/solver/columns"
-	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/online"
@@ -20,15 +18,15 @@ func (s *Solver) updatesSparse() bool { return s.plan.Update() != nil && s.plan.
 // columnUpdate returns the fit of an update's stage on sparse rows.
 func (s *Solver) columnUpdate(number int, shape solve.Shape) solve.Fit {
 	c := &s.chained
-	fit := c.start.columns.NewFit(s.withRidges(number)[number], number, shape, s.blockColumns(), s.plan.Update().Passes)
+	fit := c.start.columns.newFit(s.withRidges(number)[number], number, shape, s.blockColumns(), s.plan.Update().Passes)
 	c.fits.columns = append(c.fits.columns[:number], fit)
 	return fit
 }
 
 // columnLog reads the state of earlier runs on sparse rows.
-func (s *Solver) columnLog() *columns.Log {
+func (s *Solver) columnLog() *columnsLog {
 	earlier := s.chain.Earlier()
-	return &columns.Log{Client: s.Client, Stages: len(s.plan.Stages), Classes: len(earlier.Labels()), Inputs: earlier.Inputs()}
+	return &columnsLog{Client: s.Client, Stages: len(s.plan.Stages), Classes: len(earlier.Labels()), Inputs: earlier.Inputs()}
 }
 
 // blockColumns returns the columns of the examples in the block order of all stages. The intercept's column, if a stage
@@ -48,40 +46,40 @@ func (s *Solver) beginColumns(ctx context.Context) (err error) {
 func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c := &s.chained
 	if f.number == 0 {
-		c.left.of = columns.Left{Visited: s.visitedNumbers(), Merged: s.plan.Chain.Merged(), Merging: c.start.mergingColumns}
+		c.left.of = columnsLeft{Visited: s.visitedNumbers(), Merged: s.plan.Chain.Merged(), Merging: c.start.mergingColumns}
 	}
 	if s.updatesSparse() {
 		terms, fitted := c.fits.columns[f.number].After()
 		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
-		c.left.columns.Keep(s.plan.Chain.Number, terms)
-		c.left.of.Add([]online.Terms{terms}, f.shape.Classes)
+		c.left.columns.keep(s.plan.Chain.Number, terms)
+		c.left.of.add([]online.Terms{terms}, f.shape.Classes)
 		if f.number == len(s.plan.Stages)-1 {
 			s.last = c.found.Sum // the losses of the rows before training
 		}
 		return nil
 	}
 	c.left.of.OwnTerms = func(place int) bool { return c.found.TermsPlaces[place] == place }
-	sums, fitted, err := c.left.of.AddFull(sum, c.found.Increments, f.shape, s.blockColumns(), solve.Prior(f.fit))
+	sums, fitted, err := c.left.of.addFull(sum, c.found.Increments, f.shape, s.blockColumns(), solve.Prior(f.fit))
 	if err != nil {
 		return err
 	}
 	if f.number == 0 {
-		c.left.columns = &columns.State{}
+		c.left.columns = &columnsState{}
 	}
 	c.left.columns.Sums, c.left.fitted = append(c.left.columns.Sums, sums), fitted
 	return nil
 }
 
 // writeColumns is writeTerms for sparse rows, and also writes how the terms are summed.
-func (s *Solver) writeColumns(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
+func (s *Solver) writeColumns(ctx context.Context, state *stateWriter, w *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	left := &s.chained.left
-	writer := columns.Writer{Client: s.Client, Run: s.run, Root: s.chain.Root, Classes: s.chain.Prepared.Labels.Len(), State: state}
+	writer := columnsWriter{Client: s.Client, Run: s.run, Root: s.chain.Root, Classes: s.chain.Prepared.Labels.Len(), State: state}
 	w.GramsSize, w.TermsSize, w.Since = 0, 0, nil
 	if s.plan.Update() != nil {
 		before := s.chained.start.window
 		w.TermsSize, w.Moments = before.TermsSize, before.Moments
-	} else if err := writer.WriteSums(ctx, left.columns.Sums, &w.Moments); err != nil {
+	} else if err := writer.writeSums(ctx, left.columns.Sums, &w.Moments); err != nil {
 		return nil, err
 	}
 	return writer.Write(ctx, &left.of, w, visited)

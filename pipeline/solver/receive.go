@@ -16,11 +16,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// FailureError means that a worker can't make a visit, and no other worker has made it.
-type FailureError struct{ schemas.Failure }
+// failureError means that a worker can't make a visit, and no other worker has made it.
+type failureError struct{ schemas.Failure }
 
 // Error returns the worker's reason.
-func (e *FailureError) Error() string { return e.Reason }
+func (e *failureError) Error() string { return e.Reason }
 
 // fail records a failure. It is effective if it concerns the due visit, or comes from a worker that can't know the due
 // visit because the weights have expired. It is deferred if the weights of its visit, which are on another topic, have not
@@ -105,21 +105,21 @@ func (s *Solver) collect(m wire.Message) error {
 		return err
 	}
 	partitions := s.partitionsOf(id)
-	if id.Stage < s.inbox.Solves() || id.Stage >= len(s.plan.Stages) || partitions == nil {
+	if id.Stage < s.inbox.solves() || id.Stage >= len(s.plan.Stages) || partitions == nil {
 		return nil // of a solved stage, or of a stage or partitions outside the plan
 	}
 	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) || s.isMerged(id) {
-		s.inbox.NoteVisit(id, partitions)
+		s.inbox.noteVisit(id, partitions)
 		return nil // no longer needed
 	}
-	if digest, twice := s.inbox.Digest(id); twice {
+	if digest, twice := s.inbox.digest(id); twice {
 		// Two workers may seal the same scores at different offsets.
 		if digest != m.Digest() && id.Kind != statistics.KindSeal {
 			return fmt.Errorf("another %v with other content", id)
 		}
 		return nil
 	}
-	return s.inbox.Collect(s.Codec, id, partitions, m)
+	return s.inbox.collect(s.Codec, id, partitions, m)
 }
 
 // partitionsOf returns the partitions of a record whose earlier records come before it; the others are on other partitions

@@ -9,9 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
-	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -38,7 +35,7 @@ func newTestSolver(rec event.Recorder) *Solver {
 		Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1,
 		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
 	}
-	return New(&protocol.Client{Codec: codec.New(nil, 0), Topics: protocol.TopicsOf("test")}, nil, plan, 0, ownership.NewSoleOwner(0),
+	return New(&protocol.Client{Codec: protocol.NewCodec(nil, 0), Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
 		Options{}, rec)
 }
 
@@ -71,7 +68,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		id.Run = s.run
 		single, double := &wire.Record[float32]{Identity: id}, &wire.Record[float64]{Identity: id}
 		wrong, right := func() { deliver(t, s, single) }, func() { deliver(t, s, double) }
-		if inbox.IsSingle(id) {
+		if isSingle(id) {
 			wrong, right = right, wrong
 		}
 		if wrong(); s.inbox.Has(id) || skipped != 1 {
@@ -80,7 +77,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		if right(); !s.inbox.Has(id) || skipped != 1 {
 			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
 		}
-		if inbox.IsSingle(id) && s.inbox.Single(id) == nil || !inbox.IsSingle(id) && s.inbox.Double(id) == nil {
+		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
 			t.Errorf("%v: it is not there in the precision that is asked for", id)
 		}
 	}
@@ -102,7 +99,7 @@ func TestFirstRecordCounts(t *testing.T) {
 		if skipped != want {
 			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
 		}
-		if r := s.inbox.Double(id); r == nil || r.Tensors[0].Data[0] != 1 {
+		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
 		deliver(t, s, with(1)) // it was reduced already
@@ -136,13 +133,13 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 // After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is
 // left.
 func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
-	s := &Solver{inbox: inbox.New(), plan: &schemas.Plan{}}
+	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
 	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
 	if lacks, err := s.lacks(seal); err != nil || !lacks {
 		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
 	}
-	s.inbox.NoteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2}, []int{2})
-	if _, err := s.lacks(seal); !errors.As(err, new(*GoneError)) {
+	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2}, []int{2})
+	if _, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
 		t.Errorf("got error %v, expected a *GoneError", err)
 	}
 	if lacks, err := s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}); err != nil || !lacks {

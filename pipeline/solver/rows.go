@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/rowsums"
-	"github.com/stagewise/stagewise/pipeline/solver/report"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -86,7 +85,7 @@ func (s *Solver) visitKind(v protocol.Visit) wire.Kind {
 func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum *accumulate.Sum) {
 	f.passes = evaluation.Number
 	metrics := event.MetricsOf(sum.Tensors())
-	f.pass = report.Metrics(metrics).Pass(evaluation)
+	f.pass = splitMetrics(metrics).pass(evaluation)
 	s.rec.Record(event.Passed{
 		Stage: f.number, Visit: visit, Pass: evaluation.Number,
 		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,

@@ -12,8 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
-	"github.com/stagewise/stagewise/pipeline/solver/inbox"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -29,13 +27,13 @@ type Solver struct {
 	plan      *schemas.Plan
 	run       string
 	watch     int64 // the run's end is on the plans topic at this offset or later
-	owner     ownership.Owner
+	owner     protocol.Owner
 	chain     *protocol.Chain
 	began     time.Time
 	preserved time.Time // last check of the run's weights: see preserve
 
 	subscription protocol.Subscription
-	inbox        inbox.Inbox
+	inbox        inbox
 	failures     map[int]*schemas.Failure  // of the due visit, by partition
 	early        map[int]*schemas.Failure  // of visits whose weights have not arrived, by partition
 	read         map[int]*protocol.Written // last record, by partition of the statistics topic
@@ -64,14 +62,14 @@ type Options struct {
 
 // New returns the solver of an unfinished run. If another process ends the run, the end is at offset watch of the plans
 // topic or later. owner tells whether this process owns the plans topic, which has one partition.
-func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Codec, rec)
 	return &Solver{
 		visited: visitedSpans(plan), surveyed: plan.Spans.Hulls(), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
-		inbox: inbox.New(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
+		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
 	}
 }
 
@@ -87,7 +85,7 @@ var errEnded = errors.New("the run has ended")
 
 // Solve continues the run until it has ended, and writes its end to the plans topic. If the run can't continue, Solve ends
 // it as failed with the reason, and returns nil. The error is that of ctx or of the brokers, [ErrNotOwner], or a
-// *[ownership.MembershipError]. If the brokers deny access (*[kafkalog.AccessError]), the process ends but not the run:
+// *[protocol.MembershipError]. If the brokers deny access (*[kafkalog.AccessError]), the process ends but not the run:
 // another solver may continue.
 func (s *Solver) Solve(ctx context.Context) error {
 	done, err := s.solve(ctx)
@@ -101,7 +99,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 		return nil
 	case errors.Is(err, errDiffers):
 		return New(s.Client, s.blas, s.plan, s.watch, s.owner, s.options, s.rec).Solve(ctx)
-	case errors.Is(err, ErrNotOwner), errors.As(err, new(*ownership.MembershipError)):
+	case errors.Is(err, ErrNotOwner), errors.As(err, new(*protocol.MembershipError)):
 		return err
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it concerns this process, not the run
@@ -117,7 +115,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 		end.Version = done.version
 	} else {
 		end.State, end.Reason = schemas.Failed, err.Error()
-		if failure, ok := errors.AsType[*FailureError](err); ok {
+		if failure, ok := errors.AsType[*failureError](err); ok {
 			end.Source = failure.Source
 		}
 	}
@@ -196,14 +194,14 @@ func (s *Solver) positions(weights int64) []protocol.Position {
 }
 
 // receive processes one message of any of the topics. late reports a timeout. The error may be errEnded, ErrNotOwner or an
-// *[ownership.MembershipError].
+// *[protocol.MembershipError].
 func (s *Solver) receive(ctx context.Context, timeout time.Duration) (late bool, err error) {
 	d, late, err := s.subscription.Next(ctx, timeout)
 	switch {
 	case err != nil || late:
 		return late, err
 	case d == nil:
-		mine, err := ownership.Owns(s.owner, 0)
+		mine, err := protocol.Owns(s.owner, 0)
 		if err == nil && !mine {
 			err = ErrNotOwner
 		}

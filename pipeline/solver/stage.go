@@ -12,8 +12,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver/report"
-	"github.com/stagewise/stagewise/pipeline/solver/stack"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -145,7 +143,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	f.gathered, f.waited = s.Clock.Now().Add(-factoring), s.Clock.Since(began)-factoring
 	f.observed++
 	if s.plan.Update().SumsGrams() {
-		if err := stack.Stack(sum, s.places(), s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
+		if err := stackTerms(sum, s.places(), s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
 			return err
 		}
 	}
@@ -252,7 +250,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	if s.plan.Members() > 1 {
 		r.Member = s.plan.Member(f.number) + 1
 		if s.plan.EndsMember(f.number) {
-			r.Average = report.Metrics(event.MetricsOf(s.last.Tensors())).Average(r.Member)
+			r.Average = splitMetrics(event.MetricsOf(s.last.Tensors())).average(r.Member)
 		}
 	}
 	s.stages = append(s.stages, r)
@@ -272,11 +270,11 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 		Seconds: s.Clock.Since(f.began).Seconds(),
 		ByPass:  s.chain.Passes(f.number), Overflow: f.overflow,
 	}
-	metrics := report.Metrics(event.MetricsOf(sealed.Tensors()))
+	metrics := splitMetrics(event.MetricsOf(sealed.Tensors()))
 	r.TrainError, r.TrainLoss = metrics[examples.Train].Error, metrics[examples.Train].Loss
-	r.TestError, r.TestLoss = metrics.Of(examples.Test)
-	r.HoldoutError, r.HoldoutLoss = metrics.Of(examples.Holdout)
-	r.Tempered = report.Tempered(sealed)
+	r.TestError, r.TestLoss = metrics.percentAndLoss(examples.Test)
+	r.HoldoutError, r.HoldoutLoss = metrics.percentAndLoss(examples.Holdout)
+	r.Tempered = temperedReport(sealed)
 	return r
 }
 

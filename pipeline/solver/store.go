@@ -3,7 +3,6 @@ package solver
 import (
 	"sync"
 
-	"github.com/stagewise/stagewise/pipeline/solver/columns"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/solve/linear"
@@ -50,7 +49,7 @@ func (s *Store) giveBack(lent *scratch) {
 type head struct {
 	window  *schemas.Window
 	moments []*solve.Moments // by stage
-	columns *columns.State   // on sparse rows, in place of moments
+	columns *columnsState    // on sparse rows, in place of moments
 }
 
 // pop returns the sums after a run, and removes them from the store, because the next run modifies them.

@@ -9,11 +9,8 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver/findings"
-	"github.com/stagewise/stagewise/pipeline/solver/notice"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -48,13 +45,13 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 // publishSurvey gathers the survey's statistics and publishes its result.
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-	found := findings.New()
+	found := newSurveyFindings()
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
 	if err != nil {
 		return err
 	}
-	found.Fold(s.plan)
-	s.chained.found = found.Surveyed(s.plan, sum)
+	found.fold(s.plan)
+	s.chained.found = found.surveyed(s.plan, sum)
 	if s.chain.Survey != nil { // in a chain, another solver has published it
 		return nil
 	}
@@ -68,7 +65,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if _, images := preparation.Find(statistics.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
 		return errNothingToAugment
 	}
-	if notice := notice.WithoutTraining(found.Labels, found.Untrained); notice != "" {
+	if notice := noticeUntrained(found.Labels, found.Untrained); notice != "" {
 		event.Notice(s.rec, "%s", notice)
 	}
 	result := statistics.SurveyResult{
@@ -83,7 +80,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 		result.PassedOver.Count(coverage.Outside, cut.Len())
 	}
 	if s.plan.Chain == nil {
-		result.PassedOver.Count(coverage.Expired, counting.New(s.plan).WithoutSpan())
+		result.PassedOver.Count(coverage.Expired, protocol.NewCounting(s.plan).WithoutSpan())
 	}
 	result.Skipped, result.Increments = found.Skipped, found.Increments
 	for _, span := range s.plan.Spans.Hulls() {
@@ -97,10 +94,10 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 
 // surveySum gathers the survey's sums, and to compute a preparation also its samples, and its Gram matrices if the plan
 // has principal components. Results other than sums go to found.
-func (s *Solver) surveySum(found *findings.Findings) []*part {
+func (s *Solver) surveySum(found *surveyFindings) []*part {
 	visits := &part{kind: statistics.KindVisit}
 	visits.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
-		visit, err := statistics.SurveyVisitOf(s.inbox.Double(id))
+		visit, err := statistics.SurveyVisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -131,7 +128,7 @@ func (s *Solver) surveySum(found *findings.Findings) []*part {
 
 // preparation returns the preparation computed from the survey's sums, or that of the version that the run starts from,
 // which the examples must fit.
-func (s *Solver) preparation(sum *accumulate.Sum, found *findings.Findings, earlier *model.Model) (wire.Tensors[float32], error) {
+func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier *model.Model) (wire.Tensors[float32], error) {
 	if earlier != nil {
 		err := s.checkKept(found, earlier)
 		if err == nil && s.updatesSparse() {
@@ -187,7 +184,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *findings.Findings, earl
 		return preparation.Tensors(0), nil
 	}
 	sample := found.Sample.Rows()
-	for _, notice := range notice.Features(s.plan.Task(), preparation, found.Columns, sample) {
+	for _, notice := range noticeFeatures(s.plan.Task(), preparation, found.Columns, sample) {
 		event.Notice(s.rec, "%s", notice)
 	}
 	learnt, ranks := stages.LearnBins(s.plan.Stages, found.Columns, sample), wire.Tensors[float32](nil)
@@ -237,7 +234,7 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 
 // checkKept returns an error if the examples do not fit the preparation of an earlier version: if the number of features,
 // the columns or the classes differ. Examples without column names are assumed to have those of the version.
-func (s *Solver) checkKept(found *findings.Findings, earlier *model.Model) error {
+func (s *Solver) checkKept(found *surveyFindings, earlier *model.Model) error {
 	classes := earlier.Labels()
 	if found.Sparse != earlier.Sparse() {
 		return errors.New("the version that this run starts from was trained on rows of the other kind, sparse or dense")

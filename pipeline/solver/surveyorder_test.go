@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver/findings"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -44,18 +43,18 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 		}
 		s.subscription, s.scratch = &scripted{deliveries: deliveries}, &scratch{}
 		s.inbox.Begin(wire.Survey)
-		found := findings.New()
+		found := newSurveyFindings()
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 		sum, err := s.gather(t.Context(), s.gathering(v, s.surveySum(found)...))
 		if err != nil {
 			t.Fatal(err)
 		}
-		found.Fold(s.plan)
-		all := found.Surveyed(s.plan, sum)
+		found.fold(s.plan)
+		all := found.surveyed(s.plan, sum)
 		for n := range arrivals {
 			if all.Skipped[n].Partition != n || all.Covered[n].Spans[0].Partition != n || all.Increments[0].Covered[n].Spans[0].Partition != n ||
 				all.Increments[0].Skipped[n].Partition != n || all.Progress[n].Source != fmt.Sprint("source ", n) {
-				t.Errorf("after arrivals %v: %+v", arrivals, all.Chain)
+				t.Errorf("after arrivals %v: %+v", arrivals, all.surveyedChain)
 			}
 		}
 	}

@@ -59,7 +59,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 // termsSum returns the terms in a record as a field of their increment.
 func (s *Solver) termsSum(id wire.Identity) (*accumulate.Sum, error) {
 	p, k := s.shape(id.Stage)
-	field, err := statistics.IncrementFieldOf(s.inbox.Double(id), s.sparse(), p, k)
+	field, err := statistics.IncrementFieldOf(s.inbox.double(id), s.sparse(), p, k)
 	if err != nil {
 		return nil, err
 	}

@@ -4,9 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/solver/findings"
-	"github.com/stagewise/stagewise/pipeline/solver/prequential"
-	"github.com/stagewise/stagewise/pipeline/solver/statewriter"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -22,15 +19,15 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		return nil, nil
 	}
 	w := s.window()
-	report.Retrain.Gate = c.compared.Report()
+	report.Retrain.Gate = c.compared.report()
 	switch margin := s.plan.Chain.Margin(); {
-	case c.compared.Worse(margin):
+	case c.compared.worse(margin):
 		if report.Retrain.Offered, w.Rejected = false, 1; s.plan.Update() != nil {
 			w.Rejected += c.start.window.Rejected
 		} else {
 			w.Rejected = rejectedByFull
 		}
-	case w.Learnt() < s.plan.Chain.AtLeast && !c.compared.Good(margin):
+	case w.Learnt() < s.plan.Chain.AtLeast && !c.compared.good(margin):
 		w.AtLeast = s.plan.Chain.AtLeast
 		report.Retrain.Offered, report.Retrain.AtLeast = false, w.AtLeast
 	case s.plan.Chain.Lacking != nil && s.plan.Chain.Gate != nil && c.compared == nil:
@@ -38,7 +35,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		report.Retrain.Offered, report.Retrain.Unseen = false, true
 	}
 	c.left.window = w
-	state, visited := &statewriter.Writer{Client: s.Client}, s.visitedIncrements(w)
+	state, visited := &stateWriter{Client: s.Client}, s.visitedIncrements(w)
 	for _, increment := range visited {
 		increment.Visited = s.plan.Chain.Number
 	}
@@ -56,11 +53,11 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	}
 	if !w.Sparse {
 		w.Moments = schemas.StatePlace{Run: s.run}
-		if err := state.Add(ctx, messages, &w.Moments); err != nil {
+		if err := state.add(ctx, messages, &w.Moments); err != nil {
 			return nil, err
 		}
 	}
-	if err := state.Flush(ctx); err != nil {
+	if err := state.flush(ctx); err != nil {
 		return nil, err
 	}
 	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
@@ -100,7 +97,7 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 
 // writeTerms writes the terms of the visited and the merged increments. It returns the places of the terms of merged
 // groups, which are set once everything is written.
-func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *schemas.Window,
+func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, w *schemas.Window,
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	if w.Sparse {
 		return s.writeColumns(ctx, state, w, visited)
@@ -127,7 +124,7 @@ func (s *Solver) writeTerms(ctx context.Context, state *statewriter.Writer, w *s
 			messages = append(messages, encoded...)
 		}
 		*place = schemas.StatePlace{Run: s.run, Index: i}
-		if err := state.Add(ctx, messages, place); err != nil {
+		if err := state.add(ctx, messages, place); err != nil {
 			return nil, err
 		}
 	}
@@ -180,7 +177,7 @@ func (s *Solver) window() *schemas.Window {
 		if u.Restart {
 			w.FullRows = w.Rows()
 		}
-		prequential.Detect(c.found.Messages, w)
+		detectChange(c.found.Messages, w)
 	} else {
 		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
 		for i, increment := range c.found.Increments {
@@ -193,14 +190,14 @@ func (s *Solver) window() *schemas.Window {
 		w.FullRows = w.Rows()
 	}
 	w.Sparse = s.sparse()
-	w.MostlyBad, w.Unknown = c.found.MostlyBad(s.plan), c.found.Unknown
+	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.Unknown
 	if c.start.head != nil {
 		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.Unknown)
 	}
 	for _, p := range c.found.Progress {
 		for partition, next := range p.Next {
 			if next > 0 {
-				w.Progress = findings.Advance(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
+				w.Progress = advanceSources(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
 			}
 		}
 	}

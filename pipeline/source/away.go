@@ -45,15 +45,3 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 		err = read()
 	}
 }
-
-// pause waits for a duration, or until the context ends.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -24,10 +23,10 @@ import (
 // before it: if one of these is valid, its own is not, and it continues from there.
 type Feed struct {
 	*Following
-	partition int            // examples partition
-	Seen      progress.State // state of the partition up to end
-	state     progress.State // state before the next message: Seen, or that of an attempt that has not written to this partition
-	end       int64          // end offset of Seen
+	partition int                    // examples partition
+	Seen      protocol.TopicProgress // state of the partition up to end
+	state     protocol.TopicProgress // state before the next message: Seen, or that of an attempt that has not written to this partition
+	end       int64                  // end offset of Seen
 	values    *ingest.Values
 	read      map[int]protocol.Message // by partition of the topic: last message read since the state
 	bad       []schemas.Quarantined

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/progress"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -86,9 +86,9 @@ func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilE
 // NewFollow returns the follower of a job's topic.
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
-	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: progress.NewWaiting(p.Log, topic),
+	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic),
 		caughtUp: make(chan struct{}, 1)}
-	f.Together, f.Pause = f.inGoroutines, pause
+	f.Together, f.Pause = f.inGoroutines, protocol.Pause
 	return f
 }
 
@@ -141,7 +141,7 @@ type Following struct {
 	Recorder   event.Recorder
 	rows       atomic.Int64   // number of rows written
 	next       []atomic.Int64 // by partition of the topic: offset up to which all messages are processed
-	waiting    *progress.Waiting
+	waiting    *protocol.Waiting
 	caughtUp   chan struct{}                        // signals that a feed has read the initial messages; has room for one value
 	Together   func(context.Context, []*Feed) error // runs feeds until all have ended, or one returns an error
 	// Pause waits for a duration, or until the context ends.
@@ -187,14 +187,15 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	if err != nil {
 		return nil, err
 	}
-	states := make([]progress.State, len(examples))
+	states := make([]protocol.TopicProgress, len(examples))
 	for n, span := range examples {
-		if states[n], err = progress.Read(ctx, f.Client, f.Topic, span, lookBack); err != nil {
+		if states[n], err = protocol.ReadTopicProgress(ctx, f.Client, f.Topic, span, lookBack); err != nil {
 			return nil, fmt.Errorf("find how far %s was read: %w", f.Topic, err)
 		}
 		f.earlier = f.earlier || states[n].Attempt > 0
 	}
-	attempt := progress.Merge(states) // the last attempt, with its position in each partition of the topic, from all examples partitions
+	// The last attempt, with its position in each partition of the topic, from all examples partitions.
+	attempt := protocol.MergeTopicProgress(states)
 	if err := f.raiseEarlier(ctx, &attempt, states); err != nil {
 		return nil, err
 	}
@@ -233,7 +234,7 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 	for n := range min(f.Partitions, len(f.Bounds)) {
 		from := states[n]
 		if from.Attempt < attempt.Attempt {
-			from = progress.State{Attempt: attempt.Attempt, Joined: states[n].Joined}
+			from = protocol.TopicProgress{Attempt: attempt.Attempt, Joined: states[n].Joined}
 			if attempt.Attempt > 1 {
 				from.After = schemas.Turn(states[n].Attempt, states[n].Next)
 			}
@@ -282,7 +283,7 @@ func (f *Following) decideDivision(ctx context.Context, attempt, all int) (parti
 
 // raiseEarlier adopts positions from states of earlier attempts, by processes that did not know of the last one: such a
 // position is valid if it continues from the last one, and the topic still has its message.
-func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, states []progress.State) error {
+func (f *Following) raiseEarlier(ctx context.Context, last *protocol.TopicProgress, states []protocol.TopicProgress) error {
 	for _, earlier := range states {
 		if earlier.Attempt == last.Attempt {
 			continue
@@ -306,9 +307,9 @@ func (f *Following) raiseEarlier(ctx context.Context, last *progress.State, stat
 
 // unlessChanged returns the position from which to read: the last one if the topic still has its message, otherwise as the
 // job configures.
-func (f *Following) unlessChanged(ctx context.Context, last progress.State) (progress.State, error) {
-	from := progress.State{Attempt: last.Attempt + 1, Partitions: last.Partitions} // after the change
-	var changed *ChangedTopicError                                                 // the first one
+func (f *Following) unlessChanged(ctx context.Context, last protocol.TopicProgress) (protocol.TopicProgress, error) {
+	from := protocol.TopicProgress{Attempt: last.Attempt + 1, Partitions: last.Partitions} // after the change
+	var changed *ChangedTopicError                                                         // the first one
 	for _, read := range last.Positions {
 		err := f.checkUnchanged(ctx, f.Topic, f.Bounds, read)
 		different, ok := errors.AsType[*ChangedTopicError](err)
@@ -336,7 +337,7 @@ func (f *Following) unlessChanged(ctx context.Context, last progress.State) (pro
 	case f.Job.Examples.OnChangedTopic == ingest.ChangedTopicAnew:
 		event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading the topic from its beginning as another one", f.Topic,
 			changed.Partition, changed.Why)
-		return progress.State{Attempt: last.Attempt + 1}, nil
+		return protocol.TopicProgress{Attempt: last.Attempt + 1}, nil
 	}
 	return from, changed
 }

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
@@ -72,7 +71,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 		if err == nil {
 			err = followAsOwner(ctx, p, job, group, rec)
 		}
-		if denied, ok := errors.AsType[*ownership.MembershipError](err); ok {
+		if denied, ok := errors.AsType[*protocol.MembershipError](err); ok {
 			event.Notice(rec, "can't find out whether other processes ingest %s, ingesting it anyway: %v", job.Examples.FromTopic, denied)
 			return FollowTopic(ctx, p, job, false, rec)
 		}
@@ -83,7 +82,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 }
 
 // followAsOwner follows the job's topic until this process is no longer the active one. The error is then errOtherIngests.
-func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owner ownership.Owner, rec event.Recorder) error {
+func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owner protocol.Owner, rec event.Recorder) error {
 	following, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	ended := make(chan error, 1)
@@ -94,7 +93,7 @@ func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owne
 			return err
 		case <-owner.Changed():
 		}
-		active, err := ownership.Owns(owner, 0)
+		active, err := protocol.Owns(owner, 0)
 		if err == nil && active {
 			continue
 		}

@@ -13,9 +13,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// TwiceError means that the examples topic has rows of files, or their first rows, also as part of another source, which
+// twiceError means that the examples topic has rows of files, or their first rows, also as part of another source, which
 // was read differently: a chain trains on the whole topic, and so twice on these rows.
-type TwiceError struct {
+type twiceError struct {
 	Files      []string // files to ingest
 	Topic      string   // examples topic
 	Source     string   // id of the other source
@@ -23,7 +23,7 @@ type TwiceError struct {
 }
 
 // Error includes both sources and the remedy.
-func (e *TwiceError) Error() string {
+func (e *twiceError) Error() string {
 	return fmt.Sprintf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
 		"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
 		strings.Join(e.Files, ", "), e.Topic, wire.Digest(e.Source).Short(), strings.Join(e.KnownFiles, ", "))
@@ -68,7 +68,7 @@ func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.Source
 	return begun, err
 }
 
-// checkOnce returns a *[TwiceError] if the topic has rows of a source in another one too. begun are the sources whose rows
+// checkOnce returns a *[twiceError] if the topic has rows of a source in another one too. begun are the sources whose rows
 // its file starts with, and parts those that it consists of.
 func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
 	for _, other := range begun {
@@ -82,7 +82,7 @@ func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts [
 		if seal == nil {
 			continue
 		}
-		e := &TwiceError{Files: s.Files, Topic: f.Topics.Examples, Source: other.ID, KnownFiles: other.Files}
+		e := &twiceError{Files: s.Files, Topic: f.Topics.Examples, Source: other.ID, KnownFiles: other.Files}
 		if f.job.Examples.CountsOnce() {
 			return e
 		}

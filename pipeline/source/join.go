@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -42,17 +41,17 @@ type joining struct {
 	of       map[int]*outcome.Join    // by outcomes partition
 }
 
-// RuleChangedError means that rows wait under another rule than the configured one.
-type RuleChangedError struct{ Topic string }
+// ruleChangedError means that rows wait under another rule than the configured one.
+type ruleChangedError struct{ Topic string }
 
 // Error includes the remedy.
-func (e *RuleChangedError) Error() string {
+func (e *ruleChangedError) Error() string {
 	return fmt.Sprintf("examples.outcome: rows of %s were joined with other keys, times or partitions, which determine the waiting "+
 		"rows: restore examples.key, examples.outcome and the numbers of partitions, or give the pipeline another name", e.Topic)
 }
 
 // beginJoins reads the offset ranges of the outcomes topic.
-func (f *Following) beginJoins(ctx context.Context, states []progress.State) (err error) {
+func (f *Following) beginJoins(ctx context.Context, states []protocol.TopicProgress) (err error) {
 	topic := f.Job.Examples.Outcome.Topic
 	if topic == "" {
 		return nil
@@ -106,7 +105,7 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 
 // beginJoining initializes the waiting rows of a feed. last is the state that it continues from, which may be of an
 // earlier attempt to read the topic.
-func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error) {
+func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (err error) {
 	if f.outcomes == nil {
 		return nil
 	}
@@ -121,7 +120,7 @@ func (f *Feed) beginJoining(ctx context.Context, last progress.State) (err error
 		return err
 	}
 	if len(last.Positions) > 0 && last.Joined == nil || last.Joined != nil && last.Joined.Rule != o.JoinRule(f.byPartition) {
-		return &RuleChangedError{f.Topic}
+		return &ruleChangedError{f.Topic}
 	}
 	if f.state.Joined == nil {
 		return nil

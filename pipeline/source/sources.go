@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/heed"
-	"github.com/stagewise/stagewise/pipeline/progress"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -174,7 +173,7 @@ func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bou
 // followed returns the followed topics of the last messages of the examples partitions.
 func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (states []SourceState, err error) {
 	for n, span := range bounds {
-		byTopic := map[string]*progress.State{}
+		byTopic := map[string]*protocol.TopicProgress{}
 		since := map[string]time.Time{}
 		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
 			topic, ok := schemas.TopicOf(m.Message)
@@ -182,7 +181,7 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 				return nil
 			}
 			if byTopic[topic] == nil {
-				byTopic[topic] = &progress.State{}
+				byTopic[topic] = &protocol.TopicProgress{}
 			}
 			since[topic] = m.Time
 			return byTopic[topic].Add(topic, m.Message)
@@ -197,7 +196,7 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 				states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: examples.Train.String(), State: Followed, Rows: -1,
 					Messages: -1, Left: -1})
 			}
-			all := progress.State{Positions: states[i].Read}
+			all := protocol.TopicProgress{Positions: states[i].Read}
 			for _, position := range state.Positions {
 				all.Raise(position)
 			}
@@ -210,11 +209,11 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 	return states, nil
 }
 
-// FollowedError means that a topic can't be removed as files can.
-type FollowedError struct{ Topic string }
+// followedError means that a topic can't be removed as files can.
+type followedError struct{ Topic string }
 
 // Error includes the remedy.
-func (e *FollowedError) Error() string {
+func (e *followedError) Error() string {
 	return fmt.Sprintf("%s is a topic that ingest follows: expected files. To train without its examples, end the ingest, and "+
 		"name another examples topic or files under examples. No source is removed", e.Topic)
 }
@@ -249,12 +248,12 @@ type RemovedSource struct {
 
 // RemoveSources removes sources, by id or id prefix: no run planned later counts them, until they are ingested again.
 // Planned runs are not affected, and the messages stay on the examples topic. It returns the sources in the order of the
-// ids. Before it removes any, it returns an *[UnknownSourcesError] if one is unknown, and a *[FollowedError] if one is a
+// ids. Before it removes any, it returns an *[UnknownSourcesError] if one is unknown, and a *[followedError] if one is a
 // topic.
 func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []RemovedSource, err error) {
 	for _, id := range ids {
 		if schemas.IsTopicSource(id) {
-			return nil, &FollowedError{id}
+			return nil, &followedError{id}
 		}
 	}
 	l, err := p.ReadLedger(ctx)

@@ -244,22 +244,22 @@ func Topics(job Job) []kafkalog.Topic {
 	return topics
 }
 
-// PartitionsError means that the residuals topic has fewer partitions than the examples topic, and that this process can't
+// partitionsError means that the residuals topic has fewer partitions than the examples topic, and that this process can't
 // add them. Residuals are in the same partitions as their examples.
-type PartitionsError struct {
+type partitionsError struct {
 	Residuals  string // topic name
 	Have, Want int    // numbers of partitions
 	Err        error  // reason why none can be added
 }
 
 // Error includes the remedy.
-func (e *PartitionsError) Error() string {
+func (e *partitionsError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %v", e.Residuals,
 		e.Have, e.Want, e.Err)
 }
 
 // Unwrap returns Err.
-func (e *PartitionsError) Unwrap() error { return e.Err }
+func (e *partitionsError) Unwrap() error { return e.Err }
 
 // growResiduals makes sure that the residuals topic has as many partitions as the examples topic, to which some may have
 // been added.
@@ -270,7 +270,7 @@ func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	}
 	err = p.Extend(ctx, p.Topics.Residuals, partitions)
 	if errors.As(err, new(*kafkalog.AccessError)) {
-		return &PartitionsError{p.Topics.Residuals, have, partitions, err}
+		return &partitionsError{p.Topics.Residuals, have, partitions, err}
 	}
 	return err
 }

@@ -7,15 +7,14 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 )
 
 // AwaitTurn waits until an owner has the partition of the active process of its group, which has a role. It reports once that another
 // process has it, with does describing what that process does, and once that the group takes long to join. It calls planned, unless
 // that is nil, when it begins to wait and after each message of the plans topic.
-func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role string, does error,
+func AwaitTurn(ctx context.Context, p *Pipeline, owner protocol.Owner, role string, does error,
 	planned func(context.Context) error, rec event.Recorder) error {
-	active, err := ownership.Owns(owner, 0)
+	active, err := protocol.Owns(owner, 0)
 	if err != nil || active {
 		return err
 	}
@@ -27,7 +26,7 @@ func AwaitTurn(ctx context.Context, p *Pipeline, owner ownership.Owner, role str
 	defer subscription.Close()
 	told, look := "", planned != nil
 	for wait := firstWait; ; {
-		if active, err := ownership.Owns(owner, 0); err != nil || active {
+		if active, err := protocol.Owns(owner, 0); err != nil || active {
 			return err
 		}
 		if look && owner.Owned() != nil {

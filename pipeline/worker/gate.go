@@ -7,13 +7,13 @@ import (
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 )
 
 // offeredModel returns the version for subscribers, with which the gate compares; nil if the run has no gate, or the
 // version is gone.
 func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
-	if _, gated := judge.Split(w.plan); !gated {
+	if _, gated := visit.JudgedSplit(w.plan); !gated {
 		return nil, nil
 	}
 	offered := &w.plan.Chain.Gate.Offered
@@ -31,7 +31,7 @@ func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
 // versions on the rows of revisited increments.
 func (w *Worker) judgesAgain(v protocol.Visit) bool {
 	u := w.plan.Update()
-	_, gated := judge.Split(w.plan)
+	_, gated := visit.JudgedSplit(w.plan)
 	return gated && u != nil && len(u.Refresh) > 0 && v.Stage == len(w.plan.Stages)-1 && v.Number >= u.Passes
 }
 
@@ -44,7 +44,7 @@ func (w *Worker) offeredAgain(ctx context.Context) (*model.Model, error) {
 		return nil, err
 	}
 	theirs := m.Manifest.Plan
-	if theirs.Holdout != w.plan.Holdout || theirs.Seed != w.plan.Seed || !w.earlier.SharesInputs(m) || !judge.SameLoss(w.plan, theirs) {
+	if theirs.Holdout != w.plan.Holdout || theirs.Seed != w.plan.Seed || !w.earlier.SharesInputs(m) || !visit.SameLoss(w.plan, theirs) {
 		return nil, nil
 	}
 	return m, nil

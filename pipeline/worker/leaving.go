@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -18,7 +17,7 @@ import (
 type leaving map[*partition.State]map[int]*coverage.Coverage
 
 // add adds a segment.
-func (l leaving) add(at scan.Place, o *visit.Outcome) {
+func (l leaving) add(at visit.LoadPlace, o *visit.Outcome) {
 	if o.Left == nil {
 		return
 	}
@@ -34,7 +33,7 @@ func (l leaving) add(at scan.Place, o *visit.Outcome) {
 	read.Messages, read.Rows, read.Checksum = read.Messages+o.Left.Messages, read.Rows+o.Left.Rows, read.Checksum+o.Left.Checksum
 }
 
-// checkLeaving returns a *CoverageError if the rows read for leaving increments differ from those that were added with
+// checkLeaving returns a *coverageError if the rows read for leaving increments differ from those that were added with
 // them: then the sums can't be corrected.
 func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverage) error {
 	u := w.plan.Update()
@@ -48,7 +47,7 @@ func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverag
 		got.Spans = want.Spans
 		if !got.Same(want) {
 			return fmt.Errorf("partition %d, rows that came with run %d of the chain: %w", p.Partition(), increment.Number,
-				&CoverageError{got, want})
+				&coverageError{got, want})
 		}
 	}
 	return nil

@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/survey"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -30,7 +29,7 @@ type block struct {
 	sample            *accumulate.Sample
 	samples           int // number of partitions whose samples are included
 	// of the survey
-	found   *survey.Findings
+	found   *visit.Findings
 	covered []coverage.Coverage  // by partition
 	chained []statistics.Chained // by partition; nil outside a chain
 }
@@ -267,11 +266,11 @@ func gramSum(g *statistics.Gram) *accumulate.Sum {
 }
 
 // survey adds the findings of a partition, and returns a function that writes the complete records.
-func (b *block) survey(of *survey.Survey, p *partition.State, found *survey.Findings) (func(context.Context) error, error) {
+func (b *block) survey(of *visit.Survey, p *partition.State, found *visit.Findings) (func(context.Context) error, error) {
 	var all writes
 	at, sums := b.at[p], of.Sums(found)
 	if b.covered == nil {
-		b.covered, b.found = make([]coverage.Coverage, len(b.at)), &survey.Findings{}
+		b.covered, b.found = make([]coverage.Coverage, len(b.at)), &visit.Findings{}
 	}
 	b.covered[at] = sums.Sum.Coverage
 	b.found.Join(found)

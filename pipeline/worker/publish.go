@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
@@ -74,14 +73,14 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 	attempt := w.Fresh()
 	blocks := w.sealBlocks(current, partitions)
 	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, w.termsOf(current, partitions, blocks)
-	s := &scan.Scan[*visit.Outcome]{
-		Source:    &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
-		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
+	s := &visit.Scan[*visit.Outcome]{
+		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
+		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
+		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
-			return func(ctx context.Context, l *scan.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
+			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
 		},
-		Collect: func(at scan.Place, o *visit.Outcome) (scan.Write, error) {
+		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
 			p := at.Partition
 			if open[p] == nil {
 				open[p] = &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, current.Visit, p), Attempt: attempt, From: -1}}
@@ -91,7 +90,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 			if err != nil {
 				return nil, err
 			}
-			var writeTerms scan.Write
+			var writeTerms visit.Write
 			if o.Terms != nil {
 				if writeTerms, err = terms.add(at, o.Terms); err != nil {
 					return nil, err

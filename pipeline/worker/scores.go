@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
@@ -53,7 +53,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 			return err
 		}
 		if len(unsealed) > 0 {
-			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), scan.ErrUnsealed)
+			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), visit.ErrUnsealed)
 		}
 	}
 	for _, p := range without {
@@ -74,7 +74,7 @@ func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partit
 		if err == nil {
 			err = do()
 		}
-		if !errors.Is(err, scan.ErrUnsealed) || repetition == maxRepetitions {
+		if !errors.Is(err, visit.ErrUnsealed) || repetition == maxRepetitions {
 			return err
 		}
 		for _, p := range partitions {
@@ -84,11 +84,11 @@ func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partit
 }
 
 // restore reads the scores of partitions. It returns the partitions whose residuals must be computed again.
-func (w *Worker) restore(ctx context.Context, before *scan.Residuals, partitions []*partition.State) (unsealed []*partition.State,
+func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, partitions []*partition.State) (unsealed []*partition.State,
 	err error) {
 	for _, p := range partitions {
 		switch err := before.Restore(ctx, p); {
-		case errors.Is(err, scan.ErrUnsealed):
+		case errors.Is(err, visit.ErrUnsealed):
 			unsealed = append(unsealed, p)
 		case err != nil:
 			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.Topics.Residuals, p.Partition(), before.Stage, err)
@@ -98,12 +98,12 @@ func (w *Worker) restore(ctx context.Context, before *scan.Residuals, partitions
 }
 
 // scoresBefore returns a reader of the scores before a stage; nil for stage 0, whose scores are zero.
-func (w *Worker) scoresBefore(stage int) *scan.Residuals {
+func (w *Worker) scoresBefore(stage int) *visit.ResidualsReader {
 	if stage == 0 || w.plan.Update() != nil {
 		return nil
 	}
 	_, parent := w.chain.Final(stage - 1)
-	return &scan.Residuals{
+	return &visit.ResidualsReader{
 		Client: w.Client, Run: w.run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
 		Seal: func(number int) *statistics.Seal { return w.seals.of(number, stage-1) },
 		From: model.LinkOf(w.plan, stage-1), To: model.LinkOf(w.plan, stage), Begins: w.plan.BeginsMember(stage), Votes: w.plan.Votes(stage - 1),

@@ -19,10 +19,8 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -128,7 +126,7 @@ const (
 // returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
-	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: codec.New(nil, 0)}
+	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: protocol.NewCodec(nil, 0)}
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
@@ -205,7 +203,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 // newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, 0, ownership.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
 	if _, err := w.chain.Read(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -219,10 +217,10 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*partition.State][]float32{}
-	s := &scan.Scan[[]float32]{
-		Source: &scan.Source{Client: w.Client, Counting: w.counting, Scores: w.scoresBefore(2)},
-		Process: func() func(context.Context, *scan.Load) ([]float32, error) {
-			return func(_ context.Context, l *scan.Load) (scores []float32, err error) {
+	s := &visit.Scan[[]float32]{
+		LoadSource: &visit.LoadSource{Client: w.Client, Counting: w.counting, Scores: w.scoresBefore(2)},
+		Process: func() func(context.Context, *visit.Load) ([]float32, error) {
+			return func(_ context.Context, l *visit.Load) (scores []float32, err error) {
 				for _, b := range l.Segment().Batches() {
 					scores = append(scores, b.Score.Data...)
 				}
@@ -232,7 +230,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 				return scores, nil
 			}
 		},
-		Collect: func(at scan.Place, scores []float32) (scan.Write, error) {
+		Collect: func(at visit.LoadPlace, scores []float32) (visit.Write, error) {
 			of[at.Partition] = append(of[at.Partition], scores...)
 			return nil, nil
 		},
@@ -358,9 +356,9 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	times := 0
 	err := w.withScores(t.Context(), 1, w.partitions, func() error {
 		times++
-		return fmt.Errorf("read residuals: %w", scan.ErrUnsealed)
+		return fmt.Errorf("read residuals: %w", visit.ErrUnsealed)
 	})
-	if !errors.Is(err, scan.ErrUnsealed) || times != maxRepetitions+1 {
+	if !errors.Is(err, visit.ErrUnsealed) || times != maxRepetitions+1 {
 		t.Errorf("%d times, %v", times, err)
 	}
 	other := errors.New("other")

@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -108,16 +107,16 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // by round
 	left, samples := leaving{}, map[*partition.State]*accumulate.Sample{}
 	var processors []*visit.Processor
-	s := &scan.Scan[*visit.Outcome]{
-		Source: &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
+	s := &visit.Scan[*visit.Outcome]{
+		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
 			Increment: current.Increment},
 		Extent: extent, MaxWrites: maxWrites, Twice: current.Twice(), Apart: w.sumsApart(current),
-		Process: func() func(context.Context, *scan.Load) (*visit.Outcome, error) {
+		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			processors = append(processors, p)
 			return p.Sum
 		},
-		Collect: func(at scan.Place, o *visit.Outcome) (scan.Write, error) {
+		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
 			p := at.Partition
 			gram, rest := current.Parts(at.Round)
 			progress(o.Rows)
@@ -168,8 +167,8 @@ func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool
 
 // merge adds a segment's sum to the sum of its partition, which has the given number of segments. It returns the
 // partition's sum when it is complete, otherwise nil. The sum must have the coverage of the survey, even if it is only a
-// Gram matrix or that of a sample: the error is a *CoverageError if it differs.
-func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
+// Gram matrix or that of a sample: the error is a *coverageError if it differs.
+func merge(sums map[*partition.State]*accumulate.Sum, at visit.LoadPlace, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
 	crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
 	p := at.Partition
 	if sums[p] == nil {
@@ -184,16 +183,16 @@ func merge(sums map[*partition.State]*accumulate.Sum, at scan.Place, sum *accumu
 	whole, covered := sums[p], p.CoveredOf(segments)
 	delete(sums, p)
 	if !whole.Coverage.Same(covered) {
-		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &CoverageError{whole.Coverage, covered})
+		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &coverageError{whole.Coverage, covered})
 	}
 	return whole, nil
 }
 
-// CoverageError means that a visit read other rows than the survey: the topic has changed during the run.
-type CoverageError struct{ Got, Want coverage.Coverage }
+// coverageError means that a visit read other rows than the survey: the topic has changed during the run.
+type coverageError struct{ Got, Want coverage.Coverage }
 
 // Error includes the numbers of rows and messages, and the checksums, of both.
-func (e *CoverageError) Error() string {
+func (e *coverageError) Error() string {
 	return fmt.Sprintf("%d rows in %d messages (checksum %016x), the survey had %d in %d (%016x)",
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
 }
@@ -201,7 +200,7 @@ func (e *CoverageError) Error() string {
 // sumsOf returns a function that writes the sums of a partition, or of its block once it is complete; of is nil if there
 // is no block. It returns nil if there is nothing to write yet.
 func (w *Worker) sumsOf(of *block, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
-	rest bool) (scan.Write, error) {
+	rest bool) (visit.Write, error) {
 	if of != nil {
 		return of.sums(v, p, sum, sample, gram, rest)
 	}

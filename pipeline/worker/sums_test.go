@@ -6,7 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -28,16 +28,16 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			half := coverage.Coverage{Spans: coverage.Spans{p.Segments()[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return accumulate.NewSum(half, nil)
 		}
-		if whole, err := merge(sums, scan.Place{Partition: p, Segment: 0}, part(0), 2, &accumulate.BufferPool{},
+		if whole, err := merge(sums, visit.LoadPlace{Partition: p, Segment: 0}, part(0), 2, &accumulate.BufferPool{},
 			nil); whole != nil || err != nil {
 			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, scan.Place{Partition: p, Segment: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
+		whole, err := merge(sums, visit.LoadPlace{Partition: p, Segment: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)
 			}
-		} else if !errors.As(err, new(*CoverageError)) {
+		} else if !errors.As(err, new(*coverageError)) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

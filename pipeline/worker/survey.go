@@ -6,8 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
-	"github.com/stagewise/stagewise/pipeline/worker/survey"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -23,22 +22,22 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 	if err != nil {
 		return err
 	}
-	source := &scan.Source{Client: w.Client, Store: w.store, Counting: w.counting, Whole: true}
-	current, err := survey.New(ctx, &survey.Run{Source: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas, Budget: w.budget,
+	source := &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Whole: true}
+	current, err := visit.NewSurvey(ctx, &visit.SurveyRun{LoadSource: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas, Budget: w.budget,
 		Earlier: w.earlier, Offered: offered, Buffers: w.Grams})
 	if err != nil {
 		return err
 	}
-	progress, found := w.progress(v, partitions), map[*partition.State]*survey.Findings{}
+	progress, found := w.progress(v, partitions), map[*partition.State]*visit.Findings{}
 	surveyed := map[*partition.State]int{} // number of segments
 	blocks := w.blocks(v, partitions, 0)
 	if err := w.claim(ctx); err != nil {
 		return err
 	}
 	claimed, interval := w.Clock.Now(), w.claimInterval()
-	s := &scan.Scan[*survey.Findings]{
-		Source: source, Extent: (*partition.State).Recent, MaxWrites: maxWrites, Process: current.Processor,
-		Collect: func(at scan.Place, of *survey.Findings) (scan.Write, error) {
+	s := &visit.Scan[*visit.Findings]{
+		LoadSource: source, Extent: (*partition.State).Recent, MaxWrites: maxWrites, Process: current.Processor,
+		Collect: func(at visit.LoadPlace, of *visit.Findings) (visit.Write, error) {
 			p := at.Partition
 			progress(of.Rows())
 			for _, q := range of.Quarantined {
@@ -48,7 +47,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 				return nil, nil
 			}
 			if found[p] == nil {
-				found[p] = &survey.Findings{}
+				found[p] = &visit.Findings{}
 			}
 			if err := found[p].Merge(of); err != nil {
 				return nil, err
@@ -95,7 +94,7 @@ func (w *Worker) claimInterval() time.Duration {
 }
 
 // publishSurvey writes the survey's records of a partition.
-func (w *Worker) publishSurvey(ctx context.Context, r survey.Records) error {
+func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error {
 	if r.Sample != nil {
 		if err := publish(ctx, w, r.Sample); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -39,7 +38,7 @@ func (w *Worker) termsOf(v *visit.Visit, partitions []*partition.State, blocks m
 
 // add adds the terms of a segment. It returns a function that writes those of an increment if they are complete, in the
 // partition or in its block; otherwise nil.
-func (t *terms) add(at scan.Place, of *accumulate.Sum) (func(context.Context) error, error) {
+func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (func(context.Context) error, error) {
 	p := at.Partition
 	sum, place, err := t.of[p].Add(p.Segments()[at.Segment], of)
 	if err != nil || sum == nil {

@@ -11,13 +11,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/counting"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/ownership"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -33,21 +29,21 @@ type Worker struct {
 	plan       *schemas.Plan
 	run        string
 	watch      int64 // the run's end is on the plans topic at this offset or later
-	owner      ownership.Owner
+	owner      protocol.Owner
 	chain      *protocol.Chain
 	earlier    *model.Model       // the version that the run starts from; nil: none
 	partitions []*partition.State // owned partitions, in the plan's order
 	seals      seals
 	written    written
-	counting   *counting.Counting
-	rows       *decode.Reader
+	counting   *protocol.Counting
+	rows       *visit.RowReader
 	store      *partition.Store
 	budget     *partition.Budget
 	surveyed   map[int]coverage.Coverage // by the survey, by partition
 	covered    map[int]coverage.Coverage // by the survey and by the plan of an update
 	matrices   *matrices                 // nil: not known yet
 	reserved   int64                     // bytes of the budget reserved for the matrices
-	executor   scan.Executor
+	executor   visit.Executor
 	options    Options
 	ahead      *gramsAhead // nil: there is none
 	idle       visit.Idle  // of the last visit, if it was to sparse rows
@@ -61,32 +57,32 @@ type Options struct {
 	Bytes int64
 	// Store is the worker's memory, with the data of earlier runs of the pipeline; nil: nothing is kept for later runs.
 	Store *partition.Store
-	// Executor schedules the worker's goroutines; nil: [scan.Concurrent].
-	Executor scan.Executor
+	// Executor schedules the worker's goroutines; nil: [visit.Concurrent].
+	Executor visit.Executor
 	// Solves means that the process is also the run's solver, whose memory is reserved with that of the worker.
 	Solves bool
 }
 
 // New returns a worker of an unfinished run. The run's end will be at offset watch of the plans topic or later. owner
 // tells which examples partitions the worker owns.
-func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner ownership.Owner, o Options,
+func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Worker {
 	chain, budget := protocol.NewChain(plan, client.Codec, rec), o.Store.Budget()
 	if o.Store == nil {
 		budget = partition.NewBudget(o.Bytes)
 	}
 	if o.Executor == nil {
-		o.Executor = scan.Concurrent{}
+		o.Executor = visit.Concurrent{}
 	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		store: o.Store, budget: budget, counting: counting.New(plan), executor: o.Executor, options: o,
-		rows: decode.New(plan, client.Codec),
+		store: o.Store, budget: budget, counting: protocol.NewCounting(plan), executor: o.Executor, options: o,
+		rows: visit.NewRowReader(plan, client.Codec),
 	}
 }
 
 // Work makes visits until the run or ctx ends, and then releases all memory except the store. The error is that of ctx or
-// of the brokers, a *[ownership.MembershipError], or a *[StoppedError] if the worker can't make the due visit.
+// of the brokers, a *[protocol.MembershipError], or a *[StoppedError] if the worker can't make the due visit.
 func (w *Worker) Work(ctx context.Context) error {
 	for {
 		if err := w.work(ctx); !errors.Is(err, errDiffers) {
@@ -114,7 +110,7 @@ func (w *Worker) work(ctx context.Context) error {
 	switch {
 	case err == nil || ctx.Err() != nil:
 		return ctx.Err()
-	case errors.As(err, new(*ownership.MembershipError)):
+	case errors.As(err, new(*protocol.MembershipError)):
 		return err // other workers have its partitions
 	case errors.Is(err, errDiffers):
 		return err
@@ -123,7 +119,7 @@ func (w *Worker) work(ctx context.Context) error {
 	}
 	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
 	failure.Expired = errors.As(err, new(*protocol.ExpiredError))
-	if lost, ok := errors.AsType[*counting.IncompleteError](err); ok {
+	if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, p := range w.partitions {
@@ -340,7 +336,7 @@ func (w *Worker) visit(ctx context.Context, v protocol.Visit, partitions []*part
 
 // adopt takes over newly owned partitions, and releases those no longer owned.
 func (w *Worker) adopt(ctx context.Context) error {
-	if err := ownership.CheckMembership(w.owner); err != nil {
+	if err := protocol.CheckMembership(w.owner); err != nil {
 		return err
 	}
 	held := map[int]*partition.State{}

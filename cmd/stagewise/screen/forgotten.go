@@ -9,11 +9,11 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/erase"
+	"github.com/stagewise/stagewise/pipeline/admin"
 )
 
 // WriteForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
-func WriteForgot(w io.Writer, done *erase.Forgot, now bool) error {
+func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
 	if done.Unknown > 0 {
 		fmt.Fprintf(w, "%s may have others: an earlier program ingested them without keys and offsets. Name their rows\n",

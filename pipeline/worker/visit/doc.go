@@ -1,8 +1,10 @@
-// Package visit executes a visit to a stage, segment by segment:
+// Package visit computes what a visit to partitions yields, segment by segment: of the survey of a run, and of each visit to a stage.
 //
-//	load ──decode, stages──▶ blocks and scores ──accumulate──▶ sums
-//	                                           ──sink──▶ residuals, once the stage is final
+//	span ──Scan──▶ loads ──RowReader──▶ rows ──stages──▶ blocks and scores ──accumulate──▶ sums
+//	                                     │                                 ──sink──▶ residuals, once the stage is final
+//	                                     └──Survey──▶ labels, moments, a sample of rows; unusable messages
 //
-// A [Visit] is shared by its goroutines, each with a [Processor] of its own. The package does not depend on the worker,
-// its partitions or the log: its inputs are in [Run].
+// A [Scan] processes the segments of partitions on all cores, and collects outcomes in an order that does not depend on timing.
+// Rows are determined by the plan, the message and its position on the topic. A [Survey] and a [Visit] are shared by their
+// goroutines, each with a processor of its own. The package does not depend on the worker's ownership or publications.
 package visit

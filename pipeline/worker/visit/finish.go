@@ -7,9 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -18,13 +16,13 @@ import (
 )
 
 // Residuals computes the residuals of a segment after the stage, and measures the final predictions.
-func (p *Processor) Residuals(ctx context.Context, l *scan.Load, attempt string) (*Outcome, error) {
+func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
 		return nil, err
 	}
 	sum, average, o := &accumulate.Sum{}, &accumulate.Sum{}, &Outcome{}
-	p.newest = l.Segment().Increment == judge.Newest(p.Plan)
+	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	sparse := p.visit.Of.Features.Sparse()
 	chained := p.Plan.Chain != nil && !p.visit.Of.Link.Learnt
 	if chained && !sparse {

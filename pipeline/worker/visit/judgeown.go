@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -16,7 +15,7 @@ import (
 // judgeOwn adds the losses of the run's version on the rows of a message that the gate uses. p.loss has the losses of the
 // message's rows; first is the index of its first row.
 func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset int64, first int) {
-	split, gated := judge.Split(p.Plan)
+	split, gated := JudgedSplit(p.Plan)
 	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(rows.Splits, split) {
 		return
 	}
@@ -38,16 +37,16 @@ func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
 // judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
 // losses of the run's version on the rows of a batch, starting at row first.
 func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
-	split, _ := judge.Split(p.Plan)
-	if p.judged.Choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
+	split, _ := JudgedSplit(p.Plan)
+	if p.judged.choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
 		return
 	}
 	if p.offered == nil || p.offered.Model() != p.visit.Offered {
 		p.offered = p.visit.Offered.Predictor(p.BLAS)
 	}
-	p.judged.Gather(inputs.Prepared)
-	codes := p.judged.Codes(inputs)
-	p.judged.Measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+	p.judged.gather(inputs.Prepared)
+	codes := p.judged.codes(inputs)
+	p.judged.measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 		return p.offered.MeasureInputs(model.Inputs{Prepared: x, Codes: codes}, truth, loss, predicted)
 	})
 	groups := sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)

@@ -10,9 +10,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/rowsums"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/solve"
@@ -23,7 +21,7 @@ import (
 // predictions of the new version, after all stages: own has the weights of the stages before.
 func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 	v.sendsRows = chain.SendsRows(v.Visit)
-	_, gated := judge.Split(v.Plan)
+	_, gated := JudgedSplit(v.Plan)
 	gated = gated && v.Stage == len(v.Plan.Stages)-1
 	if v.sendsRows && !(gated && v.Of.Features.Counted()) {
 		v.occurring = &rowsums.Weights{} // only the solver uses them: of all columns, they would be copied
@@ -63,7 +61,7 @@ func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 }
 
 // updateSparse computes the sums of an update on sparse rows, or copies the rows if they are sent.
-func (p *Processor) updateSparse(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+func (p *Processor) updateSparse(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
 	sum, of := &accumulate.Sum{}, rowsums.Segment{Partition: l.Partition.Partition(), Number: l.Index}
 	counts := p.visit.Of.Features.Counted()
 	for _, b := range batches {
@@ -110,13 +108,13 @@ func (p *Processor) advanceSparse(b *partition.Batch) {
 
 // judgesSparse reports whether the visit evaluates for the gate, and the segment may have rows for it.
 func (p *Processor) judgesSparse() bool {
-	_, gated := judge.Split(p.Plan)
+	_, gated := JudgedSplit(p.Plan)
 	return gated && p.newest && p.visit.Stage == len(p.Plan.Stages)-1
 }
 
 // judgeSparse adds the losses of the run's version on the rows of batch i that the gate uses.
 func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) {
-	if split, _ := judge.Split(p.Plan); !slices.Contains(b.Rows.Splits, split) {
+	if split, _ := JudgedSplit(p.Plan); !slices.Contains(b.Rows.Splits, split) {
 		return
 	}
 	k := p.visit.Of.Classes

@@ -11,10 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/rowsums"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -55,7 +52,7 @@ type Processor struct {
 	curvature []float32
 
 	offered *model.Predictor // of the version for subscribers
-	judged  judge.Rows
+	judged  JudgedRows
 }
 
 // Idle is a pool of idle processors. The zero value is empty. It is safe for concurrent use: a worker sums the Gram
@@ -99,8 +96,8 @@ func (i *Idle) Take(v *Visit) *Processor {
 }
 
 // batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error
-// wraps scan.ErrUnsealed if the scores do not belong to these rows.
-func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Batch, error) {
+// wraps ErrUnsealed if the scores do not belong to these rows.
+func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, error) {
 	segment := l.Segment()
 	if kept := segment.Batches(); kept != nil {
 		return kept, nil
@@ -118,7 +115,7 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 		if l.Scores == nil {
 			b.Score = kernel.NewDense(rows, p.visit.Of.Classes)
 		} else if b.Score = l.Scores[i]; b.Score.Rows != rows {
-			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", scan.ErrUnsealed, m.Offset, rows, b.Score.Rows)
+			return nil, fmt.Errorf("%w: offset %d has %d rows, its residuals %d", ErrUnsealed, m.Offset, rows, b.Score.Rows)
 		}
 		if p.Plan.Members() > 1 {
 			if l.Votes != nil {
@@ -139,36 +136,36 @@ func (p *Processor) batches(ctx context.Context, l *scan.Load) ([]*partition.Bat
 // have accepted labels that are not classes, although this run does not.
 func (p *Processor) prepare(number int, m partition.Message, segment *partition.Segment) (*partition.Batch, error) {
 	prepared, weight, open := p.Prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
-	batch, err := p.Rows.Read(p.forgottenOf(segment), number, m, &decode.Shape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
+	batch, err := p.Rows.Read(p.forgottenOf(segment), number, m, &RowShape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
 		Columns: p.Columns})
 	if err != nil {
 		return nil, err
 	}
 	defer batch.Release()
 	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, batch.Rows), Examples: batch.Rows}
-	decode.ReadFeatures(&p.raw, &p.features, batch)
-	for _, i := range decode.LeaveOut(p.Plan, batch, p.raw, &p.features) {
+	readFeatures(&p.raw, &p.features, batch)
+	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw, &p.features) {
 		if !batch.Sparse {
 			clear(p.raw.Row(i)) // 0 times a value that overflows would be NaN
 		}
 	}
-	b.Rows, b.Fitted = decode.Rows(p.Plan, number, m.Offset, batch)
+	b.Rows, b.Fitted = RowsOf(p.Plan, number, m.Offset, batch)
 	ignore := func(string) {}
 	switch p.Plan.Task() {
 	case examples.Numbers:
-		numbers, err := decode.Numbers(p.Plan, batch, b.Rows)
+		numbers, err := ReadTargets(p.Plan, batch, b.Rows)
 		if err != nil {
 			return nil, err
 		}
-		targets, overflowed := decode.Standardized(prepared, numbers, prepared.Labels.Len())
+		targets, overflowed := standardizeTargets(prepared, numbers, prepared.Labels.Len())
 		b.Rows.Targets = targets
 		b.LeaveOut(overflowed)
 	case examples.SeveralLabels:
-		if err := decode.Sets(open, batch, &b.Rows, prepared.Labels, ignore); err != nil {
+		if err := readLabelSets(open, batch, &b.Rows, prepared.Labels, ignore); err != nil {
 			return nil, err
 		}
 	default:
-		if err := decode.Labels(open, batch, b.Rows, prepared.Labels, ignore); err != nil {
+		if err := readLabels(open, batch, b.Rows, prepared.Labels, ignore); err != nil {
 			return nil, err
 		}
 	}
@@ -221,12 +218,12 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Bat
 }
 
 // Sum returns the sums of a segment for the visit.
-func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
+func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
 	batches, err := p.batches(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	p.newest = l.Segment().Increment == judge.Newest(p.Plan) && !l.Segment().Leaves
+	p.newest = l.Segment().Increment == newestJudged(p.Plan) && !l.Segment().Leaves
 	p.again = l.Segment().Past && !l.Segment().Leaves
 	var sum *accumulate.Sum
 	var sample *accumulate.Sample
@@ -269,7 +266,7 @@ func (p *Processor) Sum(ctx context.Context, l *scan.Load) (*Outcome, error) {
 }
 
 // fit computes the sums of a gradient, and in the first visit to a stage the Gram matrix.
-func (p *Processor) fit(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
 	gram, rest := p.visit.Parts(l.Round)
 	classes := p.visit.Of.Classes
 	if !rest {

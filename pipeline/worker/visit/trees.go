@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -32,7 +31,7 @@ func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
 // sumLeaves computes the sums of a gradient, and in the first visit to a stage the Gram matrix: Σ h x xᵀ, where h is the
 // mean curvature of the loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and
 // few passes find the minimum.
-func (p *Processor) sumLeaves(ctx context.Context, l *scan.Load, batches []*partition.Batch) *accumulate.Sum {
+func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
 	gram, rest := p.visit.Parts(l.Round)
 	sum := &accumulate.Sum{}
 	var matrix []float64
@@ -190,7 +189,7 @@ func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batc
 
 // sumGrowth computes the sums for growing trees: for each word of each column the residuals and the curvature of all
 // training rows before the stage, and a sample of these rows, drawn again for the stage.
-func (p *Processor) sumGrowth(ctx context.Context, l *scan.Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
+func (p *Processor) sumGrowth(ctx context.Context, l *Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
 	coder, k := p.Prepared.Coder, p.visit.Of.Classes
 	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
 	words, each := coder.Words(), tree.Codes*(k+1)

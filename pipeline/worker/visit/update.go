@@ -6,9 +6,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/judge"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/pipeline/worker/scan"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -165,13 +163,13 @@ func (p *Processor) countVisited(sum *accumulate.Sum, increment statistics.Incre
 	losses := statistics.LossesOf(sum.Tensors())
 	visited := sum.Field(increment.Visited(), 4)
 	visited[0], visited[1] = losses[examples.Train].Weight, losses[examples.Train].Loss
-	if split, gated := judge.Split(p.Plan); gated {
+	if split, gated := JudgedSplit(p.Plan); gated {
 		visited[2], visited[3] = losses[split].Weight, losses[split].Loss
 	}
 }
 
 // countForgotten counts the forgotten rows of a past segment. Those of new rows are counted by the survey.
-func (p *Processor) countForgotten(sum *accumulate.Sum, l *scan.Load, batches []*partition.Batch) {
+func (p *Processor) countForgotten(sum *accumulate.Sum, l *Load, batches []*partition.Batch) {
 	if !l.Segment().Past {
 		return
 	}

@@ -5,9 +5,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/protocol/codec"
 	"github.com/stagewise/stagewise/pipeline/rowsums"
-	"github.com/stagewise/stagewise/pipeline/worker/decode"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -25,8 +23,8 @@ type Run struct {
 	Prepared *prepare.Preparation
 	Columns  examples.Columns // of the features, with the offsets of the run
 	Earlier  *model.Model     // the version that the run starts from; nil: none
-	Rows     *decode.Reader
-	Codec    codec.Codec
+	Rows     *RowReader
+	Codec    protocol.Codec
 	BLAS     *kernel.BLAS
 	Budget   *partition.Budget // for data kept in memory
 	Buffers  *accumulate.BufferPool

@@ -1,0 +1,320 @@
+package protocol
+
+import (
+	"cmp"
+	"fmt"
+	"iter"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// Codec encodes and decodes the messages of the roles. The codec of a simulation, which decodes the same content millions
+// of times, caches the results. A codec is safe for concurrent use.
+type Codec interface {
+	// EncodeSingle returns the messages of a record in float32. The values must not be modified afterwards: readers of the
+	// record may share them.
+	EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error)
+	// EncodeDouble returns the messages of a record in float64.
+	EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error)
+	// Give is EncodeDouble for a writer that gives up the record's tensors. If awaited, the first reader of the record gets
+	// them. They stay in memory until then, or until the writer gives another record of the partition.
+	Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error)
+	// EachSingle is EncodeSingle for a large record. It yields one message at a time.
+	EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error]
+	// EachDouble is EncodeDouble for a large record, or Give if given is set. It yields one message at a time.
+	EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error]
+	// CollectSingle adds a message of a record in float32. It returns the record if the message completes it, and nil
+	// otherwise. The values are shared between callers and must not be modified.
+	CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error)
+	// CollectDouble is CollectSingle for float64. The caller may modify the values of the record.
+	CollectDouble(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error)
+	// EncodeResiduals returns the residuals messages of an examples message.
+	EncodeResiduals(id wire.Identity, attempt string, offset int64, f sink.Finished) ([]wire.Message, error)
+	// DecodeResiduals decodes a residuals message, whose rows must have the given number of classes.
+	DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error)
+	// DecodeExamples decodes an examples message. The caller releases the batch.
+	DecodeExamples(value []byte) (*examples.Batch, error)
+	// SurveyResult decodes the record of a survey's result. The result must not be modified.
+	SurveyResult(r *wire.Record[float32]) (*statistics.SurveyResult, error)
+	// Document adds a message of a document. It returns the whole document if the message completes it: see
+	// [wire.Documents.Add].
+	Document(d *wire.Documents, m wire.Message) (whole wire.Message, ok bool, err error)
+	// Once decodes a JSON message, and caches the result. The result is shared and must not be modified.
+	Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error)
+}
+
+// NewCodec returns the codec for Arrow and JSON messages. Arrow allocates from mem; nil means the Go heap. Each message of a
+// record has at most about chunk bytes; 0 means the brokers' limit.
+func NewCodec(mem memory.Allocator, chunk int) Codec {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return arrowCodec{mem, cmp.Or(chunk, wire.MaxMessage), new(recent), new(remembered)}
+}
+
+type arrowCodec struct {
+	mem    memory.Allocator
+	chunk  int
+	recent *recent
+	json   *remembered
+}
+
+func (a arrowCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error) {
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		record := written(a.recent, r, messages)
+		record.single = r.Tensors
+		a.recent.add(record)
+	}
+	return messages, err
+}
+
+func (a arrowCodec) EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error) {
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		a.recent.add(written(a.recent, r, messages))
+	}
+	return messages, err
+}
+
+func (a arrowCodec) Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error) {
+	if !awaited {
+		return a.EncodeDouble(r)
+	}
+	messages, err := r.EncodeWithin(a.chunk, a.mem)
+	if err == nil {
+		record := written(a.recent, r, messages)
+		record.given = r.Tensors
+		a.recent.give(record)
+	}
+	return messages, err
+}
+
+func (a arrowCodec) EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
+	return eachMessageOf(a, r, &recentRecord{single: r.Tensors})
+}
+
+func (a arrowCodec) EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error] {
+	if !given {
+		return r.EachWithin(a.chunk, a.mem)
+	}
+	return eachMessageOf(a, r, &recentRecord{given: r.Tensors})
+}
+
+// each encodes a record one message at a time, and caches it, unless the caller stops before the last.
+func eachMessageOf[T wire.Number](a arrowCodec, r *wire.Record[T], record *recentRecord) iter.Seq2[wire.Message, error] {
+	record.identity, record.notes = r.Identity, r.Notes
+	return func(yield func(wire.Message, error) bool) {
+		for m, err := range r.EachWithin(a.chunk, a.mem) {
+			if err == nil && record.digest == "" {
+				record.digest = m.Digest()
+				a.recent.addLarge(record)
+			}
+			if err == nil {
+				a.recent.note(record, m.Value)
+			}
+			if !yield(m, err) {
+				a.recent.dropLarge(record)
+				return
+			}
+		}
+	}
+}
+
+func (a arrowCodec) CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
+	whole, err := c.CollectKnown(m, a.recent.knownSingle)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	return a.recent.readSingle(whole, a.mem)
+}
+
+func (a arrowCodec) CollectDouble(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error) {
+	whole, err := c.CollectKnown(m, a.recent.knownGiven)
+	if err != nil || whole == nil {
+		return nil, err
+	}
+	r, err := a.recent.readDouble(whole, a.mem)
+	if err == nil {
+		err = statistics.CheckCounts(r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+func (a arrowCodec) EncodeResiduals(id wire.Identity, attempt string, offset int64, f sink.Finished) ([]wire.Message, error) {
+	return sink.Messages(id, attempt, offset, f, a.mem)
+}
+
+func (a arrowCodec) DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error) {
+	return residuals.Decode(m, classes, a.mem)
+}
+
+func (a arrowCodec) DecodeExamples(value []byte) (*examples.Batch, error) {
+	return examples.Decode(value, a.mem)
+}
+
+func (a arrowCodec) SurveyResult(r *wire.Record[float32]) (*statistics.SurveyResult, error) {
+	return statistics.SurveyResultOf(r)
+}
+
+func (a arrowCodec) Document(d *wire.Documents, m wire.Message) (whole wire.Message, ok bool, err error) {
+	return d.Add(m)
+}
+
+func (a arrowCodec) Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error) {
+	if value, known := a.json.find(m); known {
+		return value, nil
+	}
+	value, err := decode(m)
+	if err == nil {
+		a.json.remember(m, value)
+	}
+	return value, err
+}
+
+// decodeJSON is [schemas.DecodeJSON] through a codec. The result is shared and must not be modified.
+func decodeJSON[T schemas.JSON](c Codec, m wire.Message) (*T, error) {
+	return once(c, m, schemas.DecodeJSON[T])
+}
+
+// once is the typed form of [Codec.Once].
+func once[T any](c Codec, m wire.Message, decode func(wire.Message) (*T, error)) (*T, error) {
+	value, err := c.Once(m, func(m wire.Message) (any, error) { return decode(m) })
+	if err != nil {
+		return nil, err
+	}
+	return value.(*T), nil
+}
+
+// identified is a plan with its run id, which is expensive to compute.
+type identified struct {
+	plan *schemas.Plan
+	run  string
+}
+
+// DecodePlan decodes a valid plan, and returns it with its run id. The plan must not be modified.
+func DecodePlan(c Codec, m wire.Message) (p *schemas.Plan, run string, err error) {
+	decoded, err := once(c, m, func(m wire.Message) (*identified, error) {
+		p, err := schemas.DecodeJSON[schemas.Plan](m)
+		if err == nil {
+			err = checkPlan(p)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &identified{p, p.Run()}, nil
+	})
+	if err != nil {
+		return nil, "", err
+	}
+	return decoded.plan, decoded.run, nil
+}
+
+// DecodeManifest decodes a manifest with a valid plan. The manifest must not be modified.
+func DecodeManifest(c Codec, m wire.Message) (*schemas.Manifest, error) {
+	return once(c, m, func(m wire.Message) (*schemas.Manifest, error) {
+		manifest, err := schemas.DecodeJSON[schemas.Manifest](m)
+		if err == nil {
+			err = checkPlan(manifest.Plan)
+		}
+		return manifest, err
+	})
+}
+
+// CheckPlan returns an error for a plan that [DecodePlan] would reject, so that no role would process its run. The error
+// for too many segments is a *[schemas.SegmentsError].
+func CheckPlan(p *schemas.Plan) error {
+	if err := p.Check(); err != nil {
+		return err
+	}
+	return checkPlan(p)
+}
+
+// checkPlan returns an error if a plan is invalid. The roles rely on its options.
+func checkPlan(p *schemas.Plan) error {
+	if err := model.CheckPlan(p); err != nil {
+		return err
+	}
+	for _, s := range p.Stages {
+		if problems := solve.Check(s); len(problems) > 0 {
+			return fmt.Errorf("%w: plan: %w", wire.ErrDamaged, problems[0])
+		}
+	}
+	return nil
+}
+
+// encodeEachIn yields the messages of a record one at a time and caches none. A codec for Arrow encodes each in the memory of buffer: see
+// [wire.Record.EachIn].
+func encodeEachIn(c Codec, buffer *[]byte, r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
+	if a, ok := c.(arrowCodec); ok {
+		return r.EachIn(buffer, a.chunk, a.mem)
+	}
+	return c.EachSingle(r)
+}
+
+// batch is the number of messages of a large record that are in memory at the same time.
+const encodedBatch = 9
+
+// encodeBatches yields the messages of a record in either precision. Those of a large record come a few at a time, to bound
+// memory. The messages are those of [Codec.EncodeSingle] or [Codec.EncodeDouble], or of [Codec.Give] if given is set.
+func encodeBatches[T wire.Number](c Codec, r *wire.Record[T], given bool) iter.Seq2[[]wire.Message, error] {
+	bytes, each := 0, iter.Seq2[wire.Message, error](nil)
+	switch r := any(r).(type) {
+	case *wire.Record[float32]:
+		bytes, each = 4, c.EachSingle(r)
+	case *wire.Record[float64]:
+		bytes, each = 8, c.EachDouble(r, given)
+	}
+	values := 0
+	for _, t := range r.Tensors {
+		values += len(t.Data)
+	}
+	return func(yield func([]wire.Message, error) bool) {
+		if bytes*values <= recentBytes {
+			yield(encode(c, r, given))
+			return
+		}
+		var messages []wire.Message
+		for m, err := range each {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if messages = append(messages, m); len(messages) == encodedBatch {
+				if !yield(messages, nil) {
+					return
+				}
+				messages = nil
+			}
+		}
+		if len(messages) > 0 {
+			yield(messages, nil)
+		}
+	}
+}
+
+// encode returns the messages of a record in either precision.
+func encode[T wire.Number](c Codec, r *wire.Record[T], given bool) ([]wire.Message, error) {
+	switch r := any(r).(type) {
+	case *wire.Record[float32]:
+		return c.EncodeSingle(r)
+	case *wire.Record[float64]:
+		if given {
+			return c.Give(r, true)
+		}
+		return c.EncodeDouble(r)
+	}
+	panic(fmt.Sprintf("run: no messages for a %T", r))
+}

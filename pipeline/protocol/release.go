@@ -1,0 +1,155 @@
+package protocol
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// stateRecords are records of one kind that a run has written to the state topic.
+type stateRecords struct {
+	kind  wire.Kind
+	run   string
+	index int // of terms: index of their increment in the run's window
+}
+
+// compare defines a fixed order of records, so that all processes delete them in the same order.
+func (r stateRecords) compare(other stateRecords) int {
+	return cmp.Or(strings.Compare(string(r.kind), string(other.kind)), strings.Compare(r.run, other.run), cmp.Compare(r.index, other.index))
+}
+
+// recordsOf returns the records on the state topic that a run reads to continue from a window, with their places.
+func recordsOf(w *StateWindow) map[stateRecords]schemas.StatePlace {
+	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
+	for _, at := range w.Bases {
+		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
+	}
+	for _, at := range []schemas.StatePlace{w.Moments, w.Snapshot} {
+		all[stateRecords{statistics.KindMoments, at.Run, 0}] = at
+	}
+	for i := range w.Increments {
+		at := w.Increments[i].Terms
+		all[stateRecords{statistics.KindTerms, at.Run, at.Index}] = at
+	}
+	delete(all, stateRecords{}) // from a chain without updates
+	return all
+}
+
+// ReleaseState writes tombstones for the records on the state topic that runs need to continue from the window gone, but not from
+// any of the windows kept. It may be repeated.
+//
+// The keys of records are derived from their places. Reading them instead would transfer all values: 13 MB for three
+// stages of 1,024 features and 10 classes. The key of a window has its digest, so its few kilobytes are read.
+func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*StateWindow) error {
+	records := recordsOf(gone)
+	for _, k := range kept {
+		for r := range recordsOf(k) {
+			delete(records, r)
+		}
+	}
+	var tombstones []wire.Message
+	for _, r := range slices.SortedFunc(maps.Keys(records), stateRecords.compare) {
+		at := records[r]
+		if r.run == "" {
+			continue
+		}
+		if r.kind != schemas.KindWindow {
+			tombstones = append(tombstones, tombstonesOf(r, gone.Stages, at)...)
+			continue
+		}
+		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m Message) error {
+			if m.Run() == r.run && m.Kind() == r.kind {
+				tombstones = append(tombstones, m.Tombstone())
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the keys of a window: %w", err)
+		}
+	}
+	_, err := c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
+	return err
+}
+
+// tombstonesOf returns tombstones for the records of the given number of stages at a place. The place has the total number
+// of messages but not that of each stage's record, so there are tombstones for the largest possible number. Each record
+// has at least one message.
+func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones []wire.Message) {
+	for t := range stages {
+		id := wire.Identity{Kind: r.kind, Run: r.run, Stage: t, Visit: r.index}
+		for chunk := range int(at.To-at.From) - stages + 1 {
+			tombstones = append(tombstones, wire.Message{Key: id.Key(chunk)})
+		}
+	}
+	return tombstones
+}
+
+// ReleaseOtherState writes tombstones for everything on the state topic except the state of runs that a window refers to; for
+// everything if the window is nil.
+func ReleaseOtherState(ctx context.Context, c *Client, kept *StateWindow) error {
+	runs := map[string]bool{}
+	if kept != nil {
+		for r := range recordsOf(kept) {
+			runs[r.run] = true
+		}
+	}
+	tombstones := map[string]wire.Message{}
+	err := c.Remaining(ctx, c.Topics.State, 0, 0, math.MaxInt64, func(m Message) error {
+		if m.Value == nil {
+			delete(tombstones, m.Key)
+		} else if !runs[m.Run()] {
+			tombstones[m.Key] = m.Tombstone()
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("read %s: %w", c.Topics.State, err)
+	}
+	list := slices.SortedFunc(maps.Values(tombstones), func(a, b wire.Message) int { return strings.Compare(a.Key, b.Key) })
+	_, err = c.Log.Append(ctx, c.Topics.State, 0, list...)
+	return err
+}
+
+// ReleaseStatistics deletes messages from the statistics and weights topics that precede the runs of the given plans, and the
+// runs whose Gram matrices a kept window refers to.
+func ReleaseStatistics(ctx context.Context, c *Client, plans []*schemas.Plan, kept ...*StateWindow) error {
+	var since []*schemas.Since
+	for _, p := range plans {
+		since = append(since, &p.Since)
+	}
+	for _, w := range kept {
+		for i := range w.Since {
+			if from := w.Since[i].Since; from != nil {
+				since = append(since, from)
+			}
+		}
+	}
+	if len(since) == 0 {
+		return nil
+	}
+	weights, sums := since[0].Weights, append([]int64(nil), since[0].Statistics...)
+	for _, s := range since {
+		weights = min(weights, s.Weights)
+		sums = sums[:min(len(sums), len(s.Statistics))]
+		for n := range sums {
+			sums[n] = min(sums[n], s.Statistics[n])
+		}
+	}
+	if err := c.Log.DeleteBefore(ctx, c.Topics.Weights, 0, weights); err != nil {
+		return err
+	}
+	for n, before := range sums {
+		if err := c.Log.DeleteBefore(ctx, c.Topics.Statistics, n, before); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package solver
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"unicode"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// maxUntrainedNamed is the maximum number of labels in a warning.
+const maxUntrainedNamed = 5
+
+// noticeUntrained returns a warning about labels that occur only in holdout and test rows, and are never predicted, with
+// suggestions of similar labels; "" if there are none.
+func noticeUntrained(labelRows accumulate.LabelSet, untrained map[string]int64) string {
+	var labels, trained, named []string
+	rows := 0
+	for label := range labelRows {
+		if labelRows[label] > 0 {
+			trained = append(trained, label)
+		}
+	}
+	slices.Sort(trained)
+	for _, label := range slices.Sorted(maps.Keys(untrained)) {
+		if labelRows[label] == 0 {
+			labels, rows = append(labels, label), rows+int(untrained[label])
+		}
+	}
+	if len(labels) == 0 || len(trained) == 0 {
+		return ""
+	}
+	for _, label := range labels[:min(len(labels), maxUntrainedNamed)] {
+		name := value.Quote(label)
+		if meant, ok := meantBy(label, trained); ok {
+			name += " (is " + value.Quote(meant) + " meant?)"
+		}
+		named = append(named, name)
+	}
+	if more := len(labels) - len(named); more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	return fmt.Sprintf("%s without training rows, so %s can't be predicted: %s",
+		english.PluralWord(len(labels), "a class", "classes"), english.Plural(rows, "holdout or test row", ""), english.WordSeries(named, "and"))
+}
+
+// meantBy returns the label that another one may be a variant of, if it is unique: the same number, the same text except
+// for case, space and punctuation, or the nearest if a letter in four or fewer differs.
+func meantBy(label string, labels []string) (meant string, ok bool) {
+	number, err := value.Number(label)
+	for _, alike := range []func(other string) bool{
+		func(other string) bool {
+			v, wrong := value.Number(other)
+			return err == nil && wrong == nil && v == number
+		},
+		func(other string) bool { return trimmed(other) == trimmed(label) },
+		func(other string) bool { return lettersOf(other) == lettersOf(label) && lettersOf(label) != "" },
+		func(other string) bool {
+			return err != nil && 4*levenshtein.ComputeDistance(other, label) <= min(len(other), len(label))
+		},
+	} {
+		same := slices.DeleteFunc(slices.Clone(labels), func(other string) bool { return !alike(other) })
+		if len(same) == 1 {
+			return same[0], true
+		}
+		if len(same) > 1 {
+			break // ambiguous
+		}
+	}
+	return "", false
+}
+
+// trimmed returns a label in lower case, without surrounding space, punctuation and quotes.
+func trimmed(label string) string { return strings.ToLower(strings.Trim(label, " \t.,;:'\"")) }
+
+// lettersOf returns the letters and digits of a label in lower case.
+func lettersOf(label string) string {
+	return strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return unicode.ToLower(r)
+		}
+		return -1
+	}, label)
+}

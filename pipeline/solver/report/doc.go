@@ -1,2 +1,0 @@
-// Package report computes the losses in reports of passes, members and splits from sums.
-package report

@@ -1,0 +1,68 @@
+package solver
+
+import (
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// finalReport is the metrics of the final predictions of a run.
+type finalReport struct {
+	Sum         *accumulate.Sum
+	Labels      []string               // classes or target names
+	TargetScale []float32              // unit of each target; nil for classification
+	Thresholds  *statistics.Thresholds // nil unless multi-label
+	Threshold   float64                // for two classes; 0: none
+}
+
+// split returns the report of a split.
+func (f *finalReport) split(split examples.Split, metrics event.Metrics) schemas.SplitReport {
+	r := schemas.SplitReport{Rows: metrics.Rows, Error: metrics.Error, Loss: metrics.Loss}
+	if f.TargetScale != nil {
+		all, each := f.Sum.DistancesOf(split, f.TargetScale)
+		if all == nil {
+			return r
+		}
+		r.RMSE, r.MAE, r.R2 = finite(all.RMSE), finite(all.MAE), finite(all.R2)
+		r.Targets = map[string]statistics.Distances{}
+		for c, d := range each {
+			r.Targets[f.Labels[c]] = statistics.Distances{RMSE: wire.Finite(d.RMSE), MAE: wire.Finite(d.MAE), R2: wire.Finite(d.R2)}
+		}
+		return r
+	}
+	k := len(f.Labels)
+	if f.Thresholds != nil {
+		if m := f.Sum.LabelsAt(split, k, *f.Thresholds); m != nil {
+			r.Hamming, r.MicroF1, r.MacroF1, r.SubsetAccuracy = finite(m.Hamming), finite(m.MicroF1), finite(m.MacroF1), finite(m.SubsetAccuracy)
+			r.PrecisionAt = f.Sum.PrecisionOf(split)
+		}
+	}
+	q := f.Sum.QualityOf(split, k)
+	r.LogLoss, r.Brier, r.ECE = finite(q.LogLoss), finite(q.Brier), finite(q.ECE)
+	r.Confusion, r.Reliability = q.Confusion, q.Bins
+	for i := range r.Reliability { // scores that have overflowed give NaN probabilities
+		r.Reliability[i].Confidence = wire.Finite(r.Reliability[i].Confidence)
+	}
+	r.ClassMeasures = f.Sum.MeasuresOf(split, k)
+	if f.Threshold > 0 {
+		r.Decided = f.Sum.DecisionAt(split, f.Threshold).Decided(f.Threshold)
+	}
+	return r
+}
+
+// finite returns a number if JSON can represent it, otherwise nil.
+func finite(v float64) *float64 {
+	v = wire.Finite(v)
+	return &v
+}
+
+// servedReports returns the reports of served predictions by version; nil if there are none.
+func servedReports(served []statistics.ServedLosses) (reports []schemas.ServedReport) {
+	for _, s := range served {
+		reports = append(reports, schemas.ServedReport{Version: s.Version, Rows: int64(s.Rows), Error: s.ErrorPercent()})
+	}
+	return reports
+}

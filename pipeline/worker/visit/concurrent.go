@@ -1,0 +1,282 @@
+package visit
+
+import (
+	"cmp"
+	"context"
+	"iter"
+	"runtime"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+)
+
+// Concurrent is the executor that uses all cores, reads ahead, and writes while it computes further outcomes. It is safe
+// for concurrent use.
+type Concurrent struct {
+	readAhead int64 // read-ahead in bytes, besides one segment; 0: defaultReadAhead
+}
+
+// defaultReadAhead is sufficient for 64 segments of 16 messages, each of the brokers' default maximum size. Topics may
+// allow far larger messages, whose number it limits.
+const defaultReadAhead = 1 << 30
+
+// Begin calls do in a goroutine.
+func (Concurrent) Begin(do func() error) (wait func() error) {
+	done := make(chan error, 1)
+	go func() { done <- do() }()
+	return func() error { return <-done }
+}
+
+// Run executes a pass.
+func (c Concurrent) Run(ctx context.Context, p *Pass) error {
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(p.MaxWrites)
+	last := map[*partition.State]chan struct{}{} // closed after the last write of a partition
+	err := c.compute(ctx, p, func(of *partition.State, write Write) {
+		before, done := last[of], make(chan struct{})
+		last[of] = done
+		writing.Go(func() error {
+			defer close(done)
+			if p.InOrder && before != nil {
+				<-before
+			}
+			return write(ctx)
+		})
+	})
+	if unwritten := writing.Wait(); unwritten != nil {
+		return unwritten // a failed write cancels the pass, and err only reports the cancellation
+	}
+	return err
+}
+
+// compute returns when all outcomes are collected. It starts writes with background; they may still be running.
+func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.State, Write)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	processors := runtime.GOMAXPROCS(0)
+	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
+	segments := 0
+	for _, of := range p.Partitions {
+		segments += p.Segments(of)
+	}
+	r := &running{
+		Pass: p, background: background, readAhead: readAhead, ahead: semaphore.NewWeighted(readAhead),
+		loaded: make(chan *Load), again: make(chan *Load, segments), outcomes: make(chan *finished, processors),
+		tokens: make(chan struct{}, 2*processors),
+	}
+	group.Go(func() error { return r.read(ctx) })
+	var processing sync.WaitGroup
+	for range processors {
+		process := p.Processor()
+		processing.Add(1)
+		group.Go(func() error {
+			defer processing.Done()
+			return r.process(ctx, process)
+		})
+	}
+	group.Go(func() error {
+		processing.Wait()
+		close(r.outcomes)
+		return nil
+	})
+	group.Go(func() error { return r.collectInOrder(segments) })
+	return group.Wait()
+}
+
+// running is a pass in progress.
+type running struct {
+	*Pass
+	loaded   chan *Load
+	again    chan *Load // of the second round, in order; never full
+	outcomes chan *finished
+	// A segment acquires a token before it is read, or enters the second round, and releases it when its outcome is collected.
+	// That limits the number of outcomes that wait for an earlier one. As segments acquire tokens in order, the first segment
+	// that is not collected always has one.
+	tokens     chan struct{}
+	readAhead  int64
+	ahead      *semaphore.Weighted // read-ahead bytes
+	background func(*partition.State, Write)
+}
+
+// finished is a segment whose outcome is not collected yet.
+type finished struct {
+	*Load
+	collect Collector
+}
+
+// token acquires a token.
+func (r *running) token(ctx context.Context) error {
+	select {
+	case r.tokens <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// read sends the segments of one partition after the other. The last partitions, as many as there are processors, are
+// interleaved. Their last segments, which are short, then come at the end, so that no processor works on a long segment
+// while the others are idle.
+func (r *running) read(ctx context.Context) error {
+	defer close(r.loaded)
+	partitions := r.Partitions
+	for ; len(partitions) > cap(r.outcomes) || r.Apart && len(partitions) > 1; partitions = partitions[1:] {
+		for l, err := range r.Loads(ctx, partitions[0], func() error { return r.token(ctx) }) {
+			if err == nil {
+				err = r.send(ctx, l)
+			}
+			if err != nil {
+				return err
+			}
+		}
+		if r.Apart {
+			if err := r.collected(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return r.interleave(ctx, partitions)
+}
+
+// collected waits until the outcomes of all segments that were read are collected: then all tokens are free.
+func (r *running) collected(ctx context.Context) error {
+	for range cap(r.tokens) {
+		if err := r.token(ctx); err != nil {
+			return err
+		}
+	}
+	for range cap(r.tokens) {
+		<-r.tokens
+	}
+	return nil
+}
+
+// interleave sends segments of the partitions in round-robin order.
+func (r *running) interleave(ctx context.Context, partitions []*partition.State) error {
+	var reading []func() (*Load, error, bool)
+	for _, p := range partitions {
+		next, stop := iter.Pull2(r.Loads(ctx, p, func() error { return r.token(ctx) }))
+		defer stop()
+		reading = append(reading, next)
+	}
+	for len(reading) > 0 {
+		var more []func() (*Load, error, bool)
+		for _, next := range reading {
+			l, err, ok := next()
+			if !ok {
+				continue
+			}
+			if err == nil {
+				err = r.send(ctx, l)
+			}
+			if err != nil {
+				return err
+			}
+			more = append(more, next)
+		}
+		reading = more
+	}
+	return nil
+}
+
+// send waits until the read-ahead limit allows a load, and sends it to the next free processor.
+func (r *running) send(ctx context.Context, l *Load) error {
+	if l.Segment().Messages() == nil {
+		l.bytes = min(partition.ValueBytes(l.Messages), r.readAhead)
+	}
+	if err := r.ahead.Acquire(ctx, l.bytes); err != nil {
+		return err
+	}
+	select {
+	case r.loaded <- l:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// process processes segments in one goroutine, until both rounds are complete.
+func (r *running) process(ctx context.Context, process LoadProcessor) error {
+	one := func(l *Load) error {
+		collect, err := process(ctx, l)
+		if err != nil {
+			return err
+		}
+		select {
+		case r.outcomes <- &finished{l, collect}:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	for l := range r.loaded {
+		if err := one(l); err != nil {
+			return err
+		}
+	}
+	for r.Twice {
+		if err := r.token(ctx); err != nil {
+			return err
+		}
+		select {
+		case l, more := <-r.again:
+			if !more {
+				<-r.tokens
+				return nil
+			}
+			if err := one(l); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
+}
+
+// collectInOrder collects the outcomes of all segments, by partition and round in segment order.
+func (r *running) collectInOrder(segments int) error {
+	type sequence struct {
+		partition *partition.State
+		round     int
+	}
+	if segments == 0 {
+		close(r.again)
+	}
+	next, early := map[sequence]int{}, map[sequence]map[int]*finished{}
+	for f := range r.outcomes {
+		in := sequence{f.Partition, f.Round}
+		if early[in] == nil {
+			early[in] = map[int]*finished{}
+		}
+		early[in][f.Index] = f
+		for {
+			ready := early[in][next[in]]
+			if ready == nil {
+				break
+			}
+			delete(early[in], next[in])
+			next[in]++
+			write, err := ready.collect()
+			if err != nil {
+				return err
+			}
+			if write != nil {
+				r.background(f.Partition, write)
+			}
+			r.ahead.Release(ready.bytes)
+			<-r.tokens
+			if in.round == 0 {
+				if r.Twice {
+					r.again <- ready.Load.Again()
+				}
+				if segments--; segments == 0 {
+					close(r.again)
+				}
+			}
+		}
+	}
+	return nil
+}

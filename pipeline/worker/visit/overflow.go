@@ -1,0 +1,94 @@
+package visit
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// A row that overflows would make shared sums infinite. So it is treated as unlabelled: its message counts, but the row is
+// not trained on. Whether a row overflows depends on the plan, the row and the survey's result, so each visit finds the
+// same rows as the survey.
+//
+// The survey of a full run only checks features. If the inputs of a row overflow during preparation, each visit excludes
+// the row. If its features of a stage overflow, they are set to 0: see [stages.Map.Expand]. If a score overflows, it keeps
+// its value from before the stage: see [sink.TakeBack]. The survey of an update checks all of these.
+
+// maxWeight is the maximum weight of a row: a tile of the Gram matrix has its product with the square of an input.
+const maxWeight = 1 << 63
+
+// overflowError means that rows of a message overflow. It wraps [wire.ErrDamaged].
+type overflowError struct {
+	What string // overflowing quantity: "features"
+	Rows []int
+}
+
+// maxRowsNamed is the maximum number of rows in a reason.
+const maxRowsNamed = 3
+
+// Error includes the first rows.
+func (e *overflowError) Error() string {
+	var named []string
+	for _, row := range e.Rows[:min(len(e.Rows), maxRowsNamed)] {
+		named = append(named, strconv.Itoa(row))
+	}
+	if more := len(e.Rows) - maxRowsNamed; more > 0 {
+		named = append(named, fmt.Sprintf("%d more", more))
+	}
+	verb := "are"
+	if len(e.Rows) == 1 {
+		verb = "is"
+	}
+	return fmt.Sprintf("%s %s %s left out: the %s overflow", english.PluralWord(len(e.Rows), "row", ""), english.WordSeries(named,
+		"and"), verb, e.What)
+}
+
+// Unwrap returns [wire.ErrDamaged].
+func (e *overflowError) Unwrap() error { return wire.ErrDamaged }
+
+// Overflows finds rows that overflow. It keeps its memory between messages. The zero value is ready; it is not safe for concurrent use.
+type Overflows struct {
+	x      kernel.Dense
+	sparse examples.SparseRows
+}
+
+// In returns the rows of a message whose features or weight overflow, when prepared with p.
+func (o *Overflows) In(p schemas.Prepare, batch *examples.Batch) []int {
+	if batch.Sparse || batch.Bytes() == nil { // bytes need not be read
+		readFeatures(&o.x, &o.sparse, batch)
+	}
+	return overflowing(p, batch, o.x, &o.sparse)
+}
+
+// overflowing is [Overflows.In] for features that are already in x (dense) or in sparse.
+func overflowing(p schemas.Prepare, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) (rows []int) {
+	for i := range examples.Rows {
+		var values []float32 // bytes can't overflow
+		switch {
+		case examples.Sparse:
+			_, values = sparse.Row(i)
+		case examples.Bytes() == nil:
+			values = x.Row(i)
+		}
+		if prepare.Overflows(p, values) || examples.Weight(i) > maxWeight {
+			rows = append(rows, i)
+		}
+	}
+	return rows
+}
+
+// leaveOutOverflows removes the labels of overflowing rows, and returns the rows. The features are as in overflowing.
+func leaveOutOverflows(plan *schemas.Plan, examples *examples.Batch, x kernel.Dense, sparse *examples.SparseRows) []int {
+	rows := overflowing(plan.Prepare, examples, x, sparse)
+	for _, i := range rows {
+		examples.Unlabel(i)
+	}
+	return rows
+}

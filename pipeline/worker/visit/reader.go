@@ -1,0 +1,140 @@
+package visit
+
+import (
+	"context"
+	"fmt"
+	"io"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// reader reads the data for the segments of one partition, in order.
+type reader struct {
+	*LoadSource
+	partition *partition.State
+	examples  protocol.Reader        // nil until first needed
+	next      int                    // next segment to read
+	ahead     *protocol.Message      // example read too early
+	replay    *protocol.SpanCounting // nil until first needed
+	residuals *residualsReader       // nil until first needed
+}
+
+// replayed returns the messages of the partition that count, as far as read.
+func (r *reader) replayed() *protocol.SpanCounting {
+	if r.replay == nil {
+		r.replay = r.Counting.Replay(r.partition.Span())
+	}
+	return r.replay
+}
+
+func (r *reader) close() {
+	if r.examples != nil {
+		r.examples.Close()
+	}
+	if r.residuals != nil {
+		r.residuals.close()
+	}
+}
+
+// read reads the data of a load that is not in memory.
+func (r *reader) read(ctx context.Context, l *Load) error {
+	segment := l.Segment()
+	if l.Messages = segment.Messages(); segment.Batches() != nil {
+		return nil
+	}
+	topics := r.Client.Topics
+	if l.Messages == nil && segment.Past {
+		if err := r.readPast(ctx, l); err != nil {
+			return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
+		}
+	}
+	if l.Messages == nil && !segment.Past {
+		// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
+		// segments are in memory.
+		for ; r.next <= l.Index; r.next++ {
+			*l = Load{Partition: l.Partition, Index: l.Index}
+			read, err := r.readMessages(ctx, l, r.partition.Segments()[r.next].Span)
+			if err != nil {
+				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
+			}
+			if r.Whole && r.next == l.Index {
+				r.Store.Keep(segment.Span, read)
+			}
+		}
+	}
+	if r.Scores == nil {
+		return nil
+	}
+	if r.residuals == nil {
+		r.residuals = r.Scores.reader(r.partition.Partition(), segment.Residuals())
+	}
+	if err := r.residuals.load(ctx, l); err != nil {
+		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
+	}
+	return nil
+}
+
+// readMessages reads the messages of the next segment, with the given span, and returns them. Those that count become the
+// messages of the load. Messages between segments do not belong to the run.
+func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) (read []protocol.Message, err error) {
+	if r.examples == nil || r.next > 0 && span.From-r.partition.Segments()[r.next-1].Span.To >= wideGap {
+		if r.examples != nil {
+			r.examples.Close()
+		}
+		r.examples, r.ahead = r.Store.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
+			From: span.From, To: r.partition.Span().To}), nil
+	}
+	for {
+		if r.ahead == nil {
+			m, err := r.examples.Next(ctx)
+			if err == io.EOF {
+				return read, nil
+			}
+			if err != nil {
+				return nil, err
+			}
+			r.ahead = &m
+		}
+		m := *r.ahead
+		if m.Offset >= span.To {
+			return read, nil
+		}
+		r.ahead = nil
+		if m.Offset < span.From {
+			continue
+		}
+		read = append(read, m)
+		if reason := r.replayed().AcceptAt(m.Offset, m.Message); reason != "" {
+			l.PassedOver.Count(reason, 1)
+			l.Skipped = append(l.Skipped, m.Offset)
+			continue
+		}
+		l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+	}
+}
+
+// wideGap is the maximum number of messages between two segments that are read and discarded. Across a wider gap, the
+// reader seeks.
+const wideGap = 64
+
+// readPast reads the messages of a past segment: those that counted when its increment was added.
+func (r *reader) readPast(ctx context.Context, l *Load) error {
+	span, increment := l.Segment().Span, r.Increment(l.Segment())
+	past := r.Client.Log.Range(r.Client.Topics.Examples, span.Partition, span.From, span.To)
+	defer past.Close()
+	l.Messages = []partition.Message{}
+	for {
+		m, err := past.Next(ctx)
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if !increment.Skips(span.Partition, m.Offset) {
+			l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+		}
+	}
+}

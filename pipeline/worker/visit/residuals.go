@@ -1,0 +1,180 @@
+package visit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
+)
+
+// ResidualsReader reads the published residuals of a stage for the next stage.
+type ResidualsReader struct {
+	Client   *protocol.Client
+	Run      string
+	Stage    int
+	Parent   wire.Digest // the stage's final weights
+	Classes  int
+	Seal     func(partition int) *statistics.Seal // returns nil if the partition is not sealed
+	From, To link.Link                            // links of the stage and of the next one
+	Begins   bool                                 // the next stage is the first of a member, whose scores start at 0
+	Votes    bool                                 // the residuals have votes of finished members
+}
+
+// ErrUnsealed means that residuals do not match their seal, are gone, or have no seal. They are then computed and
+// published again.
+var ErrUnsealed = errors.New("the residuals do not match their seal")
+
+// residualsReader reads a partition's residuals messages in the order of its examples. It skips duplicates, and residuals
+// that other workers have written in between.
+type residualsReader struct {
+	*ResidualsReader
+	messages protocol.Reader
+	attempt  string
+	ahead    *residuals.Message // message read too early
+	at       int64              // offset of the last message on the residuals topic
+	offset   int64              // offset of its examples message
+	row      int                // first row of that message that is not read yet
+	scratch  link.Scratch
+}
+
+// reader returns a reader of a partition's residuals, which must be sealed. It starts at offset from of the residuals
+// topic, or at the start of the sealed range if that is later.
+func (r *ResidualsReader) reader(partition int, from int64) *residualsReader {
+	seal := r.Seal(partition)
+	return &residualsReader{
+		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
+		messages: r.Client.Log.Range(r.Client.Topics.Residuals, partition, max(from, seal.From), seal.To),
+	}
+}
+
+func (r *residualsReader) close() { r.messages.Close() }
+
+// next returns the next message; io.EOF at the end of the sealed range.
+func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) {
+	if part := r.ahead; part != nil {
+		r.ahead = nil
+		return part, nil
+	}
+	for {
+		m, err := r.messages.Next(ctx)
+		if errors.As(err, new(*kafkalog.DeletedError)) {
+			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
+		}
+		if err != nil {
+			return nil, err
+		}
+		head, err := residuals.Header(m.Message)
+		if err != nil || head.Run != r.Run || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
+			continue // of another worker, or for weights that were not accepted
+		}
+		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
+			continue // a duplicate
+		}
+		part, err := r.Client.Codec.DecodeResiduals(m.Message, r.Classes)
+		if err != nil {
+			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
+		}
+		if r.Votes != (part.Votes != nil) && len(part.Score) > 0 {
+			return nil, fmt.Errorf("%w: votes at offset %d: %v, expected %v", ErrUnsealed, part.Offset, part.Votes != nil, r.Votes)
+		}
+		if part.Offset != r.offset {
+			r.row = 0
+		}
+		if part.Row != r.row {
+			return nil, fmt.Errorf("%w: row %d of offset %d follows row %d", ErrUnsealed, part.Row, part.Offset, r.row)
+		}
+		r.at, r.offset = m.Offset, part.Offset
+		r.row += len(part.Score) / r.Classes
+		return part, nil
+	}
+}
+
+// load reads the scores of a load's messages, in the unit of the next stage's link, and their votes.
+func (r *residualsReader) load(ctx context.Context, l *Load) error {
+	l.Scores, l.Votes = make([]kernel.Dense, len(l.Messages)), make([]kernel.Dense, len(l.Messages))
+	for i := range l.Scores {
+		l.Scores[i].Cols, l.Votes[i].Cols = r.Classes, r.Classes
+	}
+	for i := 0; ; {
+		part, err := r.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		if part.Offset >= l.Segment().Span.To {
+			r.ahead = part
+			break
+		}
+		for i < len(l.Messages) && l.Messages[i].Offset < part.Offset {
+			i++
+		}
+		if i < len(l.Messages) && l.Messages[i].Offset == part.Offset {
+			score, votes := &l.Scores[i], &l.Votes[i]
+			score.Data, votes.Data = append(score.Data, part.Score...), append(votes.Data, part.Votes...)
+			score.Rows, votes.Rows = len(score.Data)/r.Classes, len(votes.Data)/r.Classes
+		}
+	}
+	for _, score := range l.Scores {
+		if r.Begins {
+			clear(score.Data)
+		} else {
+			link.Convert(score, r.From, r.To, &r.scratch)
+		}
+	}
+	return nil
+}
+
+// Restore reads the sealed residuals of a partition and verifies them against the seal. It copies the scores to the
+// batches in memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals
+// must be computed again. Some batches then have wrong scores.
+func (r *ResidualsReader) Restore(ctx context.Context, p *partition.State) error {
+	seal := r.Seal(p.Partition())
+	if seal == nil || seal.Parent != r.Parent {
+		return ErrUnsealed
+	}
+	if p.HasScoresAfter(r.Stage) { // published by this worker, and still in memory
+		p.Advance(r.From, r.To)
+		return nil
+	}
+	reader := r.reader(p.Partition(), 0)
+	defer reader.close()
+	var digester sink.Digester
+	rows := int64(0)
+	p.BeginResiduals(seal.To)
+	for {
+		part, err := reader.next(ctx)
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		digester.Add(part.Offset, part.Row, part.Score, part.Votes)
+		rows += int64(len(part.Score) / r.Classes)
+		if !p.AddResiduals(part, reader.at) {
+			return fmt.Errorf("%w: offset %d is not of the run", ErrUnsealed, part.Offset)
+		}
+	}
+	p.EndResiduals()
+	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
+		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", ErrUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
+	}
+	if r.Begins {
+		p.ClearScores()
+	} else {
+		p.ConvertScores(r.From, r.To)
+	}
+	return nil
+}

@@ -1,0 +1,149 @@
+package visit
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// RowShape is the common properties of a run's rows.
+type RowShape struct {
+	Sparse  bool
+	Width   int              // of dense rows
+	Columns examples.Columns // of the features, with the offsets of the run; nil: unknown
+}
+
+// RowReader decodes the examples messages of a run.
+type RowReader struct {
+	codec    protocol.Codec
+	plan     *schemas.Plan
+	noLabels value.Missing // texts that are not labels
+}
+
+// NewRowReader returns a reader for the runs of a plan.
+func NewRowReader(plan *schemas.Plan, codec protocol.Codec) *RowReader {
+	return &RowReader{codec: codec, plan: plan, noLabels: layout.MissingLabels(plan)}
+}
+
+// Read decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
+// yet. It clears the values of forgotten rows. The caller releases the examples.
+func (r *RowReader) Read(forgotten coverage.Forgotten, number int, m partition.Message, rows *RowShape) (*examples.Batch, error) {
+	examples, err := r.codec.DecodeExamples(m.Value)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkExamples(r.plan, examples, rows); err != nil {
+		examples.Release()
+		return nil, err
+	}
+	if rows != nil {
+		if err := examples.Align(rows.Columns); err != nil {
+			examples.Release()
+			return nil, err
+		}
+	}
+	return examples.MissLabels(r.noLabels).Without(forgotten, number, m.Offset), nil
+}
+
+// checkExamples returns the reason why a run can't use examples, or nil.
+func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *RowShape) error {
+	switch {
+	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
+		return model.CheckOccurring(plan.Stages)[0]
+	case batch.HasLists() && plan.Task() == examples.OneLabel:
+		return examples.LabelListError{}
+	case rows != nil && batch.Sparse != rows.Sparse:
+		kinds := map[bool]string{false: "dense", true: "sparse"}
+		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[batch.Sparse], kinds[rows.Sparse])
+	case batch.Sparse && batch.Width > examples.MaxColumns:
+		return fmt.Errorf("%w: index %d: expected at most %d", wire.ErrDamaged, batch.Width-1, examples.MaxColumns-1)
+	case batch.Sparse && !(plan.Missing != layout.MissingMean && batch.Missing()):
+		return nil
+	case batch.Width == 0:
+		return fmt.Errorf("%w: examples without features", wire.ErrDamaged)
+	case rows != nil && !batch.Sparse && batch.Width != rows.Width:
+		return fmt.Errorf("%w: %d features, the first message of the run has %d", wire.ErrDamaged, batch.Width, rows.Width)
+	case plan.Missing != layout.MissingMean && batch.Missing():
+		return fmt.Errorf("%w: a feature is missing (examples.missing: error)", wire.ErrDamaged)
+	}
+	return nil
+}
+
+// concernsRun reports whether an error in a message ends the run. On other errors the message is quarantined.
+func concernsRun(err error) bool {
+	return errors.As(err, &examples.LabelListError{}) || errors.As(err, &option.Problem{})
+}
+
+// DenseFeatures writes the features of examples (n × width) into dst, which it reshapes.
+func DenseFeatures(dst *kernel.Dense, examples *examples.Batch, width int) {
+	dst.Reshape(examples.Rows, width)
+	if bytes := examples.Bytes(); bytes != nil {
+		kernel.FromBytes(dst.Data, bytes)
+		return
+	}
+	examples.Features(dst.Data, width)
+}
+
+// readFeatures copies the features of dense examples to dense (n × width), or of sparse ones to sparse.
+func readFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *examples.Batch) {
+	if examples.Sparse {
+		examples.SparseFeatures(sparse)
+		return
+	}
+	DenseFeatures(dense, examples, examples.Width)
+}
+
+// FittedWeights returns the training weights of the rows (n) of a message at an offset of a partition: 0 for rows outside
+// the training split.
+func FittedWeights(plan *schemas.Plan, partition int, offset int64, batch *examples.Batch) []float32 {
+	_, fitted := RowsOf(plan, partition, offset, batch)
+	return fitted
+}
+
+// RowsOf returns the weights and splits of a message's n rows, with space for their classes, and the training weights (n): 0
+// for rows outside the training split. number is the message's partition.
+func RowsOf(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) (rows accumulate.Rows, fitted []float32) {
+	n := batch.Rows
+	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
+		Splits: make([]examples.Split, n)}
+	fitted = make([]float32, n)
+	for i := range n {
+		rows.Weights[i], rows.Splits[i] = batch.Weight(i), batch.Split(i)
+		if rows.Splits[i] == examples.Train && isHeldOut(plan, number, offset, i) {
+			rows.Splits[i] = examples.Holdout
+		}
+		if rows.Splits[i] == examples.Train {
+			fitted[i] = rows.Weights[i]
+		}
+	}
+	return rows, fitted
+}
+
+// isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the plan's
+// holdout fraction, or in the fold.
+func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
+	if plan.Holdout == 0 {
+		return false
+	}
+	hash := wire.Hash(plan.Seed, holdoutPurpose, uint64(number), uint64(offset), uint64(row))
+	if plan.Fold != (examples.Fold{}) {
+		return plan.Fold.Has(hash)
+	}
+	return float64(hash>>11)/(1<<53) < plan.Holdout
+}
+
+// holdoutPurpose makes the hashes of the holdout independent of those of the survey's sample.
+const holdoutPurpose = 1

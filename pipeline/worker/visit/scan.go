@@ -1,0 +1,141 @@
+package visit
+
+import (
+	"context"
+	"iter"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// Scan processes the segments of partitions in one or two rounds:
+//
+//	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
+//
+// A reader reads the segments of a partition in order, ahead of the processors. Each processor computes the outcome of one
+// segment at a time. The outcomes of each partition are collected in segment order, whatever the order in which they were
+// computed.
+type Scan[T any] struct {
+	*LoadSource
+	// Extent returns the number of leading segments of a partition to scan; nil: all.
+	Extent func(*partition.State) int
+	// Process is called once for each goroutine that processes segments. The goroutine calls the returned function for each of
+	// its segments.
+	Process func() func(ctx context.Context, l *Load) (T, error)
+	// Twice means that the segments are processed again in a second round, which a segment enters when its first outcome is
+	// collected.
+	Twice bool
+	// Collect is called for each outcome, in order within a partition and round. If it returns a write, that runs while
+	// further outcomes are computed.
+	Collect func(at LoadPlace, outcome T) (Write, error)
+	// Apart means that no segment of a partition is read before all outcomes of the previous partition are collected, because
+	// the sums of both would need too much memory. It can't be combined with Twice.
+	Apart bool
+	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
+	MaxWrites int
+	// InOrder means that the writes of a partition run sequentially, in the order of collection.
+	InOrder bool
+}
+
+// LoadSource reads data that is not in memory.
+type LoadSource struct {
+	Client *protocol.Client
+	// Store has messages that need not be read from the log; nil: none.
+	Store *partition.Store
+	// Counting decides which messages count.
+	Counting *protocol.Counting
+	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
+	Scores *ResidualsReader
+	// Increment returns the increment of a past segment; nil if the run has none.
+	Increment func(*partition.Segment) *coverage.Increment
+	// Whole means that no segment is in memory, so that the scan can check that every message of the plan's sources exists.
+	Whole bool
+}
+
+// Load is a segment with the data read for it.
+type Load struct {
+	Partition *partition.State
+	Index     int // of the segment in its partition
+	Round     int
+	Messages  []partition.Message
+	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
+	PassedOver coverage.PassedOver
+	Skipped    []int64                        // offsets of these messages
+	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a whole scan
+	Scores     []kernel.Dense                 // of the messages, if the scan reads scores
+	Votes      []kernel.Dense                 // of the messages, if the scan reads scores; empty before a member is finished
+	bytes      int64                          // read ahead, until the outcome is collected
+}
+
+// LoadPlace is the segment of an outcome.
+type LoadPlace struct {
+	Partition *partition.State
+	Segment   int // index in its partition
+	Round     int // 0 or 1
+}
+
+func (l *Load) place() LoadPlace { return LoadPlace{l.Partition, l.Index, l.Round} }
+
+// Segment returns the segment.
+func (l *Load) Segment() *partition.Segment { return l.Partition.Segments()[l.Index] }
+
+// Again returns the load of the second round.
+func (l *Load) Again() *Load {
+	next := &Load{Partition: l.Partition, Index: l.Index, Round: 1}
+	if l.Segment().Batches() == nil {
+		next.Messages, next.Scores, next.Votes = l.Messages, l.Scores, l.Votes
+	}
+	return next
+}
+
+// Run executes the scan of partitions with an executor. It returns when all outcomes are collected and all writes are
+// done.
+func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
+	return e.Run(ctx, &Pass{
+		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
+		InOrder: s.InOrder,
+		Processor: func() LoadProcessor {
+			process := s.Process()
+			return func(ctx context.Context, l *Load) (Collector, error) {
+				outcome, err := process(ctx, l)
+				return func() (Write, error) { return s.Collect(l.place(), outcome) }, err
+			}
+		},
+	})
+}
+
+// loads yields the segments of a partition in order, with the data read for those that are not in memory. It calls turn,
+// which may wait, before each.
+func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error] {
+	return func(yield func(*Load, error) bool) {
+		r := &reader{LoadSource: s.LoadSource, partition: p}
+		defer r.close()
+		for i := range s.segments(p) {
+			l := &Load{Partition: p, Index: i}
+			err := turn()
+			if err == nil {
+				err = r.read(ctx, l)
+			}
+			if err == nil && s.Whole && p.LastRecent(i) {
+				var missing coverage.PassedOver
+				missing, err = r.replayed().Complete()
+				l.PassedOver.Add(missing)
+				l.Progress = r.replayed().Progress()
+			}
+			if !yield(l, err) || err != nil {
+				return
+			}
+		}
+	}
+}
+
+// segments returns the number of leading segments of a partition to scan.
+func (s *Scan[T]) segments(p *partition.State) int {
+	if s.Extent == nil {
+		return p.All()
+	}
+	return s.Extent(p)
+}

@@ -1,0 +1,146 @@
+package visit
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// openEmbedded opens a log for one test.
+func openEmbedded(t testing.TB) *kafkalog.Log {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return log
+}
+
+// A segment that fails while others wait for their turn ends the scan, in either round.
+func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
+	for round := range 2 {
+		var others sync.WaitGroup
+		others.Add(1)
+		bad := errors.New("bad")
+		s := twoRounds(func(_ context.Context, l *Load) (int, error) {
+			switch {
+			case l.Round != round:
+			case l.Index == 0:
+				others.Wait()
+				return 0, bad
+			case l.Index == 1:
+				others.Done()
+			}
+			return 0, nil
+		})
+		s.Collect = func(LoadPlace, int) (Write, error) { return nil, nil }
+		if err := s.Run(t.Context(), Concurrent{}, []*partition.State{inMemory(40)}); !errors.Is(err, bad) {
+			t.Errorf("round %d: %v", round, err)
+		}
+	}
+}
+
+// Both rounds of a scan are collected in order, and while one segment is slow few others wait for it.
+func TestScanInTwoRounds(t *testing.T) {
+	const segments = 200
+	limit := int64(2 * runtime.GOMAXPROCS(0))
+	for slow := range 2 {
+		var ahead [2]atomic.Int64
+		s := twoRounds(func(_ context.Context, l *Load) (int, error) {
+			if l.Round == slow && l.Index == 3 {
+				for ahead[slow].Load() < limit-1 { // the maximum number
+					runtime.Gosched()
+				}
+			}
+			if n := ahead[l.Round].Add(1); n > limit {
+				t.Errorf("round %d: %d segments at once, expected at most %d", l.Round, n, limit)
+			}
+			return 0, nil
+		})
+		collected := [2]int{}
+		s.Collect = func(at LoadPlace, _ int) (Write, error) {
+			if at.Segment != collected[at.Round] || at.Round == 1 && at.Segment >= collected[0] {
+				t.Errorf("segment %d of round %d comes behind %v", at.Segment, at.Round, collected)
+			}
+			collected[at.Round]++
+			ahead[at.Round].Add(-1)
+			return nil, nil
+		}
+		err := s.Run(t.Context(), Concurrent{}, []*partition.State{inMemory(segments)})
+		if err != nil || collected != [2]int{segments, segments} {
+			t.Errorf("collected %v, %v", collected, err)
+		}
+	}
+	s := twoRounds(nil)
+	if err := s.Run(t.Context(), Concurrent{}, nil); err != nil {
+		t.Error(err)
+	}
+}
+
+func twoRounds(work func(context.Context, *Load) (int, error)) *Scan[int] {
+	return &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})}, Twice: true, Process: func() func(context.Context,
+		*Load) (int, error) {
+		return work
+	}}
+}
+
+// inMemory returns a partition whose segments need not be read.
+func inMemory(segments int64) *partition.State {
+	p, budget := partition.New(coverage.Span{From: 0, To: segments}, 0, 1), partition.NewBudget(0)
+	for _, segment := range p.Segments() {
+		segment.KeepBatches([]*partition.Batch{}, budget)
+	}
+	return p
+}
+
+// The read-ahead is limited for messages of any size.
+func TestScanReadsAheadWithinItsBound(t *testing.T) {
+	const messages, size = 40, 100_000
+	log := openEmbedded(t)
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf("test").Examples, Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range messages {
+		if _, err := log.Append(t.Context(), protocol.TopicsOf("test").Examples, 0, kafkalog.Message{Value: make([]byte, size)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for readAhead, limit := range map[int64]int64{1: 1, 2.5 * size: 2} {
+		var ahead atomic.Int64
+		rows := int64(0)
+		s := &Scan[int]{
+			LoadSource: &LoadSource{Client: protocol.NewClient(log, "test", nil), Counting: protocol.NewCounting(&schemas.Plan{Foreign: true})},
+			Process: func() func(context.Context, *Load) (int, error) {
+				return func(_ context.Context, l *Load) (int, error) {
+					if n := ahead.Add(1); n > limit {
+						t.Errorf("%d segments at once, expected at most %d", n, limit)
+					}
+					return len(l.Messages), nil
+				}
+			},
+			Collect: func(_ LoadPlace, messages int) (Write, error) {
+				ahead.Add(-1)
+				rows += int64(messages)
+				return nil, nil
+			},
+		}
+		err := s.Run(t.Context(), Concurrent{readAhead}, []*partition.State{partition.New(coverage.Span{To: messages}, 0, 1)})
+		if err != nil || rows != messages {
+			t.Errorf("%d messages, %v", rows, err)
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package visit
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
+// weighted rows.
+type first struct {
+	shape *RowShape // nil: no message is usable
+	// the means of the features (d) of weighted rows, about which moments are taken; nil: the rows are sparse
+	shift []float32
+	// the same (k) for the targets, from the first message that has some; nil: classification
+	targets     []float64
+	columns     examples.Columns // nil: not in the message
+	columnsText string           // Columns.Text of columns
+	image       examples.Image   // zero: not in the message
+	read        []readMessage    // messages from which these were read
+}
+
+// readMessage is a message that the survey has read in advance.
+type readMessage struct {
+	partition int
+	offset    int64
+	checksum  uint64
+}
+
+// replacedError means that a message from which the survey has taken its shift was replaced: the topic has changed during
+// the run.
+type replacedError struct {
+	Topic     string
+	Partition int
+	Offset    int64
+}
+
+// Error includes the message.
+func (e *replacedError) Error() string {
+	return fmt.Sprintf("examples %s[%d]@%d: another message was there when the survey began", e.Topic, e.Partition, e.Offset)
+}
+
+// checkRead returns a *[replacedError] if messages of the segment that the survey has read in advance were replaced.
+func (s *Survey) checkRead(l *Load) error {
+	number, span := l.Partition.Partition(), l.Segment().Span
+	for _, read := range s.first.read {
+		if read.partition != number || read.offset < span.From || read.offset >= span.To {
+			continue
+		}
+		if !slices.ContainsFunc(l.Messages, func(m partition.Message) bool {
+			return m.Offset == read.offset && m.Checksum(number, 0) == read.checksum
+		}) {
+			return &replacedError{s.Client.Topics.Examples, number, read.offset}
+		}
+	}
+	return nil
+}
+
+// findFirst finds the plan's first usable message. If there is none, it returns an empty first and a
+// *protocol.NoExamplesError. The survey of an update, which keeps the preparation of the previous version, needs no usable
+// message.
+func (s *Survey) findFirst(ctx context.Context) (*first, error) {
+	if s.Plan.Update() != nil {
+		columns := s.Earlier.Columns()
+		if s.Earlier.Sparse() {
+			return &first{shape: &RowShape{Sparse: true, Columns: columns}, columns: columns, columnsText: columns.Text()}, nil
+		}
+		return &first{
+			shape: &RowShape{Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
+			columns: columns, columnsText: columns.Text(),
+		}, nil
+	}
+	none, found := &protocol.NoExamplesError{Topic: s.Client.Topics.Examples, Other: s.Plan.Topic != ""}, &first{}
+	for _, span := range s.Plan.Spans {
+		if whole, err := s.firstOf(ctx, span, found, none); err != nil || whole {
+			return found, err
+		}
+	}
+	if found.shape == nil {
+		return found, none
+	}
+	// No row has a weight, or none has targets.
+	if found.shift == nil && !found.shape.Sparse {
+		found.shift = make([]float32, found.shape.Width)
+	} else if found.shift == nil {
+		found.shift = make([]float32, found.columns.Features())
+	}
+	if found.targets == nil && len(s.Plan.Targets) > 0 && s.Plan.Prepares() {
+		found.targets = make([]float64, len(s.Plan.Targets))
+	}
+	return found, nil
+}
+
+// firstOf searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
+// found is complete.
+func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
+	replay := s.Counting.Replay(span)
+	r := s.Store.Range(s.Client.Log, s.Client.Topics.Examples, span)
+	defer r.Close()
+	for {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
+			none.PassedOver.Count(reason, 1)
+			continue
+		}
+		message := partition.Message{Offset: m.Offset, Message: m.Message}
+		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, message, found.shape)
+		if concernsRun(err) {
+			return false, fmt.Errorf("examples %s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
+		}
+		if err == nil {
+			had := *found
+			whole, err = s.firstIn(found, examples)
+			examples.Release()
+			if had.shape != found.shape || len(had.shift) != len(found.shift) || len(had.targets) != len(found.targets) {
+				found.read = append(found.read, readMessage{span.Partition, m.Offset, message.Checksum(span.Partition, 0)})
+			}
+			if isOfRun(err) {
+				return false, err
+			}
+		}
+		switch {
+		case err != nil: // the survey reports the message
+			if none.Bad++; none.First == nil {
+				err = s.shownCause(span.Partition, m.Offset, err)
+				none.First = fmt.Errorf("%s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
+			}
+		case whole:
+			return true, nil
+		}
+	}
+}
+
+// firstIn is firstOf for the rows of a message.
+func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err error) {
+	columns, err := columnsOf(batch)
+	if err != nil || batch.Rows == 0 {
+		return false, err
+	}
+	image, err := imageOf(batch)
+	if err != nil {
+		return false, err
+	}
+	if err := prepare.CheckRows(s.Plan.Prepare, batch.Sparse); err != nil {
+		return false, err
+	}
+	var x kernel.Dense
+	var sparse examples.SparseRows
+	readFeatures(&x, &sparse, batch)
+	left := leaveOutOverflows(s.Plan, batch, x, &sparse)
+	if len(left) == batch.Rows {
+		return false, &overflowError{What: "features", Rows: left}
+	}
+	weighs := func(row int) bool { return batch.Weight(row) != 0 && !slices.Contains(left, row) }
+	targets, err := s.meanTargets(batch, weighs)
+	if err != nil {
+		return false, err
+	}
+	if found.shape == nil {
+		*found = first{shape: &RowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, columns: columns,
+			columnsText: columns.Text(), image: image}
+	}
+	if found.targets == nil {
+		found.targets = targets
+	}
+	hasTargets := found.targets != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
+	if batch.Sparse && columns != nil {
+		x.Reshape(batch.Rows, columns.Features())
+		sparse.Leading(x.Data, x.Cols)
+	}
+	if batch.Sparse && x.Cols == 0 || found.shift != nil {
+		return hasTargets, nil
+	}
+	some := false
+	for i := range batch.Rows {
+		some = some || weighs(i)
+	}
+	if !some {
+		return false, nil
+	}
+	for _, i := range left {
+		for j := range x.Row(i) {
+			x.Row(i)[j] = float32(math.NaN()) // excluded from the means
+		}
+	}
+	if !batch.Sparse {
+		prepare.ScaleRows(s.Plan.Prepare, x)
+	}
+	found.shift = means(x, batch.Weight)
+	return hasTargets, nil
+}
+
+// meanTargets returns the mean of each target over the rows for which counts returns true; nil for classification, or if
+// no such row has targets.
+func (s *Survey) meanTargets(examples *examples.Batch, counts func(row int) bool) ([]float64, error) {
+	k := len(s.Plan.Targets)
+	if k == 0 || !s.Plan.Prepares() {
+		return nil, nil
+	}
+	numbers, known := make([]float64, examples.Rows*k), make([]bool, examples.Rows)
+	if err := examples.Targets(numbers, known, s.Plan.Targets); err != nil {
+		return nil, err
+	}
+	mean, n := make([]float64, k), 0.0
+	for i := range examples.Rows {
+		if !known[i] || !counts(i) {
+			continue
+		}
+		n++
+		for c, y := range numbers[i*k : (i+1)*k] {
+			mean[c] += (y - mean[c]) / n
+		}
+	}
+	if n == 0 {
+		return nil, nil
+	}
+	return mean, nil
+}
+
+// isOfRun reports whether an error means that the plan does not fit its examples.
+func isOfRun(err error) bool {
+	return errors.As(err, new(*prepare.DenseError)) || errors.As(err, new(*prepare.SparseError))
+}
+
+// means returns the mean of each column over the weighted rows. Missing values (NaN) are ignored.
+func means(x kernel.Dense, weight func(row int) float32) []float32 {
+	sums, counts := make([]float64, x.Cols), make([]int, x.Cols)
+	for i := range x.Rows {
+		if weight(i) == 0 {
+			continue
+		}
+		for j, v := range x.Row(i) {
+			if v == v {
+				sums[j] += float64(v)
+				counts[j]++
+			}
+		}
+	}
+	mean := make([]float32, x.Cols)
+	for j, n := range counts {
+		if n > 0 {
+			mean[j] = float32(sums[j] / float64(n))
+		}
+	}
+	return mean
+}

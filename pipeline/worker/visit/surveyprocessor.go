@@ -1,0 +1,274 @@
+package visit
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/stages/prepare"
+)
+
+// processor surveys segments in one goroutine.
+type surveyor struct {
+	*Survey
+	*first
+	accumulator accumulate.Accumulator
+	x           kernel.Dense
+	features    examples.SparseRows
+	lacking     []int32
+	indices     []int32              // of all training rows of a segment whose rows may be sent
+	occurring   accumulate.Occurring // their columns
+	predictor   *model.Predictor     // of the version before an update; nil in a full run
+	offered     *model.Predictor     // of the version for subscribers; nil: there is no gate
+	loss        []float32
+	predicted   []int32
+	judged      JudgedRows
+	newest      bool     // the segment belongs to the newest increment
+	leftOut     []int    // overflowing rows of a message
+	reasons     []string // reasons why rows of a message are quarantined
+}
+
+// segment surveys one segment.
+func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
+	if err := p.checkRead(l); err != nil {
+		return nil, err
+	}
+	number := l.Partition.Partition()
+	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Partition.Span())}, labels: accumulate.LabelSet{},
+		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
+	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
+	found.sum = p.accumulator.Sum()
+	p.newest, p.indices = l.Segment().Increment == newestJudged(p.Plan), p.indices[:0]
+	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
+	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
+	for _, m := range l.Messages {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		before := len(found.unknown)
+		p.leftOut, p.reasons = nil, nil
+		checksum, err := p.message(found, number, m)
+		switch {
+		case err == nil:
+			if len(found.unknown) > before { // the first rows of a label show its origin
+				p.reasons = append(p.reasons, unknownReason(found.unknown))
+			}
+			if len(p.reasons) > 0 {
+				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
+			}
+			good = append(good, m)
+			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
+		case concernsRun(err) || p.Plan.OnBadMessage == schemas.StopOnBadMessage:
+			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.shownCause(number, m.Offset, err))
+		default:
+			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
+		}
+	}
+	if p.Plan.Chain != nil {
+		found.chained.Skipped, found.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		if p.newest {
+			found.unusable.Usable(len(good))
+			for _, q := range bad {
+				found.unusable.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
+			}
+		}
+	}
+	for _, q := range slices.Concat(bad, some) {
+		found.Quarantined = append(found.Quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+	}
+	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
+		return nil, err
+	}
+	clear(l.Messages[len(good):])
+	l.Messages = good
+	found.sum = p.accumulator.End()
+	p.addSizes(found.sum)
+	found.sum.Pack()
+	found.columns.Pack()
+	found.sum.Spans = coverage.Spans{l.Segment().Span}
+	if p.Plan.Chain != nil && p.Plan.Update() == nil {
+		found.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		found.chained.Increments[l.Segment().Increment] = found.sum.Coverage
+	}
+	if n := found.passedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
+		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
+	}
+	l.Segment().SetCounted(counted)
+	l.Segment().KeepMessages(l.Messages, p.Budget) // for the first visit
+	return found, nil
+}
+
+// message adds a message to the findings, and returns its checksum. The error is the reason why the message is unusable;
+// nothing is added then.
+func (p *surveyor) message(found *Findings, number int, m partition.Message) (checksum uint64, err error) {
+	batch, err := p.Rows.Read(p.Plan.Forgotten, number, m, p.shape)
+	if err != nil {
+		return 0, err
+	}
+	defer batch.Release()
+	if err := p.checkColumns(batch); err != nil {
+		return 0, err
+	}
+	if err := p.checkImage(batch); err != nil {
+		return 0, err
+	}
+	readFeatures(&p.x, &p.features, batch)
+	overflowing := leaveOutOverflows(p.Plan, batch, p.x, &p.features)
+	if p.shape == nil {
+		if len(overflowing) > 0 {
+			return 0, &overflowError{What: "features", Rows: overflowing}
+		}
+		return 0, nil // no message of the run has rows
+	}
+	if err := p.noteOverflow(found, "features", overflowing); err != nil {
+		return 0, err
+	}
+	rows, fitted := RowsOf(p.Plan, number, m.Offset, batch)
+	var numbers []float64
+	switch {
+	case p.Plan.Task() == examples.Numbers:
+		if numbers, err = ReadTargets(p.Plan, batch, rows); err != nil {
+			return 0, err
+		}
+	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
+		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+			return 0, err
+		}
+	case p.labels != nil:
+		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+			return 0, err
+		}
+	}
+	for i := range rows.Classes {
+		if numbers != nil {
+			if rows.Classes[i] == examples.Unlabelled {
+				fitted[i] = 0
+			}
+			continue
+		}
+		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] < 0 {
+			rows.Classes[i], fitted[i] = examples.Unlabelled, 0
+		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its class weights
+			rows := int64(0)
+			if fitted[i] > 0 {
+				rows = 1
+			}
+			for label := range batch.Labels(i) {
+				if p.labels != nil {
+					label = p.labels.Spelt(label)
+				}
+				found.labels.Add(label, rows)
+				found.untrained[label] += 1 - rows
+			}
+		}
+	}
+	if numbers == nil {
+		found.passedOver.Count(coverage.NoLabel, batch.WithoutLabel())
+	}
+	if p.Plan.Prepares() {
+		if p.shape.Sparse {
+			p.countColumns(found, fitted)
+			if d := len(p.shift); d > 0 {
+				p.x.Reshape(batch.Rows, d)
+				p.features.Leading(p.x.Data, d)
+				found.sum.AddColumns(p.x, p.shift, fitted)
+			}
+		} else {
+			p.moments(found, number, m.Offset, fitted)
+		}
+		if numbers != nil {
+			found.sum.AddTargets(numbers, p.targets, fitted)
+		}
+	}
+	if u := p.Plan.Update(); u != nil && u.Sparse {
+		p.countColumns(found, fitted)
+	}
+	n := batch.Rows
+	if p.offered != nil && p.newest {
+		p.judge(found, m.Offset, batch, rows, numbers)
+	}
+	if p.predictor != nil {
+		if numbers != nil {
+			targets, overflowed := standardizeTargets(p.predictor.Model(), numbers, len(p.Plan.Targets))
+			rows.Targets = targets
+			if err := p.leaveOut(found, "standardized targets", overflowed, rows); err != nil {
+				return 0, err
+			}
+		}
+		if err := p.score(found, m.Offset, batch, rows); err != nil {
+			return 0, err
+		}
+	} else {
+		found.sum.AddRows(rows) // there are no scores yet
+	}
+	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(coverage.ForgottenRow, int64(end-first)) })
+	checksum = m.Checksum(number, n)
+	found.sum.Count(n, checksum)
+	return checksum, nil
+}
+
+// moments adds the data for a preparation: the sample of rows, the moments of columns, and the Gram matrix if the plan has
+// principal components.
+func (p *surveyor) moments(found *Findings, number int, offset int64, fitted []float32) {
+	for i, w := range fitted {
+		if w > 0 {
+			found.sample.Offer(wire.Hash(p.Plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
+		}
+	}
+	prepare.ScaleRows(p.Plan.Prepare, p.x)
+	found.sum.AddColumns(p.x, p.shift, fitted)
+	if p.Plan.Prepare.PCA > 0 {
+		p.accumulator.AddGram(p.x, fitted)
+	}
+}
+
+// sampleRows returns the number of rows to sample from a span: its share of the survey's sample by offsets, plus six
+// standard deviations. If every partition sent a full sample, a thousand partitions would send gigabytes.
+func sampleRows(all coverage.Spans, span coverage.Span) int {
+	offsets := int64(0)
+	for _, s := range all {
+		offsets += s.To - s.From
+	}
+	part := accumulate.SampleRows * float64(span.To-span.From) / float64(max(offsets, 1))
+	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
+}
+
+// countColumns counts, for each column, the training rows in which it is not 0.
+func (p *surveyor) countColumns(found *Findings, fitted []float32) {
+	for i, w := range fitted {
+		if w > 0 {
+			indices, _ := p.features.Row(i)
+			if u := p.Plan.Update(); u != nil && u.Rows {
+				p.indices = append(p.indices, indices...)
+			}
+			if p.predictor != nil { // columns that the previous version lacks
+				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
+				indices = p.lacking
+			}
+			found.columns.Add(indices)
+		}
+	}
+}
+
+// addSizes adds the sizes of the training rows of a segment, and of the sums over them.
+func (p *surveyor) addSizes(sum *accumulate.Sum) {
+	if len(p.indices) == 0 {
+		return
+	}
+	p.occurring.Begin([]kernel.Sparse{{Cols: examples.MaxColumns, Columns: p.indices}})
+	sizes := sum.Field(statistics.FieldSizes, 2)
+	sizes[0], sizes[1] = float64(len(p.indices)), float64(p.occurring.Width())
+	p.indices = p.indices[:0]
+}
