@@ -12,7 +12,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -61,7 +61,7 @@ func inFormats(t *testing.T) map[string]struct {
 			if kind != "" {
 				row["kind"] = kind
 			}
-			content, err := avro.Marshal(avro.MustParse(avroOfOutcomes), row)
+			content, err := avro.MustParse(avroOfOutcomes).Encode(row)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -205,7 +205,7 @@ func TestOutcomesWithLists(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	inAvro, err := avro.Marshal(avro.MustParse(record), map[string]any{"id": "a", "kinds": []string{"yes", "no"}})
+	inAvro, err := avro.MustParse(record).Encode(map[string]any{"id": "a", "kinds": []string{"yes", "no"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"google.golang.org/protobuf/encoding/protowire"
 
@@ -71,7 +71,7 @@ func wideRows(b *testing.B, n int) (rows []wide) {
 				proto = protowire.AppendFixed32(protowire.AppendTag(proto, field, protowire.Fixed32Type), math.Float32bits(v))
 			}
 		}
-		content, err := avro.Marshal(schema, value)
+		content, err := schema.Encode(value)
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
@@ -38,7 +38,7 @@ func framed(id int, value []byte) []byte {
 
 func encoded(t *testing.T, schema string, value any) []byte {
 	t.Helper()
-	content, err := avro.Marshal(avro.MustParse(schema), value)
+	content, err := avro.MustParse(schema).Encode(value)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,7 +8,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -43,7 +43,7 @@ func BenchmarkFollow(b *testing.B) {
 			for j, name := range columns {
 				value[name] = float64(i*j) / 7
 			}
-			content, err := avro.Marshal(schema, value)
+			content, err := schema.Encode(value)
 			if err != nil {
 				b.Fatal(err)
 			}

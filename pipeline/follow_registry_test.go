@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
@@ -29,7 +29,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	registry.SeedSchema("clicks-value", 1, 1, sr.Schema{Schema: schema})
 	job.Examples.Format, job.Examples.Registry.URL, job.Examples.Columns.Use = "avro", registry.URL(), []string{"side", "at"}
 	for i := range 40 {
-		content, err := avro.Marshal(avro.MustParse(schema), map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i})
+		content, err := avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
@@ -99,7 +99,7 @@ func TestAvroEvents(t *testing.T) {
 	registry.SeedSchema("visits-value", 2, 2, sr.Schema{Schema: recent})
 	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
 	framed := func(id byte, schema string, value map[string]any) kafkalog.Message {
-		content, err := avro.Marshal(avro.MustParse(schema), value)
+		content, err := avro.MustParse(schema).Encode(value)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 )
@@ -19,7 +19,7 @@ const schema = `{"type": "record", "name": "Outcome", "fields": [{"name": "kind"
 
 // outcomes encodes what happened, as Confluent's serializers do: a zero byte, the number of the schema in the registry, and the record.
 type outcomes struct {
-	schema avro.Schema
+	schema *avro.Schema
 	id     int
 }
 
@@ -39,7 +39,7 @@ func register(ctx context.Context, url string) (*outcomes, error) {
 
 // encode returns the value of a message that says what a customer did.
 func (o *outcomes) encode(kind string) ([]byte, error) {
-	record, err := avro.Marshal(o.schema, map[string]any{"kind": kind})
+	record, err := o.schema.Encode(map[string]any{"kind": kind})
 	if err != nil {
 		return nil, err
 	}

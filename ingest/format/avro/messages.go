@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"reflect"
+	"slices"
 	"strings"
 
-	"github.com/hamba/avro/v2"
+	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -27,35 +29,34 @@ func Messages() message.Format {
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
 		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{wanted: message.Want(o), options: o, programs: map[*message.Schema]compiled{}}
-			r.most = message.MaxRows(o.Options)
+			r := &messages{options: o, rows: message.NewRows[nested](o), writers: map[*message.Schema]*writer{}}
 			if o.Schema == "" {
 				return r, nil
 			}
 			text, err := os.ReadFile(o.Schema)
+			var schema *avro.Schema
 			if err == nil {
-				r.ours, err = parse(&message.Schema{Text: string(text)})
+				schema, err = r.parse(&message.Schema{Text: string(text)})
 			}
 			if err != nil {
 				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
-			r.programs[nil], r.file = r.compile(&message.Schema{Name: o.Schema}, r.ours, nil), o.Schema
-			return r, r.programs[nil].err
+			r.ours = nodeOf(schema)
+			w := r.writer(o.Schema, schema)
+			r.writers[nil] = w
+			return r, w.err
 		},
 	}
 }
 
-var errDeep = fmt.Errorf("nested values, more than %d deep", maxDepth)
-
 // messages reads records.
 type messages struct {
-	options  message.Options
-	wanted   *message.Wanted
-	file     string      // file of the reader schema; "": none
-	ours     avro.Schema // the reader schema
-	programs map[*message.Schema]compiled
-	decoder
-	last *program // of the last value; nil: none was read
+	options message.Options
+	rows    *message.Rows[nested]
+	ours    *schemaNode // the reader schema; nil: none
+	writers map[*message.Schema]*writer
+	last    *writer // of the last value; nil: none was read
+	empty   int     // values without bytes that the current value may still have
 }
 
 // Names implements message.Reader. Fields of nested records are not listed.
@@ -66,94 +67,124 @@ func (r *messages) Names() []string {
 	return r.last.names
 }
 
-// compiled is a program or a compile error.
-type compiled struct {
-	*program
-	name string
-	err  error
+// writer is a schema of values, or the reason why it can't be used.
+type writer struct {
+	*avro.Schema
+	name  string
+	names []string // of fields
+	value any      // the last value, whose memory the next one of the schema reuses
+	err   error
 }
 
 // parse parses a schema with its references.
-func parse(s *message.Schema) (schema avro.Schema, err error) {
-	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("the schema is damaged: %v", cause)
-		}
-	}()
+func (r *messages) parse(s *message.Schema) (schema *avro.Schema, err error) {
 	if text := strings.TrimSpace(s.Text); strings.HasPrefix(text, "{") && !json.Valid([]byte(text)) {
-		return nil, errors.New("avro: the schema is not JSON") // the library would parse it as a type name
+		return nil, errors.New("avro: the schema is not JSON")
 	}
-	types := &avro.SchemaCache{}
-	for _, r := range s.References {
-		if _, err := avro.ParseWithCache(r.Text, "", types); err != nil {
-			return nil, fmt.Errorf("the reference %s: %w", r.Name, err)
+	var types avro.SchemaCache
+	as := r.conversions()
+	for _, reference := range s.References {
+		if _, err := types.Parse(reference.Text, as...); err != nil {
+			return nil, fmt.Errorf("the reference %s: %w", reference.Name, err)
 		}
 	}
-	return avro.ParseWithCache(s.Text, "", types)
+	return types.Parse(s.Text, as...)
 }
 
-// programOf returns the program of a registry schema, or of the file for nil.
-func (r *messages) programOf(s *message.Schema) compiled {
-	p, known := r.programs[s]
+// maxEmpty limits the values of a message that take no bytes, beyond those that it has bytes for.
+const maxEmpty = 1 << 16
+
+// conversions are the types that the library does not decode as cells need them. Times are in seconds, whatever the unit of
+// the schema, so that a change of the unit does not change the training data.
+func (r *messages) conversions() (all []avro.SchemaOpt) {
+	add := func(t avro.CustomType, cell func(v any, of *avro.SchemaNode) any) {
+		t.Decode = func(v any, of *avro.SchemaNode) (any, error) { return cell(v, of), nil }
+		all = append(all, avro.WithCustomType(t))
+	}
+	for unit, per := range map[string]int64{"millis": 1e3, "micros": 1e6, "nanos": 1e9} {
+		instant := func(v any, _ *avro.SchemaNode) any { return tabular.Instant(seconds(v, per)) }
+		add(avro.CustomType{LogicalType: "timestamp-" + unit}, instant)
+		add(avro.CustomType{LogicalType: "local-timestamp-" + unit}, instant)
+		add(avro.CustomType{LogicalType: "time-" + unit}, func(v any, _ *avro.SchemaNode) any { return tabular.Float(seconds(v, per)) })
+	}
+	const day = 86400
+	add(avro.CustomType{LogicalType: "date"}, func(v any, _ *avro.SchemaNode) any { return tabular.Instant(seconds(v, 1) * day) })
+	bytesOf := func(v any) []byte {
+		if text, ok := v.([]byte); ok {
+			return text
+		}
+		return slices.Collect(func(yield func(byte) bool) {
+			for at, fixed := 0, reflect.ValueOf(v); at < fixed.Len() && yield(byte(fixed.Index(at).Uint())); at++ {
+			}
+		})
+	}
+	add(avro.CustomType{LogicalType: "decimal"}, func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) })
+	add(avro.CustomType{AvroType: "fixed"}, func(v any, _ *avro.SchemaNode) any { return tabular.Word(string(bytesOf(v))) })
+	for _, t := range []string{"null", "record"} {
+		all = append(all, avro.WithCustomType(avro.CustomType{AvroType: t, Decode: r.countEmpty}))
+	}
+	return all
+}
+
+// countEmpty counts the values that may take no bytes, of which a hostile list has any number.
+func (r *messages) countEmpty(v any, of *avro.SchemaNode) (any, error) {
+	if len(of.Fields) > 0 {
+		return v, nil
+	}
+	if r.empty--; r.empty < 0 {
+		return nil, errors.New("too many items that take no bytes")
+	}
+	return v, nil
+}
+
+// seconds converts a time in units, per of which are a second.
+func seconds(v any, per int64) float64 {
+	units, isLong := v.(int64)
+	if !isLong {
+		short, _ := v.(int32)
+		units = int64(short)
+	}
+	return float64(units/per) + float64(units%per)/float64(per)
+}
+
+// writerOf returns the schema of a message.
+func (r *messages) writerOf(s *message.Schema) *writer {
+	w, known := r.writers[s]
 	if !known {
-		schema, err := parse(s)
-		if err != nil {
-			p = compiled{err: fmt.Errorf("%s: %w", s.Name, err)}
+		schema, err := r.parse(s)
+		if err == nil {
+			w = r.writer(s.Name, schema)
 		} else {
-			p = r.compile(s, schema, r.ours)
+			w = &writer{err: fmt.Errorf("%s: %w", s.Name, err)}
 		}
-		r.programs[s] = p
+		r.writers[s] = w
 	}
-	return p
+	return w
 }
 
-// compile compiles a schema, which must have the columns to predict, and the path of the rows if there is one.
-func (r *messages) compile(s *message.Schema, writer, ours avro.Schema) compiled {
-	p := compile(writer, ours, r.wanted)
-	c := compiled{program: p, name: s.Name}
-	if c.within && !p.reached {
-		c.err = fmt.Errorf("%s: %w", s.Name, message.NoRowsError(r.options.Rows, p.names))
-		return c
+// writer returns a schema, which must have the columns to predict, and the path of the rows if there is one.
+func (r *messages) writer(name string, s *avro.Schema) *writer {
+	root := nodeOf(s)
+	w := &writer{Schema: s, name: name, names: root.names()}
+	if err := r.options.CheckSchema(w.names, func(path []string) bool { return root.has(r.ours, path) }); err != nil {
+		w.err = fmt.Errorf("%s: %w", name, err)
 	}
-	for at := range message.Predicted(r.options.Options) {
-		if c.err = nil; !p.found[at] {
-			c.err = fmt.Errorf("%s: %w", s.Name, message.NoColumnError(r.options.Options, at, p.names))
-			return c
-		}
-	}
-	return c
+	return w
 }
 
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
-	p := r.programOf(m.Schema)
-	if p.err != nil {
-		return nil, p.err
+	w := r.writerOf(m.Schema)
+	if w.err != nil {
+		return nil, w.err
 	}
-	r.last = p.program
-	r.cursor, r.depth, r.rows = cursor{rest: m.Value}, 0, r.rows[:0]
-	if p.within {
-		copy(p.shared, p.preset)
-		r.row = p.shared
-	} else {
-		r.row = message.NextRow(&r.rows, p.columns)
-		copy(r.row, p.preset)
+	r.last, r.empty = w, len(m.Value)+maxEmpty
+	rest, err := w.Decode(m.Value, &w.value)
+	if err == nil && len(rest) > 0 {
+		err = fmt.Errorf("%d bytes behind the value", len(rest))
 	}
-	p.run(&r.decoder)
-	if r.err == nil && len(r.rest) > 0 {
-		r.err = fmt.Errorf("%d bytes behind the value", len(r.rest))
+	if err != nil {
+		return nil, fmt.Errorf("%w: is it written with %s?", err, w.name)
 	}
-	if r.err != nil {
-		return nil, fmt.Errorf("%w: is it written with %s?", r.err, p.name)
-	}
-	if p.within {
-		for _, row := range r.rows {
-			for at := range row {
-				if !p.own[at] {
-					row[at] = p.shared[at]
-				}
-			}
-		}
-	}
-	return r.rows, nil
+	return r.rows.Read(nested{w.value, r.ours})
 }

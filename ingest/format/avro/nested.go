@@ -1,0 +1,226 @@
+package avro
+
+import (
+	"math/big"
+	"slices"
+	"strconv"
+
+	"github.com/twmb/avro"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/message"
+)
+
+// nested is a value as the library decodes it to an interface.
+type nested struct {
+	value any
+	ours  *schemaNode // in the reader schema; nil: it has none
+}
+
+// Kind implements message.Nested.
+func (n nested) Kind() message.Kind {
+	switch n.value.(type) {
+	case nil:
+		return message.Null
+	case map[string]any:
+		return message.Object
+	case []any:
+		return message.List
+	}
+	return message.Scalar
+}
+
+// Parts implements message.Nested. A field that a record lacks has its alias or its default in the reader schema.
+func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) error) error {
+	items, _ := n.value.([]any)
+	members, _ := n.value.(map[string]any)
+	for _, next := range at.Below {
+		part, ok := nested{}, false
+		if next.Index >= 0 && next.Index < len(items) {
+			part, ok = nested{items[next.Index], n.ours.items()}, true
+		} else if members != nil {
+			part.value, ok = members[next.Name]
+			if n.ours != nil {
+				part, ok = n.resolve(members, next.Name)
+			}
+		}
+		if !ok {
+			continue
+		}
+		if err := put(next, part); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// resolve returns a field of a record, or an entry of a map, by its name in the reader schema.
+func (n nested) resolve(members map[string]any, name string) (part nested, ok bool) {
+	f, of := n.ours.field(name)
+	if v, ok := members[name]; ok || f == nil {
+		return nested{v, of}, ok
+	}
+	for _, alias := range f.Aliases {
+		if v, ok := members[alias]; ok {
+			return nested{v, of}, true
+		}
+	}
+	return nested{f.Default, nil}, f.HasDefault
+}
+
+// Items implements message.Nested.
+func (n nested) Items(put func(item nested) error) error {
+	for _, item := range n.value.([]any) {
+		if err := put(nested{item, n.ours.items()}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Cell implements message.Nested.
+func (n nested) Cell() tabular.Cell {
+	switch v := n.value.(type) {
+	case nil:
+		return tabular.Cell{}
+	case tabular.Cell:
+		return v
+	case bool:
+		return tabular.Truth(v)
+	case int32:
+		return tabular.Integer(int64(v))
+	case int64:
+		return tabular.Integer(v)
+	case float32:
+		return tabular.Float(float64(v))
+	case float64:
+		return tabular.Float(v)
+	case string:
+		return tabular.Word(v)
+	case []byte:
+		return tabular.Word(string(v))
+	case *big.Rat: // of the type big-decimal
+		number, _ := v.Float64()
+		return tabular.Float(number)
+	case []any:
+		items := make([]tabular.Cell, len(v))
+		for i, item := range v {
+			items[i] = nested{value: item}.Cell()
+		}
+		return tabular.Items(items)
+	}
+	return tabular.Object()
+}
+
+// schemaNode is a node of a schema, with the named types that it may refer to.
+type schemaNode struct {
+	*avro.SchemaNode
+	named map[string]*avro.SchemaNode
+}
+
+// nodeOf returns the root of a schema.
+func nodeOf(s *avro.Schema) *schemaNode {
+	n := &schemaNode{s.Root().ExpandReferences(), map[string]*avro.SchemaNode{}}
+	n.collect(n.SchemaNode)
+	return n
+}
+
+// collect adds the named types that are defined in a node.
+func (n *schemaNode) collect(at *avro.SchemaNode) {
+	if at == nil {
+		return
+	}
+	if at.Name != "" && len(at.Fields) > 0 {
+		n.named[at.Name] = at
+		if at.Namespace != "" {
+			n.named[at.Namespace+"."+at.Name] = at
+		}
+	}
+	for i := range at.Fields {
+		n.collect(&at.Fields[i].Type)
+	}
+	for i := range at.Branches {
+		n.collect(&at.Branches[i])
+	}
+	n.collect(at.Items)
+	n.collect(at.Values)
+}
+
+// branches returns the types of a union, or the type itself, without references.
+func (n *schemaNode) branches() (all []*schemaNode) {
+	if n == nil || n.SchemaNode == nil {
+		return nil
+	}
+	at := n.SchemaNode
+	if of := n.named[at.Type]; of != nil {
+		at = of
+	}
+	if len(at.Branches) == 0 {
+		return []*schemaNode{{at, n.named}}
+	}
+	for i := range at.Branches {
+		all = append(all, (&schemaNode{&at.Branches[i], n.named}).branches()...)
+	}
+	return all
+}
+
+// items returns the type of the items of a list; nil: none.
+func (n *schemaNode) items() *schemaNode {
+	for _, b := range n.branches() {
+		if b.Items != nil {
+			return &schemaNode{b.Items, n.named}
+		}
+	}
+	return nil
+}
+
+// field returns the field of a record with a name, and its type, or the type of the values of a map; nil: none.
+func (n *schemaNode) field(name string) (*avro.SchemaField, *schemaNode) {
+	for _, b := range n.branches() {
+		for i := range b.Fields {
+			if f := &b.Fields[i]; f.Name == name {
+				return f, &schemaNode{&f.Type, n.named}
+			}
+		}
+		if b.Values != nil {
+			return nil, &schemaNode{b.Values, n.named}
+		}
+	}
+	return nil, nil
+}
+
+// names returns the names of the fields of a record.
+func (n *schemaNode) names() (names []string) {
+	for _, f := range n.Fields {
+		names = append(names, f.Name)
+	}
+	return names
+}
+
+// has reports whether values of a writer schema have a value at a path, with the aliases and defaults of a reader schema.
+func (n *schemaNode) has(ours *schemaNode, path []string) bool {
+	if n == nil || len(path) == 0 {
+		return n != nil
+	}
+	if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && n.items().has(ours.items(), path[1:]) {
+		return true
+	}
+	f, of := ours.field(path[0])
+	if _, found := n.field(path[0]); found != nil || f == nil {
+		return found.has(of, path[1:])
+	}
+	return f.HasDefault && nested{value: f.Default}.has(path[1:]) || slices.ContainsFunc(f.Aliases, func(alias string) bool {
+		_, found := n.field(alias)
+		return found.has(of, path[1:])
+	})
+}
+
+// has reports whether a default has a value at a path.
+func (n nested) has(path []string) bool {
+	if len(path) == 0 {
+		return true
+	}
+	members, _ := n.value.(map[string]any)
+	v, ok := members[path[0]]
+	return ok && nested{value: v}.has(path[1:])
+}
