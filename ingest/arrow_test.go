@@ -162,9 +162,9 @@ func TestArrowErrors(t *testing.T) {
 		{write(`[{"x":1,"label":9223372036854775808}]`, nullable("x", f64), nullable("label", arrow.PrimitiveTypes.Uint64)), nil,
 			`a.arrow, column 1 ("label"): row 0, counted from 0: 9223372036854775808 does not fit int64`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":[1],"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
+			`a.arrow, column 0 ("x"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":null,"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
-			`a.arrow, column 0 ("x"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
+			`a.arrow, column 0 ("x"): row 1, counted from 0: null: expected a list of 2 numbers, as in the first row`},
 		{write(`[]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no rows"},
 		{[]byte("ARROW1\x00\x00hello, world"), nil, "a.arrow: damaged or foreign bytes: arrow/ipc: could not read message schema: the file does not begin with its schema: " +
 			"write it as Parquet, or as a stream (in Polars write_parquet, or write_ipc_stream with compat_level=CompatLevel.oldest())"},

@@ -41,7 +41,7 @@ func TestLIBSVM(t *testing.T) {
 		{"huge", "1 67108864:1\n", nil, `rows.libsvm: line 1, column 1: index "67108864": expected a whole number from 0 to 67108863`},
 		{"huger", "1 99999999999999999999:1\n", nil, `rows.libsvm: line 1, column 1: index "99999999999999999999": expected a whole number from 0 to 67108863`},
 		{"NaN", "1 1:1 2:nan\n", nil, `rows.libsvm: line 1, column 2: "2:nan": expected index:value: "nan" is not a finite number`},
-		{"overflow", "1 1:1e39\n", nil, `rows.libsvm: line 1, column 1: "1:1e39": expected index:value: "1e39" is too large for a float32`},
+		{"overflow", "1 1:1e39\n", nil, `rows.libsvm: line 1, column 1: "1:1e39": 1e+39 is not a finite float32`},
 		{"no value", "1 1:\n", nil, `rows.libsvm: line 1, column 1: "1:": expected index:value: an empty field`},
 		{"no index", "1 x:1\n", nil, `rows.libsvm: line 1, column 1: "x:1": expected index:value, the index a whole number`},
 		{"query in a later field", "1 1:1 qid:3\n", nil, `rows.libsvm: line 1, column 2: "qid:3": expected index:value, the index a whole number`},

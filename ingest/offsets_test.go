@@ -1,7 +1,10 @@
 package ingest
 
 import (
+	"fmt"
 	"math"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -47,6 +50,52 @@ func TestOffsets(t *testing.T) {
 		}
 		if test.needs && len(different) != len(exact) {
 			t.Errorf("%s: %d values became %d", name, len(exact), len(different))
+		}
+	}
+}
+
+// A space behind a number changes neither the number nor the offset of its column.
+func TestOffsetsOfNumbersWithSpaces(t *testing.T) {
+	var columns []float64
+	for _, end := range []string{"", " ", "\t"} {
+		var text strings.Builder
+		text.WriteString("label,x\n")
+		for i := range 100 {
+			fmt.Fprintf(&text, "%d, %d.25%s\n", i%2, 1764000000000+1000*i, end)
+		}
+		o := Defaults()
+		o.Label, o.Train = "label", []string{newFolder(t).write(t, "rows.csv", []byte(text.String()))}
+		sources, err := Sources(t.Context(), o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		columns = append(columns, sources[0].Columns[0].Offset)
+	}
+	if columns[0] == 0 || len(slices.Compact(columns)) != 1 {
+		t.Errorf("offsets %v, expected the same", columns)
+	}
+}
+
+// A decimal number is rounded to float64 and then to float32 in every format, as numpy and Arrow do: this one is just below
+// the middle of two float32, and its float64 is the middle.
+func TestDecimalsHaveOneRounding(t *testing.T) {
+	const decimal = "1.00000017881393432617187499"
+	for name, text := range map[string]string{
+		"rows.csv": "a," + decimal + "\nb,5\n", "rows.libsvm": "0 1:" + decimal + "\n1 1:1\n",
+		"rows.jsonl": `{"label":"a","x":"` + decimal + `"}` + "\n" + `{"label":"b","x":5}`,
+	} {
+		o := Defaults()
+		o.Train = []string{newFolder(t).write(t, name, []byte(text))}
+		rows, err := readSources(o)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		first := rows[0].Floats
+		if rows[0].Sparse != nil {
+			first = rows[0].Sparse.Values
+		}
+		if first[0] != float32(1.000000238418579) {
+			t.Errorf("%s: %v", name, first[0])
 		}
 	}
 }

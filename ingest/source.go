@@ -325,7 +325,7 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 			if before := int(s.after) - (counted - rows.Rows); before >= rows.Rows {
 				continue
 			} else if before > 0 {
-				rows = rows.After(before)
+				rows = rows.Slice(before, rows.Rows)
 			}
 			if s.Split != examples.Train {
 				for len(splits) < rows.Rows {

@@ -82,7 +82,7 @@ func (o Options) checkFromTopic() (problems []option.Problem) {
 // Values batches the examples in message values, one or several per message, in the format of the options. Create it with
 // NewValues.
 type Values struct {
-	*tabular.Messages
+	*format.Messages
 	opened
 	says   later.Predicted // content of outcomes
 	wanted int             // number of columns of each row; 0: not known yet
@@ -112,7 +112,7 @@ func NewValues(o Options) (*Values, error) {
 	if r.format.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	v := &Values{opened: r, says: says, Messages: tabular.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}
+	v := &Values{opened: r, says: says, Messages: format.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}
 	return v, v.checkColumns(len(names))
 }
 

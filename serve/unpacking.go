@@ -94,7 +94,7 @@ func (u *unpacking) ofArrow(v *version, add input.Unpacked) error {
 	if rows.Buffers > most || rows.Texts > most {
 		return refuse(http.StatusRequestEntityTooLarge, "the rows have more than %d bytes when unpacked: send fewer at a time", most)
 	}
-	need := int64(rows.Buffers) + 3*ofValues(v, int64(rows.Values)) // as read, as a block and as a tile
+	need := int64(rows.Buffers) + 5*ofValues(v, int64(rows.Values)) // as read, as a block of twice the size, as examples and as a tile
 	if v.options.Text != "" || v.options.Mixed() {
 		need += ofTexts(v, int64(rows.Texts))
 	}

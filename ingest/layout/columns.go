@@ -41,6 +41,9 @@ type Cell struct {
 	Role   Role
 	List   bool // each row has a list of numbers
 	Length int  // of a list
+	Whole  bool // labels are integers with a type
+	// Separated means that several labels are in a text, with separators: null has none. The labels of a null list are unknown.
+	Separated bool
 	// feature position, or that of the first of a list or a category; for a target its position among the targets
 	At      int
 	Offset  float64         // subtracted from the numbers of a feature
@@ -53,15 +56,14 @@ type Cell struct {
 // Layout describes the roles of the columns of a file.
 type Layout struct {
 	Options      Options
-	defaultLabel Column              // default label column
-	Names        []string            // column names; nil: not in the file
-	Cells        []Cell              // by column. Until they get other roles, all are features
-	Label        int                 // column of the label; -1: not read
-	Weight       int                 // column of the weight; -1: not read
-	Text         int                 // text column; -1: none
-	Sparse       int                 // column of sparse rows; -1: none
-	Words        *vocabulary.Counter // for the texts
-	Rows         examples.SparseRows
+	defaultLabel Column                   // default label column
+	Names        []string                 // column names; nil: not in the file
+	Cells        []Cell                   // by column. Until they get other roles, all are features
+	Label        int                      // column of the label; -1: not read
+	Weight       int                      // column of the weight; -1: not read
+	Text         int                      // text column; -1: none
+	Sparse       int                      // column of sparse rows; -1: none
+	Words        *vocabulary.Counter      // for the texts
 	Features     int                      // number of features
 	Table        examples.Columns         // columns of the features; nil: names unknown
 	TableText    string                   // text of Table, included in each message
@@ -181,34 +183,27 @@ func (l *Layout) Finish() error {
 // ErrNoFeature is the error of a file without feature columns.
 var ErrNoFeature = errors.New("no column is a feature")
 
-// RowBytes returns the size of a row with this label in a message. It returns an error if the row does not fit into a
-// message of its own.
-func (l *Layout) RowBytes(label string) (int, error) {
-	if l.IsMixed() {
-		return l.SparseRowBytes(label, l.mixedValues())
-	}
-	row := FloatRowBytes(l.Features) + len(label) + l.TargetBytes() + l.listBytes(label) + sparseValueBytes*l.Words.Size()
-	if len(l.TableText)+row > MaxBatchBytes {
-		long := "label"
-		if l.Words.Size() > 0 {
-			long = "text"
-		}
-		return 0, fmt.Errorf("the example does not fit a message of %d bytes: its %s is too long", wire.MaxMessage, long)
-	}
-	return row, nil
-}
-
 // sparseValueBytes is the size of a sparse value in a message: its index, itself, and less than 1 for their validity.
 const sparseValueBytes = 9
 
-// SparseRowBytes returns the maximum size of a sparse row with this label in a message. It returns an error if the row
-// does not fit into a message of its own.
-func (l *Layout) SparseRowBytes(label string, values int) (int, error) {
-	row := rowOverhead + examples.MaxLabel + l.listBytes(label) + l.TargetBytes() + sparseValueBytes*values
-	if row > MaxBatchBytes {
-		return 0, fmt.Errorf("the example does not fit a message of %d bytes", wire.MaxMessage)
+// RowBytes returns the maximum size of a row with this label and so many sparse values in a message. It returns an error if the
+// row does not fit into a message of its own.
+func (l *Layout) RowBytes(label string, values int) (int, error) {
+	row := FloatRowBytes(l.Features) + len(label) + sparseValueBytes*values
+	if l.Sparse >= 0 || l.IsMixed() {
+		row = rowOverhead + examples.MaxLabel + sparseValueBytes*values
 	}
-	return row, nil
+	if row += l.TargetBytes() + l.listBytes(label); len(l.TableText)+row <= MaxBatchBytes {
+		return row, nil
+	}
+	why := ": its label is too long"
+	switch {
+	case l.Text >= 0:
+		why = ": its text is too long"
+	case l.IsSparse():
+		why = ""
+	}
+	return 0, fmt.Errorf("the example does not fit a message of %d bytes%s", wire.MaxMessage, why)
 }
 
 // TargetBytes returns the size of the targets of a row in a message.
@@ -297,17 +292,6 @@ func (l *Layout) Reading() (how Reading) {
 
 // Missing returns the missing values of the rows.
 func (l *Layout) Missing() value.Missing { return l.missing }
-
-// CheckNumber returns an error for an invalid feature value.
-func (l *Layout) CheckNumber(v float64) error {
-	switch f := float32(v); {
-	case v != v:
-		return l.CheckMissing("a missing value")
-	case f-f != 0: // 0 only for finite f
-		return fmt.Errorf("%v is not a finite float32", v)
-	}
-	return nil
-}
 
 // IsSparse reports whether the rows are sparse: lists of index and value, word counts, or mixed rows.
 func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 || l.IsMixed() }

@@ -90,11 +90,11 @@ func (o Options) NotUTF8(err error, encoded bool) error {
 // AppendLabel appends a label to a batch; "": the row has none.
 func AppendLabel(b *examples.Rows, word string) {
 	b.Words = append(b.Words, word)
-	NoteLabel(b, len(b.Words), word == "")
+	noteLabel(b, len(b.Words), word == "")
 }
 
-// NoteLabel records whether the last of n rows has no label.
-func NoteLabel(b *examples.Rows, n int, none bool) {
+// noteLabel records whether the last of n rows has no label.
+func noteLabel(b *examples.Rows, n int, none bool) {
 	if none || len(b.NoLabel) > 0 {
 		for len(b.NoLabel) < n-1 {
 			b.NoLabel = append(b.NoLabel, false)

@@ -122,8 +122,8 @@ func (o Options) Counting(key string) Options {
 // mixed is the additional state of a layout of mixed rows.
 type mixed struct {
 	hasher  *vocabulary.Hasher // nil: there are no hashed words
-	words   []string           // of the current row, in the order of Options.Categorical
-	numbers []float32          // of the current row
+	words   []string           // of the rows of a block, in the order of Options.Categorical
+	numbers []float32          // of these rows
 	texts   examples.SparseRows
 }
 
@@ -140,7 +140,7 @@ func (l *Layout) beginMixed() error {
 		}
 		l.Cells[at].Role, l.Cells[at].At = Hashed, i
 	}
-	l.mixed = &mixed{words: make([]string, len(l.Options.Categorical))}
+	l.mixed = &mixed{}
 	if len(l.Options.Categorical) > 0 {
 		l.mixed.hasher = vocabulary.NewHasher(int(h.Columns), l.Options.Categorical, h.Cross)
 	}
@@ -160,7 +160,6 @@ func (l *Layout) firstHashed() int {
 // finishMixed checks the number of columns.
 func (l *Layout) finishMixed() error {
 	l.TableText = l.Table.Text()
-	l.mixed.numbers = make([]float32, l.Features)
 	if key := l.Options.counting; key != "" && l.Features > 0 {
 		return l.Locate(-1, fmt.Errorf("%s: column %s has numbers, which are centred, and counts can't be negative: set another kind, or add "+
 			"the column to examples.columns.drop or examples.categorical", key, value.Quote(l.Table[0].Name)))
@@ -184,43 +183,6 @@ func (l *Layout) HashWord(c Cell, words []string, word string) error {
 	}
 	words[c.At] = value.Word(word)
 	return nil
-}
-
-// AppendMixed appends a row of numbers, word counts and hashed words. The last two may be nil.
-func (l *Layout) AppendMixed(rows *examples.SparseRows, numbers []float32, columns []int32, counts []float32, words []string) {
-	for j, v := range numbers {
-		rows.Append(int32(j), v)
-	}
-	for i, column := range columns {
-		rows.Append(int32(l.firstWord())+column, counts[i])
-	}
-	if l.mixed.hasher != nil {
-		l.mixed.hasher.Hash(words)
-		l.mixed.hasher.AppendTo(rows, l.firstHashed())
-	}
-	rows.End()
-}
-
-// endMixed appends the current row, whose text was counted last.
-func (l *Layout) endMixed() {
-	m := l.mixed
-	m.texts.Reset()
-	if l.Text >= 0 {
-		l.Words.AppendTo(&m.texts)
-	} else {
-		m.texts.End()
-	}
-	columns, counts := m.texts.Row(0)
-	l.AppendMixed(&l.Rows, m.numbers, columns, counts, m.words)
-}
-
-// mixedValues returns the maximum number of values of the current row.
-func (l *Layout) mixedValues() int {
-	n := l.Features + l.Words.Size()
-	if l.mixed.hasher != nil {
-		n += l.mixed.hasher.Most()
-	}
-	return n
 }
 
 // IsMixed reports whether rows are mixed: see [Options.Mixed].

@@ -74,10 +74,25 @@ func (p *Places) PutText(features []float32, column int, text string) error {
 		return p.layout.PutTime(c, features, text)
 	}
 	text = strings.TrimSpace(text)
-	v, err := p.layout.Parse(text)
+	v, err := p.parse(text)
 	if err != nil {
 		return err
 	}
 	features[c.At] = c.less(v, text)
 	return nil
+}
+
+// parse parses a feature; NaN if it is missing.
+func (p *Places) parse(text string) (float32, error) {
+	v, err := p.layout.missing.Number(text)
+	if err != nil {
+		return 0, p.layout.Advise(-1, err)
+	}
+	if v != v {
+		return float32(v), p.layout.CheckMissing(missingText(text))
+	}
+	if single := float32(v); single-single != 0 {
+		return 0, fmt.Errorf("%v is not a finite float32", v)
+	}
+	return float32(v), nil
 }

@@ -1,44 +1,55 @@
 package examples
 
-// After returns the rows from a row on. They share the memory of r.
-func (r *Rows) After(row int) *Rows {
+import "slices"
+
+// Slice returns the rows from one on, before another. They share the memory of r.
+func (r *Rows) Slice(from, to int) *Rows {
 	cut := *r
-	cut.Rows -= row
-	if r.Floats != nil {
-		cut.Floats = r.Floats[row*r.Cols:]
-	}
-	if r.Bytes != nil {
-		cut.Bytes = r.Bytes[row*r.Cols:]
-	}
+	cut.Rows = to - from
+	cut.Floats, cut.Bytes = slice(r.Floats, from*r.Cols, to*r.Cols), slice(r.Bytes, from*r.Cols, to*r.Cols)
 	if r.Sparse != nil {
-		cut.Sparse = r.Sparse.after(row)
+		cut.Sparse = r.Sparse.slice(from, to)
 	}
 	if len(r.Targets) > 0 {
-		cut.Targets = r.Targets[row*(len(r.Targets)/r.Rows):]
+		k := len(r.Targets) / r.Rows
+		cut.Targets = r.Targets[from*k : to*k]
 	}
-	cut.Words, cut.Numbers, cut.NoLabel = after(r.Words, row), after(r.Numbers, row), after(r.NoLabel, row)
-	cut.LabelLists, cut.Weights, cut.Splits = after(r.LabelLists, row), after(r.Weights, row), after(r.Splits, row)
-	cut.Served, cut.SourceKeys = after(r.Served, row), after(r.SourceKeys, row)
+	cut.Words, cut.Numbers, cut.NoLabel = slice(r.Words, from, to), slice(r.Numbers, from, to), slice(r.NoLabel, from, to)
+	cut.LabelLists, cut.Weights, cut.Splits = slice(r.LabelLists, from, to), slice(r.Weights, from, to), slice(r.Splits, from, to)
+	cut.Served, cut.SourceKeys = slice(r.Served, from, to), slice(r.SourceKeys, from, to)
 	return &cut
 }
 
-// after returns the values of a column, which may be absent, from a row on.
-func after[V any](column []V, row int) []V {
-	if len(column) == 0 {
-		return column
+// Reset removes the rows, and keeps the memory of their features, labels, targets and weights.
+func (r *Rows) Reset() {
+	*r = Rows{Floats: r.Floats[:0], Sparse: r.Sparse, Words: r.Words[:0], Numbers: r.Numbers[:0], NoLabel: r.NoLabel[:0],
+		LabelLists: r.LabelLists[:0], Targets: r.Targets[:0], Weights: r.Weights[:0], Served: r.Served[:0]}
+	if r.Sparse != nil {
+		r.Sparse.Reset()
 	}
-	return column[row:]
 }
 
-// after returns the rows from a row on.
-func (s *SparseRows) after(row int) *SparseRows {
-	if row == 0 {
-		return s
+// slice returns a part of a column, which may be absent.
+func slice[V any](column []V, from, to int) []V {
+	if len(column) == 0 {
+		return nil
 	}
-	first := s.Ends[row-1]
-	cut := &SparseRows{Indices: s.Indices[first:], Values: s.Values[first:]}
-	for _, end := range s.Ends[row:] {
-		cut.Ends = append(cut.Ends, end-first)
+	return column[from:to]
+}
+
+// slice returns the rows from one on, before another.
+func (s *SparseRows) slice(from, to int) *SparseRows {
+	first := 0
+	if from > 0 {
+		first = s.Ends[from-1]
 	}
-	return cut
+	ends := slices.Clone(s.Ends[from:to])
+	for i := range ends {
+		ends[i] -= first
+	}
+	last := first
+	if to > from {
+		last += ends[to-from-1]
+	}
+	return &SparseRows{Ends: ends, Indices: s.Indices[first:last], Values: s.Values[first:last]}
 }

@@ -78,6 +78,9 @@ func (m Missing) OrNaN(v float64) float64 {
 
 // Number is the function Number, with NaN for a missing value.
 func (m Missing) Number(text string) (float64, error) {
+	if v, err := strconv.ParseFloat(text, 64); err == nil && v-v == 0 && len(m.numbers) == 0 && !isGo(text) { // the usual case, first
+		return v, nil
+	}
 	if m.HasNumberText(text) {
 		return math.NaN(), nil
 	}

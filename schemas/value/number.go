@@ -3,7 +3,6 @@ package value
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -13,23 +12,9 @@ import (
 // before or after the point, as other programs write them; or a boolean, which is 0 or 1. Surrounding white space is
 // ignored. Go's underscores and hexadecimal digits are rejected. For a number that is too large for float64 it returns
 // infinity.
-func Number(text string) (float64, error) { return parse(text, 64) }
-
-// Single is Number for a finite float32. A number that is too large is an error.
-func Single(text string) (float32, error) {
-	v, err := parse(text, 32)
-	switch {
-	case err != nil:
-		return 0, err
-	case v-v != 0: // only of a finite number
-		return 0, fmt.Errorf("%s is too large for a float32", Quote(strings.TrimSpace(text)))
-	}
-	return float32(v), nil
-}
-
-func parse(text string, bits int) (float64, error) {
+func Number(text string) (float64, error) {
 	text = strings.TrimSpace(text)
-	v, err := strconv.ParseFloat(text, bits)
+	v, err := strconv.ParseFloat(text, 64)
 	switch {
 	case err == nil && v-v == 0 && !isGo(text): // v-v is 0 of a finite number only
 		return v, nil

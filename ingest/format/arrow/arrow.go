@@ -28,11 +28,15 @@ import (
 // (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc). Feather V2 is the
 // file format.
 func Format() format.Format {
-	return tabular.Format(format.Format{
+	return format.Tables(format.Format{
 		Name:     "arrow",
+		Label:    message.Label,
 		Meaning:  "an Arrow file (Feather) or stream",
 		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
-	}, openArrow)
+	}, func(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+		t, err := openArrow(c, o)
+		return format.Table{Source: tabular.SourceOf(t), HasNames: true}, err
+	})
 }
 
 // arrowMagic begins a file: a stream follows, then a footer, which is not read.

@@ -6,38 +6,26 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Format is CSV (RFC 4180), one example in each row.
 func Format() format.Format {
-	return format.Format{
+	return format.Tables(format.Format{
 		Name:     "csv",
 		Meaning:  "one example a row",
 		Patterns: []string{"*.csv"},
 		IsText:   true,
-		Files:    1,
 		Label:    Label,
-		Keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-			"words.phrases", "header", "delimiter", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"},
-		Check:  CheckDelimiter,
-		Open:   openCSV,
-		Words:  csvWords,
-		Spread: csvSpread,
-		View:   csvView,
-		Inspect: func(opened format.Reader) error {
-			r := opened.(*csvReader)
-			return r.InspectLabels(r.eachLabel)
-		},
-		OpenFeatures: openCSVFeatures,
-	}
+		Keys:     []string{"header", "delimiter"},
+		Check:    CheckDelimiter,
+	}, open)
 }
 
 // Label is the default column of the label.
@@ -45,75 +33,158 @@ const Label = "0"
 
 var errLongRow = fmt.Errorf("a row of more than %d MiB (an open quote?)", input.MaxRowBytes>>20)
 
-// csvReader reads the rows of a CSV.
-type csvReader struct {
+// source reads the rows of a CSV. All values are texts.
+type source struct {
 	*input.Content
-	layout.Layout
-	limit  *rowLimit
-	parser *csv.Reader
+	options layout.Options
+	limit   *rowLimit
+	parser  *csv.Reader
+	names   []string // nil: there is no header
 
 	record  []string // last row
 	line    int      // of the record
-	pending bool     // the record is not in a batch yet: the next read returns it
-	empty   bool     // there is a header, and no row yet
+	width   int      // number of columns; 0: not known yet
+	pending bool     // the record is the next row
 	blank   blankRows
 	doubt   func(record []string) error // returns the reason why the fields of a row may not be columns; nil: no check
-	batch   examples.Rows
 }
 
-// fail returns an error at a column of the last row; -1: at the row.
-func (r *csvReader) fail(column int, err error) error {
-	e := &input.Error{File: r.Name, Line: r.line, Offset: -1, Err: r.Advise(column, err)}
-	if column >= 0 {
-		if e.Column = strconv.Itoa(column); column < len(r.Names) {
-			e.Column += " (" + value.Quote(r.Names[column]) + ")"
-		}
-		if column < len(r.record) && !r.blank.current {
-			e.Line, _ = r.parser.FieldPos(column) // an earlier quoted field may span several lines
+// open reads the first row, and decides whether it is a header.
+func open(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
+	s := &source{Content: c, options: o, limit: &rowLimit{from: c}}
+	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
+		c.Discard(3)
+	}
+	first, err := input.FirstRows(c)
+	if err != nil {
+		return format.Table{}, err
+	}
+	comma, err := delimiterOf(o, c.Name, first)
+	if err != nil {
+		return format.Table{}, err
+	}
+	first = bytes.Clone(first)
+	s.parser = newParser(s.limit, comma)
+	if err := s.read(); err == io.EOF {
+		return format.Table{}, input.ErrEmpty
+	} else if err != nil {
+		return format.Table{}, err
+	}
+	if s.pending, s.width = true, len(s.record); s.width == 1 {
+		s.blank.first(s.record, s.line)
+	}
+	header := hasHeader(o)
+	if want != nil {
+		if header, err = s.headerToPredict(*want, first); err != nil {
+			return format.Table{}, err
 		}
 	}
-	return e
+	line := s.line
+	switch {
+	case header:
+		s.pending, s.names = false, make([]string, s.width)
+		for i, name := range s.record {
+			s.names[i] = strings.Clone(strings.TrimSpace(name))
+		}
+	case want != nil && s.width == 1 && s.blank.begin(s.record):
+		s.pending = false
+	}
+	return format.Table{Source: s, HasNames: header, Line: line, Describe: func(how *layout.Reading) {
+		if how.Header = header; comma != ',' {
+			how.Delimiter = string(comma)
+		}
+	}}, nil
 }
 
-// Reading also has the delimiter.
-func (r *csvReader) Reading() layout.Reading {
-	how := r.Layout.Reading()
-	how.Header = r.Names != nil
-	if r.parser.Comma != ',' {
-		how.Delimiter = string(r.parser.Comma)
+// hasHeader reports whether the first row of training files is a header.
+func hasHeader(o layout.Options) bool {
+	if o.Header != nil {
+		return *o.Header
 	}
-	how.MissingValues = r.MissingValues()
-	return how
+	return slices.ContainsFunc(o.NamedColumns(), layout.Column.IsName)
+}
+
+// newParser returns a parser that accepts rows of any length: the reader checks the number of columns, and its error
+// includes the expected number.
+func newParser(from io.Reader, comma rune) *csv.Reader {
+	parser := csv.NewReader(from)
+	parser.Comma = comma
+	parser.ReuseRecord = true
+	parser.FieldsPerRecord = -1
+	parser.TrimLeadingSpace = comma != '\t'
+	return parser
+}
+
+// fail returns an error at the last row.
+func (s *source) fail(err error) error {
+	return &input.Error{File: s.Name, Line: s.line, Offset: -1, Err: err}
+}
+
+// Fields implements tabular.Source. Any text may be a number or a word.
+func (s *source) Fields() []tabular.Field {
+	fields := make([]tabular.Field, s.width)
+	for i := range fields {
+		if fields[i] = (tabular.Field{Kind: tabular.Text, Digits: true}); s.names != nil {
+			fields[i].Name = s.names[i]
+		}
+	}
+	return fields
+}
+
+// blockBytes is the approximate size of the texts of a block.
+const blockBytes = 1 << 20
+
+// Read implements tabular.Source.
+func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
+	b.Reset(s.width)
+	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+		if err := s.read(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if s.doubt != nil {
+			if err := s.doubt(s.record); err != nil {
+				return err
+			}
+		}
+		for i, field := range s.record {
+			b.Columns[i].Texts = append(b.Columns[i].Texts, field)
+			bytes += len(field)
+		}
+		b.Lines = append(b.Lines, s.line)
+	}
+	return nil
 }
 
 // read reads the next row that is not blank. All rows have as many columns as the first one. With one column, blank rows
 // count.
-func (r *csvReader) read() error {
+func (s *source) read() error {
 	for {
-		if r.pending {
-			r.pending = false
+		if s.pending {
+			s.pending = false
 			return nil
 		}
-		if record, line, ok := r.blank.next(); ok {
-			r.record, r.line = record, line
+		if record, line, ok := s.blank.next(); ok {
+			s.record, s.line = record, line
 			return nil
 		}
-		r.limit.left = input.MaxRowBytes
-		record, err := r.parser.Read()
-		if err == io.EOF && len(r.Cells) == 1 && r.blank.ends(r.limit.lines()) {
+		s.limit.left = input.MaxRowBytes
+		record, err := s.parser.Read()
+		if err == io.EOF && s.width == 1 && s.blank.ends(s.limit.lines()) {
 			continue
 		}
 		if err != nil {
-			return r.readError(err)
+			return s.readError(err)
 		}
-		r.record = record
-		r.line, _ = r.parser.FieldPos(0)
-		switch wanted := len(r.Cells); {
-		case len(record) == 1 && wanted != 1 && strings.TrimSpace(record[0]) == "": // a blank row
-		case wanted > 0 && len(record) != wanted:
-			return r.fail(-1, fmt.Errorf("%d columns, expected %d", len(record), wanted))
+		s.record = record
+		s.line, _ = s.parser.FieldPos(0)
+		switch {
+		case len(record) == 1 && s.width != 1 && strings.TrimSpace(record[0]) == "": // a blank row
+		case s.width > 0 && len(record) != s.width:
+			return s.fail(fmt.Errorf("%d columns, expected %d", len(record), s.width))
 		default:
-			if wanted == 1 && r.blank.before(record, r.line) {
+			if s.width == 1 && s.blank.before(record, s.line) {
 				continue
 			}
 			return nil
@@ -122,11 +193,11 @@ func (r *csvReader) read() error {
 }
 
 // readError adds the position to a parser error. If the file could not be read, it returns that error instead.
-func (r *csvReader) readError(err error) error {
-	switch cause := r.limit.err; {
+func (s *source) readError(err error) error {
+	switch cause := s.limit.err; {
 	case cause == errLongRow:
-		r.line++
-		return r.fail(-1, cause)
+		s.line++
+		return s.fail(cause)
 	case cause != nil && cause != io.EOF:
 		return cause
 	}
@@ -135,81 +206,9 @@ func (r *csvReader) readError(err error) error {
 		if syntax.Line > syntax.StartLine { // an open quote: its start is more helpful than the last line
 			place = fmt.Sprintf("from here to line %d, %s", syntax.Line, place)
 		}
-		return &input.Error{File: r.Name, Line: syntax.StartLine, Offset: -1, Err: fmt.Errorf("%s: %w", place, syntax.Err)}
+		return &input.Error{File: s.Name, Line: syntax.StartLine, Offset: -1, Err: fmt.Errorf("%s: %w", place, syntax.Err)}
 	}
 	return err // io.EOF
-}
-
-// Next reads up to BatchRows rows. A row that does not fit into the message is left for the next batch.
-func (r *csvReader) Next() (*examples.Rows, error) {
-	b := &r.batch
-	*b = examples.Rows{Cols: r.Features, Columns: r.Table, Floats: b.Floats[:0], Words: b.Words[:0], NoLabel: b.NoLabel[:0],
-		LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0]}
-	if r.IsSparse() {
-		b.Sparse, b.Floats, b.Cols = &r.Rows, nil, 0
-		r.Rows.Reset()
-	}
-	for size := len(r.TableText); ; {
-		err := r.read()
-		switch {
-		case err == io.EOF && b.Rows > 0:
-			return b, nil
-		case err == io.EOF && r.empty:
-			return nil, r.fail(-1, input.EmptyError("no row follows the header"))
-		case err != nil:
-			return nil, err
-		}
-		label := ""
-		if r.Label >= 0 {
-			label = r.record[r.Label]
-		}
-		if r.Text >= 0 {
-			if err := r.Words.Count(r.record[r.Text]); err != nil {
-				return nil, r.fail(r.Text, err)
-			}
-		}
-		row, err := r.RowBytes(label)
-		if err != nil {
-			return nil, r.fail(r.Label, err)
-		}
-		if b.Rows == r.Options.BatchRows || size+row > layout.MaxBatchBytes {
-			r.pending = true
-			return b, nil
-		}
-		size += row
-		r.empty = false
-		if r.doubt != nil {
-			if err := r.doubt(r.record); err != nil {
-				return nil, err
-			}
-		}
-		if err := r.AppendRow(b, r.record, r.parse); err != nil {
-			return nil, err
-		}
-	}
-}
-
-// eachLabel calls put for the labels of the next rows, until it returns false.
-func (r *csvReader) eachLabel(put func(label string) bool) error {
-	for {
-		switch err := r.read(); {
-		case err == io.EOF:
-			return nil
-		case err != nil:
-			return err
-		case !put(strings.TrimSpace(r.record[r.Label])):
-			return nil
-		}
-	}
-}
-
-// parse parses a feature; NaN if it is missing.
-func (r *csvReader) parse(field string) (float32, error) {
-	v, err := r.Layout.Parse(field)
-	if _, word := err.(value.NumberError); word && r.Names == nil && r.line == 1 {
-		err = fmt.Errorf("%w (if this is a header: set %s)", err, r.Options.Key("header"))
-	}
-	return v, err
 }
 
 // rowLimit limits the length of a row. The parser reads through it; left is reset before each row.

@@ -74,7 +74,7 @@ func tryDelimiter(first []byte, delimiter rune) (columns int, numbers float64) {
 		row++
 		for _, field := range record {
 			field = strings.TrimSpace(field)
-			if _, err := value.Single(field); err == nil || layout.DecimalComma.MatchString(field) {
+			if _, err := value.Number(field); err == nil || layout.DecimalComma.MatchString(field) {
 				numbers++
 			}
 			fields++

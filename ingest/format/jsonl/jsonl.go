@@ -11,18 +11,20 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Format is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
 // table whose columns and types are inferred from the first rows.
 func Format() format.Format {
-	return tabular.Format(format.Format{
+	return format.Tables(format.Format{
 		Name:     "jsonl",
 		Meaning:  "JSON Lines: an object per line",
 		Patterns: []string{"*.jsonl", "*.ndjson"},
 		IsText:   true,
-	}, openJSONLines)
+		Label:    message.Label,
+	}, open)
 }
 
 const (
@@ -30,137 +32,138 @@ const (
 	schemaBytes = 4 << 20 // or their maximum total length
 )
 
-// jsonTable reads lines one by one. Memory holds the current rows, and the first ones until they are current.
-type jsonTable struct {
+// source reads lines one by one. Memory holds a block, and the first rows until they are read.
+type source struct {
 	input.LineReader
-	tabular.Rows
 	options layout.Options
+	fields  []tabular.Field
 	within  []string       // columns that the options name by path
 	paths   *Paths         // to within
 	places  map[string]int // name to column index
 	leaves  bool           // columns that the first rows lack are ignored; false: they are an error
 	closed  bool           // the first rows have been read
-	rows    []jsonRow      // the current rows, and read-ahead
+	ahead   []row          // the first rows that are in no block yet
 }
 
-// jsonRow is a row. A missing member is null, or missing at the end.
-type jsonRow struct {
+// row is a line. A missing member is null, or missing at the end.
+type row struct {
 	line  int
 	cells []tabular.Cell
 }
 
-func openJSONLines(c *input.Content, o layout.Options) (tabular.Table, error) {
-	t := &jsonTable{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
-	t.Missing, t.Fail = value.MissingOf(o.MissingValues), t.fail
+// open reads the first rows, from which the types of columns are inferred.
+func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+	s := &source{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
 	for _, c := range o.NamedColumns() {
-		if within := pathsOf([]string{string(c)}); !slices.Contains(t.within, string(c)) {
-			t.within = append(t.within, within...)
+		if within := pathsOf([]string{string(c)}); !slices.Contains(s.within, string(c)) {
+			s.within = append(s.within, within...)
 		}
 	}
-	t.paths = NewPaths(t.within)
+	s.paths = NewPaths(s.within)
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
 		c.Discard(3)
 	}
 	var kinds []jsonKinds
-	for bytes := 0; len(t.rows) < schemaRows && bytes < schemaBytes; {
-		row, err := t.read()
+	missing := value.MissingOf(o.MissingValues)
+	for bytes := 0; len(s.ahead) < schemaRows && bytes < schemaBytes; {
+		row, err := s.read()
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
-			return nil, err
+			return format.Table{}, err
 		}
 		for i, cell := range row.cells {
 			if i == len(kinds) {
 				kinds = append(kinds, jsonKinds{})
 			}
-			kinds[i].see(cell.Source(), t.Missing)
+			kinds[i].see(cell.Source(), missing)
 			bytes += len(cell.Source())
 		}
-		t.rows = append(t.rows, row)
+		s.ahead = append(s.ahead, row)
 	}
-	if len(t.rows) == 0 {
-		return nil, input.ErrEmpty
+	if len(s.ahead) == 0 {
+		return format.Table{}, input.ErrEmpty
 	}
 	for i := range kinds {
-		f := &t.Columns[i]
+		f := &s.fields[i]
 		f.Kind, f.Type, f.Length, f.Digits = kinds[i].kind(), kinds[i].String(), kinds[i].length, kinds[i].digits()
 		f.Advice = kinds[i].advice()
 		f.Joined = f.Kind == tabular.TextList
 	}
-	t.closed, t.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
-	return t, nil
+	s.closed, s.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
+	return format.Table{Source: s, HasNames: true}, nil
 }
 
-// LineOf implements linedTable.
-func (t *jsonTable) LineOf(row int) int { return t.rows[row].line }
+// Fields implements tabular.Source.
+func (s *source) Fields() []tabular.Field { return s.fields }
 
-// fail returns an error at a current row.
-func (t *jsonTable) fail(row int, err error) error {
-	if place, ok := errors.AsType[*input.Error](err); ok {
-		return place
-	}
-	return &input.Error{File: t.Name, Line: t.LineOf(row), Offset: -1, Err: err}
-}
+// blockBytes is the approximate size of the lines of a block.
+const blockBytes = 1 << 20
 
-func (t *jsonTable) Begin(n int) (int, error) {
-	t.rows = append(t.rows[:0], t.rows[len(t.Current):]...)
-	for t.Current = t.Current[:0]; len(t.rows) < n; {
-		row, err := t.read()
-		if err == io.EOF {
-			break
+// Read implements tabular.Source.
+func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
+	b.Reset(len(s.fields))
+	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+		var next row
+		if len(s.ahead) > 0 {
+			next, s.ahead = s.ahead[0], s.ahead[1:]
+		} else {
+			var err error
+			if next, err = s.read(); err == io.EOF {
+				return nil
+			} else if err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return 0, err
+		for i := range next.cells {
+			bytes += len(next.cells[i].Source())
 		}
-		t.rows = append(t.rows, row)
+		b.Cells, b.Lines = append(b.Cells, next.cells), append(b.Lines, next.line)
 	}
-	for _, row := range t.rows[:min(n, len(t.rows))] {
-		t.Current = append(t.Current, row.cells)
-	}
-	return len(t.Current), nil
+	return nil
 }
 
 // read reads the next line that is not blank.
-func (t *jsonTable) read() (row jsonRow, err error) {
+func (s *source) read() (next row, err error) {
 	for {
-		line, err := t.ReadLine()
+		line, err := s.ReadLine()
 		if err != nil {
-			return row, err
+			return next, err
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 {
 			continue
 		}
 		if err := value.CheckJSON(line); errors.Is(err, value.ErrNotUTF8) {
-			return row, t.FailLine(t.options.NotUTF8(err, true))
+			return next, s.FailLine(s.options.NotUTF8(err, true))
 		} else if err != nil {
-			return row, t.FailLine(err)
+			return next, s.FailLine(err)
 		}
-		cells, err := t.members(bytes.Clone(line)) // cells are parts of the line, whose buffer is reused
+		cells, err := s.members(bytes.Clone(line)) // cells are parts of the line, whose buffer is reused
 		if err != nil {
-			return row, t.FailLine(err)
+			return next, s.FailLine(err)
 		}
-		return jsonRow{t.Line, cells}, nil
+		return row{s.Line, cells}, nil
 	}
 }
 
 // members returns the values of an object, in column order. While the first rows are read it adds columns.
-func (t *jsonTable) members(line []byte) ([]tabular.Cell, error) {
+func (s *source) members(line []byte) ([]tabular.Cell, error) {
 	if line[0] != '{' {
 		return nil, fmt.Errorf("%s: expected an object with a value for each column", value.Quote(string(line)))
 	}
-	cells := make([]tabular.Cell, len(t.Columns))
+	cells := make([]tabular.Cell, len(s.fields))
 	add := func(name string) (at int) {
-		at, t.places[name] = len(t.Columns), len(t.Columns)
-		t.Columns, cells = append(t.Columns, tabular.Field{Name: name}), append(cells, tabular.Cell{})
+		at, s.places[name] = len(s.fields), len(s.fields)
+		s.fields, cells = append(s.fields, tabular.Field{Name: name}), append(cells, tabular.Cell{})
 		return at
 	}
 	err := value.Cell(line).Members(func(name string, cell value.Cell) error {
-		at, known := t.places[name]
+		at, known := s.places[name]
 		switch {
-		case !known && t.closed && t.leaves:
+		case !known && s.closed && s.leaves:
 			return nil
-		case !known && t.closed:
+		case !known && s.closed:
 			return fmt.Errorf("a column %s, which is missing in the first %d rows: "+
 				"list the feature columns under examples.columns.use", value.Quote(name), schemaRows)
 		case !known:
@@ -169,14 +172,14 @@ func (t *jsonTable) members(line []byte) ([]tabular.Cell, error) {
 		cells[at] = tabular.JSON(cell)
 		return nil
 	})
-	if err != nil || len(t.within) == 0 {
+	if err != nil || len(s.within) == 0 {
 		return cells, err
 	}
-	found := make([]tabular.Cell, len(t.within))
-	err = t.paths.Read(line, found)
-	for i, name := range t.within {
-		at, known := t.places[name]
-		if !known && (t.closed || !t.paths.Has(i)) {
+	found := make([]tabular.Cell, len(s.within))
+	err = s.paths.Read(line, found)
+	for i, name := range s.within {
+		at, known := s.places[name]
+		if !known && (s.closed || !s.paths.Has(i)) {
 			continue
 		}
 		if !known {

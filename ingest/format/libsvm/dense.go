@@ -37,15 +37,6 @@ func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) er
 	}
 }
 
-// rowBytes returns the length of the last row in a message: for a dense row that of a CSV row, so that messages have the
-// same rows.
-func (r *libsvmReader) rowBytes(label string) (int, error) {
-	if r.dense.Width > 0 {
-		return r.RowBytes(label)
-	}
-	return r.SparseRowBytes(label, bytes.Count(r.text, []byte{':'}))
-}
-
 // appendZeros appends a dense row of zeros; nil: rows are sparse.
 func (r *libsvmReader) appendZeros(b *examples.Rows) []float32 {
 	if r.dense.Width == 0 {

@@ -67,7 +67,9 @@ func newLIBSVMReader(c *input.Content, o layout.Options) (*libsvmReader, error) 
 	r.Layout = layout.New(o, "", 0, r.fail)
 	r.Encoded, r.LabelOf = true, value.NumberLabel // labels of this format are numeric
 	r.KeepClasses()
+	r.Sparse = 0
 	if r.dense = o.Extent(); r.dense.Width > 0 {
+		r.Sparse = -1
 		r.Features = r.dense.Width
 		if err := r.Finish(); err != nil {
 			return nil, err
@@ -136,7 +138,7 @@ func (r *libsvmReader) Next() (*examples.Rows, error) {
 			return nil, err
 		}
 		label, _, _ := r.cutLabel()
-		row, err := r.rowBytes(string(label))
+		row, err := r.RowBytes(string(label), bytes.Count(r.text, []byte{':'}))
 		if err != nil {
 			return nil, r.fail(-1, err)
 		}
@@ -297,8 +299,12 @@ func parsePair(token []byte) (index int64, number float32, err error) {
 	case err != nil:
 		return 0, 0, fmt.Errorf("%s: expected index:value, the index a whole number", value.Quote(string(token)))
 	}
-	if number, err = value.Single(string(token[colon+1:])); err != nil {
+	v, err := value.Number(string(token[colon+1:]))
+	if number = float32(v); err != nil {
 		return 0, 0, fmt.Errorf("%s: expected index:value: %w", value.Quote(string(token)), err)
+	}
+	if number-number != 0 { // 0 only for finite numbers
+		return 0, 0, fmt.Errorf("%s: %v is not a finite float32", value.Quote(string(token)), v)
 	}
 	return index, number, nil
 }

@@ -23,6 +23,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -33,11 +34,15 @@ import (
 // SHA-256) takes 160 to 185 MB and 3.0 s of processor time, half of the time to ingest them, compared with 180 to 250 MB
 // and 1.0 s with pqarrow.
 func Format() format.Format {
-	return tabular.Format(format.Format{
+	return format.Tables(format.Format{
 		Name:     "parquet",
+		Label:    message.Label,
 		Meaning:  "columns of numbers and words, or one list of numbers or of index and value",
 		Patterns: []string{"*.parquet", "*.pq"},
-	}, openParquet)
+	}, func(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+		t, err := openParquet(c, o)
+		return format.Table{Source: tabular.SourceOf(t), HasNames: true}, err
+	})
 }
 
 // parquetTable reads all columns in parallel, one page each. So memory holds a page of each column.
@@ -337,6 +342,12 @@ func (v parquetValue) word() string {
 		return "" // NaN, as a null
 	}
 	return value.WordOf(v.number)
+}
+
+// Lists implements tabular.Table.
+func (t *parquetTable) Lists(int, func(row int, items []string, null bool) error) error {
+	return errors.New("only arrow and jsonl support lists of labels: write one of these, or a text with separators, " +
+		"or a column of 0 and 1 for each label")
 }
 
 // parquetLeaf reads the values of a column, one row group after the other.

@@ -17,9 +17,21 @@ type Source interface {
 	Fields() []Field
 	// Read reads the next rows into a block, which it resets: at most n, and fewer if they are large or at the end. No rows mean
 	// the end. Only wanted columns need values. They are valid until the next call. An error has no position, or is an
-	// *input.Error. A Source may panic if the file is damaged.
+	// *input.Error or a [*ColumnError]. A Source may panic if the file is damaged.
 	Read(n int, wanted []bool, b *Block) error
 }
+
+// ColumnError is an error in a column of a block.
+type ColumnError struct {
+	Column int
+	Err    error
+}
+
+// Error implements error.
+func (e *ColumnError) Error() string { return fmt.Sprintf("column %d: %v", e.Column, e.Err) }
+
+// Unwrap returns Err.
+func (e *ColumnError) Unwrap() error { return e.Err }
 
 // Block has rows of a table. The values of a column are in its Column, or else in Cells.
 type Block struct {

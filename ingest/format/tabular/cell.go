@@ -2,7 +2,6 @@ package tabular
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -106,6 +105,9 @@ func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
 func (c *Cell) whole() int64 { return int64(c.bits) }
 
+// null is a cell at the end of a row that omits it.
+var null Cell
+
 // Null reports whether a value is null or missing.
 func (c *Cell) Null() bool { return c.kind == cellNull }
 
@@ -132,6 +134,20 @@ func (c *Cell) List() []Cell {
 
 func (c *Cell) isObject() bool {
 	return c.kind == cellObject || c.kind == cellJSON && c.json[0] == '{'
+}
+
+// ListKind returns the kind of a column that may have all features, from its first value.
+func (c *Cell) ListKind() (k Kind, length int) {
+	switch {
+	case c.isObject():
+		return Pairs, 0
+	case !c.IsList():
+		return Numeric, 0
+	}
+	if items := c.List(); len(items) == 0 || !items[0].isObject() {
+		return List, len(items)
+	}
+	return Pairs, 0
 }
 
 // String formats a value for an error, truncated if it is long.
@@ -289,6 +305,3 @@ func entryOf(index, number value.Cell) (e Entry, err error) {
 	e.Value, err = number.Number(value.Missing{})
 	return e, err
 }
-
-// errNoSparseRow is the error of a null sparse row.
-var errNoSparseRow = errors.New("null instead of a sparse row")

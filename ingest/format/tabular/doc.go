@@ -1,3 +1,3 @@
-// Package tabular reads tables whose columns have names and types as examples. Arrow, Parquet and JSON Lines are such
-// tables.
+// Package tabular has the rows of tables as their formats read them: cells, columns of values, and blocks of both. The roles
+// of columns are not known here.
 package tabular

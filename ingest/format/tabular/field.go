@@ -1,0 +1,38 @@
+package tabular
+
+// Kind is the kind of a column's values.
+type Kind uint8
+
+const (
+	Unread   Kind = iota // unsupported
+	Numeric              // floating-point numbers
+	Whole                // whole numbers
+	Boolean              // as numbers 0 and 1
+	Text                 // words, or whole texts
+	List                 // of numbers, with a fixed length
+	TextList             // lists of texts
+	Either               // lists of texts in some rows, texts in others
+	Pairs                // lists of index and value: sparse rows
+	Moment               // dates or times, formatted as [value.Time] parses them
+)
+
+// IsNumber reports whether values are numbers, or booleans, which count as 0 and 1.
+func IsNumber(k Kind) bool { return k == Whole || k == Numeric || k == Boolean }
+
+// Field is a column of a table, as its file describes it.
+type Field struct {
+	Name   string
+	Kind   Kind
+	Type   string // type name of the file format
+	Joined bool   // a text may be a list of words
+	Digits bool   // a text column whose texts may all be numbers
+	Length int    // of a list
+	Advice string // how to make an unsupported column readable; "": convert it to numbers
+}
+
+// Advice for unsupported columns.
+const (
+	AdviseSeconds  = "convert it to a number of seconds"
+	AdviseTimes    = "list it under examples.times"
+	AdviseEncoding = "write it in another encoding, as pyarrow does without use_byte_stream_split"
+)

@@ -1,0 +1,470 @@
+package layout
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Trouble is the error of a value in a block.
+type Trouble struct {
+	Row, Column int
+	Err         error
+}
+
+// Wanted returns which columns are read.
+func (l *Layout) Wanted() []bool {
+	wanted := make([]bool, len(l.Cells))
+	for at, c := range l.Cells {
+		wanted[at] = c.Role != ignored
+	}
+	return wanted
+}
+
+// Fill appends the rows of a block to others, which are of the same layout. It returns the first error of each column, in the
+// order of rows; then the appended rows are incomplete.
+func (l *Layout) Fill(b *tabular.Block, to *examples.Rows) (troubles []Trouble) {
+	f := filling{Layout: l, b: b, to: to, before: to.Rows}
+	f.begin()
+	for at, c := range l.Cells {
+		if row, err := f.column(at, c); err != nil {
+			troubles = append(troubles, Trouble{row, at, l.Advise(at, err)})
+		}
+	}
+	slices.SortStableFunc(troubles, func(a, b Trouble) int { return cmp.Compare(a.Row, b.Row) })
+	if troubles == nil && l.IsMixed() {
+		f.endMixed()
+	}
+	to.Rows += b.Rows
+	return troubles
+}
+
+// filling turns the rows of a block into examples. Its methods return the first row with an error.
+type filling struct {
+	*Layout
+	b      *tabular.Block
+	to     *examples.Rows
+	before int       // number of rows before those of the block
+	floats []float32 // the dense features of the block's rows
+}
+
+// begin makes room for the features.
+func (f *filling) begin() {
+	to, n := f.to, f.b.Rows*f.Features
+	if f.IsMixed() {
+		m := f.mixed
+		m.numbers = slices.Grow(m.numbers[:0], n)[:n]
+		words := f.b.Rows * len(f.Options.Categorical)
+		m.words = slices.Grow(m.words[:0], words)[:words]
+		m.texts.Reset()
+		f.floats = m.numbers
+	}
+	if f.IsSparse() {
+		if to.Sparse == nil {
+			to.Sparse = &examples.SparseRows{}
+		}
+		to.Columns = f.Table
+		return
+	}
+	to.Cols, to.Columns = f.Features, f.Table
+	to.Floats = slices.Grow(to.Floats, n)[:len(to.Floats)+n]
+	f.floats = to.Floats[len(to.Floats)-n:]
+}
+
+// features returns the dense features of a row.
+func (f *filling) features(row int) []float32 { return f.floats[row*f.Features : (row+1)*f.Features] }
+
+// column reads a column.
+func (f *filling) column(at int, c Cell) (row int, err error) {
+	switch c.Role {
+	case Feature:
+		if c.List {
+			return f.lists(at, c)
+		}
+		return f.numbers(at, c)
+	case Category:
+		return f.texts(at, func(row int, word string, _ bool) error { return f.Category(c, f.features(row), word) })
+	case Hashed:
+		k := len(f.Options.Categorical)
+		return f.texts(at, func(row int, word string, _ bool) error { return f.HashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
+	case Time:
+		return f.each(func(row int) error {
+			text, err := f.b.Time(row, at)
+			if err != nil {
+				return err
+			}
+			return f.PutTime(c, f.features(row), text)
+		})
+	case Counted:
+		return f.counts(at)
+	case Entries:
+		return f.entries(at)
+	case Label:
+		switch {
+		case f.Options.Several():
+			return f.labelLists(at, c)
+		case c.Whole:
+			return f.wholes(at)
+		}
+		return f.texts(at, func(_ int, text string, _ bool) error {
+			word, err := f.Word(text)
+			if err == nil {
+				AppendLabel(f.to, word)
+			}
+			return err
+		})
+	case Indicator:
+		return f.indicators(at)
+	case Target:
+		return f.targets(at, c)
+	case Weight:
+		return f.weights(at)
+	case ServedLabel, ServedVersion:
+		return f.served(at, c)
+	}
+	return 0, nil
+}
+
+// each calls read for each row, until it returns an error.
+func (f *filling) each(read func(row int) error) (row int, err error) {
+	for row := range f.b.Rows {
+		if err := read(row); err != nil {
+			return row, err
+		}
+	}
+	return 0, nil
+}
+
+// texts calls put for the text of each row.
+func (f *filling) texts(at int, put func(row int, text string, null bool) error) (row int, err error) {
+	return f.each(func(row int) error {
+		text, null, err := f.b.Text(row, at)
+		if err != nil {
+			return err
+		}
+		return put(row, text, null)
+	})
+}
+
+// numbers reads a column with a number in each row.
+func (f *filling) numbers(at int, c Cell) (row int, err error) {
+	out, stride := f.floats[min(c.At, len(f.floats)):], f.Features
+	if numbers := f.b.Columns[at].Numbers; len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
+		for row, v := range numbers {
+			if single := float32(v); single-single != 0 { // 0 only for finite numbers
+				if err := f.checkNumber(row, at, v); err != nil {
+					return row, err
+				}
+			}
+			out[row*stride] = float32(v - c.Offset)
+		}
+		return 0, nil
+	}
+	for row := range f.b.Rows {
+		v, err := f.b.Number(row, at, f.missing)
+		if err == nil {
+			err = f.checkNumber(row, at, v)
+		}
+		if err != nil {
+			return row, err
+		}
+		out[row*stride] = float32(v - c.Offset)
+	}
+	return 0, nil
+}
+
+// checkNumber returns an error for an invalid feature.
+func (f *filling) checkNumber(row, at int, v float64) error {
+	switch single := float32(v); {
+	case single-single == 0:
+		return nil
+	case v == v:
+		return fmt.Errorf("%v is not a finite float32", v)
+	case f.Options.Missing.Mode == MissingMean:
+		return nil
+	}
+	what := "a missing value"
+	if texts := f.b.Columns[at].Texts; len(texts) > 0 {
+		what = missingText(strings.TrimSpace(texts[row]))
+	}
+	return f.CheckMissing(what)
+}
+
+// lists reads a column with a list of all features in each row.
+func (f *filling) lists(at int, c Cell) (row int, err error) {
+	return f.each(func(row int) error {
+		list, null := f.b.List(row, at)
+		switch {
+		case null:
+			return fmt.Errorf("null: expected a list of %d numbers, as in the first row", c.Length)
+		case !list.IsList():
+			return fmt.Errorf("%s: expected a list of %d numbers, as in the first row", f.b.Cell(row, at), c.Length)
+		case list.Len() != c.Length:
+			return fmt.Errorf("a list of %d: expected %d numbers, as in the first row", list.Len(), c.Length)
+		}
+		out := f.features(row)[c.At : c.At+c.Length]
+		for i := range out {
+			v, err := list.Number(i, f.missing)
+			if err == nil {
+				err = f.checkNumber(row, at, v)
+			}
+			if err != nil {
+				return err
+			}
+			if c.Offsets != nil {
+				v -= c.Offsets[i]
+			}
+			out[i] = float32(v)
+		}
+		return nil
+	})
+}
+
+// counts counts the words of a column of texts.
+func (f *filling) counts(at int) (row int, err error) {
+	to := f.to.Sparse
+	if f.IsMixed() {
+		to = &f.mixed.texts
+	}
+	return f.each(func(row int) error {
+		text, err := f.b.Words(row, at)
+		if err != nil {
+			return err
+		}
+		return f.Words.Append(to, text)
+	})
+}
+
+// entries reads a column of sparse rows. Zeros are omitted.
+func (f *filling) entries(at int) (row int, err error) {
+	return f.each(func(row int) error {
+		last := int64(-1)
+		err := f.b.Pairs(row, at, func(index int64, v float64) error {
+			single := float32(v)
+			if err := examples.CheckIndex(index, last); err != nil {
+				return err
+			}
+			if single-single != 0 {
+				return fmt.Errorf("value %v: expected a finite number of at most %.3g in size", v, math.MaxFloat32)
+			}
+			last = index
+			f.to.Sparse.Append(int32(index), single)
+			return nil
+		})
+		f.to.Sparse.End()
+		return err
+	})
+}
+
+// labelLists reads several labels of each row: lists, or texts with separators. The labels of a row without a list are
+// unknown.
+func (f *filling) labelLists(at int, c Cell) (row int, err error) {
+	return f.each(func(row int) error {
+		var labels []string
+		list, null := f.b.List(row, at)
+		switch {
+		case list.IsList():
+			texts, err := list.Texts()
+			if err != nil {
+				return err
+			}
+			if labels, err = f.ListOf(texts); err != nil {
+				return err
+			}
+		case !null || c.Separated:
+			text, _, err := f.b.Text(row, at)
+			if err != nil {
+				return err
+			}
+			if labels, err = f.Split(strings.TrimSpace(text)); err != nil {
+				return err
+			}
+		}
+		f.to.LabelLists = append(f.to.LabelLists, labels)
+		return nil
+	})
+}
+
+// wholes reads a column of labels that are integers.
+func (f *filling) wholes(at int) (row int, err error) {
+	checked := len(f.Options.Classes) > 0 || len(f.Options.MissingValues) > 0
+	return f.each(func(row int) error {
+		v, null, err := f.b.Whole(row, at)
+		if err != nil {
+			return err
+		}
+		if checked && !null {
+			word, err := f.Word(strconv.FormatInt(v, 10))
+			if err != nil {
+				return err
+			}
+			null = word == ""
+		}
+		f.to.Numbers = append(f.to.Numbers, v)
+		noteLabel(f.to, len(f.to.Numbers), null)
+		return nil
+	})
+}
+
+// indicators reads a column that is 1 in the rows with a label.
+func (f *filling) indicators(at int) (row int, err error) {
+	for len(f.to.LabelLists) < f.before+f.b.Rows {
+		f.to.LabelLists = append(f.to.LabelLists, []string{})
+	}
+	return f.texts(at, func(row int, text string, _ bool) error {
+		has, err := Indicate(strings.TrimSpace(text))
+		if has {
+			labels := &f.to.LabelLists[f.before+row]
+			*labels = append(*labels, f.Indicated[at])
+		}
+		return err
+	})
+}
+
+// targets reads a column of numbers to predict.
+func (f *filling) targets(at int, c Cell) (row int, err error) {
+	k := len(f.Options.Targets)
+	if n := (f.before + f.b.Rows) * k; len(f.to.Targets) < n {
+		f.to.Targets = slices.Grow(f.to.Targets, n-len(f.to.Targets))[:n]
+	}
+	return f.each(func(row int) error {
+		v, err := f.b.Number(row, at, f.missing)
+		if err != nil {
+			return fmt.Errorf("%w: expected a number to predict", err)
+		}
+		f.to.Targets[(f.before+row)*k+c.At] = v
+		return CheckTarget(v)
+	})
+}
+
+// weights reads the column of weights.
+func (f *filling) weights(at int) (row int, err error) {
+	return f.each(func(row int) error {
+		v, err := f.b.Number(row, at, f.missing)
+		if err != nil {
+			return err
+		}
+		w := float32(v)
+		switch {
+		case v != v:
+			return errors.New("a row without a weight: expected a number ≥ 0")
+		case w-w != 0 || w < 0:
+			return fmt.Errorf("weight %v: expected a finite number ≥ 0", v)
+		}
+		f.to.Weights = append(f.to.Weights, w)
+		return nil
+	})
+}
+
+// served reads the served labels of rows, or the versions that predicted them. A row without either was not served.
+func (f *filling) served(at int, c Cell) (row int, err error) {
+	if n := f.before + f.b.Rows; len(f.to.Served) < n {
+		f.to.Served = append(f.to.Served, make([]examples.Served, n-len(f.to.Served))...)
+	}
+	return f.texts(at, func(row int, text string, null bool) error {
+		to := &f.to.Served[f.before+row]
+		switch text = strings.TrimSpace(text); {
+		case null || text == "":
+		case c.Role == ServedLabel:
+			if len(text) > examples.MaxLabel {
+				return fmt.Errorf("a served label of %d bytes: expected at most %d", len(text), examples.MaxLabel)
+			}
+			to.Label = text
+		default:
+			n, err := strconv.Atoi(text)
+			if err != nil || n < 1 || n > examples.MaxVersion {
+				return fmt.Errorf("version %s: expected a whole number, from 1", value.Quote(text))
+			}
+			to.Version = n
+		}
+		return nil
+	})
+}
+
+// endMixed assembles mixed rows: numbers, word counts and hashed words.
+func (f *filling) endMixed() {
+	m, to := f.mixed, f.to.Sparse
+	k := len(f.Options.Categorical)
+	for row := range f.b.Rows {
+		for i, v := range f.features(row) {
+			to.Append(int32(i), v)
+		}
+		if f.Text >= 0 {
+			columns, counts := m.texts.Row(row)
+			for i, column := range columns {
+				to.Append(int32(f.firstWord())+column, counts[i])
+			}
+		}
+		if m.hasher != nil {
+			m.hasher.Hash(m.words[row*k : (row+1)*k])
+			m.hasher.AppendTo(to, f.firstHashed())
+		}
+		to.End()
+	}
+}
+
+// AddWords adds the words of the categorical columns and of the texts of a block, and the times. It returns the first error.
+func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) *Trouble {
+	for at, c := range l.Cells {
+		if !c.Role.hasWords() {
+			continue
+		}
+		for row := range b.Rows {
+			var text string
+			var err error
+			switch c.Role {
+			case Time:
+				text, err = b.Time(row, at)
+			case Counted:
+				text, err = b.Words(row, at)
+			default:
+				text, _, err = b.Text(row, at)
+			}
+			if err == nil {
+				err = found.Add(l, at, text)
+			}
+			if err != nil {
+				return &Trouble{row, at, l.Advise(at, err)}
+			}
+		}
+	}
+	return nil
+}
+
+// hasWords reports whether the values of a column are collected before the rows are read.
+func (r Role) hasWords() bool { return r == Category || r == Counted || r == Time }
+
+// AddSpreads adds the numbers of the features of a block without an offset in the options. It ignores invalid ones, which are
+// reported when the rows are read.
+func (l *Layout) AddSpreads(b *tabular.Block, found Spreads) {
+	for at, c := range l.Cells {
+		name := l.NameOf(at)
+		if _, said := l.Options.Offsets[name]; said || c.Role != Feature || c.List {
+			continue
+		}
+		for row := range b.Rows {
+			if v, err := b.Number(row, at, l.missing); err == nil {
+				found.Add(name, v)
+			}
+		}
+	}
+}
+
+// AddAges adds the times of a block, as AddSpreads adds numbers.
+func (l *Layout) AddAges(b *tabular.Block, found Spreads) {
+	for at, c := range l.Cells {
+		for row := 0; row < b.Rows && c.Role == Time; row++ {
+			if text, err := b.Time(row, at); err == nil {
+				found.AddTime(l, at, text)
+			}
+		}
+	}
+}
