@@ -89,6 +89,17 @@ func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (
 	return next, nil
 }
 
+// First returns the model that ends after so many of the stages, counted from 1. It panics if m averages, as its members are trained beside
+// each other.
+func (m *Model) First(stages int) *Model {
+	if m.Manifest.Plan.Members() > 1 {
+		panic("model: the first stages of a model that averages")
+	}
+	manifest, plan := *m.Manifest, *m.Manifest.Plan
+	plan.Stages, manifest.Plan = plan.Stages[:stages], &plan
+	return &Model{Manifest: &manifest, preparation: m.preparation, prepared: m.prepared, stages: m.stages[:stages]}
+}
+
 // Successor is [New] for a version that may have the preparation and the feature maps of m, which are then shared: so
 // their random draws are made once. m may be nil.
 func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights [][]*schemas.Weights) (*Model, error) {
