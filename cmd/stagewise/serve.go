@@ -25,6 +25,7 @@ type serveFlags struct {
 	from                       configFlags
 	show                       displayFlags
 	listen, version, modelFile string
+	pipe                       bool // answer on the standard input and output
 }
 
 func newServe() *cobra.Command {
@@ -48,6 +49,8 @@ func newServe() *cobra.Command {
 	cmd.Flags().StringVar(&f.version, "version", "", "serve this `version` only: a version number or run id (default "+
 		protocol.Latest+")")
 	cmd.Flags().StringVar(&f.modelFile, "model", "", "serve the model in a `file`, without connecting to brokers")
+	cmd.Flags().BoolVar(&f.pipe, "pipe", false, "answer the process that starts the command, on standard input and output")
+	_ = cmd.Flags().MarkHidden("pipe") // it is defined
 	return cmd
 }
 
@@ -99,14 +102,24 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return failed(err)
 		}
+		if f.pipe {
+			return failed(answerPipe(cmd, c.Serve, serve.Fixed(m), &waits{}, m.Manifest.Name))
+		}
 		return failed(answer(cmd.Context(), c, serve.Fixed(m), m.Manifest.Name, nil, recorder))
 	}
-	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+	waiting, record := &waits{}, event.Recorder(recorder)
+	if f.pipe {
+		record = waiting
+	}
+	err = withLog(cmd.Context(), c, record, func(log *kafkalog.Log) error {
 		follower, err := client.FollowOn(cmd.Context(), log, client.Options{
 			Name: c.Name, Version: f.version, MaxAge: c.Serve.MaxAge, MaxSilence: c.Serve.MaxSilence,
 		})
 		if err != nil {
 			return err
+		}
+		if f.pipe {
+			return errors.Join(answerPipe(cmd, c.Serve, follower, waiting, c.Name), follower.Close())
 		}
 		told := tellVersions(cmd.Context(), follower, recorder)
 		defer told()
