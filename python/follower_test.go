@@ -23,7 +23,6 @@ type follower struct {
 // answer is what a follower says.
 type answer struct {
 	Version    int
-	Age        float64 // seconds from when the version was written to when the follower had it; 0: it had it already
 	Difference float64
 	SameModel  bool `json:"same_model"`
 	Error      string
@@ -33,7 +32,7 @@ type answer struct {
 func (p *python) follow(brokers, name string) *follower {
 	p.Helper()
 	command := exec.Command(p.interpreter, "tests/follower.py", brokers, name)
-	command.Env = append(os.Environ(), "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1")
+	command.Env = p.environment()
 	command.Stderr = os.Stderr
 	in, err := command.StdinPipe()
 	if err != nil {

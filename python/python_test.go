@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -21,8 +20,7 @@ import (
 type python struct {
 	testing.TB
 	interpreter, program, packages string
-	folder                         string   // of configurations, models and predictions
-	cases                          []string // names of models in the folder
+	folder                         string // of configurations, models and predictions
 }
 
 // options are keys of a configuration. JSON is YAML.
@@ -86,13 +84,17 @@ func (p *python) stagewise(arguments ...string) {
 	p.execute(p.folder, p.program, arguments...)
 }
 
+// environment returns the environment of processes, which have the program and the package.
+func (p *python) environment() []string {
+	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") }) // they would set keys
+	return append(own, "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1",
+		"PATH="+filepath.Dir(p.program)+string(os.PathListSeparator)+os.Getenv("PATH"))
+}
+
 func (p *python) execute(folder, program string, arguments ...string) []byte {
 	p.Helper()
 	command := exec.CommandContext(p.Context(), program, arguments...)
-	command.Dir = folder
-	command.Env = slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "STAGEWISE_") }) // they would set keys
-	command.Env = append(command.Env, "PYTHONPATH="+p.packages, "PYTHONDONTWRITEBYTECODE=1",
-		"PATH="+filepath.Dir(p.program)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	command.Dir, command.Env = folder, p.environment()
 	var problems bytes.Buffer
 	command.Stderr = &problems
 	out, err := command.Output()
@@ -108,28 +110,6 @@ func (p *python) write(file, text string) {
 	if err := os.WriteFile(filepath.Join(p.folder, file), []byte(text), 0o644); err != nil {
 		p.Fatal(err)
 	}
-}
-
-// writeOffset writes the rows of another file, with the numbers h and i as far from 0 as the seconds since 1970 and more.
-func (p *python) writeOffset(file, from string) {
-	p.Helper()
-	content, err := os.ReadFile(filepath.Join(p.folder, from))
-	if err != nil {
-		p.Fatal(err)
-	}
-	lines := strings.Split(strings.TrimSpace(string(content)), "\n")
-	for i, line := range lines[1:] {
-		fields := strings.Split(line, ",")
-		for j, offset := range map[int]float64{9: 1.764e9, 10: 1e12} {
-			v, err := strconv.ParseFloat(fields[j], 64)
-			if err != nil {
-				p.Fatal(err)
-			}
-			fields[j] = strconv.FormatFloat(v+offset, 'f', -1, 64)
-		}
-		lines[1+i] = strings.Join(fields, ",")
-	}
-	p.write(file, strings.Join(lines, "\n")+"\n")
 }
 
 // writeRows writes a CSV with columns of numbers and of words, some of which are missing. The last two never are.

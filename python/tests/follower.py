@@ -1,10 +1,13 @@
-"""Follows a pipeline for follow_kafka_test.go: it does what each line of the standard input says, and answers with a line of JSON."""
+"""Follows a pipeline for follower_test.go: it does what each line of the standard input says, and answers with a line of JSON."""
 
 from __future__ import annotations
 
 import json
 import pathlib
 import sys
+import threading
+import time
+from collections.abc import Callable
 
 import numpy as np
 
@@ -13,27 +16,25 @@ import stagewise
 PATIENCE = 60.0  # seconds that something may take
 
 
+def await_status(follower: stagewise.Follower, wanted: Callable[[stagewise.Status], bool]) -> stagewise.Status:
+    deadline, pause = time.monotonic() + PATIENCE, threading.Event()
+    while not wanted(status := follower.status()):
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the status is {status}")
+        pause.wait(0.01)
+    return status
+
+
 def await_version(follower: stagewise.Follower, version: int, model_file: str = "") -> dict[str, object]:
     """Waits for a version. Given the file of the same model, it says by how much the probabilities differ."""
-    there = follower.status().version == version
-    with follower._changed:
-        if not follower._changed.wait_for(lambda: follower.status().version == version, PATIENCE):
-            raise SystemExit(f"version {version} does not come: {follower.status()}")
-    answer: dict[str, object] = {"version": version, "age": 0 if there else follower.status().age}
+    status = await_status(follower, lambda status: status.version == version)
+    answer: dict[str, object] = {"version": status.version}
     if model_file:
         model = stagewise.load(pathlib.Path(model_file))
         rows = np.random.default_rng(1).uniform(0, 16, size=(100, model.n_features_in_))
         answer["difference"] = float(np.abs(follower.predict_proba(rows) - model.predict_proba(rows)).max())
         answer["same_model"] = follower.model.manifest["weights_digest"] == model.manifest["weights_digest"]
     return answer
-
-
-def await_error(follower: stagewise.Follower) -> dict[str, object]:
-    """Waits until the brokers do not answer."""
-    with follower._changed:
-        if not follower._changed.wait_for(lambda: follower.status().error is not None, PATIENCE):
-            raise SystemExit(f"all is well: {follower.status()}")
-    return {"error": str(follower.status().error), "version": follower.status().version}
 
 
 if __name__ == "__main__":
@@ -44,5 +45,7 @@ if __name__ == "__main__":
             if command == "version":
                 answer = await_version(f, int(arguments[0]), *arguments[1:])
             else:
-                answer = await_error(f)
+                text = " ".join(arguments)
+                status = await_status(f, lambda status: status.error is not None and text in str(status.error))
+                answer = {"error": str(status.error), "version": status.version, "stale": f.stale()}
             print(json.dumps(answer), flush=True)

@@ -16,12 +16,19 @@ from sklearn.model_selection import KFold, cross_val_score
 from sklearn.preprocessing import label_binarize
 
 import stagewise
-from stagewise.task import Task
+
+LABEL, LABELS, NUMBERS = "a label", "labels", "numbers"
+
+
+def task(model: stagewise.Model) -> str:
+    """Returns what a model predicts for a row."""
+    plan = model.manifest["plan"]
+    return NUMBERS if plan.get("targets") else LABELS if plan.get("labels") else LABEL
 
 
 def rows_types(model: stagewise.Model) -> dict[str, type] | None:
     """Returns how pandas reads labels that are texts: it would make 007 the number 7."""
-    return {"label": str} if model.task is Task.LABEL and model.classes_.dtype.kind == "U" else None
+    return {"label": str} if task(model) == LABEL and model.classes_.dtype.kind == "U" else None
 
 
 def decided(model: stagewise.Model, rows: pandas.DataFrame, labels: Any, threshold: float) -> dict[str, Any]:
@@ -48,14 +55,14 @@ def decided(model: stagewise.Model, rows: pandas.DataFrame, labels: Any, thresho
 def measures(model: stagewise.Model, rows: pandas.DataFrame, labels: Any, thresholds: dict[str, float], file: pathlib.Path) -> dict[str, Any]:
     """Returns the measures of a split as the report names them. Of several labels a row each has a threshold of its own."""
     predicted = model.predict(rows)
-    if model.task is Task.NUMBERS:
+    if task(model) == NUMBERS:
         return {
             "rmse": metrics.root_mean_squared_error(labels, predicted),
             "mae": metrics.mean_absolute_error(labels, predicted),
             "r2": metrics.r2_score(labels, predicted),
         }
     probabilities = np.maximum(model.predict_proba(rows).astype(np.float64), 1e-6)
-    if model.task is Task.LABELS:
+    if task(model) == LABELS:
         given = {name: (model.predict_proba(rows).astype(np.float64) >= t).astype(int) for name, t in thresholds.items()}
         np.testing.assert_array_equal(given["micro_f1"], predicted)
         return {
@@ -99,12 +106,12 @@ def case(file: pathlib.Path) -> dict[str, Any]:
     model = stagewise.load(file)
     rows = pandas.read_csv(file.with_suffix(".test.csv"), dtype=rows_types(model))
     report = json.loads(file.with_suffix(".json").read_text())
-    labels = rows.pop("label") if model.task is not Task.LABELS else None
-    if model.task is Task.LABELS:
+    labels = rows.pop("label") if task(model) != LABELS else None
+    if task(model) == LABELS:
         names = [str(name) for name in model.classes_]
         labels = rows[names].to_numpy()
         rows = rows.drop(columns=names)
-    named = [int(c) if model.classes_.dtype == np.int64 else str(c) for c in model.classes_] if model.task is not Task.NUMBERS else ["label"]
+    named = [int(c) if model.classes_.dtype == np.int64 else str(c) for c in model.classes_] if task(model) != NUMBERS else ["label"]
     if report["labels"] != named:
         raise SystemExit(f"{file}: the report has labels {report['labels']}, the model {named}")
     return {"case": file.stem, "report": report["splits"]["test"], "scikit-learn": measures(model, rows, labels, report.get("thresholds") or {}, file)}

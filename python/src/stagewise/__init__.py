@@ -2,18 +2,16 @@
 
 StagewiseClassifier, StagewiseMultiLabelClassifier and StagewiseRegressor are scikit-learn's estimators, whose fit runs the program.
 load(path) reads a model file. Both it and follow(brokers, name), which follows the versions of a pipeline on Kafka, give a model with
-predict, predict_proba, classes_ and version: scikit-learn's interface.
+predict, predict_proba, classes_ and version: scikit-learn's interface. A process of the program predicts.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .errors import BrokersError, DamagedError, NoVersionError
-from .file import load
+from .errors import BrokersError, DamagedError, NoVersionError, ProgramError
 from .follow import Follower, Status, follow
-from .model import Model
-from .program import ProgramError
+from .model import Model, load
 
 if TYPE_CHECKING:
     from .estimators import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor

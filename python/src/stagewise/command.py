@@ -6,12 +6,13 @@ import os
 import sys
 
 from . import program
+from .errors import ProgramError
 
 
 def main() -> None:
     """Becomes the program, with the BLAS that was installed with it."""
     try:
         path = program.find()
-    except program.ProgramError as reason:
+    except ProgramError as reason:
         raise SystemExit(f"stagewise: {reason}") from reason
     os.execve(path, ["stagewise", *sys.argv[1:]], program.environment(os.environ, only=False))

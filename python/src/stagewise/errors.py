@@ -1,8 +1,8 @@
-"""What can go wrong."""
+"""What can go wrong, beside a ValueError for wrong rows, files and parameters."""
 
 
 class DamagedError(ValueError):
-    """A file or a message does not keep its format, or is not what its digest says."""
+    """A file is no model, or is damaged."""
 
 
 class NoVersionError(LookupError):
@@ -10,12 +10,8 @@ class NoVersionError(LookupError):
 
 
 class BrokersError(ConnectionError):
-    """Brokers do not answer, or refuse."""
+    """Brokers do not answer, or refuse, or do not have the topics of the pipeline."""
 
 
-class NoTopicError(BrokersError):
-    """A topic does not exist."""
-
-
-# What is raised where JSON or tensors from a file or a topic have another form, or other numbers, than they should: NaN for a whole number, for example.
-MISFITS = (ArithmeticError, AttributeError, IndexError, KeyError, MemoryError, RecursionError, TypeError, ValueError)
+class ProgramError(RuntimeError):
+    """The program is missing, or has ended as it should not."""

@@ -13,7 +13,7 @@ import tempfile
 import warnings
 import weakref
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self, TypeVar, cast
@@ -30,11 +30,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
-from . import handover, program
-from .file import read
-from .model import Model
+from . import arrow, handover, program
+from .model import Answers, Model
 from .report import Report, needs
-from .rows import refuse
 
 # Parameters that are keys of the section examples, and those that are keys of their own.
 _OF_EXAMPLES = ("holdout", "missing", "words", "image", "augment", "partitions", "batch_rows")
@@ -110,6 +108,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         ``examples.missing``; None: "mean", so rows may lack values.
     categorical : list of str, int or bool, optional
         The columns of words: their names, their numbers, or a boolean for each. None: those whose dtype is a category or text.
+    class_weight : "balanced" or dict, optional
+        Of a classifier, the factor of the weights of each label's rows.
+    threshold : float, "best_f1" or dict, optional
+        Of a classifier of two classes, the minimum probability of the second one for a row to get it, or how to choose it.
     average, intercept, seed, memory, arithmetic : optional
         As in the configuration. seed is scikit-learn's random_state.
     settings : dict, optional
@@ -143,6 +145,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         stages: Sequence[Mapping[str, Any]] | None = None,
         prepare: Mapping[str, Any] | None = None,
         holdout: float | None = None,
+        class_weight: Any = None,
+        threshold: Any = None,
         average: int | None = None,
         intercept: bool | None = None,
         seed: int | None = None,
@@ -166,6 +170,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.stages = stages
         self.prepare = prepare
         self.holdout = holdout
+        self.class_weight = class_weight
+        self.threshold = threshold
         self.average = average
         self.intercept = intercept
         self.seed = seed
@@ -194,7 +200,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
 
     def _of_classes(self, chain: bool) -> dict[str, Any]:
         """Returns keys of the section examples that name labels."""
-        return {}
+        return {} if self.class_weight is None else {"class_weight": _plain(self.class_weight)}
 
     def _learnt(self) -> None:
         """Reads from the model what a chain may have changed."""
@@ -230,25 +236,25 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         """
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: expected both, or none")
-        rows, columns, examples = self._handed(X, y, sample_weight, chain=False)
+        given, columns, examples = self._handed(X, y, sample_weight, chain=False)
         self._leave()
         self._held_out = None
-        place = _place(rows.size)
+        place = _place(given.rows.size)
         with (
             tempfile.TemporaryDirectory(prefix="stagewise-", dir=place) as folder,
-            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place if rows.size <= _FEW else None) as log,
+            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place if given.rows.size <= _FEW else None) as log,
         ):
             data, path = os.fspath(self.data_dir) if self.data_dir is not None else log, Path(folder, "rows.arrow")
-            handover.write(path, rows, columns)
+            handover.write(path, given.rows, columns)
             examples["train"] = [str(path)]
             if X_val is not None:
-                others = handover.rows_of(self._checked(X_val, reset=False), self.categorical)
+                others = handover.given(self._checked(X_val, reset=False), self.categorical)
                 beside = self._beside(y_val, others)
                 if "weight" in examples:
-                    weights = np.ones(others.count) if sample_weight_val is None else np.asarray(sample_weight_val, dtype=np.float64)
+                    weights = np.ones(others.rows.count) if sample_weight_val is None else np.asarray(sample_weight_val, dtype=np.float64)
                     beside.append((examples["weight"], pa.array(weights)))
                 held_out = Path(folder, "held-out.arrow")
-                handover.write(held_out, others, beside)
+                handover.write(held_out, others.rows, beside)
                 examples["test"] = [str(held_out)]
                 self._held_out = _first_rows(held_out, _ROWS_TO_EXPLAIN)
             self._run("train", folder, data, examples, {})
@@ -281,47 +287,45 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers:
             warnings.warn(_FORGOT, stacklevel=3)
             del self.model_
-        rows, columns, examples = self._handed(X, y, sample_weight, chain=True)
-        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
+        given, columns, examples = self._handed(X, y, sample_weight, chain=True)
+        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(given.rows.size)) as folder:
             path = Path(folder, "rows.arrow")
-            handover.write(path, rows, columns)
+            handover.write(path, given.rows, columns)
             self._run("run", folder, self._chain_dir(), {**examples, "train": [str(path)]}, self._kept())
         self._learnt()
         error = self.report_.get("prequential_error")
         return math.nan if error is None else 1 - error / 100
 
-    def _handed(self, X: Any, y: Any, sample_weight: Any, chain: bool) -> tuple[handover.Rows, list[tuple[str, Any]], dict[str, Any]]:
+    def _handed(self, X: Any, y: Any, sample_weight: Any, chain: bool) -> tuple[handover.Given, list[tuple[str, Any]], dict[str, Any]]:
         """Returns the rows to hand over, the columns beside them, and the section examples."""
         if y is None:
             raise ValueError(f"{type(self).__name__} requires y to be passed, but the target y is None")
         goes_on = chain and hasattr(self, "model_")
-        rows = handover.rows_of(self._checked(X, reset=not goes_on), self.categorical)
-        taken = [f.name for f in rows.schema]
-        target = self._target(y, taken, chain)
-        if (n := len(target.columns[0][1])) != rows.count:
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
+        given = handover.given(self._checked(X, reset=not goes_on), self.categorical)
+        target = self._target(y, given.names, chain)
+        _check_lengths(given.rows.count, target)
         columns = list(target.columns)
-        examples: dict[str, Any] = {"missing": "mean", **rows.examples, **target.examples}
+        examples: dict[str, Any] = {"missing": "mean", **given.examples, **target.examples}
         if sample_weight is not None:
-            weights = _check_sample_weight(sample_weight, np.empty((rows.count, 1)), dtype=np.float64)
+            weights = _check_sample_weight(sample_weight, np.empty((given.rows.count, 1)), dtype=np.float64)
             if not weights.any():
                 raise ValueError("sample_weight is 0 for all rows")
-            name = handover.free("weight", [*taken, *(name for name, _ in columns)])
+            name = handover.free("weight", [*given.names, *(name for name, _ in columns)])
             columns.append((name, pa.array(weights)))
             examples["weight"] = name
         for key in _OF_EXAMPLES:
             if getattr(self, key, None) is not None:
                 examples[key] = _plain(getattr(self, key))
-        return rows, columns, {**examples, **self._of_classes(chain)}
+        return given, columns, {**examples, **self._of_classes(chain)}
 
     def _checked(self, X: Any, reset: bool) -> Any:
         """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or texts."""
-        if handover.is_texts(X):
+        if arrow.is_texts(X):
             self._same_kind("texts", reset)
             self.n_features_in_ = 1
             return X
-        if handover.is_table(X):
-            refuse(X)
+        if arrow.is_table(X):
+            arrow.refuse(X)
             _check_feature_names(self, X, reset=reset)
             if reset:
                 self._same_kind("table", reset)
@@ -381,9 +385,8 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "_remove_chain"):
             self._remove_chain()
             del self._remove_chain
-        for kept in ("_chain",):
-            if hasattr(self, kept):
-                delattr(self, kept)
+        if hasattr(self, "_chain"):
+            del self._chain
 
     def _kept(self) -> dict[str, Any]:
         """Returns the stages of the model, with which a chain goes on unless others are listed."""
@@ -414,8 +417,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         kept = self.holdout and (self.data_dir is not None or self.brokers)
         self._log = {**configuration, "examples": {k: v for k, v in configuration["examples"].items() if k not in ("train", "test")}} if kept else None
         self.report_ = Report(json.loads(Path(report).read_text()))
+        if without := sum(update.get("no_label", 0) for update in self.report_.get("updates", [])):
+            warnings.warn(f"{without} rows have no label (null, empty or one of examples.missing_values), and are not learnt", stacklevel=4)
         self._content = Path(model).read_bytes()
-        self.model_ = read(self._content)
+        self.model_ = Model(self._content)
 
     # What there is once the model is trained
 
@@ -432,7 +437,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if hasattr(self, "_content"):
-            self.model_ = read(self._content)
+            self.model_ = Model(self._content)
 
     @property
     def n_iter_(self) -> int:
@@ -470,10 +475,10 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         frame with a row for each column, the most important first."""
         pandas = needs("pandas")
         check_is_fitted(self)
-        rows = handover.rows_of(self._checked(X, reset=False), self.categorical)
+        given = handover.given(self._checked(X, reset=False), self.categorical)
         with tempfile.TemporaryDirectory(prefix="stagewise-") as folder:
             path = Path(folder, "held-out.arrow")
-            handover.write(path, rows, self._beside(y, rows))
+            handover.write(path, given.rows, self._beside(y, given))
             return pandas.DataFrame(self._explained(folder, path, repeats)).set_index("column")
 
     @property
@@ -494,7 +499,7 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
                     raise AttributeError(f"feature_importances_ needs rows that the model has not learnt: {_HELD_OUT}")
             rises = {column["column"]: max(column["loss"], 0.0) for column in explained}
             names = getattr(self, "feature_names_in_", None)
-            ordered = np.array([rises.get(str(name), 0.0) for name in (handover.names_of(self.n_features_in_) if names is None else names)])
+            ordered = np.array([rises.get(str(name), 0.0) for name in (arrow.names_of(self.n_features_in_) if names is None else names)])
             self._importances: npt.NDArray[np.float64] = ordered / (ordered.sum() or 1)
         return self._importances
 
@@ -503,14 +508,11 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         self.save(model)
         return _explain(folder, ["--model", str(model), "-i", str(rows), "--permutations", str(repeats)])
 
-    def _beside(self, y: Any, rows: handover.Rows) -> list[tuple[str, Any]]:
+    def _beside(self, y: Any, given: handover.Given) -> list[tuple[str, Any]]:
         """Returns the columns of what is to be predicted for rows that are not learnt from."""
-        known = copy.copy(self.__dict__)
-        columns = self._target(y, [f.name for f in rows.schema], True).columns
-        self.__dict__.update({key: known[key] for key in ("classes_", "_words") if key in known})
-        if (n := len(columns[0][1])) != rows.count:
-            raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows.count, n]}")
-        return columns
+        target = copy.copy(self)._target(y, given.names, True)
+        _check_lengths(given.rows.count, target)
+        return target.columns
 
     def plot(self, kind: str = "stages", split: str | None = None, ax: Any = None) -> Any:
         """Draws a figure of the report with matplotlib, and returns its axes.
@@ -521,20 +523,21 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self)
         return self.report_.plot(kind, split, ax)
 
-    def _answers(self, X: Any) -> Any:
+    def _answers(self, X: Any) -> Answers:
         check_is_fitted(self)
         return self.model_.answers(self._known(X))
 
-    def _staged(self, X: Any) -> Any:
+    def _staged(self, X: Any) -> Iterator[Answers]:
         check_is_fitted(self)
         return self.model_.staged(self._known(X))
 
     def _known(self, X: Any) -> Any:
         """Checks rows to predict for, and returns them as the model reads them."""
-        rows = self._checked(X, reset=False)
-        if self._kind == "array" and handover.is_table(rows) and (table := handover.named_table(rows)):
-            return np.column_stack([column.to_numpy() for column in table.columns.values()])
-        return rows
+        checked = self._checked(X, reset=False)
+        if self._kind == "array" and arrow.is_table(checked):
+            columns, _ = handover.named(checked)
+            return np.column_stack([column.to_numpy() for column in columns.values()])
+        return checked
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -589,6 +592,11 @@ def _first_rows(path: Path, n: int) -> bytes:
             writer.write_table(table)
         content: bytes = out.getvalue().to_pybytes()
         return content
+
+
+def _check_lengths(rows: int, target: Target) -> None:
+    if (n := len(target.columns[0][1])) != rows:
+        raise ValueError(f"Found input variables with inconsistent numbers of samples: {[rows, n]}")
 
 
 def _has_texts(array: Any) -> bool:

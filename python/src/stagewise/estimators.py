@@ -16,9 +16,9 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import check_array, column_or_1d
 
 from . import handover
-from .estimator import Estimator, Target, _plain, names_elsewhere
-from .rows import native
-from .values import word_of
+from .estimator import Estimator, Target, _plain
+from .arrow import native
+from .model import Answers
 
 # Probabilities of several labels are at least this, as scikit-learn expects them to be between 0 and 1: links that project make some 0.
 _LEAST = 1e-7
@@ -27,72 +27,9 @@ _LEAST = 1e-7
 class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     """A classifier. y has a label for each row, or n × k of 0 and 1 for several labels a row."""
 
-    __doc__ += "\n\n    " + str(Estimator.__doc__).replace(
-        "    average, intercept",
-        """    class_weight : "balanced" or dict, optional
-        The factor of the weights of each label's rows.
-    threshold : float, "best_f1" or dict, optional
-        With two classes, the minimum probability of the second one for a row to get it, or how to choose it.
-    average, intercept""",
-    )
+    __doc__ += f"\n\n    {Estimator.__doc__}"
 
     classes_: npt.NDArray[Any]
-
-    @names_elsewhere
-    def __init__(
-        self,
-        *,
-        stages: Sequence[Mapping[str, Any]] | None = None,
-        prepare: Mapping[str, Any] | None = None,
-        holdout: float | None = None,
-        class_weight: Any = None,
-        threshold: Any = None,
-        average: int | None = None,
-        intercept: bool | None = None,
-        seed: int | None = None,
-        memory: str | int | None = None,
-        arithmetic: str | None = None,
-        categorical: handover.Categorical = None,
-        missing: str | None = None,
-        words: Mapping[str, Any] | None = None,
-        image: Sequence[int] | None = None,
-        augment: Mapping[str, Any] | None = None,
-        retrain: Mapping[str, Any] | None = None,
-        partitions: int | None = None,
-        batch_rows: int | None = None,
-        settings: Mapping[str, Any] | None = None,
-        name: str | None = None,
-        brokers: Sequence[str] | None = None,
-        security: Mapping[str, Any] | None = None,
-        data_dir: Any = None,
-        verbose: int | None = None,
-    ) -> None:
-        super().__init__(
-            stages=stages,
-            prepare=prepare,
-            holdout=holdout,
-            average=average,
-            intercept=intercept,
-            seed=seed,
-            memory=memory,
-            arithmetic=arithmetic,
-            categorical=categorical,
-            missing=missing,
-            words=words,
-            image=image,
-            augment=augment,
-            retrain=retrain,
-            partitions=partitions,
-            batch_rows=batch_rows,
-            settings=settings,
-            name=name,
-            brokers=brokers,
-            security=security,
-            data_dir=data_dir,
-            verbose=verbose,
-        )
-        self.class_weight = class_weight
-        self.threshold = threshold
 
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
         if _is_indicator(y):
@@ -143,12 +80,12 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _of_classes(self, chain: bool) -> dict[str, Any]:
         """Returns class_weight with labels as the program spells them. A chain may meet others later."""
         if not isinstance(self.class_weight, Mapping):
-            return {} if self.class_weight is None else {"class_weight": self.class_weight}
+            return super()._of_classes(chain)
         known = dict(zip(self.classes_.tolist(), self._words, strict=True)) if hasattr(self, "classes_") else {}
-        spelt = {word_of(label): word for label, word in known.items()}
+        spelt = {_spelt(label): word for label, word in known.items()}
         weights = {}
         for label, weight in self.class_weight.items():
-            word = known.get(label, spelt.get(word_of(label), word_of(label) if chain else None))
+            word = known.get(label, spelt.get(_spelt(label), _spelt(label) if chain else None))
             if word is None:
                 raise ValueError(f"class_weight: {label!r}: expected one of the labels {', '.join(map(repr, known))}")
             weights[word] = _plain(weight)
@@ -195,15 +132,14 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         """Yields what decision_function returns after each stage."""
         yield from map(self._decisions, self.staged_predict_proba(X))
 
-    def _labels(self, answers: Any) -> npt.NDArray[Any]:
-        decided = self.model_.decide(answers)
+    def _labels(self, answers: Answers) -> npt.NDArray[Any]:
         if self._indicator:
-            return decided
-        labels: npt.NDArray[Any] = self.classes_[self._places()[decided]]
+            return answers.places
+        labels: npt.NDArray[Any] = self.classes_[self._places()[answers.places]]
         return labels
 
-    def _probabilities(self, answers: Any) -> npt.NDArray[np.float64]:
-        wide: npt.NDArray[np.float64] = answers.astype(np.float64)
+    def _probabilities(self, answers: Answers) -> npt.NDArray[np.float64]:
+        wide: npt.NDArray[np.float64] = answers.values.astype(np.float64)
         if self._indicator:
             return wide.clip(_LEAST, 1 - _LEAST)
         ordered = np.zeros((len(wide), len(self.classes_)))
@@ -290,9 +226,8 @@ class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         """Yields what predict returns if the model has only its first stage, its first two, and so on."""
         yield from map(self._numbers, self._staged(X))
 
-    def _numbers(self, answers: Any) -> npt.NDArray[np.float64]:
-        numbers = self.model_.restore(answers)
-        return numbers[:, 0] if self._flat else numbers
+    def _numbers(self, answers: Answers) -> npt.NDArray[np.float64]:
+        return answers.values[:, 0] if self._flat else answers.values
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -352,6 +287,13 @@ def _is_indicator(y: Any) -> bool:
     return array.ndim == 2 and array.shape[1] > 1 and bool(type_of_target(array) == "multilabel-indicator")
 
 
+def _spelt(label: Any) -> str:
+    """Returns a label as text, in which a whole number of whatever type is the same."""
+    if isinstance(label, bool | np.bool_):
+        return str(label).lower()
+    return str(int(label)) if isinstance(label, int | float | np.number) and float(label).is_integer() else str(label)
+
+
 def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
     """Returns labels as the program spells them; None if it would not tell them apart, or would not take them for labels."""
     words: list[str] = []
@@ -361,7 +303,7 @@ def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
                 return None
             words.append(label)
         elif isinstance(label, bool | int) or isinstance(label, float) and label.is_integer():
-            words.append(word_of(label))
+            words.append(_spelt(label))
         else:
             return None
     return words if len(set(words)) == len(words) and len({type(label) for label in labels.tolist()}) <= 1 else None

@@ -1,95 +1,216 @@
-"""A finished version, which predicts."""
+"""A finished version, which predicts: the interface of scikit-learn's classifiers and regressors, of a process of the program."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+import functools
+import json
+import os
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from . import links
-from .classifier import Classifier, Given, Labels, Predictions
+from . import arrow, child
 from .errors import DamagedError
-from .members import Members
-from .preparation import Preparation
-from .mixed import MixedLayout
-from .sparse import SparseBlock, SparseLayout, SparsePreparation, is_sparse
-from .stage import Block, Pass, Stage
-from .table import Layout
-from .task import Task
-from .tensors import Matrix, Tensor, digest_of, shaped
-from .trees import KIND, STRUCTURE, Coder, TreeBlock
 
-# How many rows are predicted at a time. So a block is in memory for so many rows, however many there are.
-_AT_ONCE = 512
+Labels = npt.NDArray[np.str_] | npt.NDArray[np.int64]
+Given = npt.NDArray[np.int64]
+Predictions = Labels | Given | npt.NDArray[np.float64]
+
+# How the reason of a refusal begins if it is a column's.
+_COLUMN = re.compile(r'the request, column \d+ \((".*?")\): ')
+
+# What fit and clone say.
+_TRAINED = (
+    "a model that stagewise has trained can't be fitted again: it would be measured on rows that it has learnt. To predict with it in scikit-learn's "
+    "tools, wrap it: sklearn.frozen.FrozenEstimator(model)"
+)
 
 
-class Model(Classifier):
-    """A finished version. It never changes, and any number of threads may predict with it. `load` and `Follower.model` give models."""
+def load(path: str | os.PathLike[str]) -> Model:
+    """Reads a model from a file that `stagewise train --model` or `stagewise weights export` wrote, and checks its digest.
 
-    def __init__(
-        self,
-        manifest: Mapping[str, Any],
-        preparation: Mapping[str, Tensor],
-        passes: Sequence[Sequence[Pass]],
-        before: Model | None = None,
-        structures: Sequence[Mapping[str, Tensor]] = (),
-    ) -> None:
-        """Makes the model of a manifest, of the survey's tensors, and of the passes of each stage.
+    A file that is no model raises a DamagedError, which is a ValueError.
+    """
+    path = os.fspath(path)  # a number would be a file that is open
+    with open(path, "rb") as file:
+        model = Model(file.read())
+    try:
+        model.version
+    except DamagedError as reason:
+        raise DamagedError(f"{path}: {reason}") from None
+    return model
 
-        before is a model whose random draws it may share, if they are the same. structures are the tensors of the trees of each stage:
-        none of a stage of another kind, and of a model without trees none at all.
-        """
-        plan = manifest["plan"]
-        self._task, self._members = Task.of(plan), Members(plan)
-        tensors = [t for stage in passes for t in _tensors(stage)]
-        trees = [dict(structure) for structure in structures] or [{} for _ in passes]
-        content = [
-            t for structure, stage in zip(trees, passes, strict=True) for t in (*_ordered(structure), *_tensors(stage))
-        ]
-        if (digest := digest_of([*content, *preparation.values()])) != manifest["weights_digest"]:
-            raise DamagedError(f"the weights have digest {digest[:12]}, the manifest says {manifest['weights_digest'][:12]}")
-        if not all(np.isfinite(tensor).all() for tensor in tensors):
-            raise DamagedError("weights that are no finite numbers")
-        int(manifest["version"]), str(manifest["name"]), str(manifest["run"])  # which properties return
-        self.manifest = manifest
-        self._drawn: Any = (_maps(plan), digest_of(preparation.values()), digest_of(t for structure in trees for t in _ordered(structure)))
-        self._coder: Coder | None = None  # of a model with trees
-        if before is not None and before._drawn == self._drawn:
-            self._preparation: Preparation | SparsePreparation = before._preparation
-            self._coder = before._coder
-            blocks = [stage.block for stage in before._stages]
-        elif is_sparse(preparation):
-            self._preparation = sparse = SparsePreparation(plan, preparation)
-            blocks = [SparseBlock(plan, number, sparse, links.named(stage["link"])) for number, stage in enumerate(plan["stages"])]
+
+@dataclass(frozen=True)
+class Version:
+    """What there is to know of a version."""
+
+    manifest: Mapping[str, Any]
+    width: int  # raw features
+    sparse: bool  # rows are sparse
+
+    @functools.cached_property
+    def labels(self) -> list[str]:
+        """The labels, or the names of the numbers, as texts."""
+        return [str(label) for label in self.manifest["plan"].get("targets") or self.manifest["labels"]]
+
+    @functools.cached_property
+    def numbers(self) -> bool:
+        """Whether the version predicts numbers."""
+        return bool(self.manifest["plan"].get("targets"))
+
+    @functools.cached_property
+    def several(self) -> bool:
+        """Whether a row may have several labels."""
+        return bool(self.manifest["plan"].get("labels") == "several")
+
+    @functools.cached_property
+    def sources(self) -> list[str]:
+        """The columns that a table has; none if they are not known."""
+        given = self.manifest["plan"]["input"]
+        columns = [{"name": c} if isinstance(c, str) else c for c in self.manifest.get("columns") or []]
+        names = [c["name"].removesuffix(f".{c['time']}") if c.get("time") else c["name"] for c in columns]
+        hashed = given.get("categorical") or [] if given.get("hash") else []
+        return list(dict.fromkeys([*names, *hashed, *([given["text"]] if given.get("text") else [])]))
+
+    @functools.cached_property
+    def numeric(self) -> set[str]:
+        """The columns of a table that are numbers."""
+        columns = self.manifest.get("columns") or []
+        return {c if isinstance(c, str) else c["name"] for c in columns if isinstance(c, str) or not c.get("categories") and not c.get("time")}
+
+    def rows_of(self, X: Any) -> arrow.Rows:
+        """Returns rows as the program reads them."""
+        sources, text = self.sources, self.manifest["plan"]["input"].get("text")
+        if hasattr(X, "tocsr") and self.sparse:
+            return arrow.sparse_rows(X)
+        if sources == [text]:
+            if isinstance(X, str):
+                raise TypeError("a text by itself: expected a list of texts")
+            if hasattr(X, "to_frame") or (table := arrow.table_of(X, sources)) is None:
+                texts = X.to_pylist() if hasattr(X, "to_pylist") else list(X)
+                for row, one in enumerate(texts):
+                    if not isinstance(one, str):
+                        raise ValueError(f"row {row}: {one!r} is no text: the model was trained on texts")
+                return arrow.text_rows(texts, text)
         else:
-            self._preparation = dense = Preparation(plan, preparation)
-            if "bins" in preparation:
-                self._coder = Coder(preparation, dense.width)
-            blocks = [
-                TreeBlock(plan, number, self._coder, trees[number] if number < len(trees) else {})
-                if stage["features"]["kind"] == KIND
-                else Block(plan, number, dense)
-                for number, stage in enumerate(plan["stages"])
-            ]
-        if not blocks or len(passes) != len(blocks):
-            raise DamagedError(f"weights of {len(passes)} stages, the plan has {len(blocks)}")
-        classes = len(self._preparation.labels)
-        self._stages: list[Stage] = [Stage(block, classes, stage) for block, stage in zip(blocks, passes, strict=True)]
-        mixed = "center" in preparation or "hash" in plan["input"]
-        if not is_sparse(preparation):
-            self._layout: Any = Layout(manifest, self._preparation.width)
-        else:
-            self._layout = MixedLayout(manifest) if mixed else SparseLayout(manifest)
-        table = len(preparation.get("center", ())) if mixed else self._preparation.width
-        if self._layout.columns and sum(c.features for c in self._layout.columns) != table:
-            raise DamagedError(f"{self._preparation.width} features, the columns of the manifest have another number")
-        self._labels = np.array(self._preparation.labels)
-        self._classes = _classes(manifest.get("label_type"), self._preparation.labels)
+            table = arrow.table_of(X, sources)
+        if table is None:
+            return self._array_rows(arrow.array_of(X))
+        columns, count = table
+        if sources and not columns:
+            every, _ = arrow.table_of(X) or ({}, 0)
+            columns = {name: column for name, column in every.items() if arrow.is_list(column.type)}
+            if len(columns) != 1:
+                raise ValueError(f"the table has none of the columns that the model needs: {', '.join(sources)}; it has {', '.join(every)}")
+        return arrow.table_rows(columns, count)
 
-    def __repr__(self) -> str:
-        return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {self._task.value.replace('k', str(len(self._classes)))}>"
+    def _array_rows(self, array: Any) -> arrow.Rows:
+        sources, n = self.sources, array.shape[1]
+        words = array.dtype.kind in "OU"
+        if self.sparse and not sources and not words:
+            from scipy.sparse import csr_matrix
+
+            return arrow.sparse_rows(csr_matrix(array))
+        if not words and not self.sparse and n == self.width and (n != len(sources) or n == len(self.numeric)):
+            return arrow.vector_rows(array)
+        names = sources or arrow.names_of(n)
+        if n != len(names) or not sources and n != self.width:
+            expected = str(self.width)
+            if sources:
+                features = "" if self.sparse or self.width == len(sources) else f", or their {self.width} features"
+                expected = f"the {len(sources)} columns of the training, {', '.join(sources[:8])}{', …' if len(sources) > 8 else ''}{features}"
+            raise ValueError(f"rows of {n} values, expected {expected}")
+        return arrow.table_rows(arrow.columns_of(array, names), len(array)) if words else arrow.array_rows(array, names)
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What the program predicts of rows."""
+
+    version: Version
+    values: npt.NDArray[Any]  # probabilities (float32), or numbers (float64): n × k
+    given: Any  # the label of each row, or a list of its labels; None: the version predicts numbers
+
+    @property
+    def places(self) -> Given:
+        """The place of the label of each row (n), or 1 for each label that a row is given (n × k)."""
+        labels = self.version.labels
+        whole = pa.types.is_integer(self.given.type) or arrow.is_list(self.given.type) and pa.types.is_integer(self.given.type.value_type)
+        known = pa.array([int(label) for label in labels] if whole else labels)
+        if not self.version.several:
+            return pc.index_in(self.given, value_set=known).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
+        indicators: Given = np.zeros((len(self.given), len(labels)), dtype=np.int64)
+        row = pc.list_parent_indices(self.given).to_numpy()
+        indicators[row, pc.index_in(pc.list_flatten(self.given), value_set=known).to_numpy()] = 1
+        return indicators
+
+
+class Classifier(ABC):
+    """Predicts, and is trained already. sklearn.frozen.FrozenEstimator(model) may be a step of a Pipeline that is fitted.
+
+    Rows are a NumPy array (n × d; NaN for a missing value), lists of numbers, or a table: of pandas, pyarrow, polars or whatever else
+    has Arrow's interface. If the model knows the names of its columns, a table may have them in any order, with others beside them.
+    """
+
+    @abstractmethod
+    def _current(self) -> Version:
+        """Returns the version that predicts at this moment."""
+
+    @property
+    @abstractmethod
+    def _child(self) -> child.Child:
+        """The process that predicts."""
+
+    def answers(self, X: Any, path: str = "/predict") -> Answers:
+        """Returns what the program predicts of rows, all by one version."""
+        while True:
+            of = self._current()
+            given = of.rows_of(X)
+            parts: list[pa.Table | None] = []
+            first = 0  # row of the batch
+            for batch in given.batches():
+                try:
+                    parts.append(self._part(of, given.schema, batch, path))
+                except ValueError as reason:
+                    raise ValueError(_placed(str(reason), first)) from None
+                first += len(batch[0])
+            if None not in parts:
+                return _joined(of, [part for part in parts if part is not None])
+
+    def _part(self, of: Version, schema: Sequence[pa.Field], columns: Sequence[Any], path: str) -> pa.Table | None:
+        """Returns what the program predicts of some rows; None if that is of another version."""
+        batch = pa.record_batch(columns, schema=pa.schema(schema))
+        if any(arrow.has_text(f.type) and f.name in of.numeric for f in schema):  # numbers as text, which JSON may have
+            objects = [{name: None if v != v else v for name, v in row.items()} for row in batch.to_pylist()]
+            content = self._child.ask(path, json.dumps({"rows": objects}, default=str).encode(), child.JSON)
+        else:
+            sink = pa.BufferOutputStream()
+            with pa.ipc.new_stream(sink, batch.schema) as stream:
+                stream.write_batch(batch)
+            content = self._child.ask(path, sink.getvalue())
+        table = pa.ipc.open_stream(content).read_all()
+        return table if int(table.schema.metadata[b"stagewise.version"]) == of.manifest["version"] else None
+
+    def staged(self, X: Any) -> Iterator[Answers]:
+        """Yields what the model predicts after each of its stages."""
+        plan = self._current().manifest["plan"]
+        if (plan.get("average") or 1) > 1:
+            raise ValueError("a model that averages has no answers after each stage: its members are trained side by side")
+        for number in range(1, len(plan["stages"]) + 1):
+            yield self.answers(X, f"/stages/{number}/predict")
+
+    @property
+    def manifest(self) -> Mapping[str, Any]:
+        """The metadata of the version (schemas/FORMAT.md)."""
+        return self._current().manifest
 
     @property
     def name(self) -> str:
@@ -98,6 +219,7 @@ class Model(Classifier):
 
     @property
     def version(self) -> int:
+        """The number of the version."""
         return int(self.manifest["version"])
 
     @property
@@ -106,144 +228,172 @@ class Model(Classifier):
         return str(self.manifest["run"])
 
     @property
-    def task(self) -> Task:
-        return self._task
+    def labels(self) -> npt.NDArray[np.str_]:
+        """The labels, or the names of the numbers, as texts."""
+        return np.array(self._current().labels)
 
     @property
     def classes_(self) -> Labels:
-        if self._task is Task.NUMBERS:
+        """The labels, in the order of the probabilities: whole numbers (int64) if all of them are, otherwise texts."""
+        if self._current().numbers:
             raise AttributeError("the model predicts numbers: it has targets_, and no classes")
-        return self._classes
-
-    @property
-    def threshold(self) -> float:
-        """The least probability of the labels that rows are given, of a model of several labels a row; of two classes, of the second one."""
-        if self._task is Task.LABEL:
-            return float(self.manifest.get("threshold") or 0.5)
-        return float((self.manifest.get("thresholds") or {}).get("micro_f1", 0.5))
+        return np.array(self.manifest["labels"])
 
     @property
     def targets_(self) -> npt.NDArray[np.str_]:
-        if self._task is not Task.NUMBERS:
+        """The names of the numbers that the model predicts."""
+        if not self._current().numbers:
             raise AttributeError("the model predicts labels: it has classes_, and no targets")
-        return self._labels
+        return self.labels
 
     @property
     def n_features_in_(self) -> int:
-        return len(self._layout.sources) or self._preparation.width
+        """How many columns a table has that the model predicts for."""
+        return len(self._current().sources) or self._current().width
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """The names of the columns. There is no such attribute if they are not known, as scikit-learn has it."""
-        if not self._layout.columns:
+        if not self._current().sources:
             raise AttributeError("the model does not know the names of its columns")
-        return np.array(self._layout.sources, dtype=object)
+        return np.array(self._current().sources, dtype=object)
 
     @property
-    def labels(self) -> npt.NDArray[np.str_]:
-        """The labels, or the names of the numbers, as texts."""
-        return self._labels
-
-    def predict(self, X: Any) -> Predictions:
-        answers = self.answers(X)
-        if self._task is Task.NUMBERS:
-            numbers = self.restore(answers)
-            return numbers[:, 0] if numbers.shape[1] == 1 else numbers
-        decided = self.decide(answers)
-        if self._task is Task.LABELS:
-            return decided
-        labels: Labels = self._classes[decided]
-        return labels
+    def threshold(self) -> float:
+        """The least probability of the labels that rows are given, of a model of several labels a row; of two classes, of the second one."""
+        if self._current().several:
+            return float((self.manifest.get("thresholds") or {}).get("micro_f1", 0.5))
+        return float(self.manifest.get("threshold") or 0.5)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
-        if self._task is Task.NUMBERS:
+        """Returns the probability of each class for each row (n × k)."""
+        if self._current().numbers:
             raise TypeError("the model predicts numbers, which have no probabilities: call predict")
-        return self.answers(X)
+        return self.answers(X).values
 
-    def decide(self, answers: Matrix) -> Given:
-        """Returns the place of the label that each row of probabilities is given (n), or 1 for each label that it is given (n × k)."""
-        if self._task is Task.LABELS:
-            given: Given = (answers.astype(np.float64) >= self.threshold).astype(np.int64)
-            return given
-        threshold = self.manifest.get("threshold") if len(self._classes) == 2 else None
-        decided: Given = (answers[:, 1].astype(np.float64) >= threshold).astype(np.int64) if threshold else np.argmax(answers, axis=1)
-        return decided
+    def predict(self, X: Any) -> Predictions:
+        """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if there is one).
 
-    def restore(self, answers: Matrix) -> npt.NDArray[np.float64]:
-        """Returns the numbers that standardised answers stand for (n × k)."""
-        numbers: npt.NDArray[np.float64] = self._preparation.restore(answers)
-        return numbers
+        Of a model of several labels a row it returns 1 for each label that a row is given, and 0 for the others (n × k).
+        """
+        answers = self.answers(X)
+        if answers.version.numbers:
+            return answers.values[:, 0] if answers.values.shape[1] == 1 else answers.values
+        labels: Labels = np.array(answers.version.manifest["labels"])
+        return answers.places if answers.version.several else labels[answers.places]
 
-    def answers(self, X: Any) -> Matrix:
-        """Returns the probabilities of rows, or their numbers, standardised (n × k)."""
-        raw = self._layout.features(X)
-        answers = np.empty((len(raw), len(self._classes)), dtype=np.float32)
-        for first in range(0, len(raw), _AT_ONCE):
-            answers[first : first + _AT_ONCE] = self._probabilities(raw[first : first + _AT_ONCE])
-        return answers
+    def score(self, X: Any, y: Any) -> float:
+        """Returns the fraction of rows that are predicted right, of numbers R². Of several labels a row
+        is right if all are, and y is as predict returns it. A label that is a number is the same in every type: 1, 1.0 and the text "1" are."""
+        predicted = np.asarray(self.predict(X))
+        if self._current().numbers:
+            from sklearn.metrics import r2_score
 
-    def staged(self, X: Any) -> Iterator[Matrix]:
-        """Yields the answers that the model has after each of its stages (n × k)."""
-        if self._members.count > 1:
-            raise ValueError("a model that averages has no answers after each stage: its members are trained side by side")
-        raw = self._layout.features(X)
-        parts = [raw[first : first + _AT_ONCE] for first in range(0, len(raw), _AT_ONCE)]
-        inputs = [self._preparation.apply(part) for part in parts]
-        scores: list[Matrix] = [np.zeros((len(part), len(self._classes)), dtype=np.float32) for part in parts]
-        link = self._stages[0].link
-        for number, stage in enumerate(self._stages):
-            answers = []
-            for i, part in enumerate(parts):
-                score = link.convert(scores[i], stage.link)
-                codes = self._coder.codes(part) if self._coder and isinstance(stage.block, TreeBlock) else inputs[i]
-                block = stage.block.expand(codes, score)
-                prediction = stage.link.predict(self._members.tempered(number, stage.shown(block, score)))
-                answers.append(self._task.project(prediction) if stage.link.outside else prediction)
-                scores[i] = stage.score(block, score)
-            link = stage.link
-            yield np.concatenate(answers) if answers else np.zeros((0, len(self._classes)), dtype=np.float32)
+            return float(r2_score(y, predicted))
+        if self._current().several:
+            return float(np.mean((predicted == np.asarray(y)).all(axis=1)))
+        return float(np.mean(predicted.astype(str) == self._spelt(y)))
 
-    def _probabilities(self, raw: Any) -> Matrix:
-        inputs = self._preparation.apply(raw)
-        codes = self._coder.codes(raw) if self._coder else None
-        nothing = np.zeros((len(raw), len(self._classes)), dtype=np.float32)
-        score, link, votes = nothing, self._stages[0].link, nothing
-        for number, stage in enumerate(self._stages):
-            score = nothing if self._members.begins(number) else link.convert(score, stage.link)
-            link, block = stage.link, stage.block.expand(codes if isinstance(stage.block, TreeBlock) else inputs, score)
-            if not self._members.ends(number):
-                score = stage.score(block, score)
-                continue
-            prediction = link.predict(self._members.tempered(number, stage.shown(block, score)))
-            votes = votes + (self._task.project(prediction) if link.outside else prediction)
-        answers: Matrix = votes / np.float32(self._members.count)
-        return answers
+    def _spelt(self, y: Any) -> npt.NDArray[np.str_]:
+        """Returns labels as texts, those that are numbers or booleans in the form that classes have."""
+        known = set(self._current().labels)
 
+        def spelt(label: Any) -> str:
+            spellings = [label.decode(errors="replace") if isinstance(label, bytes) else str(label)]
+            if isinstance(label, int | float) and float(label).is_integer():
+                spellings += [str(label).lower(), str(int(label)), str(float(label))]
+            return next((s for s in spellings if s in known), spellings[0])
 
-def _tensors(passes: Sequence[Pass]) -> list[Matrix]:
-    """Returns the weights and calibrations of a stage, in the order of its file."""
-    return [t for one in passes for t in (one.weights, one.calibration) if t is not None]
+        return np.array([spelt(label) for label in np.asarray(y).ravel().tolist()], dtype=str)
 
+    @property
+    def _estimator_type(self) -> str:
+        return "regressor" if self._current().numbers else "classifier"
 
-def _ordered(structure: Mapping[str, Tensor]) -> list[Matrix]:
-    """Returns the tensors of a stage's trees, in the order of its file."""
-    return [shaped(structure, name, -1) for name in STRUCTURE] if structure else []
+    def fit(self, X: Any, y: Any = None) -> Self:
+        """Raises a TypeError: the model is trained already."""
+        raise TypeError(_TRAINED)
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Returns no parameters: all that there was to set was set in the training."""
+        return {}
 
-def _classes(label_type: Any, labels: Sequence[str]) -> Labels:
-    """Returns labels as what the manifest says that they are."""
-    if label_type in (None, ""):
-        return np.array(labels)
-    if label_type != "int64":
-        raise DamagedError(f"labels of type {label_type!r}: install the stagewise package of the release that trained the model")
-    try:
-        classes = np.array([int(label) for label in labels], dtype=np.int64)
-    except (OverflowError, ValueError) as reason:
-        raise DamagedError(f"labels that are no whole numbers, as the manifest says: {reason}") from reason
-    return classes
+    def set_params(self, **params: Any) -> Self:
+        """Refuses parameters."""
+        if params:
+            raise ValueError(f"parameters {', '.join(params)}: a trained model has none")
+        return self
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return True
+
+    def __sklearn_clone__(self) -> Self:
+        """Raises a TypeError: whoever clones an estimator fits the clone, and would measure this model on rows that it has learnt."""
+        raise TypeError(_TRAINED)
+
+    def __sklearn_tags__(self) -> Any:
+        from sklearn.utils import ClassifierTags, InputTags, RegressorTags, Tags, TargetTags
+
+        of = self._current()
+        return Tags(
+            estimator_type=self._estimator_type,
+            target_tags=TargetTags(required=False, multi_output=of.numbers or of.several),
+            classifier_tags=None if of.numbers else ClassifierTags(multi_label=of.several),
+            regressor_tags=RegressorTags() if of.numbers else None,
+            input_tags=InputTags(allow_nan=True, string=True, categorical=True),
+        )
 
 
-def _maps(plan: Mapping[str, Any]) -> Any:
-    """Returns what the blocks of a plan depend on, beside the survey's result."""
-    stages = [(s["features"], s["link"], s["scores"]) for s in plan["stages"]]
-    return Task.of(plan), plan["seed"], plan["intercept"], plan.get("average"), plan["prepare"], stages
+class Model(Classifier):
+    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled. `load` and `Follower.model` give models."""
+
+    def __init__(self, content: bytes) -> None:
+        """content is that of a model's file. It is read by the first call."""
+        self._content = content
+        self._process = child.Child("--model", content)
+        self._read: Version | None = None
+
+    def __repr__(self) -> str:
+        of = self._current()
+        what = f"{len(of.labels)} numbers" if of.numbers else f"{'any' if of.several else 'one'} of {len(of.labels)} labels"
+        return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {what}>"
+
+    def __reduce__(self) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
+        return type(self), (self._content,)
+
+    @property
+    def _child(self) -> child.Child:
+        return self._process
+
+    def _current(self) -> Version:
+        if self._read is None:
+            try:
+                self._read = version_of(self._process)
+            except ValueError as reason:
+                raise DamagedError(str(reason)) from None
+        return self._read
+
+
+def version_of(of: child.Child, status: Mapping[str, Any] | None = None) -> Version:
+    """Returns the version that a process has. It has a status."""
+    status = status or json.loads(of.ask("/status"))
+    return Version(json.loads(of.ask("/model")), status["width"], status["sparse"])
+
+
+def _placed(reason: str, first: int) -> str:
+    """Returns the reason of a refusal with the place in all rows, of which some that begin with the first one were sent."""
+    column = _COLUMN.match(reason)
+    reason = f"column {column[1]}: {reason[column.end() :]}" if column else reason
+    return re.sub(r"\brow (\d+)(, counted from 0)?", lambda row: f"row {first + int(row[1])}", reason.removeprefix("the request: "), count=1)
+
+
+def _joined(of: Version, parts: Sequence[pa.Table]) -> Answers:
+    k = len(of.labels)
+    if not parts:
+        empty = np.zeros((0, k), np.float64 if of.numbers else np.float32)
+        kind = pa.int64() if of.manifest["labels"] and isinstance(of.manifest["labels"][0], int) else pa.utf8()
+        return Answers(of, empty, pa.array([], pa.list_(kind) if of.several else kind))
+    table = pa.concat_tables(parts)
+    lists = table.column(table.num_columns - 1).combine_chunks()
+    values = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, k)
+    return Answers(of, values, None if of.numbers else table.column(0).combine_chunks())

@@ -1,4 +1,4 @@
-"""The program stagewise, which trains: where it is, and how it runs."""
+"""The program stagewise: where it is, and how it runs until it ends."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from .errors import BrokersError
+from .errors import BrokersError, ProgramError
 
 _CARRIED = Path(__file__).parent / "bin" / "stagewise"
 
@@ -31,8 +31,8 @@ _SECONDS_TO_END = 10
 # So long a run says nothing, on a terminal and in a notebook too. Then its last line is shown, with the seconds so far.
 _SECONDS_UNTIL_SHOWN = 2.0
 
-# What begins a line about a key: where it is in the file that this package has written.
-_PLACE = re.compile(r"^configuration\.yaml(:\d+)?: ")
+# What begins a line about a key or a model: where it is in the file that this package has written.
+_PLACE = re.compile(r"^(configuration\.yaml|(read model )?/dev/fd/\d+)(:\d+)?: ")
 # A column of the files that this package has written, and a key that is no parameter.
 _COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows|held-out)\.arrow, column \d+ \("([^"]*)"\)')
 _SETTING = re.compile(r"(?<=\s)examples\.(?!(holdout|class_weight|missing|words|image|augment|partitions|batch_rows|categorical)\b(?![._]))[a-z_.]*[a-z_]")
@@ -41,10 +41,6 @@ _STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
 
 # Exit codes: 1 is a run that failed, 2 is a wrong configuration.
 _REFUSED = (1, 2)
-
-
-class ProgramError(RuntimeError):
-    """The program is missing, or has ended as it should not."""
 
 
 def find() -> str:
@@ -56,7 +52,8 @@ def find() -> str:
         if found and not _is_script(found):  # the command that this package installs
             return found
     raise ProgramError(
-        "this installation does not carry the program stagewise: install a wheel that does (make wheel), or put the program on the PATH"
+        "this installation does not carry the program stagewise: install a wheel that does (make wheel), put the program on the PATH, or "
+        "predict without it, with an ONNX graph that it has exported (docs/exports.md)"
     )
 
 
@@ -118,7 +115,7 @@ def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
         if process.stderr:
             process.stderr.close()
     if code != 0:
-        raise _error(code, said, folder)
+        raise error_of(code, said)
 
 
 def is_watched() -> bool:
@@ -167,7 +164,8 @@ def _end(process: subprocess.Popen[Any]) -> None:
         process.wait()
 
 
-def _error(code: int, said: Sequence[str], folder: str) -> Exception:
+def error_of(code: int, said: Sequence[str]) -> Exception:
+    """Returns the error that a program has ended with."""
     lines = [line.removeprefix("stagewise: ").strip() for line in said if line.startswith("stagewise: ")]
     if code not in _REFUSED or not lines:
         return ProgramError(f"stagewise ended with code {code}: {''.join(said).strip() or 'it said nothing'}")
