@@ -38,10 +38,7 @@ func TestKafkaPythonFollows(t *testing.T) {
 	chain := configure("chain.yaml", options{"stages": []options{stage, stage}, "retrain": options{"rows": 200}})
 
 	f := p.follow(brokers, name)
-	if a := f.ask("error"); a.Error != "topic "+name+".plans does not exist, or the user may not read it: run stagewise train first, or check name "+
-		"and brokers" {
-		t.Errorf("before there are topics the follower says %q", a.Error)
-	}
+	f.ask("error", "run stagewise train first, or check name and brokers")
 	p.stagewise("train", "-c", first)
 	defer func() { p.stagewise("topics", "delete", "-c", first, "--yes") }()
 	f.awaitModel(1, first)
