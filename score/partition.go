@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -144,18 +143,18 @@ func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered c
 	if p.UntilEnd {
 		return nil
 	}
-	subscription := p.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: p.From, Partition: p.number, Offset: next, Compacted: true})
-	defer subscription.Close()
+	arrived := p.feed.join(ctx, p.number, next)
 	for {
-		d, _, err := subscription.Next(ctx, time.Hour)
-		if err == nil && d != nil {
-			err = take(d.Message)
-		}
-		if errors.As(err, new(*kafkalog.DeletedError)) { // not what has expired: that is passed over
-			return p.lostExamples()
-		}
-		if err != nil {
-			return err
+		select {
+		case a := <-arrived:
+			if errors.As(a.err, new(*kafkalog.DeletedError)) {
+				return p.lostExamples()
+			}
+			if err := take(a.message); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }
