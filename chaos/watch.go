@@ -3,6 +3,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -79,18 +80,14 @@ func (w *watch) follow(ctx context.Context) error {
 	return fmt.Errorf("follow the run: %w", err)
 }
 
-func (w *watch) followTopic(ctx context.Context, topic string, from int64) error {
-	follower := w.log.Follow(topic, 0, from)
-	defer follower.Close()
-	for {
-		r, err := follower.Next(ctx)
-		if err != nil {
-			return err
+func (w *watch) followTopic(ctx context.Context, topic string, from int64) (err error) {
+	w.log.FollowAll(ctx, []kafkalog.Start{{Topic: topic, Offset: from}}, func(_ int, m *kafkalog.Message, failure error) bool {
+		if err = failure; err == nil {
+			err = w.see(protocol.FromKafka(*m), time.Now())
 		}
-		if err := w.see(protocol.FromKafka(r), time.Now()); err != nil {
-			return err
-		}
-	}
+		return err == nil
+	})
+	return cmp.Or(err, ctx.Err())
 }
 
 // errEnded stops the followers.

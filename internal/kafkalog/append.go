@@ -2,14 +2,16 @@ package kafkalog
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"net"
 	"slices"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // maxAppendBytes limits the size of one request, unless a single message is larger. Brokers accept record batches of up to
@@ -19,38 +21,25 @@ const maxAppendBytes = 1_000_000
 // Append appends messages to a partition, in order. It returns the offset of the first once all in-sync replicas have all
 // of them; without messages it returns -1. A long list takes several requests, and other producers may write in between.
 // Append retries transient errors until ctx ends; after an error, the leading messages may be written. A request that the
-// broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered. The
-// messages must not be modified afterwards: followers of the partition may share their bytes.
+// broker applied but answered with an error is sent again, so messages may be duplicated, but never reordered.
 func (l *Log) Append(ctx context.Context, topic string, partition int, messages ...Message) (base int64, err error) {
-	base, _, err = l.append(ctx, topic, partition, messages, false)
-	return base, err
-}
-
-// AppendLent is Append for messages whose values the caller may overwrite afterwards, unless kept is set: then a request was repeated, and
-// the one before may still be in progress.
-func (l *Log) AppendLent(ctx context.Context, topic string, partition int, messages ...Message) (base int64, kept bool, err error) {
-	return l.append(ctx, topic, partition, messages, true)
-}
-
-func (l *Log) append(ctx context.Context, topic string, partition int, messages []Message, lent bool) (base int64, kept bool, err error) {
 	base = -1
 	for limit := maxAppendBytes; len(messages) > 0; {
 		n, size := fit(messages, limit)
-		offset, repeated, err := l.produce(ctx, topic, partition, messages[:n], lent)
-		kept = kept || repeated
+		offset, err := l.produce(ctx, topic, partition, messages[:n])
 		if errors.Is(err, kafka.MessageSizeTooLarge) && n > 1 {
 			limit = size / 2 // the topic has a smaller max.message.bytes
 			continue
 		}
 		if err != nil {
-			return base, true, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
+			return base, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
 		}
 		if base < 0 {
 			base = offset
 		}
 		messages = messages[n:]
 	}
-	return base, kept, nil
+	return base, nil
 }
 
 // fit returns the number of leading messages that fit into a record batch of limit bytes, at least one, and the batch's
@@ -75,47 +64,63 @@ func fit(messages []Message, limit int) (n, size int) {
 	return n, size
 }
 
-// produce writes messages as one record batch, and reports whether it has sent more than one request. If lent, nobody else gets their
-// values.
-func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message, lent bool) (base int64, repeated bool,
-	err error) {
-	requests := 0
+// produce writes messages as one record batch.
+func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
 	doubtful := false // brokers may have the messages of the previous attempt
 	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
-		requests++
 		if doubtful && l.repeated != nil {
 			l.repeated(topic)
 		}
 		defer func() { doubtful = mayBeWritten(err) }()
-		if l.broker != nil {
-			if err := l.broker.BeginWrite(ctx); err != nil {
-				return err
-			}
-			defer l.broker.EndWrite()
-		}
-		when, written := time.UnixMilli(time.Now().UnixMilli()), []Message(nil) // messages have milliseconds
-		if l.tail != nil {
-			l.tail.begin(topicPartition{topic, partition})
-			defer func() { l.tail.end(topicPartition{topic, partition}, base, when, written, lent) }()
-		}
-		response, err := l.client.Produce(ctx, &kafka.ProduceRequest{
-			Topic:        topic,
-			Partition:    partition,
-			RequiredAcks: kafka.RequireAll,
-			Records:      protocol.NewRecordReader(records(messages, when)...),
-		})
+		leader, err := l.leader(ctx, topic, partition)
 		if err != nil {
 			return err
 		}
-		if base = response.BaseOffset; response.Error == nil {
-			written = messages
+		request := kmsg.NewPtrProduceRequest()
+		request.Acks, request.TimeoutMillis = -1, int32(requestTimeout.Milliseconds())
+		to, into := kmsg.NewProduceRequestTopic(), kmsg.NewProduceRequestTopicPartition()
+		into.Partition, into.Records = int32(partition), encode(messages, time.Now())
+		to.Topic, to.Partitions = topic, append(to.Partitions, into)
+		request.Topics = append(request.Topics, to)
+		response, err := l.write(ctx, leader, request)
+		if err != nil {
+			return err
 		}
-		if l.broker != nil && errors.Is(response.Error, kafka.Unknown) {
-			return l.broker.Explain(response.Error)
+		if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
+			return errors.New("the broker's response has no offset")
 		}
-		return response.Error
+		written := response.Topics[0].Partitions[0]
+		base, err = written.BaseOffset, failure(written.ErrorCode)
+		if l.broker != nil && errors.Is(err, kafka.Unknown) {
+			return l.broker.Explain(err)
+		}
+		return err
 	})
-	return base, requests > 1, err
+	return base, err
+}
+
+// write sends a write. The broker may apply it at any later time, also after its caller has checked the end of the
+// partition, and has written the same messages again. So write does not abandon it at once when ctx ends, but waits up to
+// writeTime for the response.
+func (l *Log) write(ctx context.Context, broker int32, request *kmsg.ProduceRequest) (*kmsg.ProduceResponse, error) {
+	if l.broker != nil {
+		if err := l.broker.BeginWrite(ctx); err != nil {
+			return nil, err
+		}
+		defer l.broker.EndWrite()
+	}
+	whole, abandon := context.WithCancel(context.WithoutCancel(ctx))
+	defer abandon()
+	defer context.AfterFunc(l.ctx, abandon)()
+	defer context.AfterFunc(ctx, func() {
+		timeout := time.AfterFunc(writeTime, abandon)
+		context.AfterFunc(whole, func() { timeout.Stop() })
+	})()
+	response, err := send[*kmsg.ProduceResponse](whole, l, broker, request)
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return response, err
 }
 
 // mayBeWritten reports whether brokers may have the messages of a failed request. A broker that rejects a request has not
@@ -126,16 +131,25 @@ func mayBeWritten(err error) bool {
 			kafka.KafkaStorageError, kafka.Unknown}, code)
 	}
 	op, ok := errors.AsType[*net.OpError](err)
-	return err != nil && !(ok && op.Op == "dial") && !errors.Is(err, protocol.ErrNoLeader)
+	return err != nil && !(ok && op.Op == "dial")
 }
 
-func records(messages []Message, when time.Time) []protocol.Record {
-	list := make([]protocol.Record, len(messages))
+// encode returns messages as an uncompressed record batch: https://kafka.apache.org/documentation/#recordbatch
+func encode(messages []Message, at time.Time) []byte {
+	const lengthAt, checksumAt, checkedFrom = 8, 17, 21
+	b := kmsg.RecordBatch{PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: int32(len(messages) - 1), FirstTimestamp: at.UnixMilli(),
+		MaxTimestamp: at.UnixMilli(), ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(messages))}
+	var record []byte
 	for i, m := range messages {
-		list[i] = protocol.Record{Time: when, Key: protocol.NewBytes(m.Key), Value: protocol.NewBytes(m.Value)}
+		r := kmsg.Record{OffsetDelta: int32(i), Key: m.Key, Value: m.Value}
 		for _, h := range m.Headers {
-			list[i].Headers = append(list[i].Headers, protocol.Header{Key: h.Key, Value: h.Value})
+			r.Headers = append(r.Headers, kmsg.Header(h))
 		}
+		record = r.AppendTo(record[:0])[1:] // without its length, which is 0 there
+		b.Records = append(binary.AppendVarint(b.Records, int64(len(record))), record...)
 	}
-	return list
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[lengthAt:], uint32(len(raw)-lengthAt-4))
+	binary.BigEndian.PutUint32(raw[checksumAt:], crc32.Checksum(raw[checkedFrom:], crc32.MakeTable(crc32.Castagnoli)))
+	return raw
 }

@@ -7,9 +7,6 @@ import (
 	"testing"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the
@@ -26,16 +23,11 @@ func TestDecompressionBombs(t *testing.T) {
 			}
 			write := func(messages int) {
 				t.Helper()
-				list := make([]protocol.Record, messages)
+				list := make([]Message, messages)
 				for i := range list {
-					list[i].Value = protocol.NewBytes(zeros)
+					list[i].Value = zeros
 				}
-				r, err := l.client.Produce(t.Context(), &kafka.ProduceRequest{
-					Topic: topic, RequiredAcks: kafka.RequireAll, Compression: codec, Records: protocol.NewRecordReader(list...),
-				})
-				if err = errors.Join(err, r.Error); err != nil {
-					t.Fatal(err)
-				}
+				produceBatch(t, l, topic, encodedSet(t, 2, codec, list...)[4:])
 			}
 			write(3)
 			write(268435456/len(zeros) + 1)
@@ -50,7 +42,7 @@ func TestDecompressionBombs(t *testing.T) {
 			runtime.ReadMemStats(&before)
 			_, err := r.Next(t.Context())
 			runtime.ReadMemStats(&after)
-			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(*recordbatch.BatchError)) || err.Error()[:len(want)] != want {
+			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(batchError)) || err.Error()[:len(want)] != want {
 				t.Errorf("%v", err)
 			}
 			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*268435456 {

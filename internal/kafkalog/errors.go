@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
-	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 var (
@@ -50,6 +49,3 @@ func Repair(ctx context.Context, dir string) ([]Repaired, error) { return embedd
 
 // IsLoopback reports whether an address is one at which an embedded broker may listen: see [embedded.IsLoopback].
 func IsLoopback(address string) bool { return embedded.IsLoopback(address) }
-
-// Wait reports an operation that is being retried because brokers fail.
-type Wait = waits.Wait

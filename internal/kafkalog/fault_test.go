@@ -166,6 +166,23 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 	}
 }
 
+// A write whose context ends is awaited for a while, because the broker may still apply it.
+func TestWriteIsNotAbandoned(t *testing.T) {
+	l := openTopic(t)
+	for answered, want := range map[bool]error{true: nil, false: context.Canceled} {
+		ctx, cancel := context.WithCancel(testContext(t))
+		l.broker.Cluster().ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+			cancel()
+			return nil, nil, !answered
+		})
+		began := time.Now()
+		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
+		if took := time.Since(began); !errors.Is(err, want) || !answered && (took < writeTime || took > 3*writeTime) {
+			t.Errorf("answered %v: %v after %v", answered, err, took)
+		}
+	}
+}
+
 // A write is reported as repeated after a broken connection, but not after an error with which no broker has appended it.
 func TestRepeatedWrites(t *testing.T) {
 	l := openTopic(t)

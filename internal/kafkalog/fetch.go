@@ -1,18 +1,17 @@
 package kafkalog
 
 import (
-	"cmp"
+	"bytes"
 	"context"
-	"errors"
+	"fmt"
 	"io"
+	"math"
 	"slices"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-	fetchapi "github.com/segmentio/kafka-go/protocol/fetch"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -24,123 +23,118 @@ const (
 	embeddedFetchBytes = 2 << 20
 	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
 	minFetchBytes = 1
-	pollTime      = longpoll.PollTime
+	// pollTime is the maximum wait of a fetch at the broker. A new message ends the wait at once.
+	pollTime = 500 * time.Millisecond
+	// maxBatchBytes limits a record batch after decompression. Brokers accept batches of 1 MiB by default
+	// (message.max.bytes), and messages of examples do not compress by a factor of 256.
+	maxBatchBytes = 256 << 20
 )
 
-// batch is a decoded record batch: the messages from the requested offset on, and the offset after its range.
-type batch struct {
-	next     int64
-	messages []Message
-}
-
-// fetch reads batches starting with the one that covers offset: at least one, and as many as fit into maxBytes. If there
-// is none it waits for one, at most for poll. It does not use kafka.Client.Fetch, which drops the list of aborted
-// transactions.
-func (l *Log) fetch(ctx context.Context, topic string, partition int, offset int64, maxBytes int32, poll time.Duration) ([]batch, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-	defer cancel()
-	wanted := longpoll.Wanted{Place: longpoll.Place{Topic: topic, Partition: partition}, Offset: offset, MaxBytes: maxBytes}
-	message, err := l.cluster.RoundTrip(ctx, l.client.Addr, longpoll.Request(poll, wanted))
+// fetch reads batches of partitions led by one broker, up to maxBytes from each, from the position of each source on. If
+// there are none it waits for one, at most for poll. The result has nil for partitions of which the broker says nothing.
+// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions.
+func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, sources ...*source) (
+	[]*kmsg.FetchResponseTopicPartition, error,
+) {
+	request := kmsg.NewPtrFetchRequest()
+	request.MaxWaitMillis, request.MinBytes, request.MaxBytes = int32(poll.Milliseconds()), 1, math.MaxInt32
+	request.IsolationLevel, request.SessionEpoch = 1, -1 // committed messages, without a session
+	at := map[topicPartition]int{}
+	for i, s := range sources {
+		at[s.topicPartition] = i
+		of := slices.IndexFunc(request.Topics, func(t kmsg.FetchRequestTopic) bool { return t.Topic == s.topic })
+		if of < 0 {
+			of = len(request.Topics)
+			topic := kmsg.NewFetchRequestTopic()
+			topic.Topic = s.topic
+			request.Topics = append(request.Topics, topic)
+		}
+		partition := kmsg.NewFetchRequestTopicPartition()
+		partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = int32(s.partition), s.position, maxBytes
+		request.Topics[of].Partitions = append(request.Topics[of].Partitions, partition)
+	}
+	response, err := send[*kmsg.FetchResponse](ctx, l, broker, request)
+	if err == nil {
+		err = failure(response.ErrorCode)
+	}
 	if err != nil {
 		return nil, err
 	}
-	response := message.(*longpoll.Answer)
-	if response.ErrorCode != 0 {
-		return nil, kafka.Error(response.ErrorCode)
-	}
-	if len(response.Topics) != 1 || len(response.Topics[0].Partitions) != 1 {
-		return nil, kafka.UnknownTopicOrPartition
-	}
-	return found(&response.Topics[0].Partitions[0], offset)
-}
-
-// found decodes one partition of a fetch response, from an offset on.
-func found(p *longpoll.Partition, from int64) ([]batch, error) {
-	if p.ErrorCode != 0 {
-		return nil, kafka.Error(p.ErrorCode)
-	}
-	return decode(p.RecordSet, p.AbortedTransactions, int(p.Partition), from)
-}
-
-// decode copies the messages from an offset on, except those of aborted transactions. Like Kafka's consumer it drops a
-// producer's records from the first offset of its aborted transaction to its abort marker. After an error in a batch the
-// next fetch starts with that batch.
-func decode(set recordbatch.Set, aborted []fetchapi.ResponseTransaction, partition int, from int64) ([]batch, error) {
-	aborted = slices.SortedFunc(slices.Values(aborted), func(a, b fetchapi.ResponseTransaction) int { // the list is shared
-		return cmp.Compare(a.FirstOffset, b.FirstOffset)
-	})
-	aborting := map[int64]bool{} // by producer id
-	var batches []batch
-	var err error
-	for _, e := range set.Batches {
-		for len(aborted) > 0 && aborted[0].FirstOffset <= e.Base() {
-			aborting[aborted[0].ProducerID] = true
-			aborted = aborted[1:]
+	found := make([]*kmsg.FetchResponseTopicPartition, len(sources))
+	for i := range response.Topics {
+		t := &response.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if i, asked := at[topicPartition{t.Topic, int(p.Partition)}]; asked {
+				found[i] = p
+			}
 		}
-		b := batch{next: from}
-		var headed bool
-		headed, err = e.Headed()
+	}
+	return found, nil
+}
+
+// decode returns the committed messages of a partition of a fetch response from an offset on, and the offset after its
+// batches. After an error in a batch the next fetch starts with that batch.
+func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message, next int64, err error) {
+	if err := failure(p.ErrorCode); err != nil {
+		return nil, from, err
+	}
+	options := kgo.ProcessFetchPartitionOpts{Offset: from, IsolationLevel: kgo.ReadCommitted(), Partition: p.Partition}
+	found, next := kgo.ProcessFetchPartition(options, p, decompressor{}, nil)
+	switch n := len(found.Records); {
+	case found.Err != nil && n == 0:
+		return nil, from, found.Err
+	case found.Err != nil:
+		next = found.Records[n-1].Offset + 1 // kgo skips a batch of an unknown version
+	case next == from && len(p.RecordBatches) > 0:
+		return nil, from, fmt.Errorf("the batch at offset %d is damaged", from)
+	}
+	for _, r := range found.Records {
+		m := Message{Partition: int(p.Partition), Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
+		if r.Timestamp.UnixMilli() >= 0 { // the producers of old clients write −1 for none
+			m.Time = r.Timestamp
+		}
+		for _, h := range r.Headers {
+			m.Headers = append(m.Headers, Header{h.Key, bytes.Clone(h.Value)})
+		}
+		messages = append(messages, m)
+	}
+	return messages, next, nil
+}
+
+// decompressor decompresses record batches up to maxBatchBytes: one megabyte of zstd can decompress to thirty thousand.
+type decompressor struct{}
+
+// batchError is a record batch that decompresses to more than maxBatchBytes. Brokers do not reject such a batch: they limit
+// the compressed size, and validate records one by one.
+type batchError struct{}
+
+func (batchError) Error() string {
+	return fmt.Sprintf("a record batch decompresses to more than %d bytes", maxBatchBytes)
+}
+
+// Decompress implements [kgo.Decompressor].
+func (decompressor) Decompress(source []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec == kgo.CodecNone {
+		return source, nil
+	}
+	if int(codec) >= len(compress.Codecs) || compress.Codecs[codec] == nil {
+		return nil, fmt.Errorf("compression %d is not known", codec)
+	}
+	r := compress.Codecs[codec].NewReader(bytes.NewReader(source))
+	defer r.Close()
+	var parts [][]byte // a buffer that grows would take three times the memory
+	for whole := 0; ; {
+		part := make([]byte, min(max(4*len(source), whole), 16<<20))
+		n, err := io.ReadFull(r, part)
+		parts, whole = append(parts, part[:n]), whole+n
 		switch {
+		case whole > maxBatchBytes:
+			return nil, batchError{}
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return slices.Concat(parts...), nil
 		case err != nil:
-		case !headed:
-			err = b.read(e, partition, from)
-		case e.Has(recordbatch.Marker):
-			if abort, ok := e.Aborts(); ok && abort {
-				delete(aborting, e.Producer())
-			}
-			b.next = e.Next()
-		case e.Has(recordbatch.Transactional) && aborting[e.Producer()]:
-			b.next = e.Next()
-		case e.Has(recordbatch.Compressed):
-			err = b.read(e, partition, from)
-			for i, m := range b.messages {
-				b.messages[i].Time = e.Time(m.Time.UnixMilli())
-			}
-			b.next = e.Next()
-		default:
-			b.messages, err = plain(e, partition, from)
-			b.next = e.Next()
+			return nil, err
 		}
-		if err != nil {
-			break
-		}
-		batches = append(batches, b)
-	}
-	if len(batches) > 0 {
-		return batches, nil
-	}
-	return nil, err
-}
-
-// read decodes the messages of a batch from an offset on with kafka-go. It sets next to the offset after its last record.
-func (b *batch) read(e recordbatch.Batch, partition int, from int64) error {
-	records, err := e.Records()
-	if err != nil {
-		return err
-	}
-	for {
-		record, err := records.ReadRecord()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		b.next = record.Offset + 1
-		m := Message{Partition: partition, Offset: record.Offset, Time: recordbatch.TimeOf(record.Time.UnixMilli())}
-		wanted := record.Offset >= from
-		if m.Key, err = recordbatch.Take(record.Key, wanted); err != nil {
-			return err
-		}
-		if m.Value, err = recordbatch.Take(record.Value, wanted); err != nil {
-			return err
-		}
-		if !wanted {
-			continue
-		}
-		for _, h := range record.Headers {
-			m.Headers = append(m.Headers, Header{h.Key, h.Value})
-		}
-		b.messages = append(b.messages, m)
 	}
 }

@@ -72,16 +72,16 @@ func testGaps(t *testing.T, l *Log, topic string) {
 		t.Logf("[%d, %d): %v", c.from, c.to, time.Since(began))
 
 		// The same manually, to count the fetches: as many as the bytes require, and one more.
-		cur := cursor{position: c.from, to: c.to}
-		for cur.position < cur.to {
-			before := cur.position
-			batches := must(l.fetch(ctx, topic, 0, cur.position, fetchBytes, pollTime))(t)
-			cur.move(batches)
-			if fetches++; cur.position == before {
+		leader := must(l.leader(ctx, topic, 0))(t)
+		for s := (&source{log: l, topicPartition: topicPartition{topic, 0}, position: c.from, to: c.to}); s.position < s.to; fetches++ {
+			before := s.position
+			found := must(l.fetch(ctx, leader, pollTime, fetchBytes, s))(t)
+			must(s.accept(ctx, found[0]))(t)
+			if s.position == before {
 				t.Fatalf("a fetch at %d does not move", before)
 			}
 		}
-		if most := 2 + int(cur.to-c.from)*40/fetchBytes; fetches > most {
+		if most := 2 + int(c.to-c.from)*40/fetchBytes; fetches > most {
 			t.Errorf("[%d, %d) takes %d fetches", c.from, c.to, fetches)
 		}
 	}

@@ -4,18 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"slices"
-	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol/heartbeat"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/classic"
-	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 const (
@@ -29,10 +25,16 @@ const (
 	watchTime = 30 * time.Second
 	// leaveTime limits the time that a leaving member waits for a rebalance in progress, or for an unavailable coordinator.
 	leaveTime = 3 * time.Second
+	// answerTime is the time that the coordinator may take to respond, in addition to the time that it waits for other members.
+	answerTime = 5 * time.Second
 )
 
-// Member is a member of a consumer group, which divides the partitions of one topic among its members. It is safe for
-// concurrent use. Create it with [Log.Join].
+// Member is a member of a consumer group, which divides the partitions of one topic among its members: see "Classic Consumer
+// Group Protocol" in Kafka's documentation, and KIP-394 for member ids. It is safe for concurrent use. Create it with
+// [Log.Join].
+//
+// It does not use kafka-go's ConsumerGroup, which hides when the coordinator last answered a heartbeat, hides heartbeats that
+// it refuses, leaves the group when the coordinator is restarted, and can't leave it during a rebalance.
 type Member struct {
 	log          *Log
 	group, topic string
@@ -41,6 +43,7 @@ type Member struct {
 	leave        func() error
 	commits      sync.WaitGroup // commits in flight
 	expiry       *time.Timer    // fires when the session may have expired
+	coordinator  atomic.Int32   // a node ID, or anyBroker if it is not known
 
 	mu         sync.Mutex
 	assigned   []int     // partitions of the latest generation
@@ -56,7 +59,10 @@ type Member struct {
 
 // protocolName differs from the name of Kafka's sticky assignor, whose user data has another format. The coordinator
 // rejects members that only support that one.
-const protocolName = "stagewise-sticky"
+const (
+	protocolType = "consumer"
+	protocolName = "stagewise-sticky"
+)
 
 // notLeader is the value of Member.divided for members other than the leader.
 const notLeader = -1
@@ -69,6 +75,7 @@ func (l *Log) Join(group, topic string) *Member { return l.JoinGroups(group, top
 func (l *Log) JoinGroups(group, topic string, size int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
 	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1), divided: notLeader}
+	m.coordinator.Store(anyBroker)
 	m.expiry = time.AfterFunc(l.session, func() { m.update(func() {}) })
 	left := make(chan error, 1)
 	go func() {
@@ -123,28 +130,65 @@ func (m *Member) Commit(offsets map[int]int64, done func(error)) {
 	if m.leaving || m.ended {
 		return
 	}
-	request := &kafka.OffsetCommitRequest{GroupID: m.group, GenerationID: int(m.generation), MemberID: m.id}
-	commits := make([]kafka.OffsetCommit, 0, len(offsets))
+	request := kmsg.NewPtrOffsetCommitRequest()
+	request.Group, request.Generation, request.MemberID = m.group, m.generation, m.id
+	topic := kmsg.NewOffsetCommitRequestTopic()
+	topic.Topic = m.topic
 	for partition, offset := range offsets {
-		commits = append(commits, kafka.OffsetCommit{Partition: partition, Offset: offset})
+		commit := kmsg.NewOffsetCommitRequestTopicPartition()
+		commit.Partition, commit.Offset = int32(partition), offset
+		topic.Partitions = append(topic.Partitions, commit)
 	}
-	request.Topics = map[string][]kafka.OffsetCommit{m.topic: commits}
+	request.Topics = append(request.Topics, topic)
 	m.commits.Go(func() { done(m.commit(request)) })
 }
 
-func (m *Member) commit(request *kafka.OffsetCommitRequest) error {
+func (m *Member) commit(request *kmsg.OffsetCommitRequest) error {
 	ctx, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
 	defer cancel()
-	response, err := m.log.client.OffsetCommit(ctx, request)
+	response, err := coordinate[*kmsg.OffsetCommitResponse](ctx, m, request)
 	if err != nil {
 		return err
 	}
-	for _, partition := range response.Topics[m.topic] {
-		if partition.Error != nil {
-			return fmt.Errorf("%s[%d]: %w", m.topic, partition.Partition, partition.Error)
+	for _, topic := range response.Topics {
+		for _, partition := range topic.Partitions {
+			if err := failure(partition.ErrorCode); err != nil {
+				return fmt.Errorf("%s[%d]: %w", m.topic, partition.Partition, err)
+			}
 		}
 	}
 	return nil
+}
+
+// coordinate sends a request to the coordinator of the group, and finds the coordinator first if it is not known.
+func coordinate[R kmsg.Response](ctx context.Context, m *Member, request kmsg.Request) (response R, err error) {
+	at := m.coordinator.Load()
+	if at == anyBroker {
+		find := kmsg.NewPtrFindCoordinatorRequest()
+		find.CoordinatorKey = m.group
+		found, err := send[*kmsg.FindCoordinatorResponse](ctx, m.log, anyBroker, find)
+		if err == nil {
+			err = failure(found.ErrorCode)
+		}
+		if err != nil {
+			return response, err
+		}
+		at = found.NodeID
+		m.coordinator.Store(at)
+	}
+	if response, err = send[R](ctx, m.log, at, request); err != nil {
+		m.coordinator.Store(anyBroker)
+	}
+	return response, err
+}
+
+// answered returns the error of the coordinator's response, and forgets a coordinator that is another broker now.
+func (m *Member) answered(code int16) error {
+	err := failure(code)
+	if err != nil && kafka.Error(code).Temporary() {
+		m.coordinator.Store(anyBroker)
+	}
+	return err
 }
 
 // Leave leaves the group, so that others take over at once, and stops the member's goroutines. It takes a few seconds at
@@ -179,21 +223,15 @@ func (m *Member) run(ctx context.Context) error {
 	}
 	leaving, cancel := context.WithTimeout(m.log.ctx, m.log.leave)
 	defer cancel()
-	// An error means that the coordinator has no such member. The deadline of the connection may precede that of the context.
-	err = m.protocol().Leave(leaving, m.id)
+	request := kmsg.NewPtrLeaveGroupRequest()
+	request.Group, request.MemberID = m.group, m.id
+	request.Members = []kmsg.LeaveGroupRequestMember{{MemberID: m.id}}
+	// The coordinator may have no such member. The deadline of the connection may precede that of the context.
+	_, err = coordinate[*kmsg.LeaveGroupResponse](leaving, m, request)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("leave group %s: no answer within %v", m.group, m.log.leave)
 	}
 	return nil
-}
-
-// protocol returns the group protocol of the member. A JoinGroup request is answered after the other members have joined,
-// and uses its own connection during that time.
-func (m *Member) protocol() classic.Group {
-	return classic.Group{ID: m.group, Topic: m.topic, Protocol: protocolName, Session: m.log.session,
-		Send: func(ctx context.Context, request kafka.Request) (kafka.Response, error) {
-			return m.log.cluster.RoundTrip(ctx, nil, request)
-		}}
 }
 
 func (m *Member) end(ctx context.Context, err error) {
@@ -243,30 +281,86 @@ func (m *Member) stay(ctx context.Context) error {
 	return errors.Join(err, <-watched)
 }
 
-// join joins the next generation of the group. Apart from Commit, only this goroutine uses m.id.
+// join joins the next generation of the group, and waits until the other members have joined. Apart from Commit, only this
+// goroutine uses m.id.
 func (m *Member) join(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*m.log.session+answerTime) // the others join, and then the leader assigns
+	defer cancel()
 	m.mu.Lock()
 	m.divided = notLeader
-	member, claim := m.id, sticky.Claim{Generation: m.generation, Partitions: m.assigned}
+	held := claim{Generation: m.generation, Partitions: m.assigned}
 	m.mu.Unlock()
-	encoded, err := claim.Encode()
+	joined, err := m.enter(ctx, held)
 	if err != nil {
 		return err
 	}
-	g, err := m.protocol().Join(ctx, member, encoded, func(claims map[string][]byte) (map[string][]int, error) {
-		return m.divide(ctx, claims)
-	})
-	m.update(func() {
-		if m.id = g.Member; err == nil {
-			m.assigned, m.generation = g.Partitions, g.Number
-			slices.Sort(m.assigned)
+	request := kmsg.NewPtrSyncGroupRequest()
+	request.Group, request.Generation, request.MemberID = m.group, joined.Generation, m.id
+	request.ProtocolType, request.Protocol = kmsg.StringPtr(protocolType), kmsg.StringPtr(protocolName)
+	if joined.LeaderID == m.id {
+		if request.GroupAssignment, err = m.divide(ctx, joined.Members); err != nil {
+			return err
 		}
-	})
+	}
+	response, err := coordinate[*kmsg.SyncGroupResponse](ctx, m, request)
+	if err == nil {
+		err = m.remembered(m.answered(response.ErrorCode))
+	}
+	if err != nil {
+		return err
+	}
+	partitions, err := m.assignment(response.MemberAssignment)
+	if err == nil {
+		m.update(func() { m.assigned, m.generation = partitions, joined.Generation })
+	}
 	return err
 }
 
-// divide assigns the partitions of the topic to the members, according to their claims.
-func (m *Member) divide(ctx context.Context, claims map[string][]byte) (map[string][]int, error) {
+// enter sends JoinGroup requests until the coordinator has assigned an id. A member that does not rejoin within the session
+// timeout has also missed its heartbeats.
+func (m *Member) enter(ctx context.Context, held claim) (*kmsg.JoinGroupResponse, error) {
+	encoded, err := held.encoded()
+	if err != nil {
+		return nil, err
+	}
+	metadata := kmsg.NewConsumerMemberMetadata()
+	metadata.Topics, metadata.UserData = []string{m.topic}, encoded
+	for given := false; ; given = true {
+		request := kmsg.NewPtrJoinGroupRequest()
+		request.Group, request.MemberID, request.ProtocolType = m.group, m.id, protocolType
+		request.SessionTimeoutMillis = int32(m.log.session.Milliseconds())
+		request.RebalanceTimeoutMillis = request.SessionTimeoutMillis
+		request.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: protocolName, Metadata: metadata.AppendTo(nil)}}
+		joined, err := coordinate[*kmsg.JoinGroupResponse](ctx, m, request)
+		if err != nil {
+			return nil, err
+		}
+		err = m.answered(joined.ErrorCode)
+		switch {
+		case errors.Is(err, kafka.MemberIDRequired) && !given:
+		case err != nil:
+			return nil, m.remembered(err)
+		}
+		m.update(func() { m.id = joined.MemberID })
+		if err == nil {
+			return joined, nil
+		}
+	}
+}
+
+// remembered returns the coordinator's error, and drops the member's id if the coordinator has forgotten it.
+func (m *Member) remembered(err error) error {
+	if errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.FencedInstanceID) {
+		m.update(func() { m.id = "" })
+	}
+	return err
+}
+
+// divide assigns the partitions of the topic to the members, according to their claims, as the leader of the group. All
+// members get an assignment, even without partitions.
+func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMember) (
+	all []kmsg.SyncGroupRequestGroupAssignment, err error,
+) {
 	n, err := m.partitions(ctx)
 	if err != nil {
 		return nil, err
@@ -274,15 +368,49 @@ func (m *Member) divide(ctx context.Context, claims map[string][]byte) (map[stri
 	m.mu.Lock()
 	m.divided = n
 	m.mu.Unlock()
-	decoded := make(map[string]sticky.Claim, len(claims))
-	for id, claim := range claims {
-		decoded[id] = sticky.Decode(claim)
+	claims := make(map[string]claim, len(members))
+	for _, member := range members {
+		metadata := kmsg.NewConsumerMemberMetadata()
+		// kafka-go's members omit their owned partitions, although they announce version 1. The fields before these are still
+		// decoded.
+		_ = metadata.ReadFrom(member.ProtocolMetadata)
+		claims[member.MemberID] = decodeClaim(metadata.UserData)
 	}
-	all := make([]int, n)
-	for p := range all {
-		all[p] = p
+	numbers := make([]int, n)
+	for p := range numbers {
+		numbers[p] = p
 	}
-	return sticky.Groups(all, decoded, m.size), nil
+	for member, share := range assignGroups(numbers, claims, m.size) {
+		topic := kmsg.NewConsumerMemberAssignmentTopic()
+		topic.Topic = m.topic
+		for _, p := range share {
+			topic.Partitions = append(topic.Partitions, int32(p))
+		}
+		assignment := kmsg.NewConsumerMemberAssignment()
+		assignment.Topics, assignment.UserData = append(assignment.Topics, topic), []byte{}
+		all = append(all, kmsg.SyncGroupRequestGroupAssignment{MemberID: member, MemberAssignment: assignment.AppendTo(nil)})
+	}
+	return all, nil
+}
+
+// assignment decodes the partitions of this member.
+func (m *Member) assignment(encoded []byte) (partitions []int, err error) {
+	if len(encoded) == 0 { // an empty assignment
+		return nil, nil
+	}
+	assignment := kmsg.NewConsumerMemberAssignment()
+	if err := assignment.ReadFrom(encoded); err != nil {
+		return nil, fmt.Errorf("decode the assignment of a member of group %s: %w", m.group, err)
+	}
+	for _, t := range assignment.Topics {
+		for _, p := range t.Partitions {
+			if t.Topic == m.topic {
+				partitions = append(partitions, int(p))
+			}
+		}
+	}
+	slices.Sort(partitions)
+	return partitions, nil
 }
 
 // beat sends heartbeats until the next rebalance or until ctx ends.
@@ -311,8 +439,15 @@ func (m *Member) beat(ctx context.Context) error {
 
 // heartbeat sends one heartbeat and reports whether to rejoin.
 func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
+	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
+	defer cancel()
+	request := kmsg.NewPtrHeartbeatRequest()
+	request.Group, request.Generation, request.MemberID = m.group, m.generation, m.id
 	sent := time.Now()
-	err = m.sendHeartbeat(ctx)
+	response, err := coordinate[*kmsg.HeartbeatResponse](ctx, m, request)
+	if err == nil {
+		err = m.answered(response.ErrorCode)
+	}
 	switch {
 	case err == nil, errors.Is(err, kafka.RebalanceInProgress):
 		m.update(func() { m.heard = sent })
@@ -323,32 +458,6 @@ func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	return err != nil, nil
-}
-
-// sendHeartbeat looks up the coordinator each time, like the other group requests. kafka-go itself would send a heartbeat
-// to any broker.
-func (m *Member) sendHeartbeat(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
-	defer cancel()
-	found, err := m.log.client.FindCoordinator(ctx, &kafka.FindCoordinatorRequest{Key: m.group, KeyType: kafka.CoordinatorKeyTypeConsumer})
-	if err != nil {
-		return err
-	}
-	if found.Error != nil {
-		return found.Error
-	}
-	coordinator := net.JoinHostPort(found.Coordinator.Host, strconv.Itoa(found.Coordinator.Port))
-	request := &heartbeat.Request{GroupID: m.group, GenerationID: m.generation, MemberID: m.id}
-	message, err := m.log.cluster.Send(ctx, coordinator, request)
-	if err != nil {
-		return err
-	}
-	// Since version 1 the throttle time comes before the error code. kafka-go reads the fields in the order of version 0, so the
-	// error code is in the lower half of its throttle time.
-	if code := int16(message.(*heartbeat.Response).ThrottleTimeMs); code != 0 {
-		return kafka.Error(code)
-	}
-	return nil
 }
 
 // watch returns when the topic's number of partitions differs from the one that this member assigned as leader, or when
@@ -385,7 +494,7 @@ func (m *Member) partitions(ctx context.Context) (n int, err error) {
 			return err
 		}
 		n = len(found.Topics[0].Partitions)
-		return found.Topics[0].Error
+		return failure(found.Topics[0].ErrorCode)
 	})
 	if err != nil {
 		return 0, fmt.Errorf("find topic %s: %w", m.topic, err)

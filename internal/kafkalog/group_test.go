@@ -14,8 +14,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/sticky"
 )
 
 // until waits for a condition on the owned partitions. It checks the condition only after a member has signalled a change.
@@ -395,15 +393,15 @@ type ofKafkaGo struct{}
 
 func (ofKafkaGo) ProtocolName() string { return protocolName }
 
-func (ofKafkaGo) UserData() ([]byte, error) { return sticky.Claim{}.Encode() }
+func (ofKafkaGo) UserData() ([]byte, error) { return claim{}.encoded() }
 
 func (ofKafkaGo) AssignGroups(members []kafka.GroupMember, partitions []kafka.Partition) kafka.GroupMemberAssignments {
-	claims := make(map[string]sticky.Claim, len(members))
+	claims := make(map[string]claim, len(members))
 	for _, m := range members {
-		claims[m.ID] = sticky.Decode(m.UserData)
+		claims[m.ID] = decodeClaim(m.UserData)
 	}
 	assignments := kafka.GroupMemberAssignments{}
-	for id, share := range sticky.Groups(upTo(len(partitions)), claims, 1) {
+	for id, share := range assignGroups(upTo(len(partitions)), claims, 1) {
 		assignments[id] = map[string][]int{"t": share}
 	}
 	return assignments

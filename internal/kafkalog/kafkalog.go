@@ -4,9 +4,8 @@
 //
 // It does not use kafka-go's Reader and Writer. The Reader returns the records of aborted transactions and transaction
 // markers as messages, silently skips deleted offsets, and has no end; the Writer waits to fill batches. This package
-// sends one request at a time through package cluster, which uses a connection for one call at a time: a long poll blocks
-// its own connection and delays no other call. Idle followers share a long poll to each broker: see package longpoll. So
-// an idle process uses two connections to a broker. Package classic implements group membership.
+// sends requests in the encoding of package kmsg through kafka-go's Transport, whose connections carry one request at a
+// time: a long poll blocks its own connection and delays no other request. Fetched batches are decoded by package kgo.
 //
 // Delivery is at least once and ordered: a write that the broker applied but answered with an error is sent again.
 package kafkalog
@@ -24,10 +23,7 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
-	"github.com/stagewise/stagewise/internal/kafkalog/longpoll"
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -40,8 +36,7 @@ type Header struct {
 	Value []byte
 }
 
-// Message is a record of a partition. Readers share memory with each other and with the writer, so callers may keep
-// messages, but must not modify them.
+// Message is a record of a partition.
 type Message struct {
 	// Partition and Offset are the position of the message. Append ignores them.
 	Partition int
@@ -86,6 +81,10 @@ const (
 	clientID = "stagewise"
 	// requestTimeout is the timeout of a request to a broker.
 	requestTimeout = 30 * time.Second
+	// idleTime is the time after which an idle connection is closed.
+	idleTime = time.Minute
+	// brokersAge is the maximum age of the brokers' addresses.
+	brokersAge = 10 * time.Second
 	// unknownTimeout is the time for which a topic may be unknown before that is an error. Brokers learn of a new topic one by
 	// one.
 	unknownTimeout = 2 * time.Second
@@ -100,9 +99,9 @@ const (
 type Log struct {
 	addresses []string
 	identity  secure.Identity
-	cluster   *cluster.Cluster // all connections
-	client    *kafka.Client    // kafka-go's requests, sent through cluster
-	polls     *longpoll.Polls  // of followers
+	transport *kafka.Transport // all connections
+	client    *kafka.Client    // kafka-go's requests, sent through transport
+	leaders   leaders
 	broker    *embedded.Broker // nil if the brokers are not embedded
 	dataDir   string           // of the embedded broker
 
@@ -116,7 +115,6 @@ type Log struct {
 	cleaning sync.Mutex       // held by Clean
 
 	found sync.Map // topics of successful requests
-	tail  *tail    // nil unless the broker is embedded and has no listener
 
 	// The constants with these names, which tests shorten.
 	unknownTimeout, stall            time.Duration
@@ -128,11 +126,11 @@ type Log struct {
 // one of its files is damaged: see [Repair]. It returns a [option.Problem] if Security is invalid, and an error that wraps an
 // *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
-	recordbatch.BoundCompression()
 	l := &Log{
 		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, repeated: o.Repeated, now: o.now,
 		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
+		leaders: leaders{topics: map[string]ledTopic{}},
 	}
 	if l.now == nil {
 		l.now = time.Now
@@ -149,25 +147,23 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 		var err error
 		l.dataDir = o.DataDir
-		if l.broker, cleaned, err = embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync,
-			Waiting: o.Waiting}, l.now()); err != nil {
+		wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
+		l.broker, cleaned, err = embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync,
+			Locked: wait.failed}, l.now())
+		if wait.over(err); err != nil {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.Address().String()}
-		if o.Listen == "" {
-			l.tail = newTail()
-		}
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
-	l.cluster = cluster.New(cluster.Options{Addresses: l.addresses, ClientID: clientID, Dial: l.dial, SASL: l.identity.SASL()})
-	l.polls = longpoll.New(longpoll.Options{Send: l.cluster.Send, Leads: l.leads, Timeout: requestTimeout})
-	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.cluster}
+	l.transport = &kafka.Transport{Dial: l.dial, ClientID: clientID, SASL: l.identity.SASL(), Context: l.ctx, IdleTimeout: idleTime,
+		MetadataTTL: brokersAge, MetadataTopics: []string{}} // no topics, whose leaders it need not know
+	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
 		l.end(ErrClosed)
 		cleaning.Wait()
-		l.polls.Close()
-		l.cluster.Close()
+		l.transport.CloseIdleConnections()
 		if l.broker != nil {
 			return l.broker.Stop()
 		}
@@ -229,10 +225,4 @@ func (l *Log) Addr() []string {
 		return nil
 	}
 	return slices.Clone(l.addresses)
-}
-
-// metadata requests the metadata of the cluster and of topics; nil means all topics.
-func (l *Log) metadata(ctx context.Context, topics []string) (*kafka.MetadataResponse, error) {
-	found, err := l.client.Metadata(ctx, &kafka.MetadataRequest{Topics: topics})
-	return found, withoutMethod(err)
 }

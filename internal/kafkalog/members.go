@@ -4,11 +4,12 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"net"
 	"slices"
+	"strings"
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
@@ -19,7 +20,7 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	}
 	err = l.retry(ctx, "ask which cluster it is", func(ctx context.Context) error {
 		found, err := l.metadata(ctx, []string{})
-		is = err == nil && found.ClusterID == embedded.ClusterID
+		is = err == nil && found.ClusterID != nil && *found.ClusterID == embedded.ClusterID
 		return err
 	})
 	return is, err
@@ -46,7 +47,7 @@ func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err err
 				return g.Error
 			}
 			for _, m := range g.Members {
-				o := Owner{ID: m.MemberID, Host: cluster.HostOf(m.ClientHost)}
+				o := Owner{ID: m.MemberID, Host: hostOf(m.ClientHost)}
 				for _, t := range m.MemberAssignments.Topics {
 					o.Partitions = append(o.Partitions, t.Partitions...)
 				}
@@ -70,4 +71,14 @@ func (l *Log) Members(ctx context.Context, group string) (hosts []string, err er
 		hosts = append(hosts, o.Host)
 	}
 	return hosts, err
+}
+
+// hostOf returns the host in a broker's description of a client. Kafka has a slash before it, as Java prints addresses,
+// and the embedded broker a port after it.
+func hostOf(client string) string {
+	client = strings.TrimPrefix(client, "/")
+	if host, _, err := net.SplitHostPort(client); err == nil {
+		return host
+	}
+	return client
 }

@@ -3,11 +3,12 @@ package kafkalog
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-	"github.com/segmentio/kafka-go/protocol/listoffsets"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/errgroup"
 )
 
 // Bounds is the range of readable offsets of a partition: [First, End).
@@ -97,24 +98,51 @@ func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int)
 }
 
 // offsets returns an offset of each partition: the first at or after a timestamp in milliseconds, or -1 if there is none;
-// or that of kafka.FirstOffset or kafka.LastOffset. what describes the operation.
+// or that of kafka.FirstOffset or kafka.LastOffset. It sends one request to each leader. what describes the operation.
 func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, partitions []int) ([]int64, error) {
 	offsets := make([]int64, len(partitions))
 	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
-		ctx, cancel := context.WithTimeout(ctx, requestTimeout)
-		defer cancel()
-		message, err := l.cluster.RoundTrip(ctx, l.client.Addr, newByLeader(topic, timestamp, partitions))
-		if err != nil {
-			return err
-		}
-		found := make(map[int]int64, len(partitions))
-		for _, t := range message.(*listoffsets.Response).Topics {
-			for _, p := range t.Partitions {
-				if p.ErrorCode != 0 {
-					return fmt.Errorf("partition %d: %w", p.Partition, kafka.Error(p.ErrorCode))
-				}
-				found[int(p.Partition)] = p.Offset
+		requests := map[int32]*kmsg.ListOffsetsRequest{} // by leader
+		for _, p := range partitions {
+			leader, err := l.leader(ctx, topic, p)
+			if err != nil {
+				return err
 			}
+			if requests[leader] == nil {
+				request := kmsg.NewPtrListOffsetsRequest()
+				request.ReplicaID, request.IsolationLevel = -1, 1
+				request.Topics = []kmsg.ListOffsetsRequestTopic{{Topic: topic}}
+				requests[leader] = request
+			}
+			asked := kmsg.NewListOffsetsRequestTopicPartition()
+			asked.Partition, asked.Timestamp = int32(p), timestamp
+			of := &requests[leader].Topics[0]
+			of.Partitions = append(of.Partitions, asked)
+		}
+		var mutex sync.Mutex
+		found := make(map[int]int64, len(partitions))
+		asking, ctx := errgroup.WithContext(ctx)
+		for leader, request := range requests {
+			asking.Go(func() error {
+				response, err := send[*kmsg.ListOffsetsResponse](ctx, l, leader, request)
+				if err != nil {
+					return err
+				}
+				mutex.Lock()
+				defer mutex.Unlock()
+				for _, t := range response.Topics {
+					for _, p := range t.Partitions {
+						if err := failure(p.ErrorCode); err != nil {
+							return fmt.Errorf("partition %d: %w", p.Partition, err)
+						}
+						found[int(p.Partition)] = p.Offset
+					}
+				}
+				return nil
+			})
+		}
+		if err := asking.Wait(); err != nil {
+			return err
 		}
 		for i, p := range partitions {
 			offset, ok := found[p]
@@ -129,54 +157,4 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 		return nil, fmt.Errorf("%s: %w", what, err)
 	}
 	return offsets, nil
-}
-
-// byLeader is a request for one offset of each partition of a topic, sent once to each leader. kafka-go would split it
-// into a request for each partition, and report only kafka.Unknown if one of them has no leader.
-type byLeader struct{ listoffsets.Request }
-
-func newByLeader(topic string, timestamp int64, partitions []int) *byLeader {
-	asked := make([]listoffsets.RequestPartition, len(partitions))
-	for i, p := range partitions {
-		asked[i] = listoffsets.RequestPartition{Partition: int32(p), CurrentLeaderEpoch: -1, Timestamp: timestamp}
-	}
-	return &byLeader{listoffsets.Request{
-		ReplicaID: -1, IsolationLevel: int8(kafka.ReadCommitted), Topics: []listoffsets.RequestTopic{{Topic: topic, Partitions: asked}},
-	}}
-}
-
-// Split returns one request for each leader.
-func (r *byLeader) Split(cluster protocol.Cluster) ([]protocol.Message, protocol.Merger, error) {
-	name := r.Topics[0].Topic
-	var messages []protocol.Message
-	requests := map[int32]*listoffsets.Request{}
-	for _, p := range r.Topics[0].Partitions {
-		found, ok := cluster.Topics[name].Partitions[p.Partition]
-		if !ok {
-			return nil, nil, protocol.NewErrNoPartition(name, p.Partition)
-		}
-		request := requests[found.Leader]
-		if request == nil {
-			request = &listoffsets.Request{
-				ReplicaID: r.ReplicaID, IsolationLevel: r.IsolationLevel, Topics: []listoffsets.RequestTopic{{Topic: name}},
-			}
-			requests[found.Leader] = request
-			messages = append(messages, request)
-		}
-		request.Topics[0].Partitions = append(request.Topics[0].Partitions, p)
-	}
-	return messages, r, nil
-}
-
-// Merge merges the responses of the leaders. If one has failed, it returns its error.
-func (*byLeader) Merge(_ []protocol.Message, results []any) (protocol.Message, error) {
-	all := &listoffsets.Response{}
-	for _, result := range results {
-		message, err := protocol.Result(result)
-		if err != nil {
-			return nil, err
-		}
-		all.Topics = append(all.Topics, message.(*listoffsets.Response).Topics...)
-	}
-	return all, nil
 }

@@ -5,58 +5,128 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Range reads the messages of an offset range, in order. It is not safe for concurrent use. Create it with [Log.Range].
-type Range struct{ stream stream }
-
-// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only briefly for offsets
-// that are not written yet, so to must not exceed the end returned by Bounds.
-func (l *Log) Range(topic string, partition int, from, to int64) *Range {
-	return &Range{stream{source: source{log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: to}}}}
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
 }
 
-// Next returns the next message, and io.EOF after the last. It skips offsets without a record (compacted, aborted, transaction
-// markers). If offsets of the range were deleted it returns a *DeletedError. After an error of ctx Next may be called again;
-// any other error is final.
-func (r *Range) Next(ctx context.Context) (Message, error) { return r.stream.next(ctx) }
-
-// Close stops fetching. It always returns nil.
-func (r *Range) Close() error { return r.stream.close() }
-
-// Follower reads a partition as it grows. It is not safe for concurrent use. Create it with [Log.Follow].
-type Follower struct {
-	// SkipDeleted makes the Follower continue at the first remaining offset if the next ones were deleted, which is right for
-	// a compacted topic. Set it before the first Next.
-	SkipDeleted bool
-
-	stream stream
+// source is one partition being read. Not every offset holds a message: compaction, markers and aborted transactions leave
+// gaps. A fetch crosses them, since each batch has its range of offsets.
+type source struct {
+	log *Log
+	topicPartition
+	position    int64     // the next offset to fetch
+	to          int64     // the end of the range, or unbounded
+	skipDeleted bool      // continue at the first remaining offset if the next ones were deleted
+	stalled     time.Time // when a range first reached the end of the log early; zero if it has not
 }
 
-// Follow returns a reader of all committed messages from an offset on, without end.
-func (l *Log) Follow(topic string, partition int, from int64) *Follower {
-	return &Follower{stream: stream{source: source{
-		log: l, topic: topic, partition: partition, cursor: cursor{position: from, to: unbounded}, tail: l.tail, behind: true,
-	}}}
+// unbounded is the end of a range without end.
+const unbounded = math.MaxInt64
+
+// accept moves the source by its partition of a fetch response, and returns the messages in it.
+func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
+	if failure(p.ErrorCode) == kafka.OffsetOutOfRange {
+		return nil, s.outOfRange(ctx)
+	}
+	messages, next, err := decode(p, s.position)
+	if err != nil {
+		return nil, err
+	}
+	for len(messages) > 0 && messages[len(messages)-1].Offset >= s.to {
+		messages = messages[:len(messages)-1]
+	}
+	s.position = min(next, s.to)
+	return messages, nil
 }
 
-// Next waits for the next message, and retries transient errors until ctx ends. A fetch is always in flight, so calling
-// Next repeatedly with a short ctx costs no time. If offsets were deleted it returns a *DeletedError, unless SkipDeleted
-// is set; if the topic is gone, ErrUnknownTopic. Both are final.
-func (f *Follower) Next(ctx context.Context) (Message, error) {
-	f.stream.source.skipDeleted = f.SkipDeleted
-	return f.stream.next(ctx)
+// outOfRange determines why the broker does not have the position. It returns nil if it has moved the position.
+func (s *source) outOfRange(ctx context.Context) error {
+	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
+	switch {
+	case err != nil:
+		return err
+	case s.position < first && s.skipDeleted:
+		s.position = first
+		return nil
+	case s.position < first || s.position > end:
+		return s.deleted(first, end)
+	}
+	return kafka.OffsetNotAvailable // the leader that served the fetch was behind
 }
 
-// Close stops fetching. It always returns nil.
-func (f *Follower) Close() error { return f.stream.close() }
+// short determines why the broker has nothing at the position, which is before the end of the range.
+func (s *source) short(ctx context.Context) error {
+	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
+	switch {
+	case err != nil:
+		return err
+	case s.position < first || s.position >= end:
+		return s.deleted(first, end)
+	}
+	return kafka.OffsetNotAvailable // the log has the position, but the broker that served the fetch is behind
+}
 
-// stream fetches one page ahead of its user, in a goroutine that starts with the first next and ends with close, with the log,
-// or after the last page.
-type stream struct {
+func (s *source) deleted(first, end int64) error {
+	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
+}
+
+// next returns the messages of one fetch of a range, which may be none, or io.EOF at the end of the range.
+func (s *source) next(ctx context.Context) (messages []Message, err error) {
+	if s.position >= s.to {
+		return nil, io.EOF
+	}
+	bytes := int32(fetchBytes)
+	switch {
+	case s.to-s.position == 1:
+		bytes = minFetchBytes
+	case s.log.Embedded():
+		bytes = embeddedFetchBytes
+	}
+	err = s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) error {
+		leader, err := s.log.leader(ctx, s.topic, s.partition)
+		if err != nil {
+			return err
+		}
+		found, err := s.log.fetch(ctx, leader, pollTime, bytes, s)
+		if err != nil {
+			return err
+		}
+		if found[0] == nil {
+			return kafka.UnknownTopicOrPartition
+		}
+		before := s.position
+		messages, err = s.accept(ctx, found[0])
+		switch {
+		case err != nil:
+			return err
+		case s.position > before:
+			s.stalled = time.Time{}
+		case s.stalled.IsZero():
+			s.stalled = time.Now()
+		case time.Since(s.stalled) > s.log.stall:
+			return s.short(ctx)
+		}
+		return nil
+	})
+	return messages, err
+}
+
+// Range reads the messages of an offset range, in order. It fetches one response ahead of its user, in a goroutine that
+// starts with the first Next and ends with Close, with the log, or after the last response. It is not safe for concurrent
+// use. Create it with [Log.Range].
+type Range struct {
 	source source
 	page   page
-	pages  chan page // nil until the first next
+	pages  chan page // nil until the first Next
 	cancel context.CancelFunc
 }
 
@@ -66,45 +136,46 @@ type page struct {
 	err      error
 }
 
-func (s *stream) next(ctx context.Context) (Message, error) {
-	if s.pages == nil && s.page.err == nil {
-		s.start()
+// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only briefly for offsets
+// that are not written yet, so to must not exceed the end returned by Bounds.
+func (l *Log) Range(topic string, partition int, from, to int64) *Range {
+	return &Range{source: source{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to}}
+}
+
+// Next returns the next message, and io.EOF after the last. It skips offsets without a record (compacted, aborted, transaction
+// markers). If offsets of the range were deleted it returns a *DeletedError. After an error of ctx Next may be called again;
+// any other error is final.
+func (r *Range) Next(ctx context.Context) (Message, error) {
+	if r.pages == nil && r.page.err == nil {
+		var running context.Context
+		running, r.cancel = context.WithCancel(r.source.log.ctx)
+		r.pages = make(chan page)
+		go r.run(running)
 	}
-	for len(s.page.messages) == 0 {
-		if s.page.err != nil {
-			return Message{}, s.page.err
+	for len(r.page.messages) == 0 {
+		if r.page.err != nil {
+			return Message{}, r.page.err
 		}
 		select {
-		case p, ok := <-s.pages:
+		case p, ok := <-r.pages:
 			if !ok {
-				p.err = context.Cause(s.source.log.ctx)
+				p.err = context.Cause(r.source.log.ctx)
 			}
-			s.page = p
+			r.page = p
 		case <-ctx.Done():
 			return Message{}, ctx.Err()
 		}
 	}
-	m := s.page.messages[0]
-	s.page.messages[0] = Message{} // drop the reference, so that the value's memory can be freed
-	s.page.messages = s.page.messages[1:]
+	m := r.page.messages[0]
+	r.page.messages[0] = Message{} // drop the reference, so that the value's memory can be freed
+	r.page.messages = r.page.messages[1:]
 	return m, nil
 }
 
-func (s *stream) start() {
-	var ctx context.Context
-	ctx, s.cancel = context.WithCancel(s.source.log.ctx)
-	s.pages = make(chan page)
-	go s.run(ctx)
-}
-
-func (s *stream) run(ctx context.Context) {
-	defer close(s.pages)
-	if s.source.tail != nil {
-		s.source.tail.join(&s.source)
-		defer s.source.tail.leave(&s.source)
-	}
+func (r *Range) run(ctx context.Context) {
+	defer close(r.pages)
 	for {
-		messages, err := s.source.next(ctx)
+		messages, err := r.source.next(ctx)
 		if len(messages) == 0 && err == nil {
 			continue
 		}
@@ -112,10 +183,10 @@ func (s *stream) run(ctx context.Context) {
 			return
 		}
 		if err != nil && !errors.Is(err, io.EOF) {
-			err = fmt.Errorf("read %s[%d]@%d: %w", s.source.topic, s.source.partition, s.source.position, err)
+			err = fmt.Errorf("read %s[%d]@%d: %w", r.source.topic, r.source.partition, r.source.position, err)
 		}
 		select {
-		case s.pages <- page{messages, err}:
+		case r.pages <- page{messages, err}:
 		case <-ctx.Done():
 			return
 		}
@@ -125,12 +196,13 @@ func (s *stream) run(ctx context.Context) {
 	}
 }
 
-func (s *stream) close() error {
-	if s.pages != nil {
-		s.cancel()
-		for range s.pages { // until run has ended
+// Close stops fetching. It always returns nil.
+func (r *Range) Close() error {
+	if r.pages != nil {
+		r.cancel()
+		for range r.pages { // until run has ended
 		}
 	}
-	s.page = page{err: ErrClosed}
+	r.page = page{err: ErrClosed}
 	return nil
 }

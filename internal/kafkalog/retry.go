@@ -12,11 +12,9 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/login"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
-	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 const (
@@ -28,7 +26,7 @@ const (
 var errPending = errors.New("not done yet")
 
 // retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation for Options.Waiting.
-// Before each retry it invalidates the metadata, since outdated leaders may be the cause.
+// Before each retry it forgets the leaders of the topic, which may have changed.
 func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
 	return l.retryOn(ctx, "", what, do)
 }
@@ -46,8 +44,8 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		return ctx.Err() != nil
 	}
 
-	wait := waits.Reporter{Report: l.waiting, What: what}
-	defer func() { wait.Over(err) }()
+	wait := reporter{report: l.waiting, what: what}
+	defer func() { wait.over(err) }()
 	var failure error
 	var unknownSince time.Time
 	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
@@ -77,8 +75,8 @@ func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.C
 		case time.Since(unknownSince) > l.unknownTimeoutOf(topic):
 			return ErrUnknownTopic
 		}
-		wait.Failed(began, failure)
-		l.cluster.Forget(topic)
+		wait.failed(began, failure)
+		l.leaders.forget(topic)
 		pause(ctx, backoff)
 	}
 }
@@ -132,7 +130,7 @@ func retriable(err error) bool {
 	// This check is first because a kafka.Error is also a net.Error.
 	if code, ok := errors.AsType[kafka.Error](err); ok {
 		switch code {
-		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // kafka-go: the leader is a broker that is not up yet
+		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // a broker that the Transport does not know yet
 			return true
 		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // the member rejoins
 			return true
@@ -151,6 +149,5 @@ func retriable(err error) bool {
 		return true
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, io.ErrClosedPipe) ||
-		errors.Is(err, protocol.ErrNoLeader) || errors.Is(err, errPending)
+		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errPending)
 }

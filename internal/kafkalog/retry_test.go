@@ -13,9 +13,6 @@ import (
 	"time"
 
 	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/cluster"
 )
 
 // Every error code of brokers is either transient or permanent.
@@ -60,7 +57,7 @@ func TestRetriable(t *testing.T) {
 	for want, list := range map[bool][]error{
 		true: {
 			&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, io.EOF,
-			io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, &net.DNSError{IsNotFound: true}, protocol.ErrNoLeader,
+			io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, &net.DNSError{IsNotFound: true},
 			errPending,
 		},
 		false: {
@@ -80,7 +77,7 @@ func TestRetriable(t *testing.T) {
 func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wait {
 	var reports []Wait
 	synctest.Test(t, func(t *testing.T) {
-		l := &Log{ctx: t.Context(), cluster: cluster.New(cluster.Options{}), waiting: func(w Wait) { reports = append(reports, w) }}
+		l := &Log{ctx: t.Context(), waiting: func(w Wait) { reports = append(reports, w) }}
 		began := time.Now()
 		err := l.retry(t.Context(), "append to x[0]", func(context.Context) error {
 			if time.Since(began) < lasts {
@@ -137,7 +134,7 @@ func TestWaitThatEndsWithAnError(t *testing.T) {
 func TestUnknownTopicIsAnError(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			l := &Log{ctx: t.Context(), cluster: cluster.New(cluster.Options{}), unknownTimeout: unknownTimeout}
+			l := &Log{ctx: t.Context(), unknownTimeout: unknownTimeout}
 			if found {
 				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
 					t.Fatal(err)

@@ -1,18 +1,14 @@
 package kafkalog
 
 import (
-	"bytes"
 	"context"
 	"encoding/binary"
 	"hash/crc32"
 	"os"
 	"path/filepath"
-	"slices"
 	"testing"
 	"time"
 
-	"github.com/segmentio/kafka-go"
-	"github.com/segmentio/kafka-go/protocol"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -33,13 +29,23 @@ func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...i
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
 	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	produceBatch(t, l, topic, raw)
+}
+
+// produceBatch writes an encoded batch.
+func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
+	t.Helper()
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis = -1, 10_000
+	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: raw}}}}
 	noError(t, l.retry(testContext(t), "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
-		answer, err := l.client.RawProduce(ctx, &kafka.RawProduceRequest{
-			Topic: topic, RequiredAcks: kafka.RequireAll,
-			RawRecords: protocol.RawRecordSet{Reader: bytes.NewReader(slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(raw))), raw))},
-		})
+		leader, err := l.leader(ctx, topic, 0)
+		if err != nil {
+			return err
+		}
+		answer, err := l.write(ctx, leader, request)
 		if err == nil {
-			err = answer.Error
+			err = failure(answer.Topics[0].Partitions[0].ErrorCode)
 		}
 		return err
 	}))

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // Topic describes a topic to create, or an existing one.
@@ -38,26 +39,27 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	if err != nil {
 		return fmt.Errorf("create topics: %w", err)
 	}
-	request := &kafka.CreateTopicsRequest{}
-	for _, t := range missing {
-		request.Topics = append(request.Topics, l.creation(t))
-	}
 	var denied error // brokers check authorization before existence
 	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
 		if len(missing) == 0 {
 			return nil
 		}
-		response, err := l.client.CreateTopics(ctx, request)
+		request := kmsg.NewPtrCreateTopicsRequest()
+		request.TimeoutMillis = int32(requestTimeout.Milliseconds())
+		for _, t := range missing {
+			request.Topics = append(request.Topics, l.creation(t))
+		}
+		response, err := send[*kmsg.CreateTopicsResponse](ctx, l, controller, request)
 		if err != nil {
 			return err
 		}
-		for _, t := range missing {
-			switch err := response.Errors[t.Name]; {
+		for _, t := range response.Topics {
+			switch err := failure(t.ErrorCode); {
 			case err == nil, errors.Is(err, kafka.TopicAlreadyExists):
 			case errors.Is(err, kafka.TopicAuthorizationFailed):
-				denied = fmt.Errorf("%s: %w", t.Name, err)
+				denied = fmt.Errorf("%s: %w", t.Topic, err)
 			default:
-				return fmt.Errorf("%s: %w", t.Name, err)
+				return fmt.Errorf("%s: %w", t.Topic, withMessage(err, t.ErrorMessage))
 			}
 		}
 		return nil
@@ -82,12 +84,21 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 	return nil
 }
 
-func (l *Log) creation(t Topic) kafka.TopicConfig {
-	c := kafka.TopicConfig{Topic: t.Name, NumPartitions: t.Partitions, ReplicationFactor: t.Replication}
+func (l *Log) creation(t Topic) kmsg.CreateTopicsRequestTopic {
+	c := kmsg.NewCreateTopicsRequestTopic()
+	c.Topic, c.NumPartitions, c.ReplicationFactor = t.Name, int32(t.Partitions), int16(t.Replication)
 	for name, value := range l.Settings(t) {
-		c.ConfigEntries = append(c.ConfigEntries, kafka.ConfigEntry{ConfigName: name, ConfigValue: value})
+		c.Configs = append(c.Configs, kmsg.CreateTopicsRequestTopicConfig{Name: name, Value: &value})
 	}
 	return c
+}
+
+// withMessage adds a broker's explanation to its error.
+func withMessage(err error, message *string) error {
+	if message == nil || *message == "" {
+		return err
+	}
+	return fmt.Errorf("%w: %s", err, *message)
 }
 
 // Settings returns the settings with which a topic is created, by Kafka's names.
@@ -122,12 +133,12 @@ func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
 			return err
 		}
 		for _, t := range m.Topics {
-			if t.Error != nil {
-				return t.Error
+			if err := failure(t.ErrorCode); err != nil {
+				return err
 			}
 			for _, p := range t.Partitions {
-				if p.Error != nil {
-					return p.Error
+				if err := failure(p.ErrorCode); err != nil {
+					return err
 				}
 			}
 		}
@@ -144,7 +155,7 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 			return err
 		}
 		n = len(m.Topics[0].Partitions)
-		return m.Topics[0].Error // count leaderless partitions too
+		return failure(m.Topics[0].ErrorCode) // count leaderless partitions too
 	})
 	if err != nil {
 		return 0, fmt.Errorf("count the partitions of %s: %w", topic, err)
@@ -160,7 +171,7 @@ func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error)
 		if err != nil {
 			return err
 		}
-		if err = m.Topics[0].Error; !unknown(err) {
+		if err = failure(m.Topics[0].ErrorCode); !unknown(err) {
 			exists = err == nil
 			return err
 		}
@@ -173,6 +184,9 @@ func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error)
 		}
 		return err
 	})
+	if !exists {
+		l.found.Delete(topic)
+	}
 	if errors.Is(err, ErrUnknownTopic) {
 		return false, nil
 	}
@@ -192,8 +206,8 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 			return err
 		}
 		for _, t := range m.Topics {
-			if !t.Internal && strings.HasPrefix(t.Name, prefix) {
-				found := Topic{Name: t.Name, Partitions: len(t.Partitions)}
+			if !t.IsInternal && t.Topic != nil && strings.HasPrefix(*t.Topic, prefix) {
+				found := Topic{Name: *t.Topic, Partitions: len(t.Partitions)}
 				for _, p := range t.Partitions { // they may differ during a change
 					found.Replication = max(found.Replication, len(p.Replicas))
 				}
@@ -299,21 +313,88 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 			return err
 		}
 		for _, t := range m.Topics {
-			if !unknown(t.Error) {
-				return fmt.Errorf("delete %s: %w", t.Name, errPending)
+			if !unknown(failure(t.ErrorCode)) {
+				return fmt.Errorf("delete %s: %w", *t.Topic, errPending)
 			}
 		}
 		return nil
 	})
 	for _, topic := range topics {
-		l.cluster.Forget(topic)
+		l.leaders.forget(topic)
 		l.found.Delete(topic)
-		if l.tail != nil {
-			l.tail.deleted(topic)
-		}
 	}
 	if err != nil {
 		return fmt.Errorf("delete topics: %w", err)
+	}
+	return nil
+}
+
+// AddPartitions makes sure that a topic has at least the given number of partitions, and waits until added ones can be
+// used. It may be called concurrently. It needs no permission to alter a topic that has enough partitions.
+func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) error {
+	what := fmt.Sprintf("add partitions to %s, up to %d", topic, partitions)
+	asked := false
+	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
+		m, err := l.metadata(ctx, []string{topic})
+		if err != nil {
+			return err
+		}
+		if err := failure(m.Topics[0].ErrorCode); err != nil {
+			return err
+		}
+		have := m.Topics[0].Partitions
+		if len(have) >= partitions {
+			for _, p := range have {
+				if err := failure(p.ErrorCode); asked && err != nil {
+					return err
+				}
+			}
+			return nil
+		}
+		asked = true
+		response, err := l.client.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{
+			Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: int32(partitions)}},
+		})
+		if err != nil {
+			return err
+		}
+		// A topic that already has as many or more gives InvalidPartitionNumber. The next check decides.
+		if err := response.Errors[topic]; err != nil && !errors.Is(err, kafka.InvalidPartitionNumber) {
+			return err
+		}
+		return errPending
+	})
+	if asked {
+		l.leaders.forget(topic) // the known ones lack the added partitions
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// Configure changes settings of an existing topic, by Kafka's names. Other settings are not changed.
+func (l *Log) Configure(ctx context.Context, topic string, settings map[string]string) error {
+	resource := kafka.IncrementalAlterConfigsRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}
+	for name, value := range settings {
+		resource.Configs = append(resource.Configs, kafka.IncrementalAlterConfigsRequestConfig{
+			Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet,
+		})
+	}
+	request := &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{resource}}
+	err := l.retryOn(ctx, topic, "change the settings of "+topic, func(ctx context.Context) error {
+		response, err := l.client.IncrementalAlterConfigs(ctx, request)
+		if err != nil {
+			return err
+		}
+		i := slices.IndexFunc(response.Resources, func(r kafka.IncrementalAlterConfigsResponseResource) bool { return r.Error != nil })
+		if i >= 0 {
+			return response.Resources[i].Error
+		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("change the settings of %s: %w", topic, err)
 	}
 	return nil
 }

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,11 +18,6 @@ type brokers struct{ *kafkalog.Log }
 
 func (b brokers) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
 	return b.Log.Append(ctx, topic, partition, toKafka(messages)...)
-}
-
-// AppendLent implements [lending].
-func (b brokers) AppendLent(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, bool, error) {
-	return b.Log.AppendLent(ctx, topic, partition, toKafka(messages)...)
 }
 
 func (b brokers) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
@@ -93,77 +87,31 @@ func FromKafka(k kafkalog.Message) wire.Message {
 func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Position) Subscription {
 	ctx, cancel := context.WithCancel(ctx)
 	f := &followers{found: make(chan found, 64), wake: wake, cancel: cancel}
-	if len(from) > manyPartitions {
-		f.running.Go(func() { b.followAll(ctx, f, from) })
-		return f
-	}
-	for _, p := range from {
-		follow := func(from int64) *kafkalog.Follower {
-			follower := b.Follow(p.Topic, p.Partition, from)
-			follower.SkipDeleted = p.Compacted
-			return follower
-		}
-		f.running.Go(func() {
-			follower := follow(p.Offset)
-			defer func() { follower.Close() }()
-			for {
-				m, err := follower.Next(ctx)
-				// The new leader was behind: messages are lost, and their offsets are reused.
-				if lost, ok := errors.AsType[*kafkalog.DeletedError](err); ok && p.Compacted && lost.Wanted > lost.End {
-					follower.Close()
-					follower = follow(lost.End)
-					select {
-					case f.found <- found{}:
-					case <-ctx.Done():
-						return
-					}
-					continue
-				}
-				if err != nil {
-					err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
-				}
-				select {
-				case f.found <- found{&Delivery{p.Topic, p.Partition, Message{FromKafka(m), m.Offset, m.Time}}, err}:
-				case <-ctx.Done():
-					return
-				}
-				if err != nil {
-					return
-				}
-			}
-		})
-	}
-	return f
-}
-
-// manyPartitions is the number of partitions above which a subscription sends one fetch request at a time to each broker
-// rather than one for each partition. Above it, the subscription does not use the memory of an embedded broker.
-const manyPartitions = 16
-
-// followAll follows all partitions of a subscription with shared fetch requests.
-func (b brokers) followAll(ctx context.Context, f *followers, from []Position) {
 	starts := make([]kafkalog.Start, len(from))
 	for i, p := range from {
 		starts[i] = kafkalog.Start{Topic: p.Topic, Partition: p.Partition, Offset: p.Offset, SkipDeleted: p.Compacted}
 	}
-	b.FollowAll(ctx, starts, func(at int, m *kafkalog.Message, err error) bool {
-		var next found
-		switch p := from[at]; {
-		case err != nil:
-			next.err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
-		case m != nil:
-			next.delivery = &Delivery{p.Topic, p.Partition, Message{FromKafka(*m), m.Offset, m.Time}}
-		}
-		select {
-		case f.found <- next:
-			return true
-		case <-ctx.Done():
-			return false
-		}
+	f.running.Go(func() {
+		b.FollowAll(ctx, starts, func(at int, m *kafkalog.Message, err error) bool {
+			var next found
+			switch p := from[at]; {
+			case err != nil:
+				next.err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
+			case m != nil:
+				next.delivery = &Delivery{p.Topic, p.Partition, Message{FromKafka(*m), m.Offset, m.Time}}
+			}
+			select {
+			case f.found <- next:
+				return true
+			case <-ctx.Done():
+				return false
+			}
+		})
 	})
+	return f
 }
 
-// followers is a subscription with a goroutine for each partition or broker. Close stops the goroutines.
+// followers is a subscription with goroutines that Close stops.
 type followers struct {
 	found   chan found
 	wake    <-chan struct{}

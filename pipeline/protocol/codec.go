@@ -255,15 +255,6 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// encodeEachIn yields the messages of a record one at a time and caches none. A codec for Arrow encodes each in the memory of buffer: see
-// [wire.Record.EachIn].
-func encodeEachIn(c Codec, buffer *[]byte, r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
-	if a, ok := c.(arrowCodec); ok {
-		return r.EachIn(buffer, a.chunk, a.mem)
-	}
-	return c.EachSingle(r)
-}
-
 // batch is the number of messages of a large record that are in memory at the same time.
 const encodedBatch = 9
 

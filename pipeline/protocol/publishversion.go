@@ -16,12 +16,11 @@ import (
 func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*wire.Record[float32],
 	report func() *schemas.Report) (*schemas.Place, error) {
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
-	buffer := make([]byte, 0, wire.MaxMessage)
 	for _, r := range records {
-		for m, err := range encodeEachIn(c.Codec, &buffer, r) {
+		for m, err := range c.Codec.EachSingle(r) {
 			at := int64(0)
 			if err == nil {
-				at, err = c.appendLent(ctx, &buffer, m)
+				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)
 			}
 			if err != nil {
 				return nil, err
@@ -52,26 +51,6 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 		return nil, err
 	}
 	return place, nil
-}
-
-// lending is a [Log] that can append messages whose values the caller may overwrite afterwards, unless kept is set.
-type lending interface {
-	AppendLent(ctx context.Context, topic string, partition int, messages ...wire.Message) (base int64, kept bool, err error)
-}
-
-// appendLent appends a message of a version that is encoded in buffer, and replaces the buffer if the log keeps the message. This
-// process has the version in memory, so its messages, megabytes of each version, are not cached for readers.
-func (c *Client) appendLent(ctx context.Context, buffer *[]byte, m wire.Message) (at int64, err error) {
-	kept := true
-	if log, lends := c.Log.(lending); lends {
-		at, kept, err = log.AppendLent(ctx, c.Topics.Versions, 0, m)
-	} else {
-		at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)
-	}
-	if kept {
-		*buffer = []byte{}
-	}
-	return at, err
 }
 
 // Model returns the model of a chain that has the survey's result and all final weights.

@@ -44,27 +44,6 @@ func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	return unsafe.Slice(unsafe.StringData(text), len(text)), nil // nobody else has the text
 }
 
-// EncodeIn is [Encode] in the memory of buffer, which it extends if necessary.
-func EncodeIn(buffer []byte, record arrow.Record, mem memory.Allocator) ([]byte, error) {
-	stream := extended(buffer[:0])
-	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
-	if err := w.Write(record); err != nil {
-		return nil, errors.Join(err, w.Close())
-	}
-	if err := w.Close(); err != nil {
-		return nil, err
-	}
-	return stream, nil
-}
-
-// extended is what was written.
-type extended []byte
-
-func (e *extended) Write(p []byte) (int, error) {
-	*e = append(*e, p...)
-	return len(p), nil
-}
-
 // Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes
 // it returns either a record or an error that wraps [ErrDamaged], and it allocates at most about four times their
 // number.

@@ -24,7 +24,7 @@ func FuzzCollectorSequence(f *testing.F) {
 		size := recordOverhead
 		for j := range chunks {
 			n := i + 1
-			value := arrowtest.Must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil, mem))(f)
+			value := arrowtest.Must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, mem))(f)
 			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
 				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
 			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}

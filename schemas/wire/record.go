@@ -174,22 +174,6 @@ func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, er
 // EachWithin is [Record.EncodeWithin] with one message at a time, to bound the memory of a large record. It ends after an
 // error.
 func (r *Record[T]) EachWithin(bytes int, mem memory.Allocator) iter.Seq2[Message, error] {
-	return r.each(bytes, func(segments []segment[T]) ([]byte, error) { return encodeChunk(segments, nil, mem) })
-}
-
-// EachIn is [Record.EachWithin] for messages whose values are in the memory of a buffer, which each message overwrites. It extends the
-// buffer if necessary. A caller that keeps a message gives the next another buffer, which must not be nil.
-func (r *Record[T]) EachIn(buffer *[]byte, bytes int, mem memory.Allocator) iter.Seq2[Message, error] {
-	return r.each(bytes, func(segments []segment[T]) (value []byte, err error) {
-		if value, err = encodeChunk(segments, *buffer, mem); err == nil {
-			*buffer = value
-		}
-		return value, err
-	})
-}
-
-// each encodes one message at a time. It ends after an error.
-func (r *Record[T]) each(bytes int, encode func([]segment[T]) ([]byte, error)) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		chunks, err := r.Tensors.chunks(bytes)
 		if err != nil {
@@ -198,7 +182,7 @@ func (r *Record[T]) each(bytes int, encode func([]segment[T]) ([]byte, error)) i
 		}
 		digest := r.Digest()
 		for i, segments := range chunks {
-			value, err := encode(segments)
+			value, err := encodeChunk(segments, mem)
 			if err != nil {
 				yield(Message{}, fmt.Errorf("encode %v: %w", r.Identity, err))
 				return
@@ -234,7 +218,7 @@ func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, err
 	}
 	values := make([][]byte, len(chunks))
 	for i, segments := range chunks {
-		if values[i], err = encodeChunk(segments, nil, mem); err != nil {
+		if values[i], err = encodeChunk(segments, mem); err != nil {
 			return nil, err
 		}
 	}
@@ -268,9 +252,9 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 	return chunks, nil
 }
 
-// encodeChunk encodes the value of a chunk, in the memory of a buffer if it is not nil.
-func encodeChunk[T Number](segments []segment[T], buffer []byte, mem memory.Allocator) ([]byte, error) {
-	value, err := encodeSegments(FormatOf[T]().Schema, segments, buffer, mem)
+// encodeChunk encodes the value of a chunk.
+func encodeChunk[T Number](segments []segment[T], mem memory.Allocator) ([]byte, error) {
+	value, err := encodeSegments(FormatOf[T]().Schema, segments, mem)
 	if err != nil {
 		return nil, err
 	}
@@ -280,8 +264,8 @@ func encodeChunk[T Number](segments []segment[T], buffer []byte, mem memory.Allo
 	return value, nil
 }
 
-// encodeSegments encodes segments as one value, in the memory of a buffer if it is not nil.
-func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], buffer []byte, mem memory.Allocator) ([]byte, error) {
+// encodeSegments encodes segments as one value.
+func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()
 	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
@@ -326,9 +310,6 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], buffe
 		if record, err = rest.SetColumn(3, lists); err != nil {
 			return nil, err
 		}
-	}
-	if buffer != nil {
-		return stream.EncodeIn(buffer, record, mem)
 	}
 	return stream.Encode(record, mem)
 }

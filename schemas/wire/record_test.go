@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"math/rand/v2"
-	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,37 +96,6 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 		small = append(small, Vector(fmt.Sprint("tensor ", i), []float64{float64(i)}))
 	}
 	roundTrip(t, sums(small...))
-}
-
-// Messages that overwrite each other in a buffer are those of the record, also if some of them are kept.
-func TestMessagesInABuffer(t *testing.T) {
-	r := &Record[float32]{Tensors: Tensors[float32]{Matrix("W", 4000, 100, arrowtest.Numbered[float32](400_000)),
-		Vector("v", arrowtest.Numbered[float32](65)), Vector("x", arrowtest.Numbered[float32](5000))}}
-	mem := memory.DefaultAllocator
-	for _, most := range []int{40_000, MaxMessage} {
-		want := arrowtest.Must(r.EncodeWithin(most, mem))(t)
-		buffer, kept, i := make([]byte, 0, 1000), map[int]Message{}, 0
-		for m, err := range r.EachIn(&buffer, most, mem) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !reflect.DeepEqual(m, want[i]) {
-				t.Fatalf("message %d of %d differs", i, len(want))
-			}
-			if i%3 == 1 {
-				kept[i], buffer = m, []byte{}
-			}
-			i++
-		}
-		if i != len(want) {
-			t.Errorf("%d messages, expected %d", i, len(want))
-		}
-		for i, m := range kept {
-			if !reflect.DeepEqual(m, want[i]) {
-				t.Errorf("message %d is overwritten", i)
-			}
-		}
-	}
 }
 
 func TestTextTensors(t *testing.T) {
@@ -265,7 +233,7 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
 		m := arrowtest.Must(sums().Encode(mem))(t)[0]
-		m.Value = arrowtest.Must(encodeSegments(FormatOf[float64]().Schema, segments, nil, mem))(t)
+		m.Value = arrowtest.Must(encodeSegments(FormatOf[float64]().Schema, segments, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}

@@ -31,7 +31,7 @@ func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32], m
 	for i := range tensors {
 		segments = append(segments, tensors[i].segments()...)
 	}
-	value, err := encodeSegments(schema, segments, nil, mem)
+	value, err := encodeSegments(schema, segments, mem)
 	if err != nil {
 		return 0, fmt.Errorf("encode tensors: %w", err)
 	}

@@ -17,7 +17,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/disk"
-	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 // Broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
@@ -57,8 +56,8 @@ type Options struct {
 	Listen string
 	// Sync makes the broker acknowledge a message only after it is synced to disk.
 	Sync bool
-	// Waiting is called while Start waits for a process that has the directory open.
-	Waiting func(waits.Wait)
+	// Locked is called while Start waits for a process that has the directory open.
+	Locked func(since time.Time, err error)
 }
 
 // Start starts a broker. cleaned is the error of cleaning its log, despite which the broker runs. The error wraps a
@@ -66,7 +65,7 @@ type Options struct {
 // the log is damaged: see [Repair].
 func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, err error) {
 	dir := o.Dir
-	lock, made, err := lockDir(ctx, dir, o.Waiting)
+	lock, made, err := lockDir(ctx, dir, o.Locked)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -12,8 +12,6 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/waits"
 )
 
 const (
@@ -24,16 +22,16 @@ const (
 )
 
 // lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
-// the context ends, and reports that it waits.
-func lockDir(ctx context.Context, dir string, report func(waits.Wait)) (lock *flock.Flock, made []string, err error) {
-	wait := waits.Reporter{Report: report, What: "open data directory " + dir}
-	defer func() { wait.Over(err) }()
+// the context ends, and calls locked, which may be nil, with the time of its first attempt.
+func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *flock.Flock, made []string, err error) {
 	for began := time.Now(); ; {
 		lock, made, err = lockNow(dir)
 		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
 			return lock, made, err
 		}
-		wait.Failed(began, err)
+		if locked != nil {
+			locked(began, err)
+		}
 		select {
 		case <-time.After(lockInterval):
 		case <-ctx.Done():

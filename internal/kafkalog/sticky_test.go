@@ -1,4 +1,4 @@
-package sticky
+package kafkalog
 
 import (
 	"fmt"
@@ -8,16 +8,8 @@ import (
 	"testing"
 )
 
-func upTo(n int) []int {
-	list := make([]int, n)
-	for i := range list {
-		list[i] = i
-	}
-	return list
-}
-
 // checkShares checks the properties of every assignment: complete, disjoint, sorted, even.
-func checkShares(t *testing.T, partitions []int, claims map[string]Claim, shares map[string][]int) {
+func checkShares(t *testing.T, partitions []int, claims map[string]claim, shares map[string][]int) {
 	t.Helper()
 	var all []int
 	smallest, largest := len(partitions), 0
@@ -69,14 +61,14 @@ func TestAssignOverGenerations(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 0))
 		partitions := upTo(random.IntN(60))
-		claims := map[string]Claim{}
+		claims := map[string]claim{}
 		for generation := range int32(20) {
 			for range random.IntN(4) {
 				m := fmt.Sprint("m", random.IntN(25))
 				if _, member := claims[m]; member {
 					delete(claims, m)
 				} else {
-					claims[m] = Claim{}
+					claims[m] = claim{}
 				}
 			}
 			if random.IntN(5) == 0 {
@@ -99,7 +91,7 @@ func TestAssignOverGenerations(t *testing.T) {
 			slices.Sort(partitions)
 			for m, share := range shares {
 				if random.IntN(10) > 0 { // otherwise the member misses this generation
-					claims[m] = Claim{Generation: generation, Partitions: share}
+					claims[m] = claim{Generation: generation, Partitions: share}
 				}
 			}
 			if t.Failed() {
@@ -110,17 +102,17 @@ func TestAssignOverGenerations(t *testing.T) {
 }
 
 // With enough partitions, members have whole groups, in one range if nobody had any before, and keep them.
-func TestGroups(t *testing.T) {
+func TestAssignGroups(t *testing.T) {
 	for _, c := range []struct{ partitions, members, size int }{{1000, 4, 32}, {1000, 7, 32}, {128, 1, 32}, {97, 3, 8}, {1000, 4, 62}} {
-		claims := map[string]Claim{}
+		claims := map[string]claim{}
 		for i := range c.members {
-			claims[fmt.Sprint("m", i)] = Claim{}
+			claims[fmt.Sprint("m", i)] = claim{}
 		}
-		shares := Groups(upTo(c.partitions), claims, c.size)
+		shares := assignGroups(upTo(c.partitions), claims, c.size)
 		var all []int
 		for m, share := range shares {
 			all = append(all, share...)
-			claims[m] = Claim{Generation: 1, Partitions: share}
+			claims[m] = claim{Generation: 1, Partitions: share}
 			if share[0]%c.size != 0 || share[len(share)-1]-share[0] != len(share)-1 {
 				t.Errorf("%+v: %s has %v", c, m, share)
 			}
@@ -131,11 +123,11 @@ func TestGroups(t *testing.T) {
 		if slices.Sort(all); !slices.Equal(all, upTo(c.partitions)) {
 			t.Errorf("%+v: %v", c, shares)
 		}
-		if again := Groups(upTo(c.partitions), claims, c.size); !maps.EqualFunc(again, shares, slices.Equal) {
+		if again := assignGroups(upTo(c.partitions), claims, c.size); !maps.EqualFunc(again, shares, slices.Equal) {
 			t.Errorf("%+v: %v, then %v", c, shares, again)
 		}
 		delete(claims, "m0")
-		for m, share := range Groups(upTo(c.partitions), claims, c.size) {
+		for m, share := range assignGroups(upTo(c.partitions), claims, c.size) {
 			for _, p := range claims[m].Partitions {
 				if !slices.Contains(share, p) {
 					t.Fatalf("%+v: %s loses partition %d when another leaves", c, m, p)
@@ -143,29 +135,29 @@ func TestGroups(t *testing.T) {
 			}
 		}
 	}
-	few := map[string]Claim{"a": {}, "b": {}}
-	if shares := Groups(upTo(64), few, 32); len(shares["a"]) != 32 || len(Groups(upTo(40), few, 32)["a"]) != 20 {
+	few := map[string]claim{"a": {}, "b": {}}
+	if shares := assignGroups(upTo(64), few, 32); len(shares["a"]) != 32 || len(assignGroups(upTo(40), few, 32)["a"]) != 20 {
 		t.Errorf("too few partitions for whole groups: %v", shares)
 	}
 }
 
 func TestNothingMovesWithoutNeed(t *testing.T) {
-	had := func(partitions ...int) Claim { return Claim{Generation: 7, Partitions: partitions} }
+	had := func(partitions ...int) claim { return claim{Generation: 7, Partitions: partitions} }
 	for name, c := range map[string]struct {
 		partitions int
-		claims     map[string]Claim
+		claims     map[string]claim
 		want       map[string][]int
 	}{
-		"the same members": {5, map[string]Claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
-		"a member joins": {6, map[string]Claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2},
+		"the same members": {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
+		"a member joins": {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2},
 			"b": {1, 3}, "c": {4, 5}}},
-		"one joins, none free": {1, map[string]Claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
-		"a member leaves":      {6, map[string]Claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
-		"partitions are added": {5, map[string]Claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},
-		"an old claim returns": {4, map[string]Claim{"a": {6, []int{0, 1}}, "b": had(0, 1), "c": had(2, 3)},
+		"one joins, none free": {1, map[string]claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
+		"a member leaves":      {6, map[string]claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
+		"partitions are added": {5, map[string]claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},
+		"an old claim returns": {4, map[string]claim{"a": {6, []int{0, 1}}, "b": had(0, 1), "c": had(2, 3)},
 			map[string][]int{"a": {3}, "b": {0, 1}, "c": {2}}},
-		"two of one generation": {2, map[string]Claim{"a": had(0, 1), "b": had(0, 1)}, map[string][]int{"a": {0}, "b": {1}}},
-		"invalid claims":        {2, map[string]Claim{"a": had(-1, 0, 0, 9, 0), "b": {}}, map[string][]int{"a": {0}, "b": {1}}},
+		"two of one generation": {2, map[string]claim{"a": had(0, 1), "b": had(0, 1)}, map[string][]int{"a": {0}, "b": {1}}},
+		"invalid claims":        {2, map[string]claim{"a": had(-1, 0, 0, 9, 0), "b": {}}, map[string][]int{"a": {0}, "b": {1}}},
 	} {
 		got := assign(upTo(c.partitions), c.claims)
 		checkShares(t, upTo(c.partitions), c.claims, got)
@@ -180,7 +172,7 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 
 // No claim can make an assignment uneven, or take partitions from a valid claim of a later generation.
 func FuzzClaim(f *testing.F) {
-	valid, err := Claim{Generation: 3, Partitions: []int{0, 5}}.Encode()
+	valid, err := claim{Generation: 3, Partitions: []int{0, 5}}.encoded()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -190,7 +182,7 @@ func FuzzClaim(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, data []byte) {
 		const latest = 1<<31 - 1
-		claims := map[string]Claim{"valid": {Generation: latest, Partitions: []int{1, 2, 3}}, "fuzz": Decode(data), "other": {}}
+		claims := map[string]claim{"valid": {Generation: latest, Partitions: []int{1, 2, 3}}, "fuzz": decodeClaim(data), "other": {}}
 		shares := assign(upTo(9), claims)
 		checkShares(t, upTo(9), claims, shares)
 		if claims["fuzz"].Generation < latest && !slices.Equal(shares["valid"], []int{1, 2, 3}) {

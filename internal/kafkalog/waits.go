@@ -1,5 +1,4 @@
-// Package waits reports, from time to time, operations that are retried because of broker errors.
-package waits
+package kafkalog
 
 import "time"
 
@@ -22,19 +21,19 @@ const (
 	maxWaitInterval = time.Minute
 )
 
-// Reporter reports the waits of one operation.
-type Reporter struct {
-	Report func(Wait) // nil: nothing is reported
-	What   string
+// reporter reports the waits of one operation.
+type reporter struct {
+	report func(Wait) // nil: nothing is reported
+	what   string
 
 	since    time.Time     // the start of the first failed attempt; zero before that
 	next     time.Time     // of the next report
 	interval time.Duration // between reports; zero before the first
 }
 
-// Failed records a failed attempt that started at the given time, and reports the wait if it is due.
-func (w *Reporter) Failed(began time.Time, failure error) {
-	if w.Report == nil {
+// failed records a failed attempt that started at the given time, and reports the wait if it is due.
+func (w *reporter) failed(began time.Time, failure error) {
+	if w.report == nil {
 		return
 	}
 	if w.since.IsZero() {
@@ -46,12 +45,13 @@ func (w *Reporter) Failed(began time.Time, failure error) {
 	}
 	w.interval = min(max(2*w.interval, minWaitInterval), maxWaitInterval)
 	w.next = now.Add(w.interval)
-	w.Report(Wait{What: w.What, Since: now.Sub(w.since), Err: failure})
+	w.report(Wait{What: w.what, Since: now.Sub(w.since), Err: failure})
 }
 
-// Over reports the end of the operation, if its wait was reported.
-func (w *Reporter) Over(err error) {
+// over reports the end of the operation, if its wait was reported.
+func (w *reporter) over(err error) {
 	if w.interval > 0 {
-		w.Report(Wait{What: w.What, Since: time.Since(w.since), Err: err, Over: true})
+		w.report(Wait{What: w.what, Since: time.Since(w.since), Err: err, Over: true})
 	}
+	*w = reporter{report: w.report, what: w.what}
 }

@@ -1,7 +1,4 @@
-// Package sticky assigns the partitions of a topic to the members of a consumer group, so that few partitions move:
-//
-//	claims of the members ──Groups──▶ partitions of each
-package sticky
+package kafkalog
 
 import (
 	"cmp"
@@ -10,21 +7,21 @@ import (
 	"slices"
 )
 
-// Claim is what a member sends when it joins its group: its last assignment, and the generation of that assignment. The
-// zero Claim is that of a new member.
-type Claim struct {
+// claim is what a member sends when it joins its group: its last assignment, and the generation of that assignment. The
+// zero claim is that of a new member.
+type claim struct {
 	Generation int32 `json:"generation"`
 	Partitions []int `json:"partitions"`
 }
 
-// Encode encodes the claim.
-func (c Claim) Encode() ([]byte, error) { return json.Marshal(c) }
+// encoded encodes the claim.
+func (c claim) encoded() ([]byte, error) { return json.Marshal(c) }
 
-// Decode returns the zero Claim for data that it can't decode. At worst, partitions then move unnecessarily.
-func Decode(data []byte) Claim {
-	var c Claim
+// decodeClaim returns the zero claim for data that it can't decode. At worst, partitions then move unnecessarily.
+func decodeClaim(data []byte) claim {
+	var c claim
 	if json.Unmarshal(data, &c) != nil {
-		return Claim{}
+		return claim{}
 	}
 	return c
 }
@@ -33,9 +30,9 @@ func Decode(data []byte) Claim {
 // at most a third larger than the smallest.
 const minGroups = 4
 
-// Groups assigns partitions as assign does, but in whole groups of size consecutive partitions, if there are enough: the
+// assignGroups assigns partitions as assign does, but in whole groups of size consecutive partitions, if there are enough: the
 // sums of a group with a single owner are sent as one record.
-func Groups(partitions []int, claims map[string]Claim, size int) map[string][]int {
+func assignGroups(partitions []int, claims map[string]claim, size int) map[string][]int {
 	if size <= 1 || len(partitions) < minGroups*size*len(claims) {
 		return assign(partitions, claims)
 	}
@@ -45,9 +42,9 @@ func Groups(partitions []int, claims map[string]Claim, size int) map[string][]in
 		of[partitions[i]] = len(groups)
 		groups = append(groups, len(groups))
 	}
-	byGroup := make(map[string]Claim, len(claims))
+	byGroup := make(map[string]claim, len(claims))
 	for m, c := range claims {
-		held := Claim{Generation: c.Generation}
+		held := claim{Generation: c.Generation}
 		for _, p := range c.Partitions {
 			if group, first := of[p]; first {
 				held.Partitions = append(held.Partitions, group)
@@ -69,7 +66,7 @@ func Groups(partitions []int, claims map[string]Claim, size int) map[string][]in
 // partition, each list is ascending, and only partitions beyond a member's share move. If two members claim a partition,
 // the one with the later generation keeps it: the other missed a rebalance. assign is a pure function, so every leader of
 // the group computes the same assignment.
-func assign(partitions []int, claims map[string]Claim) map[string][]int {
+func assign(partitions []int, claims map[string]claim) map[string][]int {
 	if len(claims) == 0 {
 		return nil
 	}
@@ -104,7 +101,7 @@ func assign(partitions []int, claims map[string]Claim) map[string][]int {
 
 // hold returns the partitions of each member whose claim to them has the latest generation, and unclaimed partitions under
 // "". All lists keep the order of partitions.
-func hold(partitions []int, members []string, claims map[string]Claim) map[string][]int {
+func hold(partitions []int, members []string, claims map[string]claim) map[string][]int {
 	holder := make(map[int]string, len(partitions))
 	for _, p := range partitions {
 		holder[p] = ""

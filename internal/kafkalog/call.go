@@ -1,0 +1,252 @@
+package kafkalog
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+const (
+	// anyBroker and controller are the destinations of requests that no particular broker must answer, and of those that
+	// change the cluster.
+	anyBroker  int32 = -1
+	controller int32 = -2
+	// maxAnswerBytes limits a response. The partitions of a fetch have limits of their own.
+	maxAnswerBytes = 1 << 30
+	// layoutAge is the maximum age of the leaders of a topic. Brokers report when they no longer lead a partition, but a
+	// partitioned broker does not know it.
+	layoutAge = 30 * time.Second
+	// writeTime is the time to wait for the response to a write after its context has ended. It is shorter than common
+	// termination grace periods.
+	writeTime = 3 * time.Second
+)
+
+// call is a request in the encoding of package kmsg, sent through kafka-go's Transport. kafka-go's own requests lack
+// DeleteRecords, DescribeCluster and the headers of fetched batches, and its Transport answers metadata requests from a
+// cache.
+type call struct {
+	request kmsg.Request
+	broker  int32 // a node ID, anyBroker or controller
+	version int16 // overrides the version that kafka-go supports, unless 0
+}
+
+// answer is the response of a call.
+type answer struct{ kmsg.Response }
+
+//lint:ignore ST1003 the name is that of kafka-go's interface
+func (c *call) ApiKey() protocol.ApiKey { return protocol.ApiKey(c.request.Key()) }
+
+//lint:ignore ST1003 the name is that of kafka-go's interface
+func (a *answer) ApiKey() protocol.ApiKey { return protocol.ApiKey(a.Key()) }
+
+// Broker returns the broker to which the Transport sends the call.
+func (c *call) Broker(layout protocol.Cluster) (protocol.Broker, error) {
+	id := c.broker
+	if id == anyBroker {
+		return protocol.Broker{ID: anyBroker}, nil
+	}
+	if id == controller {
+		id = layout.Controller
+	}
+	broker, known := layout.Brokers[id]
+	if !known {
+		return broker, kafka.BrokerNotAvailable
+	}
+	return broker, nil
+}
+
+// Required selects the version of the request, and makes the connection call RawExchange.
+func (c *call) Required(versions map[protocol.ApiKey]int16) bool {
+	c.request.SetVersion(max(c.version, versions[c.ApiKey()]))
+	return true
+}
+
+// RawExchange sends the request and reads the response.
+func (c *call) RawExchange(conn io.ReadWriter) (protocol.Message, error) {
+	formatter := kmsg.NewRequestFormatter(kmsg.FormatterClientID(clientID))
+	if _, err := conn.Write(formatter.AppendRequest(nil, c.request, 0)); err != nil {
+		return nil, err
+	}
+	response := c.request.ResponseKind()
+	response.SetVersion(c.request.GetVersion())
+	header := make([]byte, 8, 9) // length and correlation ID
+	if response.IsFlexible() {
+		header = header[:9] // and the number of tags: none
+	}
+	if _, err := io.ReadFull(conn, header); err != nil {
+		return nil, err
+	}
+	size := int64(binary.BigEndian.Uint32(header)) + 4 - int64(len(header))
+	if size < 0 || size > maxAnswerBytes {
+		return nil, fmt.Errorf("a response of %d bytes to a %s request", size, kmsg.NameForKey(c.request.Key()))
+	}
+	body := make([]byte, size)
+	if _, err := io.ReadFull(conn, body); err != nil {
+		return nil, err
+	}
+	if err := response.ReadFrom(body); err != nil {
+		return nil, fmt.Errorf("decode the response to a %s request: %w", kmsg.NameForKey(c.request.Key()), err)
+	}
+	return &answer{response}, nil
+}
+
+// send sends a request to a broker, and returns the response.
+func send[R kmsg.Response](ctx context.Context, l *Log, broker int32, request kmsg.Request) (response R, err error) {
+	found, err := l.exchange(ctx, &call{request: request, broker: broker})
+	if err != nil {
+		return response, err
+	}
+	return found.(R), nil
+}
+
+// exchange sends a call. If the addresses of [Options] do not answer a call for any broker, it tries the other brokers.
+func (l *Log) exchange(ctx context.Context, c *call) (kmsg.Response, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
+	defer cancel()
+	response, err := l.client.Transport.RoundTrip(ctx, l.client.Addr, c)
+	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.broker == anyBroker {
+		for _, id := range l.leaders.brokers() {
+			other := *c
+			other.broker = id
+			if found, failure := l.client.Transport.RoundTrip(ctx, l.client.Addr, &other); failure == nil {
+				response, err = found, nil
+				break
+			}
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return response.(*answer).Response, nil
+}
+
+// failure returns the error of a response's code; nil for 0.
+func failure(code int16) error {
+	if code == 0 {
+		return nil
+	}
+	return kafka.Error(code)
+}
+
+// metadata requests the metadata of the cluster and of topics; nil means all topics. Topics are in the order of the
+// request.
+func (l *Log) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResponse, error) {
+	request := kmsg.NewPtrMetadataRequest()
+	if topics != nil {
+		request.Topics = []kmsg.MetadataRequestTopic{}
+	}
+	for _, name := range topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(name)
+		request.Topics = append(request.Topics, topic)
+	}
+	found, err := send[*kmsg.MetadataResponse](ctx, l, anyBroker, request)
+	if err != nil {
+		return nil, err
+	}
+	l.leaders.learn(found)
+	if topics == nil {
+		return found, nil
+	}
+	ordered := make([]kmsg.MetadataResponseTopic, len(topics))
+	for i, name := range topics {
+		at := slices.IndexFunc(found.Topics, func(t kmsg.MetadataResponseTopic) bool { return t.Topic != nil && *t.Topic == name })
+		if at < 0 {
+			return nil, fmt.Errorf("the brokers do not say whether there is a topic %s: %w", name, errPending)
+		}
+		ordered[i] = found.Topics[at]
+	}
+	found.Topics = ordered
+	return found, nil
+}
+
+// leaders are the leaders of the partitions of topics, which expire after layoutAge.
+type leaders struct {
+	mutex  sync.Mutex
+	topics map[string]ledTopic
+	ids    []int32 // of the brokers that were up at the last request
+}
+
+type ledTopic struct {
+	brokers map[int]int32 // by partition; -1: none
+	learnt  time.Time
+}
+
+// learn notes the brokers of a response.
+func (l *leaders) learn(found *kmsg.MetadataResponse) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.ids = l.ids[:0]
+	for _, b := range found.Brokers {
+		l.ids = append(l.ids, b.NodeID)
+	}
+}
+
+// brokers returns the brokers of the cluster in random order.
+func (l *leaders) brokers() []int32 {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	ids := slices.Clone(l.ids)
+	rand.Shuffle(len(ids), func(i, j int) { ids[i], ids[j] = ids[j], ids[i] })
+	return ids
+}
+
+// forget makes the next request for a topic ask for its leaders.
+func (l *leaders) forget(topic string) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	delete(l.topics, topic)
+}
+
+// leadersOf returns the leaders of the partitions of a topic.
+func (l *Log) leadersOf(ctx context.Context, topic string) (map[int]int32, error) {
+	l.leaders.mutex.Lock()
+	known, ok := l.leaders.topics[topic]
+	l.leaders.mutex.Unlock()
+	if ok && time.Since(known.learnt) < layoutAge {
+		return known.brokers, nil
+	}
+	learnt := time.Now()
+	found, err := l.metadata(ctx, []string{topic})
+	if err != nil {
+		return nil, fmt.Errorf("find the brokers: %w", err)
+	}
+	if err := failure(found.Topics[0].ErrorCode); err != nil {
+		return nil, fmt.Errorf("find the leaders of %s: %w", topic, err)
+	}
+	brokers := map[int]int32{}
+	for _, p := range found.Topics[0].Partitions {
+		brokers[int(p.Partition)] = p.Leader
+	}
+	l.leaders.mutex.Lock()
+	defer l.leaders.mutex.Unlock()
+	l.leaders.topics[topic] = ledTopic{brokers, learnt}
+	return brokers, nil
+}
+
+// leader returns the leader of a partition.
+func (l *Log) leader(ctx context.Context, topic string, partition int) (int32, error) {
+	of, err := l.leadersOf(ctx, topic)
+	if err != nil {
+		return 0, err
+	}
+	leader, known := of[partition]
+	switch {
+	case !known:
+		return 0, fmt.Errorf("topic %s has no partition %d: %w", topic, partition, kafka.UnknownTopicOrPartition)
+	case leader < 0:
+		return 0, fmt.Errorf("%s[%d]: %w", topic, partition, kafka.LeaderNotAvailable)
+	}
+	return leader, nil
+}
