@@ -27,7 +27,7 @@ type Run struct {
 	// Galleries are pictures of what it has learnt; none: it was not trained on images.
 	Galleries []Gallery
 	// Bars say what its predictions depend on; none: it was not trained on a table, or nobody has looked.
-	Bars []Bars
+	Bars []Table
 }
 
 // Setting is a key of the configuration and its value.

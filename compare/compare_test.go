@@ -2,9 +2,8 @@ package compare
 
 import (
 	"bytes"
-	"encoding/xml"
 	"fmt"
-	"io"
+	"math"
 	"reflect"
 	"regexp"
 	"slices"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // made returns a run of equal stages with a ridge, that has made a version.
@@ -88,104 +88,51 @@ func TestMeasures(t *testing.T) {
 	}
 }
 
-// The page asks for nothing: no address, no script. Its diagrams have titles and its tables captions, and texts of others are escaped.
+// The page asks for nothing, its tables have captions, and texts of others are escaped.
 func TestPage(t *testing.T) {
 	var page bytes.Buffer
-	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Run{made("a", 0.001, 2), made("b", 0.25, 3),
-		{Title: "c", State: "failed"}}); err != nil {
+	first := made("a", 0.001, 2)
+	first.Galleries = []Gallery{{"filters", []Picture{{Shape: examples.Image{1, 1, 3}, Values: []float32{0, 127.5, 255}}}}}
+	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Name: "<b>", Length: 0.5}}}}
+	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Run{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}); err != nil {
 		t.Fatal(err)
 	}
 	text := page.String()
-	for _, outside := range []string{"http", "src=", "href=", "url(", "@import", "<script", "ZgotmplZ"} {
-		if strings.Contains(text, outside) {
+	for _, outside := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "ZgotmplZ", "<b>"} {
+		if strings.Contains(strings.ReplaceAll(text, svgSpace, ""), outside) {
 			t.Errorf("the page has %s", outside)
 		}
 	}
-	if strings.Contains(text, "<b>") || !strings.Contains(text, "&lt;b&gt;") || !strings.Contains(text, "prefers-color-scheme: dark") {
-		t.Error("a label is not escaped, or the page is not dark where the reader wants it")
-	}
-	decoder := xml.NewDecoder(strings.NewReader(text))
-	decoder.Strict, decoder.AutoClose, decoder.Entity = false, xml.HTMLAutoClose, xml.HTMLEntity
-	count, before := map[string]int{}, ""
-	for {
-		token, err := decoder.Token()
-		if err == io.EOF {
-			break
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		element, ok := token.(xml.StartElement)
-		if !ok {
-			continue
-		}
-		name := element.Name.Local
-		count[name]++
-		if want := map[string]string{"table": "caption", "svg": "title"}[before]; want != "" && name != want {
-			t.Errorf("a %s begins with %q, expected a %s", before, name, want)
-		}
-		if before = name; slices.ContainsFunc(element.Attr, func(a xml.Attr) bool { return a.Name.Local == "aria-hidden" }) {
-			before = "" // it only shows the colour of a run
-		}
-	}
-	// three keys, in each table of runs too, eight diagrams by stage and pass, one of reliability with its diagonal
-	tables := strings.Count(text, `<table class="runs`)
-	if want := 3*(1+tables) + 8 + 1; tables < 2 || count["svg"] != want || count["polyline"] != 2*9+1 {
-		t.Errorf("%d tables of runs, and %d drawings with %d lines, expected %d with 19", tables, count["svg"], count["polyline"], want)
+	if tables, captions := strings.Count(text, "<table"), strings.Count(text, "<caption>"); tables != captions || tables < 5 {
+		t.Errorf("%d tables with %d captions", tables, captions)
 	}
 	// The test rows of each run in two classes: 7 of 10 right, and 3 of 10.
-	if got := len(regexp.MustCompile(`<td class="right">[73]</td>`).FindAllString(text, -1)); got != 4 {
+	if got := len(regexp.MustCompile(`<td class="right"[^>]*>[73]</td>`).FindAllString(text, -1)); got != 4 {
 		t.Errorf("%d cells of right predictions, expected 4", got)
 	}
-}
-
-// All points are within the drawing, whatever the values are.
-func TestChartsFit(t *testing.T) {
-	for _, ys := range [][]float64{{0, 0}, {1e-9, 5}, {1e300, 1e-300}, {3, 3, 3}, {0, 100}} {
-		var v values
-		for i, y := range ys {
-			v.xs, v.ys = append(v.xs, float64(i+1)), append(v.ys, y)
+	for _, want := range []string{"&lt;b&gt;", "width: 50%", `"Levels":"AH//"`, `"Title":"Loss of the test rows by pass, over all stages"`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("the page lacks %s", want)
 		}
-		c, ok := newChart("id", "title", "x", "y", []values{v}, false)
-		if !ok || len(c.Lines) != 1 || len(c.Lines[0].Marks) != len(ys) {
-			t.Fatalf("%v: %+v", ys, c)
-		}
-		for _, m := range c.Lines[0].Marks {
-			if !(m.X >= left && m.X <= right && m.Y >= top && m.Y <= bottom) {
-				t.Errorf("%v: %+v is outside", ys, m)
-			}
-		}
-	}
-	for _, few := range []values{{}, {xs: []float64{1}, ys: []float64{3}}} {
-		if _, ok := newChart("id", "title", "x", "y", []values{few}, false); ok {
-			t.Errorf("a diagram of %v", few)
-		}
-	}
-	if got := fmt.Sprint(at(10, 20, 0.25)); got != "12.5" {
-		t.Errorf("a quarter of the way from 10 to 20 is %s", got)
 	}
 }
 
-// Ticks are round: 1, 2 or 5 times a power of ten, at most six or so of them, from below the values to above them.
-func TestTicksAreRound(t *testing.T) {
+// svgSpace is a name, not an address.
+const svgSpace = "http://www.w3.org/2000/svg"
+
+// A picture goes from its least value to its highest one; a missing value and a picture of one value are black.
+func TestPicture(t *testing.T) {
 	for _, c := range []struct {
-		low, high float64
-		log       bool
-		want      string
+		shape  examples.Image
+		values []float32
+		want   []byte
 	}{
-		{0, 3.276, false, "0 1 2 3 4"}, {0, 0.041, false, "0 0.01 0.02 0.03 0.04 0.05"}, {0, 100, false, "0 20 40 60 80 100"}, {0, 7, false, "0 2 4 6 8"},
-		{0.0117, 2.303, true, "0.01 0.02 0.05 0.1 0.2 0.5 1 2 5"}, {0.004, 90, true, "0.001 0.01 0.1 1 10 100"}, {20, 45, true, "20 50"},
+		{examples.Image{1, 3, 1}, []float32{-1, 1, float32(math.NaN())}, []byte{0, 0, 0, 255, 255, 255, 0, 0, 0}},
+		{examples.Image{1, 1, 3}, []float32{0, 127.5, 255}, []byte{0, 127, 255}},
+		{examples.Image{1, 1, 1}, []float32{7}, []byte{0, 0, 0}},
 	} {
-		ticks := linearTicks(c.low, c.high, 5)
-		if c.log {
-			ticks = logTicks(c.low, c.high)
-		}
-		var got []string
-		for _, v := range ticks {
-			got = append(got, tickText(v))
-		}
-		if strings.Join(got, " ") != c.want {
-			t.Errorf("%g to %g: %v, expected %s", c.low, c.high, got, c.want)
+		if got := (Picture{Shape: c.shape, Values: c.values}).drawn(); !bytes.Equal(got.Levels, c.want) {
+			t.Errorf("%v: levels %v, expected %v", c.values, got.Levels, c.want)
 		}
 	}
 }
@@ -197,28 +144,31 @@ func TestTableOfRuns(t *testing.T) {
 	of.Error = 5
 	best.Report.Splits["test"] = of
 	runs := Order{}.Sorted([]Run{failed, worse, best})
-	table, _ := tablesOf(runs, Order{})
-	var got []string
-	for _, r := range table.Rows {
-		text := r.Title
-		if r.Best {
-			text += " best"
+	onPage := func(runs []Run) (list []runOnPage) {
+		for _, r := range runs {
+			list = append(list, runOnPage{0, r})
 		}
-		for _, c := range r.Cells {
+		return list
+	}
+	table, _ := tablesOf(onPage(runs), Order{})
+	var got []string
+	for i, r := range table.Runs {
+		text := r.Title
+		for at, c := range table.Columns {
 			if c.Name == "stages.*.ridge" || c.Name == "test error" {
-				text += " " + c.Value
-				if c.Differs {
+				text += " " + c.Values[i]
+				if table.Differs(at, i) {
 					text += "!"
 				}
 			}
 		}
 		got = append(got, text)
 	}
-	if want := []string{"b best 0.001 5.00 %", "a 0.25! 50.00 %", "c -! -"}; !slices.Equal(got, want) {
-		t.Errorf("rows %q, expected %q", got, want)
+	if want := []string{"b 0.001 5.00 %", "a 0.25! 50.00 %", "c -! -"}; !slices.Equal(got, want) || table.Best != 0 {
+		t.Errorf("rows %q, expected %q; the best is run %d", got, want, table.Best)
 	}
-	if table, more := tablesOf(runs[:2], Order{}); len(more.Columns) > 0 || !slices.Contains(table.Same, "train error 10.00 %") ||
-		slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "train error" }) {
+	if table, more := tablesOf(onPage(runs[:2]), Order{}); len(more.Columns) > 0 || !slices.Contains(table.Same, "train error 10.00 %") ||
+		slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "train error" }) {
 		t.Errorf("a measure that all share is a column: %+v", table)
 	}
 	if words := (Order{By: "loss"}).Words(runs); words != "log loss of the test rows" {
@@ -231,30 +181,17 @@ func TestTableOfRuns(t *testing.T) {
 
 // A diagram of one point says nothing, and runs behind the eighth have no colour that another has.
 func TestManyRuns(t *testing.T) {
-	var runs []Run
+	var runs []runOnPage
 	for i := range 12 {
-		r := made(fmt.Sprint("run ", i), schemas.Ridge(0.1*float64(i+1)), 1)
-		r.Report.Splits = map[string]schemas.SplitReport{"test": {Rows: 20, Error: float64(12 - i)}}
-		runs = append(runs, r)
+		runs = append(runs, runOnPage{min(i, maxRuns), made(fmt.Sprint("run ", i), schemas.Ridge(0.1*float64(i+1)), 1)})
 	}
-	colours := map[int]int{}
-	for _, c := range charts(Order{}.Sorted(runs)) {
-		if strings.Contains(c.ID, "-stage-") {
-			t.Errorf("%s has one point a run", c.Title)
+	for _, d := range charts(runs) {
+		if strings.HasSuffix(d.Title, "by stage") {
+			t.Errorf("%s has one point a run", d.Title)
 		}
-		for _, l := range c.Lines {
-			if c.ID == "error-pass-test" {
-				colours[l.Run]++
-			}
+		if first, last := d.Lines[0], d.Lines[11]; first.Run != maxRuns || last.Run != 0 {
+			t.Errorf("%s is drawn from run %d to run %d", d.Title, first.Run, last.Run)
 		}
-	}
-	for colour := range maxRuns {
-		if colours[colour] != 1 {
-			t.Errorf("%d runs have colour %d", colours[colour], colour)
-		}
-	}
-	if colours[maxRuns] != 4 {
-		t.Errorf("%d runs are without a colour, expected 4", colours[maxRuns])
 	}
 }
 
@@ -282,65 +219,16 @@ func TestOrders(t *testing.T) {
 		if text := o.Text(lacks.Report); text != None {
 			t.Errorf("rows that there are none of have the %s %s", by, text)
 		}
-		table, _ := tablesOf(runs[:3], o)
-		if by == "error" && slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "holdout balanced error" }) {
+		var onPage []runOnPage
+		for _, r := range runs[:3] {
+			onPage = append(onPage, runOnPage{0, r})
+		}
+		table, _ := tablesOf(onPage, o)
+		if by == "error" && slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout balanced error" }) {
 			t.Error("the first table has a measure that neither decides nor was asked for")
 		}
-		if !slices.ContainsFunc(table.Columns, func(c column) bool { return c.Name == "holdout "+o.Measure() }) {
+		if !slices.ContainsFunc(table.Columns, func(c Row) bool { return c.Name == "holdout "+o.Measure() }) {
 			t.Errorf("the first table lacks the %s", o.Measure())
-		}
-	}
-}
-
-// Runs that differ in many keys are tables that fit in a window, one below the other: the measures that decide are in the first, and each
-// setting in one of them. Columns are named by the last parts of keys below what they begin with.
-func TestTableOfManySettings(t *testing.T) {
-	for n, parts := range map[int]int{8: 1, 20: 3, 40: 4} {
-		var runs []Run
-		for i := range 3 {
-			r := made(fmt.Sprint("version ", i+1), schemas.Ridge(0.1), 2)
-			for key := range n {
-				r.Settings = append(r.Settings, Setting{fmt.Sprintf("stages.%d.features.setting_%d", key/4, key), fmt.Sprint(0.001 * float64(i+1))})
-			}
-			if n > 8 {
-				r.Settings[n-1].Value = strings.Repeat("long", i+20)
-			}
-			test := r.Report.Splits["test"]
-			test.Error, test.Loss = 50-float64(i), 0.3+0.01*float64(i)
-			r.Report.Splits["test"] = test
-			runs = append(runs, r)
-		}
-		table, _ := tablesOf(runs, Order{})
-		if len(table.Parts) != parts {
-			t.Errorf("%d keys are %d tables, expected %d", n, len(table.Parts), parts)
-		}
-		seen := map[string]int{}
-		for k, part := range table.Parts {
-			pixels := 0
-			for at, c := range part.Columns {
-				seen[c.Name]++
-				pixels += table.width(slices.Index(table.Columns, c))
-				for i, row := range part.Rows {
-					if len(row.Cells) != len(part.Columns) || row.Cells[at].column != c || row.Title != table.Rows[i].Title ||
-						row.Best != table.Rows[i].Best {
-						t.Errorf("%d keys, table %d: the row %+v of the column %s", n, k, row, c.Name)
-					}
-				}
-			}
-			if pixels > tableWidth {
-				t.Errorf("%d keys: table %d is %d pixels wide", n, k, pixels)
-			}
-			if decides := slices.ContainsFunc(part.Columns, func(c column) bool { return c.Name == "test error" }); decides != (k == 0) {
-				t.Errorf("%d keys: whether table %d has the error is %v", n, k, decides)
-			}
-		}
-		if len(seen) != len(table.Columns) || len(seen) <= n {
-			t.Errorf("%d columns are shown of %d", len(seen), len(table.Columns))
-		}
-		first := table.Parts[0]
-		if c := first.Columns[5]; c.Leaf() != "setting_5" || c.Prefix() != "stages.1.features" || first.Groups[0] != (group{"stages.0.features", 4}) ||
-			first.Groups[len(first.Groups)-1].Prefix != "" {
-			t.Errorf("column %+v, groups %+v", c, first.Groups)
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package compare
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -18,108 +19,109 @@ func splits() []string {
 	return []string{examples.Train.String(), examples.Holdout.String(), examples.Test.String()}
 }
 
+// measure is what a table has of the rows of a split; text returns "" if it is not known.
+type measure struct {
+	name string
+	text func(schemas.SplitReport) string
+}
+
+// measures returns the measures of splits, in groups: a table has all splits of a group before the next one.
+func measures() [][]measure {
+	known := func(format func(float64) string, value func(schemas.SplitReport) *float64) func(schemas.SplitReport) string {
+		return func(s schemas.SplitReport) string {
+			if v := value(s); v != nil {
+				return format(*v)
+			}
+			return ""
+		}
+	}
+	decided := func(text func(*statistics.Decided) string) func(schemas.SplitReport) string {
+		return func(s schemas.SplitReport) string {
+			if s.Decided == nil {
+				return ""
+			}
+			return text(s.Decided)
+		}
+	}
+	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v) }
+	return [][]measure{
+		{{"rows", func(s schemas.SplitReport) string { return humanize.Comma(s.Rows) }}},
+		{{"error", func(s schemas.SplitReport) string { return percent(s.Error) }}},
+		{
+			{"threshold", decided(func(d *statistics.Decided) string { return number(d.Threshold) })},
+			{"error at the threshold", decided(func(d *statistics.Decided) string { return percent(d.Error) })},
+			{"balanced error there", decided(func(d *statistics.Decided) string { return percent(d.BalancedError) })},
+			{"precision there", decided(func(d *statistics.Decided) string { return number(d.Precision) })},
+			{"recall there", decided(func(d *statistics.Decided) string { return number(d.Recall) })},
+			{"F1 there", decided(func(d *statistics.Decided) string { return number(d.F1) })},
+			{"rows by class and decision", decided(func(d *statistics.Decided) string {
+				c := d.Confusion
+				return fmt.Sprintf("%.6g %.6g, %.6g %.6g", c[0][0], c[0][1], c[1][0], c[1][1])
+			})},
+			{"balanced error", known(percent, func(s schemas.SplitReport) *float64 { return s.BalancedError })},
+			{"error of the commonest class", known(percent, func(s schemas.SplitReport) *float64 { return s.MajorityError })},
+		},
+		{
+			{"loss", func(s schemas.SplitReport) string { return number(s.Loss) }},
+			{"log loss", known(number, func(s schemas.SplitReport) *float64 { return s.LogLoss })},
+			{"calibration error", known(number, func(s schemas.SplitReport) *float64 { return s.ECE })},
+			{"AUC", known(number, func(s schemas.SplitReport) *float64 { return s.AUC })},
+			{"average precision", known(number, func(s schemas.SplitReport) *float64 { return s.AveragePrecision })},
+			{"RMSE", known(number, func(s schemas.SplitReport) *float64 { return s.RMSE })},
+			{"MAE", known(number, func(s schemas.SplitReport) *float64 { return s.MAE })},
+			{"R²", known(number, func(s schemas.SplitReport) *float64 { return s.R2 })},
+		},
+	}
+}
+
 // Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row
 // in which no run has a value is left out.
-func Measures(runs []Run) (rows []Row) {
-	add := func(name string, value func(*schemas.Report) (string, bool)) {
+func Measures(runs []Run) []Row {
+	rows := []Row{{Name: "state"}}
+	for _, r := range runs {
+		rows[0].Values = append(rows[0].Values, r.State)
+	}
+	add := func(name string, text func(*schemas.Report) string) {
 		row, any := Row{Name: name}, false
 		for _, r := range runs {
-			text := None
+			value := ""
 			if r.Report != nil {
-				if v, ok := value(r.Report); ok {
-					text, any = v, true
-				}
+				value = text(r.Report)
 			}
-			row.Values = append(row.Values, text)
+			any = any || value != ""
+			row.Values = append(row.Values, cmp.Or(value, None))
 		}
 		if any {
 			rows = append(rows, row)
 		}
 	}
-	of := func(split string, value func(schemas.SplitReport) string) func(*schemas.Report) (string, bool) {
-		return func(r *schemas.Report) (string, bool) {
-			s, ok := r.Splits[split]
-			return value(s), ok
+	for _, group := range measures() {
+		for _, split := range splits() {
+			for _, m := range group {
+				add(split+" "+m.name, func(r *schemas.Report) string {
+					if s, ok := r.Splits[split]; ok {
+						return m.text(s)
+					}
+					return ""
+				})
+			}
 		}
 	}
-	type known struct {
-		name  string
-		value func(schemas.SplitReport) *float64 // nil: not known
-	}
-	addKnown := func(split string, format func(float64) string, measures []known) {
-		for _, m := range measures {
-			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
-				v := m.value(r.Splits[split])
-				if v == nil {
-					return "", false
-				}
-				return format(*v), true
-			})
-		}
-	}
-	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v) }
-	states := Row{Name: "state"}
-	for _, r := range runs {
-		states.Values = append(states.Values, r.State)
-	}
-	rows = append(rows, states)
-	for _, split := range splits() {
-		add(split+" rows", of(split, func(s schemas.SplitReport) string { return humanize.Comma(s.Rows) }))
-	}
-	for _, split := range splits() {
-		add(split+" error", of(split, func(s schemas.SplitReport) string { return percent(s.Error) }))
-	}
-	for _, split := range splits() {
-		for _, m := range []struct {
-			name  string
-			value func(*statistics.Decided) string
-		}{
-			{"threshold", func(d *statistics.Decided) string { return number(d.Threshold) }},
-			{"error at the threshold", func(d *statistics.Decided) string { return percent(d.Error) }},
-			{"balanced error there", func(d *statistics.Decided) string { return percent(d.BalancedError) }},
-			{"precision there", func(d *statistics.Decided) string { return number(d.Precision) }},
-			{"recall there", func(d *statistics.Decided) string { return number(d.Recall) }},
-			{"F1 there", func(d *statistics.Decided) string { return number(d.F1) }},
-			{"rows by class and decision", func(d *statistics.Decided) string {
-				c := d.Confusion
-				return fmt.Sprintf("%.6g %.6g, %.6g %.6g", c[0][0], c[0][1], c[1][0], c[1][1])
-			}},
-		} {
-			add(split+" "+m.name, func(r *schemas.Report) (string, bool) {
-				d := r.Splits[split].Decided
-				if d == nil {
-					return "", false
-				}
-				return m.value(d), true
-			})
-		}
-		addKnown(split, percent, []known{
-			{"balanced error", func(s schemas.SplitReport) *float64 { return s.BalancedError }},
-			{"error of the commonest class", func(s schemas.SplitReport) *float64 { return s.MajorityError }},
-		})
-	}
-	for _, split := range splits() {
-		add(split+" loss", of(split, func(s schemas.SplitReport) string { return number(s.Loss) }))
-		addKnown(split, number, []known{
-			{"log loss", func(s schemas.SplitReport) *float64 { return s.LogLoss }},
-			{"calibration error", func(s schemas.SplitReport) *float64 { return s.ECE }},
-			{"AUC", func(s schemas.SplitReport) *float64 { return s.AUC }},
-			{"average precision", func(s schemas.SplitReport) *float64 { return s.AveragePrecision }},
-			{"RMSE", func(s schemas.SplitReport) *float64 { return s.RMSE }},
-			{"MAE", func(s schemas.SplitReport) *float64 { return s.MAE }},
-			{"R²", func(s schemas.SplitReport) *float64 { return s.R2 }},
-		})
-	}
-	add("passes", func(r *schemas.Report) (string, bool) {
+	add("passes", func(r *schemas.Report) string {
 		passes := 0
 		for i := range r.Stages {
 			passes += r.Stages[i].Passes
 		}
-		return strconv.Itoa(passes), true
+		return strconv.Itoa(passes)
 	})
-	add("temperature", func(r *schemas.Report) (string, bool) { return number(r.Temperature), r.Temperature != 0 })
-	add("seconds", func(r *schemas.Report) (string, bool) { return fmt.Sprintf("%.2f", r.Seconds), true })
-	add("weights digest", func(r *schemas.Report) (string, bool) { return r.WeightsDigest.Short(), r.WeightsDigest != "" })
+	add("temperature", func(r *schemas.Report) string {
+		if r.Temperature == 0 {
+			return ""
+		}
+		return number(r.Temperature)
+	})
+	add("seconds", func(r *schemas.Report) string { return fmt.Sprintf("%.2f", r.Seconds) })
+	add("weights digest", func(r *schemas.Report) string { return r.WeightsDigest.Short() })
 	return rows
 }
 

@@ -97,3 +97,10 @@ func TestSpread(t *testing.T) {
 		t.Errorf("%v", deviation)
 	}
 }
+
+// A confident mistake counts as much as it does in a report.
+func TestLossOfAConfidentMistake(t *testing.T) {
+	if loss := logLoss(0); math.Abs(loss-6*math.Ln10) > 1e-12 {
+		t.Errorf("the loss of a label with probability 0 is %g", loss)
+	}
+}

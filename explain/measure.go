@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -27,8 +28,8 @@ func (m *Measures) add(other Measures, weight float64) {
 	m.Loss += weight * other.Loss
 }
 
-// smallest is the least probability of which a loss is taken: a float32 has none below it but 0.
-const smallest = 1e-12
+// logLoss returns the log loss of a row by the probability of its label, as reports have it.
+func logLoss(probability float64) float64 { return -math.Log(max(probability, link.LeastProbability)) }
 
 // each is what is measured of each row.
 type each struct {
@@ -126,7 +127,7 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 			}
 		}
 		e.predicted[i], e.truth[i] = int32(best), float64(out[rows.Classes[i]])
-		e.loss[i] = -math.Log(max(e.truth[i], smallest))
+		e.loss[i] = logLoss(e.truth[i])
 		if e.predicted[i] != rows.Classes[i] {
 			e.wrong[i] = 1
 		}

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/chart"
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
@@ -59,15 +60,19 @@ func NewServer(board *Board) *Server {
 	s.mux.HandleFunc("GET /{$}", s.show)
 	s.mux.HandleFunc("GET /events", s.events)
 	s.mux.HandleFunc("GET /state.json", s.state)
+	serve := func(name, kind string, content []byte) {
+		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", kind+"; charset=utf-8")
+			_, _ = w.Write(content) // who asked may have gone
+		})
+	}
+	serve("chart.js", "text/javascript", []byte(chart.Script()))
 	for name, kind := range map[string]string{"page.js": "text/javascript", "page.css": "text/css", "icon.svg": "image/svg+xml"} {
 		content, err := fs.ReadFile(files, name)
 		if err != nil {
 			panic(err) // as above
 		}
-		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			_, _ = w.Write(content) // who asked may have gone
-		})
+		serve(name, kind, content)
 	}
 	return s
 }

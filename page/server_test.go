@@ -50,7 +50,7 @@ func TestPolicy(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(3, 1, 0))
 	s := NewServer(board)
-	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/page.css": "text/css",
+	for path, kind := range map[string]string{"/": "text/html", "/page.js": "text/javascript", "/chart.js": "text/javascript", "/page.css": "text/css",
 		"/icon.svg": "image/svg+xml", "/state.json": "application/json"} {
 		w := get(s, "localhost", path)
 		if w.Code != http.StatusOK || !strings.HasPrefix(w.Header().Get("Content-Type"), kind) ||

@@ -158,7 +158,7 @@ func TestExplainShows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{"</html>", `<th scope="row">colour</th>`, "Rows by their value of length", "yellow: pale"} {
+	for _, want := range []string{"</html>", `<th scope="row">colour</th>`, "Errors of these rows by their value of length", "yellow: pale"} {
 		if !strings.Contains(string(page), want) {
 			t.Errorf("no %q on the page", want)
 		}

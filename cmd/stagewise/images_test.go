@@ -158,11 +158,11 @@ func TestShowImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pictures, wrong := strings.Count(string(page), `src="data:image/png;base64,`), int(math.Round(report.TestError*60/100))
+	pictures, wrong := strings.Count(string(page), `"Levels":"`), int(math.Round(report.TestError*60/100))
 	if wrong == 0 || pictures != 12+wrong {
 		t.Errorf("%d pictures, expected 12 filters and %d mistakes", pictures, wrong)
 	}
-	if captions := regexp.MustCompile(`<figcaption>[012] as [012]</figcaption>`).FindAll(page, -1); len(captions) != wrong {
+	if captions := regexp.MustCompile(`"Caption":"[012] as [012]"`).FindAll(page, -1); len(captions) != wrong {
 		t.Errorf("%d mistakes say what they are and what they are taken for, expected %d", len(captions), wrong)
 	}
 }

@@ -204,9 +204,9 @@ func (l Link) AddProbabilities(g *onnx.Graph, prediction onnx.Value, k int) onnx
 	return l.region.AddProject(g, prediction, k)
 }
 
-// leastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident
+// LeastProbability is the smallest probability that a loss of predictions takes the logarithm of, so that one confident
 // mistake does not decide a mean.
-const leastProbability = 1e-6
+const LeastProbability = 1e-6
 
 // MeasurePredictions is Measure for predictions (n × k) that are of no score, such as a mean of several. They stay as they are.
 func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []float32, predicted []int32) {
@@ -218,7 +218,7 @@ func (l Link) MeasurePredictions(prediction kernel.Dense, truth Truth, loss []fl
 func (l Link) measureUnknown(prediction kernel.Dense, truth Truth, loss []float32) {
 	for i, class := range truth.Classes {
 		if class == Unknown {
-			row := append(slices.Clone(prediction.Row(i)), leastProbability)
+			row := append(slices.Clone(prediction.Row(i)), LeastProbability)
 			loss[i] = float32(l.lossOf(row, int32(prediction.Cols), nil))
 		}
 	}

@@ -244,7 +244,7 @@ func TestSmoothnessBoundsTheCurvature(t *testing.T) {
 // probability. It is no such row to sums of losses: its residual is 0.
 func TestUnknownClassesLoseTheSmallestProbability(t *testing.T) {
 	prediction := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 0, 0.25, 0.75, 0.5, 0.5}}
-	with := kernel.Dense{Rows: 3, Cols: 3, Data: []float32{1, 0, leastProbability, 0.25, 0.75, leastProbability, 0.5, 0.5, leastProbability}}
+	with := kernel.Dense{Rows: 3, Cols: 3, Data: []float32{1, 0, LeastProbability, 0.25, 0.75, LeastProbability, 0.5, 0.5, LeastProbability}}
 	for _, l := range All() {
 		loss, want, predicted := make([]float32, 3), make([]float32, 3), make([]int32, 3)
 		l.MeasurePredictions(prediction, Truth{Classes: []int32{Unknown, 1, -1}}, loss, predicted)

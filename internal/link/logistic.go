@@ -41,7 +41,7 @@ func logLossesOf(prediction []float32, class int32, target []float32) float64 {
 		case int32(c) == class:
 			y = 1
 		}
-		sum -= y*math.Log(max(p, leastProbability)) + (1-y)*math.Log(max(1-p, leastProbability))
+		sum -= y*math.Log(max(p, LeastProbability)) + (1-y)*math.Log(max(1-p, LeastProbability))
 	}
 	return sum
 }

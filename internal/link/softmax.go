@@ -28,7 +28,7 @@ func softmax() Link {
 		// The trace of the Hessian over the k−1 directions in which it is not 0.
 		curvature: func(prediction []float32) float64 { return varianceOf(prediction) / float64(max(1, len(prediction)-1)) },
 		lossOf: func(prediction []float32, class int32, _ []float32) float64 {
-			return -math.Log(max(float64(prediction[class]), leastProbability))
+			return -math.Log(max(float64(prediction[class]), LeastProbability))
 		},
 	}
 }

@@ -2,24 +2,6 @@
 // Draws what the server sends: a section at a time, when it has changed, and at most once a frame.
 
 const byId = (id) => document.getElementById(id);
-const svgSpace = "http://www.w3.org/2000/svg";
-
-// node makes an element. Texts are never parsed as HTML: reasons and labels come from strangers.
-function node(space, tag, attributes, children) {
-  const e = space ? document.createElementNS(space, tag) : document.createElement(tag);
-  for (const [name, value] of Object.entries(attributes || {})) {
-    if (value !== undefined && value !== null && value !== false) e.setAttribute(name, value);
-  }
-  for (const child of children) {
-    if (child !== null && child !== undefined) e.append(child);
-  }
-  return e;
-}
-const h = (tag, attributes, ...children) => node(null, tag, attributes, children);
-const g = (tag, attributes, ...children) => node(svgSpace, tag, attributes, children);
-
-const whole = new Intl.NumberFormat("en");
-const count = (n) => whole.format(n);
 const plural = (n, what, several) => count(n) + " " + (n === 1 ? what : several || what + "s");
 const missing = "–";
 const percent = (v) => (v === null || v === undefined ? missing : v.toFixed(2));
@@ -48,63 +30,9 @@ function tick() {
 
 // Charts
 
-const frame = { width: 560, height: 210, left: 46, right: 22, top: 12, bottom: 30 };
-
 // widthOf is how wide a chart may be: its texts are then as large as others.
 const widthOf = (id) => Math.max(300, Math.min(1120, byId(id).clientWidth || 560));
 
-// ticks are round values from 0 or from low to high, at least so far from each other.
-function ticks(low, high, about, least = 0) {
-  const span = high - low || 1;
-  const raw = span / about, magnitude = Math.pow(10, Math.floor(Math.log10(raw)));
-  const step = [1, 2, 5, 10].map((m) => m * magnitude).find((s) => s >= raw && s >= least) || least;
-  const list = [];
-  for (let n = Math.ceil(low / step), v = n * step; v <= high + step * 1e-9; v = ++n * step) list.push(Math.abs(v) < step * 1e-9 ? 0 : v);
-  return list;
-}
-const short = (v) => (Math.abs(v) >= 1000 ? count(v) : String(Number(v.toPrecision(3))));
-
-// plot draws series over numbers: [{name, kind, points: [[x, y]]}]. bands and marks are drawn by the caller, given the scales.
-function plot(title, description, xName, series, size, more) {
-  const f = { ...frame, ...size };
-  const all = series.flatMap((s) => s.points);
-  if (!all.length) return h("p", { class: "muted empty" }, "No measurements yet.");
-  let xLow = Infinity, xHigh = -Infinity, yHigh = 0;
-  for (const [x, y] of all) {
-    xLow = Math.min(xLow, x); xHigh = Math.max(xHigh, x); yHigh = Math.max(yHigh, y);
-  }
-  if (xLow === xHigh) { xLow -= 0.5; xHigh += 0.5; }
-  yHigh = yHigh * 1.08 || 1;
-  const x = (v) => f.left + ((v - xLow) / (xHigh - xLow)) * (f.width - f.left - f.right);
-  const y = (v) => f.height - f.bottom - (v / yHigh) * (f.height - f.top - f.bottom);
-  const svg = g("svg", { viewBox: `0 0 ${f.width} ${f.height}`, role: "img" }, g("title", {}, title), g("desc", {}, description));
-  if (more && more.below) svg.append(...more.below(x, y, f));
-  for (const v of ticks(0, yHigh, 5)) {
-    svg.append(g("path", { class: "grid", d: `M${f.left} ${y(v)}H${f.width - f.right}` }), g("text", { class: "small", x: f.left - 6, y: y(v) + 4, "text-anchor": "end" }, short(v)));
-  }
-  if (!more || !more.ownAxis) {
-    for (const v of ticks(xLow, xHigh, 6, 1)) { // versions, passes and rows are whole
-      svg.append(g("text", { class: "small", x: x(v), y: f.height - f.bottom + 14, "text-anchor": "middle" }, count(v)));
-    }
-    svg.append(g("text", { class: "small", x: f.width - f.right, y: f.height - 3, "text-anchor": "end" }, xName));
-  }
-  for (const s of series) {
-    const d = s.points.map(([a, b], i) => (i && !(s.breaks && s.breaks.has(i)) ? "L" : "M") + x(a).toFixed(1) + " " + y(b).toFixed(1)).join("");
-    svg.append(g("path", { class: "series " + s.kind, d }));
-    if (s.points.length <= 80) {
-      svg.append(g("path", { class: "dots " + s.kind, d: s.points.map(([a, b]) => circle(x(a), y(b), 2.4)).join("") }));
-    }
-  }
-  if (more && more.above) svg.append(...more.above(x, y, f));
-  return svg;
-}
-const circle = (x, y, r) => `M${(x - r).toFixed(1)} ${y.toFixed(1)}a${r} ${r} 0 1 0 ${2 * r} 0a${r} ${r} 0 1 0 ${-2 * r} 0`;
-
-// legend names the series that a chart has.
-function legend(entries) {
-  return h("p", { class: "muted legend" }, ...entries.map(([kind, text, shape]) => h("span", {},
-    g("svg", { viewBox: "0 0 26 10", width: 26, height: 10, "aria-hidden": "true" }, shape ? shape() : g("path", { class: "series " + kind, d: "M1 5H25" })), " " + text)));
-}
 const crossAt = (x, y, r) => `M${x - r} ${y - r}l${2 * r} ${2 * r}m0 ${-2 * r}l${-2 * r} ${2 * r}`;
 const triangleAt = (x, y, r) => `M${x - r} ${y - r}h${2 * r}l${-r} ${1.7 * r}z`;
 
@@ -401,19 +329,10 @@ function drawQuality(q) {
   } else {
     table.replaceChildren(h("caption", {}, q.rmse === undefined ? "There are too many classes for a confusion matrix." : "Numeric targets have no classes."));
   }
-  const bins = q.reliability || [], size = 300, pad = 36;
-  const at = (v) => pad + v * (size - pad - 10), down = (v) => size - pad - v * (size - pad - 10);
-  const most = Math.max(...bins.map((b) => b.weight), 1e-9);
-  const svg = g("svg", { viewBox: `0 0 ${size} ${size}`, width: size, height: size, role: "img" }, g("title", {}, "Reliability diagram"), g("desc", {}, "On the diagonal, accuracy equals confidence. Calibration error " + measured(q.ece)));
-  for (const v of [0, 0.25, 0.5, 0.75, 1]) {
-    svg.append(g("path", { class: "grid", d: `M${at(0)} ${down(v)}H${at(1)}M${at(v)} ${down(0)}V${down(1)}` }), g("text", { class: "small", x: pad - 6, y: down(v) + 4, "text-anchor": "end" }, String(v)), g("text", { class: "small", x: at(v), y: down(0) + 14, "text-anchor": "middle" }, String(v)));
-  }
-  svg.append(g("path", { class: "arrow", d: `M${at(0)} ${down(0)}L${at(1)} ${down(1)}`, "stroke-dasharray": "4 4" }));
-  const points = bins.map((b) => [at(Math.min(1, b.confidence)), down(b.accuracy), b]);
-  svg.append(g("path", { class: "series", d: points.map(([x, y], i) => (i ? "L" : "M") + x.toFixed(1) + " " + y.toFixed(1)).join("") }),
-    g("path", { class: "dots", d: points.map(([x, y, b]) => circle(x, y, 2 + 5 * Math.sqrt(b.weight / most))).join("") }),
-    g("text", { class: "small", x: at(1), y: size - 6, "text-anchor": "end" }, "confidence"), g("text", { class: "small", x: at(0) + 5, y: down(1) + 13 }, "accuracy"));
-  byId("reliability").replaceChildren(bins.length ? svg : h("p", { class: "muted" }, "Not in the report."));
+  const bins = q.reliability || [], most = Math.max(...bins.map((b) => b.weight), 1e-9);
+  const points = bins.map((b) => [Math.min(1, b.confidence), b.accuracy, 2 + 5 * Math.sqrt(b.weight / most)]);
+  byId("reliability").replaceChildren(bins.length ? plot("Reliability diagram: accuracy by confidence", "On the diagonal, accuracy equals confidence. " +
+    "Calibration error " + measured(q.ece) + ".", "confidence", [{ kind: "", name: "accuracy", points }], { width: 300, height: 300, unit: true }) : h("p", { class: "muted" }, "Not in the report."));
   fill("reliability-rows", bins.map((b) => h("tr", {}, cell(b.confidence.toFixed(3)), cell(b.accuracy.toFixed(3)), cell(measured(b.weight)))));
 }
 

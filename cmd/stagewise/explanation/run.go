@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/dustin/go-humanize"
 
@@ -13,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // What the page of a run explains: so many rows, and at most so many columns, which takes a second or two.
@@ -25,7 +25,7 @@ const (
 
 // OfRun returns the importance of columns and the errors by slices of the rows that a run has held out, as explain has them of a file. A
 // run without a version, of other examples than rows of a table, or whose rows are gone has none.
-func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatch.RunDetails) ([]compare.Bars, error) {
+func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatch.RunDetails) ([]compare.Table, error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
@@ -47,59 +47,45 @@ func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatc
 	if err != nil {
 		return nil, err
 	}
-	return bars(report, split), nil
+	return tables(report, split.String()+" rows", shownOfRun), nil
 }
 
-// bars returns the importance of columns and the errors by slices for the page of a run.
-func bars(r *explain.Report, split examples.Split) (list []compare.Bars) {
+// tables returns the importance of columns and the errors by slices of rows of some kind.
+func tables(r *explain.Report, kind string, top int) (list []compare.Table) {
 	numbers := r.Task == regression
 	head := func(first ...string) []string {
-		if first = append(first, "error, %"); !numbers {
-			first = append(first, "log loss")
-		}
-		return first
+		return append(first, []string{"error, %", "log loss"}[:columnsOf(numbers, 1)]...)
 	}
-	cells := func(error, loss string) []string {
-		if numbers {
-			return []string{error}
-		}
-		return []string{error, loss}
-	}
-	importance := compare.Bars{
+	importance := compare.Table{
 		Title: "what predictions depend on",
-		Caption: fmt.Sprintf("Importance: the increase of the error and of the loss of %s %s rows if a column is permuted; mean ± "+
-			"standard deviation of %d permutations", humanize.Comma(int64(r.Rows)), split, r.Shuffles),
+		Caption: fmt.Sprintf("Importance: the increase of the error and of the loss of %s %s if a column is permuted; mean ± "+
+			"standard deviation of %d permutations", humanize.Comma(int64(r.Rows)), kind, r.Shuffles),
 		Head: head("column"),
 	}
 	longest := 0.0
 	for _, c := range r.Importance {
 		longest = max(longest, c.Rise.Loss)
 	}
-	for _, c := range r.Importance[:min(len(r.Importance), shownOfRun)] {
-		importance.Rows = append(importance.Rows, compare.Bar{
-			Name: c.Name, Length: share(c.Rise.Loss, longest),
-			Cells: cells(percents(c.Rise.Error, c.Deviation.Error), plusMinus(c.Rise.Loss, c.Deviation.Loss)),
-		})
+	for _, c := range r.Importance[:min(len(r.Importance), top)] {
+		cells := []string{percents(c.Rise.Error, c.Deviation.Error), plusMinus(c.Rise.Loss, c.Deviation.Loss)}
+		importance.Rows = append(importance.Rows, compare.Bar{Name: c.Name, Length: c.Rise.Loss / max(longest, math.SmallestNonzeroFloat64),
+			Cells: cells[:columnsOf(numbers, 1)]})
 	}
 	list = append(list, importance)
-	for _, s := range r.Slices {
-		of := compare.Bars{Caption: "Errors of these rows by their value of " + s.Name, Head: head(s.Name, "rows"), Wrong: true}
-		most := mostError(s)
+	for i, s := range r.Slices {
+		of := compare.Table{Caption: "Errors of these rows by their value of " + s.Name, Head: head(s.Name, "rows"), Wrong: true}
+		if i == 0 {
+			of.Title = "errors by slices"
+		}
+		most := math.SmallestNonzeroFloat64
 		for _, slice := range s.Slices {
-			of.Rows = append(of.Rows, compare.Bar{
-				Name: slice.Value, Length: share(slice.Error, most),
-				Cells: append([]string{humanize.Comma(int64(slice.Rows))}, cells(percent(slice.Error), number(slice.Loss))...),
-			})
+			most = max(most, slice.Error)
+		}
+		for _, slice := range s.Slices {
+			cells := []string{humanize.Comma(int64(slice.Rows)), percent(slice.Error), number(slice.Loss)}
+			of.Rows = append(of.Rows, compare.Bar{Name: slice.Value, Length: slice.Error / most, Cells: cells[:columnsOf(numbers, 2)]})
 		}
 		list = append(list, of)
 	}
 	return list
-}
-
-// share returns v as a part of the most, 0 to 1.
-func share(v, most float64) float64 {
-	if most <= 0 {
-		return 0
-	}
-	return max(v, 0) / most
 }

@@ -1,15 +1,15 @@
 package explanation
 
 import (
-	_ "embed"
 	"fmt"
-	"html/template"
 	"io"
-	"math"
+	"slices"
+	"strconv"
 
 	"github.com/dustin/go-humanize"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/explain"
 )
 
@@ -36,42 +36,66 @@ func Write(stdout io.Writer, r *explain.Report, a About) error {
 	return writeText(stdout, r, a)
 }
 
-//go:embed page.html
-var pageText string
-
-// page is what the template shows.
-type page struct {
-	*explain.Report
-	About
-	Numbers bool // are predicted, not labels
-	Top     []explain.Column
-	Longest float64 // rise of the loss that the longest bar has
-}
-
-// barPixels is the length of the longest bar.
-const barPixels = 240
-
-// writePage writes one file of HTML: it asks for nothing else, and runs no script.
+// writePage writes the report as a page.
 func writePage(w io.Writer, r *explain.Report, a About) error {
-	p := page{Report: r, About: a, Numbers: r.Task == regression, Top: r.Importance[:min(a.Top, len(r.Importance))]}
-	for _, c := range p.Top {
-		p.Longest = max(p.Longest, c.Rise.Loss)
+	text := fmt.Sprintf("Version %d, %s rows of %s: %s.", r.Version, humanize.Comma(int64(r.Rows)), a.File,
+		measured(r.Measures, r.Task == regression))
+	if r.Unlabelled > 0 {
+		text += fmt.Sprintf(" %d rows without a label are left out.", r.Unlabelled)
 	}
-	bar := func(v, most float64) float64 { return math.Round(barPixels * share(v, most)) }
-	t, err := template.New("page").Funcs(template.FuncMap{
-		"number": number, "percent": percent, "plusminus": plusMinus, "percents": percents, "bar": bar,
-		"comma": func(n int) string { return humanize.Comma(int64(n)) }, "measured": measured, "most": mostError,
-	}).Parse(pageText)
-	if err != nil {
-		return fmt.Errorf("parse the page: %w", err)
+	if r.Unknown > 0 {
+		text += fmt.Sprintf(" %d rows have labels unknown to the model, and are left out.", r.Unknown)
 	}
-	return t.Execute(w, p)
+	importance := tables(r, fmt.Sprintf("rows of %s", a.File), a.Top)
+	list := slices.Concat(importance[:1], dependence(r), importance[1:], []compare.Table{mostWrong(r)})
+	return compare.WriteTables(w, compare.About{Title: "What predictions depend on", Text: text}, list)
 }
 
-// mostError returns the largest error of slices, for the longest bar.
-func mostError(s explain.Slices) (most float64) {
-	for _, slice := range s.Slices {
-		most = max(most, slice.Error)
+// dependence returns a table of the partial dependence on each column.
+func dependence(r *explain.Report) (list []compare.Table) {
+	what := "Mean probability of each label"
+	if r.Task == regression {
+		what = "Mean prediction"
 	}
-	return most
+	for i, c := range r.Dependence {
+		t := compare.Table{Caption: what + " if all rows had this value of " + c.Name, Head: append([]string{c.Name}, r.Labels...)}
+		if i == 0 {
+			t.Title = "partial dependence"
+		}
+		for _, p := range c.Points {
+			t.Rows = append(t.Rows, compare.Bar{Name: p.Value, Cells: numbers(p.Mean)})
+		}
+		list = append(list, t)
+	}
+	return list
+}
+
+// mostWrong returns a table of the rows with the largest loss.
+func mostWrong(r *explain.Report) compare.Table {
+	t := compare.Table{Title: "rows with the largest loss",
+		Caption: "The highest loss first, also if all are predicted right. Rows count from 0",
+		Head:    []string{"row", "label", "predicted", "probability of the label", "log loss"}}
+	if r.Task == regression {
+		t.Head = append([]string{"row"}, r.Labels...)
+		for _, name := range r.Labels {
+			t.Head = append(t.Head, name+", predicted")
+		}
+	}
+	for _, w := range r.Wrong {
+		cells := []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}
+		if r.Task == regression {
+			cells = numbers(slices.Concat(w.Numbers, w.Predictions))
+		}
+		t.Rows = append(t.Rows, compare.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: cells})
+	}
+	return t
+}
+
+// numbers writes measures.
+func numbers(values []float64) []string {
+	texts := make([]string, len(values))
+	for i, v := range values {
+		texts[i] = number(v)
+	}
+	return texts
 }
