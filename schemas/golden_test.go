@@ -296,12 +296,11 @@ func samples(t testing.TB) map[string]wire.Message {
 		"leave-forgotten": (&statistics.Gram{Identity: id(statistics.KindLeave, 0, 0, 1), Matrix: arrowtest.Numbered[float64](3),
 			Weight: 2.5}).ExactRecord(),
 		"leave": (&statistics.Gram{Identity: id(statistics.KindLeave, 0, 0, 1), Matrix: arrowtest.Numbered[float64](3)}).ExactRecord(),
-		"moments": (&statistics.Moments{Identity: id(statistics.KindMoments, 0, 0, 0), Gram: arrowtest.Numbered[float64](3),
-			Scores: arrowtest.Numbered[float64](4), Gradient: arrowtest.Numbered[float64](4), Columns: 2, Classes: 2, Curvature: 0.25}).Record(),
-		"increment": (&statistics.IncrementTerms{Identity: id(statistics.KindIncrement, 0, 1, 1),
-			Terms: arrowtest.Numbered[float64](8), Columns: 2, Classes: 2}).Record(),
-		"terms": (&statistics.Terms{Identity: id(statistics.KindTerms, 0, 1, 0), Scores: arrowtest.Numbered[float64](4),
-			Gradient: arrowtest.Numbered[float64](4), Columns: 2, Classes: 2}).Record(),
+		"moments": (&statistics.Moments{Terms: fourTerms(id(statistics.KindMoments, 0, 0, 0)), Gram: arrowtest.Numbered[float64](3),
+			Curvature: 0.25}).Record(),
+		"increment": (&statistics.Terms{Identity: id(statistics.KindIncrement, 0, 1, 1),
+			Sums: wire.Tensor[float64]{Shape: []int{2, 2, 2}, Data: arrowtest.Numbered[float64](8)}}).Record(),
+		"terms": new(fourTerms(id(statistics.KindTerms, 0, 1, 0))).Record(),
 		"visit-occurring": (&statistics.Visit{Identity: id(statistics.KindVisit, 0, 0, 1), Covered: covered, Sums: wire.Tensors[float64]{
 			wire.Matrix(statistics.FieldSplits, 3, statistics.LossFields, arrowtest.Numbered[float64](12)),
 			occurring.Tensor(statistics.FieldGradient, 2), occurring.Tensor(statistics.FieldCurvature, 2),
@@ -324,7 +323,7 @@ func samples(t testing.TB) map[string]wire.Message {
 		"increment-occurring": (&statistics.OccurringTerms{Identity: id(statistics.KindIncrement, 0, 1, 1), Occurring: occurring,
 			Classes: 2}).Record(),
 		"terms-occurring":   (&statistics.OccurringTerms{Identity: id(statistics.KindTerms, 0, 1, 0), Occurring: occurring, Classes: 2}).Record(),
-		"moments-occurring": (&statistics.OccurringSums{Identity: id(statistics.KindMoments, 0, 0, 0), Prior: 0.125, Grid: 0.0625}).Record(),
+		"moments-occurring": (&statistics.OccurringSums{Identity: id(statistics.KindMoments, 0, 0, 0), Summed: []float64{0.125, 0.0625}}).Record(),
 		"gram-exact": (&statistics.Gram{Identity: id(statistics.KindGram, wire.Survey, 0, 1),
 			Matrix: arrowtest.Numbered[float64](3)}).ExactRecord(),
 		"seal-merged": statistics.MergedSeal(seals, covered, final, []*statistics.Seal{
@@ -395,7 +394,7 @@ func samples(t testing.TB) map[string]wire.Message {
 		"prepare-rows": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
 			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
 				wire.Vector(statistics.TensorFactors, []float32{0, 1.5, 0.5}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"})},
-			Covered: []coverage.Coverage{covered}, SendsRows: true}).Record(),
+			Covered: []coverage.Coverage{covered}, Sends: statistics.KindRows}).Record(),
 		"prepare-occurring": (&statistics.SurveyResult{Identity: id(statistics.KindPrepare, wire.Survey, 0, 0),
 			Rows: [examples.Splits]int64{90, 0, 30}, Preparation: wire.Tensors[float32]{
 				statistics.InputsTensor(statistics.TensorFactorColumns, []int32{1, 16777215}), wire.Vector(statistics.TensorFactorValues,
@@ -450,6 +449,10 @@ func samples(t testing.TB) map[string]wire.Message {
 		all[name] = arrowtest.Must(r.Encode(mem))(t)[0]
 	}
 	return all
+}
+
+func fourTerms(id wire.Identity) statistics.Terms {
+	return statistics.TermsWith(id, arrowtest.Numbered[float64](4), arrowtest.Numbered[float64](4), 2, 2)
 }
 
 // updatePlan returns the plan of an update that visits one increment again while one leaves.
@@ -670,7 +673,7 @@ func reencode(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			case r.Kind == statistics.KindMoments:
 				decoded, err = statistics.MomentsOf(r, 2, 2)
 			case r.Kind == statistics.KindIncrement:
-				decoded, err = statistics.IncrementTermsOf(r, 2, 2)
+				decoded, err = statistics.TermsOf(r, 2, 2)
 			case r.Kind == statistics.KindTerms:
 				decoded, err = statistics.TermsOf(r, 2, 2)
 			case r.Kind == statistics.KindSeal:
@@ -1006,16 +1009,16 @@ func typeName(of arrow.DataType) string {
 func TestRecordsOfOtherContent(t *testing.T) {
 	for name, err := range map[string]error{
 		"visit without coverage": second(statistics.VisitOf(&wire.Record[float64]{})),
-		"survey without count":   second(statistics.SurveyVisitOf(&wire.Record[float64]{Notes: []wire.Header{coverage.Coverage{}.Note()}})),
+		"survey without count":   second(statistics.SurveyVisitOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "covered", Value: coverage.Coverage{}.Text()}}})),
 		"gram without weight":    second(statistics.BlockGramOf(&wire.Record[float32]{}, nil)),
-		"seal without offsets":   second(statistics.SealOf(&wire.Record[float64]{Notes: []wire.Header{coverage.Coverage{}.Note()}})),
+		"seal without offsets":   second(statistics.SealOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "covered", Value: coverage.Coverage{}.Text()}}})),
 		"seal without coverage": second(statistics.SealOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "from", Value: "0"},
 			{Key: "to", Value: "1"}, {Key: "rows", Value: "1"}}})),
 		"prepare without rows": second(statistics.SurveyResultOf(&wire.Record[float32]{})),
 		"prepare without quarantined": second(statistics.SurveyResultOf(&wire.Record[float32]{Notes: []wire.Header{{Key: "rows",
 			Value: "1 2 3"}}})),
-		"weights of no number of passes": second(WeightsOf(&wire.Record[float32]{Notes: []wire.Header{{Key: noteFinal, Value: "1"},
-			{Key: notePasses, Value: "x"}}})),
+		"weights of no number of passes": second(WeightsOf(&wire.Record[float32]{Notes: []wire.Header{{Key: "final", Value: "1"},
+			{Key: "links", Value: "x"}}})),
 		"quarantine of another kind": second(QuarantinedOf(wire.Message{})),
 		"quarantine without offset":  second(QuarantinedOf(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "quarantine"}}})),
 	} {

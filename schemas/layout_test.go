@@ -166,11 +166,11 @@ func layouts() []layout {
 				{statistics.TensorBlock, "[n, 2], `gradient` stage: inputs whose gradient and Gram matrix the visit sums, ascending, each encoded as a and b of 4096·a + b"}, {statistics.TensorChanged, "[n, 2], `gradient` stage, without `W`: inputs whose weights change, encoded as in `block`; absent if there are none"}, {statistics.TensorChange, "[n+1, k], with `changed`: added to the weights of these inputs, then to those of the intercept if there is one. Each weight is that of the previous visit plus this change, in float32"},
 				{statistics.TensorOccurring, "[m, 2], update on sparse rows, without `W`: columns of the block that occur, encoded as in `block`"}, {statistics.TensorRows, "[m, k], with `occurring`: their weights. All other weights are those of the previous version, or 0 for inputs that it does not have"}, {statistics.TensorShift, "[k], with `occurring`, `class_counts` stage: added to the weights of all other inputs, in float32. Versions have all weights"}, {statistics.TensorCounts, "[p, k], full run of a chain, `class_counts` stage, with `final`: the counts that `W` was computed from"}},
 			notes: []part{
-				{noteFinal, "if the record ends a stage: the visit that measured the loss of these weights"},
-				{notePasses, "with `final`: number of passes of Algorithm 2 that count; 0 unless the link is learnt"},
-				{noteRidge, "ridge of the stage, if it is auto in the plan"},
+				{"final", "if the record ends a stage: the visit that measured the loss of these weights"},
+				{"links", "with `final`: number of passes of Algorithm 2 that count; 0 unless the link is learnt"},
+				{"ridge", "ridge of the stage, if it is auto in the plan"},
 				{"weight", "with `final`, `class_counts` stage: factor of the logarithms"},
-				{notePass, "result of the pass that the previous visit ended, as JSON: an entry of `by_pass` of the report; absent if it ended none"},
+				{"pass", "result of the pass that the previous visit ended, as JSON: an entry of `by_pass` of the report; absent if it ended none"},
 			},
 		},
 		{

@@ -14,12 +14,12 @@ const KindQuarantine wire.Kind = "quarantine"
 
 // Quarantined is an unusable examples message, with its position and the reason. The headers of the message are not kept.
 type Quarantined struct {
-	Topic     string // of the message
-	Partition int
-	Offset    int64
-	Reason    string // see QuarantineReason
-	Key       string // of the message, truncated to 2,048 bytes
-	Bytes     int    // length of the message's complete value
+	Topic     string `header:"topic"` // of the message
+	Partition int    `header:"partition"`
+	Offset    int64  `header:"offset"`
+	Reason    string `header:"reason"` // see QuarantineReason
+	Key       string `header:"key"`    // of the message, truncated to 2,048 bytes
+	Bytes     int    `header:"bytes"`  // length of the message's complete value
 	Value     []byte // of the message, truncated to fit
 }
 
@@ -36,14 +36,12 @@ func cutHeader(text string) string { return text[:min(len(text), quarantineHeade
 
 // Message encodes the message for the quarantine topic.
 func (q *Quarantined) Message() wire.Message {
-	partition, offset := strconv.Itoa(q.Partition), strconv.FormatInt(q.Offset, 10)
+	short := *q
+	short.Key = cutHeader(q.Key)
 	return wire.Message{
-		Key: q.Topic + "/" + partition + "/" + offset, Value: q.Value[:min(len(q.Value), wire.MaxMessage-quarantineHeaders)],
-		Headers: []wire.Header{
-			{Key: "kind", Value: string(KindQuarantine)}, {Key: "topic", Value: q.Topic}, {Key: "partition", Value: partition},
-			{Key: "offset", Value: offset},
-			{Key: "reason", Value: q.Reason}, {Key: "key", Value: cutHeader(q.Key)}, {Key: "bytes", Value: strconv.Itoa(q.Bytes)},
-		},
+		Key:     fmt.Sprintf("%s/%d/%d", q.Topic, q.Partition, q.Offset),
+		Value:   q.Value[:min(len(q.Value), wire.MaxMessage-quarantineHeaders)],
+		Headers: append([]wire.Header{{Key: "kind", Value: string(KindQuarantine)}}, wire.HeadersOf(&short)...),
 	}
 }
 
@@ -67,16 +65,8 @@ func QuarantinedOf(m wire.Message) (*Quarantined, error) {
 	if m.Kind() != KindQuarantine {
 		return nil, fmt.Errorf("%w: kind %s, expected %s", wire.ErrDamaged, stream.Quote(string(m.Kind())), KindQuarantine)
 	}
-	q := &Quarantined{Topic: m.Get("topic"), Reason: m.Get("reason"), Key: m.Get("key"), Value: m.Value}
-	offset, err := m.Number("offset")
-	if err == nil {
-		q.Offset = int64(offset)
-		q.Partition, err = m.Number("partition")
-	}
-	if err == nil {
-		q.Bytes, err = m.Number("bytes")
-	}
-	if err != nil {
+	q := &Quarantined{Value: m.Value}
+	if err := wire.ReadHeaders(m, q); err != nil {
 		return nil, err
 	}
 	return q, nil

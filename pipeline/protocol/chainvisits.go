@@ -106,7 +106,7 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 
 // SendsRows reports whether workers send the rows of a visit rather than sums. The survey's result must be accepted.
 func (c *Chain) SendsRows(v Visit) bool {
-	return c.Plan.Update() != nil && c.Survey.SendsRows && v.Stage != wire.Survey && v.Number == 0
+	return c.Plan.Update() != nil && c.Survey.Sends == statistics.KindRows && v.Stage != wire.Survey && v.Number == 0
 }
 
 // SendsGramRows reports whether workers send rows of a stage of an update instead of Gram matrices: new rows, and rows that leave the

@@ -169,7 +169,7 @@ func (w *columnsWriter) writeSums(ctx context.Context, sums []*online.Sums, plac
 	var messages []wire.Message
 	for t, s := range sums {
 		id := wire.Identity{Kind: statistics.KindMoments, Run: w.Run, Stage: t, Parent: w.Root}
-		how := statistics.OccurringSums{Identity: id, Prior: s.Prior, Grid: s.Grid}
+		how := statistics.OccurringSums{Identity: id, Summed: []float64{s.Prior, s.Grid}}
 		encoded, err := w.Codec.EncodeDouble(how.Record())
 		if err != nil {
 			return err

@@ -55,7 +55,7 @@ func (l *columnsLog) Read(ctx context.Context, w *schemas.Window) (*columnsState
 		if err != nil {
 			return false, err
 		}
-		s.Sums[r.Stage] = online.NewSums(l.Classes, how.Prior, how.Grid)
+		s.Sums[r.Stage] = online.NewSums(l.Classes, how.Prior(), how.Grid())
 		return !slices.Contains(s.Sums, nil), nil
 	})
 	if err != nil {

@@ -85,7 +85,7 @@ func (s *Solver) readTerms(ctx context.Context, w *schemas.Window, number int) (
 		if err != nil {
 			return false, err
 		}
-		terms[r.Stage] = solve.Terms{Scores: t.Scores, Gradient: t.Gradient}
+		terms[r.Stage] = solve.Terms{Scores: t.Scores(), Gradient: t.Gradient()}
 		found++
 		return found == len(terms), nil
 	})
@@ -170,7 +170,7 @@ func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *h
 		if to := h.moments[r.Stage]; grams {
 			to.Gram = m.Gram
 		} else {
-			to.Scores, to.Gradient, to.Curvature = m.Scores, m.Gradient, m.Curvature
+			to.Scores, to.Gradient, to.Curvature = m.Scores(), m.Gradient(), m.Curvature
 		}
 		found[r.Stage] = true
 		return len(found) == len(h.moments), nil

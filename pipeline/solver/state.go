@@ -36,7 +36,7 @@ func (s *Solver) beginEncoding(stage int) {
 		defer close(e.done)
 		for _, r := range terms {
 			var messages []wire.Message
-			if r.Scores == nil { // merged with another increment
+			if len(r.Sums.Data) == 0 { // merged with another increment
 				e.terms = append(e.terms, nil)
 				continue
 			}
@@ -96,14 +96,15 @@ func (s *Solver) termsRecord(stage, increment int) *statistics.Terms {
 	} else {
 		terms = s.chained.left.merged[stage][increment-len(visited)]
 	}
-	return &statistics.Terms{Identity: id, Scores: terms.Scores, Gradient: terms.Gradient, Columns: p, Classes: k}
+	both := statistics.TermsWith(id, terms.Scores, terms.Gradient, p, k)
+	return &both
 }
 
 func (s *Solver) momentsRecord(stage int) *statistics.Moments {
 	id := wire.Identity{Kind: statistics.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
 	p, k := s.shape(stage)
 	m := s.chained.left.moments[stage]
-	r := &statistics.Moments{Identity: id, Scores: m.Scores, Gradient: m.Gradient, Columns: p, Classes: k, Curvature: m.Curvature}
+	r := &statistics.Moments{Terms: statistics.TermsWith(id, m.Scores, m.Gradient, p, k), Curvature: m.Curvature}
 	if s.snapshots() {
 		r.Gram = m.Gram
 	}

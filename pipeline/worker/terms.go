@@ -87,6 +87,6 @@ func (t *terms) publish(ctx context.Context, id wire.Identity, sum *accumulate.S
 		return publish(ctx, t.Worker, sparse.Record())
 	}
 	both, _ := sum.Take(statistics.FieldTerms)
-	dense := statistics.IncrementTerms{Identity: id, Terms: both.Data, Columns: columns, Classes: classes}
+	dense := statistics.Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, columns, classes}, Data: both.Data}}
 	return publish(ctx, t.Worker, dense.Record())
 }

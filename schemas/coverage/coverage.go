@@ -40,19 +40,13 @@ func (c *Coverage) Merge(o Coverage) error {
 	return nil
 }
 
-// Text returns the coverage as JSON, for a note or a text tensor.
+// Text returns the coverage as JSON, for an entry of merged seals.
 func (c Coverage) Text() string { return string(wire.JSON(c)) }
 
-// Parse is the inverse of text.
+// Parse is the inverse of [Coverage.Text].
 func Parse(text string) (c Coverage, err error) {
 	if err := json.Unmarshal([]byte(text), &c); err != nil {
 		return c, fmt.Errorf("coverage %s: %w", stream.Quote(text), err)
 	}
 	return c, nil
 }
-
-// NoteCovered is the name of the note with the coverage of a record's sums.
-const NoteCovered = "covered"
-
-// Note returns the note with the coverage of a record's sums.
-func (c Coverage) Note() wire.Header { return wire.Header{Key: NoteCovered, Value: c.Text()} }

@@ -1,12 +1,6 @@
 package coverage
 
-import (
-	"encoding/json"
-	"fmt"
-
-	"github.com/stagewise/stagewise/schemas/stream"
-	"github.com/stagewise/stagewise/schemas/wire"
-)
+import "encoding/json"
 
 // PassedOver counts the messages and rows of the examples topic that a run leaves out, by reason. It has no zero counts. The zero value is
 // empty and read-only. Unusable messages are not counted here: they are in quarantine.
@@ -90,9 +84,6 @@ func (p *PassedOver) Count(reason PassOverReason, n int64) {
 	(*p)[reason] += n
 }
 
-// NotePassedOver is the note with the counts.
-const NotePassedOver = "passed_over"
-
 // MarshalJSON returns the counts as a JSON object, also if there are none.
 func (p PassedOver) MarshalJSON() ([]byte, error) {
 	if p == nil {
@@ -101,18 +92,14 @@ func (p PassedOver) MarshalJSON() ([]byte, error) {
 	return json.Marshal(map[PassOverReason]int64(p))
 }
 
-// Note returns the counts as JSON.
-func (p PassedOver) Note() wire.Header {
-	return wire.Header{Key: NotePassedOver, Value: string(wire.JSON(p))}
-}
-
-// ParsePassedOver is the inverse of note.
-func ParsePassedOver(text string) (p PassedOver, err error) {
-	if err := json.Unmarshal([]byte(text), &p); err != nil {
-		return nil, fmt.Errorf("passed over %s: %w", stream.Quote(text), err)
+// UnmarshalJSON is the inverse of [PassedOver.MarshalJSON].
+func (p *PassedOver) UnmarshalJSON(text []byte) error {
+	var counts map[PassOverReason]int64
+	if err := json.Unmarshal(text, &counts); err != nil {
+		return err
 	}
-	if len(p) == 0 {
-		p = nil
+	if *p = counts; len(counts) == 0 {
+		*p = nil
 	}
-	return p, nil
+	return nil
 }

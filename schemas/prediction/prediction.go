@@ -4,7 +4,7 @@ package prediction
 
 import (
 	"fmt"
-	"strconv"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -21,22 +21,23 @@ const Kind wire.Kind = "prediction"
 // A Message has a version's predictions for the rows of an examples message, or the reason why there are none. With many
 // classes, the rows are split into parts, one per message.
 type Message struct {
-	Topic     string // of the examples message, like Partition and Offset
-	Partition int
-	Offset    int64
-	After     int64  // position of predictions before this part: messages from here to Offset need no predictions. See [Scored]
-	Checksum  string // of the message: see [schemas.MessageChecksum]
-	Version   int    // version number
-	Run       string // run that made the version
-	Reason    string // why the message is unusable; it then has no rows here
-	Row       int    // first row of this part
-	Until     int    // row after the last
-	Rows      int    // rows of all parts
-	Seen      int64  // offset up to which the writer had read this topic
+	Topic     string `header:"topic"` // of the examples message, like Partition and Offset
+	Partition int    `header:"partition,count"`
+	Offset    int64  `header:"offset,count"`
+	// After is the position of predictions before this part: messages from here to Offset need no predictions. See [Scored].
+	After    int64  `header:"after,count"`
+	Checksum string `header:"checksum"`         // of the message: see [schemas.MessageChecksum]
+	Version  int    `header:"version,count"`    // version number
+	Run      string `header:"run"`              // run that made the version
+	Row      int    `header:"row,count"`        // first row of this part
+	Until    int    `header:"until,count"`      // row after the last
+	Rows     int    `header:"rows,count"`       // rows of all parts
+	Seen     int64  `header:"seen,count"`       // offset up to which the writer had read this topic
+	Reason   string `header:"reason,omitempty"` // why the message is unusable; it then has no rows here
 	// Generation counts how often the examples topic has lost messages with predictions. Lost means that this part is the
 	// first of its generation, and messages from After on were lost.
-	Generation int
-	Lost       bool
+	Generation int  `header:"generation,count,omitempty"`
+	Lost       bool `header:"lost,omitempty"`
 
 	Task          examples.Task // prediction task of the version
 	Labels        []string      // k classes, or the names of the targets
@@ -122,25 +123,10 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
 	}
-	partition, offset, row := strconv.Itoa(p.Partition), strconv.FormatInt(p.Offset, 10), strconv.Itoa(p.Row)
-	headers := []wire.Header{
-		{Key: "kind", Value: string(Kind)}, {Key: "topic", Value: p.Topic}, {Key: "partition", Value: partition},
-		{Key: "offset", Value: offset},
-		{Key: "after", Value: strconv.FormatInt(p.After, 10)}, {Key: "checksum", Value: p.Checksum},
-		{Key: "version", Value: strconv.Itoa(p.Version)}, {Key: "run", Value: p.Run}, {Key: "row", Value: row},
-		{Key: "until", Value: strconv.Itoa(p.Until)}, {Key: "rows", Value: strconv.Itoa(p.Rows)},
-		{Key: "seen", Value: strconv.FormatInt(p.Seen, 10)}, {Key: "schema", Value: wire.Fingerprint(record.Schema())},
-	}
-	if p.Reason != "" {
-		headers = append(headers, wire.Header{Key: "reason", Value: p.Reason})
-	}
-	if p.Generation > 0 {
-		headers = append(headers, wire.Header{Key: "generation", Value: strconv.Itoa(p.Generation)})
-	}
-	if p.Lost {
-		headers = append(headers, wire.Header{Key: "lost", Value: "true"})
-	}
-	return wire.Message{Key: p.Topic + "/" + partition + "/" + offset + "/" + row, Headers: headers, Value: value}, nil
+	headers := append([]wire.Header{{Key: "kind", Value: string(Kind)}}, wire.HeadersOf(p)...)
+	at := 1 + slices.IndexFunc(headers, func(h wire.Header) bool { return h.Key == "seen" })
+	headers = slices.Insert(headers, at, wire.Header{Key: "schema", Value: wire.Fingerprint(record.Schema())})
+	return wire.Message{Key: fmt.Sprintf("%s/%d/%d/%d", p.Topic, p.Partition, p.Offset, p.Row), Headers: headers, Value: value}, nil
 }
 
 // record builds the Arrow record. The caller releases it.
@@ -208,31 +194,17 @@ func Header(m wire.Message) (*Message, error) {
 	if m.Kind() != Kind {
 		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), Kind)
 	}
-	p := &Message{Topic: m.Get("topic"), Checksum: m.Get("checksum"), Run: m.Run(), Reason: m.Get("reason")}
+	p := &Message{}
+	if err := wire.ReadHeaders(m, p); err != nil {
+		return nil, err
+	}
 	if n := max(len(p.Checksum), len(p.Run)); n > wire.MaxName {
 		return nil, fmt.Errorf("%w: a run or checksum of %d bytes, expected at most %d", wire.ErrDamaged, n, wire.MaxName)
 	}
-	var offset, after, seen int
-	numbers := map[string]*int{"partition": &p.Partition, "offset": &offset, "version": &p.Version, "row": &p.Row, "until": &p.Until,
-		"rows": &p.Rows, "after": &after, "seen": &seen}
-	if m.Get("generation") != "" {
-		numbers["generation"] = &p.Generation
-	}
-	for key, to := range numbers {
-		n, err := m.Number(key)
-		if err != nil {
-			return nil, err
-		}
-		if n < 0 {
-			return nil, fmt.Errorf("%w: header %s is %d, expected at least 0", wire.ErrDamaged, key, n)
-		}
-		*to = n
-	}
-	p.Offset, p.After, p.Seen = int64(offset), int64(after), int64(seen)
 	if p.After > p.Offset || p.Row > 0 && p.After < p.Offset {
 		return nil, fmt.Errorf("%w: row %d of offset %d after offset %d", wire.ErrDamaged, p.Row, p.Offset, p.After)
 	}
-	if p.Lost = m.Get("lost") != ""; p.Lost && (p.Generation == 0 || p.Row > 0) {
+	if p.Lost && (p.Generation == 0 || p.Row > 0) {
 		return nil, fmt.Errorf("%w: row %d begins generation %d", wire.ErrDamaged, p.Row, p.Generation)
 	}
 	if p.Row > p.Until || p.Until > p.Rows {

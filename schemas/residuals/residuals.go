@@ -4,7 +4,6 @@ package residuals
 
 import (
 	"fmt"
-	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -21,9 +20,9 @@ const Kind wire.Kind = "residuals"
 // a part of the rows. The residuals of a row without a label are zeros.
 type Message struct {
 	wire.Identity           // of Visit 0; Parent is the digest of the stage's final weights
-	Attempt       string    // publication that the message belongs to; the seal names the valid one
-	Offset        int64     // of the examples message
-	Row           int       // first row of this part
+	Attempt       string    `header:"attempt"`      // publication that the message belongs to; the seal names the valid one
+	Offset        int64     `header:"offset,count"` // of the examples message
+	Row           int       `header:"row,count"`    // first row of this part
 	Classes       int       // k
 	Score         []float32 // rows × k: in the unit of the stage's link
 	Residual      []float32 // rows × k: y − g(score)
@@ -73,9 +72,7 @@ func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 		return wire.Message{}, fmt.Errorf("encode residuals of offset %d: %d rows of %d classes take %d bytes, expected at most %d",
 			r.Offset, len(r.Score)/r.Classes, r.Classes, len(value), wire.MaxMessage)
 	}
-	headers := append(r.Headers(), wire.Header{Key: "attempt", Value: r.Attempt}, wire.Header{Key: "offset",
-		Value: strconv.FormatInt(r.Offset, 10)}, wire.Header{Key: "row", Value: strconv.Itoa(r.Row)}, wire.Header{Key: "schema",
-		Value: wire.Fingerprint(schema)})
+	headers := append(append(r.Headers(), wire.HeadersOf(r)...), wire.Header{Key: "schema", Value: wire.Fingerprint(schema)})
 	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
@@ -94,18 +91,11 @@ func Header(m wire.Message) (*Message, error) {
 	if err != nil {
 		return nil, err
 	}
-	offset, err := m.Number("offset")
-	if err != nil {
+	r := &Message{Identity: id}
+	if err := wire.ReadHeaders(m, r); err != nil {
 		return nil, err
 	}
-	row, err := m.Number("row")
-	if err != nil {
-		return nil, err
-	}
-	if offset < 0 || row < 0 {
-		return nil, fmt.Errorf("%w: row %d of offset %d, expected both to be at least 0", wire.ErrDamaged, row, offset)
-	}
-	return &Message{Identity: id, Attempt: m.Get("attempt"), Offset: int64(offset), Row: row}, nil
+	return r, nil
 }
 
 // Decode decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].

@@ -63,7 +63,7 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"kind", "examples", `kind "examples", expected "residuals"`, 2},
 		{"offset", "x", `header offset is "x", expected a whole number`, 2},
 		{"row", "", `header row is "", expected a whole number`, 2},
-		{"row", "-1", "row -1 of offset 1099511627776", 2},
+		{"row", "-1", `header row is -1, expected at least 0`, 2},
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
 		{"run", "run", "schema " + wire.Fingerprint(residuals.Schema(2, false)) + ", expected 34f757966fbe", 3},
 	} {

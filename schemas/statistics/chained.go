@@ -1,12 +1,9 @@
 package statistics
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/stream"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Chained is what a run of a chain needs from the survey of each partition. It does not add up: a merged record has that of
@@ -35,104 +32,68 @@ type MessageLosses struct {
 	Losses // of the training rows
 }
 
-// Tensors of the [Chained] of a survey's partitions.
-const (
-	tensorChained  = "chained"  // text
-	tensorMessages = "messages" // [n, 5]: offset, Σw, rows, Σw of wrong rows, Σw·loss
-)
+// tensorChained is the name of a tensor of [chainedRecord].
+const tensorChained = "chained"
 
-// chainedText is the text of a partition in tensorChained.
+// chainedRecord has the tensors of the [Chained] of a survey's partitions.
+type chainedRecord struct {
+	Text     []chainedText   `tensor:"chained,texts,omitempty"`
+	Messages []MessageLosses `tensor:"messages,omitempty"`
+	Served   []ServedLosses  `tensor:"served,omitempty"`
+}
+
+// chainedText is the text of a partition.
 type chainedText struct {
 	Skipped    coverage.Spans      `json:"skipped,omitempty"`
 	Progress   []PartitionProgress `json:"progress,omitempty"`
 	Increments []coverage.Coverage `json:"increments,omitempty"`
-	Messages   int                 `json:"messages,omitempty"` // its rows of tensorMessages
-	Served     int                 `json:"served,omitempty"`   // its rows of tensorServed
+	Messages   int                 `json:"messages,omitempty"` // number of its messages
+	Served     int                 `json:"served,omitempty"`   // number of its served answers
 }
 
-// chainedTensors makes the tensors of the partitions.
-func chainedTensors(partitions []Chained) (tensors wire.Tensors[float64]) {
-	text, messages, served := make([]string, len(partitions)), []MessageLosses(nil), []ServedLosses(nil)
-	for i, c := range partitions {
-		text[i] = string(wire.JSON(chainedText{c.Skipped, c.Progress, c.Increments, len(c.Messages), len(c.Served)}))
-		messages, served = append(messages, c.Messages...), append(served, c.Served...)
+// chainedRecordOf returns the tensors of the partitions.
+func chainedRecordOf(partitions []Chained) (r chainedRecord) {
+	for _, c := range partitions {
+		r.Text = append(r.Text, chainedText{c.Skipped, c.Progress, c.Increments, len(c.Messages), len(c.Served)})
+		r.Messages, r.Served = append(r.Messages, c.Messages...), append(r.Served, c.Served...)
 	}
-	tensors = wire.Tensors[float64]{wire.Words[float64](tensorChained, text)}
-	if messages != nil {
-		tensors = append(tensors, messagesTensor(messages))
-	}
-	if served != nil {
-		tensors = append(tensors, servedTensor(served))
-	}
-	return tensors
+	return r
 }
 
-// chainedOf is the inverse of chainedTensors.
-func chainedOf(tensors wire.Tensors[float64]) (partitions []Chained, err error) {
-	text, _ := tensors.Find(tensorChained)
-	var messages []MessageLosses
-	if t, any := tensors.Find(tensorMessages); any {
-		if messages, err = messagesOf(t); err != nil {
+// partitions is the inverse of chainedRecordOf.
+func (r *chainedRecord) partitions() (partitions []Chained, err error) {
+	messages, served := r.Messages, r.Served
+	for _, of := range r.Text {
+		c := Chained{Skipped: of.Skipped, Progress: of.Progress, Increments: of.Increments}
+		if err := coverage.Check(of.Skipped); err != nil {
 			return nil, err
 		}
-	}
-	served := wire.Matrix[float64](tensorServed, 0, servedFields, nil)
-	if t, any := tensors.Find(tensorServed); any {
-		if len(t.Shape) != 2 || t.Shape[1] != servedFields || len(t.Text) > 0 {
-			return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, servedFields}}
+		if of.Messages < 0 || of.Messages > len(messages) || of.Served < 0 || of.Served > len(served) {
+			return nil, fmt.Errorf("a partition with %d messages and %d served, %d and %d are left", of.Messages, of.Served, len(messages),
+				len(served))
 		}
-		served = t
-	}
-	for _, text := range text.Text {
-		var of chainedText
-		if err := json.Unmarshal([]byte(text), &of); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", tensorChained, stream.Quote(text), err)
-		}
-		if err := coverage.Check(of.Skipped); err != nil {
-			return nil, fmt.Errorf("%s %s: %w", tensorChained, stream.Quote(text), err)
-		}
-		c := Chained{Skipped: of.Skipped, Progress: of.Progress, Increments: of.Increments}
-		if of.Messages < 0 || of.Messages > len(messages) || of.Served < 0 || of.Served > served.Shape[0] {
-			return nil, fmt.Errorf("%s %s: %d messages and %d served are left", tensorChained, stream.Quote(text), len(messages), served.Shape[0])
-		}
-		if of.Messages > 0 {
-			c.Messages, messages = messages[:of.Messages:of.Messages], messages[of.Messages:]
-		}
-		if of.Served > 0 {
-			n := of.Served * servedFields
-			if c.Served, err = servedOf(wire.Matrix(tensorServed, of.Served, servedFields, served.Data[:n])); err != nil {
-				return nil, err
+		c.Messages, messages = cut(messages, of.Messages)
+		c.Served, served = cut(served, of.Served)
+		for i := range c.Messages {
+			if err := c.Messages[i].check(); err != nil {
+				return nil, fmt.Errorf("message %d: %w", i, err)
 			}
-			served = wire.Matrix(tensorServed, served.Shape[0]-of.Served, servedFields, served.Data[n:])
+		}
+		if err := checkServed(c.Served); err != nil {
+			return nil, err
 		}
 		partitions = append(partitions, c)
 	}
-	if len(messages) > 0 || served.Shape[0] > 0 {
-		return nil, fmt.Errorf("%d messages and %d served belong to no partition", len(messages), served.Shape[0])
+	if len(messages) > 0 || len(served) > 0 {
+		return nil, fmt.Errorf("%d messages and %d served belong to no partition", len(messages), len(served))
 	}
 	return partitions, nil
 }
 
-// messagesTensor makes the tensor of the losses of messages.
-func messagesTensor(messages []MessageLosses) wire.Tensor[float64] {
-	data := make([]float64, 0, (1+LossFields)*len(messages))
-	for _, m := range messages {
-		data = append(data, float64(m.Offset), m.Weight, m.Rows, m.Errors, m.Loss)
+// cut returns the first n elements of a list, nil if n is 0, and the others.
+func cut[E any](list []E, n int) (first, rest []E) {
+	if n > 0 {
+		first = list[:n:n]
 	}
-	return wire.Matrix(tensorMessages, len(messages), 1+LossFields, data)
-}
-
-func messagesOf(t wire.Tensor[float64]) ([]MessageLosses, error) {
-	if len(t.Shape) != 2 || t.Shape[1] != 1+LossFields || len(t.Text) > 0 {
-		return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 1 + LossFields}}
-	}
-	messages := make([]MessageLosses, t.Shape[0])
-	for i := range messages {
-		at := t.Data[i*(1+LossFields):]
-		messages[i] = MessageLosses{int64(at[0]), Losses{at[1], at[2], at[3], at[4]}}
-		if err := messages[i].check(); err != nil {
-			return nil, fmt.Errorf("message %d: %w", i, err)
-		}
-	}
-	return messages, nil
+	return first, list[n:]
 }

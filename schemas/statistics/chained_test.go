@@ -47,11 +47,11 @@ func TestChainedPartitions(t *testing.T) {
 		"fewer served":                 replace(wire.Words[float64](tensorChained, []string{`{"messages": 3}`, "{}", "{}"})),
 		"more served":                  replace(wire.Words[float64](tensorChained, []string{`{"messages": 3, "served": 4}`, "{}", "{}"})),
 		"served versions out of order": replace(wire.Words[float64](tensorChained, []string{`{"messages": 3, "served": 3}`, "{}", "{}"})),
-		"served of another shape":      replace(wire.Vector(tensorServed, []float64{1})),
-		"served as text":               replace(wire.Tensor[float64]{Name: tensorServed, Shape: []int{1, 4}, Text: []string{"a", "b", "c", "d"}}),
-		"served of no shape":           replace(wire.Tensor[float64]{Name: tensorServed, Data: []float64{1}}),
+		"served of another shape":      replace(wire.Vector("served", []float64{1})),
+		"served as text":               replace(wire.Tensor[float64]{Name: "served", Shape: []int{1, 4}, Text: []string{"a", "b", "c", "d"}}),
+		"served of no shape":           replace(wire.Tensor[float64]{Name: "served", Data: []float64{1}}),
 		"no partitions":                replace(wire.Words[float64](tensorChained, nil)),
-		"messages of another shape":    replace(wire.Vector(tensorMessages, []float64{1})),
+		"messages of another shape":    replace(wire.Vector("messages", []float64{1})),
 	} {
 		if _, err := SurveyVisitOf(r); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: error %v, expected ErrDamaged", name, err)

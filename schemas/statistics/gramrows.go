@@ -2,8 +2,6 @@ package statistics
 
 import (
 	"fmt"
-	"slices"
-	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -44,61 +42,77 @@ func FewGramRows(n int64, p int) bool { return n <= int64(p)/2 }
 // maxExact is the end of the integers that single precision represents exactly.
 const maxExact = 1 << 24
 
+// gramRows is the record of rows.
+type gramRows struct {
+	wire.Identity
+	Weight  *float64             `header:"weight,omitzero"`
+	Batches wire.Tensor[float32] `tensor:"gram_batches,omitzero"`
+	Block   wire.Tensor[float32] `tensor:"gram_block,omitzero"`
+}
+
+// Check returns an error unless the batches have as many rows as the block.
+func (g *gramRows) Check() error {
+	if g.Weight != nil && !isCount(*g.Weight) {
+		return fmt.Errorf("rows of weight %v", *g.Weight)
+	}
+	if g.Batches.Shape == nil && g.Block.Shape == nil {
+		return nil
+	}
+	if len(g.Batches.Shape) != 2 || g.Batches.Shape[1] != 4 {
+		return &wire.ShapeError{Tensor: FieldGramBatches, Got: g.Batches.Shape, Want: []int{-1, 4}}
+	}
+	rows := 0
+	for i, x := range g.Batches.Data {
+		if !(x >= 0 && x < maxExact && x == float32(int32(x))) {
+			return fmt.Errorf("%v in the tensor %s", x, FieldGramBatches)
+		}
+		if i%4 == 3 {
+			rows += int(x)
+		}
+	}
+	if len(g.Block.Shape) != 2 || g.Block.Shape[0] != rows {
+		return &wire.ShapeError{Tensor: FieldGramBlock, Got: g.Block.Shape, Want: []int{rows, -1}}
+	}
+	return nil
+}
+
 // GramRowsRecord makes a record from fields of a sum. Those of the rows are named [FieldGramBatches] and [FieldGramBlock], and their
 // weight, if there is one, [FieldGramRows].
 func GramRowsRecord(id wire.Identity, fields wire.Tensors[float64]) *wire.Record[float32] {
-	r := &wire.Record[float32]{Identity: id}
-	for _, name := range []string{FieldGramBatches, FieldGramBlock} {
-		if field, any := fields.Find(name); any {
-			r.Tensors = append(r.Tensors, narrow(wire.Tensors[float64]{field})...)
+	g := &gramRows{Identity: id}
+	for _, t := range fields {
+		switch t.Name {
+		case FieldGramBatches:
+			g.Batches = converted[float32](t)
+		case FieldGramBlock:
+			g.Block = converted[float32](t)
+		case FieldGramRows:
+			g.Weight = &t.Data[0]
 		}
 	}
-	if weight, any := fields.Find(FieldGramRows); any {
-		r.Notes = []wire.Header{{Key: NoteWeight, Value: strconv.FormatFloat(weight.Data[0], 'g', -1, 64)}}
-	}
-	return r
+	return wire.RecordOf[float32](g)
 }
 
 // GramRowsOf is the inverse of [GramRowsRecord]. An error wraps [wire.ErrDamaged].
-func GramRowsOf(r *wire.Record[float32]) (wire.Tensors[float64], error) {
-	var fields wire.Tensors[float64]
-	if text := r.Note(NoteWeight); text != "" {
-		weight, err := parseWeight(text)
-		if err != nil {
-			return nil, r.Damaged(err)
-		}
-		fields = append(fields, wire.Vector(FieldGramRows, []float64{weight}))
+func GramRowsOf(r *wire.Record[float32]) (fields wire.Tensors[float64], err error) {
+	g, err := read(r, &gramRows{})
+	if err != nil {
+		return nil, err
 	}
-	if len(r.Tensors) == 0 {
-		return fields, nil
+	if g.Weight != nil {
+		fields = append(fields, wire.Vector(FieldGramRows, []float64{*g.Weight}))
 	}
-	batches, _ := r.Tensors.Find(FieldGramBatches)
-	block, _ := r.Tensors.Find(FieldGramBlock)
-	if len(batches.Shape) != 2 || batches.Shape[1] != 4 {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldGramBatches, Got: batches.Shape, Want: []int{-1, 4}})
-	}
-	rows := 0
-	for _, x := range batches.Data {
-		if !(x >= 0 && x < maxExact && x == float32(int32(x))) {
-			return nil, r.Damaged(fmt.Errorf("%v in the tensor %s", x, FieldGramBatches))
-		}
-	}
-	for i := 3; i < len(batches.Data); i += 4 {
-		rows += int(batches.Data[i])
-	}
-	if len(block.Shape) != 2 || block.Shape[0] != rows {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldGramBlock, Got: block.Shape, Want: []int{rows, -1}})
-	}
-	for _, t := range []wire.Tensor[float32]{batches, block} {
-		fields = append(fields, wire.Tensor[float64]{Name: t.Name, Shape: slices.Clone(t.Shape), Data: widened(t.Data)})
+	for _, t := range r.Tensors {
+		fields = append(fields, converted[float64](t))
 	}
 	return fields, nil
 }
 
-func widened(single []float32) []float64 {
-	double := make([]float64, len(single))
-	for i, x := range single {
-		double[i] = float64(x)
+// converted returns a tensor in another precision.
+func converted[T, S wire.Number](t wire.Tensor[S]) wire.Tensor[T] {
+	to := wire.Tensor[T]{Name: t.Name, Shape: t.Shape, Data: make([]T, len(t.Data))}
+	for i, v := range t.Data {
+		to.Data[i] = T(v)
 	}
-	return double
+	return to
 }

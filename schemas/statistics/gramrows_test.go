@@ -29,7 +29,7 @@ func TestGramRows(t *testing.T) {
 		"no whole number":       {Tensors: wire.Tensors[float32]{wire.Matrix(FieldGramBatches, 1, 4, []float32{0, 0, 0.5, 1}), block}},
 		"negative number":       {Tensors: wire.Tensors[float32]{wire.Matrix(FieldGramBatches, 1, 4, []float32{-1, 0, 0, 1}), block}},
 		"number that is no row": {Tensors: wire.Tensors[float32]{wire.Matrix(FieldGramBatches, 1, 4, []float32{0, 0, 0, 1 << 24}), block}},
-		"negative weight":       {Notes: []wire.Header{{Key: NoteWeight, Value: "-1"}}},
+		"negative weight":       {Notes: []wire.Header{{Key: "weight", Value: "-1"}}},
 	} {
 		if got, err := GramRowsOf(&r); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: %v, %v", name, got, err)

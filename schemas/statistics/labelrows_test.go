@@ -46,11 +46,11 @@ func TestLabelRows(t *testing.T) {
 		}
 	}
 	for name, tensors := range map[string]wire.Tensors[float64]{
-		"no rows":        {wire.Words[float64](tensorUnknown, []string{"a"})},
-		"other length":   {wire.Words[float64](tensorUnknown, []string{"a"}), wire.Vector(tensorUnknown+suffixRows, []float64{1, 2})},
-		"negative rows":  {wire.Words[float64](tensorUnknown, []string{"a"}), wire.Vector(tensorUnknown+suffixRows, []float64{-1})},
-		"not in order":   {wire.Words[float64](tensorUnknown, []string{"b", "a"}), wire.Vector(tensorUnknown+suffixRows, []float64{1, 1})},
-		"repeated label": {wire.Words[float64](tensorUnknown, []string{"a", "a"}), wire.Vector(tensorUnknown+suffixRows, []float64{1, 1})},
+		"no rows":        {wire.Words[float64]("unknown", []string{"a"})},
+		"other length":   {wire.Words[float64]("unknown", []string{"a"}), wire.Vector("unknown_rows", []float64{1, 2})},
+		"negative rows":  {wire.Words[float64]("unknown", []string{"a"}), wire.Vector("unknown_rows", []float64{-1})},
+		"not in order":   {wire.Words[float64]("unknown", []string{"b", "a"}), wire.Vector("unknown_rows", []float64{1, 1})},
+		"repeated label": {wire.Words[float64]("unknown", []string{"a", "a"}), wire.Vector("unknown_rows", []float64{1, 1})},
 	} {
 		r := (&SurveyVisit{Visit: Visit{Covered: coverage.Coverage{}}}).Record()
 		r.Tensors = append(slices.Clone(r.Tensors), tensors...)

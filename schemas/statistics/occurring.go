@@ -199,27 +199,30 @@ func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error
 // OccurringSums configures how the terms of increments on sparse rows are summed at a stage, from the last full run on.
 type OccurringSums struct {
 	wire.Identity
-	Prior float64 // initial sum of curvature, in columns that the ridge applies to
-	Grid  float64 // each term is a multiple of it: a power of 2
+	Summed []float64 `tensor:"summed"` // Prior, Grid
 }
+
+// Prior returns the initial sum of curvature, in columns that the ridge applies to.
+func (s *OccurringSums) Prior() float64 { return s.Summed[0] }
+
+// Grid returns the power of 2 that each term is a multiple of.
+func (s *OccurringSums) Grid() float64 { return s.Summed[1] }
 
 // FieldSummed is the tensor of [OccurringSums].
 const FieldSummed = "summed" // [2]: prior, grid
 
 // Record makes the record of the sums.
-func (s *OccurringSums) Record() *wire.Record[float64] {
-	return &wire.Record[float64]{Identity: s.Identity, Tensors: wire.Tensors[float64]{wire.Vector(FieldSummed, []float64{s.Prior, s.Grid})}}
-}
+func (s *OccurringSums) Record() *wire.Record[float64] { return wire.RecordOf[float64](s) }
 
 // OccurringSumsOf is the inverse of [OccurringSums.Record]. An error wraps [wire.ErrDamaged].
 func OccurringSumsOf(r *wire.Record[float64]) (*OccurringSums, error) {
-	summed, err := r.Tensors.Shaped(FieldSummed, 2)
-	if err != nil {
-		return nil, r.Damaged(err)
+	return read(r, &OccurringSums{})
+}
+
+// Check returns an error for impossible numbers.
+func (s *OccurringSums) Check() error {
+	if len(s.Summed) != 2 || !(s.Prior() >= 0 && s.Grid() > 0) {
+		return fmt.Errorf("a prior and a grid of %v", s.Summed)
 	}
-	prior, grid := summed[0], summed[1]
-	if !(prior >= 0 && grid > 0) {
-		return nil, r.Damaged(fmt.Errorf("a prior of %v on a grid of %v", prior, grid))
-	}
-	return &OccurringSums{r.Identity, prior, grid}, nil
+	return nil
 }

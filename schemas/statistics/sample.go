@@ -19,6 +19,13 @@ type Sample struct {
 	Draws []uint64  // n: hash of each row; the run's sample is the rows with the smallest hashes over all partitions
 }
 
+// sampleRecord is the record of a sample.
+type sampleRecord struct {
+	wire.Identity
+	Rows  wire.Tensor[float32] `tensor:"sample"`
+	Draws []string             `tensor:"draws"` // 16 hexadecimal digits each
+}
+
 // Record makes the record of the sample.
 func (s *Sample) Record() *wire.Record[float32] {
 	const digits = 16
@@ -29,26 +36,23 @@ func (s *Sample) Record() *wire.Record[float32] {
 	for i, text := 0, string(all); i < len(draws); i++ {
 		draws[i] = text[digits*i:][:digits]
 	}
-	return &wire.Record[float32]{Identity: s.Identity, Tensors: wire.Tensors[float32]{
-		wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), wire.Words[float32](FieldDraws, draws),
-	}}
+	return wire.RecordOf[float32](&sampleRecord{s.Identity, wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), draws})
 }
 
-// SampleOf is the inverse of [Sample.Record]. An error is a *[wire.ShapeError] or wraps [wire.ErrDamaged].
+// SampleOf is the inverse of [Sample.Record]. An error wraps [wire.ErrDamaged].
 func SampleOf(r *wire.Record[float32]) (*Sample, error) {
-	rows, _ := r.Tensors.Find(FieldSample)
-	draws, _ := r.Tensors.Find(FieldDraws)
-	if len(rows.Shape) != 2 || len(draws.Shape) != 1 || rows.Shape[0] != draws.Shape[0] || len(rows.Text) > 0 ||
-		len(draws.Data) > 0 {
-		return nil, &wire.ShapeError{Tensor: FieldSample, Got: rows.Shape, Want: []int{len(draws.Text), -1}}
+	of, err := read(r, &sampleRecord{})
+	if err != nil {
+		return nil, err
 	}
-	s := &Sample{Identity: r.Identity, Width: rows.Shape[1], Rows: rows.Data, Draws: make([]uint64, len(draws.Text))}
-	for i, text := range draws.Text {
-		draw, err := strconv.ParseUint(text, 16, 64)
-		if err != nil {
+	if len(of.Rows.Shape) != 2 || len(of.Draws) != of.Rows.Shape[0] || len(of.Rows.Text) > 0 {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldSample, Got: of.Rows.Shape, Want: []int{len(of.Draws), -1}})
+	}
+	s := &Sample{Identity: r.Identity, Width: of.Rows.Shape[1], Rows: of.Rows.Data, Draws: make([]uint64, len(of.Draws))}
+	for i, text := range of.Draws {
+		if s.Draws[i], err = strconv.ParseUint(text, 16, 64); err != nil {
 			return nil, r.Damaged(err)
 		}
-		s.Draws[i] = draw
 	}
 	return s, nil
 }

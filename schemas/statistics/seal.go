@@ -1,12 +1,9 @@
 package statistics
 
 import (
-	"encoding/json"
 	"fmt"
-	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -17,15 +14,17 @@ const KindSeal wire.Kind = "seal"
 // Parent is the digest of the stage's final weights.
 type Seal struct {
 	wire.Identity
-	Attempt  string                // of the valid residuals messages
-	From, To int64                 // offsets on the residuals topic, To exclusive
-	Rows     int64                 // rows of these messages
-	Scores   wire.Digest           // of the scores, in row order
-	Covered  coverage.Coverage     // examples of these rows
-	Spans    wire.Digest           // of Covered.Spans, in a decoded record of merged partitions
-	Sums     wire.Tensors[float64] // final losses and quality of the stage; none in a seal after residuals whose sums were merged
+	Covered coverage.Coverage `header:"covered"`         // examples of these rows
+	Spans   wire.Digest       `header:"spans,omitempty"` // of Covered.Spans, in a decoded record of merged partitions
+	From    int64             `header:"from"`            // first offset on the residuals topic
+	To      int64             `header:"to"`              // offset after the last
+	Rows    int64             `header:"rows"`            // rows of these messages
+	Scores  wire.Digest       `header:"scores"`          // of the scores, in row order
+	Attempt string            `header:"attempt"`         // of the valid residuals messages
+	// Sums are final losses and quality of the stage; none in a seal after residuals whose sums were merged.
+	Sums wire.Tensors[float64] `tensor:"*"`
 	// Parts are the seals of merged partitions; nil: a single partition.
-	Parts []SealedPart
+	Parts []SealedPart `tensor:"sealed,texts,omitempty"`
 }
 
 // SealedPart is the seal of one partition in a record of merged partitions.
@@ -37,18 +36,6 @@ type SealedPart struct {
 	Scores    wire.Digest `json:"scores"`
 	Covered   string      `json:"covered"` // coverage as text
 }
-
-// The notes of a seal.
-const (
-	noteFrom    = "from"
-	noteTo      = "to"
-	noteRows    = "rows"
-	noteScores  = "scores"
-	noteAttempt = "attempt"
-)
-
-// tensorSealed has the seals of merged partitions.
-const tensorSealed = "sealed" // text: JSON, one entry per partition
 
 // MergedSeal returns the seal of merged partitions, given the seal of each in order, all of one attempt.
 func MergedSeal(id wire.Identity, covered coverage.Coverage, sums wire.Tensors[float64], each []*Seal) *Seal {
@@ -80,54 +67,18 @@ func (s *Seal) Each() (all []*Seal, err error) {
 
 // Record makes the record of the seal.
 func (s *Seal) Record() *wire.Record[float64] {
-	r := (&Visit{Identity: s.Identity, Covered: s.Covered, Spans: s.Spans, Sums: s.Sums}).Record()
-	if s.Merged > 0 {
-		parts := make([]string, len(s.Parts))
-		for i, part := range s.Parts {
-			parts[i] = string(wire.JSON(part))
-		}
-		r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], wire.Words[float64](tensorSealed, parts))
-	}
-	r.Notes = append(r.Notes, []wire.Header{
-		{Key: noteFrom, Value: strconv.FormatInt(s.From, 10)}, {Key: noteTo, Value: strconv.FormatInt(s.To, 10)},
-		{Key: noteRows, Value: strconv.FormatInt(s.Rows, 10)},
-		{Key: noteScores, Value: string(s.Scores)}, {Key: noteAttempt, Value: s.Attempt},
-	}...)
-	return r
+	short := *s
+	short.Covered, short.Spans = shortened(s.Merged, s.Covered, s.Spans)
+	return wire.RecordOf[float64](&short)
 }
 
 // SealOf is the inverse of [Seal.Record]. An error wraps [wire.ErrDamaged].
-func SealOf(r *wire.Record[float64]) (*Seal, error) {
-	v, err := VisitOf(r)
-	if err != nil {
-		return nil, err
-	}
-	s := &Seal{Identity: r.Identity, Attempt: r.Note(noteAttempt), Scores: wire.Digest(r.Note(noteScores)), Covered: v.Covered,
-		Spans: v.Spans}
-	if s.From, err = r.Number(noteFrom); err != nil {
-		return nil, err
-	}
-	if s.To, err = r.Number(noteTo); err != nil {
-		return nil, err
-	}
-	if s.Rows, err = r.Number(noteRows); err != nil {
-		return nil, err
-	}
-	for _, t := range r.Tensors {
-		if t.Name != tensorSealed {
-			s.Sums = append(s.Sums, t)
-			continue
-		}
-		for _, text := range t.Text {
-			var part SealedPart
-			if err := json.Unmarshal([]byte(text), &part); err != nil {
-				return nil, r.Damaged(fmt.Errorf("sealed %s: %w", stream.Quote(text), err))
-			}
-			s.Parts = append(s.Parts, part)
-		}
-	}
+func SealOf(r *wire.Record[float64]) (*Seal, error) { return read(r, &Seal{}) }
+
+// Check returns an error unless there is a part for each merged partition.
+func (s *Seal) Check() error {
 	if len(s.Parts) != s.Merged {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: tensorSealed, Got: []int{len(s.Parts)}, Want: []int{s.Merged}})
+		return &wire.ShapeError{Tensor: "sealed", Got: []int{len(s.Parts)}, Want: []int{s.Merged}}
 	}
-	return s, nil
+	return nil
 }

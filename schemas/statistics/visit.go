@@ -2,10 +2,7 @@ package statistics
 
 import (
 	"cmp"
-	"encoding/json"
 	"fmt"
-	"math"
-	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -19,222 +16,137 @@ const KindVisit wire.Kind = "visit"
 // Visit has the sums of one partition's span for one visit of a stage. The Gram matrix has its own record, a [Gram].
 type Visit struct {
 	wire.Identity
-	Covered coverage.Coverage     // coverage of the sums; for merged partitions the record has only the digest of the spans
-	Spans   wire.Digest           // of Covered.Spans, in a decoded record of merged partitions
-	Sums    wire.Tensors[float64] // see the constants Field…
+	Covered coverage.Coverage     `header:"covered"`         // coverage of the sums
+	Spans   wire.Digest           `header:"spans,omitempty"` // of Covered.Spans, of merged partitions: the record has no spans
+	Sums    wire.Tensors[float64] `tensor:"*"`               // see the constants Field…
 }
 
-// noteSpans is the note with the digest of the covered spans, in records of merged partitions: the spans of ten thousand partitions do not
-// fit into a header.
-const noteSpans = "spans"
+// shortened returns the coverage in a record, and for merged partitions the digest of its spans in their place: the spans of ten thousand
+// partitions do not fit into a header.
+func shortened(merged int, c coverage.Coverage, spans wire.Digest) (coverage.Coverage, wire.Digest) {
+	if merged > 0 {
+		spans, c.Spans = cmp.Or(spans, c.Spans.Digest()), nil
+	}
+	return c, spans
+}
 
 // Record makes the record of the visit.
 func (v *Visit) Record() *wire.Record[float64] {
-	covered, notes := v.Covered, []wire.Header(nil)
-	if v.Merged > 0 {
-		notes = []wire.Header{{Key: noteSpans, Value: string(cmp.Or(v.Spans, covered.Spans.Digest()))}}
-		covered.Spans = nil
-	}
-	return &wire.Record[float64]{Identity: v.Identity, Notes: append([]wire.Header{covered.Note()}, notes...), Tensors: v.Sums}
+	short := *v
+	short.Covered, short.Spans = shortened(v.Merged, v.Covered, v.Spans)
+	return wire.RecordOf[float64](&short)
 }
 
 // VisitOf is the inverse of [Visit.Record]. An error wraps [wire.ErrDamaged].
-func VisitOf(r *wire.Record[float64]) (*Visit, error) {
-	covered, err := coverage.Parse(r.Note(coverage.NoteCovered))
-	if err != nil {
-		return nil, r.Damaged(err)
-	}
-	v := &Visit{Identity: r.Identity, Covered: covered, Sums: r.Tensors}
-	if r.Merged > 0 {
-		v.Spans = wire.Digest(r.Note(noteSpans))
-	}
-	return v, nil
-}
+func VisitOf(r *wire.Record[float64]) (*Visit, error) { return read(r, &Visit{}) }
 
 // SurveyVisit is the survey of one partition's span, or of those of merged partitions.
 type SurveyVisit struct {
 	Visit
-	Shift       []float32 // d: origin of the moments
-	TargetShift []float64 // k: origin of the moments of the targets; nil: 0
-	Labels      []string  // labels of the rows, sorted; none if the plan names the classes and does not balance them
-	LabelRows   []int64   // number of training rows of each of Labels; nil if the run keeps the classes of a version
-	Quarantined int64     // quarantined messages
+	Shift []float32 `tensor:"shift"` // d: origin of the moments
+	// Labels are the labels of the rows, sorted; none if the plan names the classes and does not balance them.
+	Labels      []string            `tensor:"labels"`
+	Quarantined int64               `header:"quarantined"` // quarantined messages
+	PassedOver  coverage.PassedOver `header:"passed_over"`
 	// Parts are the coverages of merged partitions, in order; nil: a single partition.
-	Parts      []coverage.Coverage
-	PassedOver coverage.PassedOver
-	Columns    examples.Columns // of the run's first message; nil: unknown
-	Sparse     bool             // whether the rows are sparse; then there is no Shift
-	ColumnRows []examples.ColumnRows
-	Image      examples.Image       // of the run's first message; zero: unknown
-	Unknown    []examples.LabelRows // rows whose labels are not classes
+	Parts       []coverage.Coverage `tensor:"covered,texts,omitempty"`
+	TargetShift []float64           `tensor:"target_shift,omitzero"` // k: origin of the moments of the targets; nil: 0
+	// LabelRows are the numbers of training rows of Labels; nil if the run keeps the classes of a version.
+	LabelRows  []int64               `tensor:"label_rows,omitzero"`
+	Columns    examples.Columns      `tensor:"columns,text,omitzero"` // of the run's first message; nil: unknown
+	ColumnRows []examples.ColumnRows `tensor:"column_rows,omitzero"`
+	Sparse     bool                  // whether the rows are sparse; then there is no Shift
+	Image      examples.Image        `header:"image,omitzero"` // of the run's first message; zero: unknown
+	Unknown    []examples.LabelRows  // rows whose labels are not classes
 	// Untrained are the rows of labels that occur only in holdout and test rows of the span.
 	Untrained []examples.LabelRows
-	Bad       coverage.BadMessages // chain: messages of the newest increment
+	Bad       coverage.BadMessages `header:"bad,omitzero"` // chain: messages of the newest increment
 	Chained   []Chained            // chain: of each partition, in order
 }
 
-// Names of the content of a survey's visit other than its sums.
-const (
-	tensorShift      = "shift"
-	tensorTargets    = "target_shift"
-	tensorColumns    = "columns" // also in a survey result
-	noteQuarantined  = "quarantined"
-	noteImage        = "image"
-	noteProgress     = "progress"
-	noteBad          = "bad"
-	tensorColumnRows = "column_rows" // [n, 2], sparse rows: a column, and the number of training rows in which it is nonzero
-)
+// surveyRecord is the record of a survey's visit.
+type surveyRecord struct {
+	*SurveyVisit
+	Unknown       []string `tensor:"unknown,omitempty"`
+	UnknownRows   []int64  `tensor:"unknown_rows,omitempty"`
+	Untrained     []string `tensor:"untrained,omitempty"`
+	UntrainedRows []int64  `tensor:"untrained_rows,omitempty"`
+	chainedRecord
+	Progress string `header:"progress,omitempty"` // chained: releases that had progress in this note reject the record
+}
 
 // Record makes the record of the visit.
 func (v *SurveyVisit) Record() *wire.Record[float64] {
-	shift := make([]float64, len(v.Shift))
-	for j, x := range v.Shift {
-		shift[j] = float64(x)
+	short := *v
+	short.Covered, short.Spans = shortened(v.Merged, v.Covered, v.Spans)
+	if short.ColumnRows = nil; v.Sparse {
+		short.ColumnRows = append([]examples.ColumnRows{}, v.ColumnRows...)
 	}
-	r := v.Visit.Record()
-	r.Notes = append(r.Notes, wire.Header{Key: noteQuarantined, Value: strconv.FormatInt(v.Quarantined, 10)}, v.PassedOver.Note())
-	r.Tensors = append(r.Tensors[:len(r.Tensors):len(r.Tensors)], wire.Vector(tensorShift, shift), wire.Words[float64](FieldLabels, v.Labels))
-	if v.Merged > 0 {
-		covered := make([]string, len(v.Parts))
-		for i, c := range v.Parts {
-			covered[i] = c.Text()
-		}
-		r.Tensors = append(r.Tensors, wire.Words[float64](TensorCovered, covered))
+	r := surveyRecord{SurveyVisit: &short, chainedRecord: chainedRecordOf(v.Chained)}
+	for _, of := range v.Unknown {
+		r.Unknown, r.UnknownRows = append(r.Unknown, of.Label), append(r.UnknownRows, of.Rows)
 	}
-	if v.TargetShift != nil {
-		r.Tensors = append(r.Tensors, wire.Vector(tensorTargets, v.TargetShift))
-	}
-	if v.LabelRows != nil {
-		rows := make([]float64, len(v.LabelRows))
-		for i, n := range v.LabelRows {
-			rows[i] = float64(n)
-		}
-		r.Tensors = append(r.Tensors, wire.Vector(FieldLabelRows, rows))
-	}
-	if v.Columns != nil {
-		r.Tensors = append(r.Tensors, wire.Words[float64](tensorColumns, []string{v.Columns.Text()}))
-	}
-	if v.Sparse {
-		r.Tensors = append(r.Tensors, columnRowsTensor(v.ColumnRows))
-	}
-	if v.Image != (examples.Image{}) {
-		r.Notes = append(r.Notes, wire.Header{Key: noteImage, Value: v.Image.Text()})
-	}
-	r.Tensors = append(r.Tensors, labelRowsTensors(tensorUnknown, v.Unknown)...)
-	r.Tensors = append(r.Tensors, labelRowsTensors(tensorUntrained, v.Untrained)...)
-	if v.Bad.Of > 0 {
-		r.Notes = append(r.Notes, wire.Header{Key: noteBad, Value: string(wire.JSON(v.Bad))})
+	for _, of := range v.Untrained {
+		r.Untrained, r.UntrainedRows = append(r.Untrained, of.Label), append(r.UntrainedRows, of.Rows)
 	}
 	if v.Chained != nil {
-		r.Tensors = append(r.Tensors, chainedTensors(v.Chained)...)
-		// Releases that had progress in this note reject the record: without the contents of chained they would lose them.
-		r.Notes = append(r.Notes, wire.Header{Key: noteProgress, Value: tensorChained})
+		r.Progress = "chained"
 	}
-	return r
+	return wire.RecordOf[float64](&r)
 }
 
 // SurveyVisitOf is the inverse of [SurveyVisit.Record]. An error wraps [wire.ErrDamaged].
 func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
-	visit, err := VisitOf(r)
+	of, err := read(r, &surveyRecord{SurveyVisit: &SurveyVisit{}})
 	if err != nil {
 		return nil, err
 	}
-	v := &SurveyVisit{Visit: *visit}
-	if v.Quarantined, err = r.Number(noteQuarantined); err != nil {
-		return nil, err
+	return of.SurveyVisit, nil
+}
+
+// Check returns an error for impossible content, and divides the messages and served answers by partition.
+func (r *surveyRecord) Check() (err error) {
+	v := r.SurveyVisit
+	v.Sparse = v.ColumnRows != nil
+	if v.Chained, err = r.partitions(); err != nil {
+		return err
 	}
-	if v.PassedOver, err = coverage.ParsePassedOver(r.Note(coverage.NotePassedOver)); err != nil {
-		return nil, r.Damaged(err)
+	if v.Unknown, err = labelRowsOf(r.Unknown, r.UnknownRows); err != nil {
+		return err
 	}
-	if v.Image, err = examples.ParseImage(r.Note(noteImage)); err != nil {
-		return nil, r.Damaged(err)
+	if v.Untrained, err = labelRowsOf(r.Untrained, r.UntrainedRows); err != nil {
+		return err
 	}
-	if v.Unknown, err = labelRowsOf(r.Tensors, tensorUnknown); err != nil {
-		return nil, r.Damaged(err)
+	if err := cmp.Or(v.Image.Check(), v.Columns.Check()); err != nil {
+		return err
 	}
-	if v.Untrained, err = labelRowsOf(r.Tensors, tensorUntrained); err != nil {
-		return nil, r.Damaged(err)
-	}
-	if text := r.Note(noteBad); text != "" {
-		if err := json.Unmarshal([]byte(text), &v.Bad); err != nil {
-			return nil, r.Damaged(fmt.Errorf("bad %s: %w", stream.Quote(text), err))
-		}
-	}
-	if v.Chained, err = chainedOf(r.Tensors); err != nil {
-		return nil, r.Damaged(err)
-	}
-	v.Sums = nil
-	for _, t := range r.Tensors {
-		switch t.Name {
-		case tensorShift:
-			v.Shift = make([]float32, len(t.Data))
-			for j, x := range t.Data {
-				v.Shift[j] = float32(x)
-			}
-		case tensorTargets:
-			v.TargetShift = t.Data
-		case TensorCovered:
-			for _, text := range t.Text {
-				c, err := coverage.Parse(text)
-				if err != nil {
-					return nil, r.Damaged(err)
-				}
-				v.Parts = append(v.Parts, c)
-			}
-		case FieldLabels:
-			v.Labels = t.Text
-		case FieldLabelRows:
-			v.LabelRows = make([]int64, len(t.Data))
-			for i, n := range t.Data {
-				v.LabelRows[i] = int64(n)
-			}
-		case tensorChained, tensorMessages, tensorServed, tensorUnknown, tensorUnknown + suffixRows, tensorUntrained,
-			tensorUntrained + suffixRows:
-		case tensorColumnRows:
-			v.Sparse = true
-			if v.ColumnRows, err = columnRowsOf(t); err != nil {
-				return nil, r.Damaged(err)
-			}
-		case tensorColumns:
-			if v.Columns, err = columnsOf(t.Text); err != nil {
-				return nil, r.Damaged(err)
-			}
-		default:
-			v.Sums = append(v.Sums, t)
+	for _, n := range v.ColumnRows {
+		if n.Column < 0 || n.Column >= examples.MaxColumns {
+			return fmt.Errorf("%d rows of column %d", n.Rows, n.Column)
 		}
 	}
 	if len(v.Parts) != v.Merged {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: TensorCovered, Got: []int{len(v.Parts)}, Want: []int{v.Merged}})
+		return &wire.ShapeError{Tensor: "covered", Got: []int{len(v.Parts)}, Want: []int{v.Merged}}
 	}
 	if n := max(v.Merged, 1); v.Chained != nil && len(v.Chained) != n {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: tensorChained, Got: []int{len(v.Chained)}, Want: []int{n}})
+		return &wire.ShapeError{Tensor: tensorChained, Got: []int{len(v.Chained)}, Want: []int{n}}
 	}
 	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
-		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}})
+		return &wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}}
 	}
-	return v, nil
+	return nil
 }
 
-// columnRowsTensor makes the tensor of column counts.
-func columnRowsTensor(counts []examples.ColumnRows) wire.Tensor[float64] {
-	data := make([]float64, 0, 2*len(counts))
-	for _, n := range counts {
-		data = append(data, float64(n.Column), float64(n.Rows))
+// labelRowsOf returns the rows of each label. The labels must ascend.
+func labelRowsOf(labels []string, rows []int64) (list []examples.LabelRows, err error) {
+	if len(labels) != len(rows) {
+		return nil, fmt.Errorf("rows of %d labels, and %d labels", len(rows), len(labels))
 	}
-	return wire.Matrix(tensorColumnRows, len(counts), 2, data)
-}
-
-func columnRowsOf(t wire.Tensor[float64]) ([]examples.ColumnRows, error) {
-	if len(t.Shape) != 2 || t.Shape[1] != 2 || len(t.Text) > 0 {
-		return nil, &wire.ShapeError{Tensor: t.Name, Got: t.Shape, Want: []int{-1, 2}}
-	}
-	counts := make([]examples.ColumnRows, t.Shape[0])
-	for i := range counts {
-		column, rows := t.Data[2*i], t.Data[2*i+1]
-		if !(column >= 0 && column < examples.MaxColumns && rows >= 0 && rows <= math.MaxUint32) {
-			return nil, fmt.Errorf("%v rows of column %v", rows, column)
+	for i, label := range labels {
+		if rows[i] < 0 || i > 0 && label <= labels[i-1] {
+			return nil, fmt.Errorf("%d rows of label %s, expected ascending labels", rows[i], stream.Quote(label))
 		}
-		counts[i] = examples.ColumnRows{Column: int32(column), Rows: uint32(rows)}
+		list = append(list, examples.LabelRows{Label: label, Rows: rows[i]})
 	}
-	return counts, nil
+	return list, nil
 }

@@ -50,15 +50,6 @@ func Widened(r *Record[float32]) *Record[float64] {
 	return wide
 }
 
-// Number returns the value of a note that is an integer. An error wraps [ErrDamaged].
-func (r *Record[T]) Number(key string) (int64, error) {
-	n, err := strconv.ParseInt(r.Note(key), 10, 64)
-	if err != nil {
-		return 0, r.Damaged(err)
-	}
-	return n, nil
-}
-
 // Damaged returns an error for a record whose content does not fit its kind.
 func (r *Record[T]) Damaged(err error) error {
 	return fmt.Errorf("%w: read %v: %w", ErrDamaged, r.Identity, err)
