@@ -22,9 +22,9 @@ import (
 
 // seeds adds goldens: whole, cut short, and with a flipped bit.
 func seeds(f *testing.F, add func(wire.Message), names ...string) {
-	all := samples(f)
+	all := goldens(f)
 	for _, name := range names {
-		m := readGolden(f, name, all[name])
+		m := all[name]
 		add(m)
 		for i := 1; i < 24; i++ {
 			cut, flipped := m, m

@@ -31,7 +31,7 @@ type Manifest struct {
 	// Thresholds are the thresholds of a multi-label version.
 	Thresholds    *statistics.Thresholds `json:"thresholds,omitempty"`
 	Metrics       map[string]float64     `json:"metrics"`               // metrics of the final predictions, by name
-	WeightsDigest wire.Digest            `json:"weights_digest"`        // see [WeightsDigest]
+	WeightsDigest wire.Digest            `json:"weights_digest"`        // digest of the tensors of the model file
 	Window        *StatePlace            `json:"window,omitempty"`      // chain: place of the window on the state topic
 	WindowRows    int64                  `json:"window_rows,omitempty"` // chain: rows of the window, excluding forgotten rows
 	// PlansFrom is an offset of the plans topic before all plans from which a version of a chain can be rebuilt: the plan of its last full

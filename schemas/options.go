@@ -29,11 +29,11 @@ type Stage struct {
 	Scores   bool   `json:"scores"`         // adds the previous predictions as k more features
 	Stop     *Stop  `json:"stop,omitempty"` // early stopping; absent: only Passes ends the stage
 	// Drawn are the draws of earlier stages that draw columns without replacement: this stage continues where they ended. Plans set it,
-	// configurations don't. Empty: the stage draws independently, as do the first such stage and all stages in plans of earlier releases.
+	// configurations don't. Empty: the stage draws independently, as does the first such stage.
 	Drawn []Draw  `json:"drawn,omitempty" yaml:"-"`
 	Rate  float64 `json:"rate,omitempty"` // factor of the fitted weights, except those of the intercept; 0: 1
 	// RidgeRows is the minimum number of rows with even odds that the ridge of a block of trees is equivalent to in each leaf. 0:
-	// unspecified, as in plans of earlier releases.
+	// unspecified.
 	RidgeRows float64 `json:"ridge_rows,omitempty"`
 	// Temperature divides the scores that the model predicts with, if the stage is the last one, or the last of a member. The fit of the
 	// stage does not depend on it. 0: 1

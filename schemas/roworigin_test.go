@@ -97,7 +97,7 @@ func TestSourceKeys(t *testing.T) {
 	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("damaged bytes: %q, %v", keys, err)
 	}
-	if origins, err := examples.RowOriginsOf(samples(t)["examples"]); origins != nil || err != nil {
+	if origins, err := examples.RowOriginsOf(goldens(t)["examples"]); origins != nil || err != nil {
 		t.Errorf("rows of a file have origins %v, %v", origins, err)
 	}
 }

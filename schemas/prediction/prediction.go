@@ -21,9 +21,9 @@ const Kind wire.Kind = "prediction"
 // A Message has a version's predictions for the rows of an examples message, or the reason why there are none. With many
 // classes, the rows are split into parts, one per message.
 type Message struct {
-	Topic     string `header:"topic"` // of the examples message, like Partition and Offset
-	Partition int    `header:"partition,count"`
-	Offset    int64  `header:"offset,count"`
+	Topic     string `header:"topic"`           // of the examples message
+	Partition int    `header:"partition,count"` // of the examples message
+	Offset    int64  `header:"offset,count"`    // of the examples message
 	// After is the position of predictions before this part: messages from here to Offset need no predictions. See [Scored].
 	After    int64  `header:"after,count"`
 	Checksum string `header:"checksum"`         // of the message: see [schemas.MessageChecksum]
@@ -34,10 +34,10 @@ type Message struct {
 	Rows     int    `header:"rows,count"`       // rows of all parts
 	Seen     int64  `header:"seen,count"`       // offset up to which the writer had read this topic
 	Reason   string `header:"reason,omitempty"` // why the message is unusable; it then has no rows here
-	// Generation counts how often the examples topic has lost messages with predictions. Lost means that this part is the
-	// first of its generation, and messages from After on were lost.
-	Generation int  `header:"generation,count,omitempty"`
-	Lost       bool `header:"lost,omitempty"`
+	// Generation counts how often the examples topic has lost messages with predictions.
+	Generation int `header:"generation,count,omitempty"`
+	// Lost is true in the first part of a generation: messages from After on were lost.
+	Lost bool `header:"lost,omitempty"`
 
 	Task          examples.Task // prediction task of the version
 	Labels        []string      // k classes, or the names of the targets

@@ -67,32 +67,31 @@ const PartAverage = "average"
 
 // Names of the tensors of weights, of the survey result and of a report.
 const (
-	TensorFactors = "factors" // [d], survey of sparse rows: factor of each column; 0: the column is left out
-	// Replace factors in a chain: the columns that have a factor, encoded as in block, and their factors
-	TensorFactorColumns = "factor_columns" // [m, 2]
-	TensorFactorValues  = "factor_values"  // [m]
-	TensorCenter        = "center"         // [d], survey: mean of each scaled feature
-	TensorScale         = "scale"          // [d], survey: factor of each centred feature; 0 for a constant feature
-	TensorBasis         = "basis"          // [d, m], survey: principal directions; absent without PCA
-	TensorSpread        = "spread"         // [1], survey: median squared distance between inputs
-	TensorClassWeight   = "class_weight"   // [k], survey: factor of the weights of training rows of each class; absent: 1
-	TensorTargetCenter  = "target_center"  // [k], survey: mean of each target
-	TensorTargetRest    = "target_rest"    // [k], survey: mean minus the float32 value target_center; absent: 0
-	TensorTargetScale   = "target_scale"   // [k], survey: standard deviation of each target: stages predict standardised targets
-	TensorImage         = "image"          // [3], survey: height, width and channels of the images; absent without images
-	TensorWhitening     = "whitening"      // [q, q], survey, patches stage: see [OfStage]
+	TensorFactors       = "factors"        // [d], sparse rows: factor of each column; 0: the column is left out
+	TensorFactorColumns = "factor_columns" // [m, 2], chain, in place of factors: the columns that have a factor, ascending
+	TensorFactorValues  = "factor_values"  // [m], chain: the factors of these columns
+	TensorCenter        = "center"         // [d]: mean of each scaled feature
+	TensorScale         = "scale"          // [d]: factor of each centred feature; 0 for a constant feature
+	TensorBasis         = "basis"          // [d, m]: principal directions; absent without PCA
+	TensorSpread        = "spread"         // [1]: median squared distance between inputs
+	TensorClassWeight   = "class_weight"   // [k]: factor of the weights of training rows of each class; absent: 1
+	TensorTargetCenter  = "target_center"  // [k]: mean of each target
+	TensorTargetRest    = "target_rest"    // [k]: mean minus the float32 value target_center; absent: 0
+	TensorTargetScale   = "target_scale"   // [k]: standard deviation of each target: stages predict standardised targets
+	TensorImage         = "image"          // [3]: height, width and channels of the images; absent without images
+	TensorWhitening     = "whitening"      // [q, q], patches stage: whitening of patches of q values
 	TensorOffset        = "offset"         // [q], patches stage: whitened mean of patches
 	TensorFilters       = "filters"        // [q, f], patches stage: one filter per column
 	TensorContrast      = "contrast"       // [1], patches stage: added to the variance of a patch
 	TensorMean          = "mean"           // [p], patches stage: mean of each pooled response
 	TensorFactor        = "factor"         // [p], patches stage: factor of each centred pooled response
-	TensorBins          = "bins"           // [c, 2], survey, trees: number of features and number of edges of each column
-	TensorEdges         = "edges"          // [e], survey, trees: edges of all columns
-	TensorKnotCounts    = "knot_counts"    // [d], survey, scale ranks: number of knots of each feature
-	TensorKnots         = "knots"          // [e, 2], survey, scale ranks: knots of all features, each a value and its normal score
-	TensorMissing       = "missing"        // [q, 3], survey, scale ranks: features with a missing indicator, and its mean and factor
-	TensorLabels        = "labels"         // text, survey: classes
-	TensorCovered       = "covered"        // text, survey: coverage of each span of the plan, as JSON
+	TensorBins          = "bins"           // [c, 2], trees: number of features and number of edges of each column
+	TensorEdges         = "edges"          // [e], trees: edges of all columns
+	TensorKnotCounts    = "knot_counts"    // [d], scale ranks: number of knots of each feature
+	TensorKnots         = "knots"          // [e, 2], scale ranks: knots of all features, each a value and its normal score
+	TensorMissing       = "missing"        // [q, 3], scale ranks: features with a missing indicator, and its mean and factor
+	TensorLabels        = "labels"         // text: classes
+	TensorCovered       = "covered"        // text: coverage of each span of the plan, as JSON
 	TensorW             = "W"              // [p, k], weights of a visit
 	// [n, 2], weights of a stage fitted in blocks: inputs of the next step, ascending, encoded as a and b of 4096·a + b
 	TensorBlock   = "block"
@@ -104,14 +103,14 @@ const (
 	TensorRows        = "rows"        // [m, k]: weights of these columns
 	TensorShift       = "shift"       // [k], with occurring: added to the weights of all other inputs; absent: nothing
 	TensorCounts      = "counts"      // [p, k], full run of a chain, class_counts stage: the counts that the weights are computed from
-	// Trees of a stage, see package internal/tree: number of nodes of each tree; column of each order, and ranks of its codes; for each node
-	// the order that it compares, its cut, and the number of nodes on its left side.
-	TensorTreeSizes    = "tree_sizes"
-	TensorTreeOrders   = "tree_orders"
-	TensorTreeRanks    = "tree_ranks"
-	TensorTreeCompared = "tree_compared"
-	TensorTreeCuts     = "tree_cuts"
-	TensorTreeLefts    = "tree_lefts"
+	// Trees of a stage, see package internal/tree.
+
+	TensorTreeSizes    = "tree_sizes"    // [T]: number of nodes of each tree, which has one leaf more
+	TensorTreeOrders   = "tree_orders"   // [o]: column of each order that nodes compare
+	TensorTreeRanks    = "tree_ranks"    // [256·r]: ranks of the codes in each of the last r orders, which belong to categorical columns
+	TensorTreeCompared = "tree_compared" // [n]: order that each node compares, tree after tree, in preorder
+	TensorTreeCuts     = "tree_cuts"     // [n]: rows with at most this rank go left
+	TensorTreeLefts    = "tree_lefts"    // [n]: number of nodes on the left side
 )
 
 // StructureTensors returns the names of the tensors of a record of kind structure, in order.

@@ -1,0 +1,340 @@
+package schemas
+
+import (
+	"encoding/json"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/prediction"
+	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/threshold"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// FORMAT.md has tables of the tags and comments of Go's types, between marks. -update writes them.
+func TestFormatTables(t *testing.T) {
+	comments := fieldComments(t)
+	tables := map[string]string{
+		"versions": jsonTables(t, comments, Manifest{}, BlockDigest{}, statistics.Thresholds{}),
+		"plan": jsonTable(t, comments, Plan{}, "input", "targets", "labels", "prepare", "stages", "average", "intercept", "seed") +
+			jsonTables(t, comments, Input{}, Hash{}, Prepare{}) + "\n`Stage`:\n" +
+			jsonTable(t, comments, Stage{}, "features", "link", "basis", "scores", "drawn", "temperature") + jsonTables(t, comments, Draw{}, Features{}),
+		"forget":      jsonTables(t, comments, Forget{}, coverage.ForgottenRows{}, Heeded{}),
+		"residuals":   headerTable(t, comments, residuals.Message{}, "residuals.Message"),
+		"predictions": headerTable(t, comments, prediction.Message{}, "prediction.Message"),
+		"quarantine":  headerTable(t, comments, Quarantined{}, "Quarantined"),
+		"tensors":     tensorTable(t, comments),
+	}
+	page := string(arrowtest.Must(os.ReadFile("FORMAT.md"))(t))
+	marked := page
+	for name, table := range tables {
+		section := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- end -->)`)
+		if !section.MatchString(page) {
+			t.Errorf("FORMAT.md has no marks for the table of %s", name)
+		}
+		marked = section.ReplaceAllString(marked, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
+	}
+	if *update {
+		if err := os.WriteFile("FORMAT.md", []byte(marked), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	} else if marked != page {
+		t.Error("FORMAT.md's tables differ from the types: test with -update")
+	}
+	_, topics, _ := strings.Cut(page, "| topic | kinds |")
+	topics, _, _ = strings.Cut(topics, "\n\n")
+	for _, kind := range declaredKinds(t) {
+		if !regexp.MustCompile(`\b` + string(kind) + `\b`).MatchString(topics) {
+			t.Errorf("FORMAT.md's table of topics does not have the kind %s", kind)
+		}
+	}
+}
+
+// jsonTables returns the tables of the fields of types, with a title each.
+func jsonTables(t *testing.T, comments map[string]string, values ...any) (text string) {
+	for _, value := range values {
+		text += fmt.Sprintf("\n`%s`:\n", reflect.TypeOf(value).Name()) + jsonTable(t, comments, value)
+	}
+	return text
+}
+
+// jsonTable returns a table of fields of a type, by default of all.
+func jsonTable(t *testing.T, comments map[string]string, value any, names ...string) string {
+	of := reflect.TypeOf(value)
+	text := "\n| field | type | |\n|---|---|---|\n"
+	for _, f := range fieldsOf(of) {
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
+		if len(names) > 0 && !slices.Contains(names, name) {
+			continue
+		}
+		comment := described(t, comments, f.of, f.Name)
+		for other := range of.Fields() {
+			other, tag := other.Name, other.Tag.Get("json")
+			comment = strings.ReplaceAll(comment, " "+other+" is set", " `"+strings.Split(tag, ",")[0]+"` is set")
+		}
+		text += fmt.Sprintf("| `%s` | %s%s | %s |\n", name, jsonType(f.Type), optional(options), comment)
+	}
+	return text
+}
+
+// headerTable returns a table of the headers of a message.
+func headerTable(t *testing.T, comments map[string]string, value any, of string) string {
+	text := "\n| header | type | |\n|---|---|---|\n"
+	for f := range reflect.TypeOf(value).Fields() {
+		tag, ok := f.Tag.Lookup("header")
+		if !ok {
+			continue
+		}
+		name, options, _ := strings.Cut(tag, ",")
+		text += fmt.Sprintf("| `%s` | %s%s | %s |\n", name, jsonType(f.Type), optional(options), described(t, comments, of, f.Name))
+	}
+	return text
+}
+
+// tensorTable returns the table of the tensors of versions: of the survey's result, of weights and of trees.
+func tensorTable(t *testing.T, comments map[string]string) string {
+	text, last := "", wire.Kind("")
+	names, all := constants(t, "statistics/statistics.go")
+	for _, constant := range names {
+		kind, name := wire.Kind(""), all[constant]
+		switch {
+		case slices.Contains(statistics.StructureTensors(), name):
+			kind = KindStructure
+		case statistics.OfPreparation(name) && strings.HasPrefix(constant, "Tensor"):
+			kind = statistics.KindPrepare
+		case constant == "TensorW", constant == "TensorCalibration":
+			kind = KindWeights
+		default:
+			continue
+		}
+		if kind != last {
+			text, last = text+"\n| tensor of `"+string(kind)+"` | |\n|---|---|\n", kind
+		}
+		text += fmt.Sprintf("| `%s` | %s |\n", name, described(t, comments, "", constant))
+	}
+	return text
+}
+
+// constants returns the names of the constants of a file that are texts, in order, and their values.
+func constants(t *testing.T, path string) (names []string, values map[string]string) {
+	values = map[string]string{}
+	file := arrowtest.Must(parser.ParseFile(token.NewFileSet(), path, nil, 0))(t)
+	ast.Inspect(file, func(n ast.Node) bool {
+		if spec, ok := n.(*ast.ValueSpec); ok && len(spec.Values) == 1 {
+			if text, ok := spec.Values[0].(*ast.BasicLit); ok && text.Kind == token.STRING {
+				names, values[spec.Names[0].Name] = append(names, spec.Names[0].Name), arrowtest.Must(strconv.Unquote(text.Value))(t)
+			}
+		}
+		return true
+	})
+	return names, values
+}
+
+// described returns what the comment of a field or a constant says.
+func described(t *testing.T, comments map[string]string, of, name string) string {
+	key := name
+	if of != "" {
+		key = of + "." + name
+	}
+	text := comments[key]
+	if text == "" {
+		t.Errorf("%s has no comment, which FORMAT.md would have", key)
+	}
+	if of != "" {
+		text = strings.NewReplacer("[", "", "]", "").Replace(text)
+	}
+	for _, start := range []string{" is the ", " are the ", " is a ", " is an ", " is ", " are ", " "} {
+		text = strings.TrimPrefix(text, name+start)
+	}
+	return strings.ReplaceAll(text, "|", "\\|")
+}
+
+// FORMAT.md names the columns of each schema, in their order, with their types.
+func TestFormatColumns(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	page := string(arrowtest.Must(os.ReadFile("FORMAT.md"))(t))
+	record := producedRows(3)["all"].Record(mem)
+	defer record.Release()
+	for section, schema := range map[string]*arrow.Schema{
+		"Examples": record.Schema(), "Residuals": residuals.Schema(3, true), "Predicted rows": prediction.Schema(3, examples.SeveralLabels,
+			arrow.PrimitiveTypes.Float64), "Records": wire.FormatOf[float64]().Schema,
+	} {
+		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
+		for _, f := range schema.Fields() {
+			row := fmt.Sprintf("| `%s` |", f.Name)
+			_, rest, found := strings.Cut(text, row)
+			described, _, _ := strings.Cut(rest, "\n")
+			if !found || !strings.Contains(described, "`"+typeName(f.Type)) {
+				t.Errorf("section %s: column %s of type %s is not the next row: %q", section, f.Name, typeName(f.Type), described)
+			}
+			text = rest
+		}
+	}
+}
+
+// typeName returns a type's name in FORMAT.md, without the names and nullability of nested fields and without the length
+// of a fixed-size list.
+func typeName(of arrow.DataType) string {
+	switch of := of.(type) {
+	case *arrow.FixedSizeListType:
+		return "fixed_size_list<" + typeName(of.Elem()) + ">"
+	case *arrow.ListType:
+		return "list<" + typeName(of.Elem()) + ">"
+	case *arrow.DictionaryType:
+		return "dictionary<" + typeName(of.IndexType) + ", " + typeName(of.ValueType) + ">"
+	}
+	return of.Name()
+}
+
+// declaredKinds returns the constants of type Kind.
+func declaredKinds(t *testing.T) (kinds []wire.Kind) {
+	files := sources(t)
+	for _, name := range files {
+		file := arrowtest.Must(parser.ParseFile(token.NewFileSet(), name, nil, 0))(t)
+		ast.Inspect(file, func(n ast.Node) bool {
+			spec, ok := n.(*ast.ValueSpec)
+			if !ok || spec.Type == nil {
+				return true
+			}
+			if of := types.ExprString(spec.Type); (of == "Kind" || of == "wire.Kind") && len(spec.Values) == 1 {
+				text := arrowtest.Must(strconv.Unquote(spec.Values[0].(*ast.BasicLit).Value))(t)
+				kinds = append(kinds, wire.Kind(text))
+			}
+			return true
+		})
+	}
+	return kinds
+}
+
+// field is a field of a type, or of one that it embeds.
+type field struct {
+	reflect.StructField
+	of string // name of the type that declares it
+}
+
+// fieldsOf returns the fields of a struct's JSON, where those of an embedded type are its own.
+func fieldsOf(of reflect.Type) (fields []field) {
+	for f := range of.Fields() {
+		if f.Anonymous && f.Tag.Get("json") == "" {
+			fields = append(fields, fieldsOf(f.Type)...)
+			continue
+		}
+		fields = append(fields, field{f, of.Name()})
+	}
+	return fields
+}
+
+// ownJSON reports whether a type writes its JSON itself. FORMAT.md describes it elsewhere.
+func ownJSON(of reflect.Type) bool { return of.Implements(reflect.TypeFor[json.Marshaler]()) }
+
+// optional says that a field with these options may be left out.
+func optional(options string) string {
+	if strings.Contains(options, "omit") {
+		return ", optional"
+	}
+	return ""
+}
+
+// jsonType names a type as JSON has it.
+func jsonType(of reflect.Type) string {
+	switch of.Kind() {
+	case reflect.Pointer:
+		if of.Elem().Kind() == reflect.Float64 {
+			return "number or null"
+		}
+		return jsonType(of.Elem())
+	case reflect.Slice:
+		if of == reflect.TypeFor[examples.ClassLabels]() {
+			return "array of string, or of integer"
+		}
+		return "array of " + jsonType(of.Elem())
+	case reflect.Array:
+		return fmt.Sprintf("array of %d × %s", of.Len(), jsonType(of.Elem()))
+	case reflect.Map:
+		return "object of " + jsonType(of.Elem())
+	case reflect.Struct:
+		if of == reflect.TypeFor[ClassWeight]() {
+			return "string, or object of number"
+		}
+		if of == reflect.TypeFor[threshold.Rule]() {
+			return "number, string or object, as for the key `threshold`"
+		}
+		if ownJSON(of) {
+			return "`" + of.Name() + "`, see [examples](#examples)"
+		}
+		return "`" + of.Name() + "`"
+	case reflect.String:
+		return "string"
+	case reflect.Bool:
+		return "boolean"
+	case reflect.Float64:
+		if of == reflect.TypeFor[Ridge]() {
+			return "number or `auto`"
+		}
+		return "number"
+	}
+	return "integer"
+}
+
+// sources returns the files of this package and of those that its messages are made of.
+func sources(t *testing.T) []string {
+	t.Helper()
+	return slices.Concat(arrowtest.Must(filepath.Glob("*.go"))(t), arrowtest.Must(filepath.Glob("*/*.go"))(t))
+}
+
+// fieldComments returns what the comments of these packages say of the fields of structs, by Type.Field, and of constants, by name.
+func fieldComments(t *testing.T) map[string]string {
+	t.Helper()
+	comments := map[string]string{}
+	for _, file := range sources(t) {
+		if strings.HasSuffix(file, "_test.go") {
+			continue
+		}
+		parsed := arrowtest.Must(parser.ParseFile(token.NewFileSet(), file, arrowtest.Must(os.ReadFile(file))(t),
+			parser.ParseComments|parser.SkipObjectResolution))(t)
+		add := func(of string, names []*ast.Ident, doc, comment *ast.CommentGroup) {
+			for _, name := range names {
+				comments[of+name.Name] = strings.TrimSuffix(strings.Join(strings.Fields(doc.Text()+comment.Text()), " "), ".")
+			}
+		}
+		ast.Inspect(parsed, func(n ast.Node) bool {
+			switch n := n.(type) {
+			case *ast.ValueSpec:
+				add("", n.Names, n.Doc, n.Comment)
+			case *ast.TypeSpec:
+				if fields, ok := n.Type.(*ast.StructType); ok {
+					for _, f := range fields.Fields.List {
+						add(packageOf(file)+n.Name.Name+".", f.Names, f.Doc, f.Comment)
+					}
+				}
+			}
+			return true
+		})
+	}
+	return comments
+}
+
+// packageOf returns what distinguishes the types Message of packages.
+func packageOf(file string) string {
+	if folder := filepath.Dir(file); folder == "prediction" || folder == "residuals" {
+		return folder + "."
+	}
+	return ""
+}
