@@ -173,8 +173,8 @@ func TestFormatColumns(t *testing.T) {
 	record := producedRows(3)["all"].Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residuals.Schema(3, true), "Predicted rows": prediction.Schema(3, examples.SeveralLabels,
-			arrow.PrimitiveTypes.Float64), "Records": wire.FormatOf[float64]().Schema,
+		"Examples": record.Schema(), "Residuals": residuals.Schema(3, true), "Predicted rows": prediction.Schema(3, examples.SeveralLabels),
+		"Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
 		for _, f := range schema.Fields() {

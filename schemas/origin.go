@@ -73,7 +73,7 @@ func OriginOf(m wire.Message) (o Origin, ok bool) {
 		}
 		o.After = m.Get(headerAfter)
 		if o.Partitions, err = strconv.Atoi(m.Get(headerPartitions)); err != nil || o.Partitions < 0 {
-			o.Partitions = 0 // an earlier program wrote it
+			o.Partitions = 0
 		}
 	}
 	return o, true

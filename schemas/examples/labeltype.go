@@ -11,7 +11,7 @@ type LabelType string
 
 // The types of labels.
 const (
-	TextLabels  LabelType = ""      // also of versions of earlier releases
+	TextLabels  LabelType = ""      // some are not integers
 	WholeLabels LabelType = "int64" // all labels are integers, in their shortest form
 )
 

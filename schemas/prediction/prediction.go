@@ -54,8 +54,8 @@ const (
 	columnGiven         = "given"
 )
 
-// Schema returns the Arrow schema of a predictions message. number is the type of predicted targets.
-func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schema {
+// Schema returns the Arrow schema of a predictions message.
+func Schema(classes int, task examples.Task) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -66,30 +66,26 @@ func Schema(classes int, task examples.Task, number arrow.DataType) *arrow.Schem
 	case examples.SeveralLabels:
 		fields = append(fields, arrow.Field{Name: columnGiven, Type: arrow.FixedSizeListOf(int32(classes), arrow.FixedWidthTypes.Boolean)})
 	case examples.Numbers:
-		fields[3] = arrow.Field{Name: columnNumbers, Type: arrow.FixedSizeListOf(int32(classes), number)}
+		fields[3] = arrow.Field{Name: columnNumbers, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float64)}
 	}
 	return arrow.NewSchema(fields, nil)
 }
 
 // predictedBy returns the task and the number of classes of a predictions message from its schema; single-label for other
-// messages. number is the type of predicted targets: float64, or float32 in earlier releases.
-func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, number arrow.DataType) {
-	number = arrow.PrimitiveTypes.Float64
+// messages.
+func predictedBy(schema *arrow.Schema) (task examples.Task, classes int) {
 	for _, field := range schema.Fields() {
-		list, ok := field.Type.(*arrow.FixedSizeListType)
-		if ok {
+		if list, ok := field.Type.(*arrow.FixedSizeListType); ok {
 			classes = int(list.Len())
 		}
 		switch field.Name {
 		case columnGiven:
 			task = examples.SeveralLabels
 		case columnNumbers:
-			if task = examples.Numbers; ok && list.Elem().ID() == arrow.FLOAT32 {
-				number = arrow.PrimitiveTypes.Float32
-			}
+			task = examples.Numbers
 		}
 	}
-	return task, classes, number
+	return task, classes
 }
 
 // labelType is the type of labels. The dictionary has all classes, in the order of the probabilities.
@@ -132,7 +128,7 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 // record builds the Arrow record. The caller releases it.
 func (p *Message) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	schema := Schema(len(p.Labels), p.Task, arrow.PrimitiveTypes.Float64)
+	schema := Schema(len(p.Labels), p.Task)
 	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
 	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
 	builders := []array.Builder{offsets, rows, indices, labels, lists, given}
@@ -224,8 +220,8 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 		return nil, err
 	}
 	defer record.Release()
-	task, classes, number := predictedBy(record.Schema())
-	if want := Schema(classes, task, number); !record.Schema().Equal(want) {
+	task, classes := predictedBy(record.Schema())
+	if want := Schema(classes, task); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	lists := record.Column(3).(*array.FixedSizeList)
@@ -270,14 +266,7 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	case *array.Float64:
 		p.Numbers = append([]float64(nil), values.Float64Values()[first:first+n*classes]...)
 	case *array.Float32:
-		of := values.Float32Values()[first : first+n*classes]
-		if task != examples.Numbers {
-			p.Probabilities = append([]float32(nil), of...)
-			break
-		}
-		for _, v := range of {
-			p.Numbers = append(p.Numbers, float64(v))
-		}
+		p.Probabilities = append([]float32(nil), values.Float32Values()[first:first+n*classes]...)
 	}
 	return p, nil
 }

@@ -8,14 +8,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/schemastest"
-	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -61,31 +57,6 @@ func TestPredictionWithoutRows(t *testing.T) {
 	p.After, p.Row, p.Until, p.Rows, p.Reason = 9, 0, 0, 0, "3 features, the model has 4"
 	got := arrowtest.Must(prediction.Decode(arrowtest.Must(p.Encode(mem))(t), mem))(t)
 	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
-		t.Errorf("became %+v", got)
-	}
-}
-
-// Earlier releases wrote targets as float32. Their messages are still on topics.
-func TestNumbersOfEarlierReleases(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	want := schemastest.Prediction(examples.Numbers, 2, 3)
-	want.Numbers = []float64{1, 2.5, -3, 4, 0, 1e30}
-	m := arrowtest.Must(want.Encode(mem))(t)
-	record := arrowtest.Must(stream.Decode(m.Value, mem, nil))(t)
-	defer record.Release()
-	numbers := array.NewFixedSizeListBuilder(mem, 3, arrow.PrimitiveTypes.Float32)
-	defer numbers.Release()
-	for range 2 {
-		numbers.Append(true)
-	}
-	numbers.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, 2.5, -3, 4, 0, 1e30}, nil)
-	column := numbers.NewArray()
-	defer column.Release()
-	earlier := array.NewRecord(prediction.Schema(3, examples.Numbers, arrow.PrimitiveTypes.Float32), append(record.Columns()[:3:3], column), 2)
-	defer earlier.Release()
-	m.Value = arrowtest.Must(stream.Encode(earlier, mem))(t)
-	want.Numbers[5] = float64(float32(1e30))
-	if got := arrowtest.Must(prediction.Decode(m, mem))(t); !reflect.DeepEqual(got, want) {
 		t.Errorf("became %+v", got)
 	}
 }

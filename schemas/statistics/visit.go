@@ -72,7 +72,6 @@ type surveyRecord struct {
 	Untrained     []string `tensor:"untrained,omitempty"`
 	UntrainedRows []int64  `tensor:"untrained_rows,omitempty"`
 	chainedRecord
-	Progress string `header:"progress,omitempty"` // chained: releases that had progress in this note reject the record
 }
 
 // Record makes the record of the visit.
@@ -88,9 +87,6 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	}
 	for _, of := range v.Untrained {
 		r.Untrained, r.UntrainedRows = append(r.Untrained, of.Label), append(r.UntrainedRows, of.Rows)
-	}
-	if v.Chained != nil {
-		r.Progress = "chained"
 	}
 	return wire.RecordOf[float64](&r)
 }
