@@ -1,6 +1,7 @@
 package event
 
 import (
+	"log/slog"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -8,8 +9,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Event is one of the types below.
-type Event interface{ event() }
+// Event is one of the types below. Log calls log for each record that a log has of the event, with attributes as [slog.Logger.Log] takes
+// them: errors are in percent, as in a report, and durations in seconds.
+type Event interface{ Log(log Logger) }
+
+// Logger writes a record to a log.
+type Logger func(level slog.Level, message string, attributes ...any)
 
 type (
 	// Ingested reports the number of rows of a source on the topic.
@@ -214,39 +219,3 @@ type Staff struct {
 	// Unknown is the reason why the members are unknown, or nil.
 	Unknown error
 }
-
-func (Ingested) event()    {}
-func (Following) event()   {}
-func (Serving) event()     {}
-func (Answering) event()   {}
-func (Answers) event()     {}
-func (Scored) event()      {}
-func (ScoringLag) event()  {}
-func (PageServed) event()  {}
-func (Began) event()       {}
-func (Followed) event()    {}
-func (StoodAside) event()  {}
-func (Solving) event()     {}
-func (Progressed) event()  {}
-func (Quarantined) event() {}
-func (Owned) event()       {}
-func (Visited) event()     {}
-func (Sealed) event()      {}
-func (Solved) event()      {}
-func (Advanced) event()    {}
-func (Surveyed) event()    {}
-func (Passed) event()      {}
-func (StageEnded) event()  {}
-func (Retrained) event()   {}
-func (Joined) event()      {}
-func (Rewritten) event()   {}
-func (Behind) event()      {}
-func (SourceLag) event()   {}
-func (Expecting) event()   {}
-func (StoodBy) event()     {}
-func (Replaced) event()    {}
-func (ColumnLost) event()  {}
-func (Incomplete) event()  {}
-func (Ended) event()       {}
-func (Waiting) event()     {}
-func (Noticed) event()     {}

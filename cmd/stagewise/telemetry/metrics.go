@@ -5,6 +5,7 @@ import (
 	"maps"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -18,116 +19,37 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// metrics is the recorder that counts events for Prometheus. It also knows what keeps the process from its work. Units are Prometheus'
-// own: seconds, and ratios from 0 to 1. Each role has the metrics that it can have. A metric of a run has no value before the first run.
+// namespace begins the names of all metrics.
+const namespace = "stagewise"
+
+// metrics is the recorder that counts events for Prometheus. It also knows what keeps the process from its work.
 type metrics struct {
+	registered
 	registry *prometheus.Registry
+	role     string
 	mutex    sync.Mutex
 	now      func() time.Time
 	waiting  map[string]bool   // the operations that wait for brokers
 	aside    *event.StoodAside // that lasts; nil: this process does not stand aside
-	running  string            // the run that is under way, if this process takes part in it
+	running  string            // the current run, if this process takes part in it
 	since    time.Time         // when this process took the last step of it
 	last     event.Progressed  // the last one of the current visit
-
-	// Of all roles.
-	waits     prometheus.Gauge
-	rewritten *prometheus.CounterVec
-	// Of all that take part in runs; nil in others.
-	standing                   prometheus.Gauge
-	seconds, runs              *prometheus.CounterVec
-	run, stage, visit, stepped *prometheus.GaugeVec
-	// Of a worker; nil in a solver.
-	rows, visits, quarantined prometheus.Counter
-	partitions, left          prometheus.Gauge
-	// Of a solver; nil in a worker.
-	active                     prometheus.Gauge
-	pass, objective, err, loss *prometheus.GaugeVec
-	// Of a process that retrains; nil in others.
-	chain *chainMetrics
-	// Of a process that ingests a topic; nil in others.
-	ingested *ingestMetrics
-	// Of a process that predicts for a topic; nil in others.
-	scores *scoreMetrics
+	written  map[string]int64  // by source, the rows of the last event
+	lag      int64             // messages of the source topic that wait
+	left     event.Behind      // of the examples topic, when the last cut was made
+	without  string            // why messages to predict wait for a version; "": there is one
 }
 
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
 // label pipeline.
 func newMetrics(pipeline, role string, now func() time.Time) *metrics {
-	registry, register := NewRegistry(pipeline, role)
-	m := &metrics{registry: registry, now: now, waiting: map[string]bool{}}
-	counter := func(name, help string) prometheus.Counter {
-		c := prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
-		register.MustRegister(c)
-		return c
-	}
-	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help})
-		register.MustRegister(g)
-		return g
-	}
-	counters := func(name, help, label string, values ...string) *prometheus.CounterVec {
-		c := prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help}, []string{label})
-		for _, v := range values { // a rate needs the 0 before the first 1
-			c.WithLabelValues(v)
-		}
-		register.MustRegister(c)
-		return c
-	}
-	// A vector, also one without labels, has no value until it is set.
-	gauges := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Namespace: "stagewise", Name: name, Help: help}, labels)
-		register.MustRegister(g)
-		return g
-	}
-	m.waits = gauge("waiting", "Operations being retried after broker errors.")
-	m.rewritten = rewritten()
-	register.MustRegister(m.rewritten)
-	switch role {
-	case protocol.RoleScore:
-		m.scores = newScoreMetrics(counter, gauges)
-		m.ingested = newIngestMetrics(counter, counters, gauges)
-		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest.")
-		return m
-	case protocol.RoleIngest:
-		m.ingested = newIngestMetrics(counter, counters, gauges)
-		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest.")
-		return m
-	}
-	m.standing = gauge("standing_aside", "1 while this process does not take part in a run whose plan has a different arithmetic.")
-	m.runs = counters("runs_total", "Ended runs, by final state.", "state", schemas.Done, schemas.Failed, schemas.Cancelled)
-	m.run = gauges("run_info", "1 for the current run.", "run")
-	m.stage = gauges("stage", "Current stage of the current run, from 0; -1 during the survey.")
-	m.visit = gauges("visit", "Current visit of the stage, from 0.")
-	m.stepped = gauges("progress_timestamp_seconds", "Unix time of the last step of this process in the current run.")
-	const phases = "Seconds spent in each phase of runs."
-	switch role {
-	case protocol.RoleWork:
-		m.rows = counter("rows_total", "Rows processed by visits.")
-		m.visits = counter("visits_total", "Visits to partitions with published statistics.")
-		m.quarantined = counter("quarantined_total", "Messages that the survey could not use. A repeated survey counts them again.")
-		m.partitions = gauge("partitions", "Partitions of the examples topic owned by this worker.")
-		m.left = gauge("lag_rows", "Rows of the current visit not yet processed by this worker.")
-		m.seconds = counters("seconds_total", phases, "phase", phaseSurvey, phaseVisit, phaseResiduals)
-	case protocol.RoleSolve:
-		m.active = gauge("active", "1 if this solver is active, 0 if it stands by.")
-		m.pass = gauges("pass", "Completed passes of the current stage.")
-		m.objective = gauges("objective", "Objective of the stage at its last pass.")
-		m.err = gauges("error_ratio", "Error rate at the last pass, from 0 to 1, by split.", "split")
-		m.loss = gauges("loss", "Mean loss at the last pass, by split.", "split")
-		m.seconds = counters("seconds_total", phases, "phase", phaseGather, phaseSolve)
-	case protocol.RoleRun:
-		m.quarantined = counter("quarantined_total", "Messages that this process could not ingest, or that its surveys could not use.")
-		m.ingested = newIngestMetrics(counter, counters, gauges)
-		m.chain = newChainMetrics(counter, gauges, counters)
+	registry, to := NewRegistry(pipeline, role)
+	m := &metrics{registered: register(role, to), registry: registry, role: role, now: now, waiting: map[string]bool{},
+		written: map[string]int64{}}
+	if role == protocol.RoleScore {
+		m.without = "no version has been read yet"
 	}
 	return m
-}
-
-// rewritten returns the metric of writes that may be on a topic twice, by topic.
-func rewritten() *prometheus.CounterVec {
-	return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: "stagewise", Name: "repeated_writes_total",
-		Help: "Writes to a topic that were retried after an ambiguous error, so that the topic may have them twice."}, []string{"topic"})
 }
 
 // NewRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
@@ -136,7 +58,7 @@ func NewRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Regist
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	version, revision := Build()
 	info := prometheus.NewGauge(prometheus.GaugeOpts{
-		Namespace: "stagewise", Name: "build_info", Help: "1, labelled with the build of the program and the role of the process.",
+		Namespace: namespace, Name: "build_info", Help: "1, labelled with the build of the program and the role of the process.",
 		ConstLabels: prometheus.Labels{"version": version, "revision": revision, "goversion": runtime.Version(), "role": role},
 	})
 	info.Set(1)
@@ -145,198 +67,235 @@ func NewRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Regist
 	return registry, register
 }
 
-// The phases of a run.
-const (
-	phaseSurvey    = "survey"
-	phaseVisit     = "visit"
-	phaseResiduals = "residuals"
-	phaseGather    = "gather"
-	phaseSolve     = "solve"
-)
-
-// Record counts an event that all roles may have, and what only the metrics of this role show.
+// Record counts an event.
 func (m *metrics) Record(e event.Event) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
-	if e, ok := e.(event.Waiting); ok {
-		m.waitFor(e)
-	}
-	if e, ok := e.(event.Rewritten); ok {
-		m.rewritten.WithLabelValues(e.Topic).Inc()
-	}
-	if m.scores != nil {
-		m.scores.record(e)
-	}
-	if m.ingested != nil {
-		m.ingested.record(e)
-	}
-	if m.runs == nil { // it takes part in no run
-		if _, bad := e.(event.Quarantined); bad {
-			m.quarantined.Inc()
-		}
-		return
-	}
 	switch e := e.(type) {
+	case event.Waiting:
+		if delete(m.waiting, e.What); !e.Over {
+			m.waiting[e.What] = true
+		}
+		m.set("waiting", float64(len(m.waiting)))
+	case event.Rewritten:
+		m.add(repeatedWrites, 1, e.Topic)
+	case event.Quarantined:
+		m.add("quarantined_total", 1)
+	case event.StoodAside:
+		m.set("standing_aside", 0)
+		if m.aside = nil; !e.Over {
+			m.set("standing_aside", 1)
+			m.aside = &e
+		}
+	case event.StoodBy:
+		m.standBy(e.Role)
 	case event.Began:
-		m.clear(m.run, m.stage, m.visit, m.stepped, m.pass, m.objective, m.err, m.loss)
-		m.run.WithLabelValues(e.Run).Set(1)
+		m.clear(ofRun, ofStep, ofPass)
+		m.set("run_info", 1, e.Run)
 		m.at(wire.Survey, 0)
 	case event.Ended:
-		m.runs.WithLabelValues(e.State).Inc()
-		m.clear(m.run, m.stage, m.visit, m.stepped)
+		m.add("runs_total", 1, e.State)
+		m.clear(ofRun, ofStep)
 		m.running = ""
-	case event.Progressed, event.Visited, event.Sealed, event.Solved, event.Passed:
+	case event.Owned:
+		m.own(len(e.Partitions))
+	case event.Solving:
+		m.solves(e)
+	case event.Progressed:
 		m.step()
-	case event.StoodAside:
-		m.standAside(e)
-	case event.StoodBy: // the active process exports what is known of the chain
-		if e.Role == protocol.RoleRun {
-			m.clear(m.run, m.stage, m.visit, m.stepped)
-			m.clear(m.chain.gauges...)
-			m.chain.left, m.running = event.Behind{}, ""
+		m.at(e.Stage, e.Visit)
+		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
+			m.last = event.Progressed{}
+		}
+		m.add("rows_total", float64(e.Rows-m.last.Rows))
+		m.last = e
+		m.set("lag_rows", max(0, float64(e.Of-e.Rows)))
+	case event.Visited:
+		if m.step(); m.role == protocol.RoleWork {
+			m.running = e.Run // a worker without partitions of the run waits for nothing
+		}
+		phase := phaseVisit
+		if e.Stage == wire.Survey {
+			phase = phaseSurvey
+		}
+		m.add("seconds_total", e.Elapsed.Seconds(), phase)
+		m.add("visits_total", float64(len(e.Partitions)))
+		m.set("lag_rows", 0)
+	case event.Sealed:
+		m.step()
+		m.add("seconds_total", e.Elapsed.Seconds(), phaseResiduals)
+		m.add("rows_total", float64(e.Rows))
+	case event.Solved:
+		m.step()
+		m.add("seconds_total", e.Waited.Seconds(), phaseGather)
+		m.add("seconds_total", e.Elapsed.Seconds(), phaseSolve)
+		m.at(e.Stage, e.Visit)
+	case event.Passed:
+		m.step()
+		m.at(e.Stage, e.Visit)
+		m.set("pass", float64(e.Pass))
+		m.set("objective", e.Objective)
+		for split, s := range e.Metrics {
+			m.set("error_ratio", s.Error/100, split.String())
+			m.set("loss", s.Loss, split.String())
+		}
+	case event.Ingested:
+		m.ingest(e)
+	case event.ColumnLost:
+		m.add("lost_column_rows_total", float64(e.Rows), e.Column)
+	case event.Joined:
+		c := e.Counts
+		m.set("joined_rows", float64(c.Rows-c.Absent), "matched")
+		m.set("joined_rows", float64(c.Absent), "absent")
+		m.set("joined_outcomes", float64(c.Matched), "matched")
+		m.set("joined_outcomes", float64(c.Alone()), "without_row")
+		m.set("joined_outcomes", float64(c.Late), "late")
+		m.set("outcome_disorder_seconds", float64(c.Disorder)/1000)
+	case event.SourceLag: // its messages are not added to those of the examples, which are batches of rows
+		m.lag = e.Messages
+		m.set("source_lag_messages", float64(e.Messages))
+		m.set("behind_messages", float64(e.Messages), "source")
+		m.set("behind_rows", float64(m.left.Rows+m.lag))
+	case event.Behind:
+		m.left = e
+		m.set("behind_messages", float64(e.Messages), "examples")
+		m.set("behind_rows", float64(e.Rows+m.lag))
+	case event.Answers:
+		if m.without = ""; e.Version == 0 {
+			m.without = e.Why.Error()
+		}
+	case event.Scored:
+		m.add("scored_messages_total", float64(e.Messages))
+		m.add("scored_rows_total", float64(e.Rows))
+		m.add("scored_bad_messages_total", float64(e.Bad))
+		m.set("scoring_version", float64(e.Version))
+	case event.ScoringLag:
+		m.remove("scoring_lag_messages") // another process may have a partition now
+		for partition, offsets := range e.Offsets {
+			m.set("scoring_lag_messages", float64(offsets), strconv.Itoa(partition))
+		}
+	case event.Retrained:
+		m.retrained(e)
+	case event.Replaced:
+		m.add("replaced_partitions_total", 1)
+	case event.Incomplete:
+		m.add("incomplete_versions_total", 1)
+	}
+}
+
+// standBy removes what the active process of a role exports.
+func (m *metrics) standBy(role string) {
+	switch role {
+	case protocol.RoleRun:
+		m.clear(ofRun, ofStep, ofChain)
+		m.left, m.running = event.Behind{}, ""
+	case protocol.RoleIngest:
+		m.clear(ofTopic)
+		m.remove("behind_messages", "source")
+		m.lag = 0
+	}
+}
+
+// own notes how many partitions this process owns: a worker those of the examples, a solver that of the plans.
+func (m *metrics) own(partitions int) {
+	m.set("partitions", float64(partitions))
+	m.set("active", float64(partitions))
+	if partitions == 0 {
+		m.running = ""
+		if m.role == protocol.RoleSolve {
+			m.clear(ofStep, ofPass)
 		}
 	}
-	switch {
-	case m.partitions != nil:
-		m.recordWork(e)
-	case m.active != nil:
-		m.recordSolve(e)
-	default:
-		m.recordChain(e)
+}
+
+// solves notes whether this process is the solver of a run.
+func (m *metrics) solves(e event.Solving) {
+	if m.role != protocol.RoleSolve {
+		return
+	}
+	m.set("active", 0)
+	if m.running = ""; !e.Active {
+		m.clear(ofStep, ofPass)
+		return
+	}
+	m.set("active", 1)
+	m.running = e.Run
+	m.step()
+}
+
+// ingest counts the rows of a source that were written since the last event.
+func (m *metrics) ingest(e event.Ingested) {
+	if e.Known {
+		return
+	}
+	source := strings.Join(e.Files, "\n")
+	before := m.written[source]
+	if e.Rows < before { // the source is read from where others have got to
+		before = 0
+	}
+	m.add("ingested_rows_total", float64(e.Rows-before))
+	m.written[source] = e.Rows
+}
+
+// retrained counts a version.
+func (m *metrics) retrained(r event.Retrained) {
+	m.add("versions_total", 1, r.Kind)
+	m.add("learnt_rows_total", float64(r.Rows))
+	m.add("forgotten_rows_total", float64(r.Forgotten))
+	m.add("unknown_class_rows_total", float64(r.UnknownRows))
+	m.add("lost_messages_total", float64(r.Lost))
+	m.add("gone_rows_total", float64(r.Gone))
+	if r.MostlyBad != nil {
+		m.add("bad_messages_alarms_total", 1)
+	}
+	if r.Drift {
+		m.add("drift_alarms_total", 1)
+	}
+	m.set("version", float64(r.Version))
+	if r.Offered {
+		m.set("offered_version", float64(r.Version))
+		m.set("offered_timestamp_seconds", float64(m.now().UnixMilli())/1000)
+	} else {
+		m.add("withheld_versions_total", 1)
+	}
+	if r.Until > 0 {
+		m.set("learnt_timestamp_seconds", float64(r.Until)/1000)
+	}
+	m.set("window_rows", float64(r.WindowRows))
+	m.set("version_seconds", r.Seconds)
+	for _, measured := range []struct {
+		name  string
+		value *float64
+		unit  float64
+	}{
+		{"prequential_error_ratio", r.PrequentialError, 100}, {"prequential_loss", r.PrequentialLoss, 1},
+		{"prequential_log_loss", r.PrequentialLogLoss, 1}, {"prequential_brier_score", r.PrequentialBrier, 1},
+		{"prequential_calibration_error_ratio", r.PrequentialECE, 1}, {"holdout_error_ratio", r.HoldoutError, 100},
+	} {
+		if measured.value != nil {
+			m.set(measured.name, *measured.value/measured.unit)
+		}
+	}
+	if r.Kind == schemas.RunUpdate {
+		m.remove("served_error_ratio") // so that there are no more versions than the newest update has
+		m.remove("served_rows")
+		for _, s := range r.Served {
+			m.set("served_error_ratio", s.Error/100, strconv.Itoa(s.Version))
+			m.set("served_rows", float64(s.Rows), strconv.Itoa(s.Version))
+		}
 	}
 }
 
 // step notes that this process goes on with its run.
 func (m *metrics) step() {
 	m.since = m.now()
-	m.stepped.WithLabelValues().Set(float64(m.since.UnixMilli()) / 1000)
-}
-
-// standAside notes that this process stands aside for a run, or no longer does.
-func (m *metrics) standAside(e event.StoodAside) {
-	if m.standing.Set(0); e.Over {
-		m.aside = nil
-		return
-	}
-	m.standing.Set(1)
-	m.aside = &e
-}
-
-// clear makes metrics have no value. One may be nil.
-func (m *metrics) clear(all ...*prometheus.GaugeVec) {
-	for _, g := range all {
-		if g != nil {
-			g.Reset()
-		}
-	}
-}
-
-// recordWork counts what a worker does.
-func (m *metrics) recordWork(e event.Event) {
-	switch e := e.(type) {
-	case event.Quarantined:
-		m.quarantined.Inc()
-	case event.Owned:
-		if m.partitions.Set(float64(len(e.Partitions))); len(e.Partitions) == 0 {
-			m.running = ""
-		}
-	case event.Progressed:
-		m.at(e.Stage, e.Visit)
-		if e.Stage != m.last.Stage || e.Visit != m.last.Visit || e.Rows < m.last.Rows {
-			m.last = event.Progressed{}
-		}
-		m.rows.Add(float64(e.Rows - m.last.Rows))
-		m.last = e
-		m.left.Set(max(0, float64(e.Of-e.Rows)))
-	case event.Visited:
-		m.running = e.Run // a worker without partitions of the run waits for nothing
-		phase := phaseVisit
-		if e.Stage == wire.Survey {
-			phase = phaseSurvey
-		}
-		m.seconds.WithLabelValues(phase).Add(e.Elapsed.Seconds())
-		m.visits.Add(float64(len(e.Partitions)))
-		m.left.Set(0)
-	case event.Sealed:
-		m.seconds.WithLabelValues(phaseResiduals).Add(e.Elapsed.Seconds())
-		m.rows.Add(float64(e.Rows))
-	}
-}
-
-// recordSolve counts what a solver does.
-func (m *metrics) recordSolve(e event.Event) {
-	switch e := e.(type) {
-	case event.Owned:
-		m.active.Set(float64(len(e.Partitions))) // between runs; the plans topic has one
-		m.solveOnlyIf(len(e.Partitions) > 0)
-	case event.Solving:
-		m.active.Set(0)
-		m.solveOnlyIf(e.Active)
-		if m.running = ""; e.Active {
-			m.active.Set(1)
-			m.running = e.Run
-			m.step()
-		}
-	case event.Solved:
-		m.seconds.WithLabelValues(phaseGather).Add(e.Waited.Seconds())
-		m.seconds.WithLabelValues(phaseSolve).Add(e.Elapsed.Seconds())
-		m.at(e.Stage, e.Visit)
-	case event.Passed:
-		m.at(e.Stage, e.Visit)
-		m.pass.WithLabelValues().Set(float64(e.Pass))
-		m.objective.WithLabelValues().Set(e.Objective)
-		for split, s := range e.Metrics {
-			m.err.WithLabelValues(split.String()).Set(s.Error / 100)
-			m.loss.WithLabelValues(split.String()).Set(s.Loss)
-		}
-	}
-}
-
-// solveOnlyIf makes the metrics of a run have no value while another solver is active.
-func (m *metrics) solveOnlyIf(active bool) {
-	if !active {
-		m.clear(m.stage, m.visit, m.stepped, m.pass, m.objective, m.err, m.loss)
-	}
-}
-
-// recordChain counts what a process does that retrains.
-func (m *metrics) recordChain(e event.Event) {
-	switch e := e.(type) {
-	case event.Progressed:
-		m.at(e.Stage, e.Visit)
-	case event.Solved:
-		m.at(e.Stage, e.Visit)
-	case event.Retrained:
-		m.chain.record(e, m.now())
-	case event.Behind:
-		m.chain.behind(e, m.ingested.lag)
-	case event.SourceLag:
-		m.chain.sourceBehind(e.Messages)
-	case event.StoodBy:
-		if e.Role == protocol.RoleIngest {
-			m.chain.messagesBehind.DeleteLabelValues("source")
-		}
-	case event.Replaced:
-		m.chain.replaced.Inc()
-	case event.Incomplete:
-		m.chain.incomplete.Inc()
-	case event.Quarantined:
-		m.quarantined.Inc()
-	}
+	m.set("progress_timestamp_seconds", float64(m.since.UnixMilli())/1000)
 }
 
 // at sets the current stage and visit.
 func (m *metrics) at(stage, visit int) {
-	m.stage.WithLabelValues().Set(float64(stage))
-	m.visit.WithLabelValues().Set(float64(visit))
-}
-
-// waitFor notes that an operation waits for brokers, or no longer does.
-func (m *metrics) waitFor(e event.Waiting) {
-	if delete(m.waiting, e.What); !e.Over {
-		m.waiting[e.What] = true
-	}
-	m.waits.Set(float64(len(m.waiting)))
+	m.set("stage", float64(stage))
+	m.set("visit", float64(visit))
 }
 
 // patience is after how long without a step of its run a process is not ready: when a role that waits repeats what it has said for the
@@ -350,8 +309,8 @@ func (m *metrics) trouble() string {
 	if len(m.waiting) > 0 { // why is in the log: brokers' errors are not for everybody who can reach the port
 		return "waiting for brokers: " + strings.Join(slices.Sorted(maps.Keys(m.waiting)), ", ")
 	}
-	if m.scores != nil && m.scores.without != "" {
-		return "messages wait for a version: " + m.scores.without
+	if m.without != "" {
+		return "messages wait for a version: " + m.without
 	}
 	if m.aside != nil {
 		return fmt.Sprintf("standing aside for run %s: %s", m.aside.Run, m.aside.Why)

@@ -3,7 +3,6 @@ package telemetry
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -64,14 +63,7 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 // Alerts, dashboard and pages name metrics that some role has.
 func TestMetricsThatAreNamedExist(t *testing.T) {
 	var code strings.Builder
-	files, err := filepath.Glob("metrics*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, file := range append(files, "../../../serve/metrics.go", "../../../serve/answers/writer.go") {
-		if strings.HasSuffix(file, "_test.go") {
-			continue
-		}
+	for _, file := range []string{"table.go", "metrics.go", "../../../serve/metrics.go", "../../../serve/answers/writer.go"} {
 		content, err := os.ReadFile(file)
 		if err != nil {
 			t.Fatal(err)

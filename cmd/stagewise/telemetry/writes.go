@@ -14,7 +14,10 @@ type Writes struct {
 }
 
 // NewWrites returns a recorder that passes events on.
-func NewWrites(to event.Recorder) Writes { return Writes{rewritten(), to} }
+func NewWrites(to event.Recorder) Writes {
+	opts := prometheus.CounterOpts{Namespace: namespace, Name: repeatedWrites, Help: repeatedWritesHelp}
+	return Writes{prometheus.NewCounterVec(opts, []string{"topic"}), to}
+}
 
 // Record counts a repeated write.
 func (w Writes) Record(e event.Event) {
