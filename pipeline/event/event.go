@@ -9,9 +9,12 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Event is one of the types below. Log calls log for each record that a log has of the event, with attributes as [slog.Logger.Log] takes
-// them: errors are in percent, as in a report, and durations in seconds.
-type Event interface{ Log(log Logger) }
+// Event is one of the types below.
+type Event interface {
+	// Log calls log for each record that a log has of the event, with attributes as [slog.Logger.Log] takes them: errors are in percent, as in
+	// a report, and durations in seconds.
+	Log(log Logger)
+}
 
 // Logger writes a record to a log.
 type Logger func(level slog.Level, message string, attributes ...any)

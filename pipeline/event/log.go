@@ -120,7 +120,8 @@ func (e Retrained) Log(log Logger) {
 
 // Log implements [Event].
 func (e Replaced) Log(log Logger) {
-	log(slog.LevelWarn, "replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked, "proven_before", e.Proven, "rows", e.Rows)
+	log(slog.LevelWarn, "replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked,
+		"proven_before", e.Proven, "rows", e.Rows)
 }
 
 // Log implements [Event].
@@ -250,7 +251,8 @@ func (e Owned) Log(log Logger) {
 
 // Log implements [Event].
 func (e Visited) Log(log Logger) {
-	log(slog.LevelInfo, "visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
+	log(slog.LevelInfo, "visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows,
+		"seconds", rounded(e.Elapsed.Seconds()))
 }
 
 // Log implements [Event].

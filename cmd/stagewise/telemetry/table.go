@@ -86,8 +86,10 @@ func table() []metric {
 		{name: "quarantined_total", help: "Messages that this process could not ingest, or that its surveys could not use. A repeated survey " +
 			"counts them again.", roles: slices.Concat(work, ingests)},
 		{name: "source_lag_messages", help: "Messages of the source topic not yet ingested.", roles: ingests, unset: true, until: ofTopic},
-		{name: "joined_rows", help: "Messages of the source topic that were joined with an outcome, or have none.", roles: ingests, label: "state"},
-		{name: "joined_outcomes", help: "Outcomes that have a row, have none, or came after their row was decided.", roles: ingests, label: "state"},
+		{name: "joined_rows", help: "Messages of the source topic that were joined with an outcome, or have none.", roles: ingests,
+			label: "state"},
+		{name: "joined_outcomes", help: "Outcomes that have a row, have none, or came after their row was decided.", roles: ingests,
+			label: "state"},
 		{name: "outcome_disorder_seconds", help: "Maximum disorder of the outcomes that came after their row was decided.", roles: ingests,
 			unset: true},
 
@@ -108,8 +110,8 @@ func table() []metric {
 		{name: "withheld_versions_total", help: "Versions withheld from subscribers as worse than the offered version.", roles: run},
 		{name: "lost_messages_total", help: "Messages deleted from the examples topic before a version learnt them.", roles: run},
 		{name: "gone_rows_total", help: "Rows that left the window because they are no longer on the examples topic.", roles: run},
-		{name: "replaced_partitions_total", help: "Partitions of the examples topic found truncated or recreated after versions had learnt from " +
-			"them.", roles: run},
+		{name: "replaced_partitions_total", help: "Partitions of the examples topic found truncated or recreated after versions had learnt " +
+			"from them.", roles: run},
 		{name: "incomplete_versions_total", help: "Versions skipped because a part of them was missing from the versions topic.", roles: run},
 		{name: "version", help: "Number of the newest version.", roles: run, unset: true, until: ofChain},
 		{name: "offered_version", help: "Number of the newest offered version.", roles: run, unset: true, until: ofChain},
@@ -128,10 +130,10 @@ func table() []metric {
 		{name: "served_error_ratio", help: "Error rate of served predictions, on the new rows of the newest update that have one, from 0 to 1.",
 			roles: run, label: "version", until: ofChain},
 		{name: "served_rows", help: "New rows of the newest update for which a version answered.", roles: run, label: "version", until: ofChain},
-		{name: "behind_messages", help: "Messages not learnt by any version: batches of rows of the topic examples at the last cut, and messages " +
-			"of the topic source that are not ingested yet.", roles: run, label: "topic", until: ofChain},
-		{name: "behind_rows", help: "Rows of these messages. Rows of unread messages are estimated; a message that is not ingested counts as one " +
-			"row.", roles: run, unset: true, until: ofChain},
+		{name: "behind_messages", help: "Messages not learnt by any version: batches of rows of the topic examples at the last cut, and " +
+			"messages of the topic source that are not ingested yet.", roles: run, label: "topic", until: ofChain},
+		{name: "behind_rows", help: "Rows of these messages. Rows of unread messages are estimated; a message that is not ingested counts as " +
+			"one row.", roles: run, unset: true, until: ofChain},
 		{name: "holdout_error_ratio", help: "Error rate on the holdout rows visited by the newest version, from 0 to 1.", roles: run, unset: true,
 			until: ofChain},
 	}
