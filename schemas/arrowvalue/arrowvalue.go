@@ -2,6 +2,8 @@
 package arrowvalue
 
 import (
+	"math"
+	"slices"
 	"strconv"
 	"time"
 
@@ -232,29 +234,41 @@ func (v *Values) Range(i int) (from, to int) {
 	return int(first), int(last)
 }
 
-// Member returns the values of a member of all structs; nil if they do not have it. A member has values where its struct is
-// null.
-func (v *Values) Member(name string) *Values {
+// At returns the values of a member of all structs, by its number. A member has values where its struct is null.
+func (v *Values) At(member int) *Values {
 	structs := v.Column.(*array.Struct)
-	i, ok := structs.DataType().(*arrow.StructType).FieldIdx(name)
-	if !ok {
-		return nil
-	}
 	if v.members == nil {
 		v.members = make([]*Values, structs.NumField())
 	}
-	if v.members[i] == nil {
-		v.members[i] = Of(structs.Field(i))
+	if v.members[member] == nil {
+		v.members[member] = Of(structs.Field(member))
 	}
-	return v.members[i]
+	return v.members[member]
 }
 
-// Members returns the values of all members.
-func (v *Values) Members() (members []*Values) {
-	for _, f := range v.Column.DataType().(*arrow.StructType).Fields() {
-		members = append(members, v.Member(f.Name))
+// Named returns the values of a member by its name; nil if the structs do not have it.
+func (v *Values) Named(member string) *Values {
+	i, ok := v.Column.DataType().(*arrow.StructType).FieldIdx(member)
+	if !ok {
+		return nil
 	}
-	return members
+	return v.At(i)
+}
+
+// AppendNumbers appends the numbers of a range; NaN for a null.
+func (v *Values) AppendNumbers(numbers []float64, from, to int) []float64 {
+	numbers = slices.Grow(numbers, to-from)
+	if doubles, ok := v.Doubles(); ok && v.Column.NullN() == 0 {
+		return append(numbers, doubles[from:to]...)
+	}
+	for i := from; i < to; i++ {
+		number := math.NaN()
+		if !v.Null(i) {
+			number = v.Number(i)
+		}
+		numbers = append(numbers, number)
+	}
+	return numbers
 }
 
 // Width returns the number of items of each list, if the type fixes it.

@@ -193,11 +193,10 @@ func (e *Batch) setFeatures(column arrow.Array) error {
 
 // setPairs keeps sparse features, or returns false if they have another type.
 func (e *Batch) setPairs(lists, pairs *arrowvalue.Values) (ok bool, err error) {
-	members := pairs.Members()
-	if len(members) != 2 || lists.Column.DataType().ID() != arrow.LIST {
+	if pairs.Column.DataType().(*arrow.StructType).NumFields() != 2 || lists.Column.DataType().ID() != arrow.LIST {
 		return false, nil
 	}
-	e.indices, e.values = members[0], members[1]
+	e.indices, e.values = pairs.At(0), pairs.At(1)
 	if e.singles, ok = e.values.Singles(); !ok || e.indices.Type != arrowvalue.Whole || e.indices.Unsigned() {
 		return false, nil
 	}

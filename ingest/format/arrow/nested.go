@@ -65,7 +65,7 @@ func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) 
 		return nil
 	}
 	for _, next := range at.Below {
-		of := n.of.Member(next.Name)
+		of := n.of.Named(next.Name)
 		if of == nil {
 			continue
 		}
@@ -91,7 +91,7 @@ func checkItems(of *arrowvalue.Values) error {
 
 // entries calls put for each entry of a map whose key is a text or a number.
 func (n nested) entries(put func(key string, v nested) error) error {
-	keys, values := n.of.Items().Members()[0], n.of.Items().Members()[1]
+	keys, values := n.of.Items().At(0), n.of.Items().At(1)
 	from, to := n.of.Range(n.row)
 	for i := from; i < to; i++ {
 		if keys.Type == arrowvalue.Text || keys.Type == arrowvalue.Whole {
