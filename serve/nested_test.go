@@ -142,6 +142,15 @@ func TestNestedArrow(t *testing.T) {
 		checkRefused(t, ask(s, "POST", "/predict", typeArrow, stream), want, want)
 	}
 
+	items := func(of arrow.DataType) arrow.Field { return member("items", arrow.ListOf(of)) }
+	priced := newModel(t, 1, 2, examples.Columns{{Name: "n"}, {Name: "items.1.price"}}, layout.MissingMean)
+	prices := newServer(t, Defaults(), Fixed(priced))
+	checkArrow(t, ask(prices, "POST", "/predict", typeArrow, recordStream(t, []arrow.Field{n, items(arrow.StructOf(member("price", number)))},
+		`[{"n": 1, "items": [{"price": 1}, {"price": 2}]}, {"n": 2, "items": null}, {"n": 3, "items": [{"price": 1}]}]`)), priced,
+		[][]float32{{1, 2}, {2, nan}, {3, nan}})
+	checkRefused(t, ask(prices, "POST", "/predict", typeArrow, recordStream(t, []arrow.Field{items(text), day}, `[{"items": ["a"]}, {"items": []}]`)), "no place",
+		`"items.1.price"`)
+
 	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
 	answer := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be", "", "", "or not"]}`))
 	r := httptest.NewRequest("POST", "/predict", bytes.NewReader(stream))

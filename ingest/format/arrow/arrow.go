@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -69,9 +70,13 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 		s.fields = append(s.fields, fieldOf(f.Name, f.Type))
 	}
 	var within []string
-	for _, name := range o.Needs() {
+	named := slices.Clone(o.Needs())
+	for _, c := range o.NamedColumns() {
+		named = append(named, string(c))
+	}
+	for _, name := range named {
 		path := message.Path(name)
-		if _, own := schema.FieldIdx(name); own || len(path) < 2 {
+		if _, own := schema.FieldIdx(name); own || len(path) < 2 || slices.Contains(within, name) {
 			continue
 		}
 		t := partType(schema, path)

@@ -2,6 +2,7 @@ package arrow
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -24,7 +25,7 @@ func rowsOf(batch arrow.Record) *arrowvalue.Values {
 	return arrowvalue.Of(array.RecordToStructArray(batch))
 }
 
-// maxItems limits the items of a column of lists in a batch, because null items take no bytes.
+// maxItems limits the items of a column of lists in a batch that take no bytes.
 const maxItems = 1 << 18
 
 // Kind implements message.Nested.
@@ -79,14 +80,27 @@ func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) 
 	return nil
 }
 
-// checkItems returns an error if lists have too many items.
+// checkItems returns an error if lists have too many items that take no bytes.
 func checkItems(of *arrowvalue.Values) error {
 	for of.Type == arrowvalue.List {
-		if of = of.Items(); of.Column.Len() > maxItems {
+		if of = of.Items(); of.Column.Len() > maxItems && isEmpty(of.Column.DataType()) {
 			return fmt.Errorf("lists with more than %d values", maxItems)
 		}
 	}
 	return nil
+}
+
+// isEmpty reports whether values of a type take no bytes.
+func isEmpty(t arrow.DataType) bool {
+	switch t := t.(type) {
+	case *arrow.NullType:
+		return true
+	case *arrow.StructType:
+		return !slices.ContainsFunc(t.Fields(), func(f arrow.Field) bool { return !isEmpty(f.Type) })
+	case *arrow.FixedSizeListType:
+		return t.Len() == 0 || isEmpty(t.Elem())
+	}
+	return false
 }
 
 // entries calls put for each entry of a map whose key is a text or a number.
