@@ -31,34 +31,34 @@ func Keys() []option.Key {
 			"use it"},
 		{Name: "fsync", Meaning: "the embedded broker acknowledges a message only once it is on disk: see " +
 			"[operating](operating.md#the-log-of-the-embedded-broker)"},
-		{Name: "listen", Meaning: "`host:port`, of a loopback address, on which other programs reach the embedded broker. It has no " +
-			"authentication: every user of the machine can read and write all topics. Empty: none"},
+		{Name: "listen", Meaning: "loopback `host:port` on which other programs reach the embedded broker. Without authentication, every " +
+			"user of the machine can read and write all topics. Empty: none"},
 		{Name: "stages.*.repeat", Meaning: "number of consecutive stages with these settings"},
-		{Name: "average", Meaning: "number of models to average. Each has these stages with its own random features; a version " +
-			"predicts the mean of their predictions. See [images](images.md); not for `run`"},
-		{Name: "threshold", Meaning: "with two classes, the minimum probability of the second class for a row to be assigned it: a " +
-			"number, `best_f1`, or costs such as `{cost: {fp: 1, fn: 20}}`: see [a threshold](serving.md#a-threshold)"},
+		{Name: "average", Meaning: "number of models with their own random features, whose mean prediction a version predicts. See " +
+			"[images](images.md); not for `run`"},
+		{Name: "threshold", Meaning: "with two classes, the minimum probability for predicting the second: a number, `best_f1`, or costs " +
+			"such as `{cost: {fp: 1, fn: 20}}`: see [a threshold](serving.md#a-threshold)"},
 		{Name: "seed", Meaning: "random seed, from 0 to 2^64-1"},
 		{Name: "intercept", Meaning: "give the first stage an intercept; with `average`, the first stage of each model"},
 		{Name: "on_bad_message", Meaning: fmt.Sprintf("what to do with a message that cannot be used: `%s` it and continue, or `%s` "+
 			"the run",
 			schemas.QuarantineBadMessages, schemas.StopOnBadMessage)},
-		{Name: "memory", Meaning: "memory for rows, blocks and matrices: bytes, or a size such as 512MB or 1GiB. 0: half of the free " +
-			"memory, within the limit of a container. What does not fit is read or computed again in each pass"},
+		{Name: "memory", Meaning: "memory for rows, blocks and matrices, such as 512MB or 1GiB. 0: half of the free memory, within the " +
+			"limit of a container. What does not fit is read or computed again in each pass"},
 		{Name: "segment", Meaning: "number of messages summed as one, regardless of the spans of a run"},
 		{Name: "group", Meaning: "number of partitions whose sums are added first: see [many machines](cluster.md). Another number " +
 			"changes the last bits of the weights"},
 		{Name: "arithmetic", Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
 			"instructions work on a run, and its weights are bit-identical; `%s`: any machine, and weights may differ in the last bits",
 			planning.ArithmeticStrict, planning.ArithmeticAny)},
-		{Name: "keep", Meaning: "number of newest versions to keep on the topic `versions`. The version that subscribers get as " +
-			"latest is also kept, and any version that an unfinished run needs"},
+		{Name: "keep", Meaning: "number of newest versions to keep on the topic `versions`, besides the one that subscribers get and " +
+			"those that an unfinished run needs"},
 		{Name: "give_up", Meaning: "fail a run that no worker starts within this time"},
 		{Name: "warm", Meaning: "start from the weights of a version: its number, or `" + protocol.Latest +
-			"`: the highest number, even if it is not offered. None: start without weights"},
-		{Name: "metrics.listen", Meaning: fmt.Sprintf("address on which `ingest`, `work`, `solve`, `run` and `score` serve `/metrics`, "+
-			"`/live` and `/ready`, and `serve` if it is not the default. `null`: none. If the port is in use, a process takes the "+
-			"first free one of the next %d, and logs it", ListenPorts-1)},
+			"`: the highest number, even if it is not offered"},
+		{Name: "metrics.listen", Meaning: fmt.Sprintf("address of `/metrics`, `/live` and `/ready` of services; of `serve` only if it is "+
+			"not the default. `null`: none. If the port is in use, a process takes the first free one of the next %d, and logs it",
+			ListenPorts-1)},
 		{Name: "log.values", Meaning: "show values of rows in the reasons why messages can't be used, in logs, on the screen and on the " +
 			"page; otherwise the place and the column"},
 	}

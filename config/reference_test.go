@@ -71,10 +71,15 @@ func reference(t *testing.T) string {
 	full.Stages = []Stage{DefaultStage()}
 	full.Stages[0].Stop = DefaultStop()
 	var table strings.Builder
-	table.WriteString("| key | type | default | meaning |\n|---|---|---|---|\n")
+	table.WriteString("key | default, or type | meaning\n---|---|---\n")
 	tree().walk("", func(key string, n *node) {
 		if n.isValue() {
-			fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", key, typeName(n.typ), defaultOf(t, reflect.ValueOf(full), key), meanings[key])
+			of := defaultOf(t, reflect.ValueOf(full), key)
+			switch of {
+			case "none", "`[]`", "`map[]`":
+				of = typeName(n.typ)
+			}
+			fmt.Fprintf(&table, "`%s` | %s | %s\n", key, of, meanings[key])
 		}
 	})
 	return table.String()
@@ -119,6 +124,8 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 			}
 		}
 		return "`" + text + "`"
+	case layout.Missing:
+		return "`" + value.Mode + "`"
 	case *bool, kafkalog.Secret:
 		return "none"
 	}

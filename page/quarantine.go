@@ -18,7 +18,6 @@ type quarantine struct {
 	reasons map[string]*Reason       // by kind
 	read    map[topicPartition]int64 // the offset after the last message of a partition that is there
 	count   int64                    // messages that were read
-	came    map[string]int64         // by topic, those that have come since they are read
 }
 
 // topicPartition is a partition of a topic.
@@ -52,12 +51,7 @@ func (r *reader) followQuarantine(ctx context.Context) error {
 			if !r.options.Values {
 				q.Reason = schemas.WithoutValues(q.Reason)
 			}
-			r.change(func() {
-				r.quarantine.add(q, delivery.Time)
-				if delivery.Offset >= end {
-					r.quarantine.came[q.Topic]++
-				}
-			})
+			r.change(func() { r.quarantine.add(q, delivery.Time) })
 		}
 	}
 }
@@ -69,7 +63,7 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 		q.recent = q.recent[:maxBad]
 	}
 	if q.reasons == nil {
-		q.reasons, q.read, q.came = map[string]*Reason{}, map[topicPartition]int64{}, map[string]int64{}
+		q.reasons, q.read = map[string]*Reason{}, map[topicPartition]int64{}
 	}
 	q.count++
 	from := topicPartition{m.Topic, m.Partition}

@@ -414,24 +414,3 @@ func TestSilenceIsShown(t *testing.T) {
 		t.Errorf("summary %+v", s.Summary)
 	}
 }
-
-// A lag that grows for ten minutes needs somebody, one that goes up and down does not.
-func TestLagThatGrowsIsShown(t *testing.T) {
-	for name, c := range map[string]struct {
-		ends  func(minute int64) int64
-		grows bool
-	}{
-		"grows": {func(m int64) int64 { return 100 + 10*m }, true}, "stays": {func(int64) int64 { return 100 }, false},
-		"turns": {func(m int64) int64 { return 100 + 10*(m%7) }, false},
-	} {
-		var all topicNames
-		all.learn([]int64{50})
-		for m := range int64(12) {
-			all.poll(time.UnixMilli(0).Add(time.Duration(m)*time.Minute), []polled{{role: "examples", name: "examples",
-				partitions: []coverage.Span{{To: c.ends(m)}}}})
-		}
-		if all.grows() != c.grows {
-			t.Errorf("%s: %v", name, all.lags)
-		}
-	}
-}

@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -161,40 +160,6 @@ func TestErrorAlongRows(t *testing.T) {
 	got := alongRows([]statistics.ErrorBin{bin(0, 10, 10, 50), bin(0, 10, 30, 10), bin(1, 5, 0, 0), bin(2, 20, 20, 5)})
 	if want := []CurvePoint{{20, 20}, {45, 5}}; !slices.Equal(got, want) {
 		t.Errorf("got %v, expected %v", got, want)
-	}
-}
-
-// That a tenth of the messages that are used or refused goes to quarantine needs somebody: those of one topic, in the same time.
-func TestPartThatIsBad(t *testing.T) {
-	type poll struct{ at, messages, waits, bad int64 } // since the beginning, at a second
-	for name, c := range map[string]struct {
-		polls []poll
-		want  float64
-	}{
-		"nothing":                {nil, 0},
-		"a burst that ends well": {[]poll{{0, 0, 0, 0}, {2, 2500, 2500, 0}, {4, 2500, 300, 7}, {5, 2500, 0, 7}}, 0},
-		"a burst":                {[]poll{{0, 0, 0, 0}, {2, 2500, 0, 7}, {20, 2500, 0, 7}}, 7. / 2500},
-		"refused before the rest of a burst is read": {[]poll{{0, 0, 0, 0}, {2, 2500, 2493, 7}}, 0},
-		"a backlog":                            {[]poll{{0, 90000, 90000, 0}, {2, 90000, 80000, 5000}}, 0.5},
-		"a format that has changed":            {[]poll{{0, 5000, 0, 0}, {2, 5200, 0, 0}, {4, 5400, 0, 200}}, 1},
-		"one that has changed back":            {[]poll{{0, 5000, 0, 0}, {2, 5200, 0, 200}, {4, 5400, 0, 200}}, 0},
-		"few messages":                         {[]poll{{0, 100, 0, 0}, {300, 101, 0, 1}}, 0},
-		"few a minute":                         {[]poll{{0, 100, 0, 0}, {300, 120, 0, 5}}, 0.25},
-		"long ago":                             {[]poll{{0, 100, 0, 0}, {60, 120, 0, 20}, {900, 121, 0, 20}}, 0},
-		"a topic made anew":                    {[]poll{{0, 5000, 0, 0}, {2, 10, 0, 0}, {4, 30, 0, 2}}, 0.1},
-		"messages that come between two looks": {[]poll{{0, 1000, 0, 0}, {2, 1000, 5, 0}, {4, 1200, 0, 50}}, 0.25},
-	} {
-		r := &reader{client: &protocol.Client{}}
-		r.quarantine.came = map[string]int64{"other": 1000}
-		for _, p := range c.polls {
-			now := time.UnixMilli(1000 * p.at)
-			r.topics.waits, r.quarantine.came["events"] = p.waits, p.bad
-			r.topics.poll(now, []polled{{role: roleSource, name: "events", partitions: []coverage.Span{{To: p.messages}}}})
-			r.handle(now)
-		}
-		if got := r.topics.badPart(); got != c.want {
-			t.Errorf("%s: %g, expected %g", name, got, c.want)
-		}
 	}
 }
 

@@ -64,12 +64,6 @@ func (r *reader) summary(s *State) Summary {
 	needsOfRun(s, r, need)
 	r.needsOfProcesses(s, need)
 	needsOfVersions(s, need)
-	if r.topics.grows() {
-		need(Trouble, aboutFlow, "Examples arrive faster than they are learnt: the backlog has grown for ten minutes.")
-	}
-	if part := r.topics.badPart(); part > mostBad {
-		need(Trouble, aboutQuarantine, "%.0f %% of new messages are unusable. Has a producer changed its format?", 100*part)
-	}
 	if recent := r.topics.bad; recent > 0 {
 		common := ""
 		if len(s.Quarantine.Reasons) > 0 {
@@ -160,7 +154,7 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	if !r.polled || staff.Unknown != "" {
 		return
 	}
-	lag, _ := r.topics.behind(nil)
+	lag, _ := r.topics.behind()
 	var waits []string
 	if r.topics.waits > 0 {
 		waits = append(waits, waiting(r.topics.waits, r.options.Source))
@@ -263,9 +257,6 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 			newest.Version)
 	}
 }
-
-// mostBad is which part of the messages that are handled may go to quarantine.
-const mostBad = 0.1
 
 // behind says how far the versions are behind the examples. Messages of the source topic and those of the examples, which are batches of
 // rows, are not added: each has its topic.

@@ -17,9 +17,7 @@ type topicNames struct {
 	waits   int64   // messages of the source topic that are not ingested
 	unknown bool    // it is not known how many
 	learnt  []int64 // by partition of the examples: before which offset the versions have looked at all; −1: not known
-	lags    []lagAt // of the examples, a minute apart
 	bad     int64   // messages that came to quarantine within the time that is fresh
-	handled []handled
 }
 
 // polled is what was found out about a topic.
@@ -34,17 +32,6 @@ type polled struct {
 type ends struct {
 	at    time.Time
 	total int64
-}
-
-type lagAt struct {
-	at  time.Time
-	lag int64
-}
-
-// handled is how many messages of the topic that is followed had been used or refused at some time: the source topic, or the examples.
-type handled struct {
-	at            time.Time
-	messages, bad int64
 }
 
 // missingRight is a right that the page lacks. It can show the rest.
@@ -119,7 +106,6 @@ func (r *reader) pollTopics(ctx context.Context) error {
 	r.change(func() {
 		r.topics.waits, r.topics.unknown, r.topics.bad = waits, unknown, bad
 		r.topics.poll(now, found)
-		r.handle(now)
 		r.heard = now
 	})
 	return errors.Join(missing...)
@@ -141,59 +127,6 @@ func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int6
 		n += max(s.To-s.From, 0)
 	}
 	return n, nil
-}
-
-// handle notes how many messages of the topic that is followed are used or refused by now.
-func (r *reader) handle(now time.Time) {
-	t := &r.topics
-	topic, left := t.of(roleSource), t.waits
-	switch {
-	case topic == nil:
-		if topic = t.of(roleExamples); topic == nil {
-			return
-		}
-		left, _ = t.behind(func(partition int) int64 {
-			return r.quarantine.read[topicPartition{topic.name, partition}]
-		})
-	case t.unknown:
-		return
-	}
-	total := topic.ends[len(topic.ends)-1].total
-	next := handled{now, total - left, r.quarantine.came[topic.name]}
-	if n := len(t.handled); n > 0 {
-		if last := t.handled[n-1]; total < last.messages || next.bad < last.bad { // the topic was made anew, or the quarantine is read anew
-			t.handled = nil
-		} else {
-			next.messages = max(next.messages, last.messages) // messages may come between the two looks
-		}
-	}
-	t.handled = append(t.handled, next)
-	for now.Sub(t.handled[0].at) > handledFor {
-		t.handled = t.handled[1:]
-	}
-}
-
-const (
-	handledFor = 10 * time.Minute // how long the page remembers how many messages were handled
-	enough     = 100              // messages that say which part of them is bad
-	someOf     = 10               // that say so if no more came for handledFor
-)
-
-// badPart returns which part of the messages that were handled last could not be used; 0 if they are few.
-func (t *topicNames) badPart() float64 {
-	if len(t.handled) == 0 {
-		return 0
-	}
-	last, since := t.handled[len(t.handled)-1], handled{}
-	for _, since = range slices.Backward(t.handled) {
-		if last.messages-since.messages >= enough {
-			break
-		}
-	}
-	if messages := last.messages - since.messages; messages >= someOf {
-		return min(float64(last.bad-since.bad)/float64(messages), 1)
-	}
-	return 0
 }
 
 // poll takes what was found out at some time, in the order of the flow.
@@ -219,11 +152,6 @@ func (t *topicNames) poll(now time.Time, found []polled) {
 		}
 		if topic.rates = append(topic.rates, topic.rate()); len(topic.rates) > maxRates {
 			topic.rates = topic.rates[1:]
-		}
-	}
-	if lag, known := t.allBehind(); known && (len(t.lags) == 0 || now.Sub(t.lags[len(t.lags)-1].at) >= time.Minute) {
-		if t.lags = append(t.lags, lagAt{now, lag}); len(t.lags) > 11 {
-			t.lags = t.lags[1:]
 		}
 	}
 }
@@ -286,15 +214,8 @@ func (t *topicNames) of(role string) *polled {
 	return nil
 }
 
-// allBehind is behind with the messages that are not ingested.
-func (t *topicNames) allBehind() (lag int64, known bool) {
-	lag, known = t.behind(nil)
-	return lag + t.waits, known
-}
-
-// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled. Messages before
-// the offsets that also returns, by partition, count as looked at; it may be nil.
-func (t *topicNames) behind(also func(partition int) int64) (lag int64, known bool) {
+// behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
+func (t *topicNames) behind() (lag int64, known bool) {
 	examples := t.of(roleExamples)
 	if examples == nil {
 		return 0, false
@@ -304,25 +225,9 @@ func (t *topicNames) behind(also func(partition int) int64) (lag int64, known bo
 		if p < len(t.learnt) {
 			from = max(from, t.learnt[p])
 		}
-		if also != nil {
-			from = max(from, also(p))
-		}
 		lag += max(s.To-from, 0)
 	}
 	return lag, len(examples.partitions) > 0
-}
-
-// grows reports whether the examples have been behind by more at each minute of the last ten.
-func (t *topicNames) grows() bool {
-	if len(t.lags) < 11 {
-		return false
-	}
-	for i := range t.lags[1:] {
-		if t.lags[i+1].lag <= t.lags[i].lag {
-			return false
-		}
-	}
-	return true
 }
 
 // lags says what of the topics others have still to do.
@@ -337,7 +242,7 @@ func (r *reader) lags(s *State) {
 	if s := r.topics.of(roleSource); s != nil && len(s.partitions) > 0 && !r.topics.unknown {
 		lag(roleSource, r.topics.waits, "messages that are not ingested")
 	}
-	if n, known := r.topics.behind(nil); known {
+	if n, known := r.topics.behind(); known {
 		lag(roleExamples, n, "messages that no version has learnt")
 	}
 	if len(r.places) > 0 {

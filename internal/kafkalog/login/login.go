@@ -56,14 +56,14 @@ func Keys() []option.Key {
 			"`STAGEWISE_SECURITY_SASL_PASSWORD`, which is not parsed as YAML"},
 		{Name: "password_file", Meaning: "file whose first line is the password. Set this or the environment variable"},
 		{Name: "token_url", Meaning: "token endpoint for login by token: it issues tokens to `security.sasl.username` and the " +
-			"password (client credentials grant). A token is renewed after four fifths of its lifetime"},
+			"password (client credentials grant)"},
 		{Name: "token_ca", Meaning: "PEM file with the CA certificates that sign the endpoint's certificate. None: the CAs of the system"},
 		{Name: "token_scopes", Meaning: "scopes to request at the endpoint"},
 		{Name: "token_parameters", Meaning: "additional parameters of the token request, each `NAME=VALUE`, such as `audience=kafka`"},
 		{Name: "token_file", Meaning: "file with a token, read at each login. Set one of this, `security.sasl.token_url` and " +
 			"`security.sasl.token_command`"},
 		{Name: "token_command", Meaning: "program and arguments, each an element of the list, that print a token and its expiry, as credential " +
-			"plugins of kubectl do. It runs again after four fifths of the token's lifetime"},
+			"plugins of kubectl do"},
 		{Name: "extensions", Meaning: "SASL extensions sent with the token, each `NAME=VALUE`, such as `logicalCluster=lkc-1`"},
 	}
 }
