@@ -69,6 +69,10 @@ func TestIngestTopic(t *testing.T) {
 	if len(bad) != 1 || strings.Join(bad[0][:4], " ") != "1 events[0]@40 events[0]@40 column" {
 		t.Errorf("quarantine %v, expected one message, its place and its reason", bad)
 	}
+	if shown := listed(t, "quarantine", "list", "-c", "clicks.yaml", "--set", "log.values=true"); len(shown) != 1 ||
+		!strings.Contains(strings.Join(shown[0], " "), `"long" is not a number`) {
+		t.Errorf("quarantine %v, expected the reason with its value", shown)
+	}
 	rows := listed(t, "sources", "list", "-c", "clicks.yaml")
 	if len(rows) != 1 || strings.Join(slices.Delete(rows[0], 2, 3), " ") != "topic:events followed train - - - read to [0]@41" {
 		t.Errorf("sources %v, expected the topic, and how far it was read", rows)

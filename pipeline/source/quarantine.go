@@ -12,13 +12,14 @@ import (
 
 // QuarantineReason is the messages in quarantine that have the same reason but for their values.
 type QuarantineReason struct {
-	Reason      string // without their values
+	Reason      string // that of the last message; without values, what all reasons have in common
 	Messages    int64
 	First, Last schemas.Quarantined // in the order of the quarantine topic
 }
 
-// Quarantine returns the reasons for which messages are in quarantine, the most frequent one first.
-func Quarantine(ctx context.Context, p *topics.Pipeline) ([]QuarantineReason, error) {
+// Quarantine returns the reasons for which messages are in quarantine, the most frequent one first. They have values of rows only if values
+// is true.
+func Quarantine(ctx context.Context, p *topics.Pipeline, values bool) ([]QuarantineReason, error) {
 	spans, err := p.Log.Spans(ctx, p.Topics.Quarantine)
 	if err != nil {
 		return nil, err
@@ -39,7 +40,9 @@ func Quarantine(ctx context.Context, p *topics.Pipeline) ([]QuarantineReason, er
 				reasons = append(reasons, QuarantineReason{Reason: k.reason, First: *q})
 			}
 			r := &reasons[at[k]]
-			r.Last = *q
+			if r.Last = *q; values {
+				r.Reason = q.Reason
+			}
 			r.Messages++
 			return nil
 		})
