@@ -44,7 +44,9 @@ func FuzzDecodeExamples(f *testing.F) {
 	}
 	rows := &examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}, Columns: examples.Columns{{Name: "time",
 		Offset: 1764000038912}, {Name: "size"}}}
-	f.Add(encodedRows(f, rows, memory.DefaultAllocator))
+	record := rows.Record(memory.DefaultAllocator)
+	defer record.Release()
+	f.Add(arrowtest.Must(examples.Encode(record, memory.DefaultAllocator))(f))
 	f.Fuzz(func(t *testing.T, value []byte) {
 		mem := arrowtest.NewMeter()
 		e, err := examples.Decode(value, mem)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/arrowtest"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/threshold"
@@ -148,14 +146,6 @@ func TestDigestLeavesThePlanAlone(t *testing.T) {
 	}
 }
 
-func TestPlanSurvivesItsMessage(t *testing.T) {
-	p := plan()
-	got := arrowtest.Must(DecodeJSON[Plan](whole(t, p.Messages)))(t)
-	if !reflect.DeepEqual(got, p) || got.Digest() != p.Digest() || string(p.Digest()[:12]) != p.Run() {
-		t.Errorf("%+v became %+v", p, got)
-	}
-}
-
 func TestJSONThatIsRefused(t *testing.T) {
 	plans := func(content string) error {
 		_, err := DecodeJSON[Plan](wire.Message{Key: "k", Headers: []wire.Header{{Key: "kind", Value: "plan"}}, Value: []byte(content)})
@@ -196,28 +186,6 @@ func TestJSONThatIsRefused(t *testing.T) {
 		if !errors.Is(c.err, wire.ErrDamaged) || c.err.Error() != "damaged or foreign bytes: decode "+c.want {
 			t.Errorf("%v, expected %s", c.err, c.want)
 		}
-	}
-}
-
-func TestKeys(t *testing.T) {
-	p := plan()
-	for key, m := range map[string]wire.Message{
-		"plan/" + p.Run() + "/" + wire.DigestOf(wire.JSON(p)).Short() + "/0": arrowtest.Must(p.Messages())(t)[0],
-		"end/r/a":             (&End{Run: "r", State: Done, Attempt: "a"}).Message(),
-		"r/failure/[4 5]":     (&Failure{Run: "r", Partitions: []int{4, 5}}).Message(),
-		"source/source/1":     p.Sources[0].Message(),
-		"removal/r":           (&Removal{Run: "r"}).Message(),
-		"pin":                 (&Pin{Run: "r", Version: 1}).Message(),
-		"forget/44136fa355b3": (&Forget{}).Message(),
-		"source/s/2":          (&SourceRemoval{Seal: SourceSeal{ID: "s", Attempt: "2"}}).Message(),
-	} {
-		if m.Key != key {
-			t.Errorf("key %s, expected %s", m.Key, key)
-		}
-	}
-	if got := (option.Problem{Key: "stages[0].ridge", Value: "-1",
-		Want: "a number ≥ 0"}).Error(); got != "stages[0].ridge: -1: expected a number ≥ 0" {
-		t.Error(got)
 	}
 }
 
