@@ -22,7 +22,8 @@ func (LabelListError) Error() string {
 }
 
 // appendLists appends the labels of all rows.
-func (r *Rows) appendLists(lists *array.ListBuilder) {
+func (r *Rows) appendLists(b array.Builder) {
+	lists := b.(*array.ListBuilder)
 	for _, labels := range r.LabelLists {
 		if lists.Append(labels != nil); labels != nil {
 			lists.ValueBuilder().(*array.StringBuilder).AppendValues(labels, nil)

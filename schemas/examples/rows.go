@@ -42,83 +42,78 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
-	metadata := r.metadata()
-	fields := []arrow.Field{{Name: columnFeatures, Type: r.featuresType()}}
+	columns := r.columns()
+	fields := make([]arrow.Field, len(columns))
+	for i, c := range columns {
+		fields[i] = c.Field
+	}
+	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, r.metadata()))
+	defer b.Release()
+	for i, c := range columns {
+		c.fill(b.Field(i))
+	}
+	return b.NewRecord()
+}
+
+// writtenColumn is a column of a record. fill appends the values of all rows.
+type writtenColumn struct {
+	arrow.Field
+	fill func(array.Builder)
+}
+
+// columns returns the columns of the record.
+func (r *Rows) columns() (columns []writtenColumn) {
+	add := func(name string, of arrow.DataType, nullable bool, fill func(array.Builder)) {
+		columns = append(columns, writtenColumn{arrow.Field{Name: name, Type: of, Nullable: nullable}, fill})
+	}
+	add(columnFeatures, r.featuresType(), false, r.appendFeatures)
 	switch {
 	case r.Words != nil:
-		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.BinaryTypes.String, Nullable: true})
+		add(columnLabel, arrow.BinaryTypes.String, true, func(b array.Builder) {
+			b.(*array.StringBuilder).AppendValues(r.Words, r.labelled())
+		})
 	case r.Numbers != nil:
-		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.PrimitiveTypes.Int64, Nullable: true})
+		add(columnLabel, arrow.PrimitiveTypes.Int64, true, func(b array.Builder) {
+			b.(*array.Int64Builder).AppendValues(r.Numbers, r.labelled())
+		})
 	case r.LabelLists != nil:
-		fields = append(fields, arrow.Field{Name: columnLabel, Type: arrow.ListOf(arrow.BinaryTypes.String), Nullable: true})
+		add(columnLabel, arrow.ListOf(arrow.BinaryTypes.String), true, r.appendLists)
 	}
 	if r.Targets != nil {
 		k := int32(len(r.Targets) / max(r.Rows, 1))
-		fields = append(fields, arrow.Field{Name: columnTargets, Type: arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64), Nullable: true})
+		add(columnTargets, arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64), true, r.appendTargets)
 	}
 	if r.Weights != nil {
-		fields = append(fields, arrow.Field{Name: columnWeight, Type: arrow.PrimitiveTypes.Float32})
+		add(columnWeight, arrow.PrimitiveTypes.Float32, false, func(b array.Builder) { b.(*array.Float32Builder).AppendValues(r.Weights, nil) })
 	}
 	if r.Splits != nil {
-		fields = append(fields, arrow.Field{Name: columnSplit, Type: arrow.BinaryTypes.String})
-	}
-	if r.Served != nil {
-		fields = append(fields, servedFields()...)
-	}
-	if r.SourceKeys != nil {
-		fields = append(fields, arrow.Field{Name: columnSourceKey, Type: arrow.BinaryTypes.Binary, Nullable: true})
-	}
-	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, metadata))
-	defer b.Release()
-
-	switch lists := b.Field(0).(type) {
-	case *array.ListBuilder:
-		r.Sparse.appendTo(lists)
-	case *array.FixedSizeListBuilder:
-		r.appendDense(lists)
-	}
-	next := 1
-	switch {
-	case r.Words != nil:
-		b.Field(next).(*array.StringBuilder).AppendValues(r.Words, r.labelled())
-		next++
-	case r.Numbers != nil:
-		b.Field(next).(*array.Int64Builder).AppendValues(r.Numbers, r.labelled())
-		next++
-	case r.LabelLists != nil:
-		r.appendLists(b.Field(next).(*array.ListBuilder))
-		next++
-	}
-	if r.Targets != nil {
-		r.appendTargets(b.Field(next).(*array.FixedSizeListBuilder))
-		next++
-	}
-	if r.Weights != nil {
-		b.Field(next).(*array.Float32Builder).AppendValues(r.Weights, nil)
-		next++
-	}
-	if r.Splits != nil {
-		splits := b.Field(next).(*array.StringBuilder)
-		for _, s := range r.Splits {
-			splits.Append(s.String())
-		}
-		next++
-	}
-	if r.Served != nil {
-		r.appendServed(b.Field(next).(*array.StringBuilder), b.Field(next+1).(*array.Int64Builder))
-		next += 2
-	}
-	if r.SourceKeys != nil {
-		keys := b.Field(next).(*array.BinaryBuilder)
-		for _, key := range r.SourceKeys {
-			if key == "" {
-				keys.AppendNull()
-				continue
+		add(columnSplit, arrow.BinaryTypes.String, false, func(b array.Builder) {
+			for _, s := range r.Splits {
+				b.(*array.StringBuilder).Append(s.String())
 			}
-			keys.Append([]byte(key))
-		}
+		})
 	}
-	return b.NewRecord()
+	if r.Served != nil {
+		add(columnServed, arrow.BinaryTypes.String, true, r.appendServedLabels)
+		add(columnServedVersion, arrow.PrimitiveTypes.Int64, true, r.appendServedVersions)
+	}
+	if r.SourceKeys != nil {
+		add(columnSourceKey, arrow.BinaryTypes.Binary, true, func(b array.Builder) {
+			for _, key := range r.SourceKeys {
+				appendOrNull(key != "", b, func() { b.(*array.BinaryBuilder).Append([]byte(key)) })
+			}
+		})
+	}
+	return columns
+}
+
+// appendOrNull appends a value if it is known, otherwise null.
+func appendOrNull(known bool, b array.Builder, value func()) {
+	if !known {
+		b.AppendNull()
+		return
+	}
+	value()
 }
 
 // Labelled returns the number of rows with a label or a list of labels.
@@ -155,8 +150,13 @@ func (r *Rows) featuresType() arrow.DataType {
 	return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Float32)
 }
 
-// appendDense appends the features of all rows.
-func (r *Rows) appendDense(lists *array.FixedSizeListBuilder) {
+// appendFeatures appends the features of all rows.
+func (r *Rows) appendFeatures(b array.Builder) {
+	lists, ok := b.(*array.FixedSizeListBuilder)
+	if !ok {
+		r.Sparse.appendTo(b.(*array.ListBuilder))
+		return
+	}
 	lists.Reserve(r.Rows)
 	for range r.Rows {
 		lists.Append(true)

@@ -25,22 +25,17 @@ type Served struct {
 // known reports whether a row was served.
 func (s Served) known() bool { return s.Label != "" && s.Version > 0 }
 
-// servedFields are the columns of [Rows.Served].
-func servedFields() []arrow.Field {
-	return []arrow.Field{{Name: columnServed, Type: arrow.BinaryTypes.String, Nullable: true},
-		{Name: columnServedVersion, Type: arrow.PrimitiveTypes.Int64, Nullable: true}}
+// appendServedLabels appends the labels of the served answers.
+func (r *Rows) appendServedLabels(b array.Builder) {
+	for _, s := range r.Served {
+		appendOrNull(s.known(), b, func() { b.(*array.StringBuilder).Append(s.Label) })
+	}
 }
 
-// appendServed appends the served answers.
-func (r *Rows) appendServed(labels *array.StringBuilder, versions *array.Int64Builder) {
+// appendServedVersions appends the versions of the served answers.
+func (r *Rows) appendServedVersions(b array.Builder) {
 	for _, s := range r.Served {
-		if !s.known() {
-			labels.AppendNull()
-			versions.AppendNull()
-			continue
-		}
-		labels.Append(s.Label)
-		versions.Append(int64(s.Version))
+		appendOrNull(s.known(), b, func() { b.(*array.Int64Builder).Append(int64(s.Version)) })
 	}
 }
 

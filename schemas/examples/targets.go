@@ -19,7 +19,8 @@ type targets struct {
 }
 
 // appendTargets appends the targets of all rows. A row with a NaN has none.
-func (r *Rows) appendTargets(lists *array.FixedSizeListBuilder) {
+func (r *Rows) appendTargets(b array.Builder) {
+	lists := b.(*array.FixedSizeListBuilder)
 	values, k := lists.ValueBuilder().(*array.Float64Builder), len(r.Targets)/max(r.Rows, 1)
 	for row := range r.Rows {
 		numbers, known := r.Targets[row*k:(row+1)*k], true
