@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -131,25 +132,40 @@ func TestMixedRows(t *testing.T) {
 	if sources, err := Sources(t.Context(), trained); err != nil || sources[0].Columns[1].Offset != 8 {
 		t.Errorf("%v: mixed rows after others have other offsets than these", err)
 	}
-	r, err := layout.NewMixedRow(o.Options, layout.Features{Columns: examples.Columns{{Name: "age"}, {Name: "price"}}})
+	var requested []map[string]tabular.Cell
+	for _, row := range rows {
+		requested = append(requested, map[string]tabular.Cell{"age": tabular.Word(fmt.Sprint(row.age)), "price": tabular.Word(fmt.Sprint(row.price)),
+			"site": tabular.Word(row.site), "ad": tabular.Word(row.ad), "message": tabular.Word(row.text)})
+	}
+	single := rowsOfRequest(t, o.Options, layout.Features{Sparse: true, Columns: examples.Columns{{Name: "age"}, {Name: "price"}}}, requested)
+	check("single rows", single)
+}
+
+// rowsOfRequest returns rows to predict that come from no file, by column name.
+func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []map[string]tabular.Cell) *examples.Rows {
+	t.Helper()
+	r, err := layout.NewRequest(o, want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	single := examples.Rows{Rows: len(rows), Sparse: &examples.SparseRows{}}
+	var b tabular.Block
+	b.Reset(len(r.Cells))
 	for _, row := range rows {
-		r.Begin()
-		for name, text := range map[string]string{"age": fmt.Sprint(row.age), "price": fmt.Sprint(row.price), "site": row.site, "ad": row.ad,
-			"message": row.text} {
-			at, _ := r.Find([]byte(name))
-			if err := r.Put(at, text); err != nil {
-				t.Fatal(err)
+		cells := make([]tabular.Cell, len(r.Cells))
+		for name, cell := range row {
+			at, known := r.Find([]byte(name))
+			if !known {
+				t.Fatalf("no column %s", name)
 			}
+			cells[at] = cell
 		}
-		if err := r.End(single.Sparse); err != nil {
-			t.Fatal(err)
-		}
+		b.Cells, b.Rows = append(b.Cells, cells), b.Rows+1
 	}
-	check("single rows", &single)
+	var filled examples.Rows
+	if troubles := r.Fill(&b, &filled); troubles != nil {
+		t.Fatal(troubles)
+	}
+	return &filled
 }
 
 // Invalid settings of hashing are reported by key.

@@ -15,6 +15,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/schema"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -191,27 +192,16 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	}
 	o := layout.Defaults()
 	o.Missing.Mode = layout.MissingMean
-	places, err := layout.NewPlaces(o, model)
-	if err != nil || places.Columns() != 2 {
-		t.Fatalf("%d columns, %v", places.Columns(), err)
-	}
-	at, known := places.Find([]byte("at"))
-	if _, isNumber := places.Numbers(at); !known || isNumber {
-		t.Errorf("the column at is known: %v, a number: %v", known, isNumber)
-	}
-	row := make([]float32, 3)
+	var rows []map[string]tabular.Cell
 	for i := range d.times {
-		row[2] = float32(i)
-		put := places.PutText(row, at, d.text(i, time.RFC3339Nano))
-		if d.times[i].IsZero() {
-			put = places.PutMissing(row, at)
+		row := map[string]tabular.Cell{"x": tabular.Integer(int64(i))}
+		if !d.times[i].IsZero() {
+			row["at"] = tabular.Word(d.text(i, time.RFC3339Nano))
 		}
-		if put != nil || !near(row, want[3*i:][:3]) {
-			t.Errorf("row %d: %v, %v, expected %v", i, row, put, want[3*i:][:3])
-		}
+		rows = append(rows, row)
 	}
-	if err := places.Lacks(make([]bool, 2)); err == nil || !strings.Contains(err.Error(), `"at"`) {
-		t.Errorf("missing columns: %v", err)
+	if got := rowsOfRequest(t, o, model, rows).Floats; !near(got, want) {
+		t.Errorf("features %v, expected %v", got, want[:9])
 	}
 }
 

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"encoding/json"
 	"io"
+	"math"
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each
@@ -20,12 +22,12 @@ func FuzzRows(f *testing.F) {
 	} {
 		f.Add([]byte(seed))
 	}
-	places, err := layout.NewPlaces(layout.TrainedAs(newModel(f, 1, 2, nil, layout.MissingMean).Manifest.Plan), layout.Features{Width: 2})
+	request, err := layout.NewRequest(layout.TrainedAs(newModel(f, 1, 2, nil, layout.MissingMean).Manifest.Plan), layout.Features{Width: 2})
 	if err != nil {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
-		got, err := allRows(body, places)
+		got, err := allRows(body, request)
 		var want struct {
 			Rows [][]*float32 `json:"rows"`
 		}
@@ -54,21 +56,39 @@ func FuzzRows(f *testing.F) {
 	})
 }
 
-func allRows(body []byte, places *layout.Places) (values []float32, err error) {
-	rows, err := newJSONRows(body, &version{places: places}, &asked{})
+// allRows returns the features of the dense rows of a body.
+func allRows(body []byte, request *layout.Request) (values []float32, err error) {
+	rows, err := newJSONRows(body, request, nil, &asked{})
 	if err != nil {
 		return nil, err
 	}
 	for {
-		row := make([]float32, 2)
-		more, err := rows.next(row)
+		var work workspace
+		n, err := rows.read(&work, 1)
 		if err != nil {
 			return nil, err
 		}
-		if !more {
+		if n == 0 {
 			_, err := rows.finish() // columns have no names here, so only "top" restarts the rows
 			return values, err
 		}
-		values = append(values, row...)
+		values = append(values, work.features...)
 	}
+}
+
+// sparseRowsOf returns the sparse rows of a body.
+func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all examples.SparseRows, err error) {
+	request, err := layout.NewRequest(o, layout.Features{Columns: columns, Sparse: true})
+	if err != nil {
+		return all, err
+	}
+	rows, err := newJSONRows(body, request, nil, &asked{})
+	if err != nil {
+		return all, err
+	}
+	var work workspace
+	if _, err = rows.read(&work, math.MaxInt); err == nil {
+		_, err = rows.finish()
+	}
+	return work.sparse, err
 }

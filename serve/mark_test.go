@@ -13,7 +13,7 @@ func TestByteOrderMark(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		got := float32(0)
+		got := 0.0
 		if err := text.Elements(func(int) error { got, err = text.Float(); return err }); err != nil || got != 1 {
 			t.Errorf("%q: %v, %v", mark, got, err)
 		}

@@ -52,12 +52,8 @@ func TestNestedMixedRows(t *testing.T) {
 	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
 	read := func(row string) *examples.SparseRows {
 		t.Helper()
-		var rows examples.SparseRows
-		r, err := newSparseRows([]byte(`{"rows": [`+row+`]}`), o, names, &asked{})
+		rows, err := sparseRowsOf([]byte(`{"rows": [`+row+`]}`), o, names)
 		if err != nil {
-			t.Fatal(err)
-		}
-		if more, err := r.next(&rows); err != nil || !more {
 			t.Fatalf("%s: %v", row, err)
 		}
 		return &rows
@@ -164,15 +160,10 @@ func TestNestedArrow(t *testing.T) {
 	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
 	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
-	var want, got examples.SparseRows
-	one, err := newSparseRows([]byte(`{"rows": `+rows+`}`), o, names, &asked{})
+	var got examples.SparseRows
+	want, err := sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names)
 	if err != nil {
 		t.Fatal(err)
-	}
-	for more := true; more; {
-		if more, err = one.next(&want); err != nil {
-			t.Fatal(err)
-		}
 	}
 	for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, layout.Features{Columns: names, Sparse: true}) {
 		if err != nil {

@@ -30,7 +30,7 @@ func (s *Server) closeAnswers(ctx context.Context) {
 }
 
 // quotedNames returns the column names as JSON; nil if there are none.
-func quotedNames(p *layout.Places) []json.RawMessage { return examples.TextLabels.Values(p.List()) }
+func quotedNames(r *layout.Request) []json.RawMessage { return examples.TextLabels.Values(r.List()) }
 
 // record returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
 // or the request is not sampled.

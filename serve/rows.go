@@ -29,7 +29,7 @@ type rows interface {
 }
 
 // newRows returns the rows of a body with a content type, and reserves the memory for them.
-func (p *prediction) newRows(ctx context.Context, body []byte, sent string) (rows, error) {
+func (p *prediction) newRows(ctx context.Context, body []byte, sent string) (_ rows, err error) {
 	v := p.version
 	if sent == typeArrow {
 		reserve := func(add input.Unpacked) error { return p.unpacking.ofArrow(v, add) }
@@ -45,63 +45,28 @@ func (p *prediction) newRows(ctx context.Context, body []byte, sent string) (row
 	if err := p.unpacking.need(need); err != nil {
 		return nil, err
 	}
-	if v.Sparse() {
-		r, err := newSparseRows(body, v.options, v.Columns(), &p.asks)
-		if err != nil {
+	l := v.layout
+	if l == nil { // a reader of words has memory of its own
+		if l, err = layout.NewRequest(v.options, layout.Features{Columns: v.Columns(), Sparse: true}); err != nil {
 			return nil, err
 		}
-		return newSparseTiles(v, r, values), nil
 	}
-	r, err := newJSONRows(body, v, &p.asks)
+	r, err := newJSONRows(body, l, v.names, &p.asks)
 	if err != nil {
 		return nil, err
 	}
-	return newDenseTiles(v, r), nil
+	return &jsonTiles{jsonRows: r, version: v, values: values}, nil
 }
 
 // jsonTiles reads rows in JSON.
 type jsonTiles struct {
-	*document
-	read    func(work *workspace, most int) (n int, err error) // reads up to most rows into the workspace
-	predict func(work *workspace, n int)
-	sent    func(dst, row []byte) []byte // appends a row as sent, from its text
+	*jsonRows
+	*version
+	values int // maximum number of values of sparse rows; 0: unknown
 }
 
-func newDenseTiles(v *version, r *jsonRows) *jsonTiles {
-	d := v.Width()
-	return &jsonTiles{
-		document: &r.document, sent: r.sent,
-		read: func(work *workspace, most int) (n int, err error) {
-			work.features = resized(work.features, most*d)
-			for ; n < most; n++ {
-				if more, err := r.next(work.features[n*d : (n+1)*d]); err != nil || !more {
-					return n, err
-				}
-			}
-			return n, nil
-		},
-		predict: func(work *workspace, n int) { work.predicted.predict(v, work.features[:n*d]) },
-	}
-}
-
-// newSparseTiles returns the tiles of sparse rows, which have at most so many values in total; 0: unknown.
-func newSparseTiles(v *version, r *sparseRows, values int) *jsonTiles {
-	return &jsonTiles{
-		document: &r.document, sent: r.sent,
-		read: func(work *workspace, most int) (n int, err error) {
-			if valueBytes*values > workspaceBytes && cap(work.sparse.Values) < values { // so that nothing grows beyond what is reserved
-				work.sparse.Indices, work.sparse.Values = make([]int32, 0, values), make([]float32, 0, values)
-			}
-			for work.sparse.Reset(); n < most; n++ {
-				if more, err := r.next(&work.sparse); err != nil || !more {
-					return n, err
-				}
-			}
-			return n, nil
-		},
-		predict: func(work *workspace, _ int) { work.predicted.predictSparse(v, &work.sparse) },
-	}
-}
+// tileCells is the maximum number of cells of a tile: a row is not split.
+const tileCells = 1 << 14
 
 // errAgain means that rows could not be read because of members after them, which change their meaning: reading starts
 // again.
@@ -109,11 +74,18 @@ var errAgain = errors.New("the rows begin again")
 
 func (r *jsonTiles) next(work *workspace, most int) (n int, err error) {
 	r.places = r.places[:0]
-	if n, err = r.read(work, most); err != nil {
+	if valueBytes*r.values > workspaceBytes && cap(work.sparse.Values) < r.values { // so that nothing grows beyond what is reserved
+		work.sparse.Indices, work.sparse.Values = make([]int32, 0, r.values), make([]float32, 0, r.values)
+	}
+	if n, err = r.read(work, max(1, min(most, tileCells/max(1, len(r.jsonRows.layout.Cells))))); err != nil {
 		return 0, r.late(err)
 	}
-	if n > 0 {
-		r.predict(work, n)
+	switch {
+	case n == 0:
+	case r.Sparse():
+		work.predicted.predictSparse(r.version, &work.sparse)
+	default:
+		work.predicted.predict(r.version, work.features)
 	}
 	return n, nil
 }

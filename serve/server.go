@@ -78,8 +78,8 @@ type digest [sha256.Size]byte
 // version is a model with precomputed data for answers.
 type version struct {
 	*model.Model
-	options      layout.Options // of the rows
-	places       *layout.Places
+	options      layout.Options    // of the rows
+	layout       *layout.Request   // of dense rows; nil: rows are sparse
 	quoted       []json.RawMessage // the labels as JSON
 	names        []json.RawMessage // of the columns of dense rows, as JSON; nil: none
 	wholeNumbers []int64           // the labels, if all are integers; otherwise nil
@@ -299,10 +299,10 @@ func (s *Server) newest() (*version, error) {
 		wholeNumbers: wholeNumbers(m)}
 	if !m.Sparse() { // its columns are numbered
 		var err error
-		if v.places, err = layout.NewPlaces(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
+		if v.layout, err = layout.NewRequest(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
 			return nil, err
 		}
-		v.names = quotedNames(v.places)
+		v.names = quotedNames(v.layout)
 	}
 	s.last.Store(v)
 	return v, nil

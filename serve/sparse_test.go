@@ -215,17 +215,8 @@ func FuzzSparseRows(f *testing.F) {
 		if texts {
 			o.Text, o.Words = "message", vocabulary.Options{Columns: 100, Phrases: 2}
 		}
-		var rows examples.SparseRows
-		r, err := newSparseRows(body, o.Options, nil, &asked{})
-		for more := err == nil; more; {
-			if more, err = r.next(&rows); err != nil {
-				return
-			}
-		}
+		rows, err := sparseRowsOf(body, o.Options, nil)
 		if err != nil {
-			return
-		}
-		if _, err := r.finish(); err != nil {
 			return
 		}
 		var content struct{ Rows []json.RawMessage }

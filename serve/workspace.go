@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -13,6 +14,8 @@ import (
 type workspace struct {
 	features  []float32 // rows in JSON requests
 	sparse    examples.SparseRows
+	block     tabular.Block  // the same as read
+	cells     []tabular.Cell // of the block
 	predicted predicted
 	rows      []byte // of the answer, of the last tile
 }
@@ -73,8 +76,12 @@ func (s *Server) enter(ctx context.Context) (*workspace, error) {
 
 // leave returns a workspace.
 func (s *Server) leave(work *workspace) {
-	if cap(work.features)+cap(work.predicted.probabilities)+2*cap(work.predicted.numbers)+2*cap(work.sparse.Values) > keptValues ||
-		cap(work.rows) > keptRows {
+	values := cap(work.features) + cap(work.predicted.probabilities) + 2*cap(work.predicted.numbers) + 2*cap(work.sparse.Values)
+	if len(work.block.Columns) > 0 {
+		values += 2 * cap(work.block.Columns[0].Numbers)
+	}
+	clear(work.cells[:cap(work.cells)]) // they are parts of the request
+	if values > keptValues || cap(work.cells) > 2*tileCells || cap(work.rows) > keptRows {
 		work = &workspace{}
 	}
 	s.cores <- work

@@ -290,8 +290,5 @@ func (l *Layout) Reading() (how Reading) {
 	return how
 }
 
-// Missing returns the missing values of the rows.
-func (l *Layout) Missing() value.Missing { return l.missing }
-
 // IsSparse reports whether the rows are sparse: lists of index and value, word counts, or mixed rows.
 func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 || l.IsMixed() }

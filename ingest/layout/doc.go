@@ -2,5 +2,5 @@
 // weight, or none.
 //
 // Options configure the columns. A Layout has the roles of the columns of one file, and turns blocks of its rows into
-// examples: Fill is the only code that reads values by role. Places does so for single rows to predict.
+// examples: Fill is the only code that reads values by role. A Request is the layout of rows to predict that come from no file.
 package layout

@@ -211,6 +211,16 @@ func (f *filling) lists(at int, c Cell) (row int, err error) {
 			return fmt.Errorf("a list of %d: expected %d numbers, as in the first row", list.Len(), c.Length)
 		}
 		out := f.features(row)[c.At : c.At+c.Length]
+		if numbers := list.Numbers(); c.Offsets == nil && !f.missing.HasNumbers() && len(numbers) == len(out) { // without a call for each
+			for i, v := range numbers {
+				if out[i] = float32(v); out[i]-out[i] != 0 { // 0 only for finite numbers
+					if err := f.checkNumber(row, at, v); err != nil {
+						return err
+					}
+				}
+			}
+			return nil
+		}
 		for i := range out {
 			v, err := list.Number(i, f.missing)
 			if err == nil {

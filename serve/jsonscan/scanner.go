@@ -124,8 +124,8 @@ func (s *Scanner) Members(put func(name []byte) error) error {
 	}
 }
 
-// Float reads a number as a finite float32. A boolean is 0 or 1.
-func (s *Scanner) Float() (float32, error) {
+// Float reads a number that is finite as a float32. A boolean is 0 or 1.
+func (s *Scanner) Float() (float64, error) {
 	s.Peek()
 	start, whole := s.At, 0
 	for s.At < len(s.text) && s.text[s.At]-'0' <= 9 && s.At-start < 7 { // an integer that is exact in float32
@@ -134,7 +134,7 @@ func (s *Scanner) Float() (float32, error) {
 	}
 	if n := s.At - start; s.At < len(s.text) && n > 0 && (n == 1 || s.text[start] != '0') {
 		if c := s.text[s.At]; c == ',' || c == ']' {
-			return float32(whole), nil
+			return float64(whole), nil
 		}
 	}
 	s.At = start
@@ -148,12 +148,12 @@ func (s *Scanner) Float() (float32, error) {
 	if err != nil {
 		return 0, err
 	}
-	v, err := strconv.ParseFloat(string(text), 32)
-	if err != nil || math.IsInf(v, 0) {
+	v, err := strconv.ParseFloat(string(text), 64)
+	if err != nil || math.IsInf(float64(float32(v)), 0) {
 		s.At = start
 		return 0, s.Errorf("%.40s is too large for a float32", text)
 	}
-	return float32(v), nil
+	return v, nil
 }
 
 // Number reads a number and returns its text.

@@ -238,6 +238,14 @@ func (l Elements) Len() int {
 	return len(l.cells)
 }
 
+// Numbers returns the items if a column stores them as numbers; otherwise nil.
+func (l Elements) Numbers() []float64 {
+	if l.column == nil || len(l.column.Numbers) == 0 {
+		return nil
+	}
+	return l.column.Numbers[l.from:l.to]
+}
+
 // Number returns the number of an item; NaN for a missing one.
 func (l Elements) Number(i int, missing value.Missing) (float64, error) {
 	if l.column != nil {
