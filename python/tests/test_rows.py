@@ -97,7 +97,7 @@ class Tables(unittest.TestCase):
             (np.array([[1, 2, 3, 4]], dtype="timedelta64[s]"), "rows of type timedelta64"),
             (pandas.DataFrame({"length": [1.0, object()], "colour": ["red", "red"]}), "row 1, column 'length': <object .* is a object, expected a text, a number"),
             (pandas.DataFrame([[1.0, "red", 2.0]], columns=["length", "colour", "length"]), "the table has 2 columns 'length'"),
-            (pa.table({"features": [[1.0, 2, 3, 4, 5], [1.0]]}), 'column "features": row 1: the list does not have 5 values'),
+            (pa.table({"features": [[1.0, 2, 3, 4, 5], [1.0]]}), 'column "features": row 1: .*5'),
             ([{"plan": "basic"}], "none of the columns that the model needs: length, colour; it has plan"),
             ([{"length": 1.0}, [1, 2]], "rows of 1, 2 values: expected as many in each row"),
             ({"length": 1.5, "colour": "red"}, r"rows are a dict: expected a table, or a list of rows. \[row\] is a list of one row"),

@@ -23,6 +23,9 @@ Labels = npt.NDArray[np.str_] | npt.NDArray[np.int64]
 Given = npt.NDArray[np.int64]
 Predictions = Labels | Given | npt.NDArray[np.float64]
 
+# So many bytes of rows and their predictions are sent at a time, about.
+_LARGEST = 8 << 20
+
 # How the reason of a refusal begins if it is a column's.
 _COLUMN = re.compile(r'the request, column \d+ \((".*?")\): ')
 
@@ -176,12 +179,12 @@ class Classifier(ABC):
             given = of.rows_of(X)
             parts: list[pa.Table | None] = []
             first = 0  # row of the batch
-            for batch in given.batches():
+            for columns in _parts(given, len(of.labels)):
                 try:
-                    parts.append(self._part(of, given.schema, batch, path))
+                    parts.append(self._part(of, given.schema, columns, path))
                 except ValueError as reason:
                     raise ValueError(_placed(str(reason), first)) from None
-                first += len(batch[0])
+                first += len(columns[0])
             if None not in parts:
                 return _joined(of, [part for part in parts if part is not None])
 
@@ -378,6 +381,15 @@ def version_of(of: child.Child, status: Mapping[str, Any] | None = None) -> Vers
     """Returns the version that a process has. It has a status."""
     status = status or json.loads(of.ask("/status"))
     return Version(json.loads(of.ask("/model")), status["width"], status["sparse"])
+
+
+def _parts(given: arrow.Rows, k: int) -> Iterator[list[Any]]:
+    """Yields the columns of rows, of so few at a time that neither a request nor its response is large."""
+    for batch in given.batches():
+        size = sum(column.nbytes for column in batch) // max(1, len(batch[0])) + 8 * k  # of a row
+        step = max(1, _LARGEST // size)
+        for first in range(0, len(batch[0]), step):
+            yield [column.slice(first, step) for column in batch]
 
 
 def _placed(reason: str, first: int) -> str:
