@@ -43,7 +43,7 @@ for brokers, name, timeout, kind, text in (
     (sys.argv[1], "p", 60, stagewise.BrokersError, "p.plans.*; run stagewise train first, or check name and brokers"),
     ("127.0.0.1:1", "p", 0.3, TimeoutError, "no version after 0.3 seconds: reach Kafka at 127.0.0.1:1: .*connection refused"),
     (sys.argv[1], "p q", 60, ValueError, "^name: .p q.: expected"),
-    ("localhost", "p", 60, ValueError, "expected host:port, unlike 'localhost'"),
+    ("localhost", "p", 60, ValueError, "expected host:port"),
 ):
     with t.assertRaisesRegex(kind, text):
         stagewise.follow(brokers, name, timeout=timeout)

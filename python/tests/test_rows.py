@@ -151,9 +151,14 @@ class Texts(unittest.TestCase):
 
 
 class Values(unittest.TestCase):
-    """The cases of the ways in (docs/values.md) have the predictions that the program has of a CSV, or are refused."""
+    def test_only_the_program_has_rules_of_values(self) -> None:
+        for file in pathlib.Path(stagewise.__file__).parent.glob("*.py"):
+            code = file.read_text()
+            for rule in ('"NA"', '"nan"', '"True"', "input.missing", "fromisoformat", "strptime", "hashlib", "_kafka", "float(text", "softmax"):
+                self.assertNotIn(rule, code, file.name)
 
     def test_values(self) -> None:
+        """The cases of the ways in (docs/values.md) have the predictions that the program has of a CSV, or are refused."""
         usual = {"size": 3.5, "paid": 1.0, "code": "2", "sent": "true", "colour": "red", "day": "2026-11-02 09:30"}
         cases = json.loads(CASES.read_text())
         with tempfile.TemporaryDirectory() as folder:

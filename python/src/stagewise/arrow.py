@@ -44,18 +44,11 @@ def table_rows(columns: Mapping[str, pa.ChunkedArray], count: int) -> Rows:
     return Rows(count, [pa.field(name, column.type) for name, column in readable.items()], batches, whole.nbytes)
 
 
-def array_rows(array: npt.NDArray[Any], names: Sequence[str] | None) -> Rows:
-    """Returns the rows of an array of numbers (n × d), as columns with these names. None makes one column of vectors in float32."""
+def array_rows(array: npt.NDArray[Any], names: Sequence[str]) -> Rows:
+    """Returns the rows of an array of numbers (n × d), as columns with these names."""
     array = native(array)
     n, width = array.shape
     step = max(1, _AT_ONCE // max(1, width))
-    if names is None:
-
-        def vectors() -> Iterator[list[Any]]:
-            for i in range(0, n, step):
-                yield [_vectors(array[i : i + step], np.float32)]
-
-        return Rows(n, [pa.field(LIST, pa.list_(pa.float32(), width))], vectors, 4 * n * width)
     small = array.dtype == np.float16 or array.dtype.itemsize == 1
     number = pa.float32() if small else pa.from_numpy_dtype(array.dtype)
 
@@ -67,19 +60,20 @@ def array_rows(array: npt.NDArray[Any], names: Sequence[str] | None) -> Rows:
     return Rows(n, [pa.field(name, number) for name in names], columns, 8 * n * width)
 
 
-def vector_rows(array: npt.NDArray[Any]) -> Rows:
-    """Returns the rows of an array of numbers (n × d) as one column of vectors, whose numbers keep their type."""
+def vector_rows(array: npt.NDArray[Any], narrow: bool = False) -> Rows:
+    """Returns the rows of an array of numbers (n × d) as one column of vectors, whose numbers keep their type or are float32 if it is narrow."""
     array = native(array)
-    array = array.astype(np.float32) if array.dtype == np.float16 or array.dtype.kind == "b" else array
-    kind = pa.list_(pa.from_numpy_dtype(array.dtype), array.shape[1])
-    step = max(1, _AT_ONCE // max(1, array.shape[1]))
-    return Rows(len(array), [pa.field(LIST, kind)], lambda: ([_vectors(array[i : i + step])] for i in range(0, len(array), step)), array.nbytes)
+    n, width = array.shape
+    dtype = np.dtype(np.float32) if narrow or array.dtype == np.float16 or array.dtype.kind == "b" else array.dtype
+    step = max(1, _AT_ONCE // max(1, width))
 
+    def vectors() -> Iterator[list[Any]]:
+        for i in range(0, n, step):
+            with np.errstate(over="ignore"):
+                values = np.ascontiguousarray(array[i : i + step], dtype=dtype)
+            yield [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), width)]
 
-def _vectors(array: npt.NDArray[Any], dtype: Any = None) -> Any:
-    with np.errstate(over="ignore"):
-        values = np.ascontiguousarray(array, dtype=dtype)
-    return pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), array.shape[1])
+    return Rows(n, [pa.field(LIST, pa.list_(pa.from_numpy_dtype(dtype), width))], vectors, dtype.itemsize * n * width)
 
 
 def sparse_rows(matrix: Any) -> Rows:
@@ -262,19 +256,14 @@ def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
         return column.cast(pa.float32())
     if pa.types.is_decimal(kind) or pa.types.is_null(kind):
         return column.cast(pa.float64())
-    if _is_view(kind):
+    if pa.types.is_string_view(kind):
         return column.cast(pa.large_utf8())
     return column
 
 
 def has_text(kind: pa.DataType) -> bool:
     """Reports whether a column has texts, or a category of whatever type."""
-    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or _is_view(kind))
-
-
-def _is_view(kind: pa.DataType) -> bool:
-    is_view = getattr(pa.types, "is_string_view", None)  # not of each release of pyarrow
-    return bool(is_view and is_view(kind))
+    return bool(pa.types.is_dictionary(kind) or pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

@@ -92,7 +92,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return {"class_weight": weights}
 
     def _learnt(self) -> None:
-        labels = [str(label) for label in self.model_.labels]
+        labels = [str(label) for label in self.model_.classes_]
         kind = getattr(self, "_label_type", np.dtype(object))
         self._words = labels
         if kind.kind == "b":
@@ -156,7 +156,7 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     def _places(self) -> npt.NDArray[np.int64]:
         """Returns where each class of the model is in classes_."""
         places = {word: place for place, word in enumerate(self._words)}
-        return np.array([places[label] for label in self.model_.labels], dtype=np.int64)
+        return np.array([places[label] for label in self.model_.classes_.astype(str)], dtype=np.int64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()

@@ -137,7 +137,7 @@ class Follower(Classifier):
         if self._closed:
             return self._last
         run = self._current().manifest["run"]
-        if self._model is None or self._model.run != run:
+        if self._model is None or self._model.manifest["run"] != run:
             self._model = Model(bytes(self._process.ask("/file")))
         return self._model
 

@@ -44,7 +44,7 @@ def given(X: Any, categorical: Categorical) -> Given:
     elif X.dtype.kind in "OUT":  # words, or numbers and words
         columns, count = arrow.columns_of(X, arrow.names_of(X.shape[1])), len(X)
     elif X.shape[1] > MOST_COLUMNS:
-        return Given(arrow.array_rows(X, None), {"columns": {"use": [arrow.LIST]}})
+        return Given(arrow.vector_rows(X, narrow=True), {"columns": {"use": [arrow.LIST]}})
     else:
         names = arrow.names_of(X.shape[1])
         return Given(arrow.array_rows(X, names), _examples(names, [] if categorical is None else _chosen(categorical, names)))

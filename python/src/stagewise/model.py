@@ -226,16 +226,6 @@ class Classifier(ABC):
         return int(self.manifest["version"])
 
     @property
-    def run(self) -> str:
-        """The id of the run that made the version."""
-        return str(self.manifest["run"])
-
-    @property
-    def labels(self) -> npt.NDArray[np.str_]:
-        """The labels, or the names of the numbers, as texts."""
-        return np.array(self._current().labels)
-
-    @property
     def classes_(self) -> Labels:
         """The labels, in the order of the probabilities: whole numbers (int64) if all of them are, otherwise texts."""
         if self._current().numbers:
@@ -247,7 +237,7 @@ class Classifier(ABC):
         """The names of the numbers that the model predicts."""
         if not self._current().numbers:
             raise AttributeError("the model predicts labels: it has classes_, and no targets")
-        return self.labels
+        return np.array(self._current().labels)
 
     @property
     def n_features_in_(self) -> int:
@@ -260,13 +250,6 @@ class Classifier(ABC):
         if not self._current().sources:
             raise AttributeError("the model does not know the names of its columns")
         return np.array(self._current().sources, dtype=object)
-
-    @property
-    def threshold(self) -> float:
-        """The least probability of the labels that rows are given, of a model of several labels a row; of two classes, of the second one."""
-        if self._current().several:
-            return float((self.manifest.get("thresholds") or {}).get("micro_f1", 0.5))
-        return float(self.manifest.get("threshold") or 0.5)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Returns the probability of each class for each row (n × k)."""
