@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"slices"
 	"time"
+	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
 )
@@ -113,11 +114,23 @@ func resolvedValue(v reflect.Value) (*yaml.Node, error) {
 		return nil, err
 	}
 	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
+	if err := yaml.Unmarshal(escaped(text), &document); err != nil {
 		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
 	}
 	unbraced(document.Content[0])
 	return document.Content[0], nil
+}
+
+// escaped escapes the characters in the texts of JSON that YAML does not allow.
+func escaped(text []byte) (escaped []byte) {
+	for _, r := range string(text) {
+		if r == 0x7f || r >= 0x80 && r < 0xa0 && r != 0x85 || r == 0xfffe || r == 0xffff {
+			escaped = fmt.Appendf(escaped, `\u%04x`, r)
+			continue
+		}
+		escaped = utf8.AppendRune(escaped, r)
+	}
+	return escaped
 }
 
 // unbraced takes the braces and quotes of JSON from a node; lists of plain values stay on one line.
