@@ -77,7 +77,7 @@ func TestClassWeights(t *testing.T) {
 	}
 	for _, wrong := range []string{"equal", "{rare: -1}", "{rare: many}", "[1, 2]"} {
 		code, _, stderr := stagewise("check", "-c", "rare.yaml", "--set", "examples.class_weight="+wrong)
-		if code != exitWrong || !strings.Contains(stderr, "none, balanced, or a number ≥ 0 for each label") {
+		if code != exitWrong || !strings.Contains(stderr, "none, balanced, or a number ≥ 0 for each of some labels") {
 			t.Errorf("%s: exit code %d: %s", wrong, code, stderr)
 		}
 	}

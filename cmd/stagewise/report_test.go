@@ -137,10 +137,6 @@ func TestReportIsAsDocumented(t *testing.T) {
 	if got, want := first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("confusion %v, expected %v", got, want)
 	}
-	results, _, _ := strings.Cut(text, `"configuration"`)
-	if lines := strings.Count(results, "\n"); !strings.Contains(results, "\n        [0, 1, 2]\n") || lines > 60+12*len(first.Stages)+4*15 {
-		t.Errorf("%d lines in\n%s", lines, results)
-	}
 	if strings.Contains(text, "hunter2") || strings.Contains(text, "security") {
 		t.Errorf("security is in\n%s", text)
 	}

@@ -1,7 +1,6 @@
 package artifact
 
 import (
-	"bytes"
 	"encoding/json"
 	"io"
 
@@ -28,78 +27,10 @@ func WriteJSON(path string, stdout io.Writer, value any) error {
 		return nil
 	}
 	return Write(path, stdout, func(w io.Writer) error {
-		text, err := json.Marshal(value)
-		if err != nil {
-			return err
-		}
-		_, err = w.Write(append(layOut(text), '\n'))
-		return err
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(value)
 	})
-}
-
-// layOut indents JSON without spaces so that a list or an object of plain values is one line: a stage, or a row of a confusion matrix.
-// encoding/json would give each number a line of its own.
-func layOut(text []byte) []byte {
-	var out []byte
-	depth, flat := 0, false // flat: within a list or an object that is one line
-	line := func() { out = append(append(out, '\n'), bytes.Repeat([]byte("  "), depth)...) }
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; c {
-		case '"':
-			end := i + textLength(text[i:])
-			out = append(out, text[i:end]...)
-			i = end - 1
-		case '[', '{':
-			out, flat = append(out, c), isPlain(text[i+1:])
-			if depth++; !flat {
-				line()
-			}
-		case ']', '}':
-			if depth--; !flat {
-				line()
-			}
-			out, flat = append(out, c), false
-		case ',':
-			if out = append(out, c); flat {
-				out = append(out, ' ')
-			} else {
-				line()
-			}
-		case ':':
-			out = append(out, c, ' ')
-		default:
-			out = append(out, c)
-		}
-	}
-	return out
-}
-
-// isPlain reports whether a list or an object has no other in it. text begins after its bracket.
-func isPlain(text []byte) bool {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			i += textLength(text[i:]) - 1
-		case '[', '{':
-			return false
-		case ']', '}':
-			return true
-		}
-	}
-	return true
-}
-
-// textLength returns the length of the JSON text that text begins with, with its quotes.
-func textLength(text []byte) int {
-	for i := 1; i < len(text); i++ {
-		switch text[i] {
-		case '\\':
-			i++
-		case '"':
-			return i + 1
-		}
-	}
-	return len(text)
 }
 
 // WriteRetraining writes the report of a chain as JSON. An empty path stands for no file.

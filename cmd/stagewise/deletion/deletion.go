@@ -9,10 +9,10 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
@@ -82,11 +82,11 @@ func CheckNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, b
 
 // Ask shows what goes, and returns an error unless the answer is yes.
 func Ask(ctx context.Context, in io.Reader, w io.Writer, found []Topic) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table screen.Table
 	for _, t := range found {
-		fmt.Fprintf(table, "%s\t%s\n", t.Name, english.Plural(int(t.Messages), "message", ""))
+		table.Row(t.Name, english.Plural(int(t.Messages), "message", ""))
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.Write(w); err != nil {
 		return err
 	}
 	fmt.Fprintf(w, "Permanently delete %s? (y/N) ", english.PluralWord(len(found), "this topic", fmt.Sprintf("these %d topics", len(found))))

@@ -8,6 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/ingest/profile"
 )
 
@@ -33,7 +34,7 @@ func (d *Draft) Describe(w io.Writer) error {
 		if name == "" || string(d.key(a)) != name {
 			name = strings.TrimSpace(string(d.key(a)) + " " + name)
 		}
-		rows = append(rows, [3]string{cut(name, maxNameShow), use, oneLine(why)})
+		rows = append(rows, [3]string{screen.Cut(name, maxNameShow), use, oneLine(why)})
 	}
 	var widths [2]int
 	for _, row := range rows {
@@ -43,7 +44,7 @@ func (d *Draft) Describe(w io.Writer) error {
 	}
 	for _, row := range rows {
 		line := fmt.Sprintf("%-*s  %-*s  ", widths[0], row[0], widths[1], row[1])
-		out.WriteString(line + cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
+		out.WriteString(line + screen.Cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
 	}
 	for _, note := range d.notes() {
 		out.WriteString("\n" + note + "\n")
@@ -76,12 +77,4 @@ func (d *Draft) notes() (notes []string) {
 		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn it or to measure its error.", least.Text, least.Rows, rows))
 	}
 	return notes
-}
-
-// cut shortens a text to so many characters.
-func cut(text string, to int) string {
-	if utf8.RuneCountInString(text) <= to {
-		return text
-	}
-	return string([]rune(text)[:max(to-1, 0)]) + "…"
 }

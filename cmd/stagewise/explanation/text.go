@@ -13,6 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/explain"
 )
 
@@ -119,7 +120,7 @@ func curve(out *strings.Builder, r *explain.Report, c *explain.Curve, numbers bo
 	slices.Sort(order)
 	t := table{{c.Name}}
 	for _, k := range order {
-		t[0] = append(t[0], cut(r.Labels[k], 10))
+		t[0] = append(t[0], screen.Cut(r.Labels[k], 10))
 	}
 	for _, p := range c.Points {
 		row := []string{p.Value}
@@ -148,7 +149,7 @@ func wrong(out *strings.Builder, r *explain.Report, numbers bool) {
 	t := table{{"row"}}
 	shown := min(len(r.Labels), 3)
 	for _, name := range r.Labels[:shown] {
-		t[0] = append(t[0], cut(name, 12), "predicted")
+		t[0] = append(t[0], screen.Cut(name, 12), "predicted")
 	}
 	for _, w := range r.Wrong {
 		row := []string{strconv.FormatInt(w.Row, 10)}
@@ -187,34 +188,13 @@ type table [][]string
 
 // write writes the first columns: the first to the left, the others to the right.
 func (t table) write(out *strings.Builder, columns int) {
-	widths := make([]int, columns)
+	shown := screen.Table{Right: true}
 	for _, row := range t {
-		for i := range columns {
-			row[i] = cut(strings.Join(strings.Fields(row[i]), " "), nameWidth)
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
+		var cells []any
+		for _, cell := range row[:columns] {
+			cells = append(cells, screen.Cut(strings.Join(strings.Fields(cell), " "), nameWidth))
 		}
+		shown.Row(cells...)
 	}
-	for _, row := range t {
-		var line strings.Builder
-		for i, width := range widths {
-			pad := strings.Repeat(" ", width-utf8.RuneCountInString(row[i]))
-			switch {
-			case i == 0:
-				line.WriteString(row[i] + pad)
-			case strings.HasPrefix(row[i], "█"):
-				line.WriteString("  " + row[i] + pad)
-			default:
-				line.WriteString("  " + pad + row[i])
-			}
-		}
-		out.WriteString(strings.TrimRight(line.String(), " ") + "\n")
-	}
-}
-
-// cut shortens a text to so many characters.
-func cut(text string, to int) string {
-	if utf8.RuneCountInString(text) <= to {
-		return text
-	}
-	return string([]rune(text)[:to-1]) + "…"
+	_ = shown.Write(out) // a builder has no errors
 }

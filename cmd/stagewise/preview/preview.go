@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
 
@@ -27,17 +26,17 @@ import (
 // Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
 // and one for a chain that would keep more than it may.
 func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "pipeline\t%s on %s\n", c.Name, screen.Brokers(c))
-	fmt.Fprintf(table, "arithmetic\t%s, %s\n", blas.Name(), blas.Vector())
+	var table screen.Table
+	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, screen.Brokers(c)))
+	table.Row("arithmetic", fmt.Sprintf("%s, %s", blas.Name(), blas.Vector()))
 	if hint := blas.Hint(); hint != "" {
-		fmt.Fprintf(table, "\t%s\n", hint)
+		table.Row("", hint)
 	}
 	memory := "half of the free memory"
 	if c.Memory > 0 {
 		memory = c.Memory.String()
 	}
-	fmt.Fprintf(table, "memory\t%s\n", memory)
+	table.Row("memory", memory)
 
 	train, missingTrain := checkFiles("train", c.Examples.Train)
 	test, missingTest := checkFiles("test", c.Examples.Test)
@@ -50,27 +49,27 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS
 			_, wrong = ingest.NewValues(c.Examples) // which reads the schema and the files of the registry's keys
 		}
 	}
-	section(table, "files", files)
-	section(table, "outcomes", checkOutcomes(c))
+	section(&table, "files", files)
+	section(&table, "outcomes", checkOutcomes(c))
 	if wrong == nil {
 		var whole bool
 		if width, whole, wrong = checkRows(ctx, c); width > 0 {
-			section(table, "features", []string{strconv.Itoa(width)})
+			section(&table, "features", []string{strconv.Itoa(width)})
 		}
 		if !whole {
-			section(table, "rows", []string{"only the first rows were read: check stops there"})
+			section(&table, "rows", []string{"only the first rows were read: check stops there"})
 		}
 	}
 	var topicNames []string
 	for _, t := range topics.Topics(c.Job()) {
 		topicNames = append(topicNames, fmt.Sprintf("%s (%d)", t.Name, t.Partitions))
 	}
-	section(table, "topics", topicNames)
-	section(table, "prepare", preparation(c))
-	section(table, "cost", costs(c, width))
+	section(&table, "topics", topicNames)
+	section(&table, "prepare", preparation(c))
+	section(&table, "cost", costs(c, width))
 	retrain, tooMuch := checkRetrain(c, width)
-	section(table, "retrain", append([]string{retrain}, checkGate(c)...))
-	if err := table.Flush(); err != nil {
+	section(&table, "retrain", append([]string{retrain}, checkGate(c)...))
+	if err := table.Write(w); err != nil {
 		return err
 	}
 
@@ -213,9 +212,9 @@ func unsupported(c *config.Config, problem option.Problem) (string, error) {
 func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
 
 // section writes a title with its lines: the title stands before the first.
-func section(w io.Writer, title string, lines []string) {
+func section(table *screen.Table, title string, lines []string) {
 	for _, line := range lines {
-		fmt.Fprintf(w, "%s\t%s\n", title, line)
+		table.Row(title, line)
 		title = ""
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"slices"
 	"strconv"
-	"text/tabwriter"
 	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/compare"
@@ -56,7 +55,7 @@ func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists []
 	for i, r := range runs {
 		own := utf8.RuneCountInString(r.Title) + gap
 		for _, row := range rows {
-			own = max(own, utf8.RuneCountInString(cut(row.Values[i], most))+gap)
+			own = max(own, utf8.RuneCountInString(shown(row.Values[i], most))+gap)
 		}
 		if width += own; i == 0 || columns > 0 && names+width > columns {
 			lists, width = append(lists, nil), own
@@ -66,37 +65,37 @@ func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists []
 	return lists
 }
 
-// cut returns at most so many characters of a text; 0: all.
-func cut(text string, most int) string {
-	if runes := []rune(text); most > 0 && len(runes) > most {
-		return string(runes[:most-1]) + "…"
+// shown returns at most so many characters of a text; 0: all.
+func shown(text string, most int) string {
+	if most == 0 {
+		return text
 	}
-	return text
+	return Cut(text, most)
 }
 
 // writeCompared writes some of the runs.
 func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differences []compare.Row, most int) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table Table
 	row := func(name string, value func(i int) string) {
-		fmt.Fprint(table, name)
+		cells := []any{name}
 		for _, i := range list {
-			fmt.Fprintf(table, "\t%s", cut(value(i), most))
+			cells = append(cells, shown(value(i), most))
 		}
-		fmt.Fprintln(table)
+		table.Row(cells...)
 	}
 	title := func(i int) string { return runs[i].Title }
 	row("result", title)
 	for _, r := range results {
 		row(r.Name, func(i int) string { return r.Values[i] })
 	}
-	fmt.Fprintln(table, "\t")
+	table.Row("", "")
 	if len(differences) == 0 {
-		fmt.Fprintln(table, "the plans are identical")
-		return table.Flush()
+		table.Row("the plans are identical")
+		return table.Write(w)
 	}
 	row("plan", title)
 	for _, r := range differences {
 		row(r.Name, func(i int) string { return r.Values[i] })
 	}
-	return table.Flush()
+	return table.Write(w)
 }

@@ -3,7 +3,6 @@ package screen
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -38,15 +37,15 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 		fmt.Fprintf(w, "versions that learnt from forgotten rows: %s; train or run removes them after its next version, --now "+
 			"immediately\n", listOf(done.Learnt))
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	var table Table
 	for _, s := range done.Stays {
 		until := "forever"
 		if !s.Until.IsZero() {
 			until = "until " + date(s.Until) + " at the latest"
 		}
-		fmt.Fprintf(table, "%s\t%s stay %s\n", s.Topic, s.What, until)
+		table.Row(s.Topic, fmt.Sprintf("%s stay %s", s.What, until))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // WriteRepaired writes what was damaged, and what is lost of it.

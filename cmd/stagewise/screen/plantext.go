@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/schemas"
@@ -101,13 +100,13 @@ func WriteStages(w io.Writer, list []config.Stage) error {
 		_, err := fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
 		return err
 	}
-	rows := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(rows, "\nstage\tfeatures\tlink\tpasses\tridge\tmethod\tgram rows\tstop")
+	var rows Table
+	fmt.Fprintln(w)
+	rows.Row("stage", "features", "link", "passes", "ridge", "method", "gram rows", "stop")
 	first := 1
 	for _, s := range list {
-		fmt.Fprintf(rows, "%s\t%s\t%s\t%d\t%v\t%s\t%s\t%s\n",
-			numbers(first, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
+		rows.Row(numbers(first, s.Repeat), features(s.Stage), s.Link, s.Passes, s.Ridge, s.Method, s.GramRows, stop(s.Stop))
 		first += s.Repeat
 	}
-	return rows.Flush()
+	return rows.Write(w)
 }

@@ -239,12 +239,6 @@ func (p *Progress) retrained(e event.Retrained) {
 		p.line("%8s  %-6s  %9s  %11s  %12s  %8s  %7s", "version", "", "new rows", "window", "error before", "holdout", "seconds")
 		p.titled = true
 	}
-	percent := func(x *float64) string {
-		if x == nil {
-			return "-"
-		}
-		return fmt.Sprintf("%.2f %%", *x)
-	}
 	note := ""
 	if e.Drift {
 		note += "  the stream has changed"
@@ -274,7 +268,7 @@ func (p *Progress) retrained(e event.Retrained) {
 	}
 	note = served(e.Served) + note
 	p.line("%8d  %-6s  %9s  %11s  %12s  %8s  %7.2f%s", e.Version, e.Kind, humanize.Comma(e.Rows), humanize.Comma(e.WindowRows),
-		percent(e.PrequentialError), percent(e.HoldoutError), e.Seconds, note)
+		Percent(e.PrequentialError), Percent(e.HoldoutError), e.Seconds, note)
 	if o := e.Outcomes; o != nil {
 		if p.line("%s", schemas.JoinText(o.JoinCounts)); o.Withhold() {
 			p.line("%s", o.Why())

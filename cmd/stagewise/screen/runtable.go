@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strconv"
-	"text/tabwriter"
 
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -15,19 +14,20 @@ import (
 
 // WriteRun writes what is known of a run.
 func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(table, "run\t%s of %s\nsince\t%s\n", r.Run, r.Pipeline, date(r.Since))
+	var table Table
+	table.Row("run", r.Run+" of "+r.Pipeline)
+	table.Row("since", date(r.Since))
 	if r.Version > 0 {
-		fmt.Fprintf(table, "version\t%d\n", r.Version)
+		table.Row("version", r.Version)
 	}
 	if r.Reason != "" {
-		fmt.Fprintf(table, "reason\t%s\n", r.Reason)
+		table.Row("reason", r.Reason)
 	}
 	compared := Compared([]dispatch.RunDetails{*r})
 	for _, row := range compare.Measures(compared) {
-		fmt.Fprintf(table, "%s\t%s\n", row.Name, row.Values[0])
+		table.Row(row.Name, row.Values[0])
 	}
-	if err := table.Flush(); err != nil {
+	if err := table.Write(w); err != nil {
 		return err
 	}
 	fmt.Fprintln(w)
@@ -41,12 +41,12 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 			return err
 		}
 	}
-	table = tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "plan\t")
+	table = Table{}
+	table.Row("plan", "")
 	for _, row := range compare.Fields(compared[0]) {
-		fmt.Fprintf(table, "%s\t%s\n", row.Name, row.Values[0])
+		table.Row(row.Name, row.Values[0])
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // mostClasses is of how many classes a run has rows on the screen. The report has more.
@@ -60,21 +60,21 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 		if n == 0 || n > mostClasses || n != len(r.Labels) || n != len(s.Precision) || n != len(s.Recall) {
 			continue
 		}
-		table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-		fmt.Fprintf(table, "class\t%s precision\trecall\tF1\n", split)
+		var table Table
+		table.Row("class", fmt.Sprintf("%s precision", split), "recall", "F1")
 		for c, label := range r.Labels {
-			fmt.Fprintf(table, "%s\t%.4f\t%.4f\t%.4f\n", label, s.Precision[c], s.Recall[c], s.F1[c])
+			table.Row(label, fmt.Sprintf("%.4f", s.Precision[c]), fmt.Sprintf("%.4f", s.Recall[c]), fmt.Sprintf("%.4f", s.F1[c]))
 		}
-		fmt.Fprintln(table)
-		return table.Flush()
+		table.Row()
+		return table.Write(w)
 	}
 	return nil
 }
 
 // WriteRuns writes a row for each run.
 func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "run\tstate\tsince\trows\tversion\treason")
+	var table Table
+	table.Row("run", "state", "since", "rows", "version", "reason")
 	for _, r := range runs {
 		rows, version := none, none
 		if r.Rows >= 0 {
@@ -83,7 +83,7 @@ func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
 		if r.Version > 0 {
 			version = strconv.Itoa(r.Version)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", r.Run, r.State, date(r.Since), rows, version, cmp.Or(r.Reason, none))
+		table.Row(r.Run, r.State, date(r.Since), rows, version, cmp.Or(r.Reason, none))
 	}
-	return table.Flush()
+	return table.Write(w)
 }

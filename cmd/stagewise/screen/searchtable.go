@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -58,34 +57,34 @@ func (s *Search) Conclude(w io.Writer) error {
 
 // table writes a row for each candidate, the best first.
 func (s *Search) table(w io.Writer) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprint(table, "run\t") // in the order of the values, as the page numbers them
+	var table Table
+	titles := []any{"run"} // in the order of the values, as the page numbers them
 	for _, set := range s.Candidates[0].Set {
 		key, _, _ := strings.Cut(set, "=")
-		fmt.Fprintf(table, "%s\t", key)
+		titles = append(titles, key)
 	}
 	more := !compare.OfEveryTask(s.By) // the measure that the runs are judged by has a column
 	if more {
-		fmt.Fprintf(table, "holdout %s\t", s.order().Measure())
+		titles = append(titles, "holdout "+s.order().Measure())
 	}
 	last := "digest"
 	if len(s.Candidates[0].folds) > 0 {
 		last = "means"
 	}
-	fmt.Fprintf(table, "holdout error\tholdout log loss\ttrain error\tseconds\t%s\n", last)
+	table.Row(append(titles, "holdout error", "holdout log loss", "train error", "seconds", last)...)
 	for _, n := range s.order().Ranks(s.Compared()) {
 		candidate := &s.Candidates[n]
-		fmt.Fprintf(table, "%d\t", n+1)
+		cells := []any{n + 1}
 		for _, set := range candidate.Set {
 			_, value, _ := strings.Cut(set, "=")
-			fmt.Fprintf(table, "%s\t", value)
+			cells = append(cells, value)
 		}
 		r := candidate.Report
 		if more {
-			fmt.Fprintf(table, "%s\t", s.order().Text(r))
+			cells = append(cells, s.order().Text(r))
 		}
 		if r == nil {
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%v\n", none, none, none, none, candidate.Err)
+			table.Row(append(cells, none, none, none, none, candidate.Err)...)
 			continue
 		}
 		holdout, logLoss := none, none
@@ -96,9 +95,9 @@ func (s *Search) table(w io.Writer) error {
 		if n := len(candidate.folds); n > 0 {
 			digest = fmt.Sprintf("of %d folds", n)
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%.2f\t%s\n", holdout, logLoss, Percent(&r.TrainError), r.Seconds, digest)
+		table.Row(append(cells, holdout, logLoss, Percent(&r.TrainError), fmt.Sprintf("%.2f", r.Seconds), digest)...)
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // Best returns the candidate with the best predictions of the holdout rows, the first of several; nil if there is none.

@@ -5,7 +5,6 @@ import (
 	"io"
 	"strconv"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/schemas"
@@ -14,8 +13,8 @@ import (
 
 // WriteSources writes a row for each source.
 func WriteSources(w io.Writer, sources []source.SourceState) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "source\tstate\tsince\tsplit\trows\tmessages\tleft\tfiles")
+	var table Table
+	table.Row("source", "state", "since", "split", "rows", "messages", "left", "files")
 	for _, s := range sources {
 		rows, split, files := none, none, none
 		id, messages, left := short(s.ID, sources), strconv.FormatInt(s.Messages, 10), strconv.FormatInt(s.Left, 10)
@@ -26,9 +25,9 @@ func WriteSources(w io.Writer, sources []source.SourceState) error {
 		default:
 			rows, split, files = strconv.FormatInt(s.Rows, 10), s.Split, strings.Join(s.Files, ", ")
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", id, s.State, date(s.Since), split, rows, messages, left, files)
+		table.Row(id, s.State, date(s.Since), split, rows, messages, left, files)
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // readTo says how far the partitions of a topic were read.

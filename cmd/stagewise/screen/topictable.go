@@ -3,7 +3,6 @@ package screen
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -11,12 +10,12 @@ import (
 
 // WriteTopics writes a row for each topic.
 func WriteTopics(w io.Writer, list []kafkalog.Topic) error {
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "topic\tpartitions\treplicas\tcleanup")
+	var table Table
+	table.Row("topic", "partitions", "replicas", "cleanup")
 	for _, t := range list {
-		fmt.Fprintf(table, "%s\t%d\t%d\t%s\n", t.Name, t.Partitions, t.Replication, cleanup(t))
+		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // WriteDifferences writes how topics differ from the configuration.
@@ -24,16 +23,17 @@ func WriteDifferences(w io.Writer, differences []topics.Difference) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "\ntopic\tsetting\tcurrent\tconfigured\t")
+	var table Table
+	fmt.Fprintln(w)
+	table.Row("topic", "setting", "current", "configured", "")
 	for _, d := range differences {
 		how := "changed by topics apply"
 		if !d.Applies() {
 			how = "changed by Kafka's own tools"
 		}
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", d.Topic, d.Name, d.Has, d.Configured, how)
+		table.Row(d.Topic, d.Name, d.Has, d.Configured, how)
 	}
-	return table.Flush()
+	return table.Write(w)
 }
 
 // cleanup returns the cleanup.policy of a topic.
