@@ -2,12 +2,9 @@ package kafkalog
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 const (
@@ -67,23 +64,7 @@ func (l *Log) Compact(ctx context.Context, topics ...string) error {
 func (l *Log) clean(ctx context.Context) error {
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
-	if !l.broker.HasDirectory() { // files that are still open take writes, which no later process finds
-		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost", l.dataDir)
-		l.end(err)
-		return err
-	}
-	found, failure := l.broker.Survey(l.now())
-	for _, e := range found.Expired {
-		err := l.broker.Cut(e.Topic, e.Partition, e.Before)
-		// Other processes may also delete topics and messages.
-		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.OffsetOutOfRange) {
-			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", e.Topic, e.Partition, e.Before, err))
-		}
-	}
-	if failure != nil || !found.Pays() { // with unreadable files the broker might not start again
-		return failure
-	}
-	dead, err := l.broker.Restart(ctx, l.now())
+	dead, err := l.broker.Clean(ctx, l.now())
 	if dead {
 		l.end(err)
 	}

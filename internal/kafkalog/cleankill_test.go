@@ -11,11 +11,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 )
 
 // history is the topics that the killed processes write, step by step: to topic t, compacted, the numbers of a few keys
@@ -156,52 +153,4 @@ func TestKilledWhileCleaning(t *testing.T) {
 		noError(t, l.Close())
 	}
 	t.Logf("%d steps; killed %d times while a partition was written again", steps, cleaned)
-}
-
-// A log left by a process that is killed between any two changes of cleaning has everything that must be kept.
-func TestEachStepOfCleaning(t *testing.T) {
-	t.Parallel()
-	const n = 60
-	dir := t.TempDir()
-	l := openDir(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, history...))
-	for i := range n {
-		noError(t, writeHistory(ctx, l, i))
-	}
-	noError(t, l.Close())
-	copies := t.TempDir()
-	step := 0
-	copied := func() string { return filepath.Join(copies, fmt.Sprint(step)) }
-	log := disk.Log{Dir: filepath.Join(dir, "log")}
-	log.Step = func() {
-		noError(t, os.CopyFS(filepath.Join(copied(), "log"), os.DirFS(log.Dir)))
-		step++
-	}
-	noError(t, log.Clean(time.Now()))
-	if step < 10 {
-		t.Errorf("cleaning took %d steps", step)
-	}
-	var replaced int
-	for step--; step >= 0; step-- {
-		if _, err := os.Stat(filepath.Join(copied(), "log", "partitions", "t-0")); err != nil {
-			replaced++
-		}
-		l := openDir(t, copied())
-		if got := checkHistory(t, l, n); got != n {
-			t.Errorf("step %d: %d steps of the history", step, got)
-		}
-		noError(t, writeHistory(ctx, l, n))
-		noError(t, l.Clean(ctx))
-		checkHistory(t, l, n+1)
-		leftovers, err := filepath.Glob(filepath.Join(copied(), "log", "partitions", "*.*"))
-		noError(t, err)
-		if len(leftovers) > 0 {
-			t.Errorf("step %d: left are %s", step, strings.Join(leftovers, ", "))
-		}
-		noError(t, l.Close())
-	}
-	if replaced != 1 {
-		t.Errorf("the partition was missing after %d steps, want 1", replaced)
-	}
 }

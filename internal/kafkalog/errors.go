@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
@@ -39,10 +38,10 @@ type WriteError = embedded.WriteError
 type LockedError = embedded.LockedError
 
 // DamagedError means that a file of the embedded broker's log is damaged.
-type DamagedError = disk.DamagedError
+type DamagedError = embedded.DamagedError
 
 // Repaired is a repaired part of the embedded broker's log.
-type Repaired = disk.Repaired
+type Repaired = embedded.Repaired
 
 // Repair repairs the log in the data directory of an embedded broker: see [embedded.Repair].
 func Repair(ctx context.Context, dir string) ([]Repaired, error) { return embedded.Repair(ctx, dir) }

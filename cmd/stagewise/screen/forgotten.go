@@ -51,14 +51,7 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 // WriteRepaired writes what was damaged, and what is lost of it.
 func WriteRepaired(w io.Writer, repaired []kafkalog.Repaired) {
 	for _, r := range repaired {
-		switch {
-		case r.Topic == "":
-			fmt.Fprintf(w, "%s was damaged at byte %d; restored\n", r.File, r.Position)
-		case r.From == r.To:
-			fmt.Fprintf(w, "%s was damaged at byte %d; no message of %s[%d] is lost\n", r.File, r.Position, r.Topic, r.Partition)
-		default:
-			fmt.Fprintf(w, "%s was damaged at byte %d; the messages of %s[%d] from offset %d to %d are lost\n", r.File, r.Position, r.Topic,
-				r.Partition, r.From, r.To-1)
-		}
+		fmt.Fprintf(w, "%s was damaged at byte %d; the messages of %s[%d] from offset %d to %d are lost\n", r.File, r.Position, r.Topic,
+			r.Partition, r.From, r.To-1)
 	}
 }

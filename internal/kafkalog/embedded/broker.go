@@ -13,10 +13,9 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"golang.org/x/sync/semaphore"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/disk"
 )
 
 // Broker is the embedded broker. kfake speaks the Kafka protocol with clients of the listener, without authentication, and
@@ -25,7 +24,7 @@ import (
 type Broker struct {
 	lock     *flock.Flock
 	made     []string // created directories: the data directory, then its parents
-	disk     disk.Log
+	files    files
 	sync     bool // each batch is synced to disk before it is acknowledged
 	faults   faults
 	listener *listener
@@ -42,7 +41,7 @@ type Broker struct {
 // ClusterID is the cluster id of embedded brokers.
 const ClusterID = "stagewise-embedded"
 
-// compactionInterval disables kfake's own cleaning, which is not safe: see package disk.
+// compactionInterval disables kfake's own cleaning, which is not safe: see files.
 const compactionInterval = 100 * 365 * 24 * time.Hour
 
 // allWrites exceeds the number of concurrent writes.
@@ -61,7 +60,7 @@ type Options struct {
 }
 
 // Start starts a broker. cleaned is the error of cleaning its log, despite which the broker runs. The error wraps a
-// *LockedError if another process still has the directory open after five seconds, and a *disk.DamagedError if a file of
+// *LockedError if another process still has the directory open after five seconds, and a *DamagedError if a file of
 // the log is damaged: see [Repair].
 func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, err error) {
 	dir := o.Dir
@@ -69,7 +68,7 @@ func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, e
 	if err != nil {
 		return nil, nil, err
 	}
-	b = &Broker{lock: lock, made: made, discard: true, disk: logIn(dir), sync: o.Sync, writes: semaphore.NewWeighted(allWrites)}
+	b = &Broker{lock: lock, made: made, discard: true, files: logIn(dir), sync: o.Sync, writes: semaphore.NewWeighted(allWrites)}
 	if b.listener, err = listen(o.Listen); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
@@ -86,30 +85,27 @@ func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, e
 }
 
 // logIn returns the log in a data directory.
-func logIn(dir string) disk.Log { return disk.Log{Dir: filepath.Join(dir, "log")} }
+func logIn(dir string) files { return files{dir: filepath.Join(dir, "log")} }
 
 // start verifies the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat
 // everything after a damaged batch as torn, so neither may see one.
 func (b *Broker) start(now time.Time, whole ...string) (cleaned, err error) {
-	if err := b.disk.Restore(); err != nil {
+	if err := b.files.restore(); err != nil {
 		return nil, fmt.Errorf("restore the log of the embedded broker: %w", err)
 	}
-	if err := b.disk.Verify(); err != nil {
+	if err := b.files.verify(); err != nil {
 		return nil, fmt.Errorf("verify the log of the embedded broker: %w", err)
 	}
-	if err := b.disk.Unseal(); err != nil {
-		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
-	}
-	if err := b.disk.Clean(now, whole...); err != nil {
+	if err := b.files.clean(now, whole...); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
 	}
-	if err := b.disk.Prepare(); err != nil {
+	if err := b.files.prepare(); err != nil {
 		return cleaned, fmt.Errorf("prepare the log of the embedded broker: %w", err)
 	}
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
 		kfake.ClusterID(ClusterID),
-		kfake.DataDir(b.disk.Dir),
+		kfake.DataDir(b.files.dir),
 		kfake.WithLogger(&b.faults),
 		kfake.ListenFn(func(string, string) (net.Listener, error) { return b.listener.acceptor(), nil }),
 		kfake.BrokerConfigs(map[string]string{"log.cleaner.backoff.ms": strconv.FormatInt(compactionInterval.Milliseconds(), 10)}),
@@ -118,7 +114,7 @@ func (b *Broker) start(now time.Time, whole ...string) (cleaned, err error) {
 		options = append(options, kfake.SyncWrites())
 	}
 	if b.cluster, err = kfake.NewCluster(options...); err != nil {
-		return cleaned, fmt.Errorf("start the embedded broker on %s: %w", b.disk.Dir, err)
+		return cleaned, fmt.Errorf("start the embedded broker on %s: %w", b.files.dir, err)
 	}
 	return cleaned, nil
 }
@@ -144,7 +140,7 @@ func (b *Broker) Restart(ctx context.Context, now time.Time, whole ...string) (d
 // Repair repairs a damaged log in the data directory of an embedded broker so that it can be opened. All whole messages
 // are kept, and the offsets of lost ones are not reused. It returns the repaired parts. The error wraps a *LockedError if a
 // process still has the directory open after five seconds.
-func Repair(ctx context.Context, dir string) (repaired []disk.Repaired, err error) {
+func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 	if _, err := os.Stat(dir); err != nil {
 		return nil, err
 	}
@@ -154,20 +150,45 @@ func Repair(ctx context.Context, dir string) (repaired []disk.Repaired, err erro
 	}
 	defer func() { err = errors.Join(err, unlock(lock)) }()
 	log := logIn(dir)
-	if err := log.Restore(); err != nil {
+	if err := log.restore(); err != nil {
 		return nil, err
 	}
-	if repaired, err = log.Repair(); err == nil {
-		err = log.Verify()
+	if repaired, err = log.repair(); err == nil {
+		err = log.verify()
 	}
 	return repaired, err
 }
 
-// HasDirectory reports whether the data directory is still the one that the broker has locked.
-func (b *Broker) HasDirectory() bool { return isThere(b.lock) }
+// Clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for the rest
+// if that pays. dead means that the broker no longer runs.
+func (b *Broker) Clean(ctx context.Context, now time.Time) (dead bool, err error) {
+	if !isThere(b.lock) { // files that are still open take writes, which no later process finds
+		return true, fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost",
+			filepath.Dir(b.files.dir))
+	}
+	found, failure := b.files.survey(now)
+	for _, e := range found.expired {
+		err := b.cut(e)
+		// Other processes may also delete topics and messages.
+		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.OffsetOutOfRange) {
+			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", e.topic, e.partition, e.before, err))
+		}
+	}
+	if failure != nil || !found.pays() { // with unreadable files the broker might not start again
+		return false, failure
+	}
+	return b.Restart(ctx, now)
+}
 
-// Survey determines what can be removed from the log.
-func (b *Broker) Survey(now time.Time) (disk.Survey, error) { return b.disk.Survey(now) }
+// cut deletes the expired messages of a partition.
+func (b *Broker) cut(e expired) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stopped {
+		return ErrClosed
+	}
+	return b.cluster.DeleteRecords(e.topic, int32(e.partition), e.before)
+}
 
 // BeginWrite waits while the broker restarts. The caller calls EndWrite after the response: a restart waits for it.
 func (b *Broker) BeginWrite(ctx context.Context) error { return b.writes.Acquire(ctx, 1) }
@@ -191,16 +212,6 @@ func (b *Broker) Cluster() *kfake.Cluster {
 	return b.cluster
 }
 
-// Cut deletes the messages of a partition before an offset.
-func (b *Broker) Cut(topic string, partition int, before int64) error {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.stopped {
-		return ErrClosed
-	}
-	return b.cluster.DeleteRecords(topic, int32(partition), before)
-}
-
 // KeepEnd makes sure that the offsets of a partition continue after all of its messages before an offset were deleted and
 // the process is killed: until it is stopped, kfake records the end of a partition only in its segments, which are then
 // gone.
@@ -210,7 +221,7 @@ func (b *Broker) KeepEnd(topic string, partition int, end int64) error {
 	if b.stopped {
 		return ErrClosed
 	}
-	return b.disk.KeepEnd(topic, partition, end)
+	return b.files.keepEnd(topic, partition, end)
 }
 
 // Stop stops the broker and releases the directory.
@@ -220,7 +231,6 @@ func (b *Broker) Stop() error {
 	if !b.stopped {
 		b.cluster.Close()
 		b.stopped = true
-		_ = b.disk.Seal() // if it fails, as on a full disk, the log is opened as after a kill
 	}
 	return errors.Join(b.listener.close(), b.release())
 }
@@ -237,7 +247,7 @@ func (b *Broker) release() error {
 	if !b.discard || len(b.made) == 0 {
 		return unlock(b.lock)
 	}
-	if written, err := b.disk.Written(); written || err != nil {
+	if written, err := b.files.written(); written || err != nil {
 		return errors.Join(err, unlock(b.lock))
 	}
 	err := os.RemoveAll(b.made[0])

@@ -1,4 +1,4 @@
-package disk
+package embedded
 
 import (
 	"fmt"
@@ -6,11 +6,9 @@ import (
 	"math"
 	"os"
 	"slices"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
-// DamagedError means that a file of the log is damaged. Nothing was changed: [Log.Repair] keeps the intact messages.
+// DamagedError means that a file of the log is damaged. Nothing was changed: [files.repair] keeps the intact messages.
 type DamagedError struct {
 	// File is the path of the file, and Position the byte offset of the damage.
 	File     string
@@ -33,16 +31,12 @@ func (e *DamagedError) Error() string {
 		e.Position, where, e.Reason)
 }
 
-// Verify returns a *DamagedError for each partition with a damaged batch, and for each damaged file of settings or
-// positions. A torn batch at the end, left by a killed process, is no damage. The broker must not run, because it
-// truncates a file at the first damaged batch.
+// verify returns a *DamagedError for each partition with a damaged batch, and for a damaged list of topics. A torn batch at the
+// end, left by a killed process, is no damage. The broker must not run, because it truncates a file at the first damaged batch.
 //
 // It reads the whole log, as the broker does next: most of the time is disk I/O, and afterwards the broker finds the files
 // in the page cache. An index that does not match its segment is rebuilt from the segment.
-func (l *Log) Verify() error {
-	if err := l.verifyState(); err != nil {
-		return err
-	}
+func (l *files) verify() error {
 	var buffer []byte
 	return l.each(func(p partition) error { return p.verify(&buffer) })
 }
@@ -141,10 +135,10 @@ func (c *contents) wrong(at int) string {
 	expected := c.expected(at)
 	after := c.limit
 	switch rest := batch(c.data[at+len(b):]); {
-	case len(rest) >= recordbatch.HeaderBytes:
+	case len(rest) >= headerBytes:
 		after = min(after, rest.base())
 	case c.last():
-		after = max(expected+int64(b.int32(recordbatch.AtLastDelta))+1, c.written)
+		after = max(expected+int64(b.int32(atLastDelta))+1, c.written)
 	}
 	gap := at > 0 && b.base() > expected && b.base() < c.written && b.end() <= after
 	if b.base() != expected && !gap {
@@ -155,7 +149,7 @@ func (c *contents) wrong(at int) string {
 
 // wholeBatch returns the batch at the start of data, or the reason why there is none.
 func wholeBatch(data []byte) (b batch, reason string) {
-	if len(data) < recordbatch.HeaderBytes {
+	if len(data) < headerBytes {
 		return nil, "the header of the batch there is truncated"
 	}
 	b = batch(data)
@@ -186,7 +180,7 @@ func (c *contents) torn(at int) bool {
 	switch {
 	case !c.last():
 		return false
-	case len(rest) < recordbatch.HeaderBytes:
+	case len(rest) < headerBytes:
 		return true
 	case !rest.sound() || rest.bytes() <= int64(len(rest)) || rest.base() != c.expected(at) || rest.intact():
 		return false
@@ -201,22 +195,22 @@ func (c *contents) find(damaged int) (at int, offset int64) {
 	expected := c.expected(damaged)
 	possible := func(at int) bool {
 		b := batch(c.data[at:])
-		if b[recordbatch.AtMagic] != 2 || b.base() < expected || b.base() > min(c.limit, max(c.written, expected+c.records(at-damaged))) {
+		if b[atMagic] != 2 || b.base() < expected || b.base() > min(c.limit, max(c.written, expected+c.records(at-damaged))) {
 			return false
 		}
 		_, reason := wholeBatch(b)
 		return reason == ""
 	}
 	// The header of a damaged batch is usually correct. An apparent batch inside of it may be the content of a message.
-	if b := batch(c.data[damaged:]); len(b) >= recordbatch.HeaderBytes && b.sound() && b.bytes() <= int64(len(b)) {
+	if b := batch(c.data[damaged:]); len(b) >= headerBytes && b.sound() && b.bytes() <= int64(len(b)) {
 		switch at := damaged + int(b.bytes()); {
 		case at == len(c.data):
 			return at, c.limit
-		case at+recordbatch.HeaderBytes <= len(c.data) && possible(at):
+		case at+headerBytes <= len(c.data) && possible(at):
 			return at, batch(c.data[at:]).base()
 		}
 	}
-	for at := damaged + 1; at+recordbatch.HeaderBytes <= len(c.data); at++ {
+	for at := damaged + 1; at+headerBytes <= len(c.data); at++ {
 		if possible(at) {
 			return at, batch(c.data[at:]).base()
 		}

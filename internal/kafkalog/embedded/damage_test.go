@@ -1,4 +1,4 @@
-package disk
+package embedded
 
 import (
 	"bytes"
@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // damage flips bits of a file like a disk fault: without a change of the modification time.
@@ -26,13 +24,13 @@ func damage(t *testing.T, path string, at int, bits byte) {
 	noError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
-// files returns the content of all files of a log except the copies.
-func files(t *testing.T, l *Log) map[string]string {
+// allFiles returns the content of all files of a log.
+func allFiles(t *testing.T, l *files) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	noError(t, filepath.WalkDir(l.Dir, func(path string, entry os.DirEntry, err error) error {
-		if err == nil && !entry.IsDir() && entry.Name() != closedFile {
-			all[strings.TrimPrefix(path, l.Dir+"/")] = string(must(os.ReadFile(path))(t))
+	noError(t, filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
+		if err == nil && !entry.IsDir() {
+			all[strings.TrimPrefix(path, l.dir+"/")] = string(must(os.ReadFile(path))(t))
 		}
 		return err
 	}))
@@ -44,8 +42,8 @@ func damagedIn(err error) *DamagedError {
 	return found
 }
 
-// end returns the offset after the last batch of topic t.
-func end(t *testing.T, l *Log) int64 {
+// endOf returns the offset after the last batch of topic t.
+func endOf(t *testing.T, l *files) int64 {
 	t.Helper()
 	p := partition{folder: l.folder("t", 0)}
 	noError(t, p.list())
@@ -67,28 +65,27 @@ func three(attributes int16) [][]batch {
 	return segments
 }
 
-// Any wrong byte of a segment, in the first, a middle or the last batch of any segment: the log is rejected, with file,
-// position and offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. If the offset,
-// the length or the version is wrong, it also keeps that batch. The leader epoch is also in the index, which is intact.
+// A wrong byte of a segment, in the first, a middle or the last batch of any segment: the log is rejected, with file,
+// position and offset, and nothing is changed. Repair keeps all other batches, byte for byte, and the end. The leader epoch is
+// also in the index, which is intact.
 func TestEachDamagedByte(t *testing.T) {
 	for name, c := range map[string]struct {
 		attributes int16
 		step       int
-	}{"plain": {0, 1}, "compressed": {2, 7}, "transactional": {recordbatch.Transactional, 7}} {
+	}{"plain": {0, 3}, "compressed": {2, 17}, "transactional": {transactional, 17}} {
 		segments := three(c.attributes)
 		for s, batches := range segments {
 			start := 0
 			for n, b := range batches {
 				for at := 0; at < len(b); at += c.step {
 					l := newLog(t, nil, segments...)
-					noError(t, l.Verify())
-					whole := files(t, l)
+					noError(t, l.verify())
 					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].base())+dataSuffix)
 					damage(t, path, start+at, byte(1<<(at%8)))
-					before := files(t, l)
+					before := allFiles(t, l)
 					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
-					found := damagedIn(l.Verify())
-					if at >= recordbatch.BeforeLength && at < recordbatch.AtMagic {
+					found := damagedIn(l.verify())
+					if at >= beforeLength && at < atMagic {
 						if found != nil {
 							t.Errorf("%s: %v", where, found)
 						}
@@ -97,28 +94,22 @@ func TestEachDamagedByte(t *testing.T) {
 					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.base() || found.Topic != "t" {
 						t.Fatalf("%s: %v", where, found)
 					}
-					if !maps.Equal(files(t, l), before) {
+					if !maps.Equal(allFiles(t, l), before) {
 						t.Fatalf("%s: verifying has changed a file", where)
 					}
-					repaired, err := l.Repair()
+					repaired, err := l.repair()
 					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.base() {
 						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
 					}
-					noError(t, l.Verify())
-					if at < recordbatch.BeforeLength || at == recordbatch.AtMagic {
-						if !maps.Equal(files(t, l), whole) || repaired[0].To != b.base() {
-							t.Fatalf("%s: the batch is not as it was: %+v", where, repaired)
-						}
-						continue
-					}
+					noError(t, l.verify())
 					lost := must(os.ReadFile(path))(t)
 					if !bytes.HasPrefix(lost, bytes.Join(raw(batches[:n]), nil)) || !bytes.HasSuffix(lost, bytes.Join(raw(batches[n+1:]), nil)) {
 						t.Fatalf("%s: other batches have changed", where)
 					}
-					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || end(t, l) < 61 {
-						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, end(t, l))
+					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
+						t.Fatalf("%s: %+v, the log ends at %d", where, repaired, endOf(t, l))
 					}
-					if again, err := l.Repair(); len(again) > 0 || err != nil {
+					if again, err := l.repair(); len(again) > 0 || err != nil {
 						t.Fatalf("%s: repaired again %+v, %v", where, again, err)
 					}
 				}
@@ -130,10 +121,10 @@ func TestEachDamagedByte(t *testing.T) {
 
 // An index is rebuilt from its segment after any damage.
 func TestDamagedIndex(t *testing.T) {
-	l := newLog(t, nil, slices.Concat(three(recordbatch.Transactional),
-		[][]batch{{newBatch(61, recordbatch.Transactional|recordbatch.Marker, written{"k", "v", 0})}})...)
-	noError(t, l.Verify())
-	whole := files(t, l)
+	l := newLog(t, nil, slices.Concat(three(transactional),
+		[][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
+	noError(t, l.verify())
+	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
 	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
 		"\x01") {
@@ -142,85 +133,45 @@ func TestDamagedIndex(t *testing.T) {
 	for at := range 3 * entryBytes {
 		for _, bits := range []byte{1, 0x80, 0xff} {
 			damage(t, path, at, bits)
-			noError(t, l.Verify())
-			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(files(t, l), whole) {
+			noError(t, l.verify())
+			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(allFiles(t, l), whole) {
 				t.Fatalf("byte %d: %x", at, must(os.ReadFile(path))(t))
 			}
 		}
 	}
 	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
 		noError(t, os.Truncate(path, size))
-		noError(t, l.Verify())
-		if !maps.Equal(files(t, l), whole) {
+		noError(t, l.verify())
+		if !maps.Equal(allFiles(t, l), whole) {
 			t.Errorf("cut to %d bytes: %x", size, must(os.ReadFile(path))(t))
 		}
 	}
 	noError(t, os.Remove(path))
-	noError(t, l.Verify())
-	if !maps.Equal(files(t, l), whole) {
+	noError(t, l.verify())
+	if !maps.Equal(allFiles(t, l), whole) {
 		t.Error("without an index")
 	}
 }
 
-// After a clean shutdown, any wrong byte of the settings and positions files is detected, and repaired from the copy,
-// unless another program has written the file since. A damaged copy is ignored.
-func TestDamagedState(t *testing.T) {
-	l := newLog(t, map[string]string{"retention.ms": "1000"}, three(0)...)
-	noError(t, l.Prepare())
-	noError(t, os.WriteFile(filepath.Join(l.Dir, "groups.log"), []byte("some"), 0o644))
-	noError(t, l.Seal())
-	whole := files(t, l)
-	for _, name := range []string{"topics.json", "groups.log", filepath.Join("partitions", "t-0", snapshotFile)} {
-		path := filepath.Join(l.Dir, name)
-		for at := range len(whole[name]) {
-			noError(t, l.Verify())
-			damage(t, path, at, 1)
-			if found := damagedIn(l.Verify()); found == nil || found.File != path || found.Position != int64(at) {
-				t.Fatalf("%s, byte %d: %v", name, at, found)
-			}
-			if repaired, err := l.Repair(); err != nil || len(repaired) != 1 || repaired[0].File != path || !maps.Equal(files(t, l), whole) {
-				t.Fatalf("%s, byte %d: %+v, %v", name, at, repaired, err)
-			}
-		}
-	}
-	groups := filepath.Join(l.Dir, "groups.log")
-	noError(t, os.WriteFile(groups, []byte("other"), 0o644))
-	noError(t, os.Chtimes(groups, now, now))
-	noError(t, l.Verify())
-	noError(t, l.Seal())
-	damage(t, groups, 0, 1)
-	for at := range must(os.ReadFile(filepath.Join(l.Dir, closedFile)))(t) {
-		damage(t, filepath.Join(l.Dir, closedFile), at, 1)
-		noError(t, l.Verify())
-		damage(t, filepath.Join(l.Dir, closedFile), at, 1)
-	}
-	if l.Verify() == nil {
-		t.Error("the damage is not found")
-	}
-	noError(t, l.Unseal())
-	noError(t, l.Unseal())
-	noError(t, l.Verify())
-}
-
-// Without copies, as after a kill, no wrong byte of a snapshot makes a log end before its last message.
+// No wrong byte of a snapshot makes a log end before its last message.
 func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.Prepare())
+	noError(t, l.prepare())
 	path := filepath.Join(l.folder("t", 0), snapshotFile)
 	for at := range must(os.ReadFile(path))(t) {
 		for _, bits := range []byte{1, 2, 4, 8, 16, 32, 64, 128} {
 			l := newLog(t, nil, three(0)...)
-			noError(t, l.Prepare())
+			noError(t, l.prepare())
 			path := filepath.Join(l.folder("t", 0), snapshotFile)
 			damage(t, path, at, bits)
-			if l.Verify() != nil {
-				must(l.Repair())(t)
-				noError(t, l.Verify())
+			if l.verify() != nil {
+				must(l.repair())(t)
+				noError(t, l.verify())
 			}
-			noError(t, l.Prepare())
+			noError(t, l.prepare())
 			p := partition{folder: l.folder("t", 0)}
 			noError(t, p.list())
-			if s := p.snapshot(); s == nil || s.HighWatermark < 61 || s.HighWatermark != end(t, l) || !s.matches(&p) {
+			if s := p.snapshot(); s == nil || s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) || !s.matches(&p) {
 				t.Fatalf("byte %d, bits %x: %+v", at, bits, s)
 			}
 		}
@@ -234,12 +185,12 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 	for cut := 1; cut <= len(segments[2][2]); cut++ {
 		l := newLog(t, nil, segments...)
 		noError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
-		noError(t, l.Verify())
-		if repaired, err := l.Repair(); len(repaired) > 0 || err != nil {
+		noError(t, l.verify())
+		if repaired, err := l.repair(); len(repaired) > 0 || err != nil {
 			t.Fatalf("%d bytes less: repaired %+v, %v", cut, repaired, err)
 		}
-		noError(t, l.Prepare())
-		if got := end(t, l); got != 58 {
+		noError(t, l.prepare())
+		if got := endOf(t, l); got != 58 {
 			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
 		}
 	}
@@ -253,19 +204,19 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, nil, three(0)...)
-			noError(t, l.Prepare())
+			noError(t, l.prepare())
 			noError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
-			found := damagedIn(l.Verify())
+			found := damagedIn(l.verify())
 			if found == nil || !strings.Contains(found.Reason, "ended at offset 61") {
 				t.Errorf("%v", found)
 			}
-			repaired, err := l.Repair()
+			repaired, err := l.repair()
 			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
 				t.Errorf("%+v, %v", repaired, err)
 			}
-			noError(t, l.Verify())
-			noError(t, l.Prepare())
-			if got := end(t, l); got != 61 {
+			noError(t, l.verify())
+			noError(t, l.prepare())
+			if got := endOf(t, l); got != 61 {
 				t.Errorf("the log ends at %d", got)
 			}
 		})
@@ -282,14 +233,14 @@ func TestZerosAtTheEnd(t *testing.T) {
 	content := must(os.ReadFile(path))(t)
 	clear(content[len(content)-lost:])
 	noError(t, os.WriteFile(path, content, 0o644))
-	if found := damagedIn(l.Verify()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
+	if found := damagedIn(l.verify()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
 		t.Errorf("%v", found)
 	}
-	repaired, err := l.Repair()
+	repaired, err := l.repair()
 	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.Verify())
+	noError(t, l.verify())
 }
 
 // An apparent batch inside of a message is not restored as one when the enclosing batch is damaged.
@@ -301,9 +252,9 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	records, _ := outer.records()
 	outer = outer.with(records)
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
-	noError(t, l.Verify())
-	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), recordbatch.HeaderBytes+9, 1)
-	must(l.Repair())(t)
+	noError(t, l.verify())
+	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
+	must(l.repair())(t)
 	if got := content(t, l, "t"); got != "(0-1) 1:next" {
 		t.Errorf("%s stays", got)
 	}
@@ -313,14 +264,14 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 // end.
 func TestDamageBesideGaps(t *testing.T) {
 	value := func(key string) written { return written{key, "v", time.Hour} }
-	compacted := func() (*Log, string) {
+	compacted := func() (*files, string) {
 		l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{
 			newBatch(0, 0, value("a"), value("a"), value("a"), value("b")), newBatch(4, 0, value("a")), newBatch(5, 0, value("a")),
 			newBatch(6, 0, value("c")), newBatch(7, 0, value("a")), newBatch(8, 0, value("a")), newBatch(9, 0, value("d")),
 		})
-		noError(t, l.Clean(now))
-		noError(t, l.Prepare())
-		noError(t, l.Verify())
+		noError(t, l.clean(now))
+		noError(t, l.prepare())
+		noError(t, l.verify())
 		return l, filepath.Join(l.folder("t", 0), "0"+dataSuffix)
 	}
 	l, _ := compacted()
@@ -331,11 +282,11 @@ func TestDamageBesideGaps(t *testing.T) {
 	for n, want := range []string{"(0-6) 6:c 8:a 9:d", "3:b (4-8) 8:a 9:d", "3:b 6:c (7-9) 9:d", "3:b 6:c 8:a (9-10)"} {
 		l, path := compacted()
 		damage(t, path, (n+1)*size-1, 1)
-		if found := damagedIn(l.Verify()); found == nil || found.Position != int64(n*size) {
+		if found := damagedIn(l.verify()); found == nil || found.Position != int64(n*size) {
 			t.Errorf("batch %d: %v", n, found)
 		}
-		must(l.Repair())(t)
-		noError(t, l.Verify())
+		must(l.repair())(t)
+		noError(t, l.verify())
 		if got := content(t, l, "t"); got != want {
 			t.Errorf("batch %d: %s stays, want %s", n, got, want)
 		}
@@ -343,18 +294,18 @@ func TestDamageBesideGaps(t *testing.T) {
 	for at := range 8 {
 		l, path := compacted()
 		damage(t, path, 3*size+at, 0x10)
-		if l.Verify() == nil {
+		if l.verify() == nil {
 			t.Errorf("byte %d of the last offset is wrong, which is not found", at)
 		}
-		must(l.Repair())(t)
-		noError(t, l.Verify())
-		if got := content(t, l, "t"); got != "3:b 6:c 8:a 9:d" {
+		must(l.repair())(t)
+		noError(t, l.verify())
+		if got := content(t, l, "t"); !strings.HasPrefix(got, "3:b 6:c 8:a (9-") {
 			t.Errorf("%s stays", got)
 		}
 	}
 }
 
-// Repair works in steps, and may be killed after each.
+// repair works in steps, and may be killed after each.
 func TestRepairThatIsKilled(t *testing.T) {
 	config := map[string]string{}
 	l := newLog(t, config, three(0)...)
@@ -367,11 +318,11 @@ func TestRepairThatIsKilled(t *testing.T) {
 	p.segments = p.segments[:1] // as if killed after the first
 	var buffer []byte
 	must(p.repair(&buffer))(t)
-	if repaired, err := l.Repair(); len(repaired) != 2 || err != nil {
+	if repaired, err := l.repair(); len(repaired) != 2 || err != nil {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.Verify())
-	if got := end(t, l); got != 61 {
+	noError(t, l.verify())
+	if got := endOf(t, l); got != 61 {
 		t.Errorf("the log ends at %d", got)
 	}
 }
@@ -379,24 +330,24 @@ func TestRepairThatIsKilled(t *testing.T) {
 // A partition from which all messages were deleted continues at its end.
 func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.Prepare())
+	noError(t, l.prepare())
 	p := partition{folder: l.folder("t", 0)}
 	noError(t, p.list())
 	for _, s := range p.segments {
 		noError(t, s.remove())
 	}
-	noError(t, l.Verify())
-	noError(t, l.Prepare())
+	noError(t, l.verify())
+	noError(t, l.prepare())
 	p.segments = nil
 	noError(t, p.list())
-	if s := p.snapshot(); s == nil || s.LogStartOffset != 61 || s.HighWatermark != 61 || !s.matches(&p) || end(t, l) != 61 {
+	if s := p.snapshot(); s == nil || s.LogStartOffset != 61 || s.HighWatermark != 61 || !s.matches(&p) || endOf(t, l) != 61 {
 		t.Errorf("%+v", s)
 	}
 }
 
 func BenchmarkVerify(b *testing.B) {
-	l := &Log{Dir: b.TempDir()}
-	noError(b, os.WriteFile(filepath.Join(l.Dir, "topics.json"), []byte(`{"topics":[{"name":"t","partitions":1}]}`), 0o644))
+	l := &files{dir: b.TempDir()}
+	noError(b, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte(`{"topics":[{"name":"t","partitions":1}]}`), 0o644))
 	noError(b, os.MkdirAll(l.folder("t", 0), 0o755))
 	batches := int64(0)
 	for range 16 {
@@ -409,9 +360,9 @@ func BenchmarkVerify(b *testing.B) {
 		}
 		noError(b, os.WriteFile(filepath.Join(l.folder("t", 0), fmt.Sprint(base)+dataSuffix), all, 0o644))
 	}
-	noError(b, l.Verify()) // the index
+	noError(b, l.verify()) // the index
 	b.SetBytes(16 * 64 << 20)
 	for b.Loop() {
-		noError(b, l.Verify())
+		noError(b, l.verify())
 	}
 }

@@ -1,14 +1,9 @@
-package disk
+package embedded
 
 import (
-	"bytes"
-	"encoding/binary"
 	"fmt"
 	"math"
 	"os"
-	"slices"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // Repaired is a repaired part of the log.
@@ -16,22 +11,17 @@ type Repaired struct {
 	// File is the path of the file, and Position the byte offset of the damage.
 	File     string
 	Position int64
-	// Topic and Partition are those of the file. Topic is empty if the file is not of a partition.
+	// Topic and Partition are those of the file.
 	Topic     string
 	Partition int
-	// From and To are the offsets of lost messages: [From, To). The range is empty if the damaged bytes could be
-	// reconstructed.
+	// From and To are the offsets of lost messages: [From, To).
 	From, To int64
 }
 
-// Repair repairs a damaged log so that Verify accepts it. All messages of whole batches keep their offsets. Offsets of
+// repair repairs a damaged log so that verify accepts it. All messages of whole batches keep their offsets. Offsets of
 // lost messages stay empty: they are not reused. It returns the repaired parts: none if the log is intact. The broker must
 // not run. A process killed during the repair leaves a log that can be repaired again.
-func (l *Log) Repair() ([]Repaired, error) {
-	repaired, err := l.repairState()
-	if err != nil {
-		return repaired, err
-	}
+func (l *files) repair() (repaired []Repaired, err error) {
 	var buffer []byte
 	err = l.each(func(p partition) error {
 		found, err := p.repair(&buffer)
@@ -80,19 +70,14 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 		from := c.expected(at)
 		next, to := c.find(at)
 		found := Repaired{File: c.segment().data, Position: int64(at), Topic: c.partition.topic.name, Partition: c.partition.number,
-			From: from, To: from}
-		if b := c.restored(at, next, to); b != nil {
-			whole = append(whole, b...)
-			c.next = b.end()
-		} else {
-			if next == len(c.data) {
-				to = min(to, c.claimed(batch(c.data[at:]), from))
-			}
-			for _, b := range newEmpty(from, to) {
-				whole = append(whole, b...)
-			}
-			c.next, found.To = max(c.next, to), to
+			From: from}
+		if next == len(c.data) {
+			to = min(to, c.claimed(batch(c.data[at:]), from))
 		}
+		for _, b := range newEmpty(from, to) {
+			whole = append(whole, b...)
+		}
+		c.next, found.To = max(c.next, to), to
 		repaired = append(repaired, found)
 		at = next
 	}
@@ -109,38 +94,14 @@ func (c *contents) repair() (whole []byte, repaired []Repaired) {
 	return whole, repaired
 }
 
-// restored returns a batch whose header is damaged in a field outside its checksum: the offset, the length or the version.
-// The bytes are [from, to) of the segment, and the offset after them is until, or a later one.
-func (c *contents) restored(from, to int, until int64) batch {
-	damaged := c.data[from:to]
-	if len(damaged) < recordbatch.HeaderBytes {
-		return nil
-	}
-	b := batch(slices.Clone(damaged))
-	b[recordbatch.AtMagic] = 2
-	binary.BigEndian.PutUint32(b[recordbatch.AtLength:], uint32(len(b)-recordbatch.BeforeLength))
-	if !b.sound() || !b.intact() {
-		return nil
-	}
-	expected, end := c.expected(from), to == len(c.data)
-	if !bytes.Equal(b, damaged) && b.base() >= expected && (b.end() == until || end && b.end() <= until) {
-		return b // its offset is correct
-	}
-	binary.BigEndian.PutUint64(b, uint64(expected))
-	if b.end() == until || end && b.end() <= until {
-		return b
-	}
-	return nil
-}
-
 // claimed returns an offset above those of all messages in damaged batches at the end of a segment: the one after the last
 // offset in the header, if plausible, or the largest possible.
 func (c *contents) claimed(damaged batch, from int64) int64 {
 	possible := c.records(len(damaged))
 	n := possible
-	if len(damaged) >= recordbatch.HeaderBytes && damaged.sound() && damaged.bytes() == int64(len(damaged)) && damaged.base() == from {
+	if len(damaged) >= headerBytes && damaged.sound() && damaged.bytes() == int64(len(damaged)) && damaged.base() == from {
 		n = 0
-		for _, named := range []int64{int64(damaged.int32(recordbatch.AtLastDelta)) + 1, int64(damaged.count())} {
+		for _, named := range []int64{int64(damaged.int32(atLastDelta)) + 1, int64(damaged.count())} {
 			if named <= possible {
 				n = max(n, named)
 			}

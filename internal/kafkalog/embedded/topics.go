@@ -1,4 +1,4 @@
-package disk
+package embedded
 
 import (
 	"encoding/json"
@@ -28,9 +28,25 @@ type topic struct {
 	lag               time.Duration // min.compaction.lag.ms
 }
 
+// lasts returns for how long a plan of a partition without changes is used: a sixteenth of the shortest time after which messages
+// can be removed.
+func (t *topic) lasts() time.Duration {
+	shortest := time.Duration(math.MaxInt64)
+	if t.deletes && t.retention >= 0 {
+		shortest = min(t.retention, t.segmentTime)
+	}
+	if t.compacts {
+		shortest = min(shortest, t.tombstones)
+		if t.lag > 0 {
+			shortest = min(shortest, t.lag)
+		}
+	}
+	return shortest / 16
+}
+
 // topics reads the topics recorded by kfake. kfake records each change of them at once.
-func (l *Log) topics() ([]topic, error) {
-	content, err := os.ReadFile(filepath.Join(l.Dir, "topics.json"))
+func (l *files) topics() ([]topic, error) {
+	content, err := os.ReadFile(filepath.Join(l.dir, "topics.json"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -45,7 +61,11 @@ func (l *Log) topics() ([]topic, error) {
 		}
 	}
 	if err := json.Unmarshal(content, &noted); err != nil {
-		return nil, fmt.Errorf("parse topics.json: %w", err)
+		damaged := &DamagedError{File: filepath.Join(l.dir, "topics.json"), Reason: err.Error()}
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			damaged.Position = syntax.Offset
+		}
+		return nil, damaged
 	}
 	var list []topic
 	for _, t := range noted.Topics {
@@ -76,6 +96,6 @@ func (l *Log) topics() ([]topic, error) {
 }
 
 // folder returns kfake's directory of a partition.
-func (l *Log) folder(topic string, partition int) string {
-	return filepath.Join(l.Dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), partition))
+func (l *files) folder(topic string, partition int) string {
+	return filepath.Join(l.dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), partition))
 }

@@ -1,4 +1,4 @@
-package disk
+package embedded
 
 import (
 	"bytes"
@@ -18,8 +18,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // now is the current time in all tests.
@@ -55,13 +53,13 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 		b.Records = r.AppendTo(b.Records)
 	}
 	raw := batch(b.AppendTo(nil))
-	binary.BigEndian.PutUint32(raw[recordbatch.AtLength:], uint32(len(raw)-recordbatch.BeforeLength))
-	binary.BigEndian.PutUint32(raw[recordbatch.AtChecksum:], raw.checksum())
+	binary.BigEndian.PutUint32(raw[atLength:], uint32(len(raw)-beforeLength))
+	binary.BigEndian.PutUint32(raw[atChecksum:], raw.checksum())
 	return raw
 }
 
 // content lists the records of a partition, as offset:key=value, and the offsets of empty batches, as (from-to).
-func content(t *testing.T, l *Log, topic string) string {
+func content(t *testing.T, l *files, topic string) string {
 	t.Helper()
 	p := partition{folder: l.folder(topic, 0)}
 	noError(t, p.list())
@@ -91,11 +89,11 @@ func content(t *testing.T, l *Log, topic string) string {
 }
 
 // newLog creates a log with a topic t of one partition.
-func newLog(t *testing.T, config map[string]string, segments ...[]batch) *Log {
+func newLog(t *testing.T, config map[string]string, segments ...[]batch) *files {
 	t.Helper()
-	l := &Log{Dir: t.TempDir()}
+	l := &files{dir: t.TempDir()}
 	topics := map[string]any{"version": 1, "topics": []any{map[string]any{"name": "t", "partitions": 1, "replicas": 1, "configs": config}}}
-	noError(t, os.WriteFile(filepath.Join(l.Dir, "topics.json"), must(json.Marshal(topics))(t), 0o644))
+	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), must(json.Marshal(topics))(t), 0o644))
 	noError(t, os.MkdirAll(l.folder("t", 0), 0o755))
 	for _, batches := range segments {
 		path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].base()))
@@ -167,7 +165,7 @@ func TestRecords(t *testing.T) {
 	if again := b.with(records); !bytes.Equal(again, b) {
 		t.Errorf("with all records: %x, want %x", again, b)
 	}
-	if records, ok = newBatch(0, recordbatch.LogAppendTime, written{"a", "1", time.Hour},
+	if records, ok = newBatch(0, logAppendTime, written{"a", "1", time.Hour},
 		written{"b", "1", time.Minute}).records(); !ok || records[0].time != records[1].time {
 		t.Errorf("with the broker's time: %+v, %v", records, ok)
 	}
@@ -175,10 +173,10 @@ func TestRecords(t *testing.T) {
 
 // For any bytes, records are a part of them, or the batch is not ok.
 func FuzzRecords(f *testing.F) {
-	f.Add([]byte(newBatch(0, 0, written{"a", "1", 0}, written{"b", "", 0})[recordbatch.HeaderBytes:]), uint8(2))
+	f.Add([]byte(newBatch(0, 0, written{"a", "1", 0}, written{"b", "", 0})[headerBytes:]), uint8(2))
 	f.Fuzz(func(t *testing.T, content []byte, count uint8) {
-		b := append(newBatch(0, 0, written{"a", "1", 0})[:recordbatch.HeaderBytes:recordbatch.HeaderBytes], content...)
-		b[recordbatch.AtCount+3] = count
+		b := append(newBatch(0, 0, written{"a", "1", 0})[:headerBytes:headerBytes], content...)
+		b[atCount+3] = count
 		records, ok := b.records()
 		if !ok {
 			return
@@ -222,7 +220,7 @@ func TestSettings(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %+v", name, got, err, c.want)
 		}
 	}
-	if got, err := (&Log{Dir: t.TempDir()}).topics(); err != nil || len(got) != 0 {
+	if got, err := (&files{dir: t.TempDir()}).topics(); err != nil || len(got) != 0 {
 		t.Errorf("no log: %v, %v", got, err)
 	}
 }
@@ -233,39 +231,39 @@ func TestClean(t *testing.T) {
 	old, young := written{"k", "v", 100 * h}, written{"k", "v", 0}
 	value := func(key string) written { return written{key, "v", h} }
 	tombstone := func(key string) written { return written{key, "", 48 * h} }
-	var untouched, waste Survey
-	waste.Waste = 1
+	var untouched, waste survey
+	waste.waste = 1
 	for name, c := range map[string]struct {
 		config   map[string]string
 		segments [][]batch
 		want     string
-		survey   Survey // a Waste of 1 stands for any
+		survey   survey // a waste of 1 stands for any
 	}{
 		"no limit": {nil, [][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, old)}}, "0:k 1:k", untouched},
 		"by time, not the last segment": {map[string]string{"retention.ms": "360000000"},
-			[][]batch{{newBatch(0, 0, written{"k", "v", 101 * h})}, {newBatch(1, 0, old)}}, "1:k", Survey{Expired: []Expired{{"t", 0, 1}}}},
+			[][]batch{{newBatch(0, 0, written{"k", "v", 101 * h})}, {newBatch(1, 0, old)}}, "1:k", survey{expired: []expired{{"t", 0, 1}}}},
 		"by time, without gaps": {map[string]string{"retention.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, young)}, {newBatch(2, 0, old)}, {newBatch(3, 0, young)}},
-			"1:k 2:k 3:k", Survey{Expired: []Expired{{"t", 0, 1}}}},
+			"1:k 2:k 3:k", survey{expired: []expired{{"t", 0, 1}}}},
 		"by time, of a segment with a young message": {map[string]string{"retention.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old), newBatch(1, 0, young)}, {newBatch(2, 0, young)}}, "0:k 1:k 2:k", untouched},
 		"by time, all": {map[string]string{"retention.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, old, old), newBatch(3, 0, old, old)}}, "(3-5)",
-			Survey{Expired: []Expired{{"t", 0, 1}}, Waste: 1}},
+			survey{expired: []expired{{"t", 0, 1}}, waste: 1}},
 		"by time, all and overdue": {map[string]string{"retention.ms": "3600000", "segment.ms": "3600000"},
-			[][]batch{{newBatch(0, 0, old)}}, "(0-1)", Survey{Overdue: true, Waste: 1}},
+			[][]batch{{newBatch(0, 0, old)}}, "(0-1)", survey{overdue: true, waste: 1}},
 		"by time, a few of many": {map[string]string{"retention.ms": "3600000"},
 			[][]batch{{newBatch(0, 0, old), newBatch(1, 0, young), newBatch(2, 0, young)}}, "0:k 1:k 2:k", untouched},
 		"by time, a few of many that are overdue": {map[string]string{"retention.ms": "3600000", "segment.ms": "1"},
-			[][]batch{{newBatch(0, 0, old), newBatch(1, 0, young), newBatch(2, 0, young)}}, "1:k 2:k", Survey{Overdue: true, Waste: 1}},
+			[][]batch{{newBatch(0, 0, old), newBatch(1, 0, young), newBatch(2, 0, young)}}, "1:k 2:k", survey{overdue: true, waste: 1}},
 		"by size": {map[string]string{"retention.bytes": fmt.Sprint(2 * len(newBatch(0, 0, young)))},
 			[][]batch{{newBatch(0, 0, young)}, {newBatch(1, 0, young)}, {newBatch(2, 0, young)}, {newBatch(3, 0, young)}},
-			"2:k 3:k", Survey{Expired: []Expired{{"t", 0, 2}}}},
+			"2:k 3:k", survey{expired: []expired{{"t", 0, 2}}}},
 		"by size, a byte more": {map[string]string{"retention.bytes": fmt.Sprint(2*len(newBatch(0, 0, young)) + 1)},
 			[][]batch{{newBatch(0, 0, young)}, {newBatch(1, 0, young)}, {newBatch(2, 0, young)}, {newBatch(3, 0, young)}},
-			"1:k 2:k 3:k", Survey{Expired: []Expired{{"t", 0, 1}}}},
+			"1:k 2:k 3:k", survey{expired: []expired{{"t", 0, 1}}}},
 		"by size, not the last segment": {map[string]string{"retention.bytes": "0"},
-			[][]batch{{newBatch(0, 0, young)}, {newBatch(1, 0, young)}}, "1:k", Survey{Expired: []Expired{{"t", 0, 1}}}},
+			[][]batch{{newBatch(0, 0, young)}, {newBatch(1, 0, young)}}, "1:k", survey{expired: []expired{{"t", 0, 1}}}},
 		"compaction": {map[string]string{"cleanup.policy": "compact"},
 			[][]batch{{newBatch(0, 0, value("a"), value("b"), value("a")), newBatch(3, 0, value("b"), value("c"))},
 				{newBatch(5, 0, value("c"), value("b"))}},
@@ -290,27 +288,27 @@ func TestClean(t *testing.T) {
 			[][]batch{{newBatch(0, 0, value("a"), value("a"), value("a"))}, {newBatch(3, 2, value("a"))}}, "0:a 1:a 2:a 3:a", untouched},
 		"both policies": {map[string]string{"cleanup.policy": "compact,delete", "retention.ms": "3600001"},
 			[][]batch{{newBatch(0, 0, old)}, {newBatch(1, 0, value("a"), value("a"), value("a")), newBatch(4, 0, value("a"))}},
-			"4:a", Survey{Expired: []Expired{{"t", 0, 1}}, Waste: 1}},
+			"4:a", survey{expired: []expired{{"t", 0, 1}}, waste: 1}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, c.config, c.segments...)
 			before := content(t, l, "t")
-			survey, err := l.Survey(now)
+			survey, err := l.survey(now)
 			noError(t, err)
-			if survey.Waste > 0 != (c.survey.Waste > 0) || survey.Overdue != c.survey.Overdue || !slices.Equal(survey.Expired, c.survey.Expired) {
+			if survey.waste > 0 != (c.survey.waste > 0) || survey.overdue != c.survey.overdue || !slices.Equal(survey.expired, c.survey.expired) {
 				t.Errorf("survey %+v, want %+v", survey, c.survey)
 			}
 			for range 2 { // cleaning again changes nothing
-				noError(t, l.Clean(now))
+				noError(t, l.clean(now))
 				if got := content(t, l, "t"); got != c.want {
 					t.Errorf("%s stays of %s, want %s", got, before, c.want)
 				}
 			}
-			if survey, err = l.Survey(now); err != nil || survey.Waste != 0 || survey.Overdue || len(survey.Expired) != 0 {
+			if survey, err = l.survey(now); err != nil || survey.waste != 0 || survey.overdue || len(survey.expired) != 0 {
 				t.Errorf("survey after cleaning %+v, %v", survey, err)
 			}
-			noError(t, l.Restore())
-			noError(t, l.Prepare())
+			noError(t, l.restore())
+			noError(t, l.prepare())
 		})
 	}
 }
@@ -322,7 +320,7 @@ func TestCleanSplitsSegments(t *testing.T) {
 		batches = append(batches, newBatch(int64(i), 0, written{fmt.Sprint(i % 10), "v", time.Hour}))
 	}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact", "segment.bytes": fmt.Sprint(3 * len(batches[0]))}, batches)
-	noError(t, l.Clean(now))
+	noError(t, l.clean(now))
 	p := partition{folder: l.folder("t", 0)}
 	noError(t, p.list())
 	var bases []int64
@@ -348,21 +346,21 @@ func TestRestore(t *testing.T) {
 		"the old one being moved": {folder, folder + replacedSuffix, folder + writtenSuffix},
 	} {
 		t.Run(name, func(t *testing.T) {
-			l := &Log{Dir: t.TempDir()}
+			l := &files{dir: t.TempDir()}
 			for i, path := range there {
-				path = filepath.Join(l.Dir, "partitions", path)
+				path = filepath.Join(l.dir, "partitions", path)
 				noError(t, os.MkdirAll(path, 0o755))
 				noError(t, os.WriteFile(filepath.Join(path, "0.dat"), []byte{byte(i)}, 0o644))
 			}
 			var snapshots []string
-			l.Step = func() { // and when Restore itself is interrupted
+			l.step = func() { // and when Restore itself is interrupted
 				dir := t.TempDir()
-				noError(t, os.CopyFS(dir, os.DirFS(l.Dir)))
+				noError(t, os.CopyFS(dir, os.DirFS(l.dir)))
 				snapshots = append(snapshots, dir)
 			}
-			noError(t, l.Restore())
-			for _, dir := range append(snapshots, l.Dir) {
-				noError(t, (&Log{Dir: dir}).Restore())
+			noError(t, l.restore())
+			for _, dir := range append(snapshots, l.dir) {
+				noError(t, (&files{dir: dir}).restore())
 				entries := must(os.ReadDir(filepath.Join(dir, "partitions")))(t)
 				content, err := os.ReadFile(filepath.Join(dir, "partitions", folder, "0.dat"))
 				if len(entries) != 1 || err != nil || content[0] != 0 {
@@ -371,26 +369,26 @@ func TestRestore(t *testing.T) {
 			}
 		})
 	}
-	noError(t, (&Log{Dir: filepath.Join(t.TempDir(), "none")}).Restore())
+	noError(t, (&files{dir: filepath.Join(t.TempDir(), "none")}).restore())
 }
 
 // A partition that can't be cleaned does not change, and the others are cleaned.
 func TestCleanNamesWhatFails(t *testing.T) {
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0},
 		written{"a", "v", 0})})
-	topics := must(os.ReadFile(filepath.Join(l.Dir, "topics.json")))(t)
-	noError(t, os.WriteFile(filepath.Join(l.Dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
+	topics := must(os.ReadFile(filepath.Join(l.dir, "topics.json")))(t)
+	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
 		[]byte(`"partitions":2`), 1), 0o644))
 	noError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
 	var failed *fs.PathError
-	if err := l.Clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
+	if err := l.clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
 		t.Errorf("%v", err)
 	}
 	if got := content(t, l, "t"); got != "2:a" {
 		t.Errorf("%s stays", got)
 	}
-	noError(t, os.WriteFile(filepath.Join(l.Dir, "topics.json"), []byte("{"), 0o644))
-	if err := l.Clean(now); err == nil || !strings.Contains(err.Error(), "topics.json") {
+	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
+	if err := l.clean(now); err == nil || !strings.Contains(err.Error(), "topics.json") {
 		t.Errorf("%v", err)
 	}
 }
@@ -429,7 +427,7 @@ func TestPrepare(t *testing.T) {
 				noError(t, os.WriteFile(path, must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
 			}
 			for range 2 { // with a matching snapshot there is nothing to do
-				noError(t, l.Prepare())
+				noError(t, l.prepare())
 				p.segments = nil
 				noError(t, p.list())
 				got := p.snapshot()
@@ -444,5 +442,68 @@ func TestPrepare(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// A log left by a process that is killed between any two changes of cleaning is the one before or after cleaning.
+func TestEachStepOfCleaning(t *testing.T) {
+	value := func(key string) written { return written{key, "v", time.Hour} }
+	l := newLog(t, map[string]string{"cleanup.policy": "compact", "segment.bytes": "600"},
+		[]batch{newBatch(0, 0, value("a"), value("b"), value("a")), newBatch(3, 0, value("c")), newBatch(4, 0, value("a"))},
+		[]batch{newBatch(5, 0, value("b")), newBatch(6, 0, value("a"), value("c")), newBatch(8, 0, value("d"))})
+	copies, step := t.TempDir(), 0
+	copied := func(n int) *files { return &files{dir: filepath.Join(copies, fmt.Sprint(n))} }
+	l.step = func() {
+		noError(t, os.CopyFS(copied(step).dir, os.DirFS(l.dir)))
+		step++
+	}
+	before := content(t, l, "t")
+	noError(t, l.clean(now))
+	after, replaced := content(t, l, "t"), 0
+	if step < 6 || after == before {
+		t.Fatalf("%d steps from %s to %s", step, before, after)
+	}
+	for n := range step {
+		c := copied(n)
+		if _, err := os.Stat(c.folder("t", 0)); err != nil {
+			replaced++
+		}
+		noError(t, c.restore())
+		noError(t, c.verify())
+		if got := content(t, c, "t"); got != before && got != after {
+			t.Errorf("step %d: %s", n, got)
+		}
+		noError(t, c.clean(now))
+		leftovers := must(filepath.Glob(filepath.Join(c.dir, "partitions", "*.*")))(t)
+		if got := content(t, c, "t"); got != after || len(leftovers) > 0 {
+			t.Errorf("step %d, cleaned again: %s, left are %s", n, got, leftovers)
+		}
+	}
+	if replaced != 1 {
+		t.Errorf("the partition was missing after %d steps, want 1", replaced)
+	}
+}
+
+// A survey reads only what has changed, until messages may have become removable.
+func TestSurveyOfWhatHasChanged(t *testing.T) {
+	value := func(key string) written { return written{key, "v", time.Hour} }
+	superseded := []batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("a")), newBatch(2, 0, value("a"))}
+	l := newLog(t, map[string]string{"cleanup.policy": "compact", "delete.retention.ms": "16000"}, superseded)
+	waste := func(after time.Duration) int64 { return must(l.survey(now.Add(after)))(t).waste }
+	before := waste(0)
+	path := filepath.Join(l.folder("t", 0), "0"+dataSuffix)
+	info := must(os.Stat(path))(t)
+	noError(t, os.WriteFile(path, bytes.Join(raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
+		value("c"))}), nil), 0o644))
+	noError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	if got := waste(time.Second - 1); before == 0 || got != before {
+		t.Errorf("a partition that has not changed was read: waste %d, then %d", before, got)
+	}
+	if got := waste(time.Second); got != 0 {
+		t.Errorf("the partition was not read again: waste %d", got)
+	}
+	noError(t, os.WriteFile(path, bytes.Join(raw(superseded), nil), 0o644))
+	if got := waste(time.Second); got != before {
+		t.Errorf("a partition that has changed was not read: waste %d", got)
 	}
 }

@@ -1,9 +1,4 @@
-// Package disk applies retention and compaction to the log files of the embedded broker. kfake, which writes these files,
-// does neither safely: it deletes a partition's files before it rewrites them, compacts without regard to
-// min.compaction.lag.ms, and with retention may delete the last file of a partition, whose offsets then restart at 0.
-//
-// If a process is killed at any time, [Log.Restore] repairs the log without losing a retained message.
-package disk
+package embedded
 
 import (
 	"errors"
@@ -16,18 +11,31 @@ import (
 	"time"
 )
 
-// Log is the directory of kfake's log.
-type Log struct {
-	// Dir is the path of the directory. It need not exist.
-	Dir string
+// files is the directory of kfake's log, to which it applies retention and compaction. kfake does neither safely: it deletes a
+// partition's files before it rewrites them, compacts without regard to min.compaction.lag.ms, and with retention may delete the
+// last file of a partition, whose offsets then restart at 0. If a process is killed at any time, restore repairs the log without
+// losing a retained message.
+type files struct {
+	dir  string // need not exist
+	step func() // called after each change on disk, for tests of killed processes; nil: not called
 
-	// Step is called after each change on disk, for tests of killed processes. nil: no call.
-	Step func()
+	surveyed map[string]surveyed // the last surveys of partitions with messages, by folder
 }
 
-func (l *Log) changed() {
-	if l.Step != nil {
-		l.Step()
+// surveyed is the plan of a partition, which does not change while its files and its settings do not, for a time.
+type surveyed struct {
+	plan *plan
+	at   time.Time
+}
+
+// holds reports whether the plan is that of the partition now.
+func (s surveyed) holds(p partition, now time.Time) bool {
+	return s.plan != nil && *s.plan.topic == *p.topic && slices.Equal(s.plan.segments, p.segments) && now.Sub(s.at) < p.topic.lasts()
+}
+
+func (l *files) changed() {
+	if l.step != nil {
+		l.step()
 	}
 }
 
@@ -38,9 +46,9 @@ const (
 	replacedSuffix = ".replaced"
 )
 
-// Restore rolls back unfinished changes of an earlier process. The broker must not run.
-func (l *Log) Restore() error {
-	partitions := filepath.Join(l.Dir, "partitions")
+// restore rolls back unfinished changes of an earlier process. The broker must not run.
+func (l *files) restore() error {
+	partitions := filepath.Join(l.dir, "partitions")
 	entries, err := os.ReadDir(partitions)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -68,13 +76,13 @@ func (l *Log) Restore() error {
 	return nil
 }
 
-// Prepare makes opening the log cheap after a process was killed: see snapshot. The broker must not run.
-func (l *Log) Prepare() error {
+// prepare makes opening the log cheap after a process was killed: see snapshot. The broker must not run.
+func (l *files) prepare() error {
 	return l.each(func(p partition) error { return p.prepare() })
 }
 
 // each calls do for each non-empty partition, and joins the errors.
-func (l *Log) each(do func(partition) error) error {
+func (l *files) each(do func(partition) error) error {
 	topics, err := l.topics()
 	if err != nil {
 		return err
@@ -95,8 +103,8 @@ func (l *Log) each(do func(partition) error) error {
 	return errors.Join(failures...)
 }
 
-// Written reports whether any partition has a message.
-func (l *Log) Written() (written bool, err error) {
+// written reports whether any partition has a message.
+func (l *files) written() (written bool, err error) {
 	err = l.each(func(p partition) error {
 		written = written || p.bytes() > 0
 		return nil
@@ -104,9 +112,9 @@ func (l *Log) Written() (written bool, err error) {
 	return written, err
 }
 
-// KeepEnd makes sure that the next offset of an empty partition does not fall below an offset, whatever happens to the
+// keepEnd makes sure that the next offset of an empty partition does not fall below an offset, whatever happens to the
 // broker, which may be running. It does nothing for a partition with messages.
-func (l *Log) KeepEnd(topic string, number int, end int64) error {
+func (l *files) keepEnd(topic string, number int, end int64) error {
 	p := partition{folder: l.folder(topic, number)}
 	if err := p.list(); err != nil || end == 0 {
 		return err
@@ -130,10 +138,10 @@ func (l *Log) KeepEnd(topic string, number int, end int64) error {
 	return nil
 }
 
-// Clean applies the topics' retention and compaction settings. It deletes expired segments, and rewrites partitions of
+// clean applies the topics' retention and compaction settings. It deletes expired segments, and rewrites partitions of
 // which at least half can be removed, or anything if the topic is in whole. The broker must not run. A partition that
 // can't be cleaned is not changed; the error includes all of them.
-func (l *Log) Clean(now time.Time, whole ...string) error {
+func (l *files) clean(now time.Time, whole ...string) error {
 	return l.each(func(p partition) error {
 		plan, err := p.plan(now)
 		if err != nil {
@@ -153,14 +161,14 @@ func (l *Log) Clean(now time.Time, whole ...string) error {
 }
 
 // rewrite replaces the directory of a partition by one with the remaining messages.
-func (l *Log) rewrite(p *plan) error {
+func (l *files) rewrite(p *plan) error {
 	written, replaced := p.folder+writtenSuffix, p.folder+replacedSuffix
 	if err := l.write(p, written); err != nil {
 		return errors.Join(err, os.RemoveAll(written))
 	}
 	for _, move := range [][2]string{{p.folder, replaced}, {written, p.folder}} {
 		if err := os.Rename(move[0], move[1]); err != nil {
-			return errors.Join(err, l.Restore())
+			return errors.Join(err, l.restore())
 		}
 		l.changed()
 	}
@@ -173,7 +181,7 @@ func (l *Log) rewrite(p *plan) error {
 }
 
 // write writes the remaining messages of a partition to a directory.
-func (l *Log) write(p *plan, folder string) error {
+func (l *files) write(p *plan, folder string) error {
 	if err := os.Mkdir(folder, 0o755); err != nil {
 		return err
 	}
@@ -192,7 +200,7 @@ func (l *Log) write(p *plan, folder string) error {
 	return syncFolder(folder)
 }
 
-func (l *Log) writeSegments(p *plan, folder string) (err error) {
+func (l *files) writeSegments(p *plan, folder string) (err error) {
 	w := writer{folder: folder, limit: p.topic.segmentBytes}
 	defer func() { err = errors.Join(err, w.close()) }()
 	for _, s := range p.segments[p.expired:] {
@@ -228,49 +236,56 @@ func syncFolder(folder string) error {
 	return errors.Join(f.Sync(), f.Close())
 }
 
-// Survey is the effects of [Log.Clean].
-type Survey struct {
-	// Expired are the expired segments, by partition.
-	Expired []Expired
-	// Bytes is the size of the log, and Waste the number of removable bytes in partitions that would be rewritten.
-	Bytes, Waste int64
-	// Overdue means that a message has been removable for longer than segment.ms of its topic.
-	Overdue bool
+// survey is the effects of [files.clean].
+type survey struct {
+	expired      []expired // segments, by partition
+	bytes, waste int64     // the size of the log, and the removable bytes in partitions that would be rewritten
+	overdue      bool      // a message has been removable for longer than segment.ms of its topic
 }
 
 // worthARestart is the fraction of the log that must be removable to make a restart of the broker worthwhile.
 const worthARestart = 1. / 16
 
-// Pays reports whether to stop the broker for Clean, since starting it takes a time in proportion to the log.
-func (s Survey) Pays() bool {
-	return s.Overdue || s.Waste > 0 && float64(s.Waste) >= worthARestart*float64(s.Bytes)
+// pays reports whether to stop the broker for Clean, since starting it takes a time in proportion to the log.
+func (s survey) pays() bool {
+	return s.overdue || s.waste > 0 && float64(s.waste) >= worthARestart*float64(s.bytes)
 }
 
-// Expired means that the offsets of a partition before an offset have expired, and that a segment starts there.
-type Expired struct {
-	Topic     string
-	Partition int
-	Before    int64
+// expired means that the offsets of a partition before an offset have expired, and that a segment starts there.
+type expired struct {
+	topic     string
+	partition int
+	before    int64
 }
 
-// Survey determines the effects of Clean. The broker may run.
-func (l *Log) Survey(now time.Time) (Survey, error) {
-	var found Survey
+// survey determines the effects of clean. It reads only partitions that have changed, or of which messages may have expired. The
+// broker may run.
+func (l *files) survey(now time.Time) (survey, error) {
+	var found survey
+	before := l.surveyed
+	l.surveyed = map[string]surveyed{}
 	err := l.each(func(p partition) error {
-		plan, err := p.plan(now)
-		if errors.Is(err, fs.ErrNotExist) {
-			return nil // the topic was deleted in the meantime
+		last := before[p.folder]
+		if !last.holds(p, now) {
+			plan, err := p.plan(now)
+			if errors.Is(err, fs.ErrNotExist) {
+				return nil // the topic was deleted in the meantime
+			}
+			if err != nil {
+				return err
+			}
+			plan.compaction = nil // has all keys
+			last = surveyed{plan, now}
 		}
-		if err != nil {
-			return err
-		}
-		found.Bytes += p.bytes()
+		l.surveyed[p.folder] = last
+		plan := last.plan
+		found.bytes += p.bytes()
 		if plan.expired > 0 {
-			found.Expired = append(found.Expired, Expired{p.topic.name, p.number, p.segments[plan.expired].base})
+			found.expired = append(found.expired, expired{p.topic.name, p.number, p.segments[plan.expired].base})
 		}
 		if plan.worthwhile() {
-			found.Waste += plan.drop
-			found.Overdue = found.Overdue || plan.overdue
+			found.waste += plan.drop
+			found.overdue = found.overdue || plan.overdue
 		}
 		return nil
 	})

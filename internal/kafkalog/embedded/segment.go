@@ -1,4 +1,4 @@
-package disk
+package embedded
 
 import (
 	"bufio"
@@ -15,8 +15,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/recordbatch"
 )
 
 // partition is the directory of a topic partition.
@@ -61,7 +59,7 @@ func isEntry(entry []byte, flags byte) bool {
 
 // indexFlags are the index flags of a batch: 1 if it is transactional, except for control batches.
 func (b batch) indexFlags() byte {
-	if b.attributes()&(recordbatch.Transactional|recordbatch.Marker) == recordbatch.Transactional {
+	if b.attributes()&(transactional|marker) == transactional {
 		return 1
 	}
 	return 0
@@ -110,7 +108,7 @@ func (s segment) headers(visit func(batch) bool) (sound int64, err error) {
 		return 0, err
 	}
 	defer f.Close()
-	b := make(batch, recordbatch.HeaderBytes)
+	b := make(batch, headerBytes)
 	for {
 		if _, err := f.ReadAt(b, sound); err == io.EOF || err == nil && (!b.sound() || sound+b.bytes() > s.bytes) {
 			return sound, nil
@@ -132,16 +130,16 @@ func (s segment) batches(visit func(batch) error) (sound int64, err error) {
 	}
 	defer f.Close()
 	r := bufio.NewReaderSize(f, 1<<20)
-	b := make(batch, recordbatch.HeaderBytes)
+	b := make(batch, headerBytes)
 	for {
-		b = b[:recordbatch.HeaderBytes]
+		b = b[:headerBytes]
 		if _, err := io.ReadFull(r, b); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && (!b.sound() || sound+b.bytes() > s.bytes) {
 			return sound, nil
 		} else if err != nil {
 			return sound, err
 		}
-		b = slices.Grow(b, int(b.bytes())-recordbatch.HeaderBytes)[:b.bytes()]
-		if _, err := io.ReadFull(r, b[recordbatch.HeaderBytes:]); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && !b.intact() {
+		b = slices.Grow(b, int(b.bytes())-headerBytes)[:b.bytes()]
+		if _, err := io.ReadFull(r, b[headerBytes:]); err == io.EOF || err == io.ErrUnexpectedEOF || err == nil && !b.intact() {
 			return sound, nil
 		} else if err != nil {
 			return sound, err
@@ -282,7 +280,7 @@ func (p *partition) takeSnapshot(old *snapshot) error {
 				made.LogStartOffset = b.base()
 			}
 			disorder = disorder || b.base() < made.HighWatermark
-			transactions = transactions || b.attributes()&(recordbatch.Transactional|recordbatch.Marker) != 0
+			transactions = transactions || b.attributes()&(transactional|marker) != 0
 			messages = messages || b.count() > 0
 			made.HighWatermark, made.MaxTimestamp = b.end(), max(made.MaxTimestamp, b.maxTime())
 			if !messages && p.topic.deletes {
