@@ -123,7 +123,15 @@ func scalarToJSON(y *yaml.Node, t reflect.Type) ([]byte, error) {
 // want returns what was expected in place of a node that parse refused with an error.
 func want(y *yaml.Node, t reflect.Type, err error) string {
 	_, expected, ok := strings.Cut(err.Error(), "expected ")
-	if !ok {
+	_, whole := strconv.ParseInt(y.Value, 10, 64)
+	_, number := strconv.ParseFloat(y.Value, 64)
+	switch {
+	case ok:
+	case errors.Is(whole, strconv.ErrRange) && (t.Kind() == reflect.Int || t.Kind() == reflect.Int64):
+		expected = "a whole number from -2^63 to 2^63-1"
+	case errors.Is(number, strconv.ErrRange) && t.Kind() == reflect.Float64:
+		expected = "a finite number"
+	default:
 		expected = wanted(t)
 	}
 	if y.Kind == yaml.ScalarNode && y.Style&(yaml.SingleQuotedStyle|yaml.DoubleQuotedStyle) != 0 {

@@ -47,6 +47,7 @@ func writePage(w io.Writer, r *explain.Report, a About) error {
 		text += fmt.Sprintf(" %d rows have labels unknown to the model, and are left out.", r.Unknown)
 	}
 	importance := tables(r, fmt.Sprintf("rows of %s", a.File), a.Top)
+	importance[0].Title = "importance of columns"
 	list := slices.Concat(importance[:1], dependence(r), importance[1:], []compare.Table{mostWrong(r)})
 	return compare.WriteTables(w, compare.About{Title: "What predictions depend on", Text: text}, list)
 }
