@@ -247,18 +247,11 @@ def _is_missing(value: Any) -> bool:
 def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Returns a column as a type that the program reads."""
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        parts = [
-            pa.DictionaryArray.from_arrays(c.indices.cast(pa.int32()), _readable(pa.chunked_array([c.dictionary])).combine_chunks()) for c in column.chunks
-        ]
-        return pa.chunked_array(parts, pa.dictionary(pa.int32(), _readable(pa.chunked_array([], kind.value_type)).type))
-    if pa.types.is_float16(kind):
-        return column.cast(pa.float32())
-    if pa.types.is_decimal(kind) or pa.types.is_null(kind):
-        return column.cast(pa.float64())
+    if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
+        return column.cast(pa.dictionary(pa.int32(), pa.large_utf8()))
     if pa.types.is_string_view(kind):
         return column.cast(pa.large_utf8())
-    return column
+    return column.cast(pa.float64()) if pa.types.is_null(kind) else column
 
 
 def has_text(kind: pa.DataType) -> bool:
