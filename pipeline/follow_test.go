@@ -609,27 +609,6 @@ func TestFollowHeedsADivisionOverMorePartitions(t *testing.T) {
 	}
 }
 
-// Messages of a program that did not write over how many partitions a topic is divided tell it by the partitions that they have.
-func TestFollowKeepsThePartitionsOfEarlierPrograms(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 60)
-	followToEnd(t, log, job)
-	examples := protocol.TopicsOf(job.Name).Examples
-	written := readTopic(t, log, examples)
-	if err := log.Delete(t.Context(), examples); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range written {
-		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-partitions" })
-		produce(t, log, job, m.Partition, m)
-	}
-	checkCounted(t, log, job, 60)
-	addPartitions(t, log, examples, 3)
-	click(t, log, 60, 120)
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 120)
-}
-
 // A process that does not know yet that the topic has changed writes behind one that goes on behind the change: what it
 // has read counts, and counts once.
 func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {

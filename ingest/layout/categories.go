@@ -33,21 +33,13 @@ func (l *Layout) Category(c Cell, features []float32, word string) error {
 	return nil
 }
 
-// find returns the feature position of a word, which may be spelt differently in a model.
+// find returns the feature position of a word, in any of its spellings.
 func (c *Cell) find(text string) (at int, known bool) {
 	if at, known = c.index[text]; known {
 		return at, true
 	}
-	word := value.Word(text)
-	if at, known = c.index[word]; known {
-		return at, true
-	}
-	for _, alias := range value.Aliases(word) {
-		if at, known = c.index[alias]; known {
-			return at, true
-		}
-	}
-	return 0, false
+	at, known = c.index[value.Word(text)]
+	return at, known
 }
 
 // categoryWords are the different words of each categorical column, by column name.

@@ -43,20 +43,6 @@ func (s *TopicProgress) Add(topic string, m wire.Message) error {
 	return nil
 }
 
-// divisor returns the number of examples partitions over which the topic's partitions are divided, from the positions in
-// partition n; 0: unknown.
-func (s *TopicProgress) divisor(n int) (partitions int) {
-	if s.Partitions > 0 {
-		return s.Partitions
-	}
-	for _, p := range s.Positions { // an earlier release did not write it, but n, n + partitions, n + 2 partitions, …
-		for rest := p.Partition - n; rest > 0; {
-			partitions, rest = rest, partitions%rest
-		}
-	}
-	return partitions
-}
-
 // Raise advances the state to a position, unless it is already further.
 func (s *TopicProgress) Raise(to schemas.TopicPosition) {
 	at, found := slices.BinarySearchFunc(s.Positions, to.Partition, func(p schemas.TopicPosition,

@@ -41,7 +41,7 @@ func MergeTopicProgress(states []TopicProgress) TopicProgress {
 		for _, p := range states[n].Positions {
 			all.Raise(p)
 		}
-		all.Partitions = max(all.Partitions, states[n].divisor(n))
+		all.Partitions = max(all.Partitions, states[n].Partitions)
 	}
 	return all
 }

@@ -70,15 +70,3 @@ func NumberLabel(text string) string {
 	}
 	return WordOf(v)
 }
-
-// Aliases returns the spellings that a word may have in models of releases that kept words as in their files: for a
-// boolean 1 or 0, and the spellings of Python and R. There are few.
-func Aliases(word string) []string {
-	switch v, ok := Boolean(word); {
-	case ok && v:
-		return []string{"1", "True", "TRUE"}
-	case ok:
-		return []string{"0", "False", "FALSE"}
-	}
-	return nil
-}

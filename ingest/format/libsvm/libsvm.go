@@ -101,7 +101,7 @@ func speltNumbers(lines []byte) bool {
 	return false
 }
 
-// Reading also has the label format: earlier releases kept labels as spelt.
+// Reading also has the label format.
 func (r *libsvmReader) Reading() layout.Reading {
 	how := r.Layout.Reading()
 	how.NumberLabels, how.MissingValues = r.spelt, r.MissingValues()
