@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -34,13 +33,13 @@ type Config struct {
 	Listen       string // host:port at which other programs reach the embedded broker; empty: nowhere
 	Examples     ingest.Options
 	Prepare      Prepare
-	Stages       []Stage        // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
-	Threshold    threshold.Rule // from which probability of the second of two classes on a row is given it
-	Average      int            // how many models of these stages are trained and averaged; 1: one
-	Seed         uint64         // of everything random
-	Intercept    bool           // whether the first stage has one, or that of each member
-	OnBadMessage string         // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       topics.Bytes   // for rows, blocks and matrices; 0: half of the free memory
+	Stages       []Stage               // an entry may stand for several stages; [Load] makes it two if the last has another default of passes
+	Threshold    schemas.ThresholdRule // from which probability of the second of two classes on a row is given it
+	Average      int                   // how many models of these stages are trained and averaged; 1: one
+	Seed         uint64                // of everything random
+	Intercept    bool                  // whether the first stage has one, or that of each member
+	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Memory       topics.Bytes          // for rows, blocks and matrices; 0: half of the free memory
 	Topics       topics.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
 	GiveUp       time.Duration // after which a run is given up that nobody has taken up

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/threshold"
 )
 
 const (
@@ -150,7 +149,7 @@ func typeName(t reflect.Type) string {
 		return "secret"
 	case *schemas.ClassWeight:
 		return "word, or numbers by label"
-	case *threshold.Rule:
+	case *schemas.ThresholdRule:
 		return "number, `best_f1` or costs"
 	case *layout.Column:
 		return "column"

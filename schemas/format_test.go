@@ -24,7 +24,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -274,7 +273,7 @@ func jsonType(of reflect.Type) string {
 		if of == reflect.TypeFor[ClassWeight]() {
 			return "string, or object of number"
 		}
-		if of == reflect.TypeFor[threshold.Rule]() {
+		if of == reflect.TypeFor[ThresholdRule]() {
 			return "number, string or object, as for the key `threshold`"
 		}
 		if ownJSON(of) {

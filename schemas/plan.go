@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -46,12 +45,12 @@ type Plan struct {
 	// ClassWeight is the factor of the weights of training rows, by class: balanced, or a number for each of some labels; absent: 1.
 	ClassWeight ClassWeight `json:"class_weight,omitzero"`
 	// Threshold is the minimum probability for predicting the second of two classes; absent: the most probable class is predicted.
-	Threshold    threshold.Rule `json:"threshold,omitzero"`
-	Augment      Augment        `json:"augment,omitzero"` // rows generated from each training row; absent: none
-	Missing      string         `json:"missing"`          // error | mean
-	Holdout      float64        `json:"holdout"`          // fraction of the training rows to hold out
-	Fold         examples.Fold  `json:"fold,omitzero"`    // held-out fold of cross-validation; absent: none
-	OnBadMessage string         `json:"on_bad_message"`   // quarantine | stop
+	Threshold    ThresholdRule `json:"threshold,omitzero"`
+	Augment      Augment       `json:"augment,omitzero"` // rows generated from each training row; absent: none
+	Missing      string        `json:"missing"`          // error | mean
+	Holdout      float64       `json:"holdout"`          // fraction of the training rows to hold out
+	Fold         examples.Fold `json:"fold,omitzero"`    // held-out fold of cross-validation; absent: none
+	OnBadMessage string        `json:"on_bad_message"`   // quarantine | stop
 	// Outcomes reports whether rows were joined with outcomes from another topic, which the report counts.
 	Outcomes bool    `json:"outcomes,omitempty"`
 	Prepare  Prepare `json:"prepare"` // preparation of raw features into inputs

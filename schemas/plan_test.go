@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/threshold"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -28,7 +27,7 @@ func plan() *Plan {
 			MissingValues: []string{"?"},
 		},
 		Classes: []string{"a", "<b>"}, Targets: []string{"x"}, Labels: LabelsSeveral, ClassWeight: ClassWeight{By: map[string]float64{"a": 2}},
-		Threshold: threshold.Rule{At: 0.25},
+		Threshold: ThresholdRule{At: 0.25},
 		Augment:   Augment{Mirror: true, Shift: 1}, Missing: "mean", Holdout: 0.125, OnBadMessage: "quarantine",
 		Prepare: Prepare{Scale: "standard", PCA: 2},
 		Stages: []Stage{{

@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/threshold"
 )
 
 // DefaultKeep is the default number of retained versions.
@@ -21,23 +20,23 @@ type Job struct {
 	Name         string // prefix of the topics
 	Examples     ingest.Options
 	Prepare      schemas.Prepare
-	Stages       []schemas.Stage // a repeated stage is listed once for each repetition; if Average is set, the stages of a member
-	Untuned      bool            // the only stage has the kind columns, and no key other than its link configures its preparation and fit
-	Unlinked     bool            // the link of the first stage is not configured
-	Average      int             // number of averaged members; 0 and 1: no averaging
-	Threshold    threshold.Rule  // from which probability on the second of two classes is predicted; zero: the most probable class is
-	Intercept    bool            // the first block, or that of each member, has a constant feature
-	Seed         uint64          // of all random draws
-	OnBadMessage string          // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Segment      int64           // number of messages summed together
-	Group        int             // number of partitions merged first; 0: coverage.GroupSize
-	Memory       int64           // memory for rows, blocks and matrices in bytes; 0: half of the free memory
-	Arithmetic   string          // ArithmeticStrict, or "", or ArithmeticAny
-	Topics       TopicOptions    // of created topics; the zero value is DefaultTopics()
-	Keep         int             // number of retained versions; 0: DefaultKeep
-	GiveUp       time.Duration   // time after which a run that no process has started is given up; 0: DefaultGiveUp
-	Retrain      RetrainOptions  // of `run`
-	Warm         string          // version to start from: its number, its run, or protocol.Latest; "": none
+	Stages       []schemas.Stage       // a repeated stage is listed once for each repetition; if Average is set, the stages of a member
+	Untuned      bool                  // the only stage has the kind columns, and no key other than its link configures its preparation and fit
+	Unlinked     bool                  // the link of the first stage is not configured
+	Average      int                   // number of averaged members; 0 and 1: no averaging
+	Threshold    schemas.ThresholdRule // from which probability on the second of two classes is predicted; zero: the most probable is
+	Intercept    bool                  // the first block, or that of each member, has a constant feature
+	Seed         uint64                // of all random draws
+	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
+	Segment      int64                 // number of messages summed together
+	Group        int                   // number of partitions merged first; 0: coverage.GroupSize
+	Memory       int64                 // memory for rows, blocks and matrices in bytes; 0: half of the free memory
+	Arithmetic   string                // ArithmeticStrict, or "", or ArithmeticAny
+	Topics       TopicOptions          // of created topics; the zero value is DefaultTopics()
+	Keep         int                   // number of retained versions; 0: DefaultKeep
+	GiveUp       time.Duration         // time after which a run that no process has started is given up; 0: DefaultGiveUp
+	Retrain      RetrainOptions        // of `run`
+	Warm         string                // version to start from: its number, its run, or protocol.Latest; "": none
 }
 
 // Members returns the stages of all members, one member after the other.

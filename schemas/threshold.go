@@ -1,7 +1,4 @@
-// Package threshold is the value of the key threshold: the minimum probability for predicting the second of two classes.
-//
-//	0.5, best_f1, {cost: {fp: 1, fn: 20}} ──Parse, JSON──▶ Rule ──Cost(statistics.Decision)──▶ the cost that the threshold minimises
-package threshold
+package schemas
 
 import (
 	"encoding/json"
@@ -10,35 +7,37 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Rule determines the threshold of a version. The zero value is no threshold: the most probable class is predicted. Rules are comparable.
-type Rule struct {
-	At     float64 // threshold, between 0 and 1; 0: chosen on holdout rows, or none
-	BestF1 bool    // choose the highest F1 of the second class
-	Costs  Costs   // choose the lowest cost; zero: no costs
+// ThresholdRule is the value of the key `threshold`. It determines the minimum probability for predicting the second of two classes. The
+// zero value is no threshold: the most probable class is predicted. Rules are comparable.
+type ThresholdRule struct {
+	At     float64        // threshold, between 0 and 1; 0: chosen on holdout rows, or none
+	BestF1 bool           // choose the highest F1 of the second class
+	Costs  ThresholdCosts // choose the lowest cost; zero: no costs
 }
 
-// Costs are the costs of wrong rows, relative to each other. Both are positive.
-type Costs struct {
+// ThresholdCosts are the costs of wrong rows, relative to each other. Both are positive.
+type ThresholdCosts struct {
 	FP float64 `json:"fp"` // false positive: the second class is predicted for a row of the first
 	FN float64 `json:"fn"` // false negative: the first class is predicted for a row of the second
 }
 
-// Half is the threshold that is equivalent to no rule.
-const Half = 0.5
+// halfThreshold is the threshold that is equivalent to no rule.
+const halfThreshold = 0.5
 
 // bestF1 is the word of the rule.
 const bestF1 = "best_f1"
 
-var errRule = errors.New("threshold: expected a number between 0 and 1, best_f1, or the costs of wrong rows, as in {cost: {fp: 1, fn: 20}}")
+var errThreshold = errors.New("threshold: expected a number between 0 and 1, best_f1, or the costs of wrong rows, " +
+	"as in {cost: {fp: 1, fn: 20}}")
 
 // IsZero reports whether there is no threshold.
-func (r Rule) IsZero() bool { return r == Rule{} }
+func (r ThresholdRule) IsZero() bool { return r == ThresholdRule{} }
 
 // Chosen reports whether the threshold is chosen on holdout rows.
-func (r Rule) Chosen() bool { return r.BestF1 || r.Costs != Costs{} }
+func (r ThresholdRule) Chosen() bool { return r.BestF1 || r.Costs != ThresholdCosts{} }
 
 // Cost returns the cost that the best threshold minimises.
-func (r Rule) Cost(d statistics.Decision) float64 {
+func (r ThresholdRule) Cost(d statistics.Decision) float64 {
 	if r.BestF1 {
 		return -d.F1()
 	}
@@ -46,7 +45,7 @@ func (r Rule) Cost(d statistics.Decision) float64 {
 }
 
 // String returns the JSON, without quotes around a word.
-func (r Rule) String() string {
+func (r ThresholdRule) String() string {
 	if r.BestF1 {
 		return bestF1
 	}
@@ -55,39 +54,39 @@ func (r Rule) String() string {
 }
 
 // MarshalJSON writes a number, "best_f1", or the costs.
-func (r Rule) MarshalJSON() ([]byte, error) {
+func (r ThresholdRule) MarshalJSON() ([]byte, error) {
 	switch {
 	case r.BestF1:
 		return json.Marshal(bestF1)
 	case r.Chosen():
-		return json.Marshal(map[string]Costs{"cost": r.Costs})
+		return json.Marshal(map[string]ThresholdCosts{"cost": r.Costs})
 	case r.At > 0:
 		return json.Marshal(r.At)
 	}
-	return json.Marshal(Half)
+	return json.Marshal(halfThreshold)
 }
 
 // UnmarshalJSON is the inverse of MarshalJSON.
-func (r *Rule) UnmarshalJSON(content []byte) error {
-	var parsed Rule
+func (r *ThresholdRule) UnmarshalJSON(content []byte) error {
+	var parsed ThresholdRule
 	var valid bool
 	var number float64
 	var word string
 	var rule map[string]map[string]float64
 	switch {
 	case json.Unmarshal(content, &number) == nil:
-		if number != Half {
+		if number != halfThreshold {
 			parsed.At = number
 		}
 		valid = number > 0 && number < 1
 	case json.Unmarshal(content, &word) == nil:
 		parsed.BestF1, valid = true, word == bestF1
 	case json.Unmarshal(content, &rule) == nil && len(rule) == 1 && len(rule["cost"]) == 2:
-		parsed.Costs = Costs{FP: rule["cost"]["fp"], FN: rule["cost"]["fn"]}
+		parsed.Costs = ThresholdCosts{FP: rule["cost"]["fp"], FN: rule["cost"]["fn"]}
 		valid = parsed.Costs.FP > 0 && parsed.Costs.FN > 0
 	}
 	if !valid {
-		return errRule
+		return errThreshold
 	}
 	*r = parsed
 	return nil
