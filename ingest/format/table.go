@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 	_ "time/tzdata" // time zones must not depend on the machine
@@ -181,7 +182,7 @@ func (r *tableReader) layFeatures(want layout.Features) error {
 		return input.WholeFile(r.Name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
 	case want.Sparse && r.Options.Mixed():
 		return r.LayMixed(want)
-	case want.Sparse:
+	case want.Sparse && (r.Options.Text != "" || !r.isDigits()):
 		return r.laySparse()
 	case want.Columns != nil && r.Names != nil && !r.HasList(want.Width):
 		otherwise := ""
@@ -191,6 +192,11 @@ func (r *tableReader) layFeatures(want layout.Features) error {
 		return r.LayByName(want.Columns, otherwise)
 	}
 	return r.LayByPlace(want)
+}
+
+// isDigits reports whether all columns have text that may be numbers, as those of CSV: a row of them is one of a sparse model, too.
+func (r *tableReader) isDigits() bool {
+	return !slices.ContainsFunc(r.fields, func(f tabular.Field) bool { return !f.Digits })
 }
 
 // laySparse finds the column of texts or of sparse rows.
@@ -339,7 +345,8 @@ func (r *tableReader) failAt(t layout.Trouble) error {
 	if e.Line == 0 {
 		e.Err = fmt.Errorf("row %d, counted from 0: %w", r.read+int64(t.Row), t.Err)
 	}
-	if word, ok := errors.AsType[value.NumberError](t.Err); ok && e.Line == 1 && r.Names == nil {
+	if word, ok := errors.AsType[value.NumberError](t.Err); ok && e.Line == 1 && r.Names == nil &&
+		!layout.DecimalComma.MatchString(string(word)) {
 		e.Err = fmt.Errorf("%w (if this is a header: set %s)", word, r.Options.Key("header"))
 	}
 	return r.fail(t.Column, e)
