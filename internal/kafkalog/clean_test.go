@@ -14,8 +14,6 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // clock is a clock that tests set.
@@ -98,88 +96,6 @@ func latest(t testing.TB, l *Log) map[string]string {
 	return values
 }
 
-// Retention by size deletes the oldest segments while the broker runs: about retention.bytes of the newest messages
-// remain.
-func TestRetentionBySize(t *testing.T) {
-	const n, size = 500, 100_000
-	dir := t.TempDir()
-	l, _ := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Config: map[string]string{"retention.bytes": "5000000",
-		"segment.bytes": "1000000"}}))
-	must(l.Append(ctx, "t", 0, numberedUpTo(n, size)...))(t)
-	if before := logBytes(t, dir); before < n*size {
-		t.Fatalf("%d bytes are on disk, of %d", before, n*size)
-	}
-	f := l.Follow("t", 0, n)
-	defer f.Close()
-	running := l.broker.Cluster()
-	noError(t, l.Clean(ctx))
-	if l.broker.Cluster() != running {
-		t.Error("the broker was restarted")
-	}
-	if after := logBytes(t, dir); after < 5_000_000 || after > 7_100_000 {
-		t.Errorf("%d bytes stay of %d, with retention.bytes of 5 MB and segments of 1 MB", after, n*size)
-	}
-	b := bounds(t, l)
-	if b.End != n || !slices.Equal(texts(all(t, l)), numbers(int(b.First), n)) {
-		t.Errorf("messages %v in %v", texts(all(t, l)), b)
-	}
-	if _, err := read(t, l, "t", 0, n); !isDeleted(err, DeletedError{Topic: "t", Wanted: 0, First: b.First, End: n}) {
-		t.Errorf("range of deleted messages: %v", err)
-	}
-	appendAndFollow(t, l, f, n, n+3)
-	noError(t, l.Clean(ctx)) // nothing more to do
-	if again := bounds(t, l); again.First != b.First {
-		t.Errorf("%v, then %v", b, again)
-	}
-}
-
-// Retention by time deletes old messages, including the last of a partition. Offsets continue, even if the broker is
-// killed.
-func TestRetentionByTime(t *testing.T) {
-	dir := t.TempDir()
-	l, clock := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{
-		"retention.ms": "3600000", "segment.ms": "600000", "segment.bytes": "50000",
-	}}, Topic{Name: "other", Partitions: 1}))
-	must(l.Append(ctx, "t", 0, numberedUpTo(25, 10_000)...))(t) // one batch, so one segment
-	for i := 25; i < 48; i++ {
-		must(l.Append(ctx, "t", 0, numbered(i, 10_000)))(t)
-	}
-	must(l.Append(ctx, "other", 0, numberedUpTo(10, 10_000)...))(t)
-	check := func(want Bounds) {
-		t.Helper()
-		noError(t, l.Clean(ctx))
-		got := bounds(t, l)
-		if got != want || !slices.Equal(texts(all(t, l)), numbers(int(want.First), int(want.End))) {
-			t.Errorf("messages %v in %v, want %v", texts(all(t, l)), got, want)
-		}
-		if all, err := l.AllBounds(ctx, "t"); err != nil || all[1] != (Bounds{}) {
-			t.Errorf("bounds %v, %v", all, err)
-		}
-		if first, end, err := l.Bounds(ctx, "other", 0); first != 0 || end != 10 || err != nil {
-			t.Errorf("without a limit: [%d, %d), %v", first, end, err)
-		}
-	}
-	clock.forward(59 * time.Minute)
-	check(Bounds{0, 48})
-	clock.forward(2 * time.Minute) // the active segment is kept for segment.ms longer
-	check(Bounds{45, 48})
-	clock.forward(10 * time.Minute)
-	check(Bounds{48, 48})
-	if base := must(l.Append(ctx, "t", 0, numberedUpTo(51, 10)[48:]...))(t); base != 48 {
-		t.Errorf("offset %d, want 48", base)
-	}
-	killed := t.TempDir()
-	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
-	l = openDir(t, killed) // new according to its clock
-	if got := bounds(t, l); got != (Bounds{48, 51}) || !slices.Equal(texts(all(t, l)), numbers(48, 51)) {
-		t.Errorf("messages %v in %v", texts(all(t, l)), got)
-	}
-}
-
 // A partition whose messages have all expired keeps its end when its broker is closed or killed.
 func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
 	dir, killed := t.TempDir(), t.TempDir()
@@ -210,115 +126,6 @@ func TestExpiredPartitionKeepsItsEnd(t *testing.T) {
 			must(l.Append(ctx, "t", 0, numbered(7+i, 10)))(t)
 			noError(t, l.Close())
 		}
-	}
-}
-
-// A compacted topic has the last message of each key, at its offset. Its size depends on the number of keys, not of
-// writes.
-func TestCompaction(t *testing.T) {
-	const keys, writes, size = 20, 10_000, 1000
-	dir := t.TempDir()
-	l, _ := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"segment.bytes": "100000"}}))
-	messages := []Message{keyed("once", 0, size)}
-	for i := range writes {
-		messages = append(messages, keyed(fmt.Sprint(i*7%keys), i, size))
-	}
-	must(l.Append(ctx, "t", 0, messages...))(t)
-	before := bounds(t, l)
-	noError(t, l.Clean(ctx))
-	if got := bounds(t, l); got != before {
-		t.Errorf("bounds %v, before %v", got, before)
-	}
-	kept := all(t, l)
-	if len(kept) != keys+1 {
-		t.Errorf("%d messages stay", len(kept))
-	}
-	for _, m := range kept {
-		if want := messages[m.Offset]; string(m.Key) != string(want.Key) || string(m.Value) != string(want.Value) {
-			t.Errorf("message %d is %s: %s, want %s: %s", m.Offset, m.Key, number(m), want.Key, number(want))
-		}
-	}
-	if bytes := logBytes(t, dir); bytes > 2*(keys+1)*size {
-		t.Errorf("%d bytes are left", bytes)
-	}
-	// During writes, at most half of it is waste after cleaning.
-	for i := range 10 {
-		for k := range keys {
-			must(l.Append(ctx, "t", 0, keyed(fmt.Sprint(k), writes+i, size)))(t)
-		}
-		noError(t, l.Clean(ctx))
-		if bytes := logBytes(t, dir); bytes > 2*(keys+5)*size {
-			t.Errorf("%d bytes are left after round %d", bytes, i)
-		}
-		if values := latest(t, l); len(values) != keys+1 || values["0"] != fmt.Sprint(writes+i) || values["19"] != fmt.Sprint(writes+i) {
-			t.Errorf("round %d: %v", i, values)
-		}
-	}
-}
-
-// A tombstone is kept for delete.retention.ms. Afterwards the topic is empty, and continues at its end.
-func TestTombstones(t *testing.T) {
-	dir := t.TempDir()
-	l, clock := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"delete.retention.ms": "60000"}}))
-	for _, value := range []int{1, 2, -1} {
-		for k := range 10 {
-			must(l.Append(ctx, "t", 0, keyed(fmt.Sprint(k), value, 1000)))(t)
-		}
-	}
-	noError(t, l.Clean(ctx))
-	if left := all(t, l); len(left) != 10 || left[0].Value != nil || left[9].Offset != 29 {
-		t.Errorf("%d messages are left", len(left))
-	}
-	clock.forward(2 * time.Minute)
-	noError(t, l.Clean(ctx))
-	if left, bytes := all(t, l), logBytes(t, dir); len(left) != 0 || bytes > 200 || bounds(t, l) != (Bounds{0, 30}) {
-		t.Errorf("%d messages and %d bytes are left in %v", len(left), bytes, bounds(t, l))
-	}
-	if base := must(l.Append(ctx, "t", 0, keyed("0", 3, 10)))(t); base != 30 {
-		t.Errorf("offset %d, want 30", base)
-	}
-	noError(t, l.Close())
-	l = openDir(t, dir)
-	if left := all(t, l); len(left) != 1 || left[0].Offset != 30 || bounds(t, l) != (Bounds{0, 31}) {
-		t.Errorf("messages %v in %v", texts(left), bounds(t, l))
-	}
-}
-
-// Messages younger than min.compaction.lag.ms are kept, and so are messages that only those supersede.
-func TestCompactionLag(t *testing.T) {
-	dir := t.TempDir()
-	l, clock := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true, Config: map[string]string{"min.compaction.lag.ms": "3600000"}}))
-	client := foreign(t, l, kgo.ProducerBatchCompression(kgo.NoCompression()))
-	write := func(from, to int, at time.Time) {
-		t.Helper()
-		for i := from; i < to; i++ {
-			m := keyed(fmt.Sprint(i%2), i, 1000)
-			// From another client, because Append uses the system clock.
-			record := &kgo.Record{Topic: "t", Key: m.Key, Value: m.Value, Timestamp: at}
-			noError(t, client.ProduceSync(ctx, record).FirstErr())
-		}
-	}
-	write(0, 10, time.Now())
-	noError(t, l.Clean(ctx))
-	if left := all(t, l); len(left) != 10 {
-		t.Errorf("%d messages of 10 are left", len(left))
-	}
-	clock.forward(2 * time.Hour)
-	write(10, 14, clock.now().Add(-time.Minute))
-	noError(t, l.Clean(ctx))
-	if left := texts(all(t, l)); !slices.Equal(left, numbers(8, 14)) {
-		t.Errorf("left are %v", left)
-	}
-	clock.forward(2 * time.Hour)
-	noError(t, l.Clean(ctx))
-	if left := texts(all(t, l)); !slices.Equal(left, numbers(12, 14)) {
-		t.Errorf("left are %v", left)
 	}
 }
 
@@ -387,53 +194,6 @@ func TestCleanWhileInUse(t *testing.T) {
 		t.Errorf("bounds %v", b)
 	}
 	t.Logf("%d restarts", restarts)
-}
-
-// Removing a small part of a large log does not justify a restart of the broker. It is removed when the log is opened.
-func TestCleanThatDoesNotPay(t *testing.T) {
-	dir := t.TempDir()
-	l, clock := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "large", Partitions: 1}, Topic{Name: "t", Partitions: 1, Compact: true}))
-	must(l.Append(ctx, "large", 0, numberedUpTo(20, 100_000)...))(t)
-	for i := range 100 {
-		must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
-	}
-	clock.forward(time.Hour)
-	running := l.broker.Cluster()
-	noError(t, l.Clean(ctx))
-	if l.broker.Cluster() != running || len(all(t, l)) != 100 {
-		t.Errorf("%d messages are left", len(all(t, l)))
-	}
-	noError(t, l.Close())
-	if l = openDir(t, dir); !slices.Equal(texts(all(t, l)), numbers(99, 100)) {
-		t.Errorf("left are %v", texts(all(t, l)))
-	}
-}
-
-// Batches compressed by other programs, or written in transactions, are not compacted, nor is the rest of their partition.
-func TestNotCompacted(t *testing.T) {
-	for name, options := range map[string][]kgo.Opt{
-		"compressed":    {kgo.ProducerBatchCompression(kgo.GzipCompression())},
-		"a transaction": {kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.TransactionalID("x")},
-	} {
-		t.Run(name, func(t *testing.T) {
-			l := openListening(t)
-			ctx := testContext(t)
-			noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
-			for i := range 10 {
-				must(l.Append(ctx, "t", 0, keyed("k", i, 1000)))(t)
-			}
-			client := foreign(t, l, options...)
-			_ = client.BeginTransaction() // an error without a transactional id
-			noError(t, client.ProduceSync(ctx, &kgo.Record{Topic: "t", Key: []byte("k"), Value: numbered(10, 1000).Value}).FirstErr())
-			_ = client.EndTransaction(ctx, kgo.TryAbort)
-			noError(t, l.Clean(ctx))
-			if left := all(t, l); len(left) < 10 || number(left[9]) != "9" {
-				t.Errorf("left are %v", texts(left))
-			}
-		})
-	}
 }
 
 // The log cleans itself.
