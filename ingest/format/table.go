@@ -22,6 +22,8 @@ type Table struct {
 	tabular.Source
 	HasNames bool // columns have names
 	Line     int  // of the names, or else of the first row; 0: rows are not lines
+	// LabelOf converts a text to a label. nil means [value.Label].
+	LabelOf func(text string) string
 	// Describe adds to the description of how the columns are read. nil adds nothing.
 	Describe func(*layout.Reading)
 }
@@ -125,7 +127,10 @@ func openTable(c *input.Content, o layout.Options, want *layout.Features, f Form
 	}
 	r.fields = r.source.Fields()
 	r.Layout = layout.New(o, f.Label, len(r.fields), r.fail)
-	r.Encoded = f.IsText
+	if r.Encoded = f.IsText; t.LabelOf != nil {
+		r.LabelOf = t.LabelOf
+		r.KeepClasses()
+	}
 	if t.HasNames {
 		r.Names = make([]string, len(r.fields))
 	}

@@ -117,7 +117,7 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		return f.texts(at, func(_ int, text string, _ bool) error {
 			word, err := f.Word(text)
 			if err == nil {
-				AppendLabel(f.to, word)
+				appendLabel(f.to, word)
 			}
 			return err
 		})

@@ -87,8 +87,8 @@ func (o Options) NotUTF8(err error, encoded bool) error {
 	return fmt.Errorf("%w: convert the text", err)
 }
 
-// AppendLabel appends a label to a batch; "": the row has none.
-func AppendLabel(b *examples.Rows, word string) {
+// appendLabel appends a label to a batch; "": the row has none.
+func appendLabel(b *examples.Rows, word string) {
 	b.Words = append(b.Words, word)
 	noteLabel(b, len(b.Words), word == "")
 }

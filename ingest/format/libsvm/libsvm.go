@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -17,75 +18,153 @@ import (
 // Format is the format of LIBSVM and SVMlight: each line has a label and the nonzero features, as `index:value`. An index
 // is a column number of the file, from 0 or from 1.
 func Format() format.Format {
-	return format.Format{
+	f := format.Tables(format.Format{
 		Name:     "libsvm",
 		Meaning:  "LIBSVM and SVMlight: a label and `index:value` for each feature that is not 0",
 		Patterns: []string{"*.libsvm", "*.svm", "*.svmlight"},
 		IsText:   true,
-		Files:    1,
-		Keys:     []string{"label_separator", "missing_values"},
-		Open: func(files []*input.Content, o layout.Options) (format.Reader, error) {
-			return newLIBSVMReader(files[0], o)
-		},
-		Extent:       addExtent,
-		OpenFeatures: openLIBSVMFeatures,
-	}
-}
-
-// openLIBSVMFeatures reads rows to predict, with or without labels.
-func openLIBSVMFeatures(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
-	if e := o.Extent(); !want.Sparse && e.Width > 0 {
-		e.Width = want.Width // of the model
-		return newLIBSVMReader(c, o.WithExtent(e))
-	}
-	if !want.Sparse {
-		return nil, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features",
-			want.Width))
-	}
-	return newLIBSVMReader(c, o)
-}
-
-// libsvmReader reads the lines of a LIBSVM file.
-type libsvmReader struct {
-	layout.Layout // without columns, for labels
-	input.LineReader
-	text     []byte // last line, valid until the next one is read
-	pending  bool   // the last line belongs to the next batch
-	spelt    bool   // labels of the first lines are numbers not in their shortest form
-	labelled bool   // some line had a label
-	bare     bool   // rows to predict have no labels, so an empty line is a row of zeros
-	blank    int    // number of empty lines before held
-	held     []byte // the line after them; nil: end of file
-	batch    examples.Rows
-	rows     examples.SparseRows
-	dense    layout.Extent // of the features, if the rows are converted to dense ones
-}
-
-// newLIBSVMReader reads the first line.
-func newLIBSVMReader(c *input.Content, o layout.Options) (*libsvmReader, error) {
-	r := &libsvmReader{LineReader: input.LineReader{Content: c}}
-	r.Layout = layout.New(o, "", 0, r.fail)
-	r.Encoded, r.LabelOf = true, value.NumberLabel // labels of this format are numeric
-	r.KeepClasses()
-	r.Sparse = 0
-	if r.dense = o.Extent(); r.dense.Width > 0 {
-		r.Sparse = -1
-		r.Features = r.dense.Width
-		if err := r.Finish(); err != nil {
-			return nil, err
+		Label:    "0", // the first of two columns that no option names
+		Extent:   addExtent,
+	}, open)
+	f.Label, f.Keys = "", []string{"label_separator", "missing_values"}
+	f.Words, f.Spread, f.View, f.Inspect = nil, nil, nil, nil
+	openFeatures := f.OpenFeatures
+	f.OpenFeatures = func(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
+		switch e := o.Extent(); {
+		case !want.Sparse && e.Width > 0:
+			e.Width = want.Width // of the model
+			o = o.WithExtent(e)
+		case !want.Sparse:
+			return nil, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features",
+				want.Width))
 		}
+		return openFeatures(c, o, want)
 	}
+	return f
+}
+
+// source reads the lines of a LIBSVM file: a column of labels, and one of sparse rows, or of lists if the rows are converted to
+// dense ones.
+type source struct {
+	input.LineReader
+	options  layout.Options
+	dense    layout.Extent // of the features, if the rows are converted to dense ones
+	text     []byte        // last line, valid until the next one is read
+	pending  bool          // the last line is the next row
+	labelled bool          // some line had a label
+	bare     bool          // rows to predict have no labels, so an empty line is a row of zeros
+	blank    int           // number of empty lines before held
+	held     []byte        // the line after them; nil: end of file
+}
+
+// newSource reads the first line.
+func newSource(c *input.Content, o layout.Options) (s *source, spelt bool, err error) {
+	s = &source{LineReader: input.LineReader{Content: c}, options: o, dense: o.Extent()}
 	first, err := input.FirstRows(c)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	r.spelt = speltNumbers(first)
-	err = r.read()
-	if err == io.EOF {
-		return nil, input.WholeFile(c.Name, input.ErrEmpty)
+	spelt = speltNumbers(first)
+	if err = s.read(); err == io.EOF {
+		err = input.WholeFile(c.Name, input.ErrEmpty)
 	}
-	r.pending = true
-	return r, err
+	s.pending = true
+	return s, spelt, err
+}
+
+// open returns the table of a file. Labels of this format are numbers.
+func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+	s, spelt, err := newSource(c, o)
+	return format.Table{Source: s, LabelOf: value.NumberLabel, Describe: func(how *layout.Reading) {
+		if how.Label, how.NumberLabels = "", spelt; s.dense.Width > 0 {
+			how.Dense = &s.dense
+		}
+	}}, err
+}
+
+// Fields implements tabular.Source.
+func (s *source) Fields() []tabular.Field {
+	rows := tabular.Field{Kind: tabular.Pairs, Type: "index and value"}
+	if s.dense.Width > 0 {
+		rows = tabular.Field{Kind: tabular.List, Type: "numbers", Length: s.dense.Width}
+	}
+	return []tabular.Field{{Kind: tabular.Text, Type: "text", Digits: true}, rows}
+}
+
+// blockBytes is the approximate size of the lines of a block.
+const blockBytes = 1 << 20
+
+// Read implements tabular.Source.
+func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
+	b.Reset(2)
+	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+		if err := s.read(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		label, rest, field := s.cutLabel()
+		if wanted[0] {
+			if err := s.checkLabel(label, field > 0); err != nil {
+				return s.fail(0, err)
+			}
+		}
+		b.Columns[0].Texts, b.Lines = append(b.Columns[0].Texts, string(label)), append(b.Lines, s.Line)
+		if err := s.appendRow(&b.Columns[1], rest, field); err != nil {
+			return err
+		}
+		bytes += len(s.text) + 8*s.dense.Width
+	}
+	return nil
+}
+
+// checkLabel returns an error unless a line has a label, or any number of several; there reports whether it has a field for it.
+func (s *source) checkLabel(token []byte, there bool) error {
+	switch {
+	case s.options.Several():
+	case !there:
+		first, _ := cutField(s.text)
+		return fmt.Errorf("%s: expected a label before the features", value.Quote(string(first)))
+	case bytes.IndexByte(token, ',') >= 0:
+		return fmt.Errorf("labels %s: expected one label, or examples.labels: several", value.Quote(string(token)))
+	}
+	return nil
+}
+
+// appendRow appends the features of a line, from a field on.
+func (s *source) appendRow(to *tabular.Column, rest []byte, field int) error {
+	first := len(to.Numbers)
+	for range s.dense.Width {
+		to.Numbers = append(to.Numbers, 0)
+	}
+	if bytes.HasPrefix(rest, []byte(queryField)) { // the query id, for ranking
+		_, rest = cutField(rest)
+		field++
+	}
+	for last := int64(-1); len(rest) > 0; field++ {
+		var token []byte
+		token, rest = cutField(rest)
+		index, number, err := parsePair(token)
+		if err == nil {
+			err = examples.CheckIndex(index, last)
+		}
+		if err != nil {
+			return s.fail(field, err)
+		}
+		if last = index; s.dense.Width == 0 {
+			to.Indices, to.Numbers = append(to.Indices, index), append(to.Numbers, number)
+			continue
+		}
+		at, err := s.dense.Place(index)
+		if err != nil {
+			return s.fail(field, err)
+		}
+		if at >= 0 {
+			to.Numbers[first+at] = number
+		}
+	}
+	to.Ends = append(to.Ends, len(to.Numbers))
+	return nil
 }
 
 // speltNumbers reports whether labels of some lines are numbers not in their shortest form.
@@ -101,76 +180,33 @@ func speltNumbers(lines []byte) bool {
 	return false
 }
 
-// Reading also has the label format.
-func (r *libsvmReader) Reading() layout.Reading {
-	how := r.Layout.Reading()
-	how.NumberLabels, how.MissingValues = r.spelt, r.MissingValues()
-	if r.dense.Width > 0 {
-		how.Dense = &r.dense
-	}
-	return how
-}
-
 // fail returns an error at a field of the last line, counted from 0, the label; -1: at the line.
-func (r *libsvmReader) fail(field int, err error) error {
-	e := r.FailLine(err)
+func (s *source) fail(field int, err error) error {
+	e := s.FailLine(err)
 	if field >= 0 {
 		e.Column = strconv.Itoa(field)
 	}
 	return e
 }
 
-// Next reads up to BatchRows rows. A row that does not fit into the message is left for the next batch.
-func (r *libsvmReader) Next() (*examples.Rows, error) {
-	b := &r.batch
-	*b = examples.Rows{Sparse: &r.rows, Words: b.Words[:0], NoLabel: b.NoLabel[:0], LabelLists: b.LabelLists[:0], Floats: b.Floats[:0]}
-	if r.rows.Reset(); r.dense.Width > 0 {
-		b.Sparse, b.Cols = nil, r.dense.Width
-	} else {
-		b.Floats = nil
-	}
-	for size := 0; ; {
-		err := r.read()
-		switch {
-		case err == io.EOF && b.Rows > 0:
-			return b, nil
-		case err != nil:
-			return nil, err
-		}
-		label, _, _ := r.cutLabel()
-		row, err := r.RowBytes(string(label), bytes.Count(r.text, []byte{':'}))
-		if err != nil {
-			return nil, r.fail(-1, err)
-		}
-		if b.Rows == r.Options.BatchRows || size+row > layout.MaxBatchBytes {
-			r.pending = true
-			return b, nil
-		}
-		size += row
-		if err := r.appendLine(b); err != nil {
-			return nil, err
-		}
-	}
-}
-
 // read reads the next line with more than a comment; in rows to predict without labels, also an empty one.
-func (r *libsvmReader) read() error {
+func (s *source) read() error {
 	for empty := 0; ; {
 		switch {
-		case r.pending:
-			r.pending = false
+		case s.pending:
+			s.pending = false
 			return nil
-		case r.blank > 0:
-			r.blank--
-			r.text = nil
+		case s.blank > 0:
+			s.blank--
+			s.text = nil
 			return nil
-		case r.held != nil:
-			r.text, r.held = r.held, nil
+		case s.held != nil:
+			s.text, s.held = s.held, nil
 			return nil
 		}
-		line, err := r.ReadLine()
-		if err == io.EOF && r.bare && empty > 0 {
-			r.blank = empty
+		line, err := s.ReadLine()
+		if err == io.EOF && s.bare && empty > 0 {
+			s.blank = empty
 			continue
 		}
 		if err != nil {
@@ -180,60 +216,20 @@ func (r *libsvmReader) read() error {
 		if at >= 0 {
 			line = line[:at]
 		}
-		r.text = bytes.TrimSpace(line)
+		s.text = bytes.TrimSpace(line)
 		switch {
-		case len(r.text) > 0:
-			if _, _, field := r.cutLabel(); r.Options.Predicts() && !r.labelled {
-				r.bare, r.labelled = field == 0, field > 0
+		case len(s.text) > 0:
+			if _, _, field := s.cutLabel(); s.options.Predicts() && !s.labelled {
+				s.bare, s.labelled = field == 0, field > 0
 			}
-			if !r.bare || empty == 0 {
+			if !s.bare || empty == 0 {
 				return nil
 			}
-			r.held, r.blank, empty = r.text, empty, 0
+			s.held, s.blank, empty = s.text, empty, 0
 		case at < 0:
 			empty++
 		}
 	}
-}
-
-// appendLine appends the row of the last line.
-func (r *libsvmReader) appendLine(b *examples.Rows) error {
-	label, rest, field := r.cutLabel()
-	if !r.Options.Predicts() {
-		if err := r.appendLabel(b, label, field > 0); err != nil {
-			return err
-		}
-	}
-	if bytes.HasPrefix(rest, []byte(queryField)) { // the query id, for ranking
-		_, rest = cutField(rest)
-		field++
-	}
-	features := r.appendZeros(b)
-	for last := int64(-1); len(rest) > 0; field++ {
-		var token []byte
-		token, rest = cutField(rest)
-		index, number, err := parsePair(token)
-		if err == nil {
-			err = examples.CheckIndex(index, last)
-		}
-		if err != nil {
-			return r.fail(field, err)
-		}
-		if last = index; features == nil {
-			r.rows.Append(int32(index), number)
-			continue
-		}
-		at, err := r.dense.Place(index)
-		if err != nil {
-			return r.fail(field, err)
-		}
-		if at >= 0 {
-			features[at] = number
-		}
-	}
-	r.rows.End()
-	b.Rows++
-	return nil
 }
 
 // queryField is the prefix of an SVMlight field that is not a feature.
@@ -241,40 +237,12 @@ const queryField = "qid:"
 
 // cutLabel returns the first field of the last line, if it is not a feature, the rest, and the field number at which the
 // rest starts.
-func (r *libsvmReader) cutLabel() (label, rest []byte, field int) {
-	token, after := cutField(r.text)
+func (s *source) cutLabel() (label, rest []byte, field int) {
+	token, after := cutField(s.text)
 	if bytes.IndexByte(token, ':') >= 0 {
-		return nil, r.text, 0
+		return nil, s.text, 0
 	}
 	return token, after, 1
-}
-
-// appendLabel appends the label or labels of the last line; there reports whether the line has a field for it.
-func (r *libsvmReader) appendLabel(b *examples.Rows, token []byte, there bool) error {
-	if r.Options.Several() {
-		labels, err := r.Split(string(token))
-		if err != nil {
-			return r.fail(0, err)
-		}
-		b.LabelLists = append(b.LabelLists, labels)
-		return nil
-	}
-	if !there {
-		first, _ := cutField(r.text)
-		return r.fail(0, fmt.Errorf("%s: expected a label before the features", value.Quote(string(first))))
-	}
-	if bytes.IndexByte(token, ',') >= 0 {
-		return r.fail(0, fmt.Errorf("labels %s: expected one label, or examples.labels: several", value.Quote(string(token))))
-	}
-	word, known := r.Labels[string(token)] // does not allocate
-	if !known {
-		var err error
-		if word, err = r.Word(string(token)); err != nil {
-			return r.fail(0, err)
-		}
-	}
-	layout.AppendLabel(b, word)
-	return nil
 }
 
 // cutField cuts the first field off a line.
@@ -287,7 +255,7 @@ func cutField(line []byte) (field, rest []byte) {
 }
 
 // parsePair parses `index:value`.
-func parsePair(token []byte) (index int64, number float32, err error) {
+func parsePair(token []byte) (index int64, number float64, err error) {
 	colon := bytes.IndexByte(token, ':')
 	if colon < 0 {
 		return 0, 0, fmt.Errorf("%s: expected index:value", value.Quote(string(token)))
@@ -299,12 +267,38 @@ func parsePair(token []byte) (index int64, number float32, err error) {
 	case err != nil:
 		return 0, 0, fmt.Errorf("%s: expected index:value, the index a whole number", value.Quote(string(token)))
 	}
-	v, err := value.Number(string(token[colon+1:]))
-	if number = float32(v); err != nil {
+	if number, err = value.Number(string(token[colon+1:])); err != nil {
 		return 0, 0, fmt.Errorf("%s: expected index:value: %w", value.Quote(string(token)), err)
 	}
-	if number-number != 0 { // 0 only for finite numbers
-		return 0, 0, fmt.Errorf("%s: %v is not a finite float32", value.Quote(string(token)), v)
+	if single := float32(number); single-single != 0 { // 0 only for finite numbers
+		return 0, 0, fmt.Errorf("%s: %v is not a finite float32", value.Quote(string(token)), number)
 	}
 	return index, number, nil
+}
+
+// addExtent adds the indices of the rows of a file, which it reads completely.
+func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) error {
+	s, _, err := newSource(c, o)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := s.read(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		_, rest, field := s.cutLabel()
+		for ; len(rest) > 0; field++ {
+			var token []byte
+			if token, rest = cutField(rest); bytes.HasPrefix(token, []byte(queryField)) {
+				continue
+			}
+			index, _, err := parsePair(token)
+			if err != nil {
+				return s.fail(field, err)
+			}
+			found.Add(index)
+		}
+	}
 }
