@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/maphash"
 	"iter"
-	"math"
 	"reflect"
 	"slices"
 	"sync"
@@ -151,17 +150,6 @@ func (c *cachingCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, er
 
 func (c *cachingCodec) EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error) {
 	return encodeCached(&c.encodedDoubles, c, r)
-}
-
-// Give spoils what the writer must not use any more.
-func (c *cachingCodec) Give(r *wire.Record[float64], _ bool) ([]wire.Message, error) {
-	messages, err := c.EncodeDouble(r)
-	for _, t := range r.Tensors {
-		for i := range t.Data {
-			t.Data[i] = math.NaN()
-		}
-	}
-	return messages, err
 }
 
 func encodeCached[T wire.Number](cache *sharedMap[tensorsKey, *encodedTensors[T]], c *cachingCodec,

@@ -94,11 +94,5 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 
 // WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
 func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
-	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r, false))
-}
-
-// GiveRecord is [WriteRecord] for a writer that gives up the record's tensors, even if an error is returned. If no other
-// process can read the record, its first reader gets the tensors without a copy.
-func GiveRecord(ctx context.Context, c *Client, topic string, partition int, r *wire.Record[float64]) (*Written, error) {
-	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r, c.Alone))
+	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r))
 }

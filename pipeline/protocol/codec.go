@@ -20,18 +20,14 @@ import (
 // Codec encodes and decodes the messages of the roles. The codec of a simulation, which decodes the same content millions
 // of times, caches the results. A codec is safe for concurrent use.
 type Codec interface {
-	// EncodeSingle returns the messages of a record in float32. The values must not be modified afterwards: readers of the
-	// record may share them.
+	// EncodeSingle returns the messages of a record in float32.
 	EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error)
 	// EncodeDouble returns the messages of a record in float64.
 	EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error)
-	// Give is EncodeDouble for a writer that gives up the record's tensors. If awaited, the first reader of the record gets
-	// them. They stay in memory until then, or until the writer gives another record of the partition.
-	Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error)
 	// EachSingle is EncodeSingle for a large record. It yields one message at a time.
 	EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error]
-	// EachDouble is EncodeDouble for a large record, or Give if given is set. It yields one message at a time.
-	EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error]
+	// EachDouble is EncodeDouble for a large record. It yields one message at a time.
+	EachDouble(r *wire.Record[float64]) iter.Seq2[wire.Message, error]
 	// CollectSingle adds a message of a record in float32. It returns the record if the message completes it, and nil
 	// otherwise. The values are shared between callers and must not be modified.
 	CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error)
@@ -58,93 +54,38 @@ func NewCodec(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return arrowCodec{mem, cmp.Or(chunk, wire.MaxMessage), new(recent), new(remembered)}
+	return arrowCodec{mem, cmp.Or(chunk, wire.MaxMessage), new(remembered)}
 }
 
 type arrowCodec struct {
-	mem    memory.Allocator
-	chunk  int
-	recent *recent
-	json   *remembered
+	mem   memory.Allocator
+	chunk int
+	json  *remembered
 }
 
 func (a arrowCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error) {
-	messages, err := r.EncodeWithin(a.chunk, a.mem)
-	if err == nil {
-		record := written(a.recent, r, messages)
-		record.single = r.Tensors
-		a.recent.add(record)
-	}
-	return messages, err
+	return r.EncodeWithin(a.chunk, a.mem)
 }
 
 func (a arrowCodec) EncodeDouble(r *wire.Record[float64]) ([]wire.Message, error) {
-	messages, err := r.EncodeWithin(a.chunk, a.mem)
-	if err == nil {
-		a.recent.add(written(a.recent, r, messages))
-	}
-	return messages, err
-}
-
-func (a arrowCodec) Give(r *wire.Record[float64], awaited bool) ([]wire.Message, error) {
-	if !awaited {
-		return a.EncodeDouble(r)
-	}
-	messages, err := r.EncodeWithin(a.chunk, a.mem)
-	if err == nil {
-		record := written(a.recent, r, messages)
-		record.given = r.Tensors
-		a.recent.give(record)
-	}
-	return messages, err
+	return r.EncodeWithin(a.chunk, a.mem)
 }
 
 func (a arrowCodec) EachSingle(r *wire.Record[float32]) iter.Seq2[wire.Message, error] {
-	return eachMessageOf(a, r, &recentRecord{single: r.Tensors})
+	return r.EachWithin(a.chunk, a.mem)
 }
 
-func (a arrowCodec) EachDouble(r *wire.Record[float64], given bool) iter.Seq2[wire.Message, error] {
-	if !given {
-		return r.EachWithin(a.chunk, a.mem)
-	}
-	return eachMessageOf(a, r, &recentRecord{given: r.Tensors})
-}
-
-// each encodes a record one message at a time, and caches it, unless the caller stops before the last.
-func eachMessageOf[T wire.Number](a arrowCodec, r *wire.Record[T], record *recentRecord) iter.Seq2[wire.Message, error] {
-	record.identity, record.notes = r.Identity, r.Notes
-	return func(yield func(wire.Message, error) bool) {
-		for m, err := range r.EachWithin(a.chunk, a.mem) {
-			if err == nil && record.digest == "" {
-				record.digest = m.Digest()
-				a.recent.addLarge(record)
-			}
-			if err == nil {
-				a.recent.note(record, m.Value)
-			}
-			if !yield(m, err) {
-				a.recent.dropLarge(record)
-				return
-			}
-		}
-	}
+func (a arrowCodec) EachDouble(r *wire.Record[float64]) iter.Seq2[wire.Message, error] {
+	return r.EachWithin(a.chunk, a.mem)
 }
 
 func (a arrowCodec) CollectSingle(c *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
-	whole, err := c.CollectKnown(m, a.recent.knownSingle)
-	if err != nil || whole == nil {
-		return nil, err
-	}
-	return a.recent.readSingle(whole, a.mem)
+	return c.Add(m, a.mem)
 }
 
 func (a arrowCodec) CollectDouble(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error) {
-	whole, err := c.CollectKnown(m, a.recent.knownGiven)
-	if err != nil || whole == nil {
-		return nil, err
-	}
-	r, err := a.recent.readDouble(whole, a.mem)
-	if err == nil {
+	r, err := c.Add(m, a.mem)
+	if err == nil && r != nil {
 		err = statistics.CheckCounts(r)
 	}
 	if err != nil {
@@ -255,26 +196,31 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// batch is the number of messages of a large record that are in memory at the same time.
-const encodedBatch = 9
+// largeRecord is the size of a record in bytes above which only a few of its messages are in memory at the same time: encodedBatch.
+const largeRecord, encodedBatch = 32 << 20, 9
 
-// encodeBatches yields the messages of a record in either precision. Those of a large record come a few at a time, to bound
-// memory. The messages are those of [Codec.EncodeSingle] or [Codec.EncodeDouble], or of [Codec.Give] if given is set.
-func encodeBatches[T wire.Number](c Codec, r *wire.Record[T], given bool) iter.Seq2[[]wire.Message, error] {
-	bytes, each := 0, iter.Seq2[wire.Message, error](nil)
+// encodeBatches yields the messages of a record in either precision, those of a large record a few at a time.
+func encodeBatches[T wire.Number](c Codec, r *wire.Record[T]) iter.Seq2[[]wire.Message, error] {
+	var (
+		bytes int
+		whole func() ([]wire.Message, error)
+		each  iter.Seq2[wire.Message, error]
+	)
 	switch r := any(r).(type) {
 	case *wire.Record[float32]:
 		bytes, each = 4, c.EachSingle(r)
+		whole = func() ([]wire.Message, error) { return c.EncodeSingle(r) }
 	case *wire.Record[float64]:
-		bytes, each = 8, c.EachDouble(r, given)
+		bytes, each = 8, c.EachDouble(r)
+		whole = func() ([]wire.Message, error) { return c.EncodeDouble(r) }
 	}
 	values := 0
 	for _, t := range r.Tensors {
 		values += len(t.Data)
 	}
 	return func(yield func([]wire.Message, error) bool) {
-		if bytes*values <= recentBytes {
-			yield(encode(c, r, given))
+		if bytes*values <= largeRecord {
+			yield(whole())
 			return
 		}
 		var messages []wire.Message
@@ -294,18 +240,4 @@ func encodeBatches[T wire.Number](c Codec, r *wire.Record[T], given bool) iter.S
 			yield(messages, nil)
 		}
 	}
-}
-
-// encode returns the messages of a record in either precision.
-func encode[T wire.Number](c Codec, r *wire.Record[T], given bool) ([]wire.Message, error) {
-	switch r := any(r).(type) {
-	case *wire.Record[float32]:
-		return c.EncodeSingle(r)
-	case *wire.Record[float64]:
-		if given {
-			return c.Give(r, true)
-		}
-		return c.EncodeDouble(r)
-	}
-	panic(fmt.Sprintf("run: no messages for a %T", r))
 }

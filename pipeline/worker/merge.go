@@ -191,11 +191,7 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 		whole.Stack(places, keeps, v.Of.Features.Size(), v.Of.Classes)
 	}
 	r := statistics.Visit{Identity: b.identity(v.Kind()), Covered: whole.Coverage, Sums: whole.Tensors()}
-	if update != nil {
-		add(&all, b.Worker, r.Record())
-	} else {
-		all = append(all, func(ctx context.Context) error { return b.give(ctx, r.Record()) })
-	}
+	add(&all, b.Worker, r.Record())
 	return all.write(), nil
 }
 
@@ -248,8 +244,7 @@ func (b *block) mergeGram(all *writes, p *partition.State, gram *accumulate.Sum)
 	if err != nil || whole == nil {
 		return err
 	}
-	r := statistics.GramOf(b.identity(statistics.KindGram), whole.Tensors()).ExactRecord()
-	*all = append(*all, func(ctx context.Context) error { return b.give(ctx, r) })
+	add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindGram), whole.Tensors()).ExactRecord())
 	return nil
 }
 
@@ -287,7 +282,7 @@ func (b *block) survey(of *visit.Survey, p *partition.State, found *visit.Findin
 	if whole != nil {
 		r := of.Visit(b.found, b.identity(statistics.KindVisit), whole, b.chained, b.covered...)
 		b.found = nil // the record has its columns, which may be millions
-		all = append(all, func(ctx context.Context) error { return b.give(ctx, r) })
+		add(&all, b.Worker, r)
 	}
 	if sums.Sample != nil {
 		if sample := b.addSample(sums.Sample); sample != nil {

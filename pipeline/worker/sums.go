@@ -231,7 +231,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	if w.plan.Update().SumsGrams() { // there are terms in other sums too
 		return publish(ctx, w, r.Record())
 	}
-	return w.give(ctx, r.Record())
+	return publish(ctx, w, r.Record())
 }
 
 // publishGram writes the Gram matrix of the sums as a separate record. A partition without rows in the sample has no

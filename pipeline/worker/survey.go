@@ -100,7 +100,7 @@ func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error
 			return err
 		}
 	}
-	if err := w.give(ctx, r.Visit); err != nil || r.Gram == nil {
+	if err := publish(ctx, w, r.Visit); err != nil || r.Gram == nil {
 		return err
 	}
 	return publish(ctx, w, r.Gram)

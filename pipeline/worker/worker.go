@@ -437,15 +437,6 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 	return err
 }
 
-// give is publish for a record whose tensors the worker gives up.
-func (w *Worker) give(ctx context.Context, r *wire.Record[float64]) error {
-	written, err := protocol.GiveRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
-	if err == nil {
-		w.written.add(written)
-	}
-	return err
-}
-
 // progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
 func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(rows int64) {
 	done, of := int64(0), rows(partitions)

@@ -42,8 +42,7 @@ type chunkKey struct {
 // incomplete is a record with missing chunks.
 type incomplete struct {
 	chunkKey
-	known  Known          // what the caller has of it; nil: nothing
-	values map[int][]byte // by chunk number; without bytes if the record is known
+	values map[int][]byte // by chunk number
 	bytes  int
 }
 
@@ -78,17 +77,7 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 }
 
 // Collect is [Collector.Add] for a caller that decodes the record itself.
-func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) { return c.CollectKnown(m, nil) }
-
-// Known is a record whose content the caller of [Collector.CollectKnown] has.
-type Known interface {
-	// Has reports whether the record has a chunk with this value.
-	Has(chunk int, value []byte) bool
-}
-
-// CollectKnown is Collect for a caller that may have the content of the record. find returns it for the first chunk that
-// arrives, or nil. The Collector then keeps no values, and drops the record if a chunk has another value.
-func (c *Collector[T]) CollectKnown(m Message, find func(m Message, chunk int) Known) (*Chunks[T], error) {
+func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	id, err := IdentityOf(m)
 	if err != nil {
 		return nil, err
@@ -114,50 +103,35 @@ func (c *Collector[T]) CollectKnown(m Message, find func(m Message, chunk int) K
 	if chunks == 1 {
 		return &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: [][]byte{m.Value}}, nil
 	}
-	o, first := c.record(chunkKey{id, digest, chunks})
-	switch {
-	case first && find != nil:
-		o.known = find(m, chunk)
-	case o.known != nil && !o.known.Has(chunk, m.Value):
-		c.remove(o)
-		return nil, fmt.Errorf("collect %v: %w: chunk %d differs from that of the record with its digest", id, ErrDamaged, chunk)
-	}
+	o := c.record(chunkKey{id, digest, chunks})
 	c.keep(o, chunk, m.Value)
 	if len(o.values) < chunks {
 		return nil, c.evict()
 	}
 	c.remove(o)
-	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Known: o.known}
-	if o.known == nil {
-		whole.Values = make([][]byte, chunks)
-		for i := range chunks {
-			whole.Values[i] = o.values[i]
-		}
+	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: make([][]byte, chunks)}
+	for i := range chunks {
+		whole.Values[i] = o.values[i]
 	}
 	return whole, nil
 }
 
 // CollectHeaders collects a record without its tensors, for a caller that has them: the digest in the headers suffices.
 func (c *Collector[T]) CollectHeaders(m Message) (*Record[T], error) {
-	whole, err := c.CollectKnown(m, func(Message, int) Known { return anyContent{} })
+	m.Value = nil
+	whole, err := c.Collect(m)
 	if err != nil || whole == nil {
 		return nil, err
 	}
 	return &Record[T]{Identity: whole.Identity, Notes: whole.Notes}, nil
 }
 
-// anyContent is a record with unknown content.
-type anyContent struct{}
-
-func (anyContent) Has(int, []byte) bool { return true }
-
 // Chunks has all chunks of a record, undecoded.
 type Chunks[T Number] struct {
 	Identity
 	Digest Digest   // digest in the headers of the messages
 	Notes  []Header // of the message that arrived last
-	Values [][]byte // of the messages, in the order of the chunks; nil if Known is not nil
-	Known  Known    // see [Collector.CollectKnown]; nil: the Collector has kept the values
+	Values [][]byte // of the messages, in the order of the chunks
 }
 
 // Decode decodes the record and checks its digest. An error wraps [ErrDamaged].
@@ -196,10 +170,10 @@ func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T],
 	return a.tensors, nil
 }
 
-// record returns the incomplete record of a chunk, and reports whether the chunk is its first.
-func (c *Collector[T]) record(key chunkKey) (o *incomplete, first bool) {
+// record returns the incomplete record of a chunk.
+func (c *Collector[T]) record(key chunkKey) *incomplete {
 	at := c.open[key]
-	if first = at == nil; first {
+	if at == nil {
 		if c.open == nil {
 			c.open = map[chunkKey]*list.Element{}
 		}
@@ -208,14 +182,11 @@ func (c *Collector[T]) record(key chunkKey) (o *incomplete, first bool) {
 		c.bytes += recordOverhead
 	}
 	c.waiting.MoveToBack(at)
-	return at.Value.(*incomplete), first
+	return at.Value.(*incomplete)
 }
 
 // keep adds a chunk to its record, unless it is there already.
 func (c *Collector[T]) keep(o *incomplete, chunk int, value []byte) {
-	if o.known != nil {
-		value = nil
-	}
 	if _, twice := o.values[chunk]; !twice {
 		o.values[chunk] = value
 		o.bytes += chunkOverhead + len(value)
