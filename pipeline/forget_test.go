@@ -302,7 +302,7 @@ func distance[T wire.Number](a, b []T) float64 {
 // gramOf returns the newest Gram matrix of a chain of one stage that is on the state topic.
 func gramOf(t *testing.T, log *kafkalog.Log, job topics.Job) (gram []float64) {
 	t.Helper()
-	p, at := topics.Open(log, job.Name, nil), newestWindow(t, log, job).Snapshot
+	p, at := topics.Open(log, job.Name, nil), newestWindow(t, log, job).Moments
 	collector := wire.Collector[float64]{}
 	err := p.Between(t.Context(), p.Topics.State, 0, at.From, at.To, func(m protocol.Message) error {
 		if m.Kind() != statistics.KindMoments || m.Run() != at.Run {

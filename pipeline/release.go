@@ -37,7 +37,7 @@ func (r *runner) tryRelease(ctx context.Context) error {
 		}
 	}
 	r.earlier = r.earlier[:1]
-	return protocol.ReleaseStatistics(ctx, r.Client, []*schemas.Plan{parent.plan, r.chain.Head.Plan}, parent.window, r.chain.Stored)
+	return protocol.ReleaseStatistics(ctx, r.Client, parent.plan, r.chain.Head.Plan)
 }
 
 // findEarlier reads the two versions before the newest, if they exist and are not known yet.

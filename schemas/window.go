@@ -42,10 +42,8 @@ type Window struct {
 	MostlyBad *coverage.BadMessages `json:"mostly_bad,omitempty"`
 	Unknown   []examples.LabelRows  `json:"unknown,omitempty"`  // rows whose labels are not classes
 	Progress  []SourceProgress      `json:"progress,omitempty"` // progress of the sources
-	// Moments is the place on the state topic of the run's own sums for all stages, without the Gram matrices.
-	Moments  StatePlace   `json:"moments"`
-	Snapshot StatePlace   `json:"snapshot"`        // place of the last sums that include the Gram matrices
-	Since    []StatePlace `json:"since,omitempty"` // later runs, whose Gram matrices on the statistics topic are added to the snapshot
+	// Moments is the place on the state topic of the sums of all stages.
+	Moments StatePlace `json:"moments"`
 }
 
 // WindowIncrement is an increment of a window, and where its terms are.
@@ -72,16 +70,6 @@ type StatePlace struct {
 	To   int64  `json:"to"`   // offset after the last
 	// Index is the place of an increment among those that the run visited.
 	Index int `json:"index,omitempty"`
-	// Since is where the statistics of the run begin; absent for records on the state topic.
-	Since *Since `json:"since,omitempty"`
-	// Partitions are the partitions of the run's Gram matrices.
-	Partitions []int `json:"partitions,omitempty"`
-	// Group is the number of these partitions per group, merged before the groups; 0: coverage.GroupSize.
-	Group int `json:"group,omitempty"`
-	// Leave are the weights of the increments that left the window with the run, if it subtracted their rows.
-	Leave []float64 `json:"leave,omitempty"`
-	// Decay is the factor of the Gram matrix before the run.
-	Decay float64 `json:"decay,omitempty"`
 }
 
 // Same reports whether two places have the same records. Places without records are never the same.

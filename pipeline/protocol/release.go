@@ -32,9 +32,7 @@ func recordsOf(w *StateWindow) map[stateRecords]schemas.StatePlace {
 	for _, at := range w.Bases {
 		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
 	}
-	for _, at := range []schemas.StatePlace{w.Moments, w.Snapshot} {
-		all[stateRecords{statistics.KindMoments, at.Run, 0}] = at
-	}
+	all[stateRecords{statistics.KindMoments, w.Moments.Run, 0}] = w.Moments
 	for i := range w.Increments {
 		at := w.Increments[i].Terms
 		all[stateRecords{statistics.KindTerms, at.Run, at.Index}] = at
@@ -118,22 +116,11 @@ func ReleaseOtherState(ctx context.Context, c *Client, kept *StateWindow) error 
 	return err
 }
 
-// ReleaseStatistics deletes messages from the statistics and weights topics that precede the runs of the given plans, and the
-// runs whose Gram matrices a kept window refers to.
-func ReleaseStatistics(ctx context.Context, c *Client, plans []*schemas.Plan, kept ...*StateWindow) error {
+// ReleaseStatistics deletes messages from the statistics and weights topics that precede the runs of the given plans.
+func ReleaseStatistics(ctx context.Context, c *Client, plans ...*schemas.Plan) error {
 	var since []*schemas.Since
 	for _, p := range plans {
 		since = append(since, &p.Since)
-	}
-	for _, w := range kept {
-		for i := range w.Since {
-			if from := w.Since[i].Since; from != nil {
-				since = append(since, from)
-			}
-		}
-	}
-	if len(since) == 0 {
-		return nil
 	}
 	weights, sums := since[0].Weights, append([]int64(nil), since[0].Statistics...)
 	for _, s := range since {

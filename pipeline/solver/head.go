@@ -131,19 +131,7 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 		h.moments[t] = solve.NewMoments(of)
 		h.moments[t].Gram, h.moments[t].Scores = nil, nil
 	}
-	if err := s.readMoments(ctx, w.Snapshot, h, true); err != nil {
-		return nil, err
-	}
-	for _, since := range w.Since {
-		whole, err := foldGrams(ctx, s.Client, s.blas, since, h.moments)
-		if err != nil {
-			return nil, err
-		}
-		if !whole {
-			return nil, &stateError{What: "the Gram matrices of run " + since.Run, Topic: s.Topics.Statistics}
-		}
-	}
-	if err := s.readMoments(ctx, w.Moments, h, false); err != nil {
+	if err := s.readMoments(ctx, w.Moments, h); err != nil {
 		return nil, err
 	}
 	for t, m := range h.moments {
@@ -154,8 +142,8 @@ func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head,
 	return h, nil
 }
 
-// readMoments reads the moments of a run: the Gram matrices, or the others.
-func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head, grams bool) error {
+// readMoments reads the moments of a run.
+func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *head) error {
 	found := make(map[int]bool, len(h.moments))
 	kind := statistics.KindMoments
 	return protocol.ReadStateRecords(ctx, s.Client, place, kind, len(h.moments), func(r *wire.Record[float64]) (bool, error) {
@@ -167,11 +155,8 @@ func (s *Solver) readMoments(ctx context.Context, place schemas.StatePlace, h *h
 		if err != nil {
 			return false, err
 		}
-		if to := h.moments[r.Stage]; grams {
-			to.Gram = m.Gram
-		} else {
-			to.Scores, to.Gradient, to.Curvature = m.Scores(), m.Gradient(), m.Curvature
-		}
+		to := h.moments[r.Stage]
+		to.Gram, to.Scores, to.Gradient, to.Curvature = m.Gram, m.Scores(), m.Gradient(), m.Curvature
 		found[r.Stage] = true
 		return len(found) == len(h.moments), nil
 	})

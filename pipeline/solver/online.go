@@ -75,7 +75,7 @@ func (s *Solver) writeColumns(ctx context.Context, state *stateWriter, w *schema
 	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
 	left := &s.chained.left
 	writer := columnsWriter{Client: s.Client, Run: s.run, Root: s.chain.Root, Classes: s.chain.Prepared.Labels.Len(), State: state}
-	w.GramsSize, w.TermsSize, w.Since = 0, 0, nil
+	w.GramsSize, w.TermsSize = 0, 0
 	if s.plan.Update() != nil {
 		before := s.chained.start.window
 		w.TermsSize, w.Moments = before.TermsSize, before.Moments

@@ -9,16 +9,6 @@ import (
 // An update encodes the state of each stage while workers visit later stages. A full run, which may have very many
 // increments, encodes one after the other at its end.
 
-// snapshotEvery is the number of updates between two snapshots of the Gram matrices on the state topic. In between, they
-// are added up from the statistics.
-const snapshotEvery = 16
-
-// snapshots reports whether the run writes its Gram matrices to the state topic.
-func (s *Solver) snapshots() bool {
-	u := s.plan.Update()
-	return u == nil || u.Restart || len(s.chained.start.window.Since)+1 >= snapshotEvery
-}
-
 // encoding is the state of an update's stage, encoded in a goroutine.
 type encoding struct {
 	done    chan struct{} // closed when everything is encoded
@@ -104,9 +94,5 @@ func (s *Solver) momentsRecord(stage int) *statistics.Moments {
 	id := wire.Identity{Kind: statistics.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
 	p, k := s.shape(stage)
 	m := s.chained.left.moments[stage]
-	r := &statistics.Moments{Terms: statistics.TermsWith(id, m.Scores, m.Gradient, p, k), Curvature: m.Curvature}
-	if s.snapshots() {
-		r.Gram = m.Gram
-	}
-	return r
+	return &statistics.Moments{Terms: statistics.TermsWith(id, m.Scores, m.Gradient, p, k), Gram: m.Gram, Curvature: m.Curvature}
 }

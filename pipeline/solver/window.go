@@ -66,9 +66,6 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := w.Join(s.plan.Chain.Join); err != nil {
 		return nil, err
 	}
-	if s.snapshots() || w.Sparse {
-		w.Snapshot, w.Since = w.Moments, nil
-	}
 	stored := w
 	if s.plan.Update() != nil {
 		stored = w.ChangesOf(c.start.window, *c.start.at)
@@ -146,9 +143,7 @@ func (s *Solver) window() *schemas.Window {
 	}
 	if u := chain.Update; u != nil {
 		before := c.start.window
-		w.Full, w.FullRows, w.Snapshot = before.Full, before.FullRows, before.Snapshot
-		w.Since = append(slices.Clone(before.Since), schemas.StatePlace{Run: s.run, Since: &s.plan.Since, Decay: u.Decay,
-			Leave: u.LeaveWeights(), Partitions: s.plan.Partitions(), Group: s.plan.Group})
+		w.Full, w.FullRows = before.Full, before.FullRows
 		w.Ends = slices.Clone(before.Ends)
 		w.Progress = slices.Clone(before.Progress)
 		for _, increment := range before.Without(s.plan.Spans).Increments {
