@@ -37,12 +37,16 @@ const (
 // cache.
 type call struct {
 	request kmsg.Request
-	broker  int32 // a node ID, anyBroker or controller
-	version int16 // overrides the version that kafka-go supports, unless 0
+	broker  int32  // a node ID, anyBroker or controller
+	version int16  // overrides the version that kafka-go supports, unless 0
+	buffer  []byte // for the body of the response, if it is large enough. A call that has failed may still write to it
 }
 
-// answer is the response of a call.
-type answer struct{ kmsg.Response }
+// answer is the response of a call, whose records are in body.
+type answer struct {
+	kmsg.Response
+	body []byte
+}
 
 //lint:ignore ST1003 the name is that of kafka-go's interface
 func (c *call) ApiKey() protocol.ApiKey { return protocol.ApiKey(c.request.Key()) }
@@ -91,14 +95,18 @@ func (c *call) RawExchange(conn io.ReadWriter) (protocol.Message, error) {
 	if size < 0 || size > maxAnswerBytes {
 		return nil, fmt.Errorf("a response of %d bytes to a %s request", size, kmsg.NameForKey(c.request.Key()))
 	}
-	body := make([]byte, size)
+	body := c.buffer[:0]
+	if int64(cap(body)) < size {
+		body = make([]byte, size)
+	}
+	body = body[:size]
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return nil, err
 	}
 	if err := response.ReadFrom(body); err != nil {
 		return nil, fmt.Errorf("decode the response to a %s request: %w", kmsg.NameForKey(c.request.Key()), err)
 	}
-	return &answer{response}, nil
+	return &answer{response, body}, nil
 }
 
 // send sends a request to a broker, and returns the response.
@@ -107,11 +115,11 @@ func send[R kmsg.Response](ctx context.Context, l *Log, broker int32, request km
 	if err != nil {
 		return response, err
 	}
-	return found.(R), nil
+	return found.Response.(R), nil
 }
 
 // exchange sends a call. If the addresses of [Options] do not answer a call for any broker, it tries the other brokers.
-func (l *Log) exchange(ctx context.Context, c *call) (kmsg.Response, error) {
+func (l *Log) exchange(ctx context.Context, c *call) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	response, err := l.client.Transport.RoundTrip(ctx, l.client.Addr, c)
@@ -128,7 +136,7 @@ func (l *Log) exchange(ctx context.Context, c *call) (kmsg.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	return response.(*answer).Response, nil
+	return response.(*answer), nil
 }
 
 // failure returns the error of a response's code; nil for 0.

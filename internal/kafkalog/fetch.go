@@ -32,8 +32,9 @@ const (
 
 // fetch reads batches of partitions led by one broker, up to maxBytes from each, from the position of each source on. If
 // there are none it waits for one, at most for poll. The result has nil for partitions of which the broker says nothing.
-// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions.
-func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, sources ...*source) (
+// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions. The result is
+// in the memory of buffer, which is replaced if it is too small, and after an error.
+func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, buffer *[]byte, sources ...*source) (
 	[]*kmsg.FetchResponseTopicPartition, error,
 ) {
 	request := kmsg.NewPtrFetchRequest()
@@ -53,11 +54,15 @@ func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBy
 		partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = int32(s.partition), s.position, maxBytes
 		request.Topics[of].Partitions = append(request.Topics[of].Partitions, partition)
 	}
-	response, err := send[*kmsg.FetchResponse](ctx, l, broker, request)
-	if err == nil {
-		err = failure(response.ErrorCode)
-	}
+	own := *buffer
+	*buffer = nil
+	fetched, err := l.exchange(ctx, &call{request: request, broker: broker, buffer: own})
 	if err != nil {
+		return nil, err
+	}
+	*buffer = fetched.body
+	response := fetched.Response.(*kmsg.FetchResponse)
+	if err := failure(response.ErrorCode); err != nil {
 		return nil, err
 	}
 	found := make([]*kmsg.FetchResponseTopicPartition, len(sources))

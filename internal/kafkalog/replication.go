@@ -143,7 +143,7 @@ func (l *Log) brokers(ctx context.Context) (up, all int, err error) {
 		if err != nil {
 			return 0, 0, err
 		}
-		response := described.(*kmsg.DescribeClusterResponse)
+		response := described.Response.(*kmsg.DescribeClusterResponse)
 		if err := failure(response.ErrorCode); err != nil {
 			return 0, 0, err
 		}
