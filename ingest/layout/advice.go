@@ -16,8 +16,8 @@ var DecimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
 // date matches the beginning of a date that examples.times accepts.
 var date = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}`)
 
-// Advise adds to the error of a value that is not a number how to write it, or the keys that accept a feature.
-func (l *Layout) Advise(column int, err error) error {
+// advise adds to the error of a value that is not a number how to write it, or the keys that accept a feature.
+func (l *Layout) advise(column int, err error) error {
 	field, ok := err.(value.NumberError)
 	if ok && DecimalComma.MatchString(string(field)) {
 		return fmt.Errorf("%w: write decimals with a point", err)

@@ -11,12 +11,12 @@ import (
 // maxCategories is the maximum number of words of a categorical column. A column with more is an identifier or a text.
 const maxCategories = 1000
 
-// Category sets the feature of a word to 1, and those of the column's other words to 0. Surrounding space is ignored.
-func (l *Layout) Category(c Cell, features []float32, word string) error {
+// category sets the feature of a word to 1, and those of the column's other words to 0. Surrounding space is ignored.
+func (l *Layout) category(c Cell, features []float32, word string) error {
 	own := features[c.At : c.At+c.words.Features()]
 	clear(own)
 	word = strings.TrimSpace(word)
-	if l.IsMissing(word) {
+	if l.isMissing(word) {
 		for i := range own {
 			own[i] = float32(math.NaN())
 		}
@@ -47,7 +47,7 @@ type categoryWords map[string]map[string]bool
 
 // add adds a word of a column.
 func (v categoryWords) add(l *Layout, column int, word string) error {
-	if l.IsMissing(word) {
+	if l.isMissing(word) {
 		return nil
 	}
 	if err := l.CheckText(word); err != nil {

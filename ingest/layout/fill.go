@@ -36,7 +36,7 @@ func (l *Layout) Fill(b *tabular.Block, to *examples.Rows) (troubles []Trouble) 
 	f.begin()
 	for at, c := range l.Cells {
 		if row, err := f.column(at, c); err != nil {
-			troubles = append(troubles, Trouble{row, at, l.Advise(at, err)})
+			troubles = append(troubles, Trouble{row, at, l.advise(at, err)})
 		}
 	}
 	slices.SortStableFunc(troubles, func(a, b Trouble) int { return cmp.Compare(a.Row, b.Row) })
@@ -91,17 +91,17 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		}
 		return f.numbers(at, c)
 	case Category:
-		return f.texts(at, func(row int, word string, _ bool) error { return f.Category(c, f.features(row), word) })
+		return f.texts(at, func(row int, word string, _ bool) error { return f.category(c, f.features(row), word) })
 	case Hashed:
 		k := len(f.Options.Categorical)
-		return f.texts(at, func(row int, word string, _ bool) error { return f.HashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
+		return f.texts(at, func(row int, word string, _ bool) error { return f.hashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
 	case Time:
 		return f.each(func(row int) error {
 			text, err := f.b.Time(row, at)
 			if err != nil {
 				return err
 			}
-			return f.PutTime(c, f.features(row), text)
+			return f.putTime(c, f.features(row), text)
 		})
 	case Counted:
 		return f.counts(at)
@@ -442,7 +442,7 @@ func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) *Trouble {
 				err = found.Add(l, at, text)
 			}
 			if err != nil {
-				return &Trouble{row, at, l.Advise(at, err)}
+				return &Trouble{row, at, l.advise(at, err)}
 			}
 		}
 	}
@@ -473,7 +473,7 @@ func (l *Layout) AddAges(b *tabular.Block, found Spreads) {
 	for at, c := range l.Cells {
 		for row := 0; row < b.Rows && c.Role == Time; row++ {
 			if text, err := b.Time(row, at); err == nil {
-				found.AddTime(l, at, text)
+				found.addTime(l, at, text)
 			}
 		}
 	}

@@ -54,8 +54,8 @@ func (m *Missing) UnmarshalJSON(content []byte) error {
 
 var errMissing = errors.New("expected error or mean, or mean for each of some columns, as in {width: mean}")
 
-// IsMissing reports whether a text means a missing value.
-func (l *Layout) IsMissing(text string) bool { return l.missing.Has(text) }
+// isMissing reports whether a text means a missing value.
+func (l *Layout) isMissing(text string) bool { return l.missing.Has(text) }
 
 // MissingValueError is the error about a missing value where none is allowed.
 type MissingValueError string

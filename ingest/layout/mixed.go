@@ -171,10 +171,10 @@ func (l *Layout) finishMixed() error {
 	return nil
 }
 
-// HashWord records the word of a hashed column of the current row. Surrounding space is ignored.
-func (l *Layout) HashWord(c Cell, words []string, word string) error {
+// hashWord records the word of a hashed column of the current row. Surrounding space is ignored.
+func (l *Layout) hashWord(c Cell, words []string, word string) error {
 	word = strings.TrimSpace(word)
-	if l.IsMissing(word) {
+	if l.isMissing(word) {
 		words[c.At] = ""
 		return l.CheckMissing(missingText(word))
 	}

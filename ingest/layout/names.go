@@ -6,15 +6,15 @@ import (
 )
 
 // Names finds columns by name. A name may be a path into other values, as user.age is within user. It is safe for
-// concurrent use. Create it with [NewNames].
+// concurrent use. [NewRequest] returns it.
 type Names struct {
 	names  []string
 	byName map[string]int
 	within map[string]bool // prefixes of paths
 }
 
-// NewNames returns the Names of columns; "" for a column without a name.
-func NewNames(names []string) *Names {
+// newNames returns the Names of columns; "" for a column without a name.
+func newNames(names []string) *Names {
 	n := &Names{names: names, byName: map[string]int{}, within: map[string]bool{}}
 	for i, name := range names {
 		if name == "" {

@@ -19,7 +19,7 @@ type Request struct {
 func NewRequest(o Options, want Features) (*Request, error) {
 	o = o.ToPredictWith(want)
 	asIs := func(_ int, err error) error { return err }
-	r := &Request{Names: NewNames(nil)}
+	r := &Request{Names: newNames(nil)}
 	laid := func(l Layout) *Request {
 		r.Layout = &l
 		for _, c := range l.Cells {
@@ -28,7 +28,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 		return r
 	}
 	if want.Sparse {
-		r.Names = NewNames(o.needs)
+		r.Names = newNames(o.needs)
 		l := New(o, "", max(1, len(o.needs)), asIs)
 		l.Names, l.ByName = o.needs, true
 		switch {
@@ -56,7 +56,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 			l.Features += column.Features()
 		}
 	}
-	if r.Names = NewNames(names); l.Features != want.Width {
+	if r.Names = newNames(names); l.Features != want.Width {
 		return nil, fmt.Errorf("the columns have %d features, the model has %d", l.Features, want.Width)
 	}
 	if laid(l); len(sources) == want.Width && !l.missing.HasNumbers() && r.onlyNumbers() {
@@ -93,5 +93,5 @@ func (r *Request) IsText(column int) bool { return r.Cells[column].Role == Count
 // Number returns the number of a text, NaN for a missing one.
 func (r *Request) Number(text string) (float64, error) {
 	v, err := r.missing.Number(text)
-	return v, r.Advise(-1, err)
+	return v, r.advise(-1, err)
 }

@@ -165,8 +165,8 @@ func (c *Cell) placeTime(at int, column examples.Column) {
 	c.parts = append(c.parts, part{column, at})
 }
 
-// PutTime sets the features of a row for the parts of a time.
-func (l *Layout) PutTime(c Cell, features []float32, text string) error {
+// putTime sets the features of a row for the parts of a time.
+func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	text = strings.TrimSpace(text)
 	missing := l.missing.HasNumberText(text)
 	var t time.Time
@@ -189,8 +189,8 @@ func (l *Layout) PutTime(c Cell, features []float32, text string) error {
 	return nil
 }
 
-// AddTime adds a time of a column. Ages are relative to the newest.
-func (s Spreads) AddTime(l *Layout, column int, text string) {
+// addTime adds a time of a column. Ages are relative to the newest.
+func (s Spreads) addTime(l *Layout, column int, text string) {
 	if l.missing.HasNumberText(text) {
 		return
 	}
