@@ -141,7 +141,7 @@ var reachable = []struct {
 }{
 	{from: "model", trees: []string{"internal/kafkalog", "github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "whoever predicts needs no Kafka"},
-	{from: "serve", trees: []string{"github.com/apache/arrow/go/v17/parquet", "archive/tar", "image"},
+	{from: "serve", trees: []string{"github.com/parquet-go/parquet-go", "archive/tar", "image"},
 		because: "rows to predict come in JSON and Arrow: a server opens no files of other formats, and no archives of strangers"},
 }
 

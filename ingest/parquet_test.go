@@ -234,10 +234,10 @@ func TestParquetLists(t *testing.T) {
 		want    string
 	}{
 		{file([]int16{3, 3, 3, 2}, []int16{0, 1, 0, 1}, 1, 2, 3), "[1 2 3 NaN]"},
-		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 0, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
-		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 1, 1}, 1, 2, 3, 4, 5), `a.parquet: row 1, counted from 0: the list does not have 2 values, unlike row 0, which does`},
-		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): fewer values than the file announces: unexpected EOF`},
-		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: the list does not have 1 values, unlike row 0, which does`},
+		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 0, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
+		{file([]int16{3, 3, 3, 3, 3}, []int16{0, 1, 0, 1, 1}, 1, 2, 3, 4, 5), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 3: expected 2 numbers, as in the first row`},
+		{file([]int16{3, 3, 3}, []int16{0, 1, 0}, 1, 2, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
+		{file([]int16{3, 0, 3}, []int16{0, 0, 0}, 1, 3), `a.parquet, column 0 ("features"): row 1, counted from 0: null: expected a list of 1 numbers, as in the first row`},
 		{file([]int16{1, 3}, []int16{0, 0}, 1), "a.parquet: no column is a feature"},
 	} {
 		f, o := newFolder(t), Defaults()
@@ -291,7 +291,7 @@ func TestParquetErrors(t *testing.T) {
 		{table(x, label, parquetValues{node: listOf("l"), values: []float64{1, 2}, levels: []int16{3, 3}, starts: []int16{0, 0}}), nil,
 			`a.parquet, column 2 ("l"): a list of features and 1 other columns: expected one list of all features, or a column for each`},
 		{table(parquetValues{node: x.node, values: []float64{}}, parquetValues{node: label.node, values: []string{}}), nil, `a.parquet: no rows`},
-		{[]byte("PAR1 and nothing\x00\x00\x00\x00else"), nil, "a.parquet: parquet: magic bytes not found in footer. Either the file is corrupted or this isn't a parquet file"},
+		{[]byte("PAR1 and nothing\x00\x00\x00\x00else"), nil, `a.parquet: invalid magic footer of parquet file: "else"`},
 	} {
 		f, o := newFolder(t), Defaults()
 		o.Train = []string{f.write(t, "a.parquet", test.Content)}

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"fmt"
 	"math/big"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/decimal128"
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/parquet-go/parquet-go"
 	"github.com/twmb/franz-go/pkg/sr"
 
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -67,6 +69,35 @@ func TestValuesAreTheSameInEveryWay(t *testing.T) {
 		}
 	}
 	record := b.NewRecord()
+	var inParquet bytes.Buffer
+	type price struct {
+		Price float64 `parquet:"price"`
+	}
+	type row struct {
+		Kind string `parquet:"kind"`
+		D    int64  `parquet:"d,decimal(9:18)"`
+		At   string `parquet:"at"`
+		User *struct {
+			Age int32 `parquet:"age"`
+		} `parquet:"user"`
+		Items []price `parquet:"items,list"`
+	}
+	w := parquet.NewGenericWriter[row](&inParquet)
+	for i := range rows {
+		unscaled := new(big.Rat)
+		unscaled.SetString(decimals[i])
+		r := row{Kind: string(rune('a' + i)), At: at[i], Items: []price{{9}, {prices[i]}},
+			D: unscaled.Mul(unscaled, big.NewRat(1e9, 1)).Num().Int64()}
+		r.User = &struct {
+			Age int32 `parquet:"age"`
+		}{int32(ages[i])}
+		if _, err := w.Write([]row{r}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
 	for name, test := range map[string]struct {
 		change func(*Options)
 		want   string
@@ -101,6 +132,7 @@ func TestValuesAreTheSameInEveryWay(t *testing.T) {
 		for way, got := range map[string]string{
 			"CSV": inFile("rows.csv", text), "JSON Lines": inFile("rows.jsonl", strings.Join(lines, "\n")),
 			"Arrow file": inFile("rows.arrow", string(arrowContent(t, record, 1, true))), "Arrow topic": onTopic("arrow", string(arrowContent(t, record, 1, false))),
+			"Parquet":    inFile("rows.parquet", inParquet.String()),
 			"JSON topic": onTopic("json", lines...), "Avro topic": onTopic("avro", inAvro...), "Protobuf topic": onTopic("protobuf", inProtobuf...),
 		} {
 			if got != test.want {

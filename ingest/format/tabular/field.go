@@ -30,9 +30,5 @@ type Field struct {
 	Advice string // how to make an unsupported column readable; "": convert it to numbers
 }
 
-// Advice for unsupported columns.
-const (
-	AdviseSeconds  = "convert it to a number of seconds"
-	AdviseTimes    = "list it under examples.times"
-	AdviseEncoding = "write it in another encoding, as pyarrow does without use_byte_stream_split"
-)
+// AdviseTimes is the advice for a column of dates or times that is no feature.
+const AdviseTimes = "list it under examples.times"
