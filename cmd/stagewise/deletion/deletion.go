@@ -12,7 +12,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
@@ -82,7 +82,7 @@ func CheckNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, b
 
 // Ask shows what goes, and returns an error unless the answer is yes.
 func Ask(ctx context.Context, in io.Reader, w io.Writer, found []Topic) error {
-	var table screen.Table
+	var table artifact.Table
 	for _, t := range found {
 		table.Row(t.Name, english.Plural(int(t.Messages), "message", ""))
 	}

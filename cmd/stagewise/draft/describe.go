@@ -8,7 +8,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/ingest/profile"
 )
 
@@ -34,7 +34,7 @@ func (d *Draft) Describe(w io.Writer) error {
 		if name == "" || string(d.key(a)) != name {
 			name = strings.TrimSpace(string(d.key(a)) + " " + name)
 		}
-		rows = append(rows, [3]string{screen.Cut(name, maxNameShow), use, oneLine(why)})
+		rows = append(rows, [3]string{artifact.Cut(name, maxNameShow), use, oneLine(why)})
 	}
 	var widths [2]int
 	for _, row := range rows {
@@ -44,7 +44,7 @@ func (d *Draft) Describe(w io.Writer) error {
 	}
 	for _, row := range rows {
 		line := fmt.Sprintf("%-*s  %-*s  ", widths[0], row[0], widths[1], row[1])
-		out.WriteString(line + screen.Cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
+		out.WriteString(line + artifact.Cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
 	}
 	for _, note := range d.notes() {
 		out.WriteString("\n" + note + "\n")

@@ -13,7 +13,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/explain"
 )
 
@@ -120,7 +120,7 @@ func curve(out *strings.Builder, r *explain.Report, c *explain.Curve, numbers bo
 	slices.Sort(order)
 	t := table{{c.Name}}
 	for _, k := range order {
-		t[0] = append(t[0], screen.Cut(r.Labels[k], 10))
+		t[0] = append(t[0], artifact.Cut(r.Labels[k], 10))
 	}
 	for _, p := range c.Points {
 		row := []string{p.Value}
@@ -149,7 +149,7 @@ func wrong(out *strings.Builder, r *explain.Report, numbers bool) {
 	t := table{{"row"}}
 	shown := min(len(r.Labels), 3)
 	for _, name := range r.Labels[:shown] {
-		t[0] = append(t[0], screen.Cut(name, 12), "predicted")
+		t[0] = append(t[0], artifact.Cut(name, 12), "predicted")
 	}
 	for _, w := range r.Wrong {
 		row := []string{strconv.FormatInt(w.Row, 10)}
@@ -188,11 +188,11 @@ type table [][]string
 
 // write writes the first columns: the first to the left, the others to the right.
 func (t table) write(out *strings.Builder, columns int) {
-	shown := screen.Table{Right: true}
+	shown := artifact.Table{Right: true}
 	for _, row := range t {
 		var cells []any
 		for _, cell := range row[:columns] {
-			cells = append(cells, screen.Cut(strings.Join(strings.Fields(cell), " "), nameWidth))
+			cells = append(cells, artifact.Cut(strings.Join(strings.Fields(cell), " "), nameWidth))
 		}
 		shown.Row(cells...)
 	}

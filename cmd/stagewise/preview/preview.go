@@ -11,10 +11,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -23,10 +23,17 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
+// arithmetic says what computes products of matrices, as a BLAS does.
+type arithmetic interface {
+	Name() string
+	Vector() string // instructions
+	Hint() string   // how to get a faster one; "": it is fast
+}
+
 // Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
 // and one for a chain that would keep more than it may.
-func Write(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
-	var table screen.Table
+func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) error {
+	var table artifact.Table
 	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, screen.Brokers(c)))
 	table.Row("arithmetic", fmt.Sprintf("%s, %s", blas.Name(), blas.Vector()))
 	if hint := blas.Hint(); hint != "" {
@@ -212,7 +219,7 @@ func unsupported(c *config.Config, problem option.Problem) (string, error) {
 func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
 
 // section writes a title with its lines: the title stands before the first.
-func section(table *screen.Table, title string, lines []string) {
+func section(table *artifact.Table, title string, lines []string) {
 	for _, line := range lines {
 		table.Row(title, line)
 		title = ""

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"unicode/utf8"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
 )
 
@@ -70,12 +71,12 @@ func shown(text string, most int) string {
 	if most == 0 {
 		return text
 	}
-	return Cut(text, most)
+	return artifact.Cut(text, most)
 }
 
 // writeCompared writes some of the runs.
 func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differences []compare.Row, most int) error {
-	var table Table
+	var table artifact.Table
 	row := func(name string, value func(i int) string) {
 		cells := []any{name}
 		for _, i := range list {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/admin"
 )
@@ -37,7 +38,7 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 		fmt.Fprintf(w, "versions that learnt from forgotten rows: %s; train or run removes them after its next version, --now "+
 			"immediately\n", listOf(done.Learnt))
 	}
-	var table Table
+	var table artifact.Table
 	for _, s := range done.Stays {
 		until := "forever"
 		if !s.Until.IsZero() {

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/stages"
@@ -100,7 +101,7 @@ func WriteStages(w io.Writer, list []config.Stage) error {
 		_, err := fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
 		return err
 	}
-	var rows Table
+	var rows artifact.Table
 	fmt.Fprintln(w)
 	rows.Row("stage", "features", "link", "passes", "ridge", "method", "gram rows", "stop")
 	first := 1

@@ -6,6 +6,7 @@ import (
 	"io"
 	"strconv"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/schemas"
@@ -14,7 +15,7 @@ import (
 
 // WriteRun writes what is known of a run.
 func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
-	var table Table
+	var table artifact.Table
 	table.Row("run", r.Run+" of "+r.Pipeline)
 	table.Row("since", date(r.Since))
 	if r.Version > 0 {
@@ -41,7 +42,7 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 			return err
 		}
 	}
-	table = Table{}
+	table = artifact.Table{}
 	table.Row("plan", "")
 	for _, row := range compare.Fields(compared[0]) {
 		table.Row(row.Name, row.Values[0])
@@ -60,7 +61,7 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 		if n == 0 || n > mostClasses || n != len(r.Labels) || n != len(s.Precision) || n != len(s.Recall) {
 			continue
 		}
-		var table Table
+		var table artifact.Table
 		table.Row("class", fmt.Sprintf("%s precision", split), "recall", "F1")
 		for c, label := range r.Labels {
 			table.Row(label, fmt.Sprintf("%.4f", s.Precision[c]), fmt.Sprintf("%.4f", s.Recall[c]), fmt.Sprintf("%.4f", s.F1[c]))
@@ -73,7 +74,7 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 
 // WriteRuns writes a row for each run.
 func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
-	var table Table
+	var table artifact.Table
 	table.Row("run", "state", "since", "rows", "version", "reason")
 	for _, r := range runs {
 		rows, version := none, none

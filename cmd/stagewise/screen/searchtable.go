@@ -9,6 +9,7 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -57,7 +58,7 @@ func (s *Search) Conclude(w io.Writer) error {
 
 // table writes a row for each candidate, the best first.
 func (s *Search) table(w io.Writer) error {
-	var table Table
+	var table artifact.Table
 	titles := []any{"run"} // in the order of the values, as the page numbers them
 	for _, set := range s.Candidates[0].Set {
 		key, _, _ := strings.Cut(set, "=")

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -13,7 +14,7 @@ import (
 
 // WriteSources writes a row for each source.
 func WriteSources(w io.Writer, sources []source.SourceState) error {
-	var table Table
+	var table artifact.Table
 	table.Row("source", "state", "since", "split", "rows", "messages", "left", "files")
 	for _, s := range sources {
 		rows, split, files := none, none, none

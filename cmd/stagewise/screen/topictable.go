@@ -4,13 +4,14 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 // WriteTopics writes a row for each topic.
 func WriteTopics(w io.Writer, list []kafkalog.Topic) error {
-	var table Table
+	var table artifact.Table
 	table.Row("topic", "partitions", "replicas", "cleanup")
 	for _, t := range list {
 		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
@@ -23,7 +24,7 @@ func WriteDifferences(w io.Writer, differences []topics.Difference) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	var table Table
+	var table artifact.Table
 	fmt.Fprintln(w)
 	table.Row("topic", "setting", "current", "configured", "")
 	for _, d := range differences {

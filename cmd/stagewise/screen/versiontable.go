@@ -3,6 +3,7 @@ package screen
 import (
 	"io"
 
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -10,11 +11,13 @@ import (
 
 // WriteVersions writes a row for each version.
 func WriteVersions(w io.Writer, versions []protocol.Finished) error {
-	var table Table
-	table.Row("version", "run", "date", "rows", "stages", "ridge", "train error", "holdout error", "test error", "digest", "offered", "parameters")
+	var table artifact.Table
+	table.Row("version", "run", "date", "rows", "stages", "ridge", "train error", "holdout error", "test error", "digest", "offered",
+		"parameters")
 	for _, v := range versions {
 		m := v.Manifest
-		table.Row(v.Version, v.Run, date(v.Written), v.Rows[examples.Train.String()], len(v.Blocks), ridges(m), metric(m, "train_error"), metric(m, "holdout_error"), metric(m, "test_error"), v.WeightsDigest.Short(), offered(v), parameters(v.Plan))
+		table.Row(v.Version, v.Run, date(v.Written), v.Rows[examples.Train.String()], len(v.Blocks), ridges(m),
+			metric(m, "train_error"), metric(m, "holdout_error"), metric(m, "test_error"), v.WeightsDigest.Short(), offered(v), parameters(v.Plan))
 	}
 	return table.Write(w)
 }
