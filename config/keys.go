@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"reflect"
 	"strings"
-	"unicode"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
@@ -39,7 +38,7 @@ func grow(name string, t reflect.Type) *node {
 	}
 	n := &node{name: name}
 	for _, field := range keysOf(t) {
-		child := grow(keyOf(field), field.Type)
+		child := grow(option.KeyOf(field), field.Type)
 		child.isNone, child.isPath = field.Tag.Get("null") == "none", isPath(field)
 		child.split = field.Tag.Get("single") == "split"
 		child.single = child.isPath || child.split || field.Tag.Get("single") == "true"
@@ -62,7 +61,7 @@ func isValue(t reflect.Type) bool {
 func keysOf(t reflect.Type) []reflect.StructField {
 	var fields []reflect.StructField
 	for _, field := range reflect.VisibleFields(t) {
-		if field.IsExported() && !field.Anonymous && keyOf(field) != "-" {
+		if field.IsExported() && !field.Anonymous && option.KeyOf(field) != "-" {
 			fields = append(fields, field)
 		}
 	}
@@ -71,28 +70,6 @@ func keysOf(t reflect.Type) []reflect.StructField {
 
 // isPath reports whether a field is the name of a file, or a list of them.
 func isPath(field reflect.StructField) bool { return field.Tag.Get("path") == "file" }
-
-// keyOf returns the key of a field: the name that its tag has for YAML, or its own.
-func keyOf(field reflect.StructField) string {
-	if name, _, _ := strings.Cut(field.Tag.Get("yaml"), ","); name != "" {
-		return name
-	}
-	return keyFor(field.Name)
-}
-
-// keyFor returns the key for the name of a field: data_dir for DataDir, token_url for TokenURL.
-func keyFor(name string) string {
-	var key strings.Builder
-	letters := []rune(name)
-	for i, letter := range letters {
-		begins := i > 0 && unicode.IsUpper(letter) && (unicode.IsLower(letters[i-1]) || i+1 < len(letters) && unicode.IsLower(letters[i+1]))
-		if begins {
-			key.WriteByte('_')
-		}
-		key.WriteRune(unicode.ToLower(letter))
-	}
-	return key.String()
-}
 
 func (n *node) isValue() bool { return n.typ != nil }
 

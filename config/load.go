@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -135,7 +136,7 @@ func (s *settings) decode() (*Config, error) {
 	}
 	if err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
 		d.TagName, d.Squash = "yaml", true
-		d.MatchName = func(key, field string) bool { return key == field || key == keyFor(field) }
+		d.MatchName = func(key, field string) bool { return key == field || key == option.KeyFor(field) }
 	}); err != nil {
 		return nil, fmt.Errorf("decode configuration: %w", err)
 	}

@@ -96,7 +96,7 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 			continue
 		}
 		for _, field := range reflect.VisibleFields(v.Type()) {
-			if field.IsExported() && !field.Anonymous && keyOf(field) == name {
+			if field.IsExported() && !field.Anonymous && option.KeyOf(field) == name {
 				v = v.FieldByIndex(field.Index)
 				break
 			}

@@ -11,6 +11,8 @@ import (
 	"unicode/utf8"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // withheld is the section that is not written: it says how one process logs in, and nothing about what it computes.
@@ -64,7 +66,7 @@ func resolved(v reflect.Value) (*yaml.Node, error) {
 	mapping := &yaml.Node{Kind: yaml.MappingNode}
 	for _, field := range keysOf(v.Type()) {
 		value := v.FieldByIndex(field.Index)
-		if keyOf(field) == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
+		if option.KeyOf(field) == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
 		if isPath(field) {
@@ -77,7 +79,7 @@ func resolved(v reflect.Value) (*yaml.Node, error) {
 		if err != nil {
 			return nil, err
 		}
-		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: keyOf(field)}, of)
+		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: option.KeyOf(field)}, of)
 	}
 	return mapping, nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -36,15 +37,12 @@ func (j Job) Settings() (list []schemas.Setting) {
 func addSettings(all map[string]string, prefix string, of reflect.Value) {
 	for i := range of.NumField() {
 		field := of.Type().Field(i)
-		name, _, _ := strings.Cut(field.Tag.Get("mapstructure"), ",")
 		switch {
 		case !field.IsExported():
 		case field.Anonymous:
 			addSettings(all, prefix, of.Field(i))
-		case name == "":
-			addSetting(all, prefix+strings.ToLower(field.Name), of.Field(i))
 		default:
-			addSetting(all, prefix+name, of.Field(i))
+			addSetting(all, prefix+option.KeyOf(field), of.Field(i))
 		}
 	}
 }
