@@ -135,20 +135,31 @@ func mayBeWritten(err error) bool {
 }
 
 // encode returns messages as an uncompressed record batch: https://kafka.apache.org/documentation/#recordbatch
+// It copies each value once.
 func encode(messages []Message, at time.Time) []byte {
 	const lengthAt, checksumAt, checkedFrom = 8, 17, 21
 	b := kmsg.RecordBatch{PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: int32(len(messages) - 1), FirstTimestamp: at.UnixMilli(),
 		MaxTimestamp: at.UnixMilli(), ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(messages))}
-	var record []byte
+	records, size := make([]kmsg.Record, len(messages)), 0
+	var without []byte // a record without its value
 	for i, m := range messages {
-		r := kmsg.Record{OffsetDelta: int32(i), Key: m.Key, Value: m.Value}
+		r := kmsg.Record{OffsetDelta: int32(i), Key: m.Key}
 		for _, h := range m.Headers {
 			r.Headers = append(r.Headers, kmsg.Header(h))
 		}
-		record = r.AppendTo(record[:0])[1:] // without its length, which is 0 there
-		b.Records = append(binary.AppendVarint(b.Records, int64(len(record))), record...)
+		without = r.AppendTo(without[:0])
+		r.Length = int32(len(without) - 1) // of the length itself, 0
+		if m.Value != nil {
+			r.Value = m.Value
+			r.Length += int32(len(binary.AppendVarint(nil, int64(len(m.Value)))) - 1 + len(m.Value)) // null is a byte
+		}
+		records[i], size = r, size+int(r.Length)+binary.MaxVarintLen32
 	}
 	raw := b.AppendTo(nil)
+	raw = append(make([]byte, 0, len(raw)+size), raw...)
+	for _, r := range records {
+		raw = r.AppendTo(raw)
+	}
 	binary.BigEndian.PutUint32(raw[lengthAt:], uint32(len(raw)-lengthAt-4))
 	binary.BigEndian.PutUint32(raw[checksumAt:], crc32.Checksum(raw[checkedFrom:], crc32.MakeTable(crc32.Castagnoli)))
 	return raw
