@@ -100,6 +100,9 @@ func TestLIBSVMOfSeveralLabels(t *testing.T) {
 
 // A message has as many rows as fit, up to the configured number; the rows do not depend on batching and compression.
 func TestLIBSVMBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	var text strings.Builder
 	for i := range 3000 {
 		fmt.Fprintf(&text, "%d", i%3)

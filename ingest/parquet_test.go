@@ -159,6 +159,9 @@ func allKinds(from, to int) (columns []parquetValues, want examples.Rows) {
 
 // The batches of a file depend on its rows, but not on its row groups, its pages or its compression.
 func TestParquetBatches(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	const rows = 300
 	_, want := allKinds(0, rows)
 	for _, groupRows := range []int{1, 63, 64, 65, rows} {

@@ -374,6 +374,9 @@ func TestBatchSizes(t *testing.T) {
 
 // Batches fit into a message, for any row width and label length.
 func TestBatchesFitMessages(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	encodedSize := func(rows *examples.Rows) int {
 		t.Helper()
 		mem := arrowtest.Allocator(t)

@@ -27,6 +27,7 @@ import (
 // the run without them, to the bit, one after the other. So is their mean, of whatever is predicted, with whatever
 // links.
 func TestMembersAreModelsByThemselves(t *testing.T) {
+	long(t)
 	stage := func(l schemas.Link, passes int, scores bool) schemas.Stage {
 		s := rffStage(l, 0, passes)
 		s.Features, s.Scores = stages.DefaultsOf(stages.Columns), scores

@@ -181,6 +181,7 @@ func TestMessageWithoutRows(t *testing.T) {
 // Each hostile message goes into quarantine once, unchanged. The weights are the same as if other invalid messages were in
 // their places, however much stays in memory.
 func TestHostileMessages(t *testing.T) {
+	long(t)
 	job, good := newForeignJob(t, rings(30, 2, 3, 1))
 	log, reference := openEmbedded(t), openEmbedded(t)
 	var all []kafkalog.Message
@@ -239,6 +240,7 @@ func TestQuarantineAfterAnInterruption(t *testing.T) {
 
 // A worker puts ten thousand bad messages into quarantine by reading that topic once, with a few requests.
 func TestManyBadMessages(t *testing.T) {
+	long(t)
 	const count = 10_000
 	job, good := newForeignJob(t, rings(30, 2, 3, 1))
 	job.Segment = 16
@@ -260,6 +262,7 @@ func TestManyBadMessages(t *testing.T) {
 
 // A worker frees a bad message as soon as it is in quarantine.
 func TestBadMessagesAreNotKept(t *testing.T) {
+	long(t)
 	const count, size = 120, 800_000
 	job, good := newForeignJob(t, rings(30, 2, 3, 1))
 	log := openEmbedded(t)

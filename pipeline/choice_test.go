@@ -43,6 +43,7 @@ func named(t *testing.T, job topics.Job, columns int) topics.Job {
 // A job without stages gets those that predict held-out rows best, by what its examples are. The version learns from all rows, and is that
 // of a job that lists these stages.
 func TestTrainChoosesStages(t *testing.T) {
+	long(t)
 	for name, test := range map[string]struct {
 		rows    int
 		columns int
@@ -131,6 +132,7 @@ func TestStopEndsStages(t *testing.T) {
 
 // `auto` scales dense rows with named columns by what the stages need. It is never in a plan, and a version that a run starts from decides.
 func TestScaleByExamplesAndStages(t *testing.T) {
+	long(t)
 	stage := func(kind string) schemas.Stage {
 		s := rffStage(link.Softmax, 16, 2)
 		s.Features = stages.DefaultsOf(kind)
@@ -172,6 +174,7 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 
 // A chain chooses its stages by the rows of its first version. Later versions, and processes that start later, have the same.
 func TestChainChoosesStages(t *testing.T) {
+	long(t)
 	block := treesStage(link.Softmax, 3)
 	block.Rate, block.Ridge = 1, 0.01 // which overfit soon
 	block.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
@@ -221,6 +224,7 @@ func TestChainChoosesStages(t *testing.T) {
 
 // The jobs of a search that list no stages have those that train chooses.
 func TestSearchChoosesStages(t *testing.T) {
+	long(t)
 	job := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3) // too few rows to choose by, so one kind is taken
 	job.Prepare.Scale, job.Examples.Holdout = prepare.ScaleAuto, 0.2
 	_, m := train(t, openEmbedded(t), job)
@@ -288,6 +292,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 // A chain whose keys say nothing of how its sparse rows are prepared and fitted chooses it by the rows of its first version. Later
 // versions, and processes that start later, have the same.
 func TestChainChoosesPreparation(t *testing.T) {
+	long(t)
 	job := sparseChainJob(t, link.Softmax)
 	job.Stages = job.Stages[:1]
 	job.Stages[0].Ridge, job.Stages[0].Passes = schemas.RidgeAuto, solve.Defaults().Passes
@@ -332,6 +337,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 
 // The jobs of a search whose keys say nothing of how sparse rows are prepared and fitted have what train chooses.
 func TestSearchChoosesPreparation(t *testing.T) {
+	long(t)
 	job := sparseChainJob(t, link.Softmax)
 	job.Stages = job.Stages[:1]
 	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true

@@ -15,6 +15,7 @@ import (
 // If no feature differs between rows, a model predicts the shares of the classes, with any ridge. A chain that begins
 // with such rows learns from later ones that differ.
 func TestConstantFeatures(t *testing.T) {
+	long(t)
 	for name, ridge := range map[string]schemas.Ridge{"default": kindStage(stages.Columns, link.Softmax).Ridge, "large": 1e6,
 		"auto": schemas.RidgeAuto} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {

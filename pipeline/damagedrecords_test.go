@@ -16,6 +16,7 @@ import (
 // Damaged records on the pipeline's own topics are skipped, whatever their headers claim. The weights are the same as without
 // them.
 func TestHostileRecords(t *testing.T) {
+	long(t)
 	job := newMultiStageJob(t)
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)

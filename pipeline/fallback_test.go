@@ -17,6 +17,7 @@ import (
 // Without a BLAS and without vector instructions, the errors are the same, and predictions differ by at most 1e-4 (RMS). The stages
 // have no principal components, so the survey's result is the same too.
 func TestFallbackPredictsTheSame(t *testing.T) {
+	long(t)
 	training, test := rings(2000, 3, 3, 1), rings(500, 3, 3, 2)
 	fast := openBLAS(t)
 	if fast.Hint() != "" {

@@ -166,6 +166,7 @@ func TestChainOnAFollowedTopic(t *testing.T) {
 // A message of a topic that was counted once is never counted again, though full runs go over the window anew, and though its first copy
 // has left the window.
 func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
+	long(t)
 	for _, increments := range []int{0, 2} {
 		log := openEmbedded(t)
 		job := clicks(t, log, 0)
@@ -424,6 +425,7 @@ func TestFollowBehindWhatWasLost(t *testing.T) {
 // If one partition of a topic has lost something, the others are read on where they were, also by a process that begins
 // before all partitions of the examples have got rows since.
 func TestFollowBehindWhatOnePartitionHasLost(t *testing.T) {
+	long(t)
 	t.Parallel()
 	log := openEmbedded(t)
 	job := clicks(t, log, 0)

@@ -76,6 +76,7 @@ func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.For
 
 // A run that is planned after rows were forgotten has the digest of a log with the same messages, in which these rows weigh 0.
 func TestForgottenRowsWeighNothing(t *testing.T) {
+	long(t)
 	for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
 		t.Run(string(l), func(t *testing.T) {
 			job, _ := newForeignJob(t, rings(10, 4, 3, 1))
@@ -164,6 +165,7 @@ func TestChainForgets(t *testing.T) {
 // With one stage whose link is the identity, the next update takes forgotten rows away: weights and window are those of a log in which they
 // weigh 0. Then the versions go that had learnt from them, and the new one can be made again from the log.
 func TestUpdateForgets(t *testing.T) {
+	long(t)
 	const seen = 5 // the increment with the rows: no preparation has seen them
 	for name, test := range map[string]struct {
 		change   func(o *topics.RetrainOptions)

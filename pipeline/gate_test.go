@@ -63,6 +63,7 @@ func gatedChain(t *testing.T, log *kafkalog.Log, stream gatedStream, change func
 
 // On a stream that does not change, the gate withholds at most one of 50 versions.
 func TestGateOffersVersionsOfAStationaryStream(t *testing.T) {
+	long(t)
 	for tested, change := range map[int]func(*topics.Job){
 		200: func(*topics.Job) {},
 
@@ -88,6 +89,7 @@ func TestGateOffersVersionsOfAStationaryStream(t *testing.T) {
 // Of versions that are worse by a tenth of their loss the gate withholds nine of ten. The loss is 0.27, so by 1,000
 // rows it would withhold seven.
 func TestGateWithholdsWorseVersions(t *testing.T) {
+	long(t)
 	updates := gatedChain(t, openEmbedded(t), gatedStream{messages: 100, tested: 2000, trained: 1000,
 		wrong: func(message int) float64 { return []float64{0.1, 0.22}[message%2] }}, func(job *topics.Job) {
 		job.Retrain.Window.Increments, job.Retrain.Refresh, job.Retrain.Full = 1, 0, topics.FullOptions{}
@@ -113,6 +115,7 @@ func TestGateWithholdsWorseVersions(t *testing.T) {
 // of their loss, as it compares them by the rows of increments that are visited again too. By those of the new
 // increment alone it would withhold 14.
 func TestGateComparesByRevisitedRows(t *testing.T) {
+	long(t)
 	const trials, tested = 50, 200
 	log, withheld, worse := openEmbedded(t), 0, 0.0
 	for trial := range trials {

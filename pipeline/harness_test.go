@@ -369,3 +369,11 @@ var (
 
 // header returns the value of a message's first header with the key, or "".
 func header(m kafkalog.Message, key string) string { return protocol.FromKafka(m).Get(key) }
+
+// long skips a long test with -short: shorter tests start the same goroutines.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a long test")
+	}
+}

@@ -45,6 +45,7 @@ func newestVersion(t *testing.T, log *kafkalog.Log, job topics.Job) protocol.Fin
 // If the forget topic has lost what versions have heeded, no run is planned until the operator decides: to forget again
 // what versions name, or to go on without.
 func TestLostForgetTopicStopsRuns(t *testing.T) {
+	long(t)
 	for _, decision := range []string{heed.RestoreLost, heed.DropLost} {
 		for _, lose := range []string{"deleted", "made anew with other rows", "deleted while it runs"} {
 			t.Run(decision+", "+lose, func(t *testing.T) {

@@ -45,6 +45,7 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 
 // However many updates there are, over 100 partitions: what their plans merge and join can be executed, and the window has room.
 func TestWindowsOfAnyNumberOfUpdatesHaveRoom(t *testing.T) {
+	long(t)
 	const partitions, bytes = 100, 1 << 20
 	o, w := topics.DefaultRetrain(), &schemas.Window{}
 	for number := 1; number <= 10**updates; number++ {
@@ -90,6 +91,7 @@ func TestWindowsOfAnyNumberOfUpdatesHaveRoom(t *testing.T) {
 // topic, has no room for one more, and where they weigh nothing beside a row that comes. The versions go on, and are
 // those of a window that ends there.
 func TestDecayedWindowsEnd(t *testing.T) {
+	long(t)
 	const rows, updates, most = 8, 20, 8
 	bytesOf := func(increments int64) int64 {
 		c := schemas.WindowIncrement{Increment: coverage.Increment{Covered: []coverage.Coverage{{Spans: make(coverage.Spans, 1)}}}}
@@ -124,6 +126,7 @@ func TestDecayedWindowsEnd(t *testing.T) {
 // A window stays as short as it may be, however many updates there were: neighbours become one. It has all rows, at
 // each start, after full runs, and where the state topic is lost; and an update visits no more rows for that.
 func TestLongWindowsAreJoined(t *testing.T) {
+	long(t)
 	const rows, starts, each, most = 8, 4, 20, 12
 	for name, full := range map[string]topics.FullOptions{"updates": {}, "full runs": {Every: 25}} {
 		t.Run(name, func(t *testing.T) {

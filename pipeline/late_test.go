@@ -145,6 +145,7 @@ func checkCountedOnce(t *testing.T, log *kafkalog.Log, job topics.Job, sources [
 // A chain learns the rows of a source that is sealed after the chain has passed its messages, each once: whatever stands between them,
 // whenever the chain's process ends, and if the source is ingested twice.
 func TestChainLearnsSourcesSealedLate(t *testing.T) {
+	long(t)
 	stage := rffStage("softmax", 12, 3)
 	stage.Ridge = 1e-3
 	job := newJob(t, rings(10, 4, 3, 9), table{}, stage)

@@ -411,6 +411,7 @@ func storm(random *rand.Rand, rows, rowPartitions, outcomePartitions int, byKey 
 // The examples and their labels are those of the naive join, each row once, whatever is written when, wherever processes are killed,
 // however many there are, and however late they begin.
 func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
+	long(t)
 	for seed := range uint64(15) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 7))
@@ -501,6 +502,7 @@ var laterRows = flag.Int("later-rows", 20_000, "join this number of rows with th
 // Rows of some hours, of which 60 % have an outcome up to an hour later, are those of the naive join after twenty kills, and most of what
 // waits is on disk.
 func TestManyLaterLabels(t *testing.T) {
+	long(t)
 	const hours, kills = 4, 20
 	log := openEmbedded(t)
 	job := viewJob(t, log, 4, 4)

@@ -11,6 +11,7 @@ import (
 
 // A chain goes on if brokers lose terms of increments, alone or with all messages after them: workers publish them again.
 func TestLostTermsAreWrittenAgain(t *testing.T) {
+	long(t)
 	const maxSteps = 80_000
 	columns := rffStage(link.Softmax, 0, 1)
 	columns.Features.Kind = "columns"

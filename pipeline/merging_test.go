@@ -14,6 +14,7 @@ var updates = flag.Int("updates", 400, "make this number of updates with room fo
 // With room for the fewest terms a chain goes on, however many increments are merged, and an update visits no more rows
 // than `retrain.refresh` says.
 func TestManyUpdatesWithRoomForFewTerms(t *testing.T) {
+	long(t)
 	const rows = 8
 	log, job := openEmbedded(t), standingJob(t, 1)
 	job.Retrain.Rows, job.Retrain.Refresh, job.Memory, job.Keep = rows, 1, 1, 5

@@ -64,6 +64,7 @@ func sparseChainJob(t *testing.T, l schemas.Link) topics.Job {
 // On a topic that does not grow, a chain on sparse rows makes the same versions however often its process ends, and however little memory
 // it has: what it goes on from follows from the terms of its increments.
 func TestSparseChainDependsOnTheLogAlone(t *testing.T) {
+	long(t)
 	for name, change := range map[string]func(*topics.Job){
 		"window":   func(*topics.Job) {},
 		"decay":    func(j *topics.Job) { j.Retrain.Decay = 0.9 },

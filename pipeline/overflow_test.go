@@ -95,6 +95,7 @@ func writeAll(t *testing.T, log *kafkalog.Log, job topics.Job, messages []kafkal
 // A row that overflows costs a run nothing but itself: the run ends, with the weights of a log in which the row has no
 // weight. The row's message is in quarantine once, with the row and the reason, and the report counts the row.
 func TestRowThatOverflowsCostsItself(t *testing.T) {
+	long(t)
 	type test struct {
 		kind   string
 		link   schemas.Link
@@ -209,6 +210,7 @@ func TestRowThatOverflowsAnywhere(t *testing.T) {
 
 // A run ends, and predicts no NaN, whatever size the features of one row have.
 func TestRowOfAnySize(t *testing.T) {
+	long(t)
 	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial} {
 		for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard} {
 			for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
@@ -247,6 +249,7 @@ func TestRowOfAnySize(t *testing.T) {
 
 // A chain learns what it learns of a log in which the row has no weight, also when it is interrupted behind the row and has little memory.
 func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
+	long(t)
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
 	job.Examples.Partitions = 2
 	job.Retrain = topics.DefaultRetrain()

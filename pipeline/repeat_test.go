@@ -190,6 +190,7 @@ func (s *slowSolver) finish(t *testing.T, after func()) {
 
 // A solver that takes longer than a worker's patience gets each record once, as the log has it.
 func TestSlowSolverGetsEachRecordOnce(t *testing.T) {
+	long(t)
 	columns := rffStage(link.Softmax, 0, 2)
 	columns.Features.Kind = "columns"
 	calibrated := columns

@@ -32,6 +32,7 @@ func TestInterruptedRunGoesOn(t *testing.T) {
 
 // So does a run of several members, whose report is of their mean.
 func TestInterruptedMembersGoOn(t *testing.T) {
+	long(t)
 	testInterruptedRunGoesOn(t, func(t *testing.T) topics.Job {
 		job := newJob(t, rings(400, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 1), rffStage(link.Calibrated, 20, 1))
 		job.Average = 2
@@ -138,6 +139,7 @@ func newBlocksJob(t *testing.T) topics.Job {
 // A stage that is fitted in blocks publishes what a visit changes. Whoever takes over in the middle has the same
 // weights and scores, to the bit.
 func TestInterruptedBlocksGoOn(t *testing.T) {
+	long(t)
 	want, _ := train(t, openEmbedded(t), newBlocksJob(t))
 	for _, every := range []int{1, 3, 10} {
 		log, job := openEmbedded(t), newBlocksJob(t)

@@ -69,6 +69,7 @@ func (i *interrupter) Record(event.Event) {
 
 // On a topic that does not grow, a chain makes the same versions however often its process ends, and however little memory it has.
 func TestChainDependsOnTheLogAlone(t *testing.T) {
+	long(t)
 	for name, test := range map[string]struct {
 		link    schemas.Link
 		holdout float64 // with some, an update visits the last stage once more, for the gate
@@ -127,6 +128,7 @@ func retrainInterrupted(t *testing.T, log *kafkalog.Log, job topics.Job, first, 
 // Where the state topic has no room for the terms of all increments, neighbours are merged, and visited and dropped
 // together. So their number is bounded, and the versions depend on the log alone.
 func TestChainMergesIncrements(t *testing.T) {
+	long(t)
 	for _, link := range []schemas.Link{"identity", "softmax"} {
 		t.Run(string(link), func(t *testing.T) {
 			job := chainJob(t, link)
@@ -207,6 +209,7 @@ func (h *heapAt) Record(e event.Event) {
 // What a process keeps in memory does not grow with the number of updates, once its cache of records is full. A run that kept the solver of
 // the run before it in memory would take 1 MB an update here.
 func TestChainMemoryIsBounded(t *testing.T) {
+	long(t)
 	stage := rffStage("softmax", 256, 6)
 	job := newJob(t, rings(7200, 4, 3, 1), table{}, stage)
 	job.Examples.BatchRows, job.Keep = 40, 5
@@ -382,6 +385,7 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 // rows: of the new messages, and of those that the update visits again, if no full run is between both versions; also
 // if an update makes one pass, so that no other visit has weights that have seen the new rows.
 func TestGateJudgesTheVersion(t *testing.T) {
+	long(t)
 	const rows, tested, margin = 160, 60, 0.01
 	trees := stages.DefaultsOf(stages.Trees)
 	trees.Leaves, trees.Sample = 8, 100
@@ -540,6 +544,7 @@ func TestFullRunOverTheRowsOfSeveralFiles(t *testing.T) {
 
 // What a chain has on its topics, beside the examples and the versions that are kept, does not grow with the number of its versions.
 func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
+	long(t)
 	left := func(rows int) map[string]int {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
@@ -571,6 +576,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 
 // A chain goes on from its newest version, however many versions of other runs have come since.
 func TestChainGoesOnAfterOtherRuns(t *testing.T) {
+	long(t)
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	job.Keep = 2
 	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {

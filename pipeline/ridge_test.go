@@ -12,6 +12,7 @@ import (
 
 // Runs whose ridge is auto have the weights of runs with the ridges that they report, whatever the links, methods and Gram matrices.
 func TestChosenRidgesAreThoseNumbers(t *testing.T) {
+	long(t)
 	sampled, paper, accelerated := rffStage(link.Softmax, 33, 5), rffStage(link.Softmax, 33, 5), rffStage(link.Softmax, 33, 5)
 	sampled.GramRows, paper.Method, accelerated.Method = "200", solve.MethodPaper, solve.MethodAccelerated
 	for name, list := range map[string][]schemas.Stage{
@@ -49,6 +50,7 @@ func ridgesOf(r *schemas.Report) (ridges []schemas.Ridge) {
 
 // A warm start keeps the ridges of its version: those that were chosen, and those that its configuration had.
 func TestWarmStartKeepsRidges(t *testing.T) {
+	long(t)
 	for _, ridge := range []schemas.Ridge{schemas.RidgeAuto, 0.07} {
 		log, s := openEmbedded(t), rffStage(link.Softmax, 30, 5)
 		s.Ridge = ridge

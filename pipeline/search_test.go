@@ -15,6 +15,7 @@ import (
 // The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is
 // for it. Runs with one survey make it once.
 func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
+	long(t)
 	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2),
 		rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 20, 1))
 	job.Examples.Holdout = 0.2

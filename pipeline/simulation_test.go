@@ -100,6 +100,7 @@ var (
 // What must hold at the end (checkEnd): every run has ended, and the version of a
 // run that is done can be read, before and after compaction.
 func TestSimulation(t *testing.T) {
+	long(t)
 	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // almost the whole heap is garbage: collect it only when it is as large as this
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(simMemory))
 	scenarios := simScenarios(t)
@@ -269,6 +270,7 @@ func (sc *scenario) alone() *scenario {
 // TestSchedulesDependOnTheirSeedsAlone checks that a schedule that fails among others, on several processors, fails
 // when it is replayed too: who makes each step, and every byte that is written, are the same.
 func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
+	long(t)
 	scenarios := simScenarios(t)
 	histories := make([]uint32, 3*len(scenarios))
 	var running sync.WaitGroup

@@ -25,6 +25,7 @@ import (
 // Each algorithm, kind of features and sequence of links learns rings, which no linear function separates. The model's predictions
 // have the errors and the loss that the report says.
 func TestRunLearns(t *testing.T) {
+	long(t)
 	training, test := rings(900, 3, 3, 1), rings(300, 3, 3, 2)
 	with := func(s schemas.Stage, change func(*schemas.Stage)) schemas.Stage {
 		change(&s)
@@ -104,6 +105,7 @@ func TestRunLearns(t *testing.T) {
 // A stage with another link than the stage before it begins with what was learnt: its error is hardly higher, and its loss is far
 // below the loss of no prediction.
 func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
+	long(t)
 	links := []schemas.Link{link.Identity, link.Softmax, link.Calibrated}
 	for _, from := range links {
 		for _, to := range links {
@@ -136,6 +138,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 // The weights of a run depend only on the plan and the examples: not on the memory of its workers, not on the time, and not on
 // earlier runs.
 func TestSamePlanSameDigest(t *testing.T) {
+	long(t)
 	training, test := rings(700, 3, 3, 1), rings(100, 3, 3, 2)
 	for _, c := range []struct{ partitions, members int }{{1, 1}, {4, 1}, {4, 2}} {
 		partitions, members := c.partitions, c.members
@@ -186,6 +189,7 @@ func TestMatricesTakeMemory(t *testing.T) {
 
 // With a fixed feature map, an example of weight 2 has the same effect as the example twice.
 func TestWeightTwoIsTheExampleTwice(t *testing.T) {
+	long(t)
 	once := rings(300, 3, 3, 1)
 	weighted, twice := once, once
 	weighted.weights = make([]float32, 300)
@@ -213,6 +217,7 @@ func TestWeightTwoIsTheExampleTwice(t *testing.T) {
 
 // Unusual data can be trained on, or the error says what is wrong with it.
 func TestOddData(t *testing.T) {
+	long(t)
 	constant := rings(200, 3, 2, 1)
 	for i := range constant.rows {
 		constant.rows[i] = append(constant.rows[i], 10_000)
@@ -279,6 +284,7 @@ func TestOddData(t *testing.T) {
 
 // A report of many classes is larger than a message, and is read whole.
 func TestReportOfManyClasses(t *testing.T) {
+	long(t)
 	data := table{}
 	for i := range 600 {
 		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))

@@ -111,6 +111,7 @@ func checkReported(t *testing.T, report *Retraining, rec *eventRecorder) {
 // A version is made again with the same bits: that of one run, one that starts from another, and those of a chain, from
 // their last full runs on. Of the versions on the way those that were removed are made too.
 func TestVerify(t *testing.T) {
+	long(t)
 	t.Run("train", func(t *testing.T) {
 		log, job := openEmbedded(t), newMultiStageJob(t)
 		train(t, log, job)

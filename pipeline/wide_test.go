@@ -80,6 +80,7 @@ func peak(t *testing.T, job topics.Job) (*schemas.Report, uint64) {
 
 // A run whose matrices exceed the memory of the job spills those that it does not need yet, and has the same weights.
 func TestMemoryOfWideRows(t *testing.T) {
+	long(t)
 	const columns = 1_100_000
 	job := newWideJob(t, columns)
 	want, all := peak(t, job)

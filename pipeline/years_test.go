@@ -24,6 +24,7 @@ import (
 // However many runs there were, a run reads as much of the topics before it begins as the tenth did, and makes the next version; the
 // latest versions stay, and all of them can be read.
 func TestManyRuns(t *testing.T) {
+	long(t)
 	const runs, keep = 60, 3
 	job, message := newForeignJob(t, rings(20, 2, 2, 1))
 	job.Stages, job.Keep = job.Stages[:1], keep
@@ -144,6 +145,7 @@ func TestLongLabels(t *testing.T) {
 
 // A run over many sources on many partitions is planned with few requests, and trains on all of them.
 func TestManySources(t *testing.T) {
+	long(t)
 	const sources, partitions = 5000, 100
 	job, message := newForeignJob(t, table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}})
 	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]

@@ -100,11 +100,10 @@ race() {
     install_packages "gcc libc6-dev" gcc ||
       fail "the race detector needs a C compiler: $(how_to_install "gcc libc6-dev" gcc)"
   fi
-  # The simulation has a single thread. The others are long, and start no goroutine that shorter tests do not start: of readers of files and of
-  # messages, a few rows do what thousands do; of servers, a few requests do what floods do. Those that compare
-  # weights and errors reach no line of pipeline that others do not reach.
+  # With -short, long tests are left out that start no goroutine that shorter tests do not start: of readers of files and of messages, a few
+  # rows do what thousands do; of servers, a few requests do what floods do. The simulation has a single thread.
   # shellcheck disable=SC2086 # a list of packages
-  CGO_ENABLED=1 go test -race -vet=off -timeout 20m -skip '^Test(Simulation|SchedulesDependOnTheirSeedsAlone|ChainMemoryIsBounded|ChainMergesIncrements|ChainLearnsSourcesSealedLate|ChainCountsRepeatedRowsOfATopicOnce|ChainRemovesWhatItNoLongerNeeds|GateJudgesTheVersion|GateOffersVersionsOfAStationaryStream|GateWithholdsWorseVersions|UpdateForgets|ManyRuns|ManySources|ParquetBatches|Verify|ChainDependsOnTheLogAlone|DecompressionBombs|LIBSVMBatches|OddData|BatchesFitMessages|HostileRecords|HostileMessages|ReportOfManyClasses|FallbackPredictsTheSame|BadMessagesAreNotKept|ChainGoesOnAfterOtherRuns|SearchHasTheWeightsOfSeparateRuns|ForgottenRowsWeighNothing|RunLearns|LinksThatChangeKeepWhatWasLearnt|ChosenRidgesAreThoseNumbers|WeightTwoIsTheExampleTwice|NumericsRevision|WarmStartKeepsRidges|ManyBadMessages|HostileClients|CompressedBodies|GateComparesByRevisitedRows|LongWindowsAreJoined|DecayedWindowsEnd|WindowsOfAnyNumberOfUpdatesHaveRoom|ManyLaterLabels|MemoryOfWhatWaits|LostForgetTopicStopsRuns|SlowSolverGetsEachRecordOnce|ConstantFeatures|GateWithholdsBeyondChance|ChainGoesOnBehindARowThatOverflows|MembersAreModelsByThemselves|SamePlanSameDigest|LaterLabelsAreTheNaiveJoin|FollowBehindWhatOnePartitionHasLost|InterruptedMembersGoOn|InterruptedBlocksGoOn|SparseChainDependsOnTheLogAlone|ManyUpdatesWithRoomForFewTerms|RowOfAnySize|RowThatOverflowsCostsItself|(Train|Chain|Search)Chooses(Stages|Preparation)|ScaleByExamplesAndStages|LostTermsAreWrittenAgain|MemoryOfWideRows)$' $concurrent
+  CGO_ENABLED=1 go test -race -short -vet=off -timeout 20m $concurrent
 }
 
 fuzz() {

@@ -27,6 +27,9 @@ func packed(t testing.TB, text []byte) []byte {
 // A gzip body is answered like an uncompressed one; the limits apply to both the decompressed and the compressed size.
 // Other encodings are rejected with the supported one.
 func TestCompressedBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	m := newModel(t, 3, 2, nil, layout.MissingError)
 	o := Defaults()
 	o.MaxBody, o.Memory = 1<<20, 1<<20

@@ -181,6 +181,9 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 
 // However many cores there are, the rows of requests stay within serve.memory.
 func TestMemoryOfWideRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16))
 	defer debug.SetGCPercent(debug.SetGCPercent(10)) // the heap at its largest is nearly what is in use
 	o := Defaults()

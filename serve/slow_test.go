@@ -40,6 +40,9 @@ func raw(body []byte, headers string) []byte {
 // While some clients read nothing of answers with 2,000 classes, others read all of them, send decompression bombs, or
 // never complete their requests, another client always gets an answer, and memory stays within its limit.
 func TestHostileClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	for name, maxBody := range map[string]option.Bytes{"in the proportion of the defaults": 4 << 20,
 		"with bodies of a quarter of the memory": 16 << 20} {
 		t.Run(name, func(t *testing.T) { withHostileClients(t, maxBody) })

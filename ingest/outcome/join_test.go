@@ -354,6 +354,9 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 
 // Waiting entries do not exceed the memory limit, however many there are.
 func TestMemoryOfWhatWaits(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	const limit, rows = 16 << 20, 60_000
 	heap := func() int64 {
 		var m runtime.MemStats

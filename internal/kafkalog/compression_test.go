@@ -12,6 +12,9 @@ import (
 // Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the
 // limit.
 func TestDecompressionBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	l := openEmbedded(t)
 	zeros := make([]byte, 1<<20)
 	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {

@@ -69,6 +69,9 @@ func predicted(r *rand.Rand, rows int, offered, made gatePredictions) []gateGrou
 // and at least 45 of 50 that are worse by a tenth of their loss, with 1,000 rows: of the newest increment, or also of
 // revisited ones.
 func TestGateWithholdsBeyondChance(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
 	const chains, versions, margin = 8, 50, 0.002
 	for _, rows := range []int{5, 30, 100, 200, 1000, 4000} {
 		for _, others := range []int{0, 4} {
