@@ -440,12 +440,8 @@ func (r *tableReader) fill(n int) error {
 	if r.ended {
 		return io.EOF
 	}
-	if r.given == r.filled.Rows {
-		r.filled.Reset()
-		r.sizes = r.sizes[:0]
-	} else if r.given > 0 {
-		r.filled, r.sizes = *r.filled.Slice(r.given, r.filled.Rows), r.sizes[r.given:]
-	}
+	r.filled.Drop(r.given)
+	r.sizes = r.sizes[:copy(r.sizes, r.sizes[r.given:])]
 	if r.given = 0; r.wanted == nil {
 		r.wanted = r.Wanted()
 	}

@@ -29,6 +29,30 @@ func (r *Rows) Reset() {
 	}
 }
 
+// Drop removes the first rows. The others take their place in the memory of the features, labels, targets and weights.
+func (r *Rows) Drop(n int) {
+	if n == r.Rows {
+		r.Reset()
+		return
+	}
+	r.Floats = drop(r.Floats, n*r.Cols)
+	if r.Sparse != nil {
+		r.Sparse.drop(n)
+	}
+	r.Targets = drop(r.Targets, n*(len(r.Targets)/r.Rows))
+	r.Words, r.Numbers, r.NoLabel = drop(r.Words, n), drop(r.Numbers, n), drop(r.NoLabel, n)
+	r.LabelLists, r.Weights, r.Served = drop(r.LabelLists, n), drop(r.Weights, n), drop(r.Served, n)
+	r.Rows -= n
+}
+
+// drop removes the first values of a column, which may be absent.
+func drop[V any](column []V, n int) []V {
+	if len(column) == 0 {
+		return column
+	}
+	return column[:copy(column, column[n:])]
+}
+
 // slice returns a part of a column, which may be absent.
 func slice[V any](column []V, from, to int) []V {
 	if len(column) == 0 {
@@ -52,4 +76,16 @@ func (s *SparseRows) slice(from, to int) *SparseRows {
 		last += ends[to-from-1]
 	}
 	return &SparseRows{Ends: ends, Indices: s.Indices[first:last], Values: s.Values[first:last]}
+}
+
+// drop removes the first rows.
+func (s *SparseRows) drop(n int) {
+	if n == 0 {
+		return
+	}
+	first := s.Ends[n-1]
+	s.Indices, s.Values, s.Ends = drop(s.Indices, first), drop(s.Values, first), drop(s.Ends, n)
+	for i := range s.Ends {
+		s.Ends[i] -= first
+	}
 }
