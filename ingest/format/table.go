@@ -384,7 +384,7 @@ func (r *tableReader) next(n int) (err error) {
 	defer damaged(r.Name, &err)
 	r.read += int64(r.block.Rows)
 	r.block.Rows = 0
-	err = r.source.Read(max(1, min(n, blockValues/max(1, len(r.fields)))), r.wanted, &r.block)
+	err = r.source.Read(max(1, min(n, blockValues/max(1, len(r.fields), r.Features))), r.wanted, &r.block)
 	if of, ok := errors.AsType[*tabular.ColumnError](err); ok {
 		return r.fail(of.Column, of.Err)
 	} else if err != nil {

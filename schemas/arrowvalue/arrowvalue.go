@@ -258,8 +258,16 @@ func (v *Values) Named(member string) *Values {
 // AppendNumbers appends the numbers of a range; NaN for a null.
 func (v *Values) AppendNumbers(numbers []float64, from, to int) []float64 {
 	numbers = slices.Grow(numbers, to-from)
-	if doubles, ok := v.Doubles(); ok && v.Column.NullN() == 0 {
-		return append(numbers, doubles[from:to]...)
+	if v.Column.NullN() == 0 {
+		if doubles, ok := v.Doubles(); ok {
+			return append(numbers, doubles[from:to]...)
+		}
+		if singles, ok := v.Singles(); ok {
+			for _, v := range singles[from:to] {
+				numbers = append(numbers, float64(v))
+			}
+			return numbers
+		}
 	}
 	for i := from; i < to; i++ {
 		number := math.NaN()
