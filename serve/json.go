@@ -51,8 +51,9 @@ func newJSONRows(body []byte, l *layout.Request, names []json.RawMessage, asks *
 	case l.Text >= 0:
 		r.columns, r.text = newColumns(l.Names), string(l.Options.Text)
 	}
-	for i := range l.Names.Columns() {
-		r.order = append(r.order, i)
+	r.order = make([]int, l.Names.Columns())
+	for i := range r.order {
+		r.order[i] = i
 	}
 	r.plain = l.IsList()
 	return r, r.open()
@@ -98,6 +99,7 @@ func (r *jsonRows) readColumns() (changed bool, err error) {
 func (r *jsonRows) read(work *workspace, most int) (n int, err error) {
 	r.work = work
 	work.block.Reset(len(r.layout.Cells))
+	clear(work.cells)
 	work.cells = work.cells[:0]
 	work.sparse.Reset()
 	for first := r.count; n < most; n++ {

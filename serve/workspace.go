@@ -80,7 +80,7 @@ func (s *Server) leave(work *workspace) {
 	if len(work.block.Columns) > 0 {
 		values += 2 * cap(work.block.Columns[0].Numbers)
 	}
-	clear(work.cells[:cap(work.cells)]) // they are parts of the request
+	clear(work.cells) // they are parts of the request
 	if values > keptValues || cap(work.cells) > 2*tileCells || cap(work.rows) > keptRows {
 		work = &workspace{}
 	}
