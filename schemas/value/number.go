@@ -27,10 +27,14 @@ func Number(text string) (float64, error) {
 	return v, nil // out of range
 }
 
-// isGo reports whether a number uses Go-specific syntax: underscores or hexadecimal digits.
-func isGo(text string) bool {
-	digits := strings.TrimLeft(text, "+-")
-	return len(digits) > 1 && digits[0] == '0' && digits[1]|0x20 == 'x' || strings.IndexByte(text, '_') >= 0
+// isGo reports whether a number that strconv parses uses Go-specific syntax: underscores or hexadecimal digits.
+func isGo(number string) bool {
+	for i := range len(number) { // the functions of package strings take longer on short texts
+		if c := number[i]; c == '_' || c == 'x' || c == 'X' {
+			return true
+		}
+	}
+	return false
 }
 
 // NumberError is the error of a text that is not a number.
