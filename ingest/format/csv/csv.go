@@ -131,13 +131,10 @@ func (s *source) Fields() []tabular.Field {
 	return fields
 }
 
-// blockBytes is the approximate size of the texts of a block.
-const blockBytes = 1 << 20
-
 // Read implements tabular.Source.
 func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
 	b.Reset(s.width)
-	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
 		if err := s.read(); err == io.EOF {
 			return nil
 		} else if err != nil {

@@ -98,13 +98,10 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 // Fields implements tabular.Source.
 func (s *source) Fields() []tabular.Field { return s.fields }
 
-// blockBytes is the approximate size of the lines of a block.
-const blockBytes = 1 << 20
-
 // Read implements tabular.Source.
 func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
 	b.Reset(len(s.fields))
-	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
 		var next row
 		if len(s.ahead) > 0 {
 			next, s.ahead = s.ahead[0], s.ahead[1:]

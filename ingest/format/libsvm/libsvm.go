@@ -91,13 +91,10 @@ func (s *source) Fields() []tabular.Field {
 	return []tabular.Field{{Kind: tabular.Text, Type: "text", Digits: true}, rows}
 }
 
-// blockBytes is the approximate size of the lines of a block.
-const blockBytes = 1 << 20
-
 // Read implements tabular.Source.
 func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 	b.Reset(2)
-	for bytes := 0; b.Rows < n && bytes < blockBytes; b.Rows++ {
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
 		if err := s.read(); err == io.EOF {
 			return nil
 		} else if err != nil {

@@ -21,6 +21,10 @@ type Source interface {
 	Read(n int, wanted []bool, b *Block) error
 }
 
+// BlockBytes is the approximate size of the text that a source reads for a block: few enough bytes that the values of the block
+// fit a processor's cache.
+const BlockBytes = 1 << 17
+
 // ColumnError is an error in a column of a block.
 type ColumnError struct {
 	Column int
