@@ -220,12 +220,13 @@ type source struct {
 
 // sourcesOf returns the table columns for the columns of a model.
 func sourcesOf(columns examples.Columns) (sources []source) {
-	for _, c := range columns {
+	sources = make([]source, 0, len(columns))
+	for i, c := range columns {
 		if last := len(sources) - 1; c.Time != "" && last >= 0 && sources[last].name == c.Source() && sources[last].columns[0].Time != "" {
-			sources[last].columns = append(sources[last].columns, c)
+			sources[last].columns = columns[i-len(sources[last].columns) : i+1]
 			continue
 		}
-		sources = append(sources, source{c.Source(), []examples.Column{c}})
+		sources = append(sources, source{c.Source(), columns[i : i+1]})
 	}
 	return sources
 }
