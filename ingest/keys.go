@@ -101,7 +101,8 @@ func Keys() []option.Key {
 			"none: detected from the first rows of files; for `from_topic`, a notice says which to set"},
 		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
 		{Name: "missing", Meaning: "what to do with a missing value: `error`; `mean` replaces it with the mean of its feature; " +
-			"`{column: mean, …}` is `mean`, and rows of `from_topic` may stop to have these columns. Rows that lack another column go to " +
+			"`{column: mean, …}` is `mean`, and rows of `from_topic` may stop to have these columns. Then such rows raise no drift alarm, and " +
+			"versions are withheld until [the gate](retraining.md#the-gate) has compared one. Rows that lack another column go to " +
 			"[quarantine](producers.md#invalid-values), if most new rows do"},
 		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a [missing value](values.md#missing-values), like an " +
 			"empty field; also of the label, unless `classes` includes it"},
