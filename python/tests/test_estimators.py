@@ -505,6 +505,19 @@ class Chains(unittest.TestCase):
         model = StagewiseClassifier().partial_fit(scaled, y)
         self.assertGreater(model.score(scaled, y), 0.9)
 
+    def test_rows_without_labels_are_counted(self) -> None:
+        r = np.random.default_rng(1)
+        X = r.normal(size=(600, 4))
+        y = np.array(["a", "b"])[(X[:, 0] > 0).astype(int)].astype(object)
+        y[300:304] = "null"
+        y[304:307] = "NaN"
+        model = StagewiseClassifier(stages=STAGES)
+        model.update(X[:300], y[:300])
+        with self.assertWarnsRegex(UserWarning, "^7 rows have no label") as warned:
+            model.update(X[300:], y[300:])
+        self.assertEqual(warned.filename, __file__)
+        self.assertEqual(model.classes_.tolist(), ["a", "b"])
+
     def test_the_folder_goes(self) -> None:
         X, y = load_iris(return_X_y=True)
         model = StagewiseRegressor().partial_fit(X, y)

@@ -417,7 +417,9 @@ class Estimator(BaseEstimator):  # type: ignore[misc]
         kept = self.holdout and (self.data_dir is not None or self.brokers)
         self._log = {**configuration, "examples": {k: v for k, v in configuration["examples"].items() if k not in ("train", "test")}} if kept else None
         self.report_ = Report(json.loads(Path(report).read_text()))
-        if without := sum(update.get("no_label", 0) for update in self.report_.get("updates", [])):
+        # A later full version counts the rows of its window again.
+        counted = [u for u in self.report_.get("updates", []) if u["kind"] == "update" or u["version"] == 1]
+        if without := sum(update.get("no_label", 0) for update in counted):
             warnings.warn(f"{without} rows have no label (null, empty or one of examples.missing_values), and are not learnt", stacklevel=4)
         self._content = Path(model).read_bytes()
         self.model_ = Model(self._content)
