@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -38,13 +37,6 @@ func plan() *Plan {
 		Warm: &Warm{Run: "before", Manifest: "digest"}, Trigger: true, Submission: "drawn", Since: Since{Plans: 4, Weights: 5,
 			Statistics: []int64{6, 7}},
 	}
-}
-
-// averagePlan returns a plan of two members, which holds out a fold.
-func averagePlan() *Plan {
-	p := plan()
-	p.Stages, p.Average, p.Fold, p.Outcomes = slices.Repeat(p.Stages, 2), 2, examples.Fold{Number: 1, Of: 8}, true
-	return p
 }
 
 // leaves calls with for every value within v, with its path.

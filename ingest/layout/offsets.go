@@ -2,7 +2,6 @@ package layout
 
 import (
 	"math"
-	"strconv"
 )
 
 // OffsetRows is the number of first rows of the training files that determine which columns need an offset.
@@ -69,18 +68,6 @@ func (s *spread) Offset() float64 {
 	}
 	unit := math.Exp2(math.Ceil(math.Log2(deviation)))
 	return math.Round(mean/unit) * unit
-}
-
-// less returns a feature minus the offset of its column. narrow is the value in float32, and field its text.
-func (c Cell) less(narrow float32, field string) float32 {
-	if c.Offset == 0 || narrow != narrow {
-		return narrow
-	}
-	wide, err := strconv.ParseFloat(field, 64)
-	if err != nil { // true and false are also numbers
-		wide = float64(narrow)
-	}
-	return float32(wide - c.Offset)
 }
 
 // WithOffsets returns the options with the offsets for these spreads.

@@ -31,12 +31,3 @@ func CheckTarget(v float64) error {
 	}
 	return nil
 }
-
-// parseTarget parses a target.
-func (l *Layout) parseTarget(field string) (float64, error) {
-	v, err := l.missing.Number(field)
-	if err != nil {
-		return 0, fmt.Errorf("%w: expected a number to predict", err)
-	}
-	return v, CheckTarget(v)
-}

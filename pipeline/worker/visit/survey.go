@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// Run is the properties of a run that its survey needs.
+// SurveyRun has the properties of a run that its survey needs.
 type SurveyRun struct {
 	*LoadSource
 	Plan    *schemas.Plan
