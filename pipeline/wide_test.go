@@ -90,7 +90,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		t.Errorf("the weights are %s, in memory %s", got.WeightsDigest.Short(), want.WeightsDigest.Short())
 	}
 	each, inMemory := float64(most)/columns/wideClasses/8, float64(all)/columns/wideClasses/8
-	if limit := 12.0; each > limit {
+	if limit := 14.0; each > limit { // the sums of the worker, and those that the solver in the same process decodes
 		t.Errorf("%.1f × 8 bytes for each column and class, expected at most %v; in memory %.1f", each, limit, inMemory)
 	}
 	t.Logf("%.1f × 8 bytes for each column and class, in memory %.1f", each, inMemory)
