@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -39,7 +40,7 @@ type Config struct {
 	Seed         uint64                // of everything random
 	Intercept    bool                  // whether the first stage has one, or that of each member
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
-	Memory       topics.Bytes          // for rows, blocks and matrices; 0: half of the free memory
+	Memory       option.Bytes          // for rows, blocks and matrices; 0: half of the free memory
 	Topics       topics.TopicOptions
 	Arithmetic   string        // pipeline.ArithmeticStrict or pipeline.ArithmeticAny
 	GiveUp       time.Duration // after which a run is given up that nobody has taken up

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/chain"
@@ -141,7 +142,7 @@ func TestChainMergesIncrements(t *testing.T) {
 			const most = 5
 			w := newestWindow(t, apart, job)
 			job.Topics = topics.DefaultTopics()
-			job.Topics.State = topics.Bytes(w.GramsSize + most*w.TermsSize)
+			job.Topics.State = option.Bytes(w.GramsSize + most*w.TermsSize)
 			log := openEmbedded(t)
 			merged := 0
 			rec := recorderFunc(func(e event.Event) {

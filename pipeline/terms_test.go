@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -26,7 +27,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 40, 0, topics.FullOptions{Every: every}
 	var scores [2]*model.Model
 	for i, test := range []struct {
-		state topics.Bytes
+		state option.Bytes
 		sent  int // terms of a stage
 	}{{4 << 30, every + 1}, {1, 2}} {
 		job.Topics.State = test.state

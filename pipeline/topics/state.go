@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -52,7 +53,7 @@ func AlwaysFull(stages []schemas.Stage) string {
 
 // MostTerms returns the maximum number of increments, or groups of merged ones, with terms on a state topic of the given
 // size, with a window of a chain; 0: unlimited.
-func (o RetrainOptions) MostTerms(state Bytes, w *schemas.Window) int {
+func (o RetrainOptions) MostTerms(state option.Bytes, w *schemas.Window) int {
 	if w.TermsSize == 0 {
 		return 0
 	}

@@ -90,9 +90,9 @@ const maxStatisticsPartitions = 8
 type TopicOptions struct {
 	Replication int           // replication factor; 0: 3 in a cluster of three brokers or more, otherwise 1
 	Retention   Retention     // by topic
-	Segment     Bytes         // segment size, the unit of deletion
+	Segment     option.Bytes  // segment size, the unit of deletion
 	SegmentTime time.Duration // after which a segment is rolled
-	State       Bytes         // maximum size of a chain's state on the state topic: see StateSize
+	State       option.Bytes  // maximum size of a chain's state on the state topic: see StateSize
 }
 
 // Retention is the retention of topics with time limits.
