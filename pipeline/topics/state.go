@@ -14,19 +14,19 @@ import (
 // StateSize is the size of a chain's state on the state topic in bytes.
 type StateSize struct {
 	Increment  int64 // terms of an increment: two p × k matrices for each stage
-	Snapshot   int64 // Gram matrices: p(p+1)/2 numbers for each stage
+	Grams      int64 // Gram matrices: p(p+1)/2 numbers for each stage
 	Increments int64 // maximum number of increments in the window; 0: unlimited
 }
 
-// Total returns the size of a snapshot and of all increments, or of one increment if the window is unlimited.
-func (s StateSize) Total() int64 { return s.Snapshot + max(s.Increments, 1)*s.Increment }
+// Total returns the size of the Gram matrices and of all increments, or of one increment if the window is unlimited.
+func (s StateSize) Total() int64 { return s.Grams + max(s.Increments, 1)*s.Increment }
 
 // StateSize returns the state size of a chain with the given numbers of columns (p) of its stages and of classes (k), in
 // float64.
 func (o RetrainOptions) StateSize(columns []int, classes int) (s StateSize) {
 	for _, p := range columns {
 		s.Increment += 2 * 8 * int64(p) * int64(classes)
-		s.Snapshot += 8 * int64(p) * int64(p+1) / 2
+		s.Grams += 8 * int64(p) * int64(p+1) / 2
 	}
 	s.Increments = int64(o.Window.Increments)
 	if o.Window.Rows > 0 {

@@ -154,7 +154,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	}
 	size := c.Retrain.StateSize(columns, classes)
 	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", screen.Amount(size.Increment), each,
-		screen.Amount(size.Snapshot), state(c))
+		screen.Amount(size.Grams), state(c))
 	switch {
 	case size.Increments == 0 && c.Retrain.Decay == 1:
 		text += "; retrain.window does not limit increments: adjacent ones are merged when topics.state is full"
