@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -150,24 +149,6 @@ func TestUnsupportedExamples(t *testing.T) {
 	}
 }
 
-// A segment without usable messages has no residuals, and the segments after it do.
-func TestRunGoesOnBehindAnEmptySegment(t *testing.T) {
-	job, good := newForeignJob(t, rings(300, 2, 3, 1))
-	log := openEmbedded(t)
-	for range 2 {
-		produce(t, log, job, 0, kafkalog.Message{Value: []byte("hello")})
-	}
-	produce(t, log, job, 0, good, exampleMessage(t, examples.Rows{Rows: 0, Cols: 2, Floats: []float32{}, Words: []string{}}), good)
-	trainUntil(t, log, job, func(e event.Event) bool { _, ok := e.(event.StageEnded); return ok })
-	if report, _ := train(t, log, job); report.Rows != 600 {
-		t.Errorf("%d rows, expected 600", report.Rows)
-	}
-	job.Memory = 1
-	if report, _ := train(t, log, job); report.Rows != 600 {
-		t.Errorf("%d rows, expected 600", report.Rows)
-	}
-}
-
 // A message without rows is valid, even if it is the first.
 func TestMessageWithoutRows(t *testing.T) {
 	job, good := newForeignJob(t, rings(300, 2, 3, 1))
@@ -211,86 +192,6 @@ func TestHostileMessages(t *testing.T) {
 					len(from.Value), from.Key)
 			}
 		}
-	}
-}
-
-// However often the survey is interrupted and repeated, each bad message is in quarantine once and counts once.
-func TestQuarantineAfterAnInterruption(t *testing.T) {
-	job, good := newForeignJob(t, rings(30, 2, 3, 1))
-	log := openEmbedded(t)
-	bad := hostileMessages(t)
-	for _, m := range bad {
-		produce(t, log, job, 0, good, m)
-	}
-	for n := 1; n < len(bad); n += 13 {
-		seen := 0
-		trainUntil(t, log, job, func(e event.Event) bool {
-			if _, ok := e.(event.Quarantined); ok {
-				seen++
-			}
-			return seen == n
-		})
-	}
-	trainUntil(t, log, job, func(e event.Event) bool { _, ok := e.(event.Surveyed); return ok })
-	report, _ := train(t, log, job)
-	if messages := readQuarantine(t, log, job); report.Quarantined != int64(len(bad)) || len(messages) != len(bad) {
-		t.Errorf("in quarantine: %d by the report, %d on the topic; expected %d", report.Quarantined, len(messages), len(bad))
-	}
-}
-
-// A worker puts ten thousand bad messages into quarantine by reading that topic once, with a few requests.
-func TestManyBadMessages(t *testing.T) {
-	long(t)
-	const count = 10_000
-	job, good := newForeignJob(t, rings(30, 2, 3, 1))
-	job.Segment = 16
-	log := openEmbedded(t)
-	bad := make([]kafkalog.Message, count)
-	for i := range bad {
-		bad[i].Value = []byte{1, byte(i)}
-	}
-	produce(t, log, job, 0, append(append([]kafkalog.Message{good}, bad...), good)...)
-	for range 2 {
-		if report, _ := train(t, log, job); report.Quarantined != count || report.Rows != 60 {
-			t.Errorf("%d messages in quarantine, %d rows; expected %d and 60", report.Quarantined, report.Rows, count)
-		}
-		if messages := readQuarantine(t, log, job); len(messages) != count {
-			t.Errorf("%d messages on the quarantine topic, expected %d", len(messages), count)
-		}
-	}
-}
-
-// A worker frees a bad message as soon as it is in quarantine.
-func TestBadMessagesAreNotKept(t *testing.T) {
-	long(t)
-	const count, size = 120, 800_000
-	job, good := newForeignJob(t, rings(30, 2, 3, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0, good)
-	for i := range count {
-		produce(t, log, job, 0, kafkalog.Message{Value: bytes.Repeat([]byte{byte(i)}, size)})
-	}
-	live := func() int64 {
-		var now runtime.MemStats
-		runtime.GC()
-		runtime.ReadMemStats(&now)
-		return int64(now.HeapAlloc)
-	}
-	seen, before, peak := 0, live(), int64(0)
-	_, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
-		&eventRecorder{on: func(e event.Event) {
-			if _, ok := e.(event.Quarantined); ok {
-				if seen++; seen%20 == 0 {
-					peak = max(peak, live()-before)
-				}
-			}
-		}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	// The limit allows for the messages that the scan has read ahead, and for the fetch buffers of client and broker.
-	if limit := int64(8*runtime.GOMAXPROCS(0)*size + 50<<20); seen != count || peak > limit {
-		t.Errorf("%d messages in quarantine, up to %d bytes live; expected %d, and at most %d bytes", seen, peak, count, limit)
 	}
 }
 

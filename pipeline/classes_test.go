@@ -64,25 +64,6 @@ func TestChainBeginsWithTwoClasses(t *testing.T) {
 	}
 }
 
-// A chain that begins with rows that are forgotten begins with those after them: forgotten rows have no label.
-func TestChainBeginsAfterForgottenRows(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 20, topics.FullOptions{}
-	log := openEmbedded(t)
-	for i := range 4 {
-		produce(t, log, job, 0, exampleMessage(t, rings(20, 4, 3, uint64(i)).exampleRows()))
-	}
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1")})
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(report.Updates) != 2 || report.Updates[0].WindowRows != 20 {
-		t.Errorf("versions %+v, expected one of the first three messages and one of the fourth", report.Updates)
-	}
-}
-
 // A chain that finds one class waits for another, and says so once. Up to the end of a topic that is an error, and no run fails for it.
 func TestChainWaitsForASecondClass(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))

@@ -4,15 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -25,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // clicks is a job whose examples come from a topic of five partitions, and the log that has the topic. Row i is a line of CSV, and its
@@ -134,32 +130,6 @@ func TestFollowToTheEnd(t *testing.T) {
 	}
 	if report, _ := train(t, log, job); report.Rows != 130 || report.Classes != 2 || len(report.PassedOver) > 0 {
 		t.Errorf("%d rows of %d classes, passed over %v; expected 130 of 2", report.Rows, report.Classes, report.PassedOver)
-	}
-}
-
-// A chain counts the rows of a topic once, and goes on where the version before it ended.
-func TestChainOnAFollowedTopic(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows = 100
-	learnt := int64(0)
-	for _, rows := range []int{200, 400} {
-		click(t, log, rows-200, rows)
-		followToEnd(t, log, job)
-		messages := readTopic(t, log, protocol.TopicsOf(job.Name).Examples)
-		last := messages[len(messages)-1]
-		if _, err := log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, last.Partition, last); err != nil { // a repeated write
-			t.Fatal(err)
-		}
-		result, err := Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		learnt += result.Rows
-	}
-	if learnt != 400 {
-		t.Errorf("%d rows were learnt, expected 400", learnt)
 	}
 }
 
@@ -364,101 +334,6 @@ func TestFollowTopicThatHasChanged(t *testing.T) {
 	}
 }
 
-// A topic that is made anew while it is followed, with as many messages as it had and more, is not taken for the one before it.
-func TestFollowTopicMadeAnewMeanwhile(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	job.Examples.Partitions = 1
-	clicksAt(t, log, 100, 0, 0)
-	begun, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- source.Follow(t.Context(), log, job, false, &eventRecorder{on: func(e event.Event) {
-			if _, ok := e.(event.Following); ok {
-				close(begun)
-			}
-		}})
-	}()
-	<-begun
-	awaitRows(t, log, job, 100)
-	clicksAt(t, log, 0, 200, 330)
-	if err := <-ended; !errors.As(err, new(*source.ChangedTopicError)) {
-		t.Errorf("following ended with %v, expected that the topic has changed", err)
-	}
-	checkCounted(t, log, job, 100)
-}
-
-// What is written to a topic after it has lost messages counts once, if ingest goes on behind them.
-func TestFollowBehindWhatWasLost(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	job.Examples.Partitions = 1
-	clicksAt(t, log, 100, 0, 0)
-	followToEnd(t, log, job)
-	clicksAt(t, log, 90, 0, 0)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	written, ended := make(chan int64, 100), make(chan error, 1)
-	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
-	go func() {
-		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
-			switch e := e.(type) {
-			case event.Following:
-				written <- 0
-			case event.Ingested:
-				written <- e.Rows
-			}
-		}})
-	}()
-	<-written
-	for i := range 20 {
-		if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for rows := int64(0); rows < 20; rows = <-written {
-	}
-	stop()
-	<-ended
-	checkCounted(t, log, job, 120)
-}
-
-// If one partition of a topic has lost something, the others are read on where they were, also by a process that begins
-// before all partitions of the examples have got rows since.
-func TestFollowBehindWhatOnePartitionHasLost(t *testing.T) {
-	long(t)
-	t.Parallel()
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	clicksAgain(t, log, 5, upTo(0, 100), 100)
-	followToEnd(t, log, job)
-	clicksAgain(t, log, 5, append(upTo(0, 95), upTo(96, 100)...), 100) // partition 0 has lost its last
-	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
-	add := func(partition int, rows ...int) {
-		t.Helper()
-		for _, i := range rows {
-			if _, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", i)}); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	add(2, 100, 101) // of the first partition of the examples, as the one that has lost something
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 102)
-	job.Examples.OnChangedTopic = ingest.ChangedTopicStop
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 102)
-	add(0, 102)
-	add(4, 103)
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 104)
-	add(1, 104)
-	add(3, 105)
-	for range 2 {
-		followToEnd(t, log, job)
-	}
-	checkCounted(t, log, job, 106)
-}
-
 // What retention has deleted of a topic, read or not, is no change of the topic. What was not read is said.
 func TestFollowTopicThatForgets(t *testing.T) {
 	for first, want := range map[int64]int{50: 130, 100: 130, 110: 120} {
@@ -486,198 +361,6 @@ func TestFollowTopicThatForgets(t *testing.T) {
 	}
 }
 
-// following follows a topic in a goroutine until stop, which checks how it has ended. begun is closed once it has found how far the topic
-// was read.
-func following(t *testing.T, log *kafkalog.Log, job topics.Job) (begun <-chan struct{}, stop func()) {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	found, ended := make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
-			if _, ok := e.(event.Following); ok {
-				close(found)
-			}
-		}})
-	}()
-	return found, func() {
-		cancel()
-		if err := <-ended; !errors.Is(err, context.Canceled) {
-			t.Errorf("following ended with %v", err)
-		}
-	}
-}
-
-// awaitRows reads the examples until as many messages of the followed topic count as have rows up to want, in any partition.
-func awaitRows(t *testing.T, log *kafkalog.Log, job topics.Job, want int) {
-	t.Helper()
-	examples, from := protocol.TopicsOf(job.Name).Examples, []protocol.Position(nil)
-	spans, err := topics.Open(log, job.Name, nil).Log.Spans(t.Context(), examples)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, s := range spans {
-		from = append(from, protocol.Position{Topic: examples, Partition: s.Partition, Offset: s.To})
-	}
-	subscription := topics.Open(log, job.Name, nil).Log.Subscribe(t.Context(), nil, from...)
-	defer subscription.Close()
-	for len(countedRows(t, log, job)) < want {
-		if _, _, err := subscription.Next(t.Context(), time.Minute); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-// A topic keeps its partitions of the examples when these get more, also while processes that have begun before and
-// after that share it. Rows are neither lost nor doubled, whatever they take to be the number of partitions.
-func TestFollowWhilePartitionsAreAdded(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 20)
-	begun, stop := following(t, log, job)
-	<-begun
-	awaitRows(t, log, job, 20)
-	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 4)
-	click(t, log, 20, 40)
-	other := connect(t, log)
-	begun, stopOther := following(t, other, job) // the next process of a rolling restart
-	<-begun
-	click(t, log, 40, 100)
-	awaitRows(t, log, job, 100)
-	stop()
-	click(t, log, 100, 140)
-	awaitRows(t, log, job, 140)
-	stopOther()
-	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 7)
-	click(t, log, 140, 200)
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 200)
-	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
-			t.Fatalf("a message in partition %d has the origin %+v, expected one of the first two partitions, of 2", m.Partition, o)
-		}
-	}
-}
-
-// Two processes that begin to follow a topic before and after partitions were added, both before there is a row, divide it in one way.
-func TestFollowDividesATopicOnce(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	begun, stop := following(t, log, job)
-	<-begun
-	addPartitions(t, log, protocol.TopicsOf(job.Name).Examples, 3)
-	begun, stopOther := following(t, connect(t, log), job)
-	<-begun
-	click(t, log, 0, 60)
-	awaitRows(t, log, job, 60)
-	stop()
-	click(t, log, 60, 120)
-	awaitRows(t, log, job, 120)
-	stopOther()
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 120)
-	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 2 || m.Partition >= 2 {
-			t.Fatalf("a message in partition %d has the origin %+v, expected one of the first two partitions, of 2", m.Partition, o)
-		}
-	}
-}
-
-// So do two of which the first has listed the partitions before one was added, and the second decides over how many the topic is divided.
-func TestFollowHeedsADivisionOverMorePartitions(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 30)
-	names := protocol.TopicsOf(job.Name)
-	beside := connect(t, log)
-	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
-	p.Log = &writesFirst{p.Log, names.Plans, func(ctx context.Context) error {
-		addPartitions(t, log, names.Examples, 3)
-		if err := source.Follow(ctx, beside, job, true, event.Ignore{}); err != nil {
-			return err
-		}
-		click(t, log, 30, 60)
-		return nil
-	}}
-	if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	followToEnd(t, log, job)
-	checkCounted(t, log, job, 60)
-	for _, m := range readTopic(t, log, names.Examples) {
-		if o, ok := schemas.OriginOf(protocol.FromKafka(m)); !ok || o.Partitions != 3 {
-			t.Fatalf("a message in partition %d has the origin %+v, expected one of a division over 3", m.Partition, o)
-		}
-	}
-}
-
-// A process that does not know yet that the topic has changed writes behind one that goes on behind the change: what it
-// has read counts, and counts once.
-func TestFollowBesideAProcessThatKnowsNoChange(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	job.Examples.Partitions = 1
-	clicksAt(t, log, 100, 0, 0)
-	followToEnd(t, log, job)
-	batch := protocol.TopicsOf(job.Name).Examples
-	clicksAt(t, log, 98, 100, 102) // the last two are others now
-	stale := readTopic(t, log, "clicks")[99]
-	p := topics.Open(log, job.Name, nil)
-	f := &source.Feed{Following: &source.Following{Pipeline: p, Topic: "clicks", Job: job, Partitions: 1, Recorder: event.Ignore{},
-		Bounds: []coverage.Span{{To: 100}}}}
-	var err error
-	if f.Seen, err = protocol.ReadTopicProgress(t.Context(), f.Client, f.Topic, coverage.Span{To: int64(len(readTopic(t, log, batch)))}, 16); err != nil {
-		t.Fatal(err)
-	}
-	job.Examples.OnChangedTopic = ingest.ChangedTopicBehind
-	faults := &writesFirst{Log: p.Log, topic: batch, write: func(ctx context.Context) error {
-		origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1", Sequence: f.Seen.Next, Partitions: 1}
-		positions := []schemas.TopicPosition{{Next: 105, Last: source.DigestOf(protocol.Message{Message: protocol.FromKafka(stale),
-			Time: stale.Time})}}
-		rows := &examples.Rows{Rows: 5, Cols: 2, Words: slices.Repeat([]string{"a"}, 5)}
-		for i := range 5 {
-			rows.Floats = append(rows.Floats, 0, float32(102+i))
-		}
-		m, err := origin.TopicMessage(positions, rows, p.Memory)
-		if err == nil {
-			_, err = p.Log.Append(ctx, batch, 0, m)
-		}
-		return err
-	}}
-	for i := range 5 { // at the offsets 100 to 104, which the process that knows no change reads too
-		if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 102+i)}); err != nil {
-			t.Fatal(err)
-		}
-	}
-	other := topics.Open(log, job.Name, nil)
-	other.Log = faults
-	if err := source.FollowTopic(t.Context(), other, job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	rows := countedRows(t, log, job)
-	if twice := len(rows) - len(slices.Compact(slices.Clone(rows))); twice > 0 || len(rows) != 105 {
-		t.Errorf("%d rows count, %d of them twice, expected 105", len(rows), twice)
-	}
-}
-
-// writesFirst is a log to a topic of which another process writes once before the first write.
-type writesFirst struct {
-	protocol.Log
-	topic string
-	write func(context.Context) error
-}
-
-func (w *writesFirst) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
-	if topic == w.topic && w.write != nil {
-		write := w.write
-		w.write = nil
-		if err := write(ctx); err != nil {
-			return 0, err
-		}
-	}
-	return w.Log.Append(ctx, topic, partition, messages...)
-}
-
 // A pipeline does not follow a topic that is missing, or one of its own.
 func TestFollowTopicsThatCantBe(t *testing.T) {
 	log := openEmbedded(t)
@@ -689,86 +372,5 @@ func TestFollowTopicsThatCantBe(t *testing.T) {
 	job.Examples.FromTopic = "visits"
 	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.Is(err, kafkalog.ErrUnknownTopic) {
 		t.Errorf("a topic that is missing: %v", err)
-	}
-}
-
-// unreliable is a log whose writes to a topic fail: before or after they are applied, later, or twice.
-type unreliable struct {
-	protocol.Log
-	topic string
-
-	mutex  sync.Mutex
-	random *rand.Rand
-	late   map[int][]wire.Message // by partition: what a client that was stopped is still going to write
-}
-
-var errDied = errors.New("killed")
-
-func (u *unreliable) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
-	if topic != u.topic {
-		return u.Log.Append(ctx, topic, partition, messages...)
-	}
-	u.mutex.Lock()
-	defer u.mutex.Unlock()
-	if u.random.IntN(3) == 0 {
-		if _, err := u.Log.Append(ctx, topic, partition, u.late[partition]...); err != nil {
-			return 0, err
-		}
-		delete(u.late, partition)
-	}
-	switch u.random.IntN(8) {
-	case 0:
-		return 0, errDied
-	case 1:
-		u.late[partition] = append(u.late[partition], messages...)
-		return 0, errDied
-	case 2:
-		if _, err := u.Log.Append(ctx, topic, partition, messages...); err != nil {
-			return 0, err
-		}
-		return 0, errDied
-	case 3:
-		if _, err := u.Log.Append(ctx, topic, partition, messages...); err != nil {
-			return 0, err
-		}
-	}
-	return u.Log.Append(ctx, topic, partition, messages...)
-}
-
-// Several processes that follow a topic, and are killed at any write, count each row once: also those that did not see each other's
-// writes, and those whose writes come late or twice.
-func TestFollowCountsOnce(t *testing.T) {
-	for seed := range uint64(6) {
-		log := openEmbedded(t)
-		job := clicks(t, log, 150)
-		if err := topics.Create(t.Context(), topics.Open(log, job.Name, nil), &job); err != nil {
-			t.Fatal(err)
-		}
-		faults := &unreliable{Log: topics.Open(log, job.Name, nil).Log, topic: protocol.TopicsOf(job.Name).Examples,
-			random: rand.New(rand.NewPCG(seed, 1)), late: map[int][]wire.Message{}}
-		var processes errgroup.Group
-		for range 1 + int(seed%3) {
-			processes.Go(func() error {
-				for {
-					p := topics.Open(log, job.Name, nil)
-					p.Log = faults
-					if err := source.FollowTopic(t.Context(), p, job, true, &eventRecorder{}); !errors.Is(err, errDied) {
-						return err
-					}
-				}
-			})
-		}
-		if err := processes.Wait(); err != nil {
-			t.Fatal(err)
-		}
-		for partition, messages := range faults.late {
-			if _, err := faults.Log.Append(t.Context(), faults.topic, partition, messages...); err != nil {
-				t.Fatal(err)
-			}
-		}
-		checkCounted(t, log, job, 150)
-		click(t, log, 150, 160)
-		followToEnd(t, log, job)
-		checkCounted(t, log, job, 160)
 	}
 }

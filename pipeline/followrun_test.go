@@ -33,20 +33,6 @@ func TestChainIngestsTheTopicOfItsExamples(t *testing.T) {
 	}
 }
 
-// So does a run of train.
-func TestTrainIngestsTheTopicOfItsExamples(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 120)
-	for _, rows := range []int64{120, 150} {
-		if rows > 120 {
-			click(t, log, 120, 150)
-		}
-		if report, _ := train(t, log, job); report.Rows != rows {
-			t.Errorf("%d rows were learnt, expected %d", report.Rows, rows)
-		}
-	}
-}
-
 // A chain that goes on without an end learns what comes to the topic, and says how many messages of it wait. Processes
 // that ingest beside it double nothing.
 func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {

@@ -5,11 +5,9 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -494,68 +492,5 @@ func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
 				t.Errorf("a process that begins late has %d examples, expected %d", len(got), len(want))
 			}
 		})
-	}
-}
-
-var laterRows = flag.Int("later-rows", 20_000, "join this number of rows with their outcomes")
-
-// Rows of some hours, of which 60 % have an outcome up to an hour later, are those of the naive join after twenty kills, and most of what
-// waits is on disk.
-func TestManyLaterLabels(t *testing.T) {
-	long(t)
-	const hours, kills = 4, 20
-	log := openEmbedded(t)
-	job := viewJob(t, log, 4, 4)
-	job.Examples.Outcome.Within, job.Examples.Outcome.Memory, job.Examples.BatchRows = time.Hour, 1<<20, 1024
-	if *laterRows >= 1_000_000 {
-		job.Examples.Outcome.Memory = 16 << 20
-	}
-	job.Examples = job.Examples.WithFolder(t.TempDir())
-	random := rand.New(rand.NewPCG(1, 1))
-	var messages []timed
-	for n := range *laterRows {
-		at, key := int64(n)*hours*3_600_000/int64(*laterRows), fmt.Sprint("view-", n)
-		messages = append(messages, view(n%4, key, n, at))
-		if random.IntN(10) < 6 {
-			messages = append(messages, buy(n%4, key, []string{"book", "film"}[random.IntN(2)], at+random.Int64N(3_600_001)))
-		}
-	}
-	slices.SortStableFunc(messages, func(a, b timed) int { return cmp.Compare(a.time, b.time) })
-	for p := range 4 {
-		messages = append(messages, timed{buys, p, "tick", "", (hours + 2) * 3_600_000})
-	}
-	for chunk := range slices.Chunk(messages, 50_000) {
-		send(t, log, chunk...)
-	}
-	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
-	whole, killed, begun, peak := p.Log, 0, time.Now(), uint64(0)
-	for done := false; !done; {
-		p.Log = whole
-		if killed < kills {
-			p.Log = &mortal{Log: whole, random: random, left: len(messages)/6 + random.IntN(len(messages)/6)}
-		}
-		switch err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); {
-		case err == nil:
-			done = true
-		case errors.Is(err, errKilled):
-			killed++
-		default:
-			t.Fatal(err)
-		}
-		var memory runtime.MemStats
-		runtime.ReadMemStats(&memory)
-		peak = max(peak, memory.HeapInuse)
-	}
-	t.Logf("%d rows in %v, %d kills, heap %d MiB", *laterRows, time.Since(begun), killed, peak>>20)
-	want := naively(t, job, messages)
-	got := labelled(t, log, job)
-	if !maps.Equal(got, want) {
-		t.Errorf("%d examples, expected %d with the labels of the naive join", len(got), len(want))
-	}
-	if killed < kills {
-		t.Errorf("%d kills, expected %d", killed, kills)
 	}
 }

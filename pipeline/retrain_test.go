@@ -12,8 +12,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/chain"
@@ -68,50 +66,6 @@ func (i *interrupter) Record(event.Event) {
 	}
 }
 
-// On a topic that does not grow, a chain makes the same versions however often its process ends, and however little memory it has.
-func TestChainDependsOnTheLogAlone(t *testing.T) {
-	long(t)
-	for name, test := range map[string]struct {
-		link    schemas.Link
-		holdout float64 // with some, an update visits the last stage once more, for the gate
-		rows    int64
-	}{
-		"softmax": {link.Softmax, 0, 1500}, "identity": {link.Identity, 0, 1500}, "holdout": {link.Softmax, 0.2, 1177},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := chainJob(t, test.link)
-			job.Examples.Holdout = test.holdout
-			undisturbed := openEmbedded(t)
-			report, err := Retrain(t.Context(), undisturbed, openBLAS(t), job, true, event.Ignore{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			want := digests(t, undisturbed, job.Name)
-			if len(want) < 12 || report.Rows != test.rows || report.PrequentialError == nil {
-				t.Fatalf("%d versions of %d rows, %+v", len(want), report.Rows, report)
-			}
-			compare := func(what string, got []string) {
-				for i := range max(len(got), len(want)) {
-					if i >= len(got) || i >= len(want) || got[i] != want[i] {
-						t.Fatalf("%s: version %d differs:\n%v\nexpected\n%v", what, i+1, got, want)
-					}
-				}
-			}
-			forgetful := openEmbedded(t)
-			small := job
-			small.Memory = 1
-			if _, err := Retrain(t.Context(), forgetful, openBLAS(t), small, true, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
-			compare("little memory", digests(t, forgetful, job.Name))
-
-			log := openEmbedded(t)
-			retrainInterrupted(t, log, job, 20, 17)
-			compare("interrupted", digests(t, log, job.Name))
-		})
-	}
-}
-
 // retrainInterrupted learns all that the topic has, in processes that are interrupted after some events: the first after so many, the next
 // after more, up to 60.
 func retrainInterrupted(t *testing.T, log *kafkalog.Log, job topics.Job, first, more int) {
@@ -123,52 +77,6 @@ func retrainInterrupted(t *testing.T, log *kafkalog.Log, job topics.Job, first, 
 			t.Fatal(err)
 		}
 		cancel()
-	}
-}
-
-// Where the state topic has no room for the terms of all increments, neighbours are merged, and visited and dropped
-// together. So their number is bounded, and the versions depend on the log alone.
-func TestChainMergesIncrements(t *testing.T) {
-	long(t)
-	for _, link := range []schemas.Link{"identity", "softmax"} {
-		t.Run(string(link), func(t *testing.T) {
-			job := chainJob(t, link)
-			job.Retrain.Decay, job.Retrain.Refresh, job.Retrain.Full = 1, 1, topics.FullOptions{Every: 9}
-			job.Retrain.Window = topics.WindowOptions{Rows: 900}
-			apart := openEmbedded(t)
-			if _, err := Retrain(t.Context(), apart, openBLAS(t), job, true, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
-			const most = 5
-			w := newestWindow(t, apart, job)
-			job.Topics = topics.DefaultTopics()
-			job.Topics.State = option.Bytes(w.GramsSize + most*w.TermsSize)
-			log := openEmbedded(t)
-			merged := 0
-			rec := recorderFunc(func(e event.Event) {
-				if _, ok := e.(event.Retrained); !ok {
-					return
-				}
-				now := newestWindow(t, log, job)
-				if groups := len(now.Groups()); groups > most {
-					t.Errorf("version %d has terms of %d groups of increments, expected at most %d", now.Chain.Number, groups, most)
-				} else if groups < len(now.Increments) {
-					merged++
-				}
-			})
-			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
-				t.Fatal(err)
-			}
-			if merged < 6 {
-				t.Errorf("%d windows with merged increments, expected more", merged)
-			}
-			// however often it ends
-			again := openEmbedded(t)
-			retrainInterrupted(t, again, job, 25, 19)
-			if got, want := digests(t, again, job.Name), digests(t, log, job.Name); !slices.Equal(got, want) {
-				t.Errorf("interrupted:\n%v\nexpected\n%v", got, want)
-			}
-		})
 	}
 }
 
@@ -228,16 +136,6 @@ func TestChainMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A chain has the same versions with any number of workers, in processes of their own.
-func TestChainOfAnyNumberOfWorkers(t *testing.T) {
-	job := chainJob(t, "softmax")
-	job.Examples.Partitions = 4
-	want := chainAlone(t, job)
-	for _, workers := range []int{1, 4} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) { checkChainOfWorkers(t, openEmbedded(t), job, workers, want) })
-	}
-}
-
 // chainAlone returns the versions of a chain that one process makes with an embedded broker.
 func chainAlone(t *testing.T, job topics.Job) []string {
 	t.Helper()
@@ -274,28 +172,6 @@ func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, worker
 	}
 	if visits == 0 {
 		t.Error("no worker has made a visit")
-	}
-}
-
-// A message that a client wrote twice counts once, also where the copy comes after the run that counted it.
-func TestChainCountsRepeatedMessagesOnce(t *testing.T) {
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	before := digests(t, log, job.Name)
-	for _, m := range readTopic(t, log, job.Name+".examples") {
-		if m.Offset%3 == 0 {
-			produce(t, log, job, m.Partition, m)
-		}
-	}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	after := digests(t, log, job.Name)
-	if report.Rows != 0 || len(after) <= len(before) {
-		t.Errorf("%d rows in %d versions after %d, expected none in one or more", report.Rows, len(after), len(before))
 	}
 }
 
@@ -490,31 +366,6 @@ func pairedDifference(a, b []float64) (mean, deviation float64) {
 	}
 	mean, deviation = stat.MeanStdDev(differences, nil)
 	return mean, stat.StdErr(deviation, float64(len(a)))
-}
-
-// If the configuration has changed so that no update can go on, the next version is full, and adds the new rows.
-func TestChainGoesOnWithOtherFeatures(t *testing.T) {
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	ctx, cancel := context.WithCancel(t.Context())
-	_, err := Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
-		if made, ok := e.(event.Retrained); ok && made.Number == 3 {
-			cancel()
-		}
-	}})
-	if !errors.Is(err, context.Canceled) {
-		t.Fatal(err)
-	}
-	before := digests(t, log, job.Name)
-	for i := range job.Stages {
-		job.Stages[i].Features.Size++
-	}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if first := report.Updates[0]; first.Kind != schemas.RunFull || first.Rows == 0 || len(before) < 3 {
-		t.Errorf("after %d versions the next is %+v, expected a full one with new rows", len(before), first)
-	}
 }
 
 // A full run that adds the rows of a file to a window has the window's rows, which are of another file.

@@ -151,39 +151,6 @@ func checkManyWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, workers i
 	}
 }
 
-// Workers and solvers that leave and join during a run do not change its weights.
-func TestRolesComeAndGo(t *testing.T) {
-	job := newMultiStageJob(t)
-	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
-	log := openEmbedded(t)
-	first, solver := startWorker(t, connect(t, log), job), startSolver(t, connect(t, log), job)
-	visited := make(chan struct{})
-	var once sync.Once
-	first.on = func(e event.Event) {
-		if v, ok := e.(event.Visited); ok && v.Stage == 1 {
-			once.Do(func() { close(visited) })
-		}
-	}
-	submitter := connect(t, log)
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	<-visited
-	solver.stop()
-	first.stop()
-	startWorker(t, connect(t, log), job)
-	startWorker(t, connect(t, log), job)
-	startSolver(t, connect(t, log), job)
-	report, _, err := dispatch.Attach(t.Context(), topics.Open(submitter, job.Name, nil), id, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.WeightsDigest != want.WeightsDigest {
-		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
-	}
-}
-
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -42,23 +41,6 @@ func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 	t.Helper()
 	if _, err := source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A run trains on what its plan has, whatever is removed before it begins.
-func TestRemovalChangesNoPlannedRun(t *testing.T) {
-	files, topic := newSourcesJob(t, 640)
-	log := openEmbedded(t)
-	if err := source.Ingest(t.Context(), log, files, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	_, plan := submitJob(t, log, topic, event.Ignore{})
-	removeSource(t, log, topic.Name, plan.Sources[0].ID)
-	startWorker(t, log, topic)
-	startSolver(t, log, topic)
-	report, _, err := dispatch.Attach(t.Context(), topics.Open(log, topic.Name, nil), plan.Run(), event.Ignore{})
-	if err != nil || report.Rows != 640 || len(report.PassedOver) != 0 {
-		t.Errorf("report %+v, %v; expected 640 rows, and none left out", report, err)
 	}
 }
 

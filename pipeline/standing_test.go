@@ -165,21 +165,6 @@ func TestDeletedBacklogIsLost(t *testing.T) {
 	expect(t, "at the next start", report)
 }
 
-// If some of the window is left, the backlog's loss is counted too, and in partitions where nothing comes afterwards only once.
-func TestLossesArePartitionByPartition(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 2)
-	fill(t, log, job, 0, 8) // four in each
-	retrainToEnd(t, log, job)
-	fill(t, log, job, 8, 14)
-	deleteRecords(t, log, job.Name+".examples", 0, 7) // all
-	report, _ := retrainToEnd(t, log, job)
-	expect(t, "after the deletion", report, "full 0 of 160, 3 lost, 160 gone, withheld", "update 80 of 240, withheld",
-		"update 40 of 280, withheld")
-	fill(t, log, job, 101, 102)
-	report, _ = retrainToEnd(t, log, job)
-	expect(t, "at the next start", report, "update 40 of 320")
-}
-
 // A chain whose state is lost covers the window that it had: it never offers a version that has learnt less.
 func TestLostStateIsMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 2)
@@ -277,40 +262,6 @@ func TestLostPlansAreMadeAgain(t *testing.T) {
 	}
 }
 
-// Examples that were made anew are noticed, and learnt. The version that has learnt more stays the offered one until
-// the chain has as many rows.
-func TestExamplesMadeAnew(t *testing.T) {
-	for name, messages := range map[string]int{"fewer messages": 8, "as many": 10, "more": 13} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			fill(t, log, job, 0, 10)
-			retrainToEnd(t, log, job)
-			if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
-				t.Fatal(err)
-			}
-			fill(t, log, job, 100, 100+messages)
-			report, rec := retrainToEnd(t, log, job)
-			if report.Rows != int64(messages*standingRows) {
-				t.Errorf("%d rows are learnt, expected %d", report.Rows, messages*standingRows)
-			}
-			for _, u := range report.Updates {
-				if offered := u.WindowRows >= 400; u.Offered != offered {
-					t.Errorf("version %d of %d rows is offered: %v, expected %v", u.Version, u.WindowRows, u.Offered, offered)
-				}
-			}
-			if report.Updates[0].Gone != 400 {
-				t.Errorf("%d rows are gone, expected 400", report.Updates[0].Gone)
-			}
-			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 10 || replaced[0].Proven != 0 ||
-				replaced[0].Rows != 400 {
-				t.Errorf("noticed is %+v", replaced)
-			}
-			report, _ = retrainToEnd(t, log, job)
-			expect(t, "at the next start", report)
-		})
-	}
-}
-
 // Of examples that were truncated the chain keeps what it can prove, and learns what was written afterwards.
 func TestExamplesTruncated(t *testing.T) {
 	for name, written := range map[string]int{"nothing written since": 0, "fewer written than lost": 2, "more": 9} {
@@ -366,33 +317,6 @@ func truncate(t *testing.T, log *kafkalog.Log, job topics.Job, messages int) {
 	}
 }
 
-// A source that has lost messages counts no longer. If a chain had learnt nothing else, it begins again with the next examples.
-func TestSourceIsTruncated(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	job.Examples.Train = newJob(t, rings(10*64, 4, 3, 1), table{}).Examples.Train
-	retrainToEnd(t, log, job)
-	truncate(t, log, job, 7)
-	job.Examples.Train = nil
-	rec := &eventRecorder{}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
-	begins := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
-		return strings.Contains(n.Text, "the chain begins again with the next examples")
-	})
-	if len(report.Updates) > 0 || !begins {
-		t.Errorf("versions %+v, notices %v", report.Updates, eventsOf[event.Noticed](rec))
-	}
-	fill(t, log, job, 100, 102)
-	if report, _ = retrainToEnd(t, log, job); report.Rows != 2*standingRows || report.Updates[0].Kind != schemas.RunFull ||
-		report.Updates[0].Gone != 640 || report.Updates[0].Offered { // subscribers keep the version of 640 rows
-		for _, u := range report.Updates {
-			t.Errorf("the chain begins again with %+v", *u)
-		}
-	}
-}
-
 func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
@@ -401,62 +325,6 @@ func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
 	}
 	t.Cleanup(client.Close)
 	return client
-}
-
-// A message that says it is of next year counts as written when the plan is made, and one that says nothing too. So it
-// pushes nothing out of a window of time.
-func TestWrongTimesPushNothingOut(t *testing.T) {
-	for name, at := range map[string]time.Time{"next year": time.Now().Add(365 * 24 * time.Hour), "none": time.UnixMilli(-1)} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			job.Retrain.Window.Time = 7 * 24 * time.Hour
-			fill(t, log, job, 0, 10)
-			retrainToEnd(t, log, job)
-			m := exampleMessage(t, rings(standingRows, 4, 3, 77).exampleRows())
-			record := &kgo.Record{Topic: job.Name + ".examples", Value: m.Value, Timestamp: at}
-			if err := clientOf(t, log).ProduceSync(t.Context(), record).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-			fill(t, log, job, 20, 23)
-			report, rec := retrainToEnd(t, log, job)
-			expect(t, "after it", report, "update 80 of 480", "update 80 of 560")
-			if want := at.After(time.Now()); noticed(rec, "timestamps in the future") != want {
-				t.Errorf("noticed: %v, expected %v", !want, want)
-			}
-		})
-	}
-}
-
-// Offsets without messages cost a chain nothing: not in the middle, nor at the end.
-func TestCutsPassOverGaps(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	fill(t, log, job, 0, 4)
-	retrainToEnd(t, log, job)
-	client := clientOf(t, log, kgo.TransactionalID("x"))
-	abort := func(messages int) {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
-		for i := range messages {
-			m := exampleMessage(t, rings(2, 4, 3, uint64(500+i)).exampleRows())
-			if err := client.ProduceSync(t.Context(), &kgo.Record{Topic: job.Name + ".examples", Value: m.Value}).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
-	}
-	abort(200)
-	fill(t, log, job, 4, 7)
-	abort(200)
-	report, _ := retrainToEnd(t, log, job)
-	expect(t, "with gaps", report, "update 80 of 240", "update 40 of 280")
-	report, _ = retrainToEnd(t, log, job)
-	expect(t, "at the next start", report)
-	fill(t, log, job, 7, 9)
-	report, _ = retrainToEnd(t, log, job)
-	expect(t, "behind the last gap", report, "update 80 of 360")
 }
 
 // Runs that fail count since the last version, full or not.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -12,11 +11,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
-	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -36,29 +32,6 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 	trainRecorded(t, log, job, recorder)
 	if began := eventsOf[event.Began](recorder); len(began) != 1 || began[0].Resumed {
 		t.Errorf("got events %+v, expected one run that is not resumed", began)
-	}
-}
-
-// A solver that has not read yet that its run was cancelled publishes no version.
-func TestCancelledRunMakesNoVersion(t *testing.T) {
-	log, job, recorder := openEmbedded(t), newMultiStageJob(t), event.Serialised(&eventRecorder{})
-	p, plan := submitJob(t, log, job, recorder)
-	ctx, cancel := context.WithCancel(t.Context())
-	worked := make(chan error)
-	go func() {
-		worked <- worker.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(4), worker.Options{Bytes: 1 << 30}, recorder).Work(ctx)
-	}()
-	end := &schemas.End{Run: plan.Run(), State: schemas.Cancelled}
-	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, end.Message()); err != nil {
-		t.Fatal(err)
-	}
-	if err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, recorder).Solve(t.Context()); err != nil {
-		t.Error(err)
-	}
-	cancel()
-	<-worked
-	if versions, err := topics.Open(log, job.Name, nil).Versions(t.Context()); err != nil || len(versions) != 0 {
-		t.Errorf("%d versions, error %v; expected none", len(versions), err)
 	}
 }
 
