@@ -78,7 +78,7 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 // expired or was compacted.
 func (f *Following) digestAt(ctx context.Context, topic string, partition int, offset int64) (digest wire.Digest, err error) {
 	err = f.Between(ctx, topic, partition, offset, offset+1, func(m protocol.Message) error {
-		digest = DigestOf(m)
+		digest = digestOf(m)
 		return nil
 	})
 	if errors.As(err, new(*kafkalog.DeletedError)) {
@@ -87,8 +87,8 @@ func (f *Following) digestAt(ctx context.Context, topic string, partition int, o
 	return digest, err
 }
 
-// DigestOf returns a digest of a message of the topic.
-func DigestOf(m protocol.Message) wire.Digest {
+// digestOf returns a digest of a message of the topic.
+func digestOf(m protocol.Message) wire.Digest {
 	return wire.Digest(wire.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
 }
 

@@ -369,7 +369,7 @@ func (f *Feed) flush(ctx context.Context) error {
 	after := f.state
 	after.After = ""
 	for _, q := range slices.Sorted(maps.Keys(f.read)) {
-		after.Raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: DigestOf(f.read[q])})
+		after.Raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: digestOf(f.read[q])})
 	}
 	origin := schemas.Origin{
 		Source: schemas.TopicSource(f.Topic), Attempt: strconv.Itoa(f.state.Attempt), Sequence: f.state.Next, Partitions: f.Partitions,

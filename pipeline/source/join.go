@@ -506,7 +506,7 @@ func (f *Feed) lastOf(topic string, partition int) schemas.TopicPosition {
 func (f *Feed) outcomeNow(partition int) examples.JoinInput {
 	in := inputOf(f.joining.from.Outcomes, partition)
 	if m, ok := f.joining.came[partition]; ok {
-		in.Next, in.Last = m.Offset+1, DigestOf(m)
+		in.Next, in.Last = m.Offset+1, digestOf(m)
 	}
 	return in
 }
