@@ -178,7 +178,7 @@ type Arithmetic struct {
 	Numerics  string `json:"numerics"`      // revision of the numeric code
 	Processor string `json:"processor"`     // architecture, such as amd64
 	BLAS      string `json:"blas"`          // name, version and core type of the BLAS
-	Vector    string `json:"vector"`        // vector instructions, such as avx512
+	Vector    string `json:"vector"`        // vector instructions, such as avx2
 	Any       bool   `json:"any,omitempty"` // allows workers with any processor, BLAS and vector instructions
 }
 

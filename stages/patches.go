@@ -167,8 +167,8 @@ type filterBank struct {
 	// the patch.
 	places    []int // see placesOfMirrored
 	even      int
-	centred   [2]kernel.Directions // the whitening of the even values, and of the others, which also subtracts the mean of a patch
-	shift     []float32            // the offset
+	centred   [2]kernel.Dense // the whitening of the even values, and of the others, which also subtracts the mean of a patch
+	shift     []float32       // the offset
 	responses kernel.Filters
 }
 
@@ -226,7 +226,7 @@ func (b *filterBank) whitenBy(whitening, offset []float32, contrast float64) {
 		for j := range block.Rows {
 			copy(block.Row(j), centred.Row(part[0] + j)[part[0]:])
 		}
-		b.centred[i] = kernel.NewDirections(block)
+		b.centred[i] = block
 	}
 }
 
@@ -359,7 +359,7 @@ func (b *filterBank) pool(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.D
 				for i, w := range windows {
 					patches := kernel.Dense{Rows: t.rows, Cols: w.values(), Data: raw[:t.rows*w.values()]}
 					w.copy(patches, t)
-					blas.ProductInto(whitened, i*b.even, patches, b.centred[i])
+					blas.MulInto(whitened, i*b.even, patches, b.centred[i])
 				}
 				b.deviations(factors[:t.rows], t, sums)
 				kernel.ScaleRows(whitened, factors[:t.rows], b.shift, float32(math.Sqrt(float64(q))))

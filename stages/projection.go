@@ -8,8 +8,8 @@ import (
 // A projection is p random affine functions of the inputs. It has zero columns for the previous predictions and the
 // intercept, so that one matrix product fills a whole block.
 type projection struct {
-	directions kernel.Directions // m × Size
-	offsets    []float32         // Size
+	directions kernel.Dense // m × Size
+	offsets    []float32    // Size
 }
 
 // projectionBandwidth is the meaning of bandwidth_scale for kinds that use projections but approximate no kernel: the
@@ -29,21 +29,20 @@ func (m *Map) project(s Stream, one func(j int) bool) projection {
 			directions.Data[i*directions.Cols+j] = float32(m.deviation * s.Normal(uint64(j*m.inputs+i)))
 		}
 	}
-	return projection{kernel.NewDirections(directions), offsets}
+	return projection{directions, offsets}
 }
 
 // apply computes dst = x·directions + offsets: x is n × m, dst n × Size.
 func (p projection) apply(blas *kernel.BLAS, dst, x kernel.Dense) {
-	blas.Product(dst, x, p.directions)
+	blas.Mul(dst, x, p.directions, false)
 	kernel.AddRow(dst, p.offsets)
 }
 
 // add adds the first n functions of the inputs x to a graph.
 func (p projection) add(g *onnx.Graph, x onnx.Value, n int) onnx.Value {
-	all := p.directions.Dense()
-	directions := kernel.NewDense(all.Rows, n)
+	directions := kernel.NewDense(p.directions.Rows, n)
 	for i := range directions.Rows {
-		copy(directions.Row(i), all.Row(i))
+		copy(directions.Row(i), p.directions.Row(i))
 	}
 	return g.Node("Add", g.Node("MatMul", x, g.Floats(directions.Data, directions.Rows, n)), g.Row(p.offsets[:n]))
 }

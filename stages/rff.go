@@ -28,7 +28,7 @@ func rff() kind {
 			scale := m.waveScale()
 			return drawn{
 				expand: func(blas *kernel.BLAS, dst kernel.Dense, _ *kernel.Dense, x kernel.Dense) {
-					blas.Product(dst, x, w.directions)
+					blas.Mul(dst, x, w.directions, false)
 					kernel.Cosine(dst, w.offsets, scale)
 				},
 				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return w.addWaves(g, x, m.size, scale) },

@@ -99,7 +99,7 @@ func drawTransforms(m *Map) drawn {
 				unit.Row(i)[i] = 1
 			}
 			angles(directions, new(kernel.Dense), unit)
-			return projection{kernel.NewDirections(directions), offsets}.addWaves(g, x, m.size, scale)
+			return projection{directions, offsets}.addWaves(g, x, m.size, scale)
 		},
 	}
 }

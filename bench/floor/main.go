@@ -97,7 +97,6 @@ type floor struct {
 	messages []*message
 
 	basis, directions kernel.Dense
-	laidOut           kernel.Directions // with the flag -own
 	offsets           []float32
 	weights           kernel.Weights
 	seconds           map[string]float64 // by part of the run
@@ -142,7 +141,7 @@ func newFloor(s shape, blas *kernel.BLAS) *floor {
 	f.basis, f.directions = filled(s.raw, s.inputs, 0.05), filled(s.inputs, s.columns, 0.3)
 	f.offsets = filled(1, s.columns, 6).Data
 	if f.weights = (kernel.Weights{Dense: filled(s.columns, s.classes, 0.01)}); s.own {
-		f.laidOut, f.weights = kernel.NewDirections(f.directions), kernel.NewWeights(f.weights.Dense)
+		f.weights = kernel.NewWeights(f.weights.Dense)
 	}
 	return f
 }
@@ -270,11 +269,7 @@ func definite(n int) *mat.SymDense {
 
 // project multiplies inputs by the directions.
 func (f *floor) project(block, inputs kernel.Dense) {
-	if f.own {
-		f.blas.Product(block, inputs, f.laidOut)
-	} else {
-		f.blas.Mul(block, inputs, f.directions, false)
-	}
+	f.blas.Mul(block, inputs, f.directions, false)
 }
 
 // expand computes the block of a message.

@@ -87,13 +87,9 @@ func Gonum() *BLAS { return &BLAS{routines: goRoutines{}, name: "gonum"} }
 // "OpenBLAS 0.3.21 SkylakeX", or "gonum".
 func (b *BLAS) Name() string { return b.name }
 
-// Vector names the arithmetic of the elementwise functions, and of products that bypass the BLAS: "avx512", "avx2" or
-// "go".
+// Vector names the arithmetic of the elementwise functions, and of products that bypass the BLAS: "avx2" or "go".
 func (b *BLAS) Vector() string {
-	switch {
-	case hasAVX512():
-		return vectorAVX512
-	case hasAVX2():
+	if hasAVX2() {
 		return vectorAVX2
 	}
 	return "go"
@@ -127,7 +123,14 @@ func (b *BLAS) Mul(dst, x, w Dense, add bool) {
 	b.mulInto(dst, 0, x, w, add)
 }
 
-// mulInto is Mul into the columns of dst that begin at column first. Neither x nor w is empty.
+// MulInto computes x·w into the columns of dst that begin at column first. The others do not change. x is not empty.
+func (b *BLAS) MulInto(dst Dense, first int, x, w Dense) {
+	x.check("MulInto", "x", x.Rows, w.Rows)
+	w.check("MulInto", "w", x.Cols, w.Cols)
+	dst.check("MulInto", "dst", x.Rows, max(dst.Cols, first+w.Cols))
+	b.mulInto(dst, first, x, w, false)
+}
+
 func (b *BLAS) mulInto(dst Dense, first int, x, w Dense, add bool) {
 	n, p, k := x.Rows, x.Cols, w.Cols
 	for from, step := 0, b.step(n, p*k); from < n; from += step {

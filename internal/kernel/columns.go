@@ -7,10 +7,6 @@ func FromBytes(dst []float32, src []uint8) {
 	if len(dst) != len(src) {
 		panic(fmt.Sprintf("kernel: FromBytes: dst has %d values, src %d", len(dst), len(src)))
 	}
-	if hasAVX2() && len(src) > 0 {
-		bytesToFloats(&dst[0], &src[0], len(src))
-		return
-	}
 	for i, v := range src {
 		dst[i] = float32(v)
 	}
@@ -20,15 +16,9 @@ func FromBytes(dst []float32, src []uint8) {
 func Standardize(x Dense, center, scale []float32) {
 	x.check("Standardize", "x", x.Rows, len(center))
 	x.check("Standardize", "x", x.Rows, len(scale))
-	if len(x.Data) == 0 {
-		return
-	}
 	for i := range x.Rows {
 		row := x.Row(i)
-		if hasAVX2() {
-			standardizeRow(&row[0], &center[0], &scale[0], len(row))
-			continue
-		}
+		center, scale := center[:len(row)], scale[:len(row)]
 		for j, v := range row {
 			if v != v {
 				row[j] = 0
@@ -48,15 +38,9 @@ func AddColumns(sums, squares, present []float64, x Dense, center, weights []flo
 	if len(sums) != n || len(squares) != n || len(present) != n {
 		panic(fmt.Sprintf("kernel: AddColumns: %d sums, %d squares and %d present, want %d of each", len(sums), len(squares), len(present), n))
 	}
-	if len(x.Data) == 0 {
-		return
-	}
-	for i := range x.Rows {
-		row, w := x.Row(i), float64(weights[i])
-		if hasAVX2() && w > 0 {
-			momentsRow(&sums[0], &squares[0], &present[0], &row[0], &center[0], w, n)
-			continue
-		}
+	for i, weight := range weights {
+		row, w := x.Row(i), float64(weight)
+		center, sums, squares, present := center[:len(row)], sums[:len(row)], squares[:len(row)], present[:len(row)]
 		for j, v := range row {
 			if v != v {
 				row[j] = 0

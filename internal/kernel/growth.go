@@ -23,7 +23,7 @@ func BoundRows(low, high, codes []uint8, rows []int32) {
 	if columns == 0 {
 		return
 	}
-	checkRows("BoundRows", rows, len(codes)/columns)
+	checkIndices("BoundRows", "row", rows, len(codes)/columns)
 	at := 0
 	if len(rows) > 0 && hasAVX2() {
 		for ; at+BoundColumns <= columns; at += BoundColumns {
@@ -55,22 +55,6 @@ func atLeast(a, b uint64) uint64 {
 	return larger >> 7 * 0xff
 }
 
-// checkRows panics if a row is out of range.
-func checkRows(name string, rows []int32, n int) {
-	var a, b, c, d uint32 // four accumulators break the dependency chain
-	i := 0
-	for ; i+4 <= len(rows); i += 4 {
-		r := (*[4]int32)(rows[i:])
-		a, b, c, d = max(a, uint32(r[0])), max(b, uint32(r[1])), max(c, uint32(r[2])), max(d, uint32(r[3]))
-	}
-	for _, row := range rows[i:] {
-		a = max(a, uint32(row))
-	}
-	if largest := max(a, b, c, d); len(rows) > 0 && int(largest) >= n {
-		panic(fmt.Sprintf("kernel: %s: row %d of %d", name, int32(largest), n))
-	}
-}
-
 // Parts maps the codes of some columns to parts.
 type Parts struct {
 	// Stride is the number of codes per row, and Columns are the selected columns.
@@ -91,15 +75,11 @@ func AddParts(sums []float64, p Parts, codes []uint8, values []float64, width in
 		panic(fmt.Sprintf("kernel: AddParts: %d sums of %d columns of %d parts and %d values, parts of %d codes", len(sums), columns, p.Count,
 			width, len(p.Of)))
 	}
-	for _, column := range p.Columns {
-		if column < 0 || int(column) >= p.Stride {
-			panic(fmt.Sprintf("kernel: AddParts: column %d of %d", column, p.Stride))
-		}
-	}
+	checkIndices("AddParts", "column", p.Columns, p.Stride)
 	if !areBelow(p.Of, p.Count) {
 		panic(fmt.Sprintf("kernel: AddParts: part %d of %d", slices.Max(p.Of), p.Count))
 	}
-	checkRows("AddParts", rows, min(len(codes)/max(1, p.Stride), len(values)/width))
+	checkIndices("AddParts", "row", rows, min(len(codes)/max(1, p.Stride), len(values)/width))
 	if len(rows) == 0 || columns == 0 {
 		return
 	}

@@ -12,9 +12,8 @@ import (
 
 // The vector instructions that a process may choose by [UseVector].
 const (
-	vectorAVX512 = "avx512"
-	vectorAVX2   = "avx2"
-	vectorNone   = "none"
+	vectorAVX2 = "avx2"
+	vectorNone = "none"
 )
 
 // VectorError means that the chosen vector instructions are unavailable.
@@ -27,14 +26,14 @@ type VectorError struct {
 
 // Error describes the choice and what this machine allows.
 func (e *VectorError) Error() string {
-	if slices.Contains([]string{vectorAVX512, vectorAVX2}, e.Choice) {
+	if e.Choice == vectorAVX2 {
 		return fmt.Sprintf("vector instructions %q: this machine does not have them, expected %s", e.Choice, strings.Join(e.Here, " or "))
 	}
 	return fmt.Sprintf("vector instructions %q: not known, expected %s", e.Choice, strings.Join(e.Here, " or "))
 }
 
-// UseVector selects the vector instructions of this process: "avx512", "avx2" (with FMA) or "none", which is Go. ""
-// changes nothing: the best of the machine are used. Unknown and unavailable choices return a [VectorError].
+// UseVector selects the vector instructions of this process: "avx2" (with FMA) or "none", which is Go. "" changes nothing: AVX2 is
+// used if the machine has it. Unknown and unavailable choices return a [VectorError].
 //
 // Call it when the program starts, before [Open]: it changes the whole process without a lock, and an earlier choice can only be
 // lowered. The choice also limits the code that an OpenBLAS older than the processor is told to use.
@@ -43,17 +42,11 @@ func UseVector(choice string) error {
 	if hasAVX2() {
 		here = slices.Insert(here, 0, vectorAVX2)
 	}
-	if hasAVX512() {
-		here = slices.Insert(here, 0, vectorAVX512)
-	}
 	switch {
 	case choice == "":
 		return nil
 	case !slices.Contains(here, choice):
 		return &VectorError{Choice: choice, Here: here}
-	}
-	if choice != vectorAVX512 {
-		withoutAVX512()
 	}
 	if choice == vectorNone {
 		withoutAVX2()

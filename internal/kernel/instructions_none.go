@@ -2,23 +2,17 @@
 
 package kernel
 
-func hasAVX512() bool { return false }
-func hasAVX2() bool   { return false }
-func withoutAVX512()  {}
-func withoutAVX2()    {}
+func hasAVX2() bool { return false }
+func withoutAVX2()  {}
 
 const missing = "kernel: the loops of this processor are in Go"
 
-func mulNarrow(dst, x, w *float32, n, p, k, stride int)                 { panic(missing) }
-func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int)     { panic(missing) }
-func scaleRows(x, factors, offset, constants *float32, n, p int)        { panic(missing) }
-func cosineRows(x, offsets, constants *float32, n, p int)               { panic(missing) }
-func bytesToFloats(dst *float32, src *uint8, n int)                     { panic(missing) }
-func standardizeRow(x, center, scale *float32, n int)                   { panic(missing) }
-func copyWindows(dst, src *float32, n, height, width, step, stride int) { panic(missing) }
-func addRows(sum *float64, x *float32, n, k, stride int)                { panic(missing) }
-func conjoinRows(dst, words *uint64, offsets *int, n int)               { panic(missing) }
-func boundRows(low, high, codes *uint8, rows *int32, n, stride int)     { panic(missing) }
+func mulNarrow(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
+func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
+func scaleRows(x, factors, offset, constants *float32, n, p int)    { panic(missing) }
+func cosineRows(x, offsets, constants *float32, n, p int)           { panic(missing) }
+func conjoinRows(dst, words *uint64, offsets *int, n int)           { panic(missing) }
+func boundRows(low, high, codes *uint8, rows *int32, n, stride int) { panic(missing) }
 func addParts(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, width int,
 	rows *int32, n int) {
 	panic(missing)
@@ -38,9 +32,4 @@ func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight flo
 func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)
 }
-func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int)     { panic(missing) }
-func addLeafPairs(sums, others *float64, leaves *uint8, residuals *float32, n int)    { panic(missing) }
-func softmaxPairs(x, highest, sums *float32, first *int32, constants *float32, n int) { panic(missing) }
-func momentsRow(sums, squares, present *float64, x, center *float32, weight float64, n int) {
-	panic(missing)
-}
+func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int) { panic(missing) }

@@ -99,14 +99,10 @@ func AddLeafResiduals(sums []float64, leaves []uint8, residuals []float32, n, ea
 		panic(fmt.Sprintf("kernel: AddLeafResiduals: leaf %d of %d", slices.Max(leaves), each))
 	}
 	for ; len(leaves) > 0; leaves, sums = leaves[n:], sums[each*k:] {
-		switch {
-		case !hasAVX2():
-			addLeafResidualsGo(sums[:each*k], leaves[:n], residuals, k)
-		case k == 2 && len(leaves) > n:
-			addLeafPairs(&sums[0], &sums[each*k], &leaves[0], &residuals[0], n)
-			leaves, sums = leaves[n:], sums[each*k:]
-		default:
+		if hasAVX2() {
 			addLeafResiduals(&sums[0], &leaves[0], &residuals[0], n, k)
+		} else {
+			addLeafResidualsGo(sums[:each*k], leaves[:n], residuals, k)
 		}
 	}
 }

@@ -2,202 +2,67 @@
 
 package kernel
 
-// mulNarrowAVX512 computes dst += x·w: x is n×p, w has p rows of 16 values, whose first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
+// mulNarrow computes dst += x·w: x is n×p, w has p rows of 16 values, whose first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
 //
 //go:noescape
-func mulNarrowAVX512(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
+func mulNarrow(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
 
-// crossNarrowAVX512 computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.
+// crossNarrow computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.
 //
 //go:noescape
-func crossNarrowAVX512(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
+func crossNarrow(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
 
-// addResponsesAVX512 adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has even + odd rows of 16 values. If odd > 0, it first adds the same for rows with negated last odd values to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
+// addResponses adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has even + odd rows of 16 values. If odd > 0, it first adds the same for rows with negated last odd values to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
 //
 //go:noescape
-func addResponsesAVX512(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
+func addResponses(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
 
-// cosineRowsAVX512 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
+// cosineRows replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
 //
 //go:noescape
-func cosineRowsAVX512(x *float32, offsets *float32, constants *float32, n int, p int)
+func cosineRows(x *float32, offsets *float32, constants *float32, n int, p int)
 
-// softmaxRowsAVX512 replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − maximum), and the first column that equals the maximum, or 16 if none does. constants is the result of exponential.
+// softmaxRows replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − maximum), and the first column that equals the maximum, or 16 if none does. constants is the result of exponential.
 //
 //go:noescape
-func softmaxRowsAVX512(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int, k int)
+func softmaxRows(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int, k int)
 
-// scaleRowsAVX512 replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
+// scaleRows replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
 //
 //go:noescape
-func scaleRowsAVX512(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
+func scaleRows(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
 
-// copyWindowsAVX512 copies n windows of src, each height×width, with rows that begin stride values apart. Windows begin step values apart in src, and are contiguous in dst.
+// mulSparseRow adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
 //
 //go:noescape
-func copyWindowsAVX512(dst *float32, src *float32, n int, height int, width int, step int, stride int)
+func mulSparseRow(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
 
-// bytesToFloatsAVX512 converts n values of src into dst.
+// crossSparseRow adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum has k values; n, k > 0.
 //
 //go:noescape
-func bytesToFloatsAVX512(dst *float32, src *uint8, n int)
+func crossSparseRow(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
 
-// standardizeRowAVX512 replaces each of n values by (x − center)·scale, and a NaN by 0.
+// conjoinRows writes the bitwise AND of n rows of 16 words, which begin at the offsets; n > 0.
 //
 //go:noescape
-func standardizeRowAVX512(x *float32, center *float32, scale *float32, n int)
+func conjoinRows(dst *uint64, words *uint64, offsets *int, n int)
 
-// momentsRowAVX512 replaces each of n values by z = x − center, and a NaN by 0, and adds weight·z, weight·z² and, except for a NaN, weight.
+// addLeafRows adds the rows of w of its leaves in count trees to the first k ≤ 16 values of each row of scores, tree after tree; leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; rows, count, k > 0.
 //
 //go:noescape
-func momentsRowAVX512(sums *float64, squares *float64, present *float64, x *float32, center *float32, weight float64, n int)
+func addLeafRows(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
 
-// mulSparseRowAVX512 adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
+// addLeafResiduals adds n rows of k residuals to the rows of sums of their leaves; n, k > 0.
 //
 //go:noescape
-func mulSparseRowAVX512(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
+func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n int, k int)
 
-// crossSparseRowAVX512 adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum has k values; n, k > 0.
+// boundRows writes the column minima and maxima of n rows of 16 codes, at the given rows of codes, which begin stride codes apart; n > 0.
 //
 //go:noescape
-func crossSparseRowAVX512(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
+func boundRows(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
 
-// addRowsAVX512 adds the first k values of each of n rows of x, which begin stride values apart, to sum (n×k); n, k > 0.
+// addParts adds n rows of values to the sums of their part in each of the tried named columns. A row has width bytes of values, a multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0.
 //
 //go:noescape
-func addRowsAVX512(sum *float64, x *float32, n int, k int, stride int)
-
-// conjoinRowsAVX512 writes the bitwise AND of n rows of 16 words, which begin at the offsets; n > 0.
-//
-//go:noescape
-func conjoinRowsAVX512(dst *uint64, words *uint64, offsets *int, n int)
-
-// mulNarrowAVX2 computes dst += x·w: x is n×p, w has p rows of 16 values, whose first k ≤ 16 are used, dst is n×k with rows that begin stride values apart; p > 0.
-//
-//go:noescape
-func mulNarrowAVX2(dst *float32, x *float32, w *float32, n int, p int, k int, stride int)
-
-// crossNarrowAVX2 computes sum += xᵀ·r: x is n×p with rows that begin strideX values apart, r is n×k with k ≤ 16 and rows that begin strideR values apart, sum has p rows of 16 values, whose last 16 − k do not change; p > 0.
-//
-//go:noescape
-func crossNarrowAVX2(sum *float32, x *float32, r *float32, n int, p int, k int, strideX int, strideR int)
-
-// addResponsesAVX2 adds max(z, threshold) to the 16 values of above, and max(−z, threshold) to those of below, for each row z of x·w: x is n×(even + odd), w has even + odd rows of 16 values. If odd > 0, it first adds the same for rows with negated last odd values to mirroredAbove and mirroredBelow. tile has room for 128 values; n, even > 0.
-//
-//go:noescape
-func addResponsesAVX2(above *float32, below *float32, mirroredAbove *float32, mirroredBelow *float32, x *float32, w *float32, tile *float32, threshold float32, n int, even int, odd int)
-
-// cosineRowsAVX2 replaces each x[i, j] by constants[10]·cos(x[i, j] + offsets[j]): x is n×p, and constants is the result of cosine.
-//
-//go:noescape
-func cosineRowsAVX2(x *float32, offsets *float32, constants *float32, n int, p int)
-
-// softmaxRowsAVX2 replaces each row of x, n×k with 0 < k ≤ 16, by its softmax. For each row it writes the maximum, Σ exp(x − maximum), and the first column that equals the maximum, or 16 if none does. constants is the result of exponential.
-//
-//go:noescape
-func softmaxRowsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int, k int)
-
-// scaleRowsAVX2 replaces each row of x, n×p, by row·factors[i] − offset, and then multiplies it by constants[0] / max(its length, constants[1]).
-//
-//go:noescape
-func scaleRowsAVX2(x *float32, factors *float32, offset *float32, constants *float32, n int, p int)
-
-// copyWindowsAVX2 copies n windows of src, each height×width, with rows that begin stride values apart. Windows begin step values apart in src, and are contiguous in dst.
-//
-//go:noescape
-func copyWindowsAVX2(dst *float32, src *float32, n int, height int, width int, step int, stride int)
-
-// bytesToFloatsAVX2 converts n values of src into dst.
-//
-//go:noescape
-func bytesToFloatsAVX2(dst *float32, src *uint8, n int)
-
-// standardizeRowAVX2 replaces each of n values by (x − center)·scale, and a NaN by 0.
-//
-//go:noescape
-func standardizeRowAVX2(x *float32, center *float32, scale *float32, n int)
-
-// momentsRowAVX2 replaces each of n values by z = x − center, and a NaN by 0, and adds weight·z, weight·z² and, except for a NaN, weight.
-//
-//go:noescape
-func momentsRowAVX2(sums *float64, squares *float64, present *float64, x *float32, center *float32, weight float64, n int)
-
-// mulSparseRowAVX2 adds the rows of w at n indices, times their values, to the first k ≤ 16 values of dst; the rows of w begin stride values apart; n > 0.
-//
-//go:noescape
-func mulSparseRowAVX2(dst *float32, indices *int32, values *float32, w *float32, n int, k int, stride int)
-
-// crossSparseRowAVX2 adds k values of r, times weight and the value of each of n indices, to the rows of sum at these indices; a row of sum has k values; n, k > 0.
-//
-//go:noescape
-func crossSparseRowAVX2(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
-
-// addRowsAVX2 adds the first k values of each of n rows of x, which begin stride values apart, to sum (n×k); n, k > 0.
-//
-//go:noescape
-func addRowsAVX2(sum *float64, x *float32, n int, k int, stride int)
-
-// conjoinRowsAVX2 writes the bitwise AND of n rows of 16 words, which begin at the offsets; n > 0.
-//
-//go:noescape
-func conjoinRowsAVX2(dst *uint64, words *uint64, offsets *int, n int)
-
-// addLeafRowsAVX2 adds the rows of w of its leaves in count trees to the first k ≤ 16 values of each row of scores, tree after tree; leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; rows, count, k > 0.
-//
-//go:noescape
-func addLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
-
-// addNarrowLeafRowsAVX2 adds the rows of w of its leaves in count trees to the first k ≤ 8 values of each row of scores, tree after tree; leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; rows, count, k > 0.
-//
-//go:noescape
-func addNarrowLeafRowsAVX2(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
-
-// addLeafResidualsAVX2 adds n rows of k residuals to the rows of sums of their leaves; n, k > 0.
-//
-//go:noescape
-func addLeafResidualsAVX2(sums *float64, leaves *uint8, residuals *float32, n int, k int)
-
-// addLeafPairsAVX2 adds n rows of two residuals to the rows of sums of their leaves, and to the rows of others of the next n leaves; n > 0.
-//
-//go:noescape
-func addLeafPairsAVX2(sums *float64, others *float64, leaves *uint8, residuals *float32, n int)
-
-// softmaxPairsAVX2 is softmaxRows for n rows of two values; n is a multiple of 8. first is unspecified for rows with a NaN.
-//
-//go:noescape
-func softmaxPairsAVX2(x *float32, highest *float32, sums *float32, first *int32, constants *float32, n int)
-
-// boundRowsAVX2 writes the column minima and maxima of n rows of 16 codes, at the given rows of codes, which begin stride codes apart; n > 0.
-//
-//go:noescape
-func boundRowsAVX2(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
-
-// addPartsAVX2 adds n rows of values to the sums of their part in each of the tried named columns. A row has width bytes of values, a multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0.
-//
-//go:noescape
-func addPartsAVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
-
-// addPartsOf4AVX2 is addPartsAVX2 for rows of 4 values.
-//
-//go:noescape
-func addPartsOf4AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
-
-// addPartsOf8AVX2 is addPartsAVX2 for rows of 8 values.
-//
-//go:noescape
-func addPartsOf8AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
-
-// addPartsOf12AVX2 is addPartsAVX2 for rows of 12 values.
-//
-//go:noescape
-func addPartsOf12AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
-
-// addPartsOf16AVX2 is addPartsAVX2 for rows of 16 values.
-//
-//go:noescape
-func addPartsOf16AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
-
-// addPartsOf20AVX2 is addPartsAVX2 for rows of 20 values.
-//
-//go:noescape
-func addPartsOf20AVX2(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
+func addParts(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)

@@ -6,25 +6,13 @@ import (
 	"gonum.org/v1/gonum/blas"
 )
 
-// panel is the number of columns of the narrow product loops: one 512-bit register of float32 values, or two of 256
-// bits. Products with more columns are split into panels.
+// panel is the number of columns of the narrow product loops: two registers of float32 values. Products with more columns are split
+// into panels.
 const panel = 16
 
 // maxNarrow is the largest number of columns of a narrow product. A product with the k columns of scores is bound by
 // reading x, and a BLAS copies x before it multiplies. The products below read each value of x once per panel, without
-// a copy. Measured on 60,000 × 1024 by 10 with two cores and AVX-512: both products read x at 17 GB/s, the memory
-// bandwidth, against 7 GB/s for sgemm. BenchmarkNarrow on a Zen 3 at 3.2 GHz, AVX2 against OpenBLAS 0.3.21 on one core,
-// in µs for tiles of 64 × 1024, minimum of many runs on a busy machine:
-//
-//	columns                 10    26    48    64    80   100   128
-//	product                 23    46    68    92   114   153   180
-//	product, sgemm          36    64    92   112   138   175   211
-//	cross moment            27    52    79   106   129   171   206
-//	cross moment, sgemm     38    61    95   113   144   180   215
-//
-// So the gain shrinks as columns are added, to a few percent for the cross moment of 128, whose sums exceed the
-// second-level cache. AVX-512 was not measured beyond 48 columns: llvm-mca counts 107 µs for a product with 100 columns
-// at 2.6 GHz, where sgemm at the 94 GFLOP/s of its Gram matrices takes 139.
+// a copy. The gain over a BLAS shrinks from a half at 10 columns to a few percent at 128.
 const maxNarrow = 128
 
 const (
@@ -67,7 +55,7 @@ func (b *BLAS) MulAdd(dst, x Dense, w Weights) {
 		b.Mul(dst, x, w.Dense, true)
 		return
 	}
-	addPanels(dst, 0, k, x, w.padded)
+	addPanels(dst, x, w)
 }
 
 // panels returns w with the layout of Weights.padded.
@@ -82,9 +70,8 @@ func panels(w Dense) []float32 {
 	return all
 }
 
-// addPanels adds x·w to the k columns of dst that begin at column first, for the panels of w, which has x.Cols rows.
-func addPanels(dst Dense, first, k int, x Dense, panels []float32) {
-	n, p := x.Rows, x.Cols
+func addPanels(dst, x Dense, w Weights) {
+	n, p, k := x.Rows, x.Cols, w.Cols
 	if p == 0 {
 		return
 	}
@@ -94,7 +81,7 @@ func addPanels(dst Dense, first, k int, x Dense, panels []float32) {
 	}
 	for row := 0; row < n; row += rows {
 		for from := 0; from < k; from += panel {
-			mulNarrow(&dst.Data[row*dst.Cols+first+from], &x.Data[row*p], &panels[from*p], min(rows, n-row), p, min(panel, k-from), dst.Cols)
+			mulNarrow(&dst.Data[row*k+from], &x.Data[row*p], &w.padded[from*p], min(rows, n-row), p, min(panel, k-from), k)
 		}
 	}
 }

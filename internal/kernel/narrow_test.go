@@ -123,7 +123,7 @@ func TestNarrowProductsOfNothing(t *testing.T) {
 	for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}} {
 		n, p, k := shape[0], shape[1], shape[2]
 		dst := fill(n, k, 5)
-		b.Product(dst, NewDense(n, p), NewDirections(NewDense(p, k)))
+		b.Mul(dst, NewDense(n, p), NewDense(p, k), false)
 		if slices.ContainsFunc(dst.Data, func(v float32) bool { return v != 0 }) {
 			t.Errorf("%v: product %v", shape, dst.Data)
 		}

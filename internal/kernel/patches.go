@@ -18,10 +18,6 @@ func CopyWindows(dst Dense, src []float32, height, step, stride int) {
 	if width*height != dst.Cols || last > len(src) {
 		panic(fmt.Sprintf("kernel: CopyWindows: %d windows of %d × %d end at %d of %d values", dst.Rows, height, width, last, len(src)))
 	}
-	if hasAVX2() {
-		copyWindows(&dst.Data[0], &src[0], dst.Rows, height, width, step, stride)
-		return
-	}
 	for i := range dst.Rows {
 		for j := range height {
 			copy(dst.Row(i)[j*width:(j+1)*width], src[i*step+j*stride:])

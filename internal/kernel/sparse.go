@@ -42,13 +42,17 @@ func (s *Sparse) End() {
 	s.Starts = append(s.Starts, len(s.Values))
 }
 
+// check panics unless s is rows×width and its columns are in range.
 func (s Sparse) check(operation string, rows, width int) {
 	if s.Rows != rows || s.Width() != width {
 		panic(fmt.Sprintf("kernel: %s: a sparse matrix of %d×%d, want %d×%d", operation, s.Rows, s.Width(), rows, width))
 	}
+	if rows > 0 {
+		checkIndices(operation, "column", s.Columns[s.Starts[0]:s.Starts[rows]], s.Cols)
+	}
 }
 
-// MulAddSparse computes dst += x·w: x is n×p, w p×k and dst n×k. The columns of x must be below x.Cols.
+// MulAddSparse computes dst += x·w: x is n×p, w p×k and dst n×k. It panics if a column of x is out of range.
 func MulAddSparse(dst Dense, x Sparse, w Dense) {
 	x.check("MulAddSparse", dst.Rows, w.Rows)
 	w.check("MulAddSparse", "w", w.Rows, dst.Cols)
@@ -88,7 +92,7 @@ func addScaled(dst []float32, f float32, x []float32) {
 }
 
 // AddCrossSparse adds the cross moment xᵀ·diag(weights)·r to sum, which has p×k values, row-major: x is n×p and r n×k.
-// Rows of weight 0 add nothing, even if not finite. The columns of x must be below x.Cols.
+// Rows of weight 0 add nothing, even if not finite. It panics if a column of x is out of range.
 func AddCrossSparse(sum []float64, x Sparse, r Dense, weights []float32) {
 	k := r.Cols
 	x.check("AddCrossSparse", r.Rows, x.Width())

@@ -33,14 +33,10 @@ func addRowsTo(dst []float64, x []float32, n, k, stride int) {
 	if n == 0 || k == 0 {
 		return
 	}
-	dst, x = dst[:n*k], x[:(n-1)*stride+k]
-	if hasAVX2() {
-		addRows(&dst[0], &x[0], n, k, stride)
-		return
-	}
 	for i := range n {
+		to := dst[i*k:][:k]
 		for j, v := range x[i*stride:][:k] {
-			dst[i*k+j] += float64(v)
+			to[j] += float64(v)
 		}
 	}
 }

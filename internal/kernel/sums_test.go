@@ -73,7 +73,7 @@ func TestSumsOfEach(t *testing.T) {
 // Each row adds its first values to a row of the sum, with the bits of float64 additions. Other values do not change.
 func TestSumsOfRows(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {
-		for _, k := range widths {
+		for _, k := range []int{1, 7, 16, 63, 64, 65} {
 			for _, n := range []int{1, 2, 5} {
 				stride := k + 3
 				x, before := random(1, n*stride, uint64(k)).Data, make([]float64, n*k+1)

@@ -149,19 +149,13 @@ func exponential() [12]float32 {
 }
 
 func softmaxNarrow(x Dense, logs []float64, first []int32) {
-	const rows, pairs = 64, 8
+	const rows = 64
 	constants := exponential()
 	var highest, sums [rows]float32
 	var greatest [rows]int32
 	for from := 0; from < x.Rows; from += rows {
-		n, done := min(rows, x.Rows-from), 0
-		if x.Cols == 2 {
-			done = n / pairs * pairs
-			softmaxPairs(&x.Data[2*from], &highest[0], &sums[0], &greatest[0], &constants[0], done)
-		}
-		if done < n {
-			softmaxRows(&x.Data[(from+done)*x.Cols], &highest[done], &sums[done], &greatest[done], &constants[0], n-done, x.Cols)
-		}
+		n := min(rows, x.Rows-from)
+		softmaxRows(&x.Data[from*x.Cols], &highest[0], &sums[0], &greatest[0], &constants[0], n, x.Cols)
 		if logs != nil {
 			for i, sum := range sums[:n] {
 				logs[from+i] = float64(highest[i]) + math.Log(float64(sum))

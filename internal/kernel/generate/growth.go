@@ -1,11 +1,6 @@
 package main
 
-import (
-	"fmt"
-
-	"github.com/mmcloughlin/avo/operand"
-	"github.com/mmcloughlin/avo/reg"
-)
+import "github.com/mmcloughlin/avo/operand"
 
 // codesOfColumn is the number of different codes, and boundColumns the number of columns that boundRows bounds.
 const codesOfColumn, boundColumns = 256, 16
@@ -34,22 +29,15 @@ func (w *writer) boundRows() {
 }
 
 // addParts processes all columns of a row before the next row: additions to the same sum form a dependency chain, and
-// consecutive rows mostly share their sum in a column, but sums of different columns are independent. The values of a row
-// are kept in the given number of registers; 0: they are loaded for each column.
-func (w *writer) addParts(registers int) {
-	name := "addParts"
-	doc := "adds n rows of values to the sums of their part in each of the tried named columns. A row has width bytes of values, a " +
-		"multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0."
-	if registers > 0 {
-		doc = fmt.Sprintf("is %s%s for rows of %d values.", name, w.suffix, 4*registers)
-		name = fmt.Sprint("addPartsOf", 4*registers)
-	}
-	w.function(name, "func(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, "+
-		"width int, rows *int32, n int)", doc)
+// consecutive rows mostly share their sum in a column, but sums of different columns are independent.
+func (w *writer) addParts() {
+	w.function("addParts", "func(sums *float64, parts *uint8, named *int32, tried, size int, codes *uint8, stride int, values *float64, "+
+		"width int, rows *int32, n int)", "adds n rows of values to the sums of their part in each of the tried named columns. A row has "+
+		"width bytes of values, a multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; "+
+		"tried, n > 0.")
 	rows, n, width, size := w.integer("rows"), w.integer("n"), w.integer("width"), w.integer("size")
-	at, from, value, sums := w.GP64(), w.GP64(), w.GP64(), w.GP64()
-	parts, named, left, sum := w.GP64(), w.GP64(), w.GP64(), w.YMM()
-	added := w.row(registers)
+	to, from, value, sums := w.GP64(), w.GP64(), w.GP64(), w.GP64()
+	parts, named, left, i, sum := w.GP64(), w.GP64(), w.GP64(), w.GP64(), w.YMM()
 
 	w.Label("row")
 	w.MOVLQSX(operand.Mem{Base: rows}, value)
@@ -58,27 +46,25 @@ func (w *writer) addParts(registers int) {
 	w.ADDQ(w.argument("codes"), from)
 	w.IMULQ(width, value)
 	w.ADDQ(w.argument("values"), value)
-	for i, z := range added {
-		w.VMOVUPD(operand.Mem{Base: value, Disp: w.bytes(i)}, z)
-	}
 	w.Load(w.Param("sums"), sums)
 	w.Load(w.Param("parts"), parts)
 	w.Load(w.Param("named"), named)
 	w.Load(w.Param("tried"), left)
 
 	w.Label("column")
-	w.MOVLQSX(operand.Mem{Base: named}, at)
-	w.MOVBQZX(operand.Mem{Base: from, Index: at, Scale: 1}, at)
-	w.MOVBQZX(operand.Mem{Base: parts, Index: at, Scale: 1}, at)
-	w.IMULQ(width, at)
-	for i, z := range added {
-		to := operand.Mem{Base: sums, Index: at, Scale: 1, Disp: w.bytes(i)}
-		w.VADDPD(to, z, sum)
-		w.VMOVUPD(sum, to)
-	}
-	if registers == 0 {
-		w.addWide(sums, at, value, width, sum)
-	}
+	w.MOVLQSX(operand.Mem{Base: named}, to)
+	w.MOVBQZX(operand.Mem{Base: from, Index: to, Scale: 1}, to)
+	w.MOVBQZX(operand.Mem{Base: parts, Index: to, Scale: 1}, to)
+	w.IMULQ(width, to)
+	w.ADDQ(sums, to)
+	w.XORQ(i, i)
+	w.Label("values")
+	w.VMOVUPD(operand.Mem{Base: value, Index: i, Scale: 1}, sum)
+	w.VADDPD(operand.Mem{Base: to, Index: i, Scale: 1}, sum, sum)
+	w.VMOVUPD(sum, operand.Mem{Base: to, Index: i, Scale: 1})
+	w.ADDQ(operand.U8(32), i)
+	w.CMPQ(i, width)
+	w.JLT(operand.LabelRef("values"))
 	w.ADDQ(size, sums)
 	w.ADDQ(operand.U32(codesOfColumn), parts)
 	w.ADDQ(operand.U8(4), named)
@@ -89,18 +75,4 @@ func (w *writer) addParts(registers int) {
 	w.JNZ(operand.LabelRef("row"))
 	w.VZEROUPPER()
 	w.RET()
-}
-
-// addWide adds a row of values to the sums at an offset.
-func (w *writer) addWide(sums, at, value, width reg.GPVirtual, sum reg.VecVirtual) {
-	i := w.GP64()
-	w.ADDQ(sums, at)
-	w.XORQ(i, i)
-	w.Label("values")
-	w.VMOVUPD(operand.Mem{Base: value, Index: i, Scale: 1}, sum)
-	w.VADDPD(operand.Mem{Base: at, Index: i, Scale: 1}, sum, sum)
-	w.VMOVUPD(sum, operand.Mem{Base: at, Index: i, Scale: 1})
-	w.ADDQ(operand.U8(32), i)
-	w.CMPQ(i, width)
-	w.JLT(operand.LabelRef("values"))
 }

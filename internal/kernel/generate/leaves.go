@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -11,24 +9,22 @@ import (
 // chain, and four chains overlap.
 const leafRows = 4
 
-// addLeafRows is for AVX2 only: measured on an EPYC with AVX-512, its masks take 4.7 ns for a leaf of two values
-// instead of 0.8, and 3.5 for one of seven instead of 1.1.
-func (w *writer) addLeafRows(name string, registers int) {
-	w.function(name, "func(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int)",
-		fmt.Sprintf("adds the rows of w of its leaves in count trees to the first k ≤ %d values of each row of scores, tree after tree; "+
+func (w *writer) addLeafRows() {
+	w.function("addLeafRows", "func(scores *float32, leaves *uint8, w *float32, rows, count, each, k, stride int)",
+		"adds the rows of w of its leaves in count trees to the first k ≤ 16 values of each row of scores, tree after tree; "+
 			"leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; "+
-			"rows, count, k > 0.", registers*w.lanes))
+			"rows, count, k > 0.")
 	scores, leaves, left := w.integer("scores"), w.integer("leaves"), w.integer("rows")
-	m := w.maskOf(w.integer("k"), registers)
+	m := w.maskOf(w.integer("k"), narrow/lanes)
 	stride, tree := w.integer("stride"), w.integer("each")
 	w.SHLQ(operand.U8(2), stride)
 	w.IMULQ(stride, tree) // bytes of w per tree
-	at, from, rows := w.GP64(), w.GP64(), w.integer("rows")
+	leaf, from, rows := w.GP64(), w.GP64(), w.integer("rows")
 
 	w.Label("rows")
 	w.CMPQ(left, operand.U8(leafRows))
 	w.JL(operand.LabelRef("rest"))
-	w.addTrees("tree", leafRows, scores, leaves, at, from, rows, stride, tree, m)
+	w.addTrees("tree", leafRows, scores, leaves, leaf, from, rows, stride, tree, m)
 	w.ADDQ(operand.U8(leafRows), leaves)
 	w.SUBQ(operand.U8(leafRows), left)
 	w.JMP(operand.LabelRef("rows"))
@@ -36,7 +32,7 @@ func (w *writer) addLeafRows(name string, registers int) {
 	w.Label("rest")
 	w.TESTQ(left, left)
 	w.JZ(operand.LabelRef("done"))
-	w.addTrees("last", 1, scores, leaves, at, from, rows, stride, tree, m)
+	w.addTrees("last", 1, scores, leaves, leaf, from, rows, stride, tree, m)
 	w.INCQ(leaves)
 	w.DECQ(left)
 	w.JMP(operand.LabelRef("rest"))
@@ -47,38 +43,38 @@ func (w *writer) addLeafRows(name string, registers int) {
 }
 
 // addTrees adds the leaves of the given rows in all trees to their scores, and advances scores past these rows.
-func (w *writer) addTrees(label string, n int, scores, leaves, at, from, rows, stride, tree reg.GPVirtual, m mask) {
+func (w *writer) addTrees(label string, n int, scores, leaves, leaf, from, rows, stride, tree reg.GPVirtual, m row) {
 	sums := make([]row, n)
 	w.MOVQ(scores, from)
 	for r := range sums {
 		sums[r] = w.row(len(m))
 		for i, z := range sums[r] {
-			w.loadSelected(operand.Mem{Base: from, Disp: w.bytes(i)}, m, i, z)
+			w.VMASKMOVPS(at(from, i), m[i], z)
 		}
 		w.ADDQ(stride, from)
 	}
 	trees, weights := w.GP64(), w.GP64()
 	w.Load(w.Param("count"), trees)
 	w.Load(w.Param("w"), weights)
-	w.MOVQ(leaves, at)
+	w.MOVQ(leaves, leaf)
 	w.Label(label)
 	for r := range sums {
-		w.MOVBQZX(operand.Mem{Base: at, Disp: r}, from)
+		w.MOVBQZX(operand.Mem{Base: leaf, Disp: r}, from)
 		w.IMULQ(stride, from)
 		w.ADDQ(weights, from)
 		for i, z := range sums[r] {
-			leaf := w.vector()
-			w.loadSelected(operand.Mem{Base: from, Disp: w.bytes(i)}, m, i, leaf)
-			w.VADDPS(leaf, z, z)
+			added := w.YMM()
+			w.VMASKMOVPS(at(from, i), m[i], added)
+			w.VADDPS(added, z, z)
 		}
 	}
-	w.ADDQ(rows, at)
+	w.ADDQ(rows, leaf)
 	w.ADDQ(tree, weights)
 	w.DECQ(trees)
 	w.JNZ(operand.LabelRef(label))
 	for r := range sums {
 		for i, z := range sums[r] {
-			w.storeSelected(z, m, i, operand.Mem{Base: scores, Disp: w.bytes(i)})
+			w.VMASKMOVPS(z, m[i], at(scores, i))
 		}
 		w.ADDQ(stride, scores)
 	}
@@ -132,30 +128,5 @@ func (w *writer) addLeafResiduals() {
 	w.DECQ(n)
 	w.JNZ(operand.LabelRef("row"))
 	w.VZEROUPPER()
-	w.RET()
-}
-
-// addLeafPairs processes two trees at a time: additions to the same sum form a dependency chain, but those of two trees
-// are independent.
-func (w *writer) addLeafPairs() {
-	w.function("addLeafPairs", "func(sums, others *float64, leaves *uint8, residuals *float32, n int)",
-		"adds n rows of two residuals to the rows of sums of their leaves, and to the rows of others of the next n leaves; n > 0.")
-	sums, others, leaves, residuals, n := w.integer("sums"), w.integer("others"), w.integer("leaves"), w.integer("residuals"), w.integer("n")
-	at, behind, two := w.GP64(), w.GP64(), w.XMM()
-	w.MOVQ(n, behind)
-	w.ADDQ(leaves, behind)
-	w.Label("row")
-	w.VCVTPS2PD(operand.Mem{Base: residuals}, two)
-	for _, tree := range []struct{ leaf, sums reg.GPVirtual }{{leaves, sums}, {behind, others}} {
-		sum := w.XMM()
-		w.MOVBQZX(operand.Mem{Base: tree.leaf}, at)
-		w.SHLQ(operand.U8(4), at)
-		w.VADDPD(operand.Mem{Base: tree.sums, Index: at, Scale: 1}, two, sum)
-		w.VMOVUPD(sum, operand.Mem{Base: tree.sums, Index: at, Scale: 1})
-		w.INCQ(tree.leaf)
-	}
-	w.ADDQ(operand.U8(8), residuals)
-	w.DECQ(n)
-	w.JNZ(operand.LabelRef("row"))
 	w.RET()
 }

@@ -34,39 +34,15 @@ func main() {
 
 // generate returns the texts of the generated files by name.
 func generate() (map[string][]byte, error) {
-	context := build.NewContext()
-	for i, set := range []registers{avx512, avx2} {
-		w := &writer{Context: context, registers: set}
-		if i == 0 {
-			w.selections()
-		}
-		w.mulNarrow()
-		w.crossNarrow()
-		w.addResponses()
-		w.cosineRows()
-		w.softmaxRows()
-		w.scaleRows()
-		w.copyWindows()
-		w.bytesToFloats()
-		w.standardizeRow()
-		w.momentsRow()
-		w.mulSparseRow()
-		w.crossSparseRow()
-		w.addRows()
-		w.conjoinRows()
-		if set.lanes == avx2.lanes {
-			w.addLeafRows("addLeafRows", 2)
-			w.addLeafRows("addNarrowLeafRows", 1)
-			w.addLeafResiduals()
-			w.addLeafPairs()
-			w.softmaxPairs()
-			w.boundRows()
-			for registers := range 6 {
-				w.addParts(registers)
-			}
-		}
+	w := &writer{build.NewContext()}
+	w.selections()
+	for _, loop := range []func(){
+		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.softmaxRows, w.scaleRows, w.mulSparseRow, w.crossSparseRow,
+		w.conjoinRows, w.addLeafRows, w.addLeafResiduals, w.boundRows, w.addParts,
+	} {
+		loop()
 	}
-	file, err := context.Result()
+	file, err := w.Result()
 	if err != nil {
 		return nil, err
 	}

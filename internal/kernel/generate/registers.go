@@ -6,45 +6,29 @@ import (
 	"github.com/mmcloughlin/avo/reg"
 )
 
-// registers are the vector registers of an instruction set.
-type registers struct {
-	// suffix ends the names of the functions.
-	suffix string
+const (
 	// lanes is the number of float32 values in a register.
-	lanes int
-	// rows is the number of rows of x that the narrow products process at a time, which the number of registers limits.
-	rows int
-	// prefetch enables software prefetch of the next rows of x in mulNarrow. Rows of 1024 values are 4096 bytes apart,
-	// so two groups of rows map to one set of the first-level cache and exceed its ways. Measured with AVX2 on an EPYC
-	// of Zen 3, 64 × 1024 by 16 values in the second-level cache: a column of 6 rows takes 6.1 cycles without prefetch
-	// and 7.1 with it; the lower bound is 6. With x in memory, both take the same time.
-	prefetch bool
-}
-
-var (
-	avx512 = registers{suffix: "AVX512", lanes: 16, rows: 8, prefetch: true}
-	avx2   = registers{suffix: "AVX2", lanes: 8, rows: 6}
+	lanes = 8
+	// narrow is the number of values in a row of a narrow product, including padding: two registers.
+	narrow = 16
+	wide   = 4 * narrow // bytes of such a row
+	// tileRows is the number of rows of x that a product processes at a time, which the number of registers limits.
+	tileRows = 6
 )
 
-// narrow is the number of values in a row of a narrow product, including padding.
-const narrow = 16
-
-// A row is the registers that hold the values of a narrow row.
+// A row is the registers that hold the values of a narrow row, or a part of it.
 type row []reg.VecVirtual
 
-// writer writes functions that use the registers of one instruction set.
-type writer struct {
-	*build.Context
-	registers
-}
+// writer writes functions that use AVX2 and FMA.
+type writer struct{ *build.Context }
 
 // function begins a function that needs no stack.
 func (w *writer) function(name, signature, doc string) {
-	w.Function(name + w.suffix)
+	w.Function(name)
 	w.Attributes(4) // NOSPLIT
 	w.SignatureExpr(signature)
 	w.Pragma("noescape")
-	w.Doc(name + w.suffix + " " + doc)
+	w.Doc(name + " " + doc)
 }
 
 // integer loads an argument.
@@ -63,56 +47,26 @@ func (w *writer) argument(name string) operand.Mem {
 	return a.Addr
 }
 
-// vector returns a register of all lanes.
-func (w *writer) vector() reg.VecVirtual {
-	if w.lanes == 16 {
-		return w.ZMM()
-	}
-	return w.YMM()
-}
-
 // row returns the given number of registers.
 func (w *writer) row(registers int) row {
 	r := make(row, registers)
 	for i := range r {
-		r[i] = w.vector()
+		r[i] = w.YMM()
 	}
 	return r
 }
 
-// bytes returns the byte offset of register i within a row.
-func (w *writer) bytes(i int) int { return 4 * w.lanes * i }
+// at returns the address of register i of a row.
+func at(base reg.GPVirtual, i int) operand.Mem { return operand.Mem{Base: base, Disp: 4 * lanes * i} }
 
-func (w *writer) zero(z reg.VecVirtual) {
-	if w.lanes == 16 {
-		w.VPXORD(z, z, z)
-	} else {
-		w.VXORPS(z, z, z)
-	}
-}
+func (w *writer) zero(z reg.VecVirtual) { w.VXORPS(z, z, z) }
 
-// A mask selects the first values of a narrow row, or of a register. It is a mask register, or a vector per register
-// whose selected values have all bits set.
-type mask []reg.Register
-
-// maskOf returns the mask of the first count values of the given number of registers.
-func (w *writer) maskOf(count reg.GPVirtual, registers int) mask {
-	if w.lanes == 16 {
-		w.MOVQ(count, reg.RCX)
-		bits := w.GP64()
-		w.MOVQ(operand.U32(1), bits)
-		w.SHLQ(reg.CL, bits)
-		w.DECQ(bits)
-		k := w.K()
-		w.KMOVW(bits.As32(), k)
-		return mask{k}
-	}
-	at := w.selection(count)
-	m := make(mask, registers)
-	for i := range m {
-		y := w.YMM()
-		w.VMOVUPS(operand.Mem{Base: at, Disp: w.bytes(i)}, y)
-		m[i] = y
+// maskOf returns a mask of the first count values of the given number of registers: vectors whose selected values have
+// all bits set.
+func (w *writer) maskOf(count reg.GPVirtual, registers int) row {
+	from, m := w.selection(count), w.row(registers)
+	for i, y := range m {
+		w.VMOVUPS(at(from, i), y)
 	}
 	return m
 }
@@ -140,30 +94,8 @@ func (w *writer) selections() {
 	}
 }
 
-// loadSelected loads the selected values of register i. The others become 0, and their memory is not read.
-func (w *writer) loadSelected(from operand.Mem, m mask, i int, z reg.VecVirtual) {
-	if w.lanes == 16 {
-		w.VMOVUPS_Z(from, m[0], z)
-	} else {
-		w.VMASKMOVPS(from, m[i], z)
-	}
-}
-
-// storeSelected stores the selected values of register i, and leaves the memory of the others as it is.
-func (w *writer) storeSelected(z reg.VecVirtual, m mask, i int, to operand.Mem) {
-	if w.lanes == 16 {
-		w.VMOVUPS(z, m[0], to)
-	} else {
-		w.VMASKMOVPS(z, m[i], to)
-	}
-}
-
 // addProduct adds the value at x times each of factors to sums.
 func (w *writer) addProduct(x operand.Mem, factors, sums row) {
-	if w.lanes == 16 {
-		w.VFMADD231PS_BCST(x, factors[0], sums[0])
-		return
-	}
 	value := w.YMM()
 	w.VBROADCASTSS(x, value)
 	for i := range sums {
@@ -171,64 +103,9 @@ func (w *writer) addProduct(x operand.Mem, factors, sums row) {
 	}
 }
 
-// round rounds to the nearest integer, without an exception.
-func (w *writer) round(z reg.VecVirtual) {
-	if w.lanes == 16 {
-		w.VRNDSCALEPS(operand.U8(8), z, z)
-	} else {
-		w.VROUNDPS(operand.U8(8), z, z)
-	}
-}
-
-// flip changes the sign of z where the lowest bit of the integers in odd is set. It overwrites odd.
-func (w *writer) flip(odd, z reg.VecVirtual) {
-	w.VPSLLD(operand.U8(31), odd, odd)
-	if w.lanes == 16 {
-		w.VPXORD(odd, z, z)
-	} else {
-		w.VXORPS(odd, z, z)
-	}
-}
-
-// dropNaN sets z to 0 where x is a NaN.
-func (w *writer) dropNaN(x, z reg.VecVirtual) {
-	const ordered = operand.U8(7)
-	if w.lanes == 16 {
-		k := w.K()
-		w.VCMPPS(ordered, x, x, k)
-		w.VMOVAPS_Z(z, k, z)
-		return
-	}
-	y := w.YMM()
-	w.VCMPPS(ordered, x, x, y)
-	w.VANDPS(y, z, z)
-}
-
-// constants holds the values at an address, one per register. AVX-512 has enough registers for all of them.
-type constants struct {
-	w    *writer
-	at   reg.GPVirtual
-	kept []reg.VecVirtual
-}
-
-// constantsAt prepares n values. They are kept in registers if all fit.
-func (w *writer) constantsAt(name string, n, scratch int) *constants {
-	c := &constants{w: w, at: w.integer(name)}
-	if room := 2 * w.lanes; n+scratch <= room {
-		for i := range n {
-			z := w.vector()
-			w.VBROADCASTSS(operand.Mem{Base: c.at, Disp: 4 * i}, z)
-			c.kept = append(c.kept, z)
-		}
-	}
-	return c
-}
-
-func (c *constants) get(i int) reg.VecVirtual {
-	if c.kept != nil {
-		return c.kept[i]
-	}
-	z := c.w.vector()
-	c.w.VBROADCASTSS(operand.Mem{Base: c.at, Disp: 4 * i}, z)
+// broadcast returns a register that holds value i at an address in all lanes.
+func (w *writer) broadcast(from reg.GPVirtual, i int) reg.VecVirtual {
+	z := w.YMM()
+	w.VBROADCASTSS(operand.Mem{Base: from, Disp: 4 * i}, z)
 	return z
 }

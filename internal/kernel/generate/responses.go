@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/mmcloughlin/avo/operand"
 	"github.com/mmcloughlin/avo/reg"
 )
@@ -16,40 +14,22 @@ func (w *writer) addResponses() {
 	x, n, stride := w.integer("x"), w.integer("n"), w.integer("even")
 	w.ADDQ(w.argument("odd"), stride)
 	rows := w.rowsOf(stride)
-	label := func(count int) string { return fmt.Sprintf("rows_%d", count) }
-	for count := w.rows; count > 0; count-- {
-		w.Label(label(count))
-		w.CMPQ(n, operand.U8(uint8(count)))
-		if count == w.rows {
-			w.JLT(operand.LabelRef(label(count - 1)))
-		} else {
-			w.JNE(operand.LabelRef(label(count - 1)))
-		}
-		w.responses(label(count), count, rows, x)
-		if count == w.rows {
-			w.next(x, rows, count)
-			w.SUBQ(operand.U8(uint8(count)), n)
-			w.JMP(operand.LabelRef(label(count)))
-		} else {
-			w.VZEROUPPER()
-			w.RET()
-		}
-	}
-	w.Label(label(0))
-	w.VZEROUPPER()
-	w.RET()
+	w.groups("", n, []int{tileRows, 3, 1}, func(group string, count int) {
+		w.responses(group, count, rows, x)
+		w.next(x, rows, count)
+	})
 }
 
 // responses processes the rows from x on.
 func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual) {
-	at, weights := w.GP64(), w.integer("w")
-	w.MOVQ(x, at)
+	from, weights := w.GP64(), w.integer("w")
+	w.MOVQ(x, from)
 	sums := make([]row, count)
 	for i := range sums {
-		sums[i] = w.row(narrow / w.lanes)
+		sums[i] = w.row(narrow / lanes)
 	}
 	const together = 4
-	w.products(name+"_even", rows, at, weights, w.integer("even"), sums, together, func() {})
+	w.products(name+"_even", rows, from, weights, w.integer("even"), sums, together)
 	odd := w.integer("odd")
 	w.TESTQ(odd, odd)
 	w.JZ(operand.LabelRef(name + "_rectified"))
@@ -58,14 +38,14 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 	each := func(do func(z reg.VecVirtual, kept operand.Mem)) {
 		for i, sum := range sums {
 			for j, z := range sum {
-				do(z, operand.Mem{Base: tile, Disp: wide*i + w.bytes(j)})
+				do(z, at(tile, j).Offset(wide*i))
 			}
 		}
 	}
 	each(func(z reg.VecVirtual, kept operand.Mem) { w.VMOVUPS(z, kept) })
-	w.products(name+"_odd", rows, at, weights, odd, sums, together, func() {})
+	w.products(name+"_odd", rows, from, weights, odd, sums, together)
 	each(func(z reg.VecVirtual, kept operand.Mem) {
-		even, both := w.vector(), w.vector()
+		even, both := w.YMM(), w.YMM()
 		w.VMOVUPS(kept, even)
 		w.VADDPS(z, even, both)
 		w.VMOVUPS(both, kept)
@@ -78,7 +58,7 @@ func (w *writer) responses(name string, count int, rows rowsOf, x reg.GPVirtual)
 }
 
 // rectify adds the rectified responses of all rows to the sums at two addresses. It loads the constants itself, as the
-// sums leave only four AVX2 registers.
+// sums leave only four registers.
 func (w *writer) rectify(responses []row, above, below string) {
 	for _, side := range []struct {
 		to  string
@@ -94,22 +74,22 @@ func (w *writer) rectify(responses []row, above, below string) {
 		}},
 	} {
 		w.Comment("A NaN in Intel's last operand stays NaN.")
-		to, limit := w.integer(side.to), w.vector()
+		to, limit := w.integer(side.to), w.YMM()
 		w.VBROADCASTSS(w.argument("threshold"), limit)
 		if side.to == below {
 			positive := limit
-			limit = w.vector()
+			limit = w.YMM()
 			w.zero(limit)
 			w.VSUBPS(positive, limit, limit)
 		}
 		for j := range responses[0] {
-			sum := w.vector()
-			w.VMOVUPS(operand.Mem{Base: to, Disp: w.bytes(j)}, sum)
+			sum := w.YMM()
+			w.VMOVUPS(at(to, j), sum)
 			for _, z := range responses {
-				limited := w.vector()
+				limited := w.YMM()
 				side.add(z[j], limit, limited, sum)
 			}
-			w.VMOVUPS(sum, operand.Mem{Base: to, Disp: w.bytes(j)})
+			w.VMOVUPS(sum, at(to, j))
 		}
 	}
 }
