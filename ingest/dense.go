@@ -2,14 +2,12 @@ package ingest
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -39,20 +37,6 @@ func (o Options) rowsPath() string {
 		return ""
 	}
 	return strings.TrimPrefix(o.Rows, "./")
-}
-
-// checkRows finds an invalid density.
-func (o Options) checkRows() (problems []option.Problem) {
-	wrong := func(want string) { problems = []option.Problem{{Key: "rows", Value: o.Rows, Want: want}} }
-	switch {
-	case o.density() != rowsDense:
-	case o.FromTopic != "":
-		wrong("auto or sparse, because the number of columns of sparse rows of a topic is unknown before they are read; or the path " +
-			"of the rows, in which a member of that name is written ./dense")
-	case o.Text != "":
-		wrong("auto or sparse, because examples.text is set: counts of words are sparse")
-	}
-	return problems
 }
 
 // findExtent returns the options with the columns of sparse rows that are converted to dense ones, from the files. With
@@ -89,12 +73,4 @@ func (o Options) addExtent(ctx context.Context, file string, found *layout.Found
 		}
 		return true, f.Extent(c, o.Options, found)
 	})
-}
-
-// rowsMeaning documents the key `rows`.
-func rowsMeaning() string {
-	return fmt.Sprintf("LIBSVM: `dense` or `sparse` rows, or `auto`: dense if a stage or `prepare` needs it, with at most %d columns: see "+
-		"[LIBSVM files](your-own-data.md#libsvm-files). With `from_topic`, also the path of the rows in a message, such as `payload.after`: "+
-		"see [nested values](producers.md#nested-values). "+readBy("rows")+"; none: `auto`, and a message is a row, or a list of rows",
-		maxDense)
 }

@@ -84,8 +84,8 @@ func ExampleOptions_Check() {
 		fmt.Println(problem)
 	}
 	// Output:
-	// train: [images-idx3-ubyte]: expected idx files in pairs, images first, then their labels
 	// holdout: 1: expected a fraction, at least 0 and less than 1
+	// train: [images-idx3-ubyte]: expected idx files in pairs, images first, then their labels
 }
 
 // Read rows to predict. The model determines the number of features, so a file may have the label or not.

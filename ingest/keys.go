@@ -2,124 +2,229 @@ package ingest
 
 import (
 	"fmt"
-	"slices"
+	"strings"
+	"unicode/utf8"
 
+	"github.com/stagewise/stagewise/ingest/bound"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Keys documents the keys under `examples` of the configuration, in the order of the documentation.
+// Keys is the table of the keys under `examples` of the configuration, in the order of the documentation. What depends on the format of
+// files or messages, or on the columns that several keys name, is in [Options.Check].
 func Keys() []option.Key {
-	var values []string
-	pairs := ""
-	for _, f := range formats() {
-		values = append(values, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
-		if f.Files > 1 {
-			pairs += fmt.Sprintf(". `%s`: %s", f.Name, f.WantFiles)
-		}
-	}
-	var ofTopics []string
-	for _, f := range messageFormats() {
-		ofTopics = append(ofTopics, "`"+f.Name+"`")
-	}
+	const (
+		onlyTopic  = "examples.from_topic too: it describes the messages of a topic"
+		onlyRead   = "with it: they would be written to that topic, which is only read"
+		noRange    = "no files in examples.train and examples.test: a run of files uses all of their rows"
+		followed   = "with it: ingest files first, or follow the topic"
+		noFiles    = "no files under examples.train and examples.test "
+		oneLabel   = ", because examples.labels is one"
+		ofOutcome  = "no value with examples.outcome: set examples.outcome.label instead"
+		labelTexts = "`csv`, `libsvm`, `arrow`, `parquet`, `jsonl`, `json`, `avro` and `protobuf`"
+	)
 	keys := []option.Key{
 		{Name: "train", Meaning: "training files: a file or a list, relative to the folder of the configuration. A pattern such as " +
 			"`data/*.csv` selects the matching files, a folder the tables in it; with Parquet and Arrow, folder names such as " +
 			"`kind=iris` become columns, those of a sink (`partition=0`, `dt=2026-11-01`; `year`, `month` and `day`) only if another key " +
 			"names them. Names that start with a dot or an underscore are hidden. `\"-\"` is the standard input; none: the topic " +
-			"already has the examples" + pairs},
+			"already has the examples" + pairedFiles()},
 		{Name: "test", Meaning: "test files: a file or a list, as for `train`"},
-		{Name: "from_topic", Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: see " +
-			"[producers](producers.md#topics-of-your-own). Not with `train` and `test`; none: no topic"},
-		{Name: "on_changed_topic", Meaning: "if `from_topic` no longer has the last message that was read: `stop` with an error, go on " +
-			"`behind` its offset, or read the topic `anew`. See [producers](producers.md#failures)"},
-		{Name: "topic", Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: `train` " +
-			"and `run` read it and never write to it. Not with `train`, `test` and `from_topic`; none: the topic of the pipeline"},
-		{Name: "from", Meaning: "start of the examples of a run: a time, such as `2026-11-01T00:00:00Z`, one offset for all " +
-			"partitions, or a list with an offset for each; none: the beginning of the topic. The time of ingested rows is " +
-			"that of the messages that they come from"},
-		{Name: "to", Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
-			"the current end of the topic"},
-		{Name: "format", Meaning: option.Enumerate(values, "or") + "; none: detected from the file name, then from the first bytes. Of " +
-			"`from_topic`: " + option.Enumerate(ofTopics, "or") + "; see [producers](producers.md#topics-of-your-own)"},
-		{Name: "rows", Meaning: rowsMeaning()},
-		{Name: "schema", Meaning: "schema file for the messages of `from_topic`: " + schemaFiles() + ". " + readBy("schema") +
-			"; none: the registry has it"},
-		{Name: "message", Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its " +
-			"only one"},
-		{Name: "registry.url", Meaning: "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: no registry. " +
-			readBy("registry.url") + " need it, or a file `schema`: see [schemas](producers.md#schemas)"},
-		{Name: "registry.user", Meaning: "user name at the registry; none: no authentication"},
-		{Name: "registry.password_file", Meaning: "file whose first line is the password of `registry.user`"},
-		{Name: "registry.ca", Meaning: "PEM file with the CA certificates that sign the registry's certificate; none: the CAs of the " +
-			"system"},
-		{Name: "registry.cert", Meaning: "PEM file with the client certificate, for registries that require one"},
-		{Name: "registry.key", Meaning: "PEM file with the private key of `registry.cert`"},
+		{Name: "from_topic", Excludes: map[string]string{"train": noFiles + followed, "test": noFiles + followed},
+			Meaning: "source topic that `run` and `ingest` follow, and `train` reads to its end: see " +
+				"[producers](producers.md#topics-of-your-own). Not with `train` and `test`; none: no topic"},
+		{Name: "on_changed_topic", Rule: option.OneOf(ChangedTopicStop, ChangedTopicBehind, ChangedTopicAnew, ""),
+			Meaning: "if `from_topic` no longer has the last message that was read: `stop` with an error, go on " +
+				"`behind` its offset, or read the topic `anew`. See [producers](producers.md#failures)"},
+		{Name: "topic", Excludes: map[string]string{"train": noFiles + onlyRead, "test": noFiles + onlyRead,
+			"from_topic": "no examples.from_topic with it: ingest would write to that topic, which is only read"},
+			Meaning: "the examples topic of another pipeline, such as `mnist.examples`, or any topic with examples: `train` " +
+				"and `run` read it and never write to it. Not with `train`, `test` and `from_topic`; none: the topic of the pipeline"},
+		{Name: "from", Rule: isBound(), Excludes: map[string]string{"train": noRange, "test": noRange},
+			Meaning: "start of the examples of a run: a time, such as `2026-11-01T00:00:00Z`, one offset for all " +
+				"partitions, or a list with an offset for each; none: the beginning of the topic. The time of ingested rows is " +
+				"that of the messages that they come from"},
+		{Name: "to", Rule: isBound(), Excludes: map[string]string{"train": noRange, "test": noRange},
+			Meaning: "end of the examples of a run, as for `from`: before the first message with that time or offset; none: " +
+				"the current end of the topic"},
+		{Name: "format", Meaning: formatMeanings()},
+		{Name: "rows", Meaning: fmt.Sprintf("LIBSVM: `dense` or `sparse` rows, or `auto`: dense if a stage or `prepare` needs it, with at "+
+			"most %d columns: see [LIBSVM files](your-own-data.md#libsvm-files). With `from_topic`, also the path of the rows in a message, "+
+			"such as `payload.after`: see [nested values](producers.md#nested-values). `json`, `arrow`, `avro` and `protobuf`; none: `auto`, "+
+			"and a message is a row, or a list of rows", maxDense)},
+		{Name: "schema", Needs: map[string]string{"from_topic": onlyTopic},
+			Meaning: "schema file for the messages of `from_topic`: " + schemaFiles() + ". `avro` and `protobuf`; none: the registry has it"},
+		{Name: "message", Needs: map[string]string{"from_topic": onlyTopic},
+			Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its only one"},
 	}
-	keys = append(keys, option.Key{Name: "key", Meaning: "with `outcome`: path of the join key in a row, such as `impression_id`; " +
-		"none: the message key"})
-	keys = append(keys, option.Under("outcome", outcome.Keys())...)
+	keys = append(keys, registry.Keys("registry", "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: no "+
+		"registry. `avro` and `protobuf` need it, or a file `schema`: see [schemas](producers.md#schemas)", "from_topic", onlyTopic)...)
+	keys = append(keys, option.Key{Name: "key",
+		Needs:   map[string]string{"outcome.topic": "examples.outcome too: rows are joined with outcomes by the key"},
+		Meaning: "with `outcome`: path of the join key in a row, such as `impression_id`; none: the message key"})
+	keys = append(keys, outcome.Keys()...)
 	return append(keys, []option.Key{
-		{Name: "label", Meaning: readBy("label") + ": label column, by number from 0 or by name; none: column 0 of CSV, " +
-			"otherwise the column `label`"},
-		{Name: "weight", Meaning: readBy("weight") + ": weight column, by number from 0 or by name; none: every example has weight 1"},
-		{Name: "served.label", Meaning: "with `from_topic`: path of the label that was served for the row, such as `prediction.label`: " +
-			"see [answers](serving.md#answers-on-a-topic)"},
-		{Name: "served.version", Meaning: "path of the version number that served this label, such as `version`"},
-		{Name: "text", Meaning: readBy("text") + ": text column, by number or by name, whose word counts are the features. Others are " +
-			"features too only if `columns`, `categorical` or `times` is set: see [events](texts.md#events); none: no texts"},
-		{Name: "words.vocabulary", Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
-		{Name: "words.columns", Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or maximum size of a "+
-			"counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
-		{Name: "words.phrases", Meaning: fmt.Sprintf("with `text`: maximum length of phrases that are also counted: 2 counts pairs of "+
-			"consecutive words; at most %d", vocabulary.MaxPhrases)},
-		{Name: "labels", Meaning: "labels of an example: `one`, or `several` (any number): see [several " +
-			"labels](your-own-data.md#several-labels). With `several`, links are `identity`, `logistic` and `calibrated`, and holdout " +
-			"rows (a fifth by default) choose thresholds"},
-		{Name: "label_separator", Meaning: readBy("label_separator") +
-			": with several labels, the separator between the labels in a text; none: a comma, a semicolon or a bar"},
-		{Name: "label_columns", Meaning: readBy("label_columns") + ": with several labels, a column for each label, with 1 in the " +
-			"rows that have it and 0 in the others; none: the column `label` has all labels of a row"},
-		{Name: "targets", Meaning: readBy("targets") + ": the numeric columns to predict instead of a label, by number or name: see " +
-			"[numbers](your-own-data.md#numbers); none: predict a label"},
-		{Name: "header", Meaning: readBy("header") + ": whether the first row has the column names; none: true if a key gives a " +
-			"column by name"},
-		{Name: "delimiter", Meaning: readBy("delimiter") + ": field delimiter, one character; none: detected from the first rows"},
-		{Name: "encoding", Meaning: textFormats() + ", and the values of `from_topic`: text encoding, such as `latin-1`, " +
-			"`windows-1252` or `utf-16`; none: UTF-8"},
-		{Name: "columns.use", Meaning: readBy("columns.use") +
-			": feature columns, by number or name; none: all except the label, the weight and dropped columns"},
-		{Name: "columns.drop", Meaning: readBy("columns.drop") + ": columns to leave out, such as ids"},
-		{Name: "categorical", Meaning: readBy("categorical") + ": categorical columns. Each becomes one feature for each value in " +
-			"`train`, or in `from_topic` when first read, and one for all other values"},
-		{Name: "times", Meaning: readBy("times") + ": date and time columns, and the features to derive from each: " +
-			"`{column: [hour, weekday, month, age]}`, or with the unit of numbers `{column: {parts: [hour], unit: ms}}`. See " +
-			"[dates and times](your-own-data.md#dates-and-times)"},
+		{Name: "label", Rule: isColumn(), Excludes: map[string]string{"outcome.topic": ofOutcome,
+			"targets": "no label with examples.targets: a model predicts one or the other"},
+			Meaning: "tables: label column, by number from 0 or by name; none: column 0 of CSV, otherwise the column `label`"},
+		{Name: "weight", Rule: isColumn(),
+			Meaning: "tables: weight column, by number from 0 or by name; none: every example has weight 1"},
+		{Name: "served.label", Needs: map[string]string{"from_topic": "examples.from_topic too: served predictions are read from messages",
+			"served.version": "examples.served.version too, the path of the version that served"},
+			Excludes: map[string]string{"targets": "no value with examples.targets: it needs one label per row",
+				"labels: several": "no value with several labels: it needs one label per row"},
+			Meaning: "with `from_topic`: path of the label that was served for the row, such as `prediction.label`: " +
+				"see [answers](serving.md#answers-on-a-topic)"},
+		{Name: "served.version", Needs: map[string]string{
+			"served.label": "examples.served.label too, the path of the label that was served, such as prediction.label"},
+			Meaning: "path of the version number that served this label, such as `version`"},
+		{Name: "text", Rule: isColumn(),
+			Meaning: "tables: text column, by number or by name, whose word counts are the features. Others are " +
+				"features too only if `columns`, `categorical` or `times` is set: see [events](texts.md#events); none: no texts"},
+		{Name: "words.vocabulary", When: "text", Rule: vocabulary.IsVocabulary(),
+			Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
+		{Name: "words.columns", When: "text", Rule: option.Whole(1, examples.MaxColumns),
+			Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or maximum size of a "+
+				"counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
+		{Name: "words.phrases", When: "text", Rule: option.Whole(1, vocabulary.MaxPhrases),
+			Meaning: fmt.Sprintf("with `text`: maximum length of phrases that are also counted: 2 counts pairs of "+
+				"consecutive words; at most %d", vocabulary.MaxPhrases)},
+		{Name: "labels", Rule: option.OneOf(layout.LabelsOne, layout.LabelsSeveral, ""),
+			Excludes: map[string]string{"targets": "one with examples.targets: a model predicts labels or numbers"},
+			Meaning: "labels of an example: `one`, or `several` (any number): see [several " +
+				"labels](your-own-data.md#several-labels). With `several`, links are `identity`, `logistic` and `calibrated`, and holdout " +
+				"rows (a fifth by default) choose thresholds"},
+		{Name: "label_separator", Needs: map[string]string{"labels: several": "no separator" + oneLabel},
+			Meaning: labelTexts + ": with several labels, the separator between the labels in a text; none: a comma, a semicolon or a bar"},
+		{Name: "label_columns", Rule: areColumns(), Needs: map[string]string{"labels: several": "no columns" + oneLabel},
+			Excludes: map[string]string{"label": "no columns with examples.label: the labels are in several columns or in one",
+				"label_separator": "no columns with examples.label_separator: the labels are in several columns or in one"},
+			Meaning: "tables: with several labels, a column for each label, with 1 in the " +
+				"rows that have it and 0 in the others; none: the column `label` has all labels of a row"},
+		{Name: "targets", Rule: areColumns(),
+			Meaning: "tables: the numeric columns to predict instead of a label, by number or name: see " +
+				"[numbers](your-own-data.md#numbers); none: predict a label"},
+		{Name: "header", Meaning: "`csv`: whether the first row has the column names; none: true if a key gives a column by name"},
+		{Name: "delimiter", Rule: option.Rule{Want: "one character", Holds: func(v any) bool {
+			s := v.(string)
+			return s == "" || utf8.RuneCountInString(s) == 1 && !strings.ContainsAny(s, "\"\r\n\ufffd")
+		}}, Meaning: "`csv`: field delimiter, one character; none: detected from the first rows"},
+		{Name: "encoding", Rule: option.Rule{Want: "the name of an encoding, such as latin-1, windows-1252 or utf-16",
+			Holds: func(v any) bool { return v == "" || charset.Known(v.(string)) }},
+			Meaning: textFormats() + ", and the values of `from_topic`: text encoding, such as `latin-1`, `windows-1252` or `utf-16`; none: UTF-8"},
+		{Name: "columns.use", Rule: areColumns(),
+			Meaning: "tables: feature columns, by number or name; none: all except the label, the weight and dropped columns"},
+		{Name: "columns.drop", Rule: areColumns(),
+			Meaning: "`csv`, `arrow`, `parquet` and `jsonl`: columns to leave out, such as ids"},
+		{Name: "categorical", Rule: areColumns(),
+			Meaning: "tables: categorical columns. Each becomes one feature for each value in " +
+				"`train`, or in `from_topic` when first read, and one for all other values"},
+		{Name: "times", Rule: option.Rule{Want: "for each column, different parts of " + option.Enumerate(value.TimeParts(), "and") +
+			", and a unit: auto, s, ms, us, ns, days, excel or yyyymmdd", Holds: func(v any) bool { return v.(layout.Times).Valid() }},
+			Meaning: "tables: date and time columns, and the features to derive from each: " +
+				"`{column: [hour, weekday, month, age]}`, or with the unit of numbers `{column: {parts: [hour], unit: ms}}`. See " +
+				"[dates and times](your-own-data.md#dates-and-times)"},
 		{Name: "offsets", Meaning: "`{column: number, …}`: offsets subtracted from columns of [large numbers](values.md#large-numbers); " +
 			"none: detected from the first rows of files; for `from_topic`, a notice says which to set"},
-		{Name: "classes", Meaning: "the allowed labels, in order; none: all labels found"},
-		{Name: "missing", Meaning: "what to do with a missing value: `error`; `mean` replaces it with the mean of its feature; " +
+		{Name: "classes", Rule: option.Rule{Want: "distinct, non-empty labels without surrounding space", Holds: areLabels},
+			Excludes: map[string]string{"targets": "no classes with examples.targets: numbers have none"},
+			Meaning:  "the allowed labels, in order; none: all labels found"},
+		{Name: "missing", Rule: option.Rule{Want: "error or mean", Holds: func(v any) bool {
+			return v.(layout.Missing).Mode == layout.MissingError || v.(layout.Missing).Mode == layout.MissingMean
+		}}, Meaning: "what to do with a missing value: `error`; `mean` replaces it with the mean of its feature; " +
 			"`{column: mean, …}` is `mean`, and rows of `from_topic` may stop to have these columns. Then such rows raise no drift alarm, and " +
 			"versions are withheld until [the gate](retraining.md#the-gate) has compared one. Rows that lack another column go to " +
 			"[quarantine](producers.md#invalid-values), if most new rows do"},
-		{Name: "missing_values", Meaning: readBy("missing_values") + ": words that mark a [missing value](values.md#missing-values), like an " +
-			"empty field; also of the label, unless `classes` includes it"},
-		{Name: "image", Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`. See " +
+		{Name: "missing_values",
+			Meaning: labelTexts + ": words that mark a [missing value](values.md#missing-values), like an " +
+				"empty field; also of the label, unless `classes` includes it"},
+		{Name: "image", Rule: option.Rule{Want: "height, width and channels, each from 1 to 65536, such as [28, 28, 1]", Holds: func(v any) bool {
+			return len(v.([]string)) == 0 || layout.Options{Image: v.([]string)}.Shape() != (examples.Image{})
+		}}, Meaning: "shape of image examples: height, width and channels, such as `[28, 28, 1]`. See " +
 			"[images](images.md#tables-of-pixels); none: the shape in the file, or no images"},
-		{Name: "batch_rows", Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
-			"has at most %d bytes", wire.MaxMessage)},
-		{Name: "class_weight", Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
-			"each class), or `{label: number, …}`, with 1 for other labels. It applies to errors and losses of training rows, and in " +
-			"`retrain.gate`"},
+		{Name: "batch_rows", Rule: option.Whole(1, 0),
+			Meaning: fmt.Sprintf("maximum number of examples in a message; fewer if they are wide, because a message "+
+				"has at most %d bytes", wire.MaxMessage)},
+		{Name: "class_weight", Excludes: map[string]string{"targets": "none with examples.targets: numbers have no classes",
+			"labels: several": "none, as a row may have several labels"},
+			Meaning: "factor of the weights of training rows, by class: `none`, `balanced` (equal total weight of " +
+				"each class), or `{label: number, …}`, with 1 for other labels. It applies to errors and losses of training rows, and in " +
+				"`retrain.gate`"},
 		{Name: "augment.mirror", Meaning: "also train on the mirror image of each training image; not for `run`"},
-		{Name: "augment.shift", Meaning: "also train on each training image moved by 1 to this many pixels in each direction: see " +
-			"[images](images.md#more-accuracy); not for `run`"},
-		{Name: "holdout", Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1, chosen by a " +
-			"hash"},
-		{Name: "partitions", Meaning: "number of partitions of a created examples topic"},
+		{Name: "augment.shift", Rule: option.Whole(0, maxShift),
+			Meaning: "also train on each training image moved by 1 to this many pixels in each direction: see " +
+				"[images](images.md#more-accuracy); not for `run`"},
+		{Name: "holdout", Rule: option.Rule{Want: "a fraction, at least 0 and less than 1",
+			Holds: func(v any) bool { return v.(float64) >= 0 && v.(float64) < 1 }},
+			Meaning: "fraction of the training rows that are scored but not fitted, from 0 to less than 1, chosen by a hash"},
+		{Name: "partitions", Rule: option.Whole(1, 0), Meaning: "number of partitions of a created examples topic"},
 	}...)
+}
+
+// isColumn allows a column, or none.
+func isColumn() option.Rule {
+	return option.Rule{Want: "a column's number, from 0, or its name", Holds: func(v any) bool {
+		n, isNumber := v.(layout.Column).Number()
+		return !isNumber || n >= 0
+	}}
+}
+
+// areColumns allows different columns.
+func areColumns() option.Rule {
+	return option.Rule{Want: "different columns, each by its number, from 0, or by its name", Holds: func(v any) bool {
+		return layout.AreColumns(v.([]string))
+	}}
+}
+
+// areLabels reports whether texts are different labels.
+func areLabels(v any) bool {
+	known := map[string]bool{}
+	for _, class := range v.([]string) {
+		if known[class] || class == "" || class != strings.TrimSpace(class) {
+			return false
+		}
+		known[class] = true
+	}
+	return true
+}
+
+// isBound allows the start or the end of a run.
+func isBound() option.Rule {
+	const want = "a time, as 2026-11-01T00:00:00Z, an offset of at least 0 for all partitions, or a list with an offset for each partition"
+	return option.Rule{Want: want, Holds: func(v any) bool {
+		_, ok := bound.Parse(v.([]string))
+		return ok || len(v.([]string)) == 0
+	}}
+}
+
+// pairedFiles documents the formats with several files for a source.
+func pairedFiles() (text string) {
+	for _, f := range formats() {
+		if f.Files > 1 {
+			text += fmt.Sprintf(". `%s`: %s", f.Name, f.WantFiles)
+		}
+	}
+	return text
+}
+
+// formatMeanings documents the key `format`.
+func formatMeanings() string {
+	var ofFiles, ofTopics []string
+	for _, f := range formats() {
+		ofFiles = append(ofFiles, fmt.Sprintf("`%s` (%s)", f.Name, f.Meaning))
+	}
+	for _, f := range messageFormats() {
+		ofTopics = append(ofTopics, "`"+f.Name+"`")
+	}
+	return option.Enumerate(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
+		"`from_topic`: " + option.Enumerate(ofTopics, "or") + "; see [producers](producers.md#topics-of-your-own)"
 }
 
 // textFormats lists the formats whose files are text, in Markdown.
@@ -142,29 +247,4 @@ func schemaFiles() string {
 		}
 	}
 	return option.Enumerate(kinds, "or")
-}
-
-// readBy lists the formats that read a key, in Markdown. Those with named columns are tables.
-func readBy(key string) string {
-	names := readers(key)
-	if slices.Equal(names, readers("columns.use")) {
-		return "tables"
-	}
-	return option.Enumerate(names, "and")
-}
-
-// readers returns the formats that read a key, in Markdown.
-func readers(key string) []string {
-	var names []string
-	for _, f := range formats() {
-		if slices.Contains(f.Keys, key) {
-			names = append(names, "`"+f.Name+"`")
-		}
-	}
-	for _, f := range messageFormats() {
-		if name := "`" + f.Name + "`"; slices.Contains(f.Keys, key) && !slices.Contains(names, name) {
-			names = append(names, name)
-		}
-	}
-	return names
 }

@@ -1,23 +1,15 @@
 package ingest
 
 import (
-	"fmt"
 	"os"
-	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/ingest/paths"
 	"github.com/stagewise/stagewise/ingest/registry"
-	"github.com/stagewise/stagewise/internal/charset"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -89,128 +81,14 @@ func Defaults() Options {
 	return Options{OnChangedTopic: ChangedTopicStop, Partitions: 4, Options: layout.Defaults(), Outcome: outcome.Defaults()}
 }
 
-const wantCount = "a whole number ≥ 1"
+// DefaultSeveralHoldout is the default holdout fraction for multi-label training rows: thresholds and calibrations need
+// rows to which the weights were not fitted.
+const DefaultSeveralHoldout = 0.2
+
+// Task returns the prediction task of models of the examples.
+func (o Options) Task() examples.Task {
+	return (&schemas.Plan{Targets: o.Targets, Labels: o.PlanLabels()}).Task()
+}
 
 // ReadsRows reports whether there are files, or a topic of values, whose rows become examples.
 func (o Options) ReadsRows() bool { return len(o.Train)+len(o.Test) > 0 || o.FromTopic != "" }
-
-// Check returns a Problem for each value that is invalid for any file content. It does not open the files.
-func (o Options) Check() []option.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
-
-// check is Check for the files to read.
-func (o Options) check(files []string) []option.Problem {
-	var problems []option.Problem
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
-	switch o.OnChangedTopic {
-	case "", ChangedTopicStop, ChangedTopicBehind, ChangedTopicAnew:
-	default:
-		wrong("on_changed_topic", strconv.Quote(o.OnChangedTopic), "stop, behind or anew")
-	}
-	if o.FromTopic == "" {
-		problems = append(problems, o.checkNoMessages()...)
-	}
-	if o.FromTopic != "" {
-		problems = append(problems, o.checkFromTopic()...)
-	} else if _, ok := o.formatByName(""); o.Format != "" && !ok {
-		wrong("format", o.Format, wantFormat())
-	} else {
-		problems = append(problems, o.checkFiles("train", o.Train)...)
-		problems = append(problems, o.checkFiles("test", o.Test)...)
-	}
-	if all := slices.Concat(o.Train, o.Test); len(slices.DeleteFunc(all, func(name string) bool { return name != StandardInput })) > 1 {
-		key := "train"
-		if slices.Contains(o.Test, StandardInput) {
-			key = "test"
-		}
-		wrong(key, StandardInput, "the standard input (-) in one place only: it can be read once")
-	}
-	// The keys of all formats are checked, since the formats of files may only be known after opening them.
-	if o.FromTopic == "" {
-		problems = append(problems, o.checkColumns(o.formatsOf(files))...)
-	}
-	for _, f := range formats() {
-		if f.Check == nil || o.FromTopic != "" {
-			continue
-		}
-		for _, p := range f.Check(o.Options) {
-			if !slices.Contains(problems, p) { // formats may share a key
-				problems = append(problems, p)
-			}
-		}
-	}
-	problems = append(problems, o.checkOutcome()...)
-	problems = append(problems, o.checkTopic()...)
-	problems = append(problems, o.checkRows()...)
-	problems = append(problems, o.checkText()...)
-	known := map[string]bool{}
-	for _, class := range o.Classes {
-		if known[class] || class == "" || class != strings.TrimSpace(class) {
-			wrong("classes", strconv.Quote(class), "distinct, non-empty labels without surrounding space")
-		}
-		known[class] = true
-	}
-	for label := range o.ClassWeight.By {
-		isLabel := func(class string) bool { return value.Label(class) == value.Label(label) }
-		if len(o.Classes) > 0 && !slices.ContainsFunc(o.Classes, isLabel) {
-			wrong("class_weight", value.Quote(label), "labels that are among examples.classes")
-		}
-	}
-	problems = append(problems, o.checkTargets(files)...)
-	problems = append(problems, o.checkLabels(files)...)
-	if o.Encoding != "" && !charset.Known(o.Encoding) {
-		wrong("encoding", strconv.Quote(o.Encoding), "the name of an encoding, such as latin-1, windows-1252 or utf-16")
-	}
-	for _, c := range o.Missing.Columns {
-		switch {
-		case o.FromTopic == "":
-			wrong("missing", value.Quote(c), "error or mean: columns only with examples.from_topic")
-		case len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c):
-			wrong("missing", value.Quote(c), "columns that become features, and "+value.Quote(c)+" is none of examples.columns.use")
-		}
-	}
-	if o.Missing.Mode != layout.MissingError && o.Missing.Mode != layout.MissingMean {
-		wrong("missing", strconv.Quote(o.Missing.Mode), "error or mean")
-	}
-	if len(o.Image) > 0 && o.Shape() == (examples.Image{}) {
-		wrong("image", fmt.Sprint(o.Image), "height, width and channels, each from 1 to 65536, such as [28, 28, 1]")
-	}
-	if o.Augment.Shift < 0 || o.Augment.Shift > maxShift {
-		wrong("augment.shift", o.Augment.Shift, fmt.Sprintf("a whole number from 0 to %d", maxShift))
-	}
-	if !(o.Holdout >= 0 && o.Holdout < 1) { // also rejects NaN
-		wrong("holdout", o.Holdout, "a fraction, at least 0 and less than 1")
-	}
-	if o.Partitions < 1 {
-		wrong("partitions", o.Partitions, wantCount)
-	}
-	if o.BatchRows < 1 {
-		wrong("batch_rows", o.BatchRows, wantCount)
-	}
-	return problems
-}
-
-// checkFiles checks the file names. Checks that need the content are left to Sources.
-func (o Options) checkFiles(key string, files []string) []option.Problem {
-	if slices.Contains(files, "") {
-		return []option.Problem{{Key: key, Value: `""`, Want: "the name of a file"}}
-	}
-	if slices.ContainsFunc(files, paths.IsPattern) {
-		return nil // the files are unknown
-	}
-	for rest := files; len(rest) > 0; {
-		f, ok := o.formatByName(rest[0])
-		if !ok {
-			return nil // the number of files of a source is unknown too
-		}
-		if len(rest) < f.Files || slices.ContainsFunc(rest[1:f.Files], func(name string) bool {
-			other, ok := o.formatByName(name)
-			return ok && other.Name != f.Name
-		}) {
-			return []option.Problem{{Key: key, Value: fmt.Sprint(files), Want: f.Name + " " + f.WantFiles}}
-		}
-		rest = rest[f.Files:]
-	}
-	return nil
-}

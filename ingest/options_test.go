@@ -1,55 +1,144 @@
 package ingest
 
 import (
+	"fmt"
+	"math"
 	"reflect"
+	"strings"
 	"testing"
 
 	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
+// Each invalid combination of keys has one problem, at the key to change.
 func TestCheck(t *testing.T) {
 	if problems := Defaults().Check(); problems != nil {
 		t.Errorf("the defaults: %v", problems)
 	}
-	no := false
-	for _, test := range []struct {
-		change func(*Options)
-		want   option.Problem
-	}{
-		{func(o *Options) { o.Format = "arff" }, option.Problem{Key: "format", Value: "arff", Want: wantFormat()}},
-		{func(o *Options) { o.Text, o.Words.Columns = "1", 0 }, option.Problem{Key: "words.columns", Value: "0", Want: "a whole number from 1 to 67108864"}},
-		{func(o *Options) { o.Text, o.Words.Phrases = "1", 6 }, option.Problem{Key: "words.phrases", Value: "6", Want: "a whole number from 1 to 5"}},
-		{func(o *Options) { o.Text, o.Label = "a", "a" }, option.Problem{Key: "text", Value: "a", Want: "another column than those of the label and the weight"}},
-		{func(o *Options) { o.Text = "-1" }, option.Problem{Key: "text", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Rows, o.Text = "dense", "1" }, option.Problem{Key: "rows", Value: "dense", Want: "auto or sparse, because examples.text is set: counts of words are sparse"}},
-		{func(o *Options) { o.Rows = "./dense" }, option.Problem{Key: "rows", Value: `"dense"`, Want: "examples.from_topic too: it describes the messages of a topic"}},
-		{func(o *Options) { o.Text, o.Categorical = "1", []string{"1"} }, option.Problem{Key: "text", Value: "1", Want: "another column than those under examples.columns, examples.categorical and examples.times"}},
-		{func(o *Options) { o.Test = []string{"a.csv", ""} }, option.Problem{Key: "test", Value: `""`, Want: "the name of a file"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} }, option.Problem{Key: "train", Value: "[a.idx b.idx c.idx]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Train = []string{"a.idx", "b.csv"} }, option.Problem{Key: "train", Value: "[a.idx b.csv]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Format, o.Test = "idx", []string{"a"} }, option.Problem{Key: "test", Value: "[a]", Want: "idx files in pairs, images first, then their labels"}},
-		{func(o *Options) { o.Label = "-1" }, option.Problem{Key: "label", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "-1" }, option.Problem{Key: "weight", Value: "-1", Want: "a column's number, from 0, or its name"}},
-		{func(o *Options) { o.Weight = "0" }, option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
-		{func(o *Options) { o.Label, o.Header = "digit", &no }, option.Problem{Key: "header", Value: "false", Want: "true, because a column is given by its name"}},
-		{func(o *Options) { o.Classes = []string{"a", "b", "a"} }, option.Problem{Key: "classes", Value: `"a"`, Want: "distinct, non-empty labels without surrounding space"}},
-		{func(o *Options) { o.Classes = []string{" a"} }, option.Problem{Key: "classes", Value: `" a"`, Want: "distinct, non-empty labels without surrounding space"}},
-		{func(o *Options) { o.Missing.Mode = "median" }, option.Problem{Key: "missing", Value: `"median"`, Want: "error or mean"}},
-		{func(o *Options) { o.Holdout = 1 }, option.Problem{Key: "holdout", Value: "1", Want: "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Holdout = -0.1 }, option.Problem{Key: "holdout", Value: "-0.1", Want: "a fraction, at least 0 and less than 1"}},
-		{func(o *Options) { o.Partitions = 0 }, option.Problem{Key: "partitions", Value: "0", Want: "a whole number ≥ 1"}},
-		{func(o *Options) { o.BatchRows = -1 }, option.Problem{Key: "batch_rows", Value: "-1", Want: "a whole number ≥ 1"}},
-		{func(o *Options) { o.Train, o.Weight = []string{"a.csv"}, "0" }, option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
-		{func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
-			option.Problem{Key: "columns.drop", Value: "label", Want: "other columns than those of the label and the weight"}},
+	yes, no := true, false
+	type change = func(o *Options)
+	for of, changes := range map[string]map[string]change{
+		"": {
+			"format: " + wantFormat():           func(o *Options) { o.Format = "arff" },
+			"words.columns: from 1 to 67108864": func(o *Options) { o.Text, o.Words.Columns = "1", 0 },
+			"words.phrases: from 1 to 5":        func(o *Options) { o.Text, o.Words.Phrases = "1", 6 },
+			"words.columns: from 1 to 1048576": func(o *Options) {
+				o.Text, o.Words.Vocabulary, o.Words.Columns, o.Train = "1", "counted", 1<<21, []string{"a"}
+			},
+			"text: those of examples.label":           func(o *Options) { o.Text, o.Label = "a", "a" },
+			"text: a column's number":                 func(o *Options) { o.Text = "-1" },
+			"text: those of examples.categorical":     func(o *Options) { o.Text, o.Categorical = "1", []string{"1"} },
+			"rows: counts of words are sparse":        func(o *Options) { o.Rows, o.Text = "dense", "1" },
+			"rows: examples.from_topic too":           func(o *Options) { o.Rows = "./dense" },
+			"test: the name of a file":                func(o *Options) { o.Test = []string{"a.csv", ""} },
+			"train: idx files in pairs":               func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} },
+			"train: images first, then their labels":  func(o *Options) { o.Train = []string{"a.idx", "b.csv"} },
+			"test: idx files in pairs":                func(o *Options) { o.Format, o.Test = "idx", []string{"a"} },
+			"test: it can be read once":               func(o *Options) { o.Train, o.Test = []string{"-"}, []string{"-"} },
+			"label: a column's number":                func(o *Options) { o.Label = "-1" },
+			"weight: a column's number":               func(o *Options) { o.Weight = "-1" },
+			"weight: those of examples.label":         func(o *Options) { o.Weight = "0" },
+			"header: a column is given by its name":   func(o *Options) { o.Label, o.Header = "digit", &no },
+			"classes: distinct":                       func(o *Options) { o.Classes = []string{"a", "b", "a"} },
+			"classes: without surrounding space":      func(o *Options) { o.Classes = []string{" a"} },
+			"class_weight: among examples.classes":    func(o *Options) { o.Classes, o.ClassWeight.By = []string{"a"}, map[string]float64{"b": 2} },
+			"missing: error or mean":                  func(o *Options) { o.Missing.Mode = "median" },
+			"missing: only with examples.from_topic":  func(o *Options) { o.Missing = layout.Missing{Mode: "mean", Columns: []string{"a"}} },
+			"holdout: less than 1":                    func(o *Options) { o.Holdout = 1 },
+			"holdout: at least 0":                     func(o *Options) { o.Holdout = math.NaN() },
+			"partitions: a whole number ≥ 1":          func(o *Options) { o.Partitions = 0 },
+			"batch_rows: a whole number ≥ 1":          func(o *Options) { o.BatchRows = -1 },
+			"augment.shift: from 0 to 8":              func(o *Options) { o.Augment.Shift = 9 },
+			"image: each from 1 to 65536":             func(o *Options) { o.Image = []string{"28"} },
+			"encoding: the name of an encoding":       func(o *Options) { o.Encoding = "klingon" },
+			"delimiter: one character":                func(o *Options) { o.Delimiter = "::" },
+			"columns.drop: those of examples.label":   func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
+			"columns.drop: of examples.columns.use":   func(o *Options) { o.Columns = layout.ColumnChoice{Use: []string{"1"}, Drop: []string{"1"}} },
+			"columns.use: different columns":          func(o *Options) { o.Columns.Use = []string{"1", "1"} },
+			"categorical: under examples.columns.use": func(o *Options) { o.Columns.Use, o.Categorical = []string{"1"}, []string{"2"} },
+			"times: of examples.categorical": func(o *Options) {
+				o.Categorical, o.Times = []string{"2"}, layout.Times{"2": {Parts: []string{"hour"}}}
+			},
+			"times: different parts of hour":             func(o *Options) { o.Times = layout.Times{"2": {Parts: []string{"hour", "hour"}}} },
+			"times: a unit: auto, s, ms":                 func(o *Options) { o.Times = layout.Times{"2": {Parts: []string{"hour"}, Unit: "h"}} },
+			"labels: one or several":                     func(o *Options) { o.Labels = "two" },
+			"labels: one label a row":                    func(o *Options) { o.Labels, o.Train = "several", []string{"a.idx", "b.idx"} },
+			"label_separator: examples.labels is one":    func(o *Options) { o.LabelSeparator = "," },
+			"label_columns: examples.labels is one":      func(o *Options) { o.LabelColumns = []string{"1"} },
+			"label_columns: in several columns":          func(o *Options) { o.Labels, o.Label, o.LabelColumns = "several", "0", []string{"1"} },
+			"label: predicts one or the other":           func(o *Options) { o.Targets, o.Label = []string{"1"}, "0" },
+			"targets: no targets in files of the format": func(o *Options) { o.Targets, o.Train = []string{"1"}, []string{"a.svm"} },
+			"class_weight: numbers have no classes":      func(o *Options) { o.Targets, o.ClassWeight.Balanced = []string{"1"}, true },
+			"schema: examples.from_topic too":            func(o *Options) { o.Schema = "a.avsc" },
+			"served.label: examples.from_topic too":      func(o *Options) { o.Served = layout.ServedColumns{Label: "l", Version: "v"} },
+			"key: examples.outcome too":                  func(o *Options) { o.JoinKey = "id" },
+			"outcome.topic: are set":                     func(o *Options) { o.Outcome.Within = 1 },
+			"topic: which is only read":                  func(o *Options) { o.Topic, o.Train = "a", []string{"a.csv"} },
+			"from: a time, as 2026":                      func(o *Options) { o.From = []string{"yesterday"} },
+			"to: a later one":                            func(o *Options) { o.From, o.To = []string{"7"}, []string{"6"} },
+		},
+		"csv": {
+			"from_topic: ingest files first":                 func(o *Options) { o.Train = []string{"a.csv"} },
+			"format: json, csv, arrow, avro or protobuf":     func(o *Options) { o.Format = "parquet" },
+			"header: a topic have no header":                 func(o *Options) { o.Header = &yes },
+			`format: from 0, unlike "kind"`:                  func(o *Options) { o.Label = "kind" },
+			"weight: those of examples.label":                func(o *Options) { o.Weight = "0" },
+			"rows: each line is a row":                       func(o *Options) { o.Rows = "a" },
+			"schema: values in csv need no schema":           func(o *Options) { o.Schema = "e.avsc" },
+			"offsets: the numbers of columns":                func(o *Options) { o.Offsets = layout.Offsets{"a": 1} },
+			"on_changed_topic: stop, behind or anew":         func(o *Options) { o.OnChangedTopic = "go" },
+			"topic: ingest would write":                      func(o *Options) { o.Topic = "a" },
+			"registry.url: such as https://registry:8081":    func(o *Options) { o.Registry.URL = "registry:8081" },
+			"registry.url: without a user":                   func(o *Options) { o.Registry.URL = "http://me:secret@registry" },
+			"registry.url: https, as certificates":           func(o *Options) { o.Registry.URL, o.Registry.CA = "http://registry", "ca" },
+			"registry.user: examples.registry.password_file": func(o *Options) { o.Registry.URL, o.Registry.User = "http://registry", "me" },
+			"registry.cert: examples.registry.key":           func(o *Options) { o.Registry.URL, o.Registry.Cert = "https://registry", "cert" },
+			"registry.ca: examples.registry.url":             func(o *Options) { o.Registry.CA = "ca" },
+		},
+		"json": {
+			"categorical: examples.columns.use":     func(o *Options) { o.Categorical = []string{"user.country"} },
+			"columns.use: that become features":     func(o *Options) { o.Columns.Use = nil },
+			"columns.drop: only those":              func(o *Options) { o.Columns.Drop = []string{"y"} },
+			"columns.use: those of examples.label":  func(o *Options) { o.Columns.Use = []string{"label"} },
+			"rows: is unknown before they are read": func(o *Options) { o.Rows = "dense" },
+			"missing: none of examples.columns.use": func(o *Options) { o.Missing = layout.Missing{Mode: "mean", Columns: []string{"a"}} },
+			"served.version: examples.served.label": func(o *Options) { o.Served.Version = "v" },
+			"served.label: examples.served.version": func(o *Options) { o.Served.Label = "l" },
+			"served.label: one label per row": func(o *Options) {
+				o.Labels, o.Served = "several", layout.ServedColumns{Label: "l", Version: "v"}
+			},
+			"served.version: those of examples.label": func(o *Options) {
+				o.Label, o.Served = "v", layout.ServedColumns{Label: "l", Version: "v"}
+			},
+		},
+		"avro": {
+			"schema: such as events.avsc": func(*Options) {},
+			"message: describe several":   func(o *Options) { o.Schema, o.Message = "e.avsc", "E" },
+		},
+		"protobuf": {
+			"schema: says its schema there": func(o *Options) { o.Schema, o.Registry.URL = "e.proto", "http://registry" },
+		},
+		"arrow": {
+			"registry.url: have no schema there": func(o *Options) { o.Registry.URL = "http://registry" },
+		},
 	} {
-		o := Defaults()
-		test.change(&o)
-		if got := o.Check(); !reflect.DeepEqual(got, []option.Problem{test.want}) {
-			t.Errorf("%+v\nexpected %+v", got, test.want)
+		for want, change := range changes {
+			o := Defaults()
+			if of != "" {
+				o = ofTopic(of, func(o *Options) {
+					if of != "csv" {
+						o.Columns.Use = []string{"x"}
+					}
+				})
+			}
+			change(&o)
+			key, words, _ := strings.Cut(want, ": ")
+			got := o.Check()
+			if len(got) != 1 || got[0].Key != key || !strings.Contains(got[0].Want, words) || strings.Contains(fmt.Sprint(got), "secret") {
+				t.Errorf("%s: got %v, expected %s", of, got, want)
+			}
 		}
 	}
 	// Options that are invalid for CSV are valid for a table with names, and for a file whose name does not determine its

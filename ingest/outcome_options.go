@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -39,69 +38,49 @@ func (o Options) JoinsByPartition(rows, outcomes int) bool {
 	return rows == outcomes && o.JoinKey == "" && o.Outcome.Key == ""
 }
 
-// checkOutcome finds invalid keys of outcomes.
-func (o Options) checkOutcome() (problems []option.Problem) {
-	wrong := func(key, shown, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
-	}
+// checkOutcome checks the keys of outcomes that depend on their content and format.
+func (o Options) checkOutcome(p *problems) {
 	out := o.Outcome
-	if out.Topic == "" {
-		if o.JoinKey != "" {
-			wrong("key", value.Quote(o.JoinKey), "examples.outcome too: rows are joined with outcomes by the key")
-		}
-		if !out.IsZero() {
-			wrong("outcome.topic", "not set", "the topic of the outcomes, because other keys of examples.outcome are set")
-		}
-		return problems
+	if out.Topic == "" && !out.IsZero() {
+		p.add("outcome.topic", "not set", "the topic of the outcomes, because other keys of examples.outcome are set")
 	}
-	if o.FromTopic == "" {
-		wrong("outcome.topic", value.Quote(out.Topic), "examples.from_topic too: the topic of the rows that wait for outcomes")
-		return problems
+	if out.Topic == "" || o.FromTopic == "" {
+		return
 	}
 	if out.Topic == o.FromTopic {
-		wrong("outcome.topic", value.Quote(out.Topic), "another topic than examples.from_topic")
+		p.add("outcome.topic", out.Topic, "another topic than examples.from_topic")
+	}
+	if out.Within <= 0 {
+		p.add("outcome.within", out.Within.String(), "how long a row waits for its outcome, such as 24h; at most ten years")
 	}
 	if f, ok := o.messageFormat(); ok && f.Width != nil && layout.Column(o.JoinKey).IsName() {
-		wrong("key", value.Quote(o.JoinKey), "the number of a column, from 0: values in "+f.Name+" have no names")
+		p.add("key", o.JoinKey, "the number of a column, from 0: values in "+f.Name+" have no names")
 	}
-	if o.Label != "" {
-		wrong("label", value.Quote(string(o.Label)), "no value with examples.outcome: set examples.outcome.label instead")
+	for _, problem := range o.later().Check(o.Classes) {
+		p.add(problem.Key, problem.Value, problem.Want)
 	}
-	problems = append(problems, option.ProblemsUnder("outcome", out.Check())...)
-	problems = append(problems, o.later().Check(o.Classes)...)
-	return append(problems, o.checkOutcomeFormat()...)
-}
-
-// checkOutcomeFormat finds invalid keys for reading outcomes.
-func (o Options) checkOutcomeFormat() (problems []option.Problem) {
 	read := o.ofOutcomes()
 	f, ok := read.messageFormat()
 	if !ok {
-		if o.Outcome.Format == "" {
-			return nil // that of the rows is also invalid
-		}
-		return []option.Problem{{Key: "outcome.format", Value: value.Quote(read.Format), Want: wantMessageFormat(nil)}}
+		p.add("outcome.format", option.Shown(read.Format), wantMessageFormat(nil))
+		return
 	}
-	if f.Width != nil {
-		numbered := func(key string, columns ...string) {
-			for _, c := range columns {
-				if layout.Column(c).IsName() {
-					problems = append(problems, option.Problem{Key: key, Value: value.Quote(c),
-						Want: "the number of a column, from 0: values in " + f.Name + " have no names"})
-				}
+	for key, columns := range map[string][]string{"outcome.key": {out.Key}, "outcome.label": {out.Label}, "label_columns": o.LabelColumns,
+		"targets": o.Targets} {
+		for _, c := range columns {
+			if f.Width != nil && layout.Column(c).IsName() {
+				p.add(key, c, "the number of a column, from 0: values in "+f.Name+" have no names")
 			}
 		}
-		numbered("outcome.key", o.Outcome.Key)
-		numbered("outcome.label", o.Outcome.Label)
-		numbered("label_columns", o.LabelColumns...)
-		numbered("targets", o.Targets...)
 	}
-	for _, p := range slices.Concat(read.checkSchema(f), f.Check(read.messageOptions())) {
-		if p.Key != "columns.use" && p.Key != "format" {
-			problems = append(problems, option.Problem{Key: "outcome." + p.Key, Value: p.Value, Want: p.Want})
-		}
+	var schema problems
+	read.checkSchema(&schema, f)
+	if f.Width != nil && read.Rows != "" {
+		schema.add("rows", read.Rows, "no path: each line is an outcome")
 	}
-	return problems
+	for _, problem := range schema {
+		p.add("outcome."+problem.Key, problem.Value, problem.Want)
+	}
 }
 
 // wantMessageFormat lists the message formats, or those that are accepted.

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -36,24 +35,6 @@ func TestServedIsRead(t *testing.T) {
 	} {
 		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(c.value)}); err == nil || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %s", c.value, err, c.want)
-		}
-	}
-}
-
-// Served columns can't be labels, and need a topic.
-func TestServedOptions(t *testing.T) {
-	served := layout.ServedColumns{Label: "prediction.label", Version: "version"}
-	for want, change := range map[string]func(*Options){
-		"served.version":              func(o *Options) { o.Served.Version = "" },
-		"served.label":                func(o *Options) { o.Served.Label = "" },
-		"served: several labels":      func(o *Options) { o.Labels = layout.LabelsSeveral },
-		"served: the column of label": func(o *Options) { o.Label = "version" },
-		"served: files":               func(o *Options) { o.FromTopic, o.Train = "", []string{"a.jsonl"}; o.Format = "jsonl" },
-	} {
-		o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Served = []string{"a"}, served; change(o) })
-		key, _, _ := strings.Cut(want, ":")
-		if problems := o.Check(); !slices.ContainsFunc(problems, func(p option.Problem) bool { return p.Key == key }) {
-			t.Errorf("%s: %v", want, problems)
 		}
 	}
 }

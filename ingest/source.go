@@ -139,7 +139,7 @@ func sameColumns(first, s Source) error {
 			err = fmt.Errorf("a column %s, which %s lacks: %s", layout.SomeNames(lacking), first.Files[0], use)
 		}
 		e := input.WholeFile(s.Files[0], err)
-		if slices.Contains(s.format.Keys, "header") {
+		if s.format.HasHeader {
 			e.Line = 1
 		}
 		return e

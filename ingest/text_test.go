@@ -22,7 +22,7 @@ func TestTextsOfCSV(t *testing.T) {
 		{"empty", "spam,\nham,hello\n", func(o *Options) { o.Text = "1" }, `[]spam [hello]ham`},
 		{"missing column", "kind,message\nspam,a\n", func(o *Options) { o.Text, o.Label = "text", "kind" }, `rows.csv: line 1: no column "text": expected one of "kind" and "message"`},
 		{"not UTF-8", "spam,a\nham,\xff\n", func(o *Options) { o.Text = "1" }, "rows.csv: line 2, column 1: a text that is not UTF-8: convert the file"},
-		{"the label", "spam,a\n", func(o *Options) { o.Text = "0" }, "rows.csv: line 1, column 0: the text is also the label, the weight or a target: set examples.text to another column"},
+		{"the label", "spam,a\n", func(o *Options) { o.Text = "0" }, "text: 0: expected other columns than those of examples.label"},
 		{"long", "spam," + strings.Repeat("a1 b2 c3", 400_000), func(o *Options) { o.Text, o.Words.Columns = "1", 1<<26 }, ""},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -1,14 +1,11 @@
 package ingest
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
 	"slices"
-	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
@@ -20,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -46,37 +42,6 @@ func (o Options) messageOptions() message.Options {
 	m := message.Options{Options: o.Options, Settings: o.Settings}
 	m.Rows = o.rowsPath()
 	return m
-}
-
-// checkFromTopic finds invalid keys for examples from a topic of values.
-func (o Options) checkFromTopic() (problems []option.Problem) {
-	wrong := func(key, value, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
-	}
-	if len(o.Train)+len(o.Test) > 0 {
-		wrong("from_topic", o.FromTopic, "no files under examples.train and examples.test with it: ingest files first, or follow the topic")
-	}
-	f, ok := o.messageFormat()
-	if !ok {
-		wrong("format", cmp.Or(o.Format, "not set"), wantMessageFormat(nil)+", as examples.from_topic is set")
-		return problems
-	}
-	if o.Header != nil && *o.Header {
-		wrong("header", "true", "false: the values of a topic have no header")
-	}
-	for _, name := range slices.Sorted(maps.Keys(o.Offsets)) {
-		_, notNumber := strconv.Atoi(name)
-		if isFeature := slices.Contains(o.Columns.Use, name); !isFeature && (f.Width == nil || notNumber != nil) {
-			wrong("offsets", value.Quote(name), "columns of examples.columns.use; of CSV, the numbers of columns")
-		}
-	}
-	problems = append(problems, o.checkSchema(f)...)
-	if o.Outcome.Topic != "" {
-		f.Label = "" // of outcomes
-		o.Options = o.Options.WithLabelLater()
-	}
-	problems = append(problems, o.checkColumns([]format.Format{{Label: f.Label, Keys: f.Keys}})...)
-	return append(problems, f.Check(o.messageOptions())...)
 }
 
 // Values batches the examples in message values, one or several per message, in the format of the options. Create it with

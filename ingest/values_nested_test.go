@@ -6,7 +6,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -174,11 +173,6 @@ func TestPathsThatAreNowhere(t *testing.T) {
 		if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(test.value)}); err == nil || err.Error() != test.reason {
 			t.Errorf("%s: %v, expected %s", test.value, err, test.reason)
 		}
-	}
-	o := Defaults()
-	o.Rows = "events"
-	if got, want := fmt.Sprint(o.Check()), fmt.Sprint([]option.Problem{{Key: "rows", Value: `"events"`, Want: "examples.from_topic too: it describes the messages of a topic"}}); got != want {
-		t.Errorf("%s, expected %s", got, want)
 	}
 }
 

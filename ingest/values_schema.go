@@ -9,51 +9,11 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/charset"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // SchemaHeader is the header of a message that may have its schema ID.
 const SchemaHeader = message.SchemaHeader
-
-// checkNoMessages finds keys for topic messages if there is no topic.
-func (o Options) checkNoMessages() (problems []option.Problem) {
-	for _, said := range []struct{ key, value string }{
-		{"rows", o.rowsPath()}, {"schema", o.Schema}, {"message", o.Message}, {"registry.url", o.Registry.URL},
-	} {
-		if said.value != "" {
-			problems = append(problems, option.Problem{Key: said.key, Value: value.Quote(said.value),
-				Want: "examples.from_topic too: it describes the messages of a topic"})
-		}
-	}
-	return problems
-}
-
-// checkSchema finds invalid keys for the schema of a message format.
-func (o Options) checkSchema(f message.Format) []option.Problem {
-	problems := o.Registry.Check()
-	wrong := func(key, shown, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: value.Quote(shown), Want: want})
-	}
-	kind := f.Schema
-	switch {
-	case kind.Type == "" && o.Schema != "":
-		wrong("schema", o.Schema, "no file: values in "+f.Name+" need no schema")
-	case kind.Type != "" && o.Schema == "" && o.Registry.URL == "":
-		wrong("schema", "", "a file, such as events"+kind.Ending+", or examples.registry.url: values in "+f.Name+" need a schema")
-	}
-	if o.Schema != "" && o.Registry.URL != "" && kind.Type != "" && !kind.Beside {
-		wrong("schema", o.Schema, "no file with examples.registry: in "+f.Name+" each message says its schema there")
-	}
-	if o.Message != "" && (!kind.Named || o.Schema == "") {
-		wrong("message", o.Message, "no name: it is for formats whose files under examples.schema describe several messages")
-	}
-	if f.Unframed && o.Registry.URL != "" {
-		wrong("registry.url", o.Registry.URL, "no registry: values in "+f.Name+" have no schema there")
-	}
-	return problems
-}
 
 // rowsOf returns the rows of a message.
 func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {

@@ -17,7 +17,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // registered returns a registry with schemas, with IDs from 1.
@@ -278,30 +277,6 @@ func TestRegistryWithUser(t *testing.T) {
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
 		if refused := errors.As(err, new(*message.RefusedError)); (err == nil) != works || refused == works || secret {
 			t.Errorf("%q: %v", text, err)
-		}
-	}
-}
-
-func TestCheckSchema(t *testing.T) {
-	for _, test := range []struct {
-		format string
-		change func(*Options)
-		want   option.Problem
-	}{
-		{"avro", func(*Options) {}, option.Problem{Key: "schema", Value: `""`, Want: "a file, such as events.avsc, or examples.registry.url: values in avro need a schema"}},
-		{"protobuf", func(o *Options) { o.Schema, o.Registry.URL = "e.proto", "http://registry" }, option.Problem{Key: "schema", Value: `"e.proto"`, Want: "no file with examples.registry: in protobuf each message says its schema there"}},
-		{"json", func(o *Options) { o.Schema = "e.avsc" }, option.Problem{Key: "schema", Value: `"e.avsc"`, Want: "no file: values in json need no schema"}},
-		{"avro", func(o *Options) { o.Schema, o.Message = "e.avsc", "E" }, option.Problem{Key: "message", Value: `"E"`, Want: "no name: it is for formats whose files under examples.schema describe several messages"}},
-		{"json", func(o *Options) { o.Registry.URL = "registry:8081" }, option.Problem{Key: "registry.url", Value: `"registry:8081"`, Want: "the address of a schema registry, such as https://registry:8081"}},
-		{"json", func(o *Options) { o.Registry.URL = "http://me:secret@registry" }, option.Problem{Key: "registry.url", Value: `"http://me:xxxxx@registry"`, Want: "no user in it: set examples.registry.user and examples.registry.password_file"}},
-		{"json", func(o *Options) { o.Registry.URL, o.Registry.CA = "http://registry", "ca" }, option.Problem{Key: "registry.url", Value: `"http://registry"`, Want: "https, as certificates are set"}},
-		{"json", func(o *Options) { o.Registry.URL, o.Registry.User = "http://registry", "me" }, option.Problem{Key: "registry.user", Value: `"me"`, Want: "a user and examples.registry.password_file, or neither"}},
-		{"json", func(o *Options) { o.Registry.URL, o.Registry.Cert = "https://registry", "cert" }, option.Problem{Key: "registry.cert", Value: `"cert"`, Want: "a certificate and examples.registry.key, or neither"}},
-		{"json", func(o *Options) { o.Registry.User = "me" }, option.Problem{Key: "registry.user", Value: `"me"`, Want: "examples.registry.url with it"}},
-	} {
-		o := ofTopic(test.format, func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })
-		if got := o.Check(); len(got) != 1 || got[0] != test.want {
-			t.Errorf("got %v, expected %v", got, test.want)
 		}
 	}
 }

@@ -3,7 +3,6 @@ package ingest
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +10,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -282,30 +280,6 @@ func TestBatchesOfValues(t *testing.T) {
 	for i := range 3 {
 		if full, err := wide.Add(t.Context(), TopicMessage{Value: []byte("a" + strings.Repeat(",1", 100_000))}); err != nil || full != (i == 2) {
 			t.Errorf("wide value %d: %v, %v", i, full, err)
-		}
-	}
-}
-
-func TestCheckFromTopic(t *testing.T) {
-	yes := true
-	for _, test := range []struct {
-		options Options
-		want    option.Problem
-	}{
-		{ofTopic("csv", func(o *Options) { o.Train = []string{"a.csv"} }), option.Problem{Key: "from_topic", Value: "clicks", Want: "no files under examples.train and examples.test with it: ingest files first, or follow the topic"}},
-		{ofTopic("", func(*Options) {}), option.Problem{Key: "format", Value: "not set", Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
-		{ofTopic("parquet", func(*Options) {}), option.Problem{Key: "format", Value: "parquet", Want: "json, csv, arrow, avro or protobuf, as examples.from_topic is set"}},
-		{ofTopic("csv", func(o *Options) { o.Header = &yes }), option.Problem{Key: "header", Value: "true", Want: "false: the values of a topic have no header"}},
-		{ofTopic("csv", func(o *Options) { o.Label = "kind" }), option.Problem{Key: "format", Value: "csv", Want: `columns by their numbers, from 0, unlike "kind": the values of a topic have no header`}},
-		{ofTopic("csv", func(o *Options) { o.Delimiter = "::" }), option.Problem{Key: "delimiter", Value: `"::"`, Want: "one character"}},
-		{ofTopic("csv", func(o *Options) { o.Weight = "0" }), option.Problem{Key: "weight", Value: "0", Want: "another column than the label's"}},
-		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Categorical = []string{"x"}, []string{"user.country"} }), option.Problem{Key: "categorical", Value: "user.country", Want: `columns that become features: list "user.country" under examples.columns.use too`}},
-		{ofTopic("json", func(*Options) {}), option.Problem{Key: "columns.use", Value: "[]", Want: "the columns that become features: each message may have others"}},
-		{ofTopic("json", func(o *Options) { o.Columns.Use, o.Columns.Drop = []string{"x"}, []string{"y"} }), option.Problem{Key: "columns.drop", Value: "[y]", Want: "no columns: only those of columns.use become features"}},
-		{ofTopic("json", func(o *Options) { o.Columns.Use = []string{"label"} }), option.Problem{Key: "columns.use", Value: "label", Want: "other columns than those of the label and the weight"}},
-	} {
-		if got := test.options.Check(); !reflect.DeepEqual(got, []option.Problem{test.want}) {
-			t.Errorf("got %v, expected %v", got, test.want)
 		}
 	}
 }

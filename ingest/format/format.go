@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -36,10 +35,10 @@ type Format struct {
 
 	// Label is the default column of the label; "": the files have no columns.
 	Label layout.Column
-	// Keys are the keys under examples that are specific to this format.
-	Keys []string
-	// Check finds invalid values of these keys, except columns. nil: all are valid.
-	Check func(layout.Options) []option.Problem
+	// HasHeader reports whether the first row of a file may have the names of the columns.
+	HasHeader bool
+	// OneLabel reports whether the examples always have one label.
+	OneLabel bool
 
 	// Open opens the examples in the files of a source.
 	Open func([]*input.Content, layout.Options) (Reader, error)
@@ -58,6 +57,9 @@ type Format struct {
 	// have the features of the model.
 	OpenFeatures func(c *input.Content, o layout.Options, want layout.Features) (Reader, error)
 }
+
+// IsTable reports whether the files have columns, which keys may name.
+func (f Format) IsTable() bool { return f.View != nil }
 
 // Reader is an open source. It does not close its files.
 type Reader interface {

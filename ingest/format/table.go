@@ -34,8 +34,6 @@ type OpenTable func(c *input.Content, o layout.Options, want *layout.Features) (
 // Tables returns a format whose files are tables.
 func Tables(f Format, open OpenTable) Format {
 	f.Files = 1
-	f.Keys = append([]string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-		"words.phrases", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"}, f.Keys...)
 	assigned := func(c *input.Content, o layout.Options) (*tableReader, error) {
 		r, err := openTable(c, o, nil, f, open)
 		if err == nil {

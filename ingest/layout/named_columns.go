@@ -13,3 +13,15 @@ func (o Options) NamedColumns() []Column {
 	}
 	return all
 }
+
+// AreColumns reports whether texts are different columns.
+func AreColumns(texts []string) bool {
+	known := map[string]bool{}
+	for _, c := range texts {
+		if n, isNumber := Column(c).Number(); c == "" || known[c] || isNumber && n < 0 {
+			return false
+		}
+		known[c] = true
+	}
+	return true
+}

@@ -231,14 +231,19 @@ func sourcesOf(columns examples.Columns) (sources []source) {
 	return sources
 }
 
-// CheckParts reports whether parts of times are valid and unique.
-func CheckParts(parts []string) bool {
-	known := map[string]bool{}
-	for _, p := range parts {
-		if !value.IsTimePart(p) || known[p] {
+// Valid reports whether each column has different parts of times, and a unit.
+func (t Times) Valid() bool {
+	for _, c := range t {
+		known := map[string]bool{}
+		for _, p := range c.Parts {
+			if !value.IsTimePart(p) || known[p] {
+				return false
+			}
+			known[p] = true
+		}
+		if len(known) == 0 || !c.auto() && !c.Unit.Known() {
 			return false
 		}
-		known[p] = true
 	}
-	return len(parts) > 0
+	return AreColumns(t.Columns())
 }

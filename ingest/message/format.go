@@ -5,7 +5,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Format is a message format. Its value owns everything that is specific to the format. To add one, write one file with
@@ -17,8 +16,6 @@ type Format struct {
 	Meaning string
 	// Label is the default column of the label.
 	Label layout.Column
-	// Keys are the keys under examples that are specific to this format.
-	Keys []string
 	// IsText reports whether values are text, which may have an encoding other than UTF-8.
 	IsText bool
 	// Width returns the number of columns to read if columns have no names and the first row has n, and whether all rows must
@@ -29,8 +26,6 @@ type Format struct {
 	// Schema is the schema language of the values: the file extension, and the schema type in a registry. The zero value: no
 	// schema is needed.
 	Schema SchemaKind
-	// Check finds invalid values of the keys, except columns.
-	Check func(Options) []option.Problem
 	// Open returns a reader of values.
 	Open func(Options) (Reader, error)
 }

@@ -5,27 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 )
-
-// NamedKeys are the keys under examples for formats whose columns have names.
-func NamedKeys() []string {
-	return []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-		"words.phrases", "columns.use", "categorical", "times", "missing", "missing_values", "rows"}
-}
-
-// CheckNamed finds invalid keys for formats whose columns have names.
-func CheckNamed(o Options) (problems []option.Problem) {
-	if len(o.Columns.Use) == 0 && o.Text == "" {
-		problems = append(problems, option.Problem{Key: "columns.use", Value: "[]",
-			Want: "the columns that become features: each message may have others"})
-	}
-	if len(o.Columns.Drop) > 0 {
-		problems = append(problems, option.Problem{Key: "columns.drop", Value: fmt.Sprint(o.Columns.Drop),
-			Want: "no columns: only those of columns.use become features"})
-	}
-	return problems
-}
 
 // MaxRows returns the maximum number of rows of a message: as many as fit into an examples message. A row may take a few
 // bytes of a value, but its cells take more.

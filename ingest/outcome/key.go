@@ -19,9 +19,6 @@ const (
 	KeyAvro = "avro" // a string or an integer after the prefix of a schema registry, or a record with one such field
 )
 
-// KeyFormats returns the encodings.
-func KeyFormats() []string { return []string{KeyAuto, KeyText, KeyJSON, KeyLong, KeyAvro} }
-
 // KeyError means that a message key does not have the configured encoding.
 type KeyError struct{ Key, Format string }
 

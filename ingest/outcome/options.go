@@ -2,9 +2,9 @@ package outcome
 
 import (
 	"fmt"
+	"math"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/message"
@@ -88,35 +88,6 @@ func (o Options) IsZero() bool {
 	return reflect.DeepEqual(o, Options{}) || reflect.DeepEqual(o, Defaults())
 }
 
-// Check finds invalid values, if there are outcomes. Checks that depend on the rows are left to packages ingest and later.
-func (o Options) Check() (problems []option.Problem) {
-	wrong := func(key, shown, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
-	}
-	if o.Within <= 0 || o.Within > maxWithin {
-		wrong("within", o.Within.String(), "how long a row waits for its outcome, such as 24h; at most ten years")
-	}
-	if o.Early < 0 || o.Early > maxWithin {
-		wrong("early", o.Early.String(), "a time of at least 0")
-	}
-	if !slices.Contains(KeyFormats(), o.KeyFormat) {
-		wrong("key_format", o.KeyFormat, option.Enumerate(KeyFormats(), "or"))
-	}
-	if !(o.Unmatched >= 0 && o.Unmatched <= 1) {
-		wrong("unmatched", fmt.Sprint(o.Unmatched), "a fraction from 0 to 1")
-	}
-	if o.Grace < 0 || o.Grace > maxWithin {
-		wrong("grace", o.Grace.String(), "a time of at least 0")
-	}
-	if o.Idle < 0 {
-		wrong("idle", o.Idle.String(), "a time of at least 0")
-	}
-	if o.Memory < minMemory {
-		wrong("memory", o.Memory.String(), "at least 1 MiB")
-	}
-	return problems
-}
-
 // Waiting returns the maximum number of waiting rows and their size, at the given number of rows per second and message
 // size.
 func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
@@ -133,38 +104,44 @@ func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
 	return NewDisk(filepath.Join(o.folder, fmt.Sprint(number)), memory), memory
 }
 
-// Keys documents the keys under `examples.outcome` of the configuration.
+// Keys is the table of the keys under `examples.outcome` of the configuration, with their names under examples.
 func Keys() []option.Key {
-	return []option.Key{
-		{Name: "topic", Meaning: "topic of labels that arrive later, for the rows of `from_topic`: see [later labels](later-labels.md); " +
-			"none: rows include their labels"},
+	const rows = "examples.from_topic too: the topic of the rows that wait for outcomes"
+	const topic = "outcome.topic"
+	time := option.Range(0, float64(maxWithin), "a time of at least 0, and at most ten years")
+	keys := option.Under("outcome", []option.Key{
+		{Name: "topic", Needs: map[string]string{"from_topic": rows},
+			Meaning: "topic of labels that arrive later, for the rows of `from_topic`: see [later labels](later-labels.md); " +
+				"none: rows include their labels"},
 		{Name: "key", Meaning: "path of the join key in an outcome, as `key` in a row; none: the message key"},
 		{Name: "label", Meaning: "path of the label, or with `labels: several` of the labels, in an outcome. Not with `label_columns` " +
 			"or `targets`, which are then paths in an outcome"},
-		{Name: "within", Meaning: "maximum time from a row to its outcome, by message timestamps, such as `24h`"},
-		{Name: "early", Meaning: "maximum time by which an outcome may precede its row, by message timestamps: clocks differ, and " +
-			"partitions are read at different speeds. Use `0s` if successive rows share a key"},
-		{Name: "grace", Meaning: "how far messages may be out of order: a row is decided when the outcomes are later than its time plus " +
-			"`outcome.within` and this"},
-		{Name: "key_format", Meaning: "encoding of the message keys of the outcomes, without `outcome.key`: `text`, `json`, `long`, " +
-			"`avro`, or `auto`, as those of the rows: see [later labels](later-labels.md)"},
-		{Name: "unmatched", Meaning: "fraction of the outcomes without a row beyond which no version is offered; 1: any may be without"},
-		{Name: "idle", Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
-			"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
+		{Name: "within", When: topic, Rule: time, Meaning: "maximum time from a row to its outcome, by message timestamps, such as `24h`"},
+		{Name: "early", When: topic, Rule: time,
+			Meaning: "maximum time by which an outcome may precede its row, by message timestamps: clocks differ, and " +
+				"partitions are read at different speeds. Use `0s` if successive rows share a key"},
+		{Name: "grace", When: topic, Rule: time,
+			Meaning: "how far messages may be out of order: a row is decided when the outcomes are later than its time plus " +
+				"`outcome.within` and this"},
+		{Name: "key_format", When: topic, Rule: option.OneOf(KeyAuto, KeyText, KeyJSON, KeyLong, KeyAvro),
+			Meaning: "encoding of the message keys of the outcomes, without `outcome.key`: `text`, `json`, `long`, " +
+				"`avro`, or `auto`, as those of the rows: see [later labels](later-labels.md)"},
+		{Name: "unmatched", When: topic, Rule: option.Range(0, 1, "a fraction from 0 to 1"),
+			Meaning: "fraction of the outcomes without a row beyond which no version is offered; 1: any may be without"},
+		{Name: "idle", When: topic, Rule: time,
+			Meaning: "maximum lag of the newest message of a partition of the topic behind its other partitions. Beyond " +
+				"it, the partition no longer holds back rows without an outcome; at most `outcome.within`"},
 		{Name: "absent", Meaning: "label of rows without an outcome, such as `none`: with `labels: several` a list, such as `[]`, with " +
 			"`targets` one number for all, or a list; `skip`: these rows are not examples"},
-		{Name: "memory", Meaning: "memory for waiting rows and outcomes in a process; the rest is stored in `data_dir`, and read " +
-			"from the topics again if it is lost"},
+		{Name: "memory", When: topic, Rule: option.Range(minMemory, math.MaxInt64, "at least 1 MiB"),
+			Meaning: "memory for waiting rows and outcomes in a process; the rest is stored in `data_dir`, and read " +
+				"from the topics again if it is lost"},
 		{Name: "format", Meaning: "format of the outcomes, as `format`; none: the format of the rows, with their `schema` and " +
 			"`registry` unless the outcomes have their own"},
 		{Name: "rows", Meaning: "path of the outcomes in a message, as `rows`"},
 		{Name: "schema", Meaning: "schema file for the outcomes, as `schema`"},
 		{Name: "message", Meaning: "full name of the message in `outcome.schema`, as `message`"},
-		{Name: "registry.url", Meaning: "URL of the schema registry of the outcomes, as `registry.url`"},
-		{Name: "registry.user", Meaning: "as `registry.user`"},
-		{Name: "registry.password_file", Meaning: "as `registry.password_file`"},
-		{Name: "registry.ca", Meaning: "as `registry.ca`"},
-		{Name: "registry.cert", Meaning: "as `registry.cert`"},
-		{Name: "registry.key", Meaning: "as `registry.key`"},
-	}
+	})
+	return append(keys, registry.Keys("outcome.registry", "URL of the schema registry of the outcomes, as `registry.url`", "outcome.topic",
+		"examples.outcome.topic too: it describes outcomes")...)
 }

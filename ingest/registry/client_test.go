@@ -85,9 +85,6 @@ func TestTLS(t *testing.T) {
 		"another key":    {Options{URL: url, CA: ca, Cert: own, Key: caKey}, "examples.registry.cert: "},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if problems := test.options.Check(); problems != nil {
-				t.Fatal(problems)
-			}
 			c, err := Open(test.options)
 			var s *message.Schema
 			if err == nil {

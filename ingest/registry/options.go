@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Options are the keys under `examples.registry` of the configuration. The zero value means no registry.
@@ -27,37 +26,40 @@ type Options struct {
 	Key  string `yaml:"key" path:"file"`
 }
 
-// Check finds invalid values. It does not open the files.
-func (o Options) Check() (problems []option.Problem) {
-	wrong := func(key, shown, want string) {
-		problems = append(problems, option.Problem{Key: "registry." + key, Value: value.Quote(shown), Want: want})
+// Keys is the table of the keys of a registry below a key under `examples`. meaning is that of the URL, which needs another key: why
+// says so.
+func Keys(under, meaning, needs, why string) []option.Key {
+	of := func(name string) string { return under + "." + name }
+	beside := func(other, want string) map[string]string {
+		return map[string]string{of("url"): "examples." + of("url") + " with it", of(other): want + "examples." + of(other) + ", or neither"}
 	}
-	if o.URL == "" {
-		for _, said := range []struct{ key, value string }{
-			{"user", o.User}, {"password_file", o.PasswordFile}, {"ca", o.CA}, {"cert", o.Cert}, {"key", o.Key},
-		} {
-			if said.value != "" {
-				wrong(said.key, said.value, "examples.registry.url with it")
-			}
+	url := map[string]string{of("url"): "examples." + of("url") + " with it"}
+	keys := []option.Key{
+		{Name: of("url"), Rule: isURL(), Needs: map[string]string{needs: why}, Meaning: meaning},
+		{Name: of("user"), Needs: beside("password_file", "a user and "), Meaning: "user name at the registry; none: no authentication"},
+		{Name: of("password_file"), Needs: beside("user", "a password and "),
+			Meaning: "file whose first line is the password of `registry.user`"},
+		{Name: of("ca"), Needs: url,
+			Meaning: "PEM file with the CA certificates that sign the registry's certificate; none: the CAs of the system"},
+		{Name: of("cert"), Needs: beside("key", "a certificate and "),
+			Meaning: "PEM file with the client certificate, for registries that require one"},
+		{Name: of("key"), Needs: beside("cert", "a key and "), Meaning: "PEM file with the private key of `registry.cert`"},
+	}
+	for i := range keys[1:] {
+		if k := &keys[i+1]; under != "registry" {
+			k.Meaning = "as `registry" + strings.TrimPrefix(k.Name, under) + "`"
 		}
-		return problems
 	}
-	u, err := url.Parse(o.URL)
-	switch {
-	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		wrong("url", o.URL, "the address of a schema registry, such as https://registry:8081")
-	case u.User != nil:
-		wrong("url", u.Redacted(), "no user in it: set examples.registry.user and examples.registry.password_file")
-	case u.Scheme == "http" && (o.CA != "" || o.Cert != ""):
-		wrong("url", o.URL, "https, as certificates are set")
-	}
-	if (o.User == "") != (o.PasswordFile == "") {
-		wrong("user", o.User, "a user and examples.registry.password_file, or neither")
-	}
-	if (o.Cert == "") != (o.Key == "") {
-		wrong("cert", o.Cert, "a certificate and examples.registry.key, or neither")
-	}
-	return problems
+	return keys
+}
+
+// isURL allows the URL of a registry.
+func isURL() option.Rule {
+	return option.Rule{Want: "the address of a schema registry, such as https://registry:8081, without a user: examples.registry.user and " +
+		"examples.registry.password_file are for those", Holds: func(v any) bool {
+		u, err := url.Parse(v.(string))
+		return v == "" || err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.User == nil
+	}}
 }
 
 // password reads the password.

@@ -2,14 +2,11 @@ package vocabulary
 
 import (
 	"errors"
-	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -34,22 +31,10 @@ func Defaults() Options {
 	return Options{Vocabulary: vocabularies()[0].Name, Columns: 1 << 18, Phrases: 1}
 }
 
-// Check finds invalid values of the keys under words.
-func (t Options) Check() (problems []option.Problem) {
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
-	v, known := t.vocabulary()
-	if !known {
-		wrong("words.vocabulary", strconv.Quote(t.Vocabulary), wantVocabulary())
-	}
-	if n := t.Columns; known && (n < 1 || n > v.most) {
-		wrong("words.columns", n, fmt.Sprintf("a whole number from 1 to %d", v.most))
-	}
-	if n := t.Phrases; n < 1 || n > MaxPhrases {
-		wrong("words.phrases", n, fmt.Sprintf("a whole number from 1 to %d", MaxPhrases))
-	}
-	return problems
+// MaxColumns returns the maximum of Columns.
+func (t Options) MaxColumns() int {
+	v, _ := t.vocabulary()
+	return v.most
 }
 
 // Found reports whether the vocabulary has the phrases of the training files, which are read for it first.

@@ -32,13 +32,13 @@ func (t Options) vocabulary() (v vocabulary, known bool) {
 	return all[i], true
 }
 
-// wantVocabulary lists the vocabularies for errors.
-func wantVocabulary() string {
-	var names []string
+// IsVocabulary allows the names of vocabularies.
+func IsVocabulary() option.Rule {
+	names := []string{""} // the first
 	for _, v := range vocabularies() {
 		names = append(names, v.Name)
 	}
-	return option.Enumerate(names, "or")
+	return option.OneOf(names...)
 }
 
 // VocabularyMeanings describes the vocabularies, for the documentation.

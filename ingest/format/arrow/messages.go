@@ -11,7 +11,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -24,9 +23,7 @@ func Messages() message.Format {
 		Name:     streams,
 		Meaning:  "an Arrow stream or file, with rows of any columns",
 		Label:    message.Label,
-		Keys:     message.NamedKeys(),
 		Unframed: true,
-		Check:    func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{options: o, rows: message.NewRows[nested](o), wanted: map[string]bool{}}
 			for _, name := range append(message.Columns(o.Options), o.Rows) {

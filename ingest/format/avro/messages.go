@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
@@ -25,9 +24,7 @@ func Messages() message.Format {
 		Name:    "avro",
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
-		Keys:    append(message.NamedKeys(), "schema", "registry.url"),
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
-		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{options: o, rows: message.NewRows[nested](o), writers: map[*message.Schema]*writer{}}
 			if o.Schema == "" {

@@ -18,13 +18,12 @@ import (
 // Format is CSV (RFC 4180), one example in each row.
 func Format() format.Format {
 	return format.Tables(format.Format{
-		Name:     "csv",
-		Meaning:  "one example a row",
-		Patterns: []string{"*.csv"},
-		IsText:   true,
-		Label:    Label,
-		Keys:     []string{"header", "delimiter"},
-		Check:    CheckDelimiter,
+		Name:      "csv",
+		Meaning:   "one example a row",
+		Patterns:  []string{"*.csv"},
+		IsText:    true,
+		Label:     Label,
+		HasHeader: true,
 	}, open)
 }
 

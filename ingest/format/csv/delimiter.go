@@ -4,26 +4,15 @@ import (
 	"bytes"
 	"fmt"
 	"io"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // delimiters are the supported automatic delimiters. The first is that of RFC 4180.
 const delimiters = ",;\t|"
-
-// CheckDelimiter returns a Problem if the delimiter is invalid.
-func CheckDelimiter(o layout.Options) []option.Problem {
-	if o.Delimiter == "" || utf8.RuneCountInString(o.Delimiter) == 1 && !strings.ContainsAny(o.Delimiter, "\"\r\n\ufffd") {
-		return nil
-	}
-	return []option.Problem{{Key: "delimiter", Value: strconv.Quote(o.Delimiter), Want: "one character"}}
-}
 
 // delimiterOf returns the delimiter of a file: that of the options, or one detected in its first rows. If several
 // delimiters give rows of equal length, it is the one with the most numeric fields. It returns a *input.Error if that is

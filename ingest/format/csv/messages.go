@@ -9,8 +9,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // lines is the name of this format, also for CSV files.
@@ -26,23 +24,8 @@ func Messages() message.Format {
 		Meaning: meaning,
 		Label:   Label,
 		IsText:  true,
-		Keys: []string{"label", "label_separator", "label_columns", "targets", "weight", "text", "words.vocabulary", "words.columns",
-			"words.phrases", "delimiter", "columns.use", "columns.drop", "categorical", "times", "missing", "missing_values"},
-		Width: width,
-		Check: func(o message.Options) []option.Problem {
-			problems := CheckDelimiter(o.Options)
-			for _, c := range o.NamedColumns() {
-				if c.IsName() {
-					problems = append(problems, option.Problem{Key: "format", Value: lines, Want: fmt.Sprintf(
-						"columns by their numbers, from 0, unlike %s: the values of a topic have no header", value.Quote(string(c)))})
-				}
-			}
-			if o.Rows != "" {
-				problems = append(problems, option.Problem{Key: "rows", Value: value.Quote(o.Rows), Want: "no path: each line is a row"})
-			}
-			return problems
-		},
-		Open: func(o message.Options) (message.Reader, error) { return &messages{delimiter: o.Delimiter}, nil },
+		Width:   width,
+		Open:    func(o message.Options) (message.Reader, error) { return &messages{delimiter: o.Delimiter}, nil },
 	}
 }
 

@@ -27,6 +27,7 @@ func Format() format.Format {
 		Files:        2,
 		WantFiles:    "files in pairs, images first, then their labels",
 		Open:         openIDX,
+		OneLabel:     true,
 		OpenFeatures: openIDXImages,
 	}
 }

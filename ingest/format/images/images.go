@@ -32,6 +32,7 @@ func Format() format.Format {
 		Patterns:     []string{"*.tar", "*.tgz", "*.png", "*.jpg", "*.jpeg"},
 		Files:        1,
 		ReadsFolders: true,
+		OneLabel:     true,
 		Open:         openImages,
 		OpenFeatures: openImageFeatures,
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -24,8 +23,6 @@ func Messages() message.Format {
 		Meaning: message.Meaning,
 		Label:   message.Label,
 		IsText:  true,
-		Keys:    message.NamedKeys(),
-		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{options: o, columns: message.Columns(o.Options), rows: message.NewRows[Nested](o)}
 			r.rows.NoRows, r.rows.NoColumn = r.noRows, r.noColumn

@@ -26,7 +26,7 @@ func Format() format.Format {
 		Label:    "0", // the first of two columns that no option names
 		Extent:   addExtent,
 	}, open)
-	f.Label, f.Keys = "", []string{"label_separator", "missing_values"}
+	f.Label = ""
 	f.Words, f.Spread, f.View, f.Inspect = nil, nil, nil, nil
 	openFeatures := f.OpenFeatures
 	f.OpenFeatures = func(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Messages is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages, with a schema
@@ -22,9 +21,7 @@ func Messages() message.Format {
 		Name:    "protobuf",
 		Meaning: "a message in Protobuf's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
-		Keys:    append(message.NamedKeys(), "schema", "registry.url"),
 		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
-		Check:   func(o message.Options) []option.Problem { return message.CheckNamed(o) },
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{options: o, types: map[*message.Schema][]*messageType{}, rows: message.NewRows[nested](o)}
 			if o.Schema == "" {

@@ -1,0 +1,250 @@
+package ingest
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/bound"
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/ingest/paths"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// Check returns a Problem for each value that is invalid for any file content. It does not open the files.
+func (o Options) Check() []option.Problem { return o.check(slices.Concat(o.Train, o.Test)) }
+
+// problems collects problems.
+type problems []option.Problem
+
+func (p *problems) add(key, shown, want string) {
+	if !slices.ContainsFunc(*p, func(other option.Problem) bool { return other.Key == key }) {
+		*p = append(*p, option.Problem{Key: key, Value: shown, Want: want})
+	}
+}
+
+// check is Check for the files to read: first the table of keys, then what it does not say. Each key has at most one problem.
+func (o Options) check(files []string) []option.Problem {
+	p := problems(option.Check(Keys(), o, Defaults()))
+	told := o.formatsOf(files)
+	if o.FromTopic != "" {
+		told = o.checkMessages(&p)
+	} else {
+		o.checkFiles(&p)
+		o.checkFormats(&p, told, len(files) > 0)
+	}
+	o.checkColumns(&p, told)
+	o.checkOutcome(&p)
+	from, _ := bound.Parse(o.From)
+	if to, ok := bound.Parse(o.To); ok && len(o.From) > 0 && !from.Before(to) {
+		p.add("to", option.Shown(o.To), "a later one than examples.from, which is "+strings.Join(o.From, ", "))
+	}
+	if o.density() == rowsDense && o.FromTopic != "" {
+		p.add("rows", o.Rows, "auto or sparse, because the number of columns of sparse rows of a topic is unknown before they are read; or "+
+			"the path of the rows, in which a member of that name is written ./dense")
+	} else if o.density() == rowsDense && o.Text != "" {
+		p.add("rows", o.Rows, "auto or sparse, because examples.text is set: counts of words are sparse")
+	}
+	if most := o.Words.MaxColumns(); o.Text != "" && o.Words.Columns > most {
+		p.add("words.columns", option.Shown(o.Words.Columns), fmt.Sprintf("a whole number from 1 to %d", most))
+	}
+	if o.Text != "" && o.Words.Found() && !o.Predicts() && len(o.Train) == 0 {
+		p.add("words.vocabulary", o.Words.Vocabulary, "files under examples.train, in which its words are found")
+	}
+	for _, label := range slices.Sorted(maps.Keys(o.ClassWeight.By)) {
+		isLabel := func(class string) bool { return value.Label(class) == value.Label(label) }
+		if len(o.Classes) > 0 && !slices.ContainsFunc(o.Classes, isLabel) {
+			p.add("class_weight", label, "labels that are among examples.classes")
+		}
+	}
+	return p
+}
+
+// checkFiles checks the file names. Checks that need the content are left to Sources.
+func (o Options) checkFiles(p *problems) {
+	if _, ok := o.formatByName(""); o.Format != "" && !ok {
+		p.add("format", o.Format, wantFormat())
+	}
+	if path := o.rowsPath(); path != "" {
+		p.add("rows", path, "examples.from_topic too: it describes the messages of a topic")
+	}
+	input := 0
+	for i, files := range [][]string{o.Train, o.Test} {
+		key := []string{"train", "test"}[i]
+		if slices.Contains(files, "") {
+			p.add(key, "", "the name of a file")
+		} else if f, ok := o.brokenSource(files); ok {
+			p.add(key, fmt.Sprint(files), f.Name+" "+f.WantFiles)
+		}
+		for _, name := range files {
+			if name == StandardInput {
+				input++
+			}
+		}
+	}
+	if input > 1 {
+		key := "train"
+		if slices.Contains(o.Test, StandardInput) {
+			key = "test"
+		}
+		p.add(key, StandardInput, "the standard input (-) in one place only: it can be read once")
+	}
+}
+
+// brokenSource returns the format of files that are not all of a source, as far as their names tell.
+func (o Options) brokenSource(files []string) (f format.Format, ok bool) {
+	if slices.ContainsFunc(files, paths.IsPattern) {
+		return f, false // the files are unknown
+	}
+	for rest := files; len(rest) > 0; rest = rest[f.Files:] {
+		if f, ok = o.formatByName(rest[0]); !ok {
+			return f, false // the number of files of a source is unknown too
+		}
+		if len(rest) < f.Files || slices.ContainsFunc(rest[1:f.Files], func(name string) bool {
+			other, ok := o.formatByName(name)
+			return ok && other.Name != f.Name
+		}) {
+			return f, true
+		}
+	}
+	return f, false
+}
+
+// checkFormats checks the keys that files of some formats do not support.
+func (o Options) checkFormats(p *problems, told []format.Format, named bool) {
+	for _, f := range told {
+		switch {
+		case !named:
+		case len(o.Targets) > 0 && !f.IsTable():
+			p.add("targets", option.Shown(o.Targets), "no targets in files of the format "+f.Name+": their examples have labels")
+		case o.Several() && f.OneLabel:
+			p.add("labels", o.Labels, "one, as files of the format "+f.Name+" have one label a row")
+		}
+		if f.HasHeader && o.Header != nil && !*o.Header && slices.ContainsFunc(o.NamedColumns(), layout.Column.IsName) {
+			p.add("header", "false", "true, because a column is given by its name")
+		}
+	}
+	for _, c := range o.Missing.Columns {
+		p.add("missing", c, "error or mean: columns only with examples.from_topic")
+	}
+}
+
+// checkMessages checks the keys that depend on the format of messages, and returns their default label.
+func (o Options) checkMessages(p *problems) []format.Format {
+	f, ok := o.messageFormat()
+	if !ok {
+		p.add("format", option.Shown(o.Format), wantMessageFormat(nil)+", as examples.from_topic is set")
+		return nil
+	}
+	if o.Header != nil && *o.Header {
+		p.add("header", "true", "false: the values of a topic have no header")
+	}
+	for _, name := range slices.Sorted(maps.Keys(o.Offsets)) {
+		_, notNumber := strconv.Atoi(name)
+		if isFeature := slices.Contains(o.Columns.Use, name); !isFeature && (f.Width == nil || notNumber != nil) {
+			p.add("offsets", name, "columns of examples.columns.use; of CSV, the numbers of columns")
+		}
+	}
+	o.checkSchema(p, f)
+	for _, c := range o.Missing.Columns {
+		if len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c) {
+			p.add("missing", c, "columns that become features, and "+value.Quote(c)+" is none of examples.columns.use")
+		}
+	}
+	if o.Outcome.Topic != "" { // which has the labels
+		o.Options = o.Options.WithLabelLater()
+	}
+	switch {
+	case f.Width != nil && o.rowsPath() != "":
+		p.add("rows", o.Rows, "no path: each line is a row")
+	case f.Width == nil && len(o.Columns.Use) == 0 && o.Text == "":
+		p.add("columns.use", "[]", "the columns that become features: each message may have others")
+	case f.Width == nil && len(o.Columns.Drop) > 0:
+		p.add("columns.drop", option.Shown(o.Columns.Drop), "no columns: only those of columns.use become features")
+	}
+	for _, c := range o.NamedColumns() {
+		if f.Width != nil && c.IsName() {
+			p.add("format", o.Format, fmt.Sprintf("columns by their numbers, from 0, unlike %s: the values of a topic have no header",
+				value.Quote(string(c))))
+		}
+	}
+	return []format.Format{{Label: f.Label}}
+}
+
+// checkSchema checks the keys for the schema of a message format.
+func (o Options) checkSchema(p *problems, f message.Format) {
+	kind := f.Schema
+	switch {
+	case kind.Type == "" && o.Schema != "":
+		p.add("schema", o.Schema, "no file: values in "+f.Name+" need no schema")
+	case kind.Type != "" && o.Schema == "" && o.Registry.URL == "":
+		p.add("schema", "not set", "a file, such as events"+kind.Ending+", or examples.registry.url: values in "+f.Name+" need a schema")
+	case o.Schema != "" && o.Registry.URL != "" && !kind.Beside:
+		p.add("schema", o.Schema, "no file with examples.registry: in "+f.Name+" each message says its schema there")
+	}
+	if o.Message != "" && (!kind.Named || o.Schema == "") {
+		p.add("message", o.Message, "no name: it is for formats whose files under examples.schema describe several messages")
+	}
+	if strings.HasPrefix(o.Registry.URL, "http:") && o.Registry.CA+o.Registry.Cert != "" {
+		p.add("registry.url", o.Registry.URL, "https, as certificates are set")
+	}
+	if f.Unframed && o.Registry.URL != "" {
+		p.add("registry.url", o.Registry.URL, "no registry: values in "+f.Name+" have no schema there")
+	}
+}
+
+// named is a key that names columns.
+type named struct {
+	key      string
+	columns  []string
+	features bool // they are those that become features, or do not
+	served   bool
+}
+
+// shares reports whether two keys may name the same column, the first before the second in the table.
+func (a named) shares(b named) bool {
+	return a.key == "columns.use" && b.features && b.key != "columns.drop" || a.served && !b.served && b.key != "text"
+}
+
+// checkColumns checks that each column has one role, and that categories and times become features. The formats have the default label.
+func (o Options) checkColumns(p *problems, told []format.Format) {
+	label := []string{string(o.Label)}
+	if o.Label == "" && len(o.Targets)+len(o.LabelColumns) == 0 && o.Outcome.Topic == "" {
+		for _, f := range told {
+			label = append(label, string(f.Label))
+		}
+	}
+	all := []named{
+		{key: "label", columns: label},
+		{key: "weight", columns: []string{string(o.Weight)}},
+		{key: "served.label", columns: []string{string(o.Served.Label)}, served: true},
+		{key: "served.version", columns: []string{string(o.Served.Version)}, served: true},
+	}
+	if o.Outcome.Topic == "" { // otherwise they are columns of outcomes
+		all = append(all, named{key: "label_columns", columns: o.LabelColumns}, named{key: "targets", columns: o.Targets})
+	}
+	all = append(all, named{key: "columns.use", columns: o.Columns.Use, features: true},
+		named{key: "columns.drop", columns: o.Columns.Drop, features: true},
+		named{key: "categorical", columns: o.Categorical, features: true},
+		named{key: "times", columns: o.Times.Columns(), features: true},
+		named{key: "text", columns: []string{string(o.Text)}})
+	for i, b := range all {
+		for _, a := range all[:i] {
+			for _, c := range b.columns {
+				if c != "" && slices.Contains(a.columns, c) && !a.shares(b) {
+					p.add(b.key, c, "other columns than those of examples."+a.key)
+				}
+			}
+		}
+		for _, c := range b.columns {
+			if becomes := b.key == "categorical" || b.key == "times"; becomes && len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c) {
+				p.add(b.key, c, "columns that become features: list "+value.Quote(c)+" under "+o.Key("columns.use")+" too")
+			}
+		}
+	}
+}

@@ -1,0 +1,134 @@
+package option
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"net/url"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// Rule is what the value of a key must be. The zero Rule allows any value.
+type Rule struct {
+	Want  string               // what is expected
+	Holds func(value any) bool // reports whether a value is allowed; it has the type of the field
+}
+
+// OneOf allows some texts, of which "" is not shown.
+func OneOf(texts ...string) Rule {
+	shown := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
+	return Rule{Enumerate(shown, "or"), func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
+}
+
+// Whole allows whole numbers from a minimum to a maximum. A maximum of 0 means none.
+func Whole(least, most int) Rule {
+	if most == 0 {
+		return Range(float64(least), math.Inf(1), fmt.Sprintf("a whole number ≥ %d", least))
+	}
+	return Range(float64(least), float64(most), fmt.Sprintf("a whole number from %d to %d", least, most))
+}
+
+// Range allows numbers, times and sizes from a minimum to a maximum.
+func Range(least, most float64, want string) Rule {
+	return Rule{want, func(value any) bool {
+		v := reflect.ValueOf(value)
+		n := 0.0
+		if v.CanInt() {
+			n = float64(v.Int())
+		} else {
+			n = v.Float()
+		}
+		return n >= least && n <= most // false for NaN
+	}}
+}
+
+// Check returns the first problem of each key with a value that its rule does not allow, without a key that it needs, or with one that
+// it excludes. options is the struct that has the keys, and defaults is the same struct if no key is set.
+func Check(keys []Key, options, defaults any) (problems []Problem) {
+	field := func(of any, key string) reflect.Value { return Field(reflect.ValueOf(of), key) }
+	isSet := func(key string) bool {
+		key, value, one := strings.Cut(key, ": ")
+		v := field(options, key)
+		if one {
+			return fmt.Sprint(v.Interface()) == value
+		}
+		return !isEmpty(v) && !reflect.DeepEqual(v.Interface(), field(defaults, key).Interface())
+	}
+	for _, k := range keys {
+		v, want := field(options, k.Name), ""
+		if k.Rule.Holds != nil && (k.When == "" || isSet(k.When)) && !k.Rule.Holds(v.Interface()) {
+			want = k.Rule.Want
+		}
+		if want == "" && len(k.Needs)+len(k.Excludes) > 0 && isSet(k.Name) {
+			for _, key := range slices.Sorted(maps.Keys(k.Needs)) {
+				if want == "" && !isSet(key) {
+					want = k.Needs[key]
+				}
+			}
+			for _, key := range slices.Sorted(maps.Keys(k.Excludes)) {
+				if want == "" && isSet(key) {
+					want = k.Excludes[key]
+				}
+			}
+		}
+		if want != "" {
+			problems = append(problems, Problem{Key: k.Name, Value: Shown(v.Interface()), Want: want})
+		}
+	}
+	return problems
+}
+
+// Shown returns a value of a key as problems show it: a URL without its password.
+func Shown(value any) string {
+	v := reflect.ValueOf(value)
+	if v.Kind() == reflect.String {
+		if u, err := url.Parse(v.String()); err == nil && u.User != nil {
+			return u.Redacted()
+		}
+	}
+	switch {
+	case isEmpty(v):
+		return "not set"
+	case v.Kind() == reflect.Pointer:
+		v = v.Elem()
+	}
+	return fmt.Sprint(v.Interface())
+}
+
+// isEmpty reports whether a value is a nil pointer, an empty text or an empty list.
+func isEmpty(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Slice, reflect.Map, reflect.String:
+		return v.Len() == 0
+	case reflect.Pointer:
+		return v.IsNil()
+	}
+	return false
+}
+
+// Field returns the field of a key in a struct, or below it. It panics if there is none.
+func Field(of reflect.Value, key string) reflect.Value {
+	for name := range strings.SplitSeq(key, ".") {
+		field, ok := fieldOf(reflect.Indirect(of), name)
+		if !ok {
+			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
+		}
+		of = field
+	}
+	return of
+}
+
+// fieldOf returns the field of a struct, or of those embedded in it, that a key sets.
+func fieldOf(of reflect.Value, name string) (field reflect.Value, ok bool) {
+	for i := 0; i < of.NumField() && !ok; i++ {
+		switch f := of.Type().Field(i); {
+		case f.Anonymous:
+			field, ok = fieldOf(of.Field(i), name)
+		case f.IsExported() && KeyOf(f) == name:
+			return of.Field(i), true
+		}
+	}
+	return field, ok
+}

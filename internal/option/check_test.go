@@ -1,0 +1,45 @@
+package option
+
+import (
+	"fmt"
+	"testing"
+)
+
+type inner struct {
+	Size float64 `yaml:"size"`
+}
+
+type options struct {
+	inner
+	Kind, Other string
+	Names       []string
+	Below       inner
+	Flag        *bool
+}
+
+// A key that is set has an allowed value, the keys that it needs, and none that it excludes. What is not set has no problem.
+func TestCheck(t *testing.T) {
+	keys := []Key{
+		{Name: "kind", Rule: OneOf("a", "b", ""), Excludes: map[string]string{"below.size": "no size"}},
+		{Name: "other", Needs: map[string]string{"kind: b": "kind b", "names": "names"}},
+		{Name: "below.size", When: "names", Rule: Range(1, 2, "1 or 2")},
+	}
+	yes := true
+	for _, test := range []struct {
+		options options
+		want    string
+	}{
+		{options{}, "[]"},
+		{options{Kind: "c"}, "[kind: c: expected a or b]"},
+		{options{Kind: "a", Below: inner{1}}, "[kind: a: expected no size]"},
+		{options{Other: "x", Kind: "b"}, "[other: x: expected names]"},
+		{options{Other: "http://me:secret@x", Names: []string{"n"}, Below: inner{1}}, "[other: http://me:xxxxx@x: expected kind b]"},
+		{options{Other: "x", Kind: "b", Names: []string{"n"}, Below: inner{1.5}, Flag: &yes}, "[kind: b: expected no size]"},
+		{options{Below: inner{3}}, "[]"},
+		{options{Below: inner{3}, Names: []string{"n"}}, "[below.size: 3: expected 1 or 2]"},
+	} {
+		if got := fmt.Sprint(Check(keys, test.options, options{})); got != test.want {
+			t.Errorf("%+v: %s, expected %s", test.options, got, test.want)
+		}
+	}
+}
