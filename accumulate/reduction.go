@@ -94,7 +94,6 @@ func (r *Reduction) drop(group int) {
 }
 
 func (r *Reduction) putBack(sum *Sum) {
-	sum.freeSpilled()
 	r.Buffers.Put(sum)
 	r.Crosses.Put(sum)
 }

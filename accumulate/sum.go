@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -22,8 +21,6 @@ type Sum struct {
 	ranked    []addend              // what the ranking has beside its field, until [Sum.Pack]
 	splits    [examples.Splits]bool // those that the ranking has rows of
 	single    bool                  // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
-	spilled   []spilled             // fields whose values are not in memory, but in file
-	file      *spill.File
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -136,15 +133,6 @@ func (s *Sum) Merge(o *Sum) error {
 // MergeWhole is Merge for a sum that nobody uses afterwards. A field that s lacks is that of o from then on: partitions with rows to visit
 // may come after one that has none. The memory of its Gram matrix and cross moments otherwise goes to the pools, which may be nil.
 func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error {
-	if err := o.load(&Sum{}); err != nil {
-		return err
-	}
-	if len(s.spilled) > 0 {
-		o.Spread(crosses)
-		if err := s.load(o); err != nil {
-			return err
-		}
-	}
 	if !o.isTile() {
 		o.addTiles() // their sum is added, not one after the other
 	}
@@ -171,9 +159,6 @@ func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error 
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	if len(s.ranked)+len(o.ranked) > 0 {
 		panic("accumulate: a sum is merged that is not packed")
-	}
-	if len(s.spilled)+len(o.spilled) > 0 {
-		panic("accumulate: a sum is merged whose values are in a file")
 	}
 	s.Spread(nil)
 	for _, f := range o.fields {

@@ -12,7 +12,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -124,13 +123,9 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	if s.encodes {
 		c = protocol.NewCodec(nil, s.chunk)
 	}
-	var spills spill.Options
-	if s.spills {
-		spills.Memory = 1
-	}
 	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator,
 		Client: &protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, LedgerMessages: s.ledgerMessages,
-			GiveUp: s.giveUp, Spill: spills, Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool)}}
+			GiveUp: s.giveUp, Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool)}}
 }
 
 // fresh returns a text that the simulation has not had before.

@@ -433,7 +433,6 @@ type simulation struct {
 	quarantined     map[string]bool           // keys that were written to the quarantine topic
 	chunk           int                       // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
 	encodes         bool                      // each process encodes and decodes itself
-	spills          bool                      // matrices of sparse rows are in temporary files
 	stores          bool                      // solvers keep in memory what the next run of a chain goes on from
 	texts           int                       // that fresh has returned
 	serves          bool                      // runners do not stop at the end of the examples, but wait for more
@@ -504,7 +503,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 			trace("step %d: "+format, append([]any{s.steps}, values...)...)
 		}
 	}
-	s.chunk, s.encodes, s.spills = int(seed/5%4/3), seed%29 == 0, seed/7%2 == 0
+	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
 	s.ledgerMessages = 1 + s.random.IntN(8)
 	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
 	if workers, solvers := 1+s.random.IntN(3), 1+s.random.IntN(2); !s.executes {

@@ -46,10 +46,10 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		q.objective = losses[examples.Train].MeanLoss() + ridge
 		length := 1.0
 		if length, err = q.firstLength(gradient, sums); err == nil {
-			q.steps, err = linear.NewConjugate(weights, gradient, q.shape.Classes, q.factor, length, q.buffer.File)
+			q.steps = linear.NewConjugate(weights, gradient, q.shape.Classes, q.factor, length)
 		}
 	} else {
-		q.objective, err = q.steps.Step(weights, gradient, q.objective)
+		q.objective = q.steps.Step(weights, gradient, q.objective)
 	}
 	if err != nil {
 		return nil, err
@@ -58,14 +58,11 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		q.chosen = Step{W: weights, Final: true, Of: v}
 	}
 	direction := gradient // reuses its memory
-	decrement, err := q.steps.Turn(direction)
-	if err != nil {
-		return nil, err
-	}
+	decrement := q.steps.Turn(direction)
 	if q.done = !(decrement > maxDecrement*float64(q.shape.Classes)); !q.ended() {
-		q.next, err = q.steps.Next(direction)
+		q.next = q.steps.Next(direction)
 	}
-	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, err
+	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
 }
 
 // crossMemory returns the memory of a visit's cross moment (p × k) for sparse rows; otherwise other memory of that
@@ -102,8 +99,7 @@ func (q *quadratic) Next() (Step, error) {
 	case q.ended() && q.stop.watching():
 		return q.chosen, nil
 	case q.ended():
-		w, err := q.steps.Minimum()
-		return Step{W: w, Final: true, Of: q.visit + 1}, err
+		return Step{W: q.steps.Minimum(), Final: true, Of: q.visit + 1}, nil
 	case !q.sampled: // the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
 		return Step{W: q.next, Final: true, Of: q.visit + 1}, nil
 	}

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -90,10 +89,10 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 // minGarbage is the minimum of limited garbage: less of it makes collections of a small heap frequent.
 const minGarbage = 64 << 20
 
-// limit limits the memory of a process: matrices beyond bytes are spilled. If the job sets its memory, garbage is limited to a
-// quarter of it.
+// limit limits the memory of a process: matrices of sparse rows may take bytes. If the job sets its memory, garbage is limited to
+// a quarter of it.
 func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64) {
-	p.Spill = spill.In(p.Admin.DataDir(), bytes)
+	p.MatrixBytes = bytes
 	if job.Memory > 0 {
 		garbage.Allow(ctx, max(job.Memory/4, minGarbage))
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -39,8 +38,8 @@ type Client struct {
 	Grams   *accumulate.BufferPool
 	Crosses *accumulate.CrossPool
 
-	// Spill configures temporary files for matrices that exceed memory.
-	Spill spill.Options
+	// MatrixBytes is the maximum size of the matrices of a stage of sparse rows. Without a maximum it is 0.
+	MatrixBytes int64
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
 }

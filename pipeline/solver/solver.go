@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -40,7 +39,6 @@ type Solver struct {
 	missed       bool                      // the statistics may have missing records: see readMissed
 	claims       int                       // number of claims
 	scratch      *scratch
-	spilled      *spill.File    // of the current stage; nil: its fit is in memory
 	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
@@ -147,7 +145,6 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	defer s.subscription.Close()
 	s.scratch = s.options.Store.lend()
 	defer func() { s.options.Store.giveBack(s.scratch) }()
-	defer func() { s.spilled.Close() }()
 	defer s.endAhead()
 	defer s.chained.left.endEncoding()
 	if err := s.survey(ctx, earlier); err != nil {

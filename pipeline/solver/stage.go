@@ -69,11 +69,11 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	if f.stage, f.shape, err = s.stageShape(number); err != nil {
 		return nil, err
 	}
-	s.spilled.Close()
-	if s.spilled = nil; f.shape.Sparse {
-		s.spilled = s.Spill.File(8 * fitMatrices * int64(f.shape.Columns) * int64(f.shape.Classes))
+	if f.shape.Sparse {
+		if err := s.CheckSparse(int64(f.shape.Columns), int64(f.shape.Classes), true); err != nil {
+			return nil, err
+		}
 	}
-	s.factorsOf(number).File = s.spilled
 	if s.updatesSparse() {
 		f.fit = s.columnUpdate(number, f.shape)
 	} else if s.plan.Update() != nil {
@@ -92,9 +92,6 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	s.inbox.Begin(number)
 	return f, nil
 }
-
-// fitMatrices is the number of p × k matrices of float64 for a fit to sparse rows, with the sums of its visits.
-const fitMatrices = 14
 
 // stageShape returns a stage and its shape.
 func (s *Solver) stageShape(number int) (*model.Stage, solve.Shape, error) {

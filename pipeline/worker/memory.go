@@ -6,8 +6,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -22,15 +20,6 @@ const (
 	factors = 3
 	// gramMatrices is the additional number in a stage's first visit: tiles and sums of both cores, records, messages.
 	gramMatrices = 3
-	// crossMoments is the number of p × k matrices of float64 for the gradient and the weights of sparse rows, as sums,
-	// records and messages.
-	crossMoments = 6
-	// solverMoments is the additional number of the solver: for conjugate gradients the minimum, its gradient, the previous
-	// step and its product, for L-BFGS at least a pair of steps.
-	solverMoments = 8
-	// spilledMoments replaces crossMoments if the matrices of sparse rows exceed memory: sums that wait for those of other
-	// partitions are then in a file, and so is what conjugate gradients keep between visits.
-	spilledMoments = 4
 	// termMatrices is the number of p × k matrices of float64 for the terms of increments in a full run of a chain: two in
 	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
 	// being written.
@@ -69,11 +58,10 @@ func (w *Worker) measured() (m matrices, err error) {
 		}
 		p, k := int64(stage.Features.Size()), int64(stage.Classes)
 		if stage.Features.Sparse() {
-			bytes, spills := w.sparseMatrices(stage.Link, p, k)
-			if spills && w.spilled == nil {
-				w.spilled = spill.New(w.Spill.Dir)
+			if err := w.CheckSparse(p, k, w.options.Solves); err != nil {
+				return m, err
 			}
-			m.always = max(m.always, bytes)
+			m.always = max(m.always, protocol.SparseBytes(p, k, w.options.Solves))
 			continue
 		}
 		merged := int64(0)
@@ -113,31 +101,11 @@ func (w *Worker) publications() int {
 	return int(min(max(maxPublicationBytes/max(w.scoresOfSegment(), 1), 1), maxPublications))
 }
 
-// sparseMatrices returns the memory of the matrices of a stage of p sparse columns and k classes in bytes, and whether
-// others are spilled.
-func (w *Worker) sparseMatrices(l link.Link, p, k int64) (bytes int64, spills bool) {
-	worker, solver := int64(crossMoments), int64(0)
-	if w.options.Solves {
-		solver = solverMoments
-	}
-	if spills = w.Spill.Applies(8 * (worker + solver) * p * k); spills {
-		worker = spilledMoments
-		if l.Quadratic {
-			solver = 0
-		}
-	}
-	return 8 * (worker + solver) * p * k, spills
-}
-
 // reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a partition so
 // far, if the budget lacks it. If the budget is too small, it drops the messages of surveyed segments, given by their number
 // in each partition.
 func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.State]int) {
-	need := int64(0)
-	for _, stage := range w.plan.Stages {
-		bytes, _ := w.sparseMatrices(link.Named(stage.Link), int64(columns), int64(labels))
-		need = max(need, bytes)
-	}
+	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
 	if need <= w.reserved || w.budget.Has(need-w.reserved) {
 		return
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
@@ -38,7 +37,6 @@ type block struct {
 type merging struct {
 	reduction *accumulate.Reduction
 	early     map[int]*accumulate.Sum
-	spilled   *spill.File // of the sums that wait for other partitions; nil: they stay in memory
 }
 
 // blocks divides partitions into blocks; a single partition is not a block. sample is the maximum number of rows of a
@@ -61,7 +59,6 @@ func (w *Worker) blocks(v protocol.Visit, partitions []*partition.State, sample 
 		b := &block{Worker: w, visit: v, first: states[of[0]], at: map[*partition.State]int{},
 			tree: coverage.Tree{Parts: len(of), Group: tree.Group}, sample: &accumulate.Sample{Max: sample}}
 		b.gram, b.leave, b.rest = b.merging(), b.merging(), b.merging()
-		b.rest.spilled = w.spilled
 		for i, ordinal := range of {
 			b.at[states[ordinal]] = i
 			all[states[ordinal]] = b
@@ -106,9 +103,6 @@ func (m *merging) add(at int, sum *accumulate.Sum) (*accumulate.Sum, error) {
 		delete(m.early, from)
 		return sum, nil
 	})
-	if err == nil && lacking >= 0 && m.spilled != nil {
-		err = m.reduction.Spill(m.spilled)
-	}
 	if err != nil || lacking >= 0 {
 		return nil, err
 	}

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/spill"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -47,7 +46,6 @@ type Worker struct {
 	options    Options
 	ahead      *gramsAhead // nil: there is none
 	idle       visit.Idle  // of the last visit, if it was to sparse rows
-	spilled    *spill.File // of sums of sparse rows that exceed memory; nil: none do
 }
 
 // Options are the resources of a worker. With the zero value it keeps nothing in memory that it could read or compute
@@ -101,7 +99,6 @@ func (w *Worker) work(ctx context.Context) error {
 			p.Release(w.budget)
 		}
 		w.budget.Give(w.reserved)
-		w.spilled.Close()
 	}()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {

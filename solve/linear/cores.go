@@ -28,16 +28,7 @@ func OnCores(n, values int, do func(from, to int)) {
 // SumsByClass returns k sums over the rows 0 … n−1 of matrices (n × k); add adds those of the rows [from, to). It adds
 // the sums of equally large parts in order: the number of cores does not change any bit.
 func SumsByClass(n, k int, add func(from, to int, sums []float64)) []float64 {
-	return AddSums(nil, n, k, add)
-}
-
-// partRows is the number of rows of k values in a part of a sum.
-func partRows(k int) int { return max(1, minPart/k) }
-
-// AddSums adds the sums over the n rows of a window to total, the sums over the previous windows, and returns them: see
-// [SumsByClass]. total is nil before the first window.
-func AddSums(total []float64, n, k int, add func(from, to int, sums []float64)) []float64 {
-	size := partRows(k)
+	size := max(1, minPart/k)
 	parts := max(1, (n+size-1)/size)
 	sums := make([]float64, parts*k)
 	OnCores(parts, minPart, func(from, to int) {
@@ -45,10 +36,8 @@ func AddSums(total []float64, n, k int, add func(from, to int, sums []float64)) 
 			add(i*size, min((i+1)*size, n), sums[i*k:(i+1)*k])
 		}
 	})
-	if total == nil {
-		total, sums = sums[:k:k], sums[k:]
-	}
-	for ; len(sums) > 0; sums = sums[k:] {
+	total := sums[:k:k]
+	for sums = sums[k:]; len(sums) > 0; sums = sums[k:] {
 		for c := range total {
 			total[c] += sums[c]
 		}

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/spill"
 )
 
 // Preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
@@ -42,8 +41,6 @@ const maxCondition = 1e13
 // Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each would take a quarter
 // of the time of the factorization. The zero value is ready. Only one fit at a time may use it.
 type Buffer struct {
-	// File keeps matrices of sparse rows between visits; nil: they stay in memory.
-	File           *spill.File
 	matrix, packed []float64
 }
 

@@ -12,11 +12,8 @@ func Quotients(a, b []float64) []float64 {
 }
 
 // Dots returns the inner products of the columns of two p × k matrices.
-func Dots(a, b []float64, k int) []float64 { return AddDots(nil, a, b, k) }
-
-// AddDots adds the inner products of the columns of windows of two matrices to total: see [AddSums].
-func AddDots(total, a, b []float64, k int) []float64 {
-	return AddSums(total, len(a)/k, k, func(from, to int, sums []float64) {
+func Dots(a, b []float64, k int) []float64 {
+	return SumsByClass(len(a)/k, k, func(from, to int, sums []float64) {
 		for i := from * k; i < to*k; i += k {
 			x, y := a[i:i+k:i+k], b[i:i+k:i+k]
 			for c := range sums {

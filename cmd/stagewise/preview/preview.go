@@ -86,7 +86,18 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) 
 	if c.Average > 1 {
 		fmt.Fprintf(w, "\n%d models of these stages are trained and averaged\n", c.Average)
 	}
-	return errors.Join(wrong, tooMuch)
+	return errors.Join(wrong, tooMuch, checkMatrices(c, width))
+}
+
+// checkMatrices returns an error if the matrices of sparse rows of that many columns exceed the configured memory. Unless all of them
+// count, only the survey of a run tells how many do.
+func checkMatrices(c *config.Config, width int) error {
+	onlySparse := func(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
+	if c.Memory == 0 || c.Prepare.MinRows > 1 || !slices.ContainsFunc(c.Job().Stages, onlySparse) {
+		return nil
+	}
+	client := protocol.Client{MatrixBytes: int64(c.Memory)}
+	return client.CheckSparse(int64(width), int64(max(len(c.Examples.Classes)+len(c.Examples.Targets), 1)), true)
 }
 
 // checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
