@@ -243,7 +243,6 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Inc
 		plan.Chain.AtLeast = max(plan.Chain.AtLeast-plan.Chain.Update.Leave[i].Learnt(), 0)
 	}
 	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
-	chain.TakeAway(plan.Chain.Update, window, plan.Forgotten.Without(r.chain.Head.Plan.Forgotten))
 	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
 }
 

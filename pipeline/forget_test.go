@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -22,8 +20,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // forgetfulLogs returns two logs with the same examples of another producer, 40 rows a message with the keys user0 to user4. In the second
@@ -162,111 +158,6 @@ func TestChainForgets(t *testing.T) {
 	}
 }
 
-// With one stage whose link is the identity, the next update takes forgotten rows away: weights and window are those of a log in which they
-// weigh 0. Then the versions go that had learnt from them, and the new one can be made again from the log.
-func TestUpdateForgets(t *testing.T) {
-	long(t)
-	const seen = 5 // the increment with the rows: no preparation has seen them
-	for name, test := range map[string]struct {
-		change   func(o *topics.RetrainOptions)
-		restarts bool // the process ends after what it has read, and another goes on
-	}{
-		"all":       {func(*topics.RetrainOptions) {}, false},
-		"restarted": {func(o *topics.RetrainOptions) { o.Refresh = 0 }, true},
-		"decay, and a window that the increment leaves": {func(o *topics.RetrainOptions) {
-			o.Decay, o.Refresh, o.Window.Increments = 0.8,
-				1, 5
-		}, false},
-		"passes": {func(o *topics.RetrainOptions) { o.Passes, o.Window.Rows = 1, 900 }, true},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-			job.Stages = []schemas.Stage{rffStage(link.Identity, 20, 3)}
-			job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
-			job.Retrain.Rows, job.Retrain.Full = 200, topics.FullOptions{}
-			test.change(&job.Retrain)
-			log, weightless := forgetfulLogs(t, job, func(partition int, offset int64, row int) bool {
-				return partition == 1 && (offset == 10 && row < 9 || offset == 11)
-			})
-			for range 12 { // so many increments come later: S is on the state topic again
-				more := exampleMessage(t, rings(100, 4, 3, 99).exampleRows())
-				for partition := range 2 {
-					produce(t, log, job, partition, more)
-					produce(t, weightless, job, partition, more)
-				}
-			}
-			forgotten := func(log *kafkalog.Log) {
-				done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/1/10/0-8", "test.examples/1/11")})
-				if done.Rows != 49 {
-					t.Fatalf("%+v", done)
-				}
-			}
-			var last Retraining
-			retrain := func(log *kafkalog.Log, forgets int) *model.Model {
-				for ended := false; !ended; {
-					ctx, cancel := context.WithCancel(t.Context())
-					report, err := Retrain(ctx, log, openBLAS(t), job, true, recorderFunc(func(e event.Event) {
-						if e, ok := e.(event.Retrained); ok && e.Version == forgets {
-							forgotten(log)
-							if test.restarts {
-								cancel()
-							}
-						}
-					}))
-					cancel()
-					if err == nil {
-						last = *report
-					}
-					if ended = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-						t.Fatal(err)
-					}
-				}
-				m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest)
-				if err != nil {
-					t.Fatal(err)
-				}
-				return m
-			}
-			want, got := retrain(weightless, -1), retrain(log, seen+2)
-			if off := distance(got.Weights(0), want.Weights(0)); off > 1e-5 { // cross moments are sums of single precision, at other weights
-				t.Errorf("the weights are %v of their length from those of a log without the rows", off)
-			}
-			if off := distance(gramOf(t, log, job), gramOf(t, weightless, job)); off > 1e-9 {
-				t.Errorf("S is %v of its length from that of a log without the rows", off)
-			}
-			a, b := newestWindow(t, log, job), newestWindow(t, weightless, job)
-			for i := range max(len(a.Increments), len(b.Increments)) {
-				if a, b := a.Increments[i], b.Increments[i]; a.Increment.Number != b.Increment.Number || math.Abs(a.Fitted-b.Fitted) > 1e-9*b.Fitted {
-					t.Errorf("increment %d has rows of the weight %v, expected %v", a.Increment.Number, a.Fitted, b.Fitted)
-				}
-			}
-			forgets := []int64{9 + 40}
-			if slices.IndexFunc(a.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == seen }) < 0 {
-				forgets = nil // they have left
-			}
-			countsLearnt(t, log, job, &last, forgets)
-			left := digests(t, log, job.Name)
-			for _, version := range left[1:] {
-				if strings.Contains(version, string(schemas.RunFull)) {
-					t.Errorf("%v: expected no full run but the first", left)
-				}
-			}
-			if len(left) != len(digests(t, weightless, job.Name))-(seen+2-(seen-1)) {
-				t.Errorf("%v are left, expected all but those of the runs %d to %d", left, seen, seen+2)
-			}
-			if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil {
-				t.Errorf("%v, %v", same, err)
-			}
-			// No update comes any more.
-			forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/20/0-99")})
-			retrain(log, -1)
-			if after := digests(t, log, job.Name); !strings.Contains(after[len(after)-1], string(schemas.RunFull)) {
-				t.Errorf("%v, expected a full run", after)
-			}
-		})
-	}
-}
-
 // countsLearnt checks that the newest window of a chain has increments with so many forgotten rows, in order, and no others, and that the
 // newest version's rows of the window are those that are left.
 func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retraining, forgets []int64) {
@@ -289,38 +180,6 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
 		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
 	}
-}
-
-// distance returns the length of the difference of two vectors over that of the second.
-func distance[T wire.Number](a, b []T) float64 {
-	square, of := 0.0, 0.0
-	for i := range max(len(a), len(b)) {
-		square += math.Pow(float64(a[i])-float64(b[i]), 2)
-		of += math.Pow(float64(b[i]), 2)
-	}
-	return math.Sqrt(square / of)
-}
-
-// gramOf returns the newest Gram matrix of a chain of one stage that is on the state topic.
-func gramOf(t *testing.T, log *kafkalog.Log, job topics.Job) (gram []float64) {
-	t.Helper()
-	p, at := topics.Open(log, job.Name, nil), newestWindow(t, log, job).Moments
-	collector := wire.Collector[float64]{}
-	err := p.Between(t.Context(), p.Topics.State, 0, at.From, at.To, func(m protocol.Message) error {
-		if m.Kind() != statistics.KindMoments || m.Run() != at.Run {
-			return nil
-		}
-		r, err := p.Codec.CollectDouble(&collector, m.Message)
-		if err == nil && r != nil {
-			tensor, _ := r.Tensors.Find(statistics.FieldGram)
-			gram = tensor.Data
-		}
-		return err
-	})
-	if err != nil || gram == nil {
-		t.Fatalf("no Gram matrix: %v", err)
-	}
-	return gram
 }
 
 // With Now, versions that have learnt are removed at once, and nothing is left of them. If there is no other, the chain begins again.

@@ -37,7 +37,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 		if err != nil {
 			return nil, err
 		}
-		plan, forgets, err := r.fullIfDue(ctx, s)
+		plan, err := r.fullIfDue(ctx, s)
 		if err != nil || plan != nil {
 			return plan, err
 		}
@@ -55,22 +55,10 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return plan, err
 		}
 		if untilEnd {
-			if !forgets {
-				return nil, nil
-			}
-			plan, err := r.fullPlan(ctx, s)
-			if err == nil && len(r.only) > 0 {
-				err = r.waitForClasses(chain.Increment{}, true)
-			}
-			return plan, err
+			return nil, nil
 		}
-		if (len(increment.Spans) > 0 || forgets) && since.IsZero() {
+		if len(increment.Spans) > 0 && since.IsZero() {
 			since = r.Clock.Now()
-		}
-		if forgets && (r.job.Retrain.After == 0 || r.isLate(since)) { // no update has arrived
-			if plan, err := r.fullPlan(ctx, s); err != nil || plan != nil {
-				return plan, err
-			}
 		}
 		r.rec.Record(r.expecting(increment, since, again))
 		if err := r.await(ctx, s, since); err != nil {
@@ -111,9 +99,8 @@ func (r *runner) look(ctx context.Context) (s snapshot, err error) {
 	return s, nil
 }
 
-// fullIfDue returns the plan of a full run if one is due before any examples are added. forgets reports that the newest
-// version was trained on forgotten rows, which the next update can subtract.
-func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan, forgets bool, err error) {
+// fullIfDue returns the plan of a full run if one is due before any examples are added; otherwise nil.
+func (r *runner) fullIfDue(ctx context.Context, s snapshot) (*schemas.Plan, error) {
 	c := &r.chain
 	if c.Window != nil && !c.Renews && c.Window.Rows() == 0 && r.hasLearnt(c.Head.Run) {
 		c.BeginAgain() // there is nothing left to fit
@@ -121,17 +108,10 @@ func (r *runner) fullIfDue(ctx context.Context, s snapshot) (plan *schemas.Plan,
 	if c.Window == nil && len(r.only) > 0 {
 		r.looksForClasses()
 	}
-	if forgets, err = r.waitsToForget(ctx, s.bounds); err != nil {
-		return nil, false, err
+	if c.Window != nil && !c.Restarts(r.job.Retrain) && len(r.only) == 0 && (c.FullIsDue(r.job.Retrain) || r.hasLearnt(c.Head.Run)) {
+		return r.fullPlan(ctx, s)
 	}
-	if c.Window == nil || c.Restarts(r.job.Retrain) || len(r.only) > 0 {
-		return nil, forgets, nil
-	}
-	if c.FullIsDue(r.job.Retrain) || r.hasLearnt(c.Head.Run) && !forgets {
-		plan, err = r.fullPlan(ctx, s)
-		return plan, false, err
-	}
-	return nil, forgets, nil
+	return nil, nil
 }
 
 // planWith returns the plan of the run that adds an increment; nil if more messages are expected.

@@ -5,15 +5,11 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -55,37 +51,6 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
 	r.forgotten.Tell(r.Topics.Examples, r.rec)
 	return err
-}
-
-// waitsToForget reports whether the newest version was trained on forgotten rows, and the next update can subtract them:
-// the sums of a stage with the link identity do not depend on whether the rows were ever added, whatever its weights were.
-// Effects in a full run of the rows that it had read can't be subtracted. bounds are those of the examples topic.
-func (r *runner) waitsToForget(ctx context.Context, bounds []coverage.Span) (bool, error) {
-	if r.chain.Window == nil || !r.hasLearnt(r.chain.Head.Run) || len(r.job.Stages) != 1 || !link.Named(r.job.Stages[0].Link).Quadratic ||
-		!topics.Updatable(r.job.Stages) {
-		return false, nil
-	}
-	rows := r.forgotten.Rows.Within(r.chain.Spans(nil))
-	for _, i := range chain.Touched(r.chain.Window.Increments, rows.Without(r.chain.Head.Plan.Forgotten)) {
-		if chain.Expires(&r.chain.Window.Increments[i].Increment, bounds) { // rows of the window can't be summed again
-			return false, nil
-		}
-	}
-	past, err := heed.ReadHistory(ctx, r.Pipeline)
-	if err != nil {
-		return false, err
-	}
-	runs, err := past.Runs(r.chain.Head)
-	if err != nil {
-		return false, nil // a plan is gone: it is unknown what it has read
-	}
-	// the last full run: means, components, filters and the bandwidth depend on the rows
-	if heed.HaveRead(r.Pipeline, heed.PlansOf(runs[:1]), r.forgotten.Rows) {
-		return false, nil
-	}
-	without := &schemas.Plan{Topic: topics.ArchiveTopic(r.Pipeline), Forgotten: rows,
-		Chain: &schemas.Chain{Update: &schemas.Update{Forget: make([]coverage.Increment, 1)}}}
-	return !heed.HaveRead(r.Pipeline, append(heed.PlansOf(runs), without), r.forgotten.Rows), nil
 }
 
 // classesLeft returns the classes of a full run over the window, without those whose rows were all forgotten since the

@@ -239,9 +239,6 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	if s.numbers[id] = plan.Chain.Number; len(plan.Chain.Merge) > 0 {
 		s.log.count(merging)
 	}
-	if u := plan.Update(); u != nil && len(u.Forget) > 0 {
-		s.log.count(takingAway)
-	}
 	if u := plan.Update(); u != nil && u.Restart {
 		s.log.count(restarting)
 	}

@@ -16,7 +16,6 @@ const (
 	overtaking   move = "another run has the turn in a chain"
 	lateSeal     move = "a source is sealed that a chain has passed over"
 	forgetting   move = "rows are forgotten"
-	takingAway   move = "an update takes forgotten rows away"
 	merging      move = "increments of a chain are merged"
 	joining      move = "merged increments of a chain become one"
 	warming      move = "a run starts from a version"
@@ -49,7 +48,7 @@ const (
 
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
-	truncation, remaking, growth, ingestion, lateSeal, forgetting, takingAway, merging, joining, stop, restaging, spreading, abortion,
+	truncation, remaking, growth, ingestion, lateSeal, forgetting, merging, joining, stop, restaging, spreading, abortion,
 	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
 	choosing, searching, unverified, addingRows, leavingRows}
 

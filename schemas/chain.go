@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -104,9 +103,6 @@ type Update struct {
 	Decay   float64              `json:"decay"`             // factor of the weights of all earlier increments
 	Refresh []coverage.Increment `json:"refresh,omitempty"` // revisited increments, least recently visited first
 	Leave   []coverage.Increment `json:"leave,omitempty"`   // increments that leave the window
-	// Forget are the increments of Refresh with forgotten rows that the previous version was trained on: their share of S is subtracted as
-	// it was, and added without these rows.
-	Forget []coverage.Increment `json:"forget,omitempty"`
 	// Sparse is true if the examples are sparse: sums contain only the columns that occur, and terms that leave are read from the state
 	// topic, not from the log.
 	Sparse bool `json:"sparse,omitempty"`
@@ -126,7 +122,7 @@ func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
 
 // TakesAway reports whether an update subtracts rows from the sums.
 func (u *Update) TakesAway() bool {
-	return u != nil && !u.Restart && !u.Sparse && len(u.Leave)+len(u.Forget) > 0
+	return u != nil && !u.Restart && !u.Sparse && len(u.Leave) > 0
 }
 
 // LeaveWeights returns the weights of the increments that leave the window.
@@ -135,11 +131,6 @@ func (u *Update) LeaveWeights() (weights []float64) {
 		weights = append(weights, u.Leave[i].Weight)
 	}
 	return weights
-}
-
-// Forgets returns the index of an increment among those with forgotten rows, or −1.
-func (u *Update) Forgets(number int) int {
-	return slices.IndexFunc(u.Forget, func(c coverage.Increment) bool { return c.Number == number })
 }
 
 // Merged returns the numbers in Merge, by resulting group.
@@ -243,16 +234,6 @@ func (p *Plan) Added() (added coverage.Spans) {
 		}
 	}
 	return added
-}
-
-// checkForget returns an error unless all increments with forgotten rows are revisited.
-func (u *Update) checkForget() error {
-	for _, c := range u.Forget {
-		if !slices.ContainsFunc(u.Refresh, func(r coverage.Increment) bool { return r.Number == c.Number }) {
-			return fmt.Errorf("increment %d has forgotten rows: expected it among the revisited increments", c.Number)
-		}
-	}
-	return nil
 }
 
 // increments returns the increments whose rows the run reads, except the new one.

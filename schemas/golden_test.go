@@ -298,9 +298,7 @@ func updatePlan() *Plan {
 		Update: &Update{Passes: 2, Decay: 0.5, Restart: true, Refresh: []coverage.Increment{{Number: 2, Weight: 0.5, Covered: covered(1,
 			10), Skipped: coverage.Spans{{Partition: 1, From: 1, To: 2}}}},
 			Leave: []coverage.Increment{{Number: 1, Weight: 0.25, Covered: covered(0, 9), Skipped: coverage.Spans{{Partition: 0, From: 1,
-				To: 2}}, Uncounted: true}},
-			Forget: []coverage.Increment{{Number: 2, Weight: 0.5, Covered: covered(1, 10), Skipped: coverage.Spans{{Partition: 1, From: 1,
-				To: 2}}}}},
+				To: 2}}, Uncounted: true}}},
 	}
 	p.Forgotten = coverage.Forgotten{{Partition: 1, From: 0, To: 1, First: 2, End: 5}}
 	p.Submission = "update"

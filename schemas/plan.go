@@ -272,11 +272,6 @@ func (p *Plan) Check() error {
 				return err
 			}
 		}
-		if u := p.Chain.Update; u != nil {
-			if err := u.checkForget(); err != nil {
-				return err
-			}
-		}
 	}
 	return examples.CheckLabels(p.Classes)
 }

@@ -151,8 +151,7 @@ func (u *Update) EndVisited() { u.judges = true }
 
 // Precondition adds the Gram matrix of the new rows, the field gram, to that of the window, and subtracts that of
 // increments that leave, the field leave, which is already weighted. Both may be absent. The field gram_rows is Σw of
-// the new training rows; leave_rows is that of forgotten rows of increments that stay. It factors the matrix of the
-// update's steps.
+// the new training rows. It factors the matrix of the update's steps.
 func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 	for _, part := range []struct {
 		field  string
@@ -173,13 +172,6 @@ func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 	}
 	if u.visited[0].Rows = rows[0]; u.restarts {
 		u.visited[0].Rows = max(rows[0]-u.weight, 0)
-	}
-	if _, any := sums.Find(statistics.FieldLeaveRows); any {
-		forgotten, err := sums.Shaped(statistics.FieldLeaveRows, 1)
-		if err != nil {
-			return err
-		}
-		u.weight -= forgotten[0]
 	}
 	return u.begin()
 }

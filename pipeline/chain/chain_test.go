@@ -138,14 +138,3 @@ func TestLeaveOut(t *testing.T) {
 		t.Error("no window loses rows")
 	}
 }
-
-// Increments with forgotten rows are taken away and visited again, each once.
-func TestTakeAway(t *testing.T) {
-	w, u := windowOf(10, 10, 10), &schemas.Update{Decay: 1}
-	u.Refresh = []coverage.Increment{w.Increments[1].Increment}
-	rows := coverage.Forgotten{{From: 0, To: 2}}
-	TakeAway(u, w, rows)
-	if got := fmt.Sprint(numbers(u.Forget), numbers(u.Refresh)); got != "[1 2] [2 1]" {
-		t.Errorf("forget and refresh: %s", got)
-	}
-}

@@ -88,38 +88,6 @@ func Refresh(u *schemas.Update, window *schemas.Window, o topics.RetrainOptions,
 	}
 }
 
-// TakeAway adds to an update the increments of its window with rows that were forgotten since the previous version.
-func TakeAway(u *schemas.Update, window *schemas.Window, forgotten coverage.Forgotten) {
-	at := Touched(window.Increments, forgotten)
-	for _, i := range at {
-		u.Forget = append(u.Forget, decayed(&window.Increments[i], u.Decay))
-	}
-	for _, group := range window.Groups() { // merged increments are visited together
-		first := window.Increments[group[0]].Increment.Number
-		if slices.ContainsFunc(u.Refresh, func(c coverage.Increment) bool { return c.Number == first }) {
-			continue
-		}
-		if slices.ContainsFunc(group, func(i int) bool { return slices.Contains(at, i) }) {
-			for _, i := range group {
-				u.Refresh = append(u.Refresh, decayed(&window.Increments[i], u.Decay))
-			}
-		}
-	}
-}
-
-// Touched returns the indices of the increments with any of these rows.
-func Touched(increments []schemas.WindowIncrement, rows coverage.Forgotten) (at []int) {
-	for i := range increments {
-		for _, covered := range increments[i].Increment.Covered {
-			if len(rows.Within(covered.Spans)) > 0 {
-				at = append(at, i)
-				break
-			}
-		}
-	}
-	return at
-}
-
 // decayed returns an increment with its weight after one more update.
 func decayed(c *schemas.WindowIncrement, decay float64) coverage.Increment {
 	increment := c.Increment

@@ -109,8 +109,7 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 }
 
 // HaveLearnt returns the versions trained on forgotten rows, in ascending order. A version is trained on a row if an
-// ancestor run has read it, the run's plan does not exclude it, and no later update subtracts it. If the plan of an
-// ancestor run is missing, the version counts as trained on everything forgotten after it was written.
+// ancestor run has read it and the run's plan does not exclude it. If the plan of an ancestor run is missing, the version counts as trained on everything forgotten after it was written.
 func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt []schemas.Place, err error) {
 	if err := Compare(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
 		return nil, err
@@ -135,18 +134,14 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 	return learnt, nil
 }
 
-// HaveRead reports whether a sequence of runs, each of which continues from the previous one, was trained on any of the
-// rows: a run has read the row, and neither its plan nor a later update that subtracts rows lists it as forgotten.
+// HaveRead reports whether any of these runs was trained on any of the rows: it has read the row, and its plan does not list it as
+// forgotten.
 func HaveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
-	var taken coverage.Forgotten
-	for _, plan := range slices.Backward(plans) {
+	for _, plan := range plans {
 		if plan.Topic != topics.ArchiveTopic(p) { // offsets of another topic
 			continue
 		}
-		if u := plan.Update(); u != nil && len(u.Forget) > 0 {
-			taken = taken.Union(plan.Forgotten)
-		}
-		if !plan.Forgotten.Union(taken).Covers(rows.Within(plan.Spans)) {
+		if !plan.Forgotten.Covers(rows.Within(plan.Spans)) {
 			return true
 		}
 	}

@@ -124,7 +124,7 @@ func (c *Chain) SendsGramRows(of *model.Stage) (added, leaving bool) {
 		left += u.Leave[i].Rows()
 	}
 	each, p := int64(c.Plan.Augment.Rows()), of.Features.Size()
-	return statistics.FewGramRows(each*found, p), len(u.Forget) == 0 && statistics.FewGramRows(each*left, p)
+	return statistics.FewGramRows(each*found, p), statistics.FewGramRows(each*left, p)
 }
 
 // WeightsFor returns the weights for a visit, and the initial W (p × k) of its stage. Both are nil for the first visit to

@@ -36,10 +36,7 @@ func sumOf(g *statistics.Gram) *accumulate.Sum {
 
 // negateSum gives the fields of a Gram matrix, or of rows, the names of those that leave the window.
 func negateSum(sum *accumulate.Sum) {
-	if sum.HasGram() { // otherwise there is no weight
-		sum.Move(sum, statistics.FieldGram, statistics.FieldLeave)
-		sum.Move(sum, statistics.FieldGramRows, statistics.FieldLeaveRows)
-	}
+	sum.Move(sum, statistics.FieldGram, statistics.FieldLeave)
 	sum.Take(statistics.FieldGramRows)
 	sum.Move(sum, statistics.FieldGramBatches, statistics.FieldLeaveBatches)
 	sum.Move(sum, statistics.FieldGramBlock, statistics.FieldLeaveBlock)

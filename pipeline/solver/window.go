@@ -156,9 +156,6 @@ func (s *Solver) window() *schemas.Window {
 				if at >= 0 {
 					increment.Increment.Forgotten = c.left.forgotten[1+at]
 				}
-				if u.Forgets(number) >= 0 {
-					increment.Fitted = c.left.fitted[1+at]
-				}
 				w.Increments = append(w.Increments, increment)
 			}
 		}

@@ -38,7 +38,7 @@ func (l leaving) add(at visit.LoadPlace, o *visit.Outcome) {
 func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverage) error {
 	u := w.plan.Update()
 	for _, place := range slices.Sorted(maps.Keys(read)) {
-		increment := slices.Concat(u.Leave, u.Forget)[place]
+		increment := u.Leave[place]
 		if increment.Uncounted {
 			continue
 		}
@@ -60,6 +60,6 @@ func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partitio
 		return publish(ctx, w, statistics.GramRowsRecord(w.identity(kind, v.Visit, p), rows.Tensors()))
 	}
 	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
-	r.Matrix, r.Weight = visit.LeavingGram(w.plan.Update(), sum)
+	r.Matrix = visit.LeavingGram(w.plan.Update(), sum)
 	return publish(ctx, w, r.ExactRecord())
 }

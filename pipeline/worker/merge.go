@@ -215,7 +215,7 @@ func (b *block) addLeaving(all *writes, v *visit.Visit, p *partition.State, sum 
 		return b.addGramRows(all, b.leave, kind, p, sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock))
 	}
 	leave := &statistics.Gram{}
-	leave.Matrix, leave.Weight = visit.LeavingGram(b.plan.Update(), sum)
+	leave.Matrix = visit.LeavingGram(b.plan.Update(), sum)
 	whole, err := b.leave.add(b.at[p], gramSum(leave))
 	if err == nil && whole != nil {
 		add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindLeave), whole.Tensors()).ExactRecord())

@@ -146,7 +146,7 @@ func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, o
 		visit.StackTerms(w.plan, v.Of, 0, sum, w.Crosses)
 	}
 	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
-	end, err := w.endResiduals(ctx, &seal, of != nil)
+	_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, seal.Partition)
 	if err != nil {
 		return err
 	}

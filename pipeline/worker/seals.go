@@ -4,14 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -58,46 +56,14 @@ type sealDigest struct {
 	digest wire.Digest
 }
 
-// endResiduals also writes a seal behind its residuals, without their offsets: a worker that takes over the partition
-// finds it there, and need not read the statistics. If the seal's sums are merged with those of other partitions, it has
-// none there. It returns the offset after the residuals.
-func (w *Worker) endResiduals(ctx context.Context, seal *statistics.Seal, merged bool) (end int64, err error) {
-	behind := *seal
-	if merged {
-		behind.Sums = nil
-	}
-	behind.From, behind.To = max(seal.From, 0), 0
-	messages, err := w.Codec.EncodeDouble(behind.Record())
-	if err != nil {
-		return 0, err
-	}
-	if len(messages) > 1 { // lastSeal reads a single message
-		_, end, err = w.Log.Bounds(ctx, w.Topics.Residuals, seal.Partition)
-		return end, err
-	}
-	return w.Log.Append(ctx, w.Topics.Residuals, seal.Partition, messages...)
-}
-
 // findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
 	if final, _ := w.chain.Final(0); final == nil || w.plan.Update() != nil || len(adopted) == 0 {
 		return nil
 	}
-	ends, err := w.Log.Spans(ctx, w.Topics.Residuals)
-	if err != nil {
-		return fmt.Errorf("read seals: %w", err)
-	}
 	var numbers []int
 	for _, p := range adopted {
-		found := false
-		if n := p.Partition(); n < len(ends) {
-			if found, err = w.lastSeal(ctx, ends[n]); err != nil {
-				return fmt.Errorf("read the last seal: %w", err)
-			}
-		}
-		if !found {
-			numbers = append(numbers, w.statisticsOf(p.Partition()))
-		}
+		numbers = append(numbers, w.statisticsOf(p.Partition()))
 	}
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
@@ -110,51 +76,6 @@ func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) erro
 		}
 	}
 	return nil
-}
-
-// lastSeal reads the last message of a partition of the residuals, with the given offsets. It reports whether that is the
-// needed seal, of the stage before the due one. The solver may be waiting for the seal, and the statistics topic may have
-// lost it, so the worker publishes it again.
-func (w *Worker) lastSeal(ctx context.Context, all coverage.Span) (found bool, err error) {
-	v, due := w.chain.Due()
-	if all.Empty() || v.Stage < 1 {
-		return false, nil
-	}
-	r := w.Log.Range(w.Topics.Residuals, all.Partition, all.To-1, all.To)
-	defer r.Close()
-	m, err := r.Next(ctx)
-	switch {
-	case errors.Is(err, io.EOF), errors.As(err, new(*kafkalog.DeletedError)):
-		return false, nil
-	case err != nil:
-		return false, err
-	case m.Run() != w.run || m.Kind() != statistics.KindSeal:
-		return false, nil
-	}
-	record, err := w.Codec.CollectDouble(&wire.Collector[float64]{}, m.Message)
-	if err != nil || record == nil {
-		return false, nil // a damaged seal does not count
-	}
-	seal, err := statistics.SealOf(record)
-	if err != nil || seal.Partition != all.Partition || seal.Stage != v.Stage-1 {
-		return false, nil
-	}
-	if _, final := w.chain.Final(seal.Stage); seal.Parent != final {
-		return false, nil
-	}
-	if seal.To = m.Offset; seal.Rows == 0 {
-		seal.From = seal.To
-	}
-	if ofSeal(seal.Identity, v, due) {
-		if seal.Sums == nil { // the sums are merged, or lost with a worker that had not merged them yet
-			return false, nil
-		}
-		if err := publish(ctx, w, seal.Record()); err != nil {
-			return false, err
-		}
-	}
-	w.seals.add(seal)
-	return true, nil
 }
 
 // readSeals reads the seals on a partition of the statistics topic, from where it last stopped to the end.

@@ -397,7 +397,7 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 		if u.Restart || u.Sparse {
 			return p // no sums are kept from which rows could leave
 		}
-		for i, c := range slices.Concat(u.Leave, u.Forget) {
+		for i, c := range u.Leave {
 			p.AddPast(&c, i, true, w.plan.Segment)
 		}
 	}

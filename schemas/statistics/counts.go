@@ -15,7 +15,7 @@ func counted(name string) (columns, of int) {
 	case FieldSplits: // errors of regression are distances, which overflow like losses
 		return 2, LossFields
 	case FieldConfusion, FieldClasses, FieldRanking, FieldDecided, FieldHits,
-		FieldRanks, FieldPresent, FieldLabelRows, FieldOverflow, FieldForgotten, FieldGramRows, FieldLeaveRows:
+		FieldRanks, FieldPresent, FieldLabelRows, FieldOverflow, FieldForgotten, FieldGramRows:
 		return 1, 1
 	case FieldBins:
 		return 1, 3

@@ -17,8 +17,8 @@ const KindLeave wire.Kind = "leave"
 type Gram struct {
 	wire.Identity
 	Matrix []float64 `tensor:"gram,omitzero"` // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
-	// Weight is Σw of the summed rows; for rows that leave, of forgotten rows only, because a window has the weights of
-	// increments. It is 0 in records of a survey or a calibration, whose visits have it.
+	// Weight is Σw of the summed rows. It is 0 in records of a survey or a calibration, whose visits have it, and of rows that leave,
+	// because a window has the weights of increments.
 	Weight float64 `header:"weight,omitzero"`
 }
 

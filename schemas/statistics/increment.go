@@ -21,11 +21,8 @@ func (i Increment) Terms() string { return i.name("terms") }
 // Visited is the name of the losses [4]: see [FieldVisited].
 func (i Increment) Visited() string { return i.name("visited") }
 
-// Leaving returns the names of the Gram matrix of the rows that leave, and of their Σw.
-func (i Increment) Leaving() (gram, rows string) { return i.name("leaves"), i.name("leaves_rows") }
-
-// Staying returns the names of the Gram matrix of the remaining rows of an increment with forgotten rows, and of their Σw.
-func (i Increment) Staying() (gram, rows string) { return i.name("stays"), i.name("stays_rows") }
+// Leaving is the name of the Gram matrix of the rows that leave.
+func (i Increment) Leaving() string { return i.name("leaves") }
 
 // IsCross reports whether a field is a cross moment [p, k]: of all rows, or one of those of an increment.
 func IsCross(field string) bool {

@@ -21,7 +21,7 @@ type Seal struct {
 	Rows    int64             `header:"rows"`            // rows of these messages
 	Scores  wire.Digest       `header:"scores"`          // of the scores, in row order
 	Attempt string            `header:"attempt"`         // of the valid residuals messages
-	// Sums are final losses and quality of the stage; none in a seal after residuals whose sums were merged.
+	// Sums are final losses and quality of the stage.
 	Sums wire.Tensors[float64] `tensor:"*"`
 	// Parts are the seals of merged partitions; nil: a single partition.
 	Parts []SealedPart `tensor:"sealed,texts,omitempty"`

@@ -11,11 +11,10 @@ import (
 // Names of the tensors of statistics. Σ is over rows, and w are their weights. Only training rows are part of cross and
 // gram.
 const (
-	FieldSplits    = "splits"     // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
-	FieldCross     = "cross"      // [p, k]: Σ w x rᵀ
-	FieldGram      = "gram"       // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
-	FieldLeave     = "leave"      // as gram, of the rows that leave the window of a chain, multiplied by the weights of their increments
-	FieldLeaveRows = "leave_rows" // [1]: Σw of the forgotten rows of leave, multiplied by the weights of their increments
+	FieldSplits = "splits" // [3, 4]: for each split Σw, rows, Σw of wrong rows, Σw·loss
+	FieldCross  = "cross"  // [p, k]: Σ w x rᵀ
+	FieldGram   = "gram"   // [p(p+1)/2]: Σ w x xᵀ, its lower triangle row by row
+	FieldLeave  = "leave"  // as gram, of the rows that leave the window of a chain, multiplied by the weights of their increments
 	// [2], survey of a chain: Σw and Σw·loss of the offered version on the gate rows
 	FieldOffered  = "offered"
 	FieldGramRows = "gram_rows" // [1]: Σw of the rows in gram

@@ -11,7 +11,7 @@ import (
 type Segment struct {
 	Span coverage.Span // offset range
 	// Increment is the index of the segment's increment: in a full run among those of the plan; in an update among the visited
-	// ones, starting with the new one, or if Leaves is set among the leaving ones, ending with those that have forgotten rows.
+	// ones, starting with the new one, or if Leaves is set among the leaving ones.
 	Increment int
 	Leaves    bool
 	Past      bool // the increment is outside the spans of this run

@@ -76,33 +76,17 @@ func visitedWeights(plan *schemas.Plan, visit int) (weights []float64, apart boo
 }
 
 // LeavingGram removes the Gram matrices of the rows that leave the window from the sums of a partition, and returns their
-// weighted sum, and the weight of the rows. Each is rounded as it was when the rows were added, so that exactly the added
-// values are subtracted. For an increment with forgotten rows, the whole increment is subtracted and the rest added again,
-// rounded as if the forgotten rows had never been added.
-func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64, weight float64) {
-	add := func(weight float64, gram, rowsOf string) (rows float64) {
-		if field, any := sum.Take(rowsOf); any {
-			rows = field.Data[0]
-		}
-		field, any := sum.Take(gram)
+// weighted sum. Each is rounded as it was when the rows were added, so that exactly the added values are subtracted.
+func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64) {
+	for i, c := range u.Leave {
+		field, any := sum.Take(statistics.Increment(i).Leaving())
 		if !any {
-			return 0
+			continue
 		}
 		if matrix == nil {
 			matrix = make([]float64, len(field.Data))
 		}
-		accumulate.AddRounded(matrix, weight, field.Data)
-		return rows
+		accumulate.AddRounded(matrix, c.Weight, field.Data)
 	}
-	for i, c := range u.Leave {
-		gram, rows := statistics.Increment(i).Leaving()
-		add(c.Weight, gram, rows)
-	}
-	for i, c := range u.Forget {
-		gram, rows := statistics.Increment(len(u.Leave) + i).Leaving()
-		before := add(c.Weight, gram, rows)
-		gram, rows = statistics.Increment(i).Staying()
-		weight += c.Weight * (before - add(-c.Weight, gram, rows))
-	}
-	return matrix, weight
+	return matrix
 }

@@ -84,23 +84,20 @@ func (r *Run) forgottenOf(s *partition.Segment) coverage.Forgotten {
 func (r *Run) Increment(s *partition.Segment) *coverage.Increment {
 	u := r.Plan.Update()
 	switch {
-	case s.Leaves && s.Increment >= len(u.Leave):
-		return &u.Forget[s.Increment-len(u.Leave)]
 	case s.Leaves:
 		return &u.Leave[s.Increment]
 	}
 	return &u.Refresh[s.Increment-1]
 }
 
-// partsOf reports what a round of an update sums in a segment: the Gram matrix, for new rows, leaving rows, and the rest
-// of increments with forgotten rows; and the rest, for new and revisited rows.
+// partsOf reports what a round of an update sums in a segment: the Gram matrix, for new and for leaving rows, and after a change of
+// the stream for all; and the rest, for new and revisited rows.
 func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) {
 	switch {
 	case s.Leaves:
 		return gram, false
 	case s.Past:
-		u := p.Plan.Update()
-		return gram && (u.Restart || u.Forgets(p.Increment(s).Number) >= 0), rest
+		return gram && p.Plan.Update().Restart, rest
 	}
 	return gram, rest
 }
@@ -110,8 +107,6 @@ func (p *Processor) sendsGramRows(s *partition.Segment) bool {
 	switch {
 	case s.Leaves:
 		return p.visit.leaveRows
-	case s.Past: // the rest of increments with forgotten rows
-		return false
 	}
 	return p.visit.gramRows
 }
@@ -136,20 +131,14 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 
 // nameSums renames the sums of a segment to the names of its increment.
 func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
-	increment, gram, rows := statistics.Increment(s.Increment), "", ""
-	switch {
-	case s.Leaves:
-		gram, rows = increment.Leaving()
-	case s.Past && !p.Plan.Update().Restart:
-		gram, rows = statistics.Increment(p.Plan.Update().Forgets(p.Increment(s).Number)).Staying() // or nothing was summed
+	increment := statistics.Increment(s.Increment)
+	if s.Leaves {
+		sum.Move(sum, statistics.FieldGram, increment.Leaving())
+		sum.Take(statistics.FieldGramRows)
 	}
 	if s.Leaves && p.visit.leaveRows {
 		sum.Move(sum, statistics.FieldGramBatches, statistics.FieldLeaveBatches)
 		sum.Move(sum, statistics.FieldGramBlock, statistics.FieldLeaveBlock)
-	}
-	if gram != "" {
-		sum.Move(sum, statistics.FieldGram, gram)
-		sum.Move(sum, statistics.FieldGramRows, rows)
 	}
 	if rest {
 		sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
