@@ -13,8 +13,6 @@ import (
 	"sync"
 	"testing"
 
-	"gonum.org/v1/gonum/blas"
-	"gonum.org/v1/gonum/blas/gonum"
 	"gonum.org/v1/gonum/mat"
 )
 
@@ -361,48 +359,6 @@ func TestUseForSolves(t *testing.T) {
 	}
 }
 
-// Blocked solves of a narrow right-hand side are correct for both triangles, transposed or not, and for strides longer
-// than the rows. They do not read values outside the triangle.
-func TestTriangularSolve(t *testing.T) {
-	for _, b := range backends(t) {
-		for _, m := range []int{1, 63, 64, 65, 127, 128, 129, 200} {
-			for _, n := range []int{1, 10, 16, 17} {
-				for _, triangle := range []blas.Uplo{blas.Upper, blas.Lower} {
-					for _, transpose := range []blas.Transpose{blas.NoTrans, blas.Trans} {
-						for _, diagonal := range []blas.Diag{blas.NonUnit, blas.Unit} {
-							r := rand.New(rand.NewPCG(uint64(m), uint64(n)))
-							lda, ldb := m+3, n+2
-							a, x := make([]float64, m*lda), make([]float64, m*ldb)
-							for i := range m {
-								for j := range lda {
-									if j >= m || (triangle == blas.Upper && j < i) || (triangle == blas.Lower && j > i) || (diagonal == blas.Unit && i == j) {
-										a[i*lda+j] = math.NaN()
-									} else if a[i*lda+j] = r.NormFloat64() / float64(m); i == j {
-										a[i*lda+j] += 2
-									}
-								}
-							}
-							for i := range x {
-								x[i] = r.NormFloat64()
-							}
-							want := slices.Clone(x)
-							for _, alpha := range []float64{1, 0.5} {
-								b.routines.Dtrsm(blas.Left, triangle, transpose, diagonal, m, n, alpha, a, lda, x, ldb)
-								gonum.Implementation{}.Dtrsm(blas.Left, triangle, transpose, diagonal, m, n, alpha, a, lda, want, ldb)
-							}
-							for i, v := range want {
-								if !(math.Abs(x[i]-v) <= 1e-12) {
-									t.Fatalf("%s: %d×%d, %c %c %c: value %d is %v, want %v", b.Name(), m, n, triangle, transpose, diagonal, i, x[i], v)
-								}
-							}
-						}
-					}
-				}
-			}
-		}
-	}
-}
-
 func BenchmarkGram(b *testing.B) {
 	const n, p = 1024, 1024
 	for _, blas := range backends(b) {
@@ -428,34 +384,6 @@ func BenchmarkMul(b *testing.B) {
 				gflops(b, 2*n*p*k)
 			})
 		}
-	}
-}
-
-func BenchmarkMulAdd(b *testing.B) {
-	const n, p, k = 1024, 1024, 10
-	for _, blas := range backends(b) {
-		x, w, dst := random(n, p, 1), NewWeights(random(p, k, 2)), NewDense(n, k)
-		b.Run(blas.Name(), func(b *testing.B) {
-			for b.Loop() {
-				blas.MulAdd(dst, x, w)
-			}
-			gflops(b, 2*n*p*k)
-		})
-	}
-}
-
-func BenchmarkCross(b *testing.B) {
-	const n, p, k = 1024, 1024, 10
-	for _, blas := range backends(b) {
-		x, r, ones := random(n, p, 1), random(n, k, 2), slices.Repeat([]float32{1}, n)
-		b.Run(blas.Name(), func(b *testing.B) {
-			var c Cross
-			c.Begin(p, k)
-			for b.Loop() {
-				c.Add(blas, x, r, ones)
-			}
-			gflops(b, 2*n*p*k)
-		})
 	}
 }
 

@@ -65,8 +65,7 @@ func openLibrary(path string) (*BLAS, error) {
 		address *uintptr
 	}{
 		{"sgemm_", &l.sgemm}, {"ssyrk_", &l.ssyrk},
-		{"dgemm_", &l.dgemm}, {"dsyrk_", &l.dsyrk}, {"dsyr2k_", &l.dsyr2k}, {"dtrsm_", &l.dtrsm}, {"dtrmm_", &l.dtrmm},
-		{"dgemv_", &l.dgemv}, {"dsymv_", &l.dsymv},
+		{"dgemm_", &l.dgemm}, {"dsyrk_", &l.dsyrk}, {"dtrsm_", &l.dtrsm}, {"dtrmm_", &l.dtrmm},
 	} {
 		if *r.address, err = purego.Dlsym(handle, names.prefix+r.symbol); err != nil {
 			return nil, fmt.Errorf("%w: %w", errNotBLAS, err)

@@ -23,10 +23,10 @@ import (
 // differently.
 type library struct {
 	gonum.Implementation
-	sgemm, ssyrk                                     uintptr
-	dgemm, dsyrk, dsyr2k, dtrsm, dtrmm, dgemv, dsymv uintptr
-	dpotrf, dpocon, dsyevd                           uintptr   // 0 if the library has no LAPACK
-	calls                                            sync.Pool // of *call
+	sgemm, ssyrk               uintptr
+	dgemm, dsyrk, dtrsm, dtrmm uintptr
+	dpotrf, dpocon, dsyevd     uintptr   // 0 if the library has no LAPACK
+	calls                      sync.Pool // of *call
 }
 
 // call holds the arguments of one call, in memory that C may read and that the garbage collector tracks.
@@ -128,32 +128,10 @@ func syrk[T float32 | float64](l *library, routine uintptr, ul blas.Uplo, t blas
 		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
 }
 
-func (l *library) Dsyr2k(ul blas.Uplo, t blas.Transpose, n, k int, alpha float64, a []float64, lda int, b []float64, ldb int,
-	beta float64, c []float64, ldc int) {
-	if n <= 0 || k <= 0 {
-		l.Implementation.Dsyr2k(ul, t, n, k, alpha, a, lda, b, ldb, beta, c, ldc)
-		return
-	}
-	checkOperand("Dsyr2k: A", a, t, n, k, lda)
-	checkOperand("Dsyr2k: B", b, t, n, k, ldb)
-	checkOperand("Dsyr2k: C", c, blas.NoTrans, n, n, ldc)
-	f := l.call()
-	f.uplo, f.transA = otherTriangle(ul), otherTranspose(t)
-	f.n, f.k, f.lda, f.ldb, f.ldc = int64(n), int64(k), int64(lda), int64(ldb), int64(ldc)
-	f.alpha, f.beta = alpha, beta
-	l.do(l.dsyr2k, f, unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.transA), unsafe.Pointer(&f.n), unsafe.Pointer(&f.k),
-		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.ldb),
-		unsafe.Pointer(&f.beta), unsafe.Pointer(&c[0]), unsafe.Pointer(&f.ldc))
-}
-
 func (l *library) Dtrsm(s blas.Side, ul blas.Uplo, tA blas.Transpose, d blas.Diag, m, n int, alpha float64, a []float64, lda int,
 	b []float64, ldb int) {
 	if m <= 0 || n <= 0 {
 		l.Implementation.Dtrsm(s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
-		return
-	}
-	if s == blas.Left && n <= panel && m > solveRows && alpha == 1 {
-		l.substitute(ul, tA, d, m, n, a, lda, b, ldb)
 		return
 	}
 	l.triangular(l.dtrsm, s, ul, tA, d, m, n, alpha, a, lda, b, ldb)
@@ -185,46 +163,6 @@ func (l *library) triangular(routine uintptr, s blas.Side, ul blas.Uplo, tA blas
 	l.do(routine, f, unsafe.Pointer(&f.side), unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.transA), unsafe.Pointer(&f.diag),
 		unsafe.Pointer(&f.m), unsafe.Pointer(&f.n), unsafe.Pointer(&f.alpha),
 		unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&b[0]), unsafe.Pointer(&f.ldb))
-}
-
-func (l *library) Dgemv(tA blas.Transpose, m, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64,
-	y []float64, incY int) {
-	if m <= 0 || n <= 0 || incX <= 0 || incY <= 0 {
-		l.Implementation.Dgemv(tA, m, n, alpha, a, lda, x, incX, beta, y, incY)
-		return
-	}
-	checkOperand("Dgemv: A", a, blas.NoTrans, m, n, lda)
-	lenX, lenY := n, m
-	if tA != blas.NoTrans {
-		lenX, lenY = m, n
-	}
-	checkOperand("Dgemv: x", x, blas.NoTrans, lenX, 1, incX)
-	checkOperand("Dgemv: y", y, blas.NoTrans, lenY, 1, incY)
-	f := l.call()
-	f.transA = otherTranspose(tA)
-	f.m, f.n, f.lda, f.ldb, f.ldc = int64(n), int64(m), int64(lda), int64(incX), int64(incY)
-	f.alpha, f.beta = alpha, beta
-	l.do(l.dgemv, f, unsafe.Pointer(&f.transA), unsafe.Pointer(&f.m), unsafe.Pointer(&f.n),
-		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&x[0]), unsafe.Pointer(&f.ldb),
-		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
-}
-
-func (l *library) Dsymv(ul blas.Uplo, n int, alpha float64, a []float64, lda int, x []float64, incX int, beta float64, y []float64,
-	incY int) {
-	if n <= 0 || incX <= 0 || incY <= 0 {
-		l.Implementation.Dsymv(ul, n, alpha, a, lda, x, incX, beta, y, incY)
-		return
-	}
-	checkOperand("Dsymv: A", a, blas.NoTrans, n, n, lda)
-	checkOperand("Dsymv: x", x, blas.NoTrans, n, 1, incX)
-	checkOperand("Dsymv: y", y, blas.NoTrans, n, 1, incY)
-	f := l.call()
-	f.uplo = otherTriangle(ul)
-	f.n, f.lda, f.ldb, f.ldc = int64(n), int64(lda), int64(incX), int64(incY)
-	f.alpha, f.beta = alpha, beta
-	l.do(l.dsymv, f, unsafe.Pointer(&f.uplo), unsafe.Pointer(&f.n),
-		unsafe.Pointer(&f.alpha), unsafe.Pointer(&a[0]), unsafe.Pointer(&f.lda), unsafe.Pointer(&x[0]), unsafe.Pointer(&f.ldb),
-		unsafe.Pointer(&f.beta), unsafe.Pointer(&y[0]), unsafe.Pointer(&f.ldc))
 }
 
 // set stores a scalar as C expects it, as a float32 or as a float64.
