@@ -7,6 +7,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
@@ -22,7 +23,7 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 		files []string
 		words string
 	}{{o, names, "[a b c]"}, {frame, []string{f.write(t, "a.parquet", pandasFrame(t))}, "[a b]"}} {
-		read, err := test.o.findWords(t.Context(), test.files, true)
+		read, err := test.o.findWords(t.Context(), test.files, nil)
 		if err != nil || len(read.digests) != len(test.files) {
 			t.Errorf("%d digests, error %v", len(read.digests), err)
 		}
@@ -45,7 +46,7 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 				t.Errorf("%s has another digest", name)
 			}
 		}
-		if read, err := test.o.findWords(t.Context(), test.files, false); err != nil || len(read.digests) > 0 {
+		if read, err := test.o.findWords(t.Context(), test.files, &format.Collected{}); err != nil || len(read.digests) > 0 {
 			t.Errorf("%d digests that nobody wants, error %v", len(read.digests), err)
 		}
 	}

@@ -174,7 +174,7 @@ func FuzzCSV(f *testing.F) {
 			want = layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return csv.Format().Open([]*input.Content{c}, o.Options)
+			return csv.Format().Open([]*input.Content{c}, o.Options, nil)
 		}
 		if flags&8 != 0 {
 			open = func(c *input.Content) (format.Reader, error) { return csv.Format().OpenFeatures(c, o.Options, want) }

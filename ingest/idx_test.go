@@ -133,7 +133,7 @@ func FuzzIDX(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			return idx.Format().Open([]*input.Content{c, other}, o.Options)
+			return idx.Format().Open([]*input.Content{c, other}, o.Options, nil)
 		}, images)
 		fuzzReader(t, func(c *input.Content) (format.Reader, error) {
 			return idx.Format().OpenFeatures(c, o.Options, layout.Features{Width: 2})

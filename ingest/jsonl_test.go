@@ -179,7 +179,7 @@ func FuzzJSONLines(f *testing.F) {
 			o.Missing.Mode = layout.MissingMean
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return jsonl.Format().Open([]*input.Content{c}, o.Options)
+			return jsonl.Format().Open([]*input.Content{c}, o.Options, nil)
 		}
 		if flags&8 != 0 {
 			open = func(c *input.Content) (format.Reader, error) {

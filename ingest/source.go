@@ -37,11 +37,12 @@ type Source struct {
 
 	format  format.Format
 	options Options
-	opened  []string       // file names from the options
-	digests []wire.Digest  // of Files
-	sizes   []size         // of Files
-	reading layout.Reading // how their columns are read
-	after   int64          // number of leading rows that belong to other sources: see Grown
+	all     *format.Collected // nil: the first error of a column ends the reading
+	opened  []string          // file names from the options
+	digests []wire.Digest     // of Files
+	sizes   []size            // of Files
+	reading layout.Reading    // how their columns are read
+	after   int64             // number of leading rows that belong to other sources: see Grown
 }
 
 // size is the size of a file.
@@ -70,12 +71,12 @@ type identity struct {
 // missing file, a file of another format, and a file with other features than the first are a *input.Error before anything
 // is published. An option that does not pass Check is a schemas.Problem.
 func Sources(ctx context.Context, o Options) ([]Source, error) {
-	return find(ctx, o, true)
+	return find(ctx, o, nil)
 }
 
-// find is Sources, if digests is set. Otherwise it reads the first rows of each file, and more only to find the words of
-// Categorical and of a counted vocabulary. So the sources have no ID, and files with the same bytes are not detected.
-func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
+// find is Sources, unless all errors of columns are collected. Then it reads the first rows of each file, and more only to find the
+// words of Categorical and of a counted vocabulary. So the sources have no ID, and files with the same bytes are not detected.
+func find(ctx context.Context, o Options, collected *format.Collected) ([]Source, error) {
 	if problems := o.Check(); problems != nil {
 		return nil, problems[0]
 	}
@@ -84,29 +85,32 @@ func find(ctx context.Context, o Options, digests bool) ([]Source, error) {
 		return nil, err
 	}
 	if o.FindsWords() {
-		if o, err = o.findWords(ctx, o.Train, digests); err != nil {
+		if o, err = o.findWords(ctx, o.Train, collected); err != nil {
 			return nil, err
 		}
 	}
-	if o, err = o.findExtent(ctx, digests); err != nil {
+	if o, err = o.findExtent(ctx, collected == nil); err != nil {
 		return nil, err
 	}
-	if o, err = o.findOffsets(ctx, o.Train); err != nil {
+	if o, err = o.findOffsets(ctx, o.Train, collected); err != nil {
 		return nil, err
 	}
 	o.Options = o.After(o.Learnt())
-	train, err := sources(ctx, o, examples.Train, o.Train, digests)
+	train, err := sources(ctx, o, examples.Train, o.Train, collected)
 	if err != nil {
 		return nil, err
 	}
 	if len(o.Train) > 0 && len(train) == 0 {
 		return nil, input.WholeFile(o.Train[0], errors.New("no rows in this part or any other"))
 	}
-	test, err := sources(ctx, o, examples.Test, o.Test, digests)
+	test, err := sources(ctx, o, examples.Test, o.Test, collected)
 	if err != nil {
 		return nil, err
 	}
 	all := append(train, test...)
+	if collected != nil && len(collected.Errors) > 0 {
+		return all, nil // of files without the columns that have errors
+	}
 	for i, s := range all {
 		if err := o.Learnt().Check(s.Width, s.Columns); err != nil {
 			return nil, input.WholeFile(s.Files[0], err)
@@ -148,7 +152,7 @@ func sameColumns(first, s Source) error {
 }
 
 // sources returns the sources of one split.
-func sources(ctx context.Context, o Options, split examples.Split, files []string, digests bool) ([]Source, error) {
+func sources(ctx context.Context, o Options, split examples.Split, files []string, all *format.Collected) ([]Source, error) {
 	var found []Source
 	for len(files) > 0 {
 		f, err := o.formatOfFile(ctx, files[0])
@@ -162,7 +166,8 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 		if len(files) < f.Files {
 			return nil, input.WholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.Name, f.WantFiles))
 		}
-		s := Source{Split: split, Vocabulary: o.Words.Counted(), Extent: o.Extent(), format: f, options: o, opened: files[:f.Files:f.Files]}
+		s := Source{Split: split, Vocabulary: o.Words.Counted(), Extent: o.Extent(), format: f, options: o,
+			all: all, opened: files[:f.Files:f.Files]}
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
 		}
@@ -176,7 +181,7 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 				continue
 			}
 		}
-		if digests {
+		if all == nil {
 			if err := s.digest(ctx); err != nil {
 				return nil, err
 			}
@@ -254,7 +259,7 @@ func (s *Source) describe(ctx context.Context) error {
 		s.ID = s.idOf(0, s.digests...)
 	}
 	s.Width, s.Columns = r.Width(), r.Columns()
-	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width {
+	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width && (s.all == nil || len(s.all.Errors) == 0) {
 		return input.WholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected the same number", s.Width,
 			s.options.Image, shape.Size()))
 	}
@@ -289,7 +294,7 @@ func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Con
 			return nil, opened, err
 		}
 	}
-	r, err = s.format.Open(opened, s.options.Options)
+	r, err = s.format.Open(opened, s.options.Options, s.all)
 	return r, opened, err
 }
 

@@ -11,12 +11,12 @@ import (
 )
 
 // findWords returns the options with the words of each categorical column of the files, sorted, and with the vocabulary of
-// their texts. With digests it also has the digests of these files, so that they are not read again.
-func (o Options) findWords(ctx context.Context, files []string, digests bool) (Options, error) {
+// their texts. Unless all errors are collected it also has the digests of these files, so that they are not read again.
+func (o Options) findWords(ctx context.Context, files []string, all *format.Collected) (Options, error) {
 	found := layout.NewFoundWords(o.Options)
 	o.digests, o.sizes = map[string]wire.Digest{}, map[string]size{}
 	for _, file := range files {
-		err := o.addWords(ctx, file, found, digests)
+		err := o.addWords(ctx, file, found, all)
 		if err != nil && !o.isEmptyPart(file, err) {
 			return o, err
 		}
@@ -33,12 +33,12 @@ func (o Options) findWords(ctx context.Context, files []string, digests bool) (O
 }
 
 // addWords adds the words of a file, and its digest.
-func (o Options) addWords(ctx context.Context, file string, found *layout.FoundWords, digest bool) error {
-	return o.readAhead(ctx, file, digest, func(f format.Format, c *input.Content) (bool, error) {
+func (o Options) addWords(ctx context.Context, file string, found *layout.FoundWords, all *format.Collected) error {
+	return o.readAhead(ctx, file, all == nil, func(f format.Format, c *input.Content) (bool, error) {
 		if f.Words == nil { // a format without such columns
 			return false, nil
 		}
-		return true, f.Words(c, o.Options, found)
+		return true, f.Words(c, o.Options, found, all)
 	})
 }
 
@@ -62,10 +62,10 @@ func (o Options) readAhead(ctx context.Context, file string, digest bool,
 }
 
 // findOffsets returns the options with the offsets of columns, from the first rows of the first file that has any.
-func (o Options) findOffsets(ctx context.Context, files []string) (Options, error) {
+func (o Options) findOffsets(ctx context.Context, files []string, all *format.Collected) (Options, error) {
 	found := layout.Spreads{}
 	for _, file := range files {
-		err := o.addSpreads(ctx, file, found)
+		err := o.addSpreads(ctx, file, found, all)
 		if err != nil && !o.isEmptyPart(file, err) {
 			return o, err
 		}
@@ -78,7 +78,7 @@ func (o Options) findOffsets(ctx context.Context, files []string) (Options, erro
 }
 
 // addSpreads adds the numbers of the first rows of a file.
-func (o Options) addSpreads(ctx context.Context, file string, found layout.Spreads) error {
+func (o Options) addSpreads(ctx context.Context, file string, found layout.Spreads, all *format.Collected) error {
 	c, f, err := o.openAs(ctx, file)
 	if err != nil {
 		return err
@@ -87,5 +87,5 @@ func (o Options) addSpreads(ctx context.Context, file string, found layout.Sprea
 	if f.Spread == nil {
 		return nil
 	}
-	return f.Spread(c, o.Options, found)
+	return f.Spread(c, o.Options, found, all)
 }

@@ -41,13 +41,13 @@ type Format struct {
 	OneLabel bool
 
 	// Open opens the examples in the files of a source.
-	Open func([]*input.Content, layout.Options) (Reader, error)
+	Open func([]*input.Content, layout.Options, *Collected) (Reader, error)
 	// Words adds the words of the categorical columns and of the texts of a file. nil: the format has no such columns.
-	Words func(*input.Content, layout.Options, *layout.FoundWords) error
+	Words func(*input.Content, layout.Options, *layout.FoundWords, *Collected) error
 	// Extent adds the indices of the sparse rows of a file. nil: rows of the format are not converted to dense ones.
 	Extent func(*input.Content, layout.Options, *layout.FoundExtent) error
 	// Spread adds the features of the first rows of a file, by column. nil: the format has no column names.
-	Spread func(*input.Content, layout.Options, layout.Spreads) error
+	Spread func(*input.Content, layout.Options, layout.Spreads, *Collected) error
 	// View shows all columns and cells of a file, regardless of their roles. nil: the format has no column names.
 	View func(*input.Content, layout.Options, Viewer) error
 	// Inspect returns a *input.Error for readable examples that are probably a mistake. It gets a reader that is not used

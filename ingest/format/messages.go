@@ -174,8 +174,8 @@ func (m *Messages) Read(rows [][]tabular.Cell) (read *examples.Rows, size int, e
 // AddWords adds the words of the categorical columns and texts of valid rows.
 func (m *Messages) AddWords(rows [][]tabular.Cell, found *layout.FoundWords) error {
 	m.take(rows)
-	if t := m.Layout.AddWords(&m.block, found); t != nil {
-		return m.failAt(*t)
+	if troubles := m.Layout.AddWords(&m.block, found); troubles != nil {
+		return m.failAt(troubles[0])
 	}
 	return nil
 }

@@ -34,29 +34,30 @@ type OpenTable func(c *input.Content, o layout.Options, want *layout.Features) (
 // Tables returns a format whose files are tables.
 func Tables(f Format, open OpenTable) Format {
 	f.Files = 1
-	assigned := func(c *input.Content, o layout.Options) (*tableReader, error) {
+	assigned := func(c *input.Content, o layout.Options, all *Collected) (*tableReader, error) {
 		r, err := openTable(c, o, nil, f, open)
 		if err == nil {
-			err = r.assign()
+			all.begin(&r.Layout)
+			err = r.assign(all)
 		}
 		return r, err
 	}
-	f.Open = func(files []*input.Content, o layout.Options) (Reader, error) {
-		r, err := assigned(files[0], o)
+	f.Open = func(files []*input.Content, o layout.Options, all *Collected) (Reader, error) {
+		r, err := assigned(files[0], o, all)
 		if err == nil {
 			err = r.Lay()
 		}
 		return r, err
 	}
-	f.Words = func(c *input.Content, o layout.Options, found *layout.FoundWords) error {
-		r, err := assigned(c, o)
+	f.Words = func(c *input.Content, o layout.Options, found *layout.FoundWords, all *Collected) error {
+		r, err := assigned(c, o, all)
 		if err != nil {
 			return err
 		}
 		return r.addWords(found)
 	}
-	f.Spread = func(c *input.Content, o layout.Options, found layout.Spreads) error {
-		r, err := assigned(c, o)
+	f.Spread = func(c *input.Content, o layout.Options, found layout.Spreads, all *Collected) error {
+		r, err := assigned(c, o, all)
 		if err != nil {
 			return err
 		}
@@ -146,10 +147,11 @@ func openTable(c *input.Content, o layout.Options, want *layout.Features, f Form
 }
 
 // assign assigns roles to the columns for training.
-func (r *tableReader) assign() error {
+func (r *tableReader) assign(all *Collected) error {
 	if err := r.Assign(); err != nil {
 		return err
 	}
+	all.ignore(&r.Layout)
 	if err := r.findSparse(); err != nil {
 		return err
 	}
@@ -171,7 +173,7 @@ func (c *columns) findSparse() error {
 	case c.Sparse < 0:
 		return nil
 	case features > 1:
-		return c.Locate(c.Sparse, fmt.Errorf("sparse rows and %d other columns: exclude those with examples.columns.drop, or "+
+		return c.Refuse(c.Sparse, fmt.Errorf("sparse rows and %d other columns: exclude those with examples.columns.drop, or "+
 			"list only this one under examples.columns.use", features-1))
 	}
 	c.Cells[c.Sparse].Role = layout.Entries
@@ -254,11 +256,14 @@ func (c *columns) checkTypes() error {
 			ok, want = isNumber, "weights of type %s: expected numbers"
 		case layout.Feature:
 			if ok = isNumber || f.Kind == tabular.List; !ok {
-				return c.Locate(i, fmt.Errorf("type %s: features are numbers, booleans, or one list of numbers%s", f.Type, c.otherwise(f)))
+				want, f.Advice = "type %s: features are numbers, booleans, or one list of numbers", c.otherwise(f)
 			}
 		}
 		if !ok {
-			return c.Locate(i, fmt.Errorf(want+"%s", f.Type, advised(f)))
+			if err := c.Refuse(i, fmt.Errorf(want+"%s", f.Type, advised(f))); err != nil {
+				return err
+			}
+			continue
 		}
 		if cell.Role.IsFeature() {
 			features++
@@ -268,7 +273,7 @@ func (c *columns) checkTypes() error {
 		}
 	}
 	if lists >= 0 && features > 1 {
-		return c.Locate(lists, fmt.Errorf("a list of features and %d other columns: "+
+		return c.Refuse(lists, fmt.Errorf("a list of features and %d other columns: "+
 			"expected one list of all features, or a column for each", features-1))
 	}
 	return nil
@@ -280,13 +285,13 @@ func (c *columns) otherwise(f tabular.Field) string {
 	case c.Options.Predicts() && f.Kind == tabular.Text:
 		return ""
 	case c.Options.Predicts():
-		return advised(f)
+		return f.Advice
 	case f.Kind == tabular.Text && f.Advice != "":
-		return ": examples.categorical accepts columns of words, examples.columns.drop excludes a column, " + f.Advice
+		return "examples.categorical accepts columns of words, examples.columns.drop excludes a column, " + f.Advice
 	case f.Kind == tabular.Text:
-		return ": examples.categorical accepts columns of words, examples.columns.drop excludes a column"
+		return "examples.categorical accepts columns of words, examples.columns.drop excludes a column"
 	}
-	return ": exclude the column with examples.columns.drop, or " + cmp.Or(f.Advice, "convert it to a number")
+	return "exclude the column with examples.columns.drop, or " + cmp.Or(f.Advice, "convert it to a number")
 }
 
 // advised returns the advice of a column at the end of an error.
@@ -420,6 +425,8 @@ func (r *tableReader) Next() (*examples.Rows, error) {
 		switch err := r.fill(n); {
 		case err == io.EOF && n > 0:
 			return r.give(n), nil
+		case err == errCollected:
+			size, n = len(r.TableText), 0
 		case err != nil:
 			return nil, err
 		}
@@ -454,7 +461,7 @@ func (r *tableReader) fill(n int) error {
 		return err
 	}
 	if troubles := r.Fill(&r.block, &r.filled); troubles != nil {
-		return r.failAt(troubles[0])
+		return r.collect(troubles)
 	}
 	for row := r.filled.Rows - r.block.Rows; row < r.filled.Rows; row++ {
 		bytes, err := r.sizeOf(&r.filled, row)
@@ -464,6 +471,24 @@ func (r *tableReader) fill(n int) error {
 		r.sizes = append(r.sizes, bytes)
 	}
 	return nil
+}
+
+// errCollected means that errors were collected, and the rows before them were dropped.
+var errCollected = errors.New("errors of columns were collected")
+
+// collect collects the errors of a block. It returns the first one, unless others are read too.
+func (r *tableReader) collect(troubles []layout.Trouble) error {
+	for _, t := range troubles {
+		if err := r.Collect(t.Column, r.failAt(t)); err != nil {
+			return err
+		}
+	}
+	r.filled, r.sizes, r.given = examples.Rows{}, nil, 0
+	if left := r.Fill(&r.block, &r.filled); left != nil { // values of columns with missing ones
+		return r.collect(left)
+	}
+	r.filled = examples.Rows{}
+	return errCollected
 }
 
 // leastBytes returns the size of a row in a message without its label and sparse values.
@@ -481,8 +506,10 @@ func (r *tableReader) addWords(found *layout.FoundWords) error {
 		} else if err != nil {
 			return err
 		}
-		if t := r.AddWords(&r.block, found); t != nil {
-			return r.failAt(*t)
+		for _, t := range r.AddWords(&r.block, found) {
+			if err := r.Collect(t.Column, r.failAt(t)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

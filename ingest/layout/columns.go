@@ -77,6 +77,9 @@ type Layout struct {
 	mixed        *mixed // nil: rows are not mixed
 	// Locate returns a *input.Error at a column; -1: none.
 	Locate func(column int, err error) error
+	// Collect takes the error of a column, and returns the error that ends the reading; nil if the column is only ignored, because all
+	// errors are collected.
+	Collect func(column int, err error) error
 }
 
 // New returns a Layout of columns without roles. locate adds positions to its errors.
@@ -85,7 +88,7 @@ func New(o Options, defaultLabel Column, columns int, locate func(int, error) er
 		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, columns), Label: -1, Weight: -1, Text: -1, Sparse: -1,
 		Words:  vocabulary.NewCounter(o.Words),
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
-		missing: value.MissingOf(o.MissingValues), Locate: locate,
+		missing: value.MissingOf(o.MissingValues), Locate: locate, Collect: func(_ int, err error) error { return err },
 	}
 	l.KeepClasses()
 	return l
@@ -149,6 +152,41 @@ func SomeNames(names []string) string {
 		some = append(some, fmt.Sprintf("%d more", more))
 	}
 	return option.Enumerate(some, "and")
+}
+
+// Refuse is Collect for an error without a position.
+func (l *Layout) Refuse(column int, err error) error { return l.Collect(column, l.Locate(column, err)) }
+
+// Ignore excludes a column from reading.
+func (l *Layout) Ignore(column int) {
+	l.Cells[column].Role = ignored
+	for _, at := range []*int{&l.Label, &l.Weight, &l.Text, &l.Sparse} {
+		if *at == column {
+			*at = -1
+		}
+	}
+}
+
+// KeyOf returns the key that gives a column its role, as advice.
+func (l *Layout) KeyOf(column int) string {
+	c, name := l.Cells[column], l.NameOf(column)
+	isUsed := func(c string) bool {
+		n, isNumber := Column(c).Number()
+		return c == name || isNumber && n == column
+	}
+	switch {
+	case c.Role == Weight:
+		return "examples.weight names the weight column"
+	case c.Role == Target:
+		return "examples.targets names the predicted columns"
+	case c.Role == Indicator:
+		return "examples.label_columns names the label columns"
+	case c.Role == Label:
+		return "examples.label names the label column"
+	case slices.ContainsFunc(l.Options.Columns.Use, isUsed):
+		return "examples.columns.use names the feature columns"
+	}
+	return "examples.columns.drop excludes a column"
 }
 
 // place assigns feature positions to a categorical column, starting at a position.

@@ -421,8 +421,9 @@ func (f *filling) endMixed() {
 	}
 }
 
-// AddWords adds the words of the categorical columns and of the texts of a block, and the times. It returns the first error.
-func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) *Trouble {
+// AddWords adds the words of the categorical columns and of the texts of a block, and the times. It returns the first error of each
+// column.
+func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) (troubles []Trouble) {
 	for at, c := range l.Cells {
 		if !c.Role.hasWords() {
 			continue
@@ -442,11 +443,12 @@ func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) *Trouble {
 				err = found.Add(l, at, text)
 			}
 			if err != nil {
-				return &Trouble{row, at, l.advise(at, err)}
+				troubles = append(troubles, Trouble{row, at, l.advise(at, err)})
+				break
 			}
 		}
 	}
-	return nil
+	return troubles
 }
 
 // hasWords reports whether the values of a column are collected before the rows are read.

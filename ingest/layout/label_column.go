@@ -33,12 +33,12 @@ func (l *Layout) InspectLabels(each func(put func(label string) bool) error) err
 	})
 	switch {
 	case fraction != "":
-		return l.Locate(l.Label, fmt.Errorf("%s looks like a measurement, not a label: set examples.label to the label column",
+		return l.Refuse(l.Label, fmt.Errorf("%s looks like a measurement, not a label: set examples.label to the label column",
 			value.Quote(fraction)))
 	case err != nil:
 		return nil // reported when the file is read
 	case len(labels) > 2 && len(labels) > rows/10:
-		return l.Locate(l.Label, fmt.Errorf("%d different values in %d rows do not look like labels: "+
+		return l.Refuse(l.Label, fmt.Errorf("%d different values in %d rows do not look like labels: "+
 			"set examples.label to the label column", len(labels), rows))
 	}
 	return nil

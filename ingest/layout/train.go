@@ -156,19 +156,28 @@ func (l *Layout) Lay() error {
 		case !c.Role.IsFeature() || c.Role == Hashed:
 			continue
 		case c.List && l.IsMixed():
-			return l.Locate(at, errors.New("a list of numbers with a text or hashed words: expected a column for each number"))
+			if err := l.Refuse(at, errors.New("a list of numbers with a text or hashed words: expected a column for each number")); err != nil {
+				return err
+			}
+			continue
 		case c.List:
 			c.At, named = l.Features, false
 			l.Features += c.Length
 			continue
 		case name == "":
-			return l.Locate(at, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
-				"examples.columns.drop: [%d], or name it", at))
+			if err := l.Refuse(at, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
+				"examples.columns.drop: [%d], or name it", at)); err != nil {
+				return err
+			}
+			continue
 		}
 		if c.Role == Time {
 			columns, err := l.timesOf(at, name)
 			if err != nil {
-				return err
+				if err := l.Collect(at, err); err != nil {
+					return err
+				}
+				continue
 			}
 			for _, column := range columns {
 				c.placeTime(l.Features, column)
@@ -184,7 +193,10 @@ func (l *Layout) Lay() error {
 		}
 		if c.Role == Category {
 			if column.Categories = l.Options.categories[name]; len(column.Categories) == 0 {
-				return l.Locate(at, errors.New("its words are unknown: they come from the files under examples.train"))
+				if err := l.Refuse(at, errors.New("its words are unknown: they come from the files under examples.train")); err != nil {
+					return err
+				}
+				continue
 			}
 			c.place(l.Features, column)
 			named = true

@@ -177,7 +177,7 @@ type idxReader struct {
 }
 
 // openIDX reads images with their labels.
-func openIDX(files []*input.Content, o layout.Options) (format.Reader, error) {
+func openIDX(files []*input.Content, o layout.Options, _ *format.Collected) (format.Reader, error) {
 	r, err := newIDXReader(files[0], o)
 	if err != nil {
 		return nil, err

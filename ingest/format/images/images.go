@@ -75,7 +75,7 @@ type decodedImage struct {
 }
 
 // openImages reads images with the names of their directories as classes.
-func openImages(files []*input.Content, o layout.Options) (format.Reader, error) {
+func openImages(files []*input.Content, o layout.Options, _ *format.Collected) (format.Reader, error) {
 	return newImageReader(files[0], o, true)
 }
 
