@@ -63,21 +63,3 @@ func TestPageOfRunHasWhatExplainHas(t *testing.T) {
 		}
 	}
 }
-
-// Without test rows the page is about holdout rows, and without any it has no importance.
-func TestPageOfRunWithoutTestRows(t *testing.T) {
-	trainedGarden(t)
-	if page := pageOfRun(t); !strings.Contains(page, "holdout rows if a column is permuted") {
-		t.Error("the page lacks the importance for holdout rows")
-	}
-	inFolder(t, map[string]string{"train.csv": garden(100)})
-	if code, _, stderr := stagewise("init", "train.csv", "--label", "kind"); code != exitDone {
-		t.Fatal(stderr)
-	}
-	if code, _, stderr := stagewise("train", "-c", "stagewise.yaml", "--set", "stages=[{features: {kind: trees}, repeat: 1}]", "--set", "examples.holdout=0", "--quiet"); code != exitDone {
-		t.Fatal(stderr)
-	}
-	if page := pageOfRun(t); strings.Contains(page, "What predictions depend on") || !strings.Contains(page, "Results") {
-		t.Error("the page has the importance for no rows, or is no page")
-	}
-}

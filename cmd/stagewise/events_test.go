@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -44,47 +43,6 @@ func trainedOnTopic(t *testing.T, configuration string, set ...string) (report s
 		t.Fatal(err)
 	}
 	return report, stderr
-}
-
-// What a database's change events and CloudEvents have within them is learnt by its paths, and predicted by the same.
-func TestEnvelopes(t *testing.T) {
-	for name, test := range map[string]struct{ rows, before, after string }{
-		"Debezium":   {"payload.after", `{"schema":{"type":"struct"},"payload":{"op":"c","before":null,"after":`, `}}`},
-		"CloudEvent": {"data", `{"specversion":"1.0","id":"1","source":"/shop","type":"order","data":`, `}`},
-		"many rows":  {"events", `{"sent":"2026-11-01T00:00:00Z","events":[`, `]}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inFolder(t, map[string]string{
-				"events.yaml": "name: orders\nexamples:\n  from_topic: events\n  format: json\n  rows: " + test.rows + "\n  label: kind\n" +
-					"  columns: {use: [user.age, items.0.price, user.country]}\n  categorical: [user.country]\n  missing: mean\n" +
-					"stages: [{features: {kind: columns}, passes: 5}]\n",
-				"nested.jsonl": `{"user":{"age":60,"country":"fr"},"items":[{"price":1}]}` + "\n" + `{"user":{"age":20},"items":[{"price":9}]}` + "\n",
-				"flat.csv":     "user.country,items.0.price,user.age\nfr,1,60\n,9,20\n",
-			})
-			var messages []kafkalog.Message
-			for i := range 40 {
-				row := fmt.Sprintf(`{"kind":"old","user":{"age":%d,"country":"fr"},"items":[{"price":1}]}`, 60+i%3)
-				if i%2 == 0 {
-					row = fmt.Sprintf(`{"kind":"young","user":{"age":%d,"country":null},"items":[{"price":9},{"price":1}]}`, 20+i%3)
-				}
-				messages = append(messages, kafkalog.Message{Value: []byte(test.before + row + test.after)})
-			}
-			messages = append(messages, kafkalog.Message{Value: []byte(`{"heartbeat":true}`)})
-			writeTopic(t, "events", messages...)
-			report, stderr := trainedOnTopic(t, "events.yaml")
-			if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "(examples.rows)") {
-				t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
-			}
-			for _, file := range []string{"nested.jsonl", "flat.csv"} {
-				typed(t, exitDone, "predict", "--model", "events.model", "-i", file, "-o", "predictions.csv")
-				text, err := os.ReadFile("predictions.csv")
-				if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "old,") ||
-					!strings.HasPrefix(lines[2], "young,") {
-					t.Errorf("%s: %v\n%s", file, err, text)
-				}
-			}
-		})
-	}
 }
 
 // Events in Avro are learnt with the schemas of a registry, which change in the middle of the topic.
@@ -160,69 +118,5 @@ func TestProtobufEvents(t *testing.T) {
 	text, err := os.ReadFile("predictions.csv")
 	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
 		t.Errorf("%v\n%s", err, text)
-	}
-}
-
-// check reads the schema, so that what is wrong with it is known before anything runs.
-func TestCheckReadsTheSchema(t *testing.T) {
-	of := func(keys string) string { return strings.Replace(clicked, "format: json", keys, 1) }
-	inFolder(t, map[string]string{
-		"gone.yaml": of("format: avro\n  schema: gone.avsc"), "proto.yaml": of("format: protobuf\n  schema: e.proto"), "e.proto": "message {",
-		"label.yaml": of("format: avro\n  schema: e.avsc"), "e.avsc": `{"type":"record","name":"E","fields":[{"name":"x","type":"int"}]}`,
-		"password.yaml": of("format: json\n  registry: {url: \"http://127.0.0.1:1\", user: me, password_file: secret}"),
-	})
-	for file, want := range map[string]string{
-		"gone.yaml": "examples.schema: ", "proto.yaml": "examples.schema: e.proto:1:9: syntax error",
-		"label.yaml": `no column "kind": the message has "x": examples.label names the label column`, "password.yaml": "examples.registry.password_file: ",
-	} {
-		for _, command := range []string{"check", "ingest"} {
-			if code, _, stderr := stagewise(command, "-c", file); code == exitDone || !strings.Contains(stderr, want) {
-				t.Errorf("%s of %s: %d, %s, expected %s", command, file, code, stderr, want)
-			}
-			writeTopic(t, "events")
-		}
-	}
-}
-
-// A misspelt column of a topic with few rows is said when the topic ends, or as the reason why no message can be used.
-func TestMisspeltColumnOfFewRows(t *testing.T) {
-	for missing, want := range map[string]string{
-		"mean": `column "lenght" of events: none of the first rows has a value: the message has "length". Check its name in examples.columns.use.`,
-		"error": `20 messages of events: none could be used. events[0]@0: column "lenght": a missing value: examples.missing: mean uses the ` +
-			`mean of the column; the message has "length"`,
-	} {
-		for _, command := range []string{"ingest --until end", "train", "run --until end"} {
-			inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "length", "lenght", 1)})
-			var messages []kafkalog.Message
-			for i := range 20 {
-				messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d}`, i%2, i%2, i%3)})
-			}
-			writeTopic(t, "events", messages...)
-			args := append(strings.Fields(command), "-c", "events.yaml", "--set", "examples.missing="+missing)
-			if code, _, stderr := stagewise(args...); strings.Count(stderr, want) != 1 || (code == exitDone) != (missing == "mean") {
-				t.Errorf("%s: exit code %d: %s, expected %s", command, code, stderr, want)
-			}
-		}
-	}
-}
-
-// A feature that no message has is said, as its path may be misspelt.
-func TestFeatureThatNoMessageHas(t *testing.T) {
-	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "width]", "width, user.aeg]", 1)})
-	var messages []kafkalog.Message
-	for i := range 120 {
-		messages = append(messages, kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":"k%d","length":%d,"width":%d,"user":{"age":1}}`, i%2, i%2, i%3)})
-	}
-	writeTopic(t, "events", messages...)
-	_, stderr := typed(t, exitDone, "ingest", "-c", "events.yaml", "--until", "end", "--set", "examples.served.label=answer.lable", "--set",
-		"examples.served.version=answer.version")
-	for _, want := range []string{
-		`column "user.aeg" of events: none of the first rows has a value: the message has "user.age". Check its name in examples.columns.use.`,
-		`column "answer.lable" of events: none of the first rows has a value: the message has "kind", "length", "user.age" and "width". ` +
-			`Check its name in examples.served.`,
-	} {
-		if strings.Count(stderr, want) != 1 || strings.Count(stderr, "none of the first rows") != 3 {
-			t.Errorf("%s, expected %s", stderr, want)
-		}
 	}
 }

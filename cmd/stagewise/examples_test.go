@@ -121,8 +121,8 @@ func TestExamplesRun(t *testing.T) {
 		ran[command.CommandPath()] = true
 	}
 	elsewhere := map[string]string{
-		"explain": "TestExplain", "forget": "TestForget", "health": "TestHealth", "page": "a service", "search": "TestExamplesOfSearch",
-		"serve": "a service", "solve": "a service of a cluster", "sources remove": "TestSourcesAreListedAndRemoved: its id is that of a file",
+		"explain": "explain.txtar", "forget": "forget.txtar", "health": "TestHealth", "page": "a service", "search": "TestExamplesOfSearch",
+		"serve": "a service", "solve": "a service of a cluster", "sources remove": "sources.txtar: its id is that of a file",
 		"work": "a service of a cluster",
 	}
 	var each func(*cobra.Command)

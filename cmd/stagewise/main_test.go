@@ -28,6 +28,16 @@ func stagewise(args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), err.String()
 }
 
+// typed types a command line, and expects this exit code. It returns what the command has written.
+func typed(t *testing.T, code int, args ...string) (stdout, stderr string) {
+	t.Helper()
+	got, stdout, stderr := stagewise(args...)
+	if got != code {
+		t.Fatalf("%v: exit code %d, expected %d: %s", args, got, code, stderr)
+	}
+	return stdout, stderr
+}
+
 // good is a configuration of three stages for the files of [blobs].
 const good = `name: blobs
 examples: {train: [train.csv], test: [test.csv]}
@@ -141,55 +151,6 @@ func TestWrongCommandLinesAndConfigurations(t *testing.T) {
 	}
 }
 
-func TestUnknownBLAS(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good})
-	t.Setenv("STAGEWISE_BLAS", "no/such/library")
-	for _, command := range []string{"check", "serve"} {
-		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr,
-			`stagewise: open BLAS "no/such/library"`) {
-			t.Errorf("%s: exit code %d: %s", command, code, stderr)
-		}
-	}
-}
-
-func TestUnknownVectorInstructions(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good})
-	t.Setenv("STAGEWISE_VECTOR", "sse")
-	for _, command := range []string{"check", "serve"} {
-		const want = `stagewise: STAGEWISE_VECTOR: vector instructions "sse": not known, expected `
-		if code, _, stderr := stagewise(command, "-c", "good.yaml"); code != exitWrong || !strings.HasPrefix(stderr, want) {
-			t.Errorf("%s: exit code %d: %s", command, code, stderr)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
-	code, stdout, stderr := stagewise("check", "-c", "good.yaml", "--set", "memory=1GiB")
-	if code != exitDone || stderr != "" {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	for _, want := range []string{
-		"blobs on the embedded broker in .stagewise", "gonum", "1.0 GiB", fmt.Sprintf("train: train.csv (%d B)\n", len(blobs(30, 1))),
-		"features    3\n", "blobs.examples (4)",
-		"1-2    40 rff bandwidth 1  softmax     4", "3      all columns         calibrated  12", "test, patience 2",
-	} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("no %q in\n%s", want, stdout)
-		}
-	}
-	_, stdout, _ = stagewise("check", "-c", "good.yaml", "--set", "listen=localhost:9092")
-	if want := "blobs on the embedded broker in .stagewise at localhost:9092\n"; !strings.Contains(stdout, want) {
-		t.Errorf("no %q in\n%s", want, stdout)
-	}
-	_, stdout, _ = stagewise("check", "-c", "good.yaml", "--set", "stages=[{features: {kind: rff, size: 40}, repeat: 3}]")
-	for _, want := range []string{"1-2    40 rff bandwidth 1  softmax  12 ", "3      40 rff bandwidth 1  softmax  200 "} {
-		if !strings.Contains(stdout, want) {
-			t.Errorf("no %q in\n%s", want, stdout)
-		}
-	}
-}
-
 // check says what a chain keeps on the state topic: two p × k matrices an increment and a triangle of a p × p matrix, for each stage, of
 // float64. It refuses more than topics.state, if the configuration says anything about a chain.
 func TestCheckOfState(t *testing.T) {
@@ -235,115 +196,5 @@ func TestCheckOfState(t *testing.T) {
 			refused != (stderr != "") {
 			t.Errorf("%s: exit code %d: %s%s\nexpected %s", settings, code, stdout, stderr, want)
 		}
-	}
-}
-
-// The configuration is not wrong if a file is missing: the file may be there before the run begins. So the exit code is 1.
-func TestCheckFindsMissingFiles(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": "0,1\n"})
-	code, stdout, stderr := stagewise("check", "-c", "good.yaml")
-	if code != exitFailed || stderr != "stagewise: examples.test: stat test.csv: no such file or directory\n" ||
-		!strings.Contains(stdout, "test.csv (missing)") {
-		t.Errorf("exit code %d: %s\n%s", code, stderr, stdout)
-	}
-}
-
-// What train would refuse by the first rows of the files, check refuses too.
-func TestCheckReadsFirstRows(t *testing.T) {
-	inFolder(t, map[string]string{
-		"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2), "wide.csv": "red,1,2,3,4\n",
-		"named.csv": "digit,a,b,c\nred,1,2,3\n",
-	})
-	for args, want := range map[string]string{
-		"--set examples.train=[train.csv,wide.csv]":                                     "wide.csv: 4 features, but train.csv has 3",
-		"--set examples.test=wide.csv":                                                  "wide.csv: 4 features, but train.csv has 3",
-		"--set examples.train=*.txt":                                                    "examples.train: *.txt: no file matches this pattern",
-		"--set examples.train=named.csv --set examples.test= --set examples.label=word": `named.csv: line 1: no column "word": expected one of "digit", "a", "b" and "c"`,
-		"--set examples.train=named.csv --set examples.test= --set examples.label=digit --set examples.weight=w": `named.csv: line 1: no column "w": expected one of "digit", "a", "b" and "c"`,
-		"--set examples.label=7": "train.csv: line 1: no column 7: there are 4 columns, counted from 0",
-		"--set prepare.pca=1000": "prepare.pca: 1000 components of 3 features: expected at most 3",
-		"--set examples.train=-": "",
-		"--set examples.train=- --set examples.test=named.csv --set examples.label=digit --set examples.categorical=a": "",
-	} {
-		code, stdout, stderr := stagewise(append([]string{"check", "-c", "good.yaml"}, strings.Fields(args)...)...)
-		if want == "" {
-			if code != exitDone || stderr != "" {
-				t.Errorf("%s: exit code %d: %s", args, code, stderr)
-			}
-			continue
-		}
-		if code != exitFailed || stderr != "stagewise: "+want+"\n" || !strings.Contains(stdout, "\nstage  features") {
-			t.Errorf("%s: exit code %d: %s", args, code, stderr)
-		}
-		if _, err := os.Stat(".stagewise"); err == nil {
-			t.Error("a data directory was created")
-		}
-	}
-}
-
-// Why train refuses rows is said once.
-func TestTrainSaysOnceWhyItFails(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(9, 2)})
-	for setting, want := range map[string]string{
-		"prepare.pca=1000":       "prepare.pca: 1000 components of 3 features: expected at most 3",
-		"examples.test=wide.csv": "wide.csv: no such file or directory",
-		"examples.label=7":       "no column 7: there are 4 columns, counted from 0",
-	} {
-		if _, stderr := typed(t, exitFailed, "train", "-c", "good.yaml", "--set", setting); strings.Count(stderr, want) != 1 {
-			t.Errorf("%s: %s\nexpected once: %s", setting, stderr, want)
-		}
-	}
-}
-
-// check reads the rows as train would, and names the trouble of every column at once, each with the key that helps: in
-// files of every kind, and behind the first rows. What it has no word against, train takes.
-func TestCheckNamesEveryColumn(t *testing.T) {
-	const head = "name,size,colour,day,age,kind,weight\n"
-	rows := strings.Repeat("7,1,0,1,1,iris,1\n8,2,0,2,2,rose,1\n", 600)
-	inFolder(t, map[string]string{
-		"table.yaml": "name: table\nexamples: {train: [table.csv], label: kind, weight: weight}\nstages: [{features: {kind: columns}}]\n",
-		"table.csv":  head + rows + "ann,1,red,2026-01-02,,iris,1\nbob,2,blue,2026-01-03,x,\xff,heavy\n",
-		"table.jsonl": `{"name": "ann", "size": 1, "day": "2026-01-02", "age": null, "kind": [1], "weight": "heavy"}` + "\n" +
-			`{"name": "bob", "size": 2, "day": "2026-01-03", "age": 7, "kind": [2], "weight": "light"}` + "\n",
-	})
-	check := func(file string, set ...string) (code int, stderr string) {
-		args := []string{"check", "-c", "table.yaml", "--set", "examples.train=" + file}
-		for _, s := range set {
-			args = append(args, "--set", s)
-		}
-		code, _, stderr = stagewise(args...)
-		return code, stderr
-	}
-	code, stderr := check("table.csv")
-	wants := []string{
-		`column 0 ("name"): "ann" is not a number: examples.categorical`, `column 2 ("colour"): "red" is not a number: examples.categorical`,
-		`column 3 ("day"): "2026-01-02" is not a number: examples.times`, `column 4 ("age"): an empty field: examples.missing`,
-		`column 4 ("age"): "x" is not a number`, `column 5 ("kind"): label "\xff" is not UTF-8`, `column 6 ("weight"): "heavy" is not a number`,
-	}
-	for _, want := range wants {
-		if !strings.Contains(stderr, want) {
-			t.Errorf("no %s in\n%s", want, stderr)
-		}
-	}
-	if lines := strings.Count(stderr, "\n"); code != exitFailed || lines != len(wants) || strings.Contains(stderr, `"size"`) {
-		t.Errorf("exit code %d, %d lines, expected %d:\n%s", code, lines, len(wants), stderr)
-	}
-	code, stderr = check("table.jsonl")
-	for _, want := range []string{`("name"): type`, `("day"): type`, `("age"): `, `("kind"): labels of type`, `("weight"): weights of type`} {
-		if code != exitFailed || !strings.Contains(stderr, want) {
-			t.Errorf("exit code %d: no %s in\n%s", code, want, stderr)
-		}
-	}
-	remedies := []string{"examples.categorical=[colour, age]", "examples.columns.drop=[name, day]", "examples.missing=mean",
-		"examples.label=size", "examples.weight="}
-	if code, stderr = check("table.csv", append(remedies[:3:3], "examples.label=size", "examples.weight=",
-		"examples.columns.drop=[name, day, kind, weight]")...); code != exitDone {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-}
-
-func TestVersion(t *testing.T) {
-	if code, stdout, _ := stagewise("version"); code != exitDone || !strings.HasPrefix(stdout, "stagewise ") {
-		t.Errorf("exit code %d: %s", code, stdout)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -19,21 +18,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/serve"
 )
-
-// numberRows writes CSV of two features and two numbers to predict: one linear, far from 0, one not linear.
-func numberRows(t *testing.T, name string, seed uint64, n int) {
-	t.Helper()
-	r, text := rand.New(rand.NewPCG(seed, 1)), strings.Builder{}
-	text.WriteString("a,price,b,rate\n")
-	for range n {
-		a, b := r.NormFloat64(), r.NormFloat64()
-		price, rate := 1e5+300*a-200*b+10*r.NormFloat64(), 0.01*(math.Sin(2*a)*b)+0.001*r.NormFloat64()
-		fmt.Fprintf(&text, "%.5f,%.3f,%.5f,%.6f\n", a, price, b, rate)
-	}
-	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
 
 const numbersConfiguration = `name: numbers
 examples: {train: [train.csv], test: [test.csv], targets: [price, rate], batch_rows: 100}
@@ -83,8 +67,8 @@ func distancesOf(truth, predicted []float64) (d statistics.Distances) {
 // Numbers are learnt stage by stage. What the report says of test rows is what predict predicts for them, and a file may lack the numbers.
 func TestNumbers(t *testing.T) {
 	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	numberRows(t, "train.csv", 1, 2000)
-	numberRows(t, "test.csv", 2, 500)
+	write600(t, "train.csv", []byte(numberRows(2000, 1)))
+	write600(t, "test.csv", []byte(numberRows(500, 2)))
 	code, stdout, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--report", "-", "--model", "numbers.model")
 	report := new(schemas.Report)
 	if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
@@ -148,8 +132,8 @@ func TestNumbers(t *testing.T) {
 // A chain learns numbers too: each row is predicted before it is learnt, and the report says how far off. A gate compares in one unit.
 func TestNumbersInAChain(t *testing.T) {
 	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	numberRows(t, "train.csv", 1, 2000)
-	numberRows(t, "test.csv", 2, 500)
+	write600(t, "train.csv", []byte(numberRows(2000, 1)))
+	write600(t, "test.csv", []byte(numberRows(500, 2)))
 	code, stdout, stderr := stagewise("run", "-c", "numbers.yaml", "--quiet", "--until", "end", "--report", "-",
 		"--set=retrain.rows=500", "--set=retrain.full.growth=3",
 		"--set=examples.holdout=0.1")
@@ -184,53 +168,11 @@ func TestNumbersInAChain(t *testing.T) {
 	}
 }
 
-// What numbers can't have is refused before anything runs.
-func TestNumbersThatAreRefused(t *testing.T) {
-	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	numberRows(t, "train.csv", 1, 20)
-	numberRows(t, "test.csv", 2, 20)
-	for set, want := range map[string]string{
-		"stages.0.link=softmax":            "expected identity, as numbers are predicted",
-		"stages.0.link=calibrated":         "expected identity, as numbers are predicted",
-		"examples.label=a":                 "no label with examples.targets",
-		"examples.classes=[x, y]":          "no classes with examples.targets",
-		"examples.class_weight=balanced":   "numbers have no classes",
-		"examples.targets=[price, price]":  "different columns",
-		"examples.weight=price":            "other columns than those of the weight and the features",
-		"examples.columns={drop: [price]}": "other columns than those of the weight and the features",
-	} {
-		code, stdout, stderr := stagewise("check", "-c", "numbers.yaml", "--set", set)
-		if code != exitWrong || !strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d: %s%s, expected %s", set, code, stdout, stderr, want)
-		}
-	}
-	for set, want := range map[string]string{
-		"examples.targets=[cost]": `no column "cost"`,
-		"examples.header=false":   "a column is given by its name",
-	} {
-		if code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--set", set); code == exitDone ||
-			!strings.Contains(stderr, want) {
-			t.Errorf("%s: exit code %d: %s", set, code, stderr)
-		}
-	}
-	for field, want := range map[string]string{"": "expected a number to predict",
-		"many": `"many" is not a number: expected a number to predict`, "1e300": "expected a finite number",
-		"NaN": "expected a number to predict"} {
-		if err := os.WriteFile("train.csv", []byte("a,price,b,rate\n1,2,3,4\n1,"+field+",3,4\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet")
-		if code == exitDone || !strings.Contains(stderr, want) || !strings.Contains(stderr, "train.csv: line 3, column 1") {
-			t.Errorf("%q: exit code %d: %s", field, code, stderr)
-		}
-	}
-}
-
 // A server answers with the numbers that predict writes.
 func TestNumbersAreServed(t *testing.T) {
 	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	numberRows(t, "train.csv", 1, 500)
-	numberRows(t, "test.csv", 2, 20)
+	write600(t, "train.csv", []byte(numberRows(500, 1)))
+	write600(t, "test.csv", []byte(numberRows(20, 2)))
 	if code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--model", "numbers.model"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}

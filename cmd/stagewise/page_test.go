@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
 	"testing"
 	"time"
 )
@@ -76,21 +75,6 @@ func TestPageOfTrainAndRun(t *testing.T) {
 		if response, err := http.Get(found[1]); err == nil {
 			_ = response.Body.Close()
 			t.Errorf("%v has ended, and still shows its page", args)
-		}
-	}
-}
-
-// A page is for this machine alone.
-func TestPageElsewhere(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good})
-	for want, args := range map[string][]string{
-		"--listen: 0.0.0.0:80: expected host:port on the loopback": {"page", "-c", "good.yaml", "--listen", "0.0.0.0:80"},
-		"--listen: : expected host:port on the loopback":           {"page", "-c", "good.yaml", "--listen", ""},
-		"--page: 10.0.0.1:80: expected host:port on the loopback":  {"train", "-c", "good.yaml", "--page", "10.0.0.1:80"},
-		"--page: :80: expected host:port on the loopback":          {"run", "-c", "good.yaml", "--page", ":80"},
-	} {
-		if code, _, stderr := stagewise(args...); code != exitWrong || !strings.Contains(stderr, want) {
-			t.Errorf("%v: %d: %s, expected %s", args, code, stderr, want)
 		}
 	}
 }

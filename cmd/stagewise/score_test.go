@@ -125,27 +125,6 @@ func deleteTopic(t *testing.T, topic string) {
 	}
 }
 
-func TestScoreOptionsThatAreWrong(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
-	for want, args := range map[string][]string{
-		"--until: now: expected end":                                                  {"--until", "now"},
-		"--to: x: expected a topic other than":                                        {"--topic", "x", "--to", "x"},
-		"--to: blobs.plans: expected a topic for":                                     {"--to", "blobs.plans"},
-		"read blobs.examples: unknown topic or partition; write examples to it first": {"--until", "end"},
-		"; write examples to it first, or check name, --topic and data_dir\n":         {"--topic", "visits"},
-	} {
-		code, _, stderr := stagewise(append([]string{"score", "-c", "good.yaml"}, args...)...)
-		if code == exitDone || !strings.Contains(stderr, want) {
-			t.Errorf("%v: exit code %d: %s, expected %s", args, code, stderr, want)
-		}
-	}
-	trained(t)
-	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--version", "7"); code != exitFailed ||
-		!strings.Contains(stderr, `version "7": the pipeline has 1 versions`) {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
-}
-
 // Ctrl-C interrupts a program that writes predictions; SIGTERM is how a service ends.
 func TestSignalsToScore(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})

@@ -119,20 +119,3 @@ func TestServeMetricsAddress(t *testing.T) {
 		}
 	}
 }
-
-func TestServeOptionsThatAreWrong(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	for want, args := range map[string][]string{
-		"expected -c FILE, or --model FILE":                                         nil,
-		"--version: 3: expected no value":                                           {"--model", "m", "--version", "3"},
-		"--set: expected -c FILE too":                                               {"--model", "m", "--set", "serve.max_rows=3"},
-		"--listen: 0.0.0.0:1: expected serve.certificate_file and serve.token_file": {"--model", "m", "--listen", "0.0.0.0:1"},
-		"serve.listen: 0.0.0.0:1: expected serve.certificate_file":                  {"-c", "good.yaml", "--listen", "0.0.0.0:1"},
-		"serve.max_rows: 0: expected at least 1":                                    {"-c", "good.yaml", "--set", "serve.max_rows=0"},
-		"serve.token_file: none: expected a file with a token of at":                {"-c", "good.yaml", "--set", "serve.token_file=none"},
-	} {
-		if code, _, stderr := stagewise(append([]string{"serve"}, args...)...); code != exitWrong || !strings.Contains(stderr, want) {
-			t.Errorf("%v: %d: %s, expected %s", args, code, stderr, want)
-		}
-	}
-}

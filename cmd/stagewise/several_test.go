@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -18,29 +17,6 @@ import (
 	"github.com/stagewise/stagewise/serve"
 )
 
-// severalRows writes CSV of two features and the labels of a row: right, up, both or none, and in some rows the label extra.
-func severalRows(t *testing.T, name string, seed uint64, n int, extra string) {
-	t.Helper()
-	r, text := rand.New(rand.NewPCG(seed, 1)), strings.Builder{}
-	text.WriteString("tags,x,y\n")
-	for i := range n {
-		x, y, labels := r.NormFloat64(), r.NormFloat64(), []string{}
-		if x+0.2*r.NormFloat64() > 0 {
-			labels = append(labels, "right")
-		}
-		if y+0.2*r.NormFloat64() > 0.5 {
-			labels = append(labels, "up")
-		}
-		if extra != "" && i%50 == 0 {
-			labels = append(labels, extra)
-		}
-		fmt.Fprintf(&text, "%s,%.4f,%.4f\n", strings.Join(labels, "|"), x, y)
-	}
-	if err := os.WriteFile(name, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 const severalConfiguration = `name: several
 examples: {train: [train.csv], test: [test.csv], labels: several, label: tags, batch_rows: 100}
 stages: [{features: {kind: rff, size: 60}, link: LINK, repeat: 2}]
@@ -52,8 +28,8 @@ func TestSeveralLabels(t *testing.T) {
 	for _, link := range []string{"identity", "logistic", "calibrated"} {
 		t.Run(link, func(t *testing.T) {
 			inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", link)})
-			severalRows(t, "train.csv", 1, 1500, "")
-			severalRows(t, "test.csv", 2, 400, "rare")
+			write600(t, "train.csv", []byte(severalRows(1500, 1, "")))
+			write600(t, "test.csv", []byte(severalRows(400, 2, "rare")))
 			set := "--set=examples.classes=[right, up, rare, never]"
 			code, stdout, stderr := stagewise("train", "-c", "several.yaml", "--quiet", "--report", "-", "--model", "several.model", set)
 			report := new(schemas.Report)
@@ -130,8 +106,8 @@ func TestSeveralLabels(t *testing.T) {
 // A chain learns several labels: its updates keep the thresholds, and a label that no version knows has rows that are left out.
 func TestSeveralLabelsInAChain(t *testing.T) {
 	inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", "logistic")})
-	severalRows(t, "train.csv", 1, 2000, "")
-	severalRows(t, "test.csv", 2, 300, "")
+	write600(t, "train.csv", []byte(severalRows(2000, 1, "")))
+	write600(t, "test.csv", []byte(severalRows(300, 2, "")))
 	code, stdout, stderr := stagewise("run", "-c", "several.yaml", "--quiet", "--until", "end", "--report", "-",
 		"--set=retrain.rows=500", "--set=retrain.full.growth=0", "--set=retrain.gate.margin=1")
 	var report struct {
@@ -176,74 +152,5 @@ func TestSeveralLabelsInAChain(t *testing.T) {
 	}
 	if rows := scoredBy(t, "several.yaml", "several", "several.model"); rows == 0 {
 		t.Error("score has predicted nothing")
-	}
-}
-
-// Labels in columns of 0 and 1 are those of a text, and what several labels can't have is refused.
-func TestSeveralLabelsInFiles(t *testing.T) {
-	inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", "identity")})
-	severalRows(t, "train.csv", 1, 600, "")
-	severalRows(t, "test.csv", 2, 100, "")
-	for _, name := range []string{"train", "test"} {
-		content, err := os.ReadFile(name + ".csv")
-		if err != nil {
-			t.Fatal(err)
-		}
-		columns, quoted := strings.Builder{}, strings.Builder{}
-		columns.WriteString("right,x,y,up\n")
-		quoted.WriteString("tags,x,y\n")
-		for _, row := range strings.Split(strings.TrimSpace(string(content)), "\n")[1:] {
-			tags, features, _ := strings.Cut(row, ",")
-			is := func(label string) int { return strings.Count(tags, label) }
-			fmt.Fprintf(&columns, "%d,%s,%d\n", is("right"), features, is("up"))
-			fmt.Fprintf(&quoted, "%s,%s\n", strings.ReplaceAll(tags, "|", " / "), features)
-		}
-		for file, text := range map[string]string{name + "-columns.csv": columns.String(), name + "-slash.csv": quoted.String()} {
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	digests := map[string]bool{}
-	for i, sets := range [][]string{
-		nil,
-		{"--set=examples.train=[train-columns.csv]", "--set=examples.test=[test-columns.csv]", "--set=examples.label=", "--set=examples.label_columns=[right, up]"},
-		{"--set=examples.train=[train-slash.csv]", "--set=examples.test=[test-slash.csv]", "--set=examples.label_separator=/"},
-	} {
-		code, stdout, stderr := stagewise(append([]string{"train", "-c", "several.yaml", "--quiet", "--report", "-",
-			fmt.Sprint("--set=data_dir=log", i)}, sets...)...)
-		report := new(schemas.Report)
-		if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
-			t.Fatalf("%v: exit code %d: %s%s", sets, code, stdout, stderr)
-		}
-		digests[fmt.Sprint(*report.Splits["test"].MicroF1, report.Labels)] = true
-	}
-	if len(digests) != 1 {
-		t.Errorf("the same rows in other files give other models: %v", digests)
-	}
-	for set, want := range map[string]string{
-		"stages.0.link=softmax":          "expected identity, logistic, calibrated, as rows have several labels",
-		"examples.labels=many":           "one or several",
-		"examples.class_weight=balanced": "none, as a row may have several labels",
-		"examples.targets=[x]":           "one with examples.targets",
-		"examples.label_columns=[x]":     "the labels are in several columns or in one",
-		"examples.train=[a.idx3-ubyte]":  "one, as files of the format idx have one label a row",
-	} {
-		code, stdout, stderr := stagewise("check", "-c", "several.yaml", "--set", set)
-		if code == exitDone || !strings.Contains(stdout+stderr, want) {
-			t.Errorf("%s: exit code %d: %s%s, expected %s", set, code, stdout, stderr, want)
-		}
-	}
-	code, _, stderr := stagewise("train", "-c", "several.yaml", "--quiet", "--set=examples.holdout=0", "--set=stages.0.link=calibrated")
-	if code == exitDone || !strings.Contains(stderr, "set examples.holdout") {
-		t.Errorf("calibrated without holdout rows: exit code %d: %s", code, stderr)
-	}
-	if err := os.WriteFile("train.csv", []byte("tags,x,y\nright|,1,2\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	code, _, stderr = stagewise("train", "-c", "several.yaml", "--quiet")
-	if code == exitDone || !strings.Contains(stderr,
-		`train.csv: line 2, column 0 ("tags"): label 1 of "right|": an empty field: expected a label`) {
-		t.Errorf("a list with an empty entry: exit code %d: %s", code, stderr)
 	}
 }

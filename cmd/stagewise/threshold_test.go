@@ -47,8 +47,8 @@ func decided(t *testing.T, settings ...string) (*schemas.Report, *model.Model) {
 func TestThreshold(t *testing.T) {
 	schema := reportSchema(t)
 	inFolder(t, map[string]string{"rare.yaml": rareConfiguration, "three.csv": strings.Repeat("a,1,2\nb,2,1\nc,3,3\n", 20)})
-	rareRows(t, "train.csv", 1, 3000)
-	rareRows(t, "test.csv", 2, 1000)
+	write600(t, "train.csv", []byte(rareRows(3000, 1)))
+	write600(t, "test.csv", []byte(rareRows(1000, 2)))
 	plain, without := decided(t, "examples.holdout=0.1")
 	if without.Manifest.Threshold != 0 || plain.Splits["test"].Decided != nil {
 		t.Errorf("without the key the threshold is %v", without.Manifest.Threshold)
@@ -109,8 +109,8 @@ func TestThreshold(t *testing.T) {
 // score decides by the threshold of the version.
 func TestThresholdScored(t *testing.T) {
 	inFolder(t, map[string]string{"rare.yaml": rareConfiguration})
-	rareRows(t, "train.csv", 1, 2000)
-	rareRows(t, "test.csv", 2, 500)
+	write600(t, "train.csv", []byte(rareRows(2000, 1)))
+	write600(t, "test.csv", []byte(rareRows(500, 2)))
 	_, m := decided(t, "threshold={cost: {fp: 1, fn: 20}}")
 	if code, _, stderr := stagewise("score", "-c", "rare.yaml", "--until", "end", "--to", "scored"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
@@ -146,8 +146,8 @@ func TestThresholdScored(t *testing.T) {
 // Updates keep the threshold of the version before them, and are measured by it. With another rule the next version is full, and chooses.
 func TestThresholdOfAChain(t *testing.T) {
 	inFolder(t, map[string]string{"rare.yaml": rareConfiguration})
-	rareRows(t, "train.csv", 1, 1500)
-	rareRows(t, "test.csv", 2, 200)
+	write600(t, "train.csv", []byte(rareRows(1500, 1)))
+	write600(t, "test.csv", []byte(rareRows(200, 2)))
 	run := func(threshold string, more ...string) {
 		t.Helper()
 		args := []string{"run", "-c", "rare.yaml", "--until", "end", "--set", "retrain.rows=400", "--set", "metrics.listen=", "--set", "threshold=" + threshold,
@@ -182,7 +182,7 @@ func TestThresholdOfAChain(t *testing.T) {
 		"train threshold "+want) || !strings.Contains(stdout, "train AUC") {
 		t.Errorf("the update is not measured at %s: %s%s", want, stdout, stderr)
 	}
-	rareRows(t, "more.csv", 3, 400)
+	write600(t, "more.csv", []byte(rareRows(400, 3)))
 	run("best_f1", "--set", "examples.train=[train.csv, more.csv]")
 	var last *schemas.Manifest
 	for version := 3; version < 9; version++ {

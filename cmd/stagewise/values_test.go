@@ -686,7 +686,11 @@ func TestTheSameLabelsThroughEveryWay(t *testing.T) {
 			column.values = append(column.values, labels[i%len(labels)])
 			x.values, y.values = append(x.values, strconv.Itoa(i%8)), append(y.values, "1")
 		}
-		return asParquet(t, []tableColumn{column, x, y})
+		content, err := asParquet([]tableColumn{column, x, y})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return content
 	}
 	for _, test := range []struct {
 		file, content string
@@ -758,39 +762,6 @@ func checkLabels(t *testing.T, config string, rows int, labels []string, without
 	}
 }
 
-// Classes that the configuration spells in its own way are those of rows that spell them otherwise, and their weights count.
-func TestClassesOfAnotherSpelling(t *testing.T) {
-	inFolder(t, map[string]string{"rows.csv": strings.Repeat("true,1,2\nFALSE,2,1\nfalse,2,2\n", 20),
-		"c.yaml": "name: c\nstages: [{features: {kind: columns}, passes: 5}]\n" +
-			"examples: {train: [rows.csv], classes: ['True', 'False'], class_weight: {'TRUE': 4}, partitions: 1}\n"})
-	stdout, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--report", "-")
-	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
-	if !slices.Equal(report.Labels, []string{"True", "False"}) || report.Rows != 60 || report.TrainError != 0 {
-		t.Errorf("labels %q, %d rows, %v %% wrong: %s", report.Labels, report.Rows, report.TrainError, stderr)
-	}
-	for label, factor := range map[string]string{"balanced": "balanced", "weights": "{'TRUE': 2, 'false': 1}"} {
-		if _, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--quiet", "--set", "examples.class_weight="+
-			factor); strings.Contains(stderr, "no row has the label") {
-			t.Errorf("%s: %s", label, stderr)
-		}
-	}
-}
-
-// Labels that only test rows have are named, with those that may be meant.
-func TestLabelsThatOnlyTestRowsHave(t *testing.T) {
-	inFolder(t, map[string]string{
-		"c.yaml":    "name: c\nexamples: {train: [train.csv], test: [test.csv]}\nstages: [{features: {kind: columns}, passes: 3}]\n",
-		"train.csv": strings.Repeat("0,1,2\n1,2,1\n", 20), "test.csv": strings.Repeat("0.0,1,2\n1.0,2,1\n1,2,1\n", 5),
-	})
-	_, stderr := typed(t, exitDone, "train", "-c", "c.yaml")
-	if want := `classes without training rows, so 10 holdout or test rows can't be predicted: "0.0" (is "0" meant?) and "1.0" (is "1" meant?)`; !strings.Contains(stderr, want) {
-		t.Errorf("%s, expected %s", stderr, want)
-	}
-}
-
 // Words that are not UTF-8 are an error where a file is trained on, and where it is predicted.
 func TestWordsThatAreNotUTF8(t *testing.T) {
 	files := orders(60)
@@ -806,56 +777,5 @@ func TestWordsThatAreNotUTF8(t *testing.T) {
 	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
 	if _, stderr := typed(t, exitFailed, "predict", "--model", "m", "-i", "latin.csv"); !strings.Contains(stderr, want+"--encoding") {
 		t.Errorf("%s, expected %s", stderr, want)
-	}
-}
-
-// Each row of a file has a prediction, rows without a value too.
-func TestRowsInAreRowsOut(t *testing.T) {
-	inFolder(t, map[string]string{
-		"c.yaml": "name: c\nexamples: {train: [train.csv], header: true, label: kind, missing: mean}\nstages: [{features: " +
-			"{kind: columns}, passes: 3}]\n",
-		"train.csv": "x,kind\n" + strings.Repeat("1,a\n2,b\n3,a\n5,b\n", 10),
-		"mail.yaml": "name: mail\nexamples: {train: [mail.csv], label: 0, text: 1, words: {columns: 64}}\nstages: [{features: " +
-			"{kind: columns}, passes: 3, ridge: 0.1}]\n",
-		"mail.csv":      strings.Repeat("spam,buy now\nham,see you\n", 20),
-		"points.yaml":   "name: points\nexamples: {train: [points.libsvm]}\nstages: [{features: {kind: columns}, passes: 3, ridge: 0.1}]\n",
-		"points.libsvm": strings.Repeat("1 1:1\n2 2:1\n", 20),
-	})
-	for _, name := range []string{"c", "mail", "points"} {
-		typed(t, exitDone, "train", "-c", name+".yaml", "--quiet", "--model", name)
-	}
-	for _, test := range []struct {
-		model, file, content string
-		rows                 int
-	}{
-		{"c", "rows.csv", "x\n1\n\n3\n", 3},
-		{"c", "rows.csv", "\n\nx\n\n1\n", 2},
-		{"c", "bare.csv", "1\n\n\n4\n\"\"\n\n", 6},
-		{"c", "bare.csv", "\n2\n", 2},
-		{"c", "rows.csv", "x,kind\n1,a\n\n3,b\n", 2}, // no row of two columns is blank
-		{"c", "rows.jsonl", "{\"x\":1}\n{\"x\":null}\n{}\n", 3},
-		{"mail", "rows.csv", "\"buy, now\"\n\nsee you\n", 3},
-		{"mail", "rows.csv", "spam,\"buy, now\"\n,see you\n", 2},
-		{"points", "rows.libsvm", "1:1\n\n# nothing\n2:1\n\n", 4},
-		{"points", "rows.libsvm", "\n1:1\n", 2},
-		{"points", "rows.libsvm", "1 1:1\n\n2 2:1\n", 2}, // rows with labels are never empty
-	} {
-		if err := os.WriteFile(test.file, []byte(test.content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		stdout, _ := typed(t, exitDone, "predict", "--model", test.model, "-i", test.file, fmt.Sprintf("--header=%t", test.model == "c" &&
-			test.file == "rows.csv"))
-		if got := strings.Count(stdout, "\n") - 1; got != test.rows {
-			t.Errorf("%s, %q: %d predictions, expected %d", test.model, test.content, got, test.rows)
-		}
-	}
-	for _, content := range []string{"buy, now\n", "see you\nbuy, now\n", "spam,buy now\nbuy now, or see\n"} {
-		if err := os.WriteFile("rows.csv", []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if code, _, stderr := stagewise("predict", "--model", "mail", "-i", "rows.csv"); code != exitFailed || !strings.Contains(stderr,
-			"rows.csv: line ") {
-			t.Errorf("%q: %d: %s, expected an error, as its fields are in doubt", content, code, stderr)
-		}
 	}
 }

@@ -19,11 +19,11 @@ import (
 
 // States of a source. A run without files trains on all sealed sources.
 const (
-	Sealed     = "sealed"
-	Removed    = "removed"
-	Unfinished = "unfinished" // the ingest was interrupted, or is still running
-	Followed   = "followed"   // a topic, which has no end
-	Forgotten  = "forgotten"  // the rows have weight 0
+	Sealed          = "sealed"
+	Removed         = "removed"
+	Unfinished      = "unfinished" // the ingest was interrupted, or is still running
+	Followed        = "followed"   // a topic, which has no end
+	forgottenSource = "forgotten"  // the rows have weight 0
 )
 
 // SourceState is the state of a source: files, and their messages on the topics, or a followed topic.
@@ -82,7 +82,7 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	for id, s := range Known(l) {
 		seal := Largest(s.seals, bounds)
 		if forgotten.Sources[id] {
-			s.state = Forgotten
+			s.state = forgottenSource
 		}
 		states = append(states, SourceState{
 			ID: id, Files: seal.Files, Split: seal.Split, State: s.state, Since: since[seal.Name()], Rows: seal.Rows,

@@ -1,0 +1,337 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/csv"
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"math"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/serve"
+)
+
+var update = flag.Bool("update", false, "write the files of scripts that cmp compares")
+
+// fileSize is the variable with the number of bytes after which the program can write no further into a file.
+const fileSize = "RUN_WITH_FILE_SIZE"
+
+// TestMain makes the test binary the program stagewise too, which is the first of its name on the path.
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"stagewise": func() {
+		if size, err := strconv.ParseUint(os.Getenv(fileSize), 10, 64); err == nil {
+			signal.Ignore(syscall.SIGXFSZ) // then the write returns an error
+			must(syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: size, Max: size}))
+		}
+		main()
+	}})
+}
+
+// TestScripts runs what people type, and checks what they see. Beside the commands of package testscript a script has those of
+// [scriptCommands]. Its folder is its own.
+func TestScripts(t *testing.T) {
+	root, err := filepath.Abs("../..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	testscript.Run(t, testscript.Params{Dir: "testdata/scripts", UpdateScripts: *update, RequireUniqueNames: true, Cmds: scriptCommands(),
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("STAGEWISE_BLAS", "gonum")
+			env.Setenv("ROOT", root)
+			return nil
+		}})
+}
+
+// scriptCommands returns the commands of scripts by their names.
+func scriptCommands() map[string]func(s *testscript.TestScript, not bool, args []string) {
+	return map[string]func(s *testscript.TestScript, not bool, args []string){
+		"answer": answerScript, "blobs": blobsScript, "broker": brokerScript, "compare": compareScript, "data": dataScript, "damage": damageScript, "edit": editScript,
+		"json": jsonScript, "lines": linesScript, "mode": modeScript, "refused": refusedScript, "says": saysScript, "table": tableScript, "topic": topicScript,
+		"value": valueScript, "wrong": wrongScript,
+	}
+}
+
+// refused CODE TEXT ARG... runs stagewise, which must end with this exit code and have the text on standard error. With code 2
+// nothing is done, so each line of standard error is an error.
+func refusedScript(s *testscript.TestScript, _ bool, args []string) {
+	err := s.Exec("stagewise", args[2:]...)
+	code := 0
+	if exit := new(exec.ExitError); errors.As(err, &exit) {
+		code = exit.ExitCode()
+	}
+	stderr := s.ReadFile("stderr")
+	if strconv.Itoa(code) != args[0] || !strings.Contains(stderr, args[1]) {
+		s.Fatalf("exit code %d, expected %s and %s", code, args[0], args[1])
+	}
+	if code == exitWrong {
+		for line := range strings.Lines(stderr) {
+			if !strings.HasPrefix(line, "stagewise: ") {
+				s.Fatalf("an unexpected line: %s", line)
+			}
+		}
+	}
+}
+
+// says TEXT... checks that the last command has written each text, wherever.
+func saysScript(s *testscript.TestScript, not bool, args []string) {
+	said := s.ReadFile("stdout") + s.ReadFile("stderr")
+	for _, text := range args {
+		if strings.Contains(said, text) == not {
+			s.Fatalf("%q is written: %t", text, not)
+		}
+	}
+}
+
+// data GENERATOR FILE ROWS SEED writes rows of one of [generators].
+func dataScript(s *testscript.TestScript, _ bool, args []string) {
+	rows, err := strconv.Atoi(args[2])
+	s.Check(err)
+	seed, err := strconv.ParseUint(args[3], 10, 64)
+	s.Check(err)
+	s.Check(os.WriteFile(s.MkAbs(args[1]), []byte(generators()[args[0]](rows, seed)), 0o644))
+}
+
+// blobs TRAIN TEST writes the configuration good.yaml, and as many rows of train.csv and of test.csv.
+func blobsScript(s *testscript.TestScript, _ bool, args []string) {
+	s.Check(os.WriteFile(s.MkAbs("good.yaml"), []byte(good), 0o644))
+	dataScript(s, false, []string{"blobs", "train.csv", args[0], "1"})
+	dataScript(s, false, []string{"blobs", "test.csv", args[1], "2"})
+}
+
+var placeholder = regexp.MustCompile(`<([^<>]*)>`)
+
+// lines FILE ROWS PATTERN... appends rows, each of them all patterns. <i> is the number of the row, <i%7> its remainder, and
+// <a|b|c> takes turns.
+func linesScript(s *testscript.TestScript, _ bool, args []string) {
+	rows, err := strconv.Atoi(args[1])
+	s.Check(err)
+	file, err := os.OpenFile(s.MkAbs(args[0]), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o644)
+	s.Check(err)
+	for i := range rows {
+		for _, pattern := range args[2:] {
+			_, err := fmt.Fprintln(file, placeholder.ReplaceAllStringFunc(pattern, func(p string) string {
+				p = p[1 : len(p)-1]
+				if remainder, ok := strings.CutPrefix(p, "i%"); ok {
+					n, err := strconv.Atoi(remainder)
+					s.Check(err)
+					return strconv.Itoa(i % n)
+				}
+				if p == "i" {
+					return strconv.Itoa(i)
+				}
+				turns := strings.Split(p, "|")
+				return turns[i%len(turns)]
+			}))
+			s.Check(err)
+		}
+	}
+	s.Check(file.Close())
+}
+
+// edit FILE OLD NEW replaces a text, which the file must have.
+func editScript(s *testscript.TestScript, _ bool, args []string) {
+	content := s.ReadFile(args[0])
+	if !strings.Contains(content, args[1]) {
+		s.Fatalf("%s lacks %s", args[0], args[1])
+	}
+	s.Check(os.WriteFile(s.MkAbs(args[0]), []byte(strings.ReplaceAll(content, args[1], args[2])), 0o644))
+}
+
+// damage FILE changes a bit in the middle of a file.
+func damageScript(s *testscript.TestScript, _ bool, args []string) {
+	content := []byte(s.ReadFile(args[0]))
+	content[len(content)/2] ^= 4
+	s.Check(os.WriteFile(s.MkAbs(args[0]), content, 0o644))
+}
+
+// mode FILE OCTAL checks the permissions of a file.
+func modeScript(s *testscript.TestScript, _ bool, args []string) {
+	info, err := os.Stat(s.MkAbs(args[0]))
+	s.Check(err)
+	if got := fmt.Sprintf("%o", info.Mode().Perm()); got != args[1] {
+		s.Fatalf("%s has mode %s, expected %s", args[0], got, args[1])
+	}
+}
+
+// table CSV FILE COLUMN... writes a CSV with a header as Arrow or Parquet, as the extension of the file says. The columns that are
+// given are text; the others are numbers. An empty field is a missing value.
+func tableScript(s *testscript.TestScript, _ bool, args []string) {
+	rows, err := csv.NewReader(strings.NewReader(s.ReadFile(args[0]))).ReadAll()
+	s.Check(err)
+	var table []tableColumn
+	for c, name := range rows[0] {
+		column := tableColumn{name: name, isText: slices.Contains(args[2:], name)}
+		for _, row := range rows[1:] {
+			column.values = append(column.values, row[c])
+		}
+		table = append(table, column)
+	}
+	content := asParquet
+	if filepath.Ext(args[1]) == ".arrow" {
+		content = asArrow
+	}
+	text, err := content(table)
+	s.Check(err)
+	s.Check(os.WriteFile(s.MkAbs(args[1]), []byte(text), 0o644))
+}
+
+// topic NAME [FILE] writes the lines of a file as messages to a topic of the embedded broker in .stagewise, which it creates if it
+// does not exist. topic -d NAME deletes one.
+func topicScript(s *testscript.TestScript, _ bool, args []string) {
+	ctx := context.Background()
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: s.MkAbs(".stagewise")})
+	s.Check(err)
+	defer func() { s.Check(log.Close()) }()
+	if args[0] == "-d" {
+		s.Check(log.Delete(ctx, args[1]))
+		return
+	}
+	s.Check(log.Create(ctx, kafkalog.Topic{Name: args[0], Partitions: 1}))
+	if len(args) == 1 {
+		return
+	}
+	var messages []kafkalog.Message
+	for i, line := range strings.Split(strings.TrimSuffix(s.ReadFile(args[1]), "\n"), "\n") {
+		messages = append(messages, kafkalog.Message{Key: fmt.Append(nil, "u", i%10), Value: []byte(line)})
+	}
+	_, err = log.Append(ctx, args[0], 0, messages...)
+	s.Check(err)
+}
+
+// broker starts an embedded broker that other processes reach, and sets BROKERS to its address.
+func brokerScript(s *testscript.TestScript, _ bool, _ []string) {
+	log, err := kafkalog.Open(context.Background(), kafkalog.Options{DataDir: s.MkAbs("broker"), Listen: "127.0.0.1:0"})
+	s.Check(err)
+	s.Defer(func() { _ = log.Close() }) // its folder goes too
+	s.Setenv("BROKERS", log.Addr()[0])
+}
+
+// jsonAt returns a member of a JSON file by its path: "" if there is none, and its length for a path that ends with #.
+func jsonAt(s *testscript.TestScript, file, path string) string {
+	decoder := json.NewDecoder(strings.NewReader(s.ReadFile(file)))
+	decoder.UseNumber()
+	var value any
+	s.Check(decoder.Decode(&value))
+	for step := range strings.SplitSeq(path, ".") {
+		switch v := value.(type) {
+		case map[string]any:
+			value = v[step]
+		case []any:
+			if step == "#" {
+				return strconv.Itoa(len(v))
+			}
+			i, err := strconv.Atoi(step)
+			s.Check(err)
+			value = v[i]
+		default:
+			return ""
+		}
+	}
+	switch v := value.(type) {
+	case nil:
+		return ""
+	case string:
+		return v
+	}
+	text, err := json.Marshal(value)
+	s.Check(err)
+	return string(text)
+}
+
+// json FILE PATH OPERATOR VALUE compares a member of a JSON file, which is ” if it does not exist, as compare does.
+func jsonScript(s *testscript.TestScript, _ bool, args []string) {
+	compareScript(s, false, []string{jsonAt(s, args[0], args[1]), args[2], args[3]})
+}
+
+// compare VALUE OPERATOR VALUE compares two numbers or texts: = != < <= > >=.
+func compareScript(s *testscript.TestScript, _ bool, args []string) {
+	a, errA := strconv.ParseFloat(args[0], 64)
+	b, errB := strconv.ParseFloat(args[2], 64)
+	order := strings.Compare(args[0], args[2])
+	if errA == nil && errB == nil {
+		if order = cmp.Compare(a, b); math.Abs(a-b) <= 1e-9*max(1, math.Abs(b)) {
+			order = 0
+		}
+	} else if strings.ContainsAny(args[1], "<>") {
+		s.Fatalf("%q %s %q: expected numbers", args[0], args[1], args[2])
+	}
+	if !map[string]bool{"=": order == 0, "!=": order != 0, "<": order < 0, "<=": order <= 0, ">": order > 0, ">=": order >= 0}[args[1]] {
+		s.Fatalf("%s, expected %s %s", args[0], args[1], args[2])
+	}
+}
+
+// value NAME FILE PATH sets a variable to a member of a JSON file. value NAME FILE /PATTERN/ sets it to the first group of a pattern.
+func valueScript(s *testscript.TestScript, _ bool, args []string) {
+	if pattern := args[2]; strings.HasPrefix(pattern, "/") {
+		found := regexp.MustCompile("(?m)" + strings.Trim(pattern, "/")).FindStringSubmatch(s.ReadFile(args[1]))
+		if found == nil {
+			s.Fatalf("%s has nothing like %s", args[1], pattern)
+		}
+		s.Setenv(args[0], found[1])
+		return
+	}
+	s.Setenv(args[0], jsonAt(s, args[1], args[2]))
+}
+
+// wrong TRUTH [COLUMN] sets wrong to how many labels in percent of a CSV on the standard output, which predict has written, are not
+// those in a column of a file, which may have a header.
+func wrongScript(s *testscript.TestScript, _ bool, args []string) {
+	rows, err := csv.NewReader(strings.NewReader(s.ReadFile("stdout"))).ReadAll()
+	s.Check(err)
+	truth, column := strings.Split(strings.TrimSpace(s.ReadFile(args[0])), "\n"), 0
+	if len(args) > 1 {
+		column, err = strconv.Atoi(args[1])
+		s.Check(err)
+	}
+	rows = rows[1:]
+	if len(rows) == 0 || len(truth) < len(rows) || len(truth) > len(rows)+1 {
+		s.Fatalf("%d predictions for %d lines", len(rows), len(truth))
+	}
+	wrong := 0
+	for i, line := range truth[len(truth)-len(rows):] {
+		separator := ","
+		if !strings.Contains(line, separator) {
+			separator = " " // a LIBSVM file
+		}
+		if strings.Split(line, separator)[column] != rows[i][0] {
+			wrong++
+		}
+	}
+	s.Setenv("wrong", strconv.FormatFloat(100*float64(wrong)/float64(len(rows)), 'g', -1, 64))
+}
+
+// answer MODEL METHOD PATH BODY writes what a server with this model file answers to a request of JSON.
+func answerScript(s *testscript.TestScript, _ bool, args []string) {
+	m, err := readModel(s.MkAbs(args[0]))
+	s.Check(err)
+	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "p")
+	s.Check(err)
+	request := httptest.NewRequest(args[1], args[2], bytes.NewReader([]byte(args[3])))
+	request.Header.Set("Content-Type", "application/json")
+	answer := httptest.NewRecorder()
+	server.ServeHTTP(answer, request)
+	if answer.Code != http.StatusOK {
+		s.Fatalf("%d: %s", answer.Code, answer.Body)
+	}
+	_, err = answer.Body.WriteTo(s.Stdout())
+	s.Check(err)
+}
