@@ -38,7 +38,7 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 			if has += c.Increment.Rows(); c.Increment.Rows() > 0 {
 				with += c.Increment.Size()
 			}
-			oldest, gone = min(oldest, c.Until), gone || Expires(&c.Increment, l.Staying)
+			oldest, gone = min(oldest, c.Until), gone || expires(&c.Increment, l.Staying)
 		}
 		switch first := len(stays) == 0; {
 		case has == 0: // it replaces no other
@@ -64,9 +64,9 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 	return stays
 }
 
-// Expires reports whether retention may delete rows of an increment during the longest run. staying are the bounds that it
+// expires reports whether retention may delete rows of an increment during the longest run. staying are the bounds that it
 // keeps.
-func Expires(c *coverage.Increment, staying []coverage.Span) bool {
+func expires(c *coverage.Increment, staying []coverage.Span) bool {
 	return slices.ContainsFunc(c.Covered, func(covered coverage.Coverage) bool {
 		span := covered.Spans[0]
 		return span.Partition < len(staying) && span.From < staying[span.Partition].From

@@ -109,7 +109,8 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 }
 
 // HaveLearnt returns the versions trained on forgotten rows, in ascending order. A version is trained on a row if an
-// ancestor run has read it and the run's plan does not exclude it. If the plan of an ancestor run is missing, the version counts as trained on everything forgotten after it was written.
+// ancestor run has read it and the run's plan does not exclude it. If the plan of an ancestor run is missing, the version counts as
+// trained on everything forgotten after it was written.
 func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt []schemas.Place, err error) {
 	if err := Compare(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
 		return nil, err
@@ -125,7 +126,7 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 		if err != nil {
 			has, runs = v.Written.Before(f.newest), []EarlierRun{{Plan: v.Plan}}
 		}
-		has = has || HaveRead(p, PlansOf(runs), f.Rows.Union(f.otherBefore(v.Written)))
+		has = has || haveRead(p, PlansOf(runs), f.Rows.Union(f.otherBefore(v.Written)))
 		place, err := past.ledger.Find(v.Run)
 		if has && err == nil {
 			learnt = append(learnt, place)
@@ -134,9 +135,9 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 	return learnt, nil
 }
 
-// HaveRead reports whether any of these runs was trained on any of the rows: it has read the row, and its plan does not list it as
+// haveRead reports whether any of these runs was trained on any of the rows: it has read the row, and its plan does not list it as
 // forgotten.
-func HaveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
+func haveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
 	for _, plan := range plans {
 		if plan.Topic != topics.ArchiveTopic(p) { // offsets of another topic
 			continue
