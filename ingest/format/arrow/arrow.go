@@ -52,7 +52,7 @@ type source struct {
 }
 
 // open opens a file or a stream. Columns that the options name by path may be within others.
-func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+func open(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
 	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
 		return format.Table{}, input.ErrEmpty
 	}
@@ -67,7 +67,9 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 	schema := arrow.StructOf(r.Schema().Fields()...)
 	s := &source{stream: r, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
 	for _, f := range schema.Fields() {
-		s.fields = append(s.fields, fieldOf(f.Name, f.Type))
+		field := fieldOf(f.Name, f.Type)
+		field.Digits = want != nil && c.Value != nil && field.Kind == tabular.Text // a request's numbers may be texts, as in JSON
+		s.fields = append(s.fields, field)
 	}
 	var within []string
 	named := slices.Clone(o.Needs())
