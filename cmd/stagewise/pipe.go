@@ -11,6 +11,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"slices"
 	"strconv"
 	"sync"
 	"time"
@@ -18,13 +19,16 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve"
 )
 
-// pipe answers the process that started this one: requests are on the standard input, and their responses, in the same order, on the
-// standard output. They are HTTP/1.1, without chunks and without a connection that could time out. It ends with the standard input.
+// pipe answers the process that started this one. Requests are on the standard input, as HTTP/1.1 without chunks. Their responses are on
+// the standard output, in the same order. It ends with the standard input.
 type pipe struct {
 	versions serve.Versions
 	waits    *waits
@@ -62,6 +66,7 @@ func (p *pipe) answerAll(ctx context.Context, in *bufio.Reader, out io.Writer) e
 	mux := http.NewServeMux()
 	mux.Handle("/", p.server)
 	mux.HandleFunc("GET /status", p.status)
+	mux.HandleFunc("GET /version", p.version)
 	mux.HandleFunc("GET /file", p.file)
 	mux.HandleFunc("POST /stages/{n}/predict", p.staged)
 	for {
@@ -87,11 +92,14 @@ func (p *pipe) answerAll(ctx context.Context, in *bufio.Reader, out io.Writer) e
 func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	s := p.versions.Status()
 	status := map[string]any{
-		"version": s.Version, "run": s.Run, "kind": s.Kind, "parent": s.Parent, "written": float64(s.Written.UnixMilli()) / 1e3,
-		"age": s.Age.Seconds(), "silence": s.Silence.Seconds(), "no_pipeline": errors.As(s.Err, new(*protocol.NoPipelineError)),
+		"version": s.Version, "run": s.Run, "kind": s.Kind, "parent": s.Parent, "written": nil, "age": s.Age.Seconds(), "silence": nil,
+		"no_pipeline": errors.As(s.Err, new(*protocol.NoPipelineError)),
 	}
-	if m := p.versions.Model(); m != nil {
-		status["width"], status["sparse"] = m.Width(), m.Sparse()
+	if s.Written.Unix() > 0 {
+		status["written"] = float64(s.Written.UnixMilli()) / 1e3
+	}
+	if s.Silence < math.MaxInt64 { // the brokers said once that this is the version to have
+		status["silence"] = s.Silence.Seconds()
 	}
 	if err := cmp.Or(s.Err, p.waits.err()); err != nil {
 		status["error"] = err.Error()
@@ -101,6 +109,43 @@ func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 	}
 	content, _ := json.Marshal(status) // which is JSON
 	_, _ = w.Write(content)            // memory
+}
+
+// description describes a model, and the rows that it reads.
+type description struct {
+	Manifest manifest `json:"manifest"`
+	Names    []string `json:"names"`   // the labels, or the names of the numbers
+	Numbers  bool     `json:"numbers"` // it predicts numbers
+	Several  bool     `json:"several"` // a row may have several labels
+	Width    int      `json:"width"`
+	Sparse   bool     `json:"sparse"`
+	Columns  []string `json:"columns"` // those that a table has; none: they are not known
+	Text     string   `json:"text"`    // the column of texts
+	Vectors  bool     `json:"vectors"` // a row may be the list of its features
+}
+
+// manifest is a manifest with labels as in answers.
+type manifest struct {
+	*schemas.Manifest
+	Labels []json.RawMessage `json:"labels"`
+}
+
+// version describes the current model.
+func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
+	m := p.versions.Model()
+	if m == nil {
+		p.server.ServeHTTP(w, r) // which refuses
+		return
+	}
+	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs()
+	numbers := !slices.ContainsFunc(m.Columns(), func(c examples.Column) bool { return len(c.Categories) > 0 || c.Time != "" })
+	content, _ := json.Marshal(description{ // which is JSON
+		Manifest: manifest{m.Manifest, m.LabelType().Values(m.Manifest.Labels)}, Names: m.Labels(),
+		Numbers: m.Task() == examples.Numbers, Several: m.Task() == examples.SeveralLabels, Width: m.Width(), Sparse: m.Sparse(),
+		Columns: append([]string{}, needs...), Text: m.Manifest.Plan.Input.Text,
+		Vectors: !m.Sparse() && (numbers || m.Width() != len(needs)),
+	})
+	_, _ = w.Write(content) // memory
 }
 
 // waits records the operations that wait for brokers. The zero value has none.
@@ -174,9 +219,9 @@ func (r *response) WriteHeader(status int) { r.status = status }
 
 func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }
 
-// write writes the response as HTTP.
+// write writes the response: its status and length, of 16 bytes, and its body.
 func (r *response) write(out io.Writer) error {
-	head := fmt.Appendf(nil, "HTTP/1.1 %03d \r\nContent-Length: %d\r\n\r\n", r.status, r.body.Len())
+	head := fmt.Appendf(nil, "%03d %011d\n", r.status, r.body.Len())
 	if r.body.Len() <= 64<<10 {
 		_, err := out.Write(append(head, r.body.Bytes()...))
 		return err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from numbers import Number
@@ -15,65 +16,124 @@ import pyarrow as pa
 TEXT = "text"
 LIST = "features"
 
-# How many values are converted at a time, so that memory has no second copy of the rows.
-_AT_ONCE = 1 << 20
+# So many bytes of rows are converted at a time, so that memory has no second copy of the rows.
+_AT_ONCE = 8 << 20
 
 _EXPECTED = "expected a table, or a list of rows"
 
 
 @dataclass
 class Rows:
-    """Rows as columns of Arrow, a batch at a time."""
+    """Rows as columns of Arrow, a part at a time."""
 
     count: int
-    schema: list[pa.Field]
-    batches: Callable[[], Iterator[list[Any]]] = field(repr=False)
+    schema: pa.Schema
     size: int  # how many bytes they have, about
+    part: Callable[[int, int], list[Any]] = field(repr=False)  # returns the columns of some rows
+
+    def batches(self, beside: int = 0) -> Iterator[pa.RecordBatch]:
+        """Yields the rows, in batches of some megabytes. beside are the bytes that a row has elsewhere."""
+        step = max(1, _AT_ONCE // max(1, self.size // max(1, self.count) + beside))
+        for first in range(0, self.count, step):
+            yield pa.record_batch(self.part(first, min(first + step, self.count)), schema=self.schema)
+
+    def write(self, path: str | os.PathLike[str], others: Mapping[str, Any]) -> None:
+        """Writes the rows to a file, and the columns beside them: labels and weights."""
+        beside = pa.table(dict(others))
+        schema = pa.schema([*self.schema, *beside.schema])
+        with pa.OSFile(os.fspath(path), "wb") as file, pa.ipc.new_file(file, schema) as writer:
+            first = 0
+            for batch in self.batches():
+                columns = _columns(beside, first, first + batch.num_rows)
+                writer.write_batch(pa.record_batch([*batch.columns, *columns], schema=schema))
+                first += batch.num_rows
 
 
-def table_rows(columns: Mapping[str, pa.ChunkedArray], count: int) -> Rows:
+def kind_of(rows: Any) -> str:
+    """Returns what rows are: "sparse", "texts", "table" or "array". It raises an error for what is no rows."""
+    if type(rows).__name__ == "LazyFrame":
+        raise ValueError("rows are a LazyFrame: rows.collect() is a table")
+    if hasattr(rows, "tocsr"):
+        return "sparse"
+    if _is_texts(rows):
+        return "texts"
+    if rows is None or isinstance(rows, str | bytes | int | float | np.number):
+        raise ValueError(f"rows are {rows!r}: {_EXPECTED}")
+    if isinstance(rows, Mapping):
+        raise ValueError(f"rows are a {type(rows).__name__}: {_EXPECTED}. [row] is a list of one row")
+    if hasattr(rows, "name") and hasattr(rows, "to_frame"):  # a Series of pandas or polars
+        one = "rows.to_frame().T" if hasattr(rows, "iloc") else "rows.to_frame().transpose()"
+        raise ValueError(f"rows are a Series: {_EXPECTED}. {one} is a table of one row, and rows.to_frame() of one column")
+    if isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
+        return "table"
+    if not isinstance(rows, np.ndarray) and (is_frame(rows) or isinstance(rows, pa.RecordBatch) or hasattr(rows, "__arrow_c_stream__")):
+        return "table"
+    if not hasattr(rows, "__array__") and not isinstance(rows, Sequence):
+        raise ValueError(f"rows are of type {type(rows).__name__}: {_EXPECTED}")
+    return "array"
+
+
+def _is_texts(rows: Any) -> bool:
+    """Reports whether rows are a list, an array or a column of texts."""
+    if isinstance(rows, list | tuple):
+        return len(rows) > 0 and all(isinstance(row, str) for row in rows)
+    if isinstance(rows, pa.Array | pa.ChunkedArray):
+        return bool(pa.types.is_string(rows.type) or pa.types.is_large_string(rows.type))
+    if hasattr(rows, "columns") or not hasattr(rows, "__array__") or len(getattr(rows, "shape", ())) != 1:
+        return False
+    array = np.asarray(rows)
+    return array.size > 0 and (array.dtype.kind == "U" or array.dtype.kind == "O" and all(isinstance(value, str) for value in array))
+
+
+def is_frame(rows: Any) -> bool:
+    """Reports whether rows are a data frame of pandas."""
+    return hasattr(rows, "iloc") and hasattr(rows, "columns")
+
+
+def has_names(frame: Any) -> bool:
+    """Reports whether the columns of a data frame of pandas have names. Names that are no texts, but for numbers of all columns, are refused."""
+    texts = [isinstance(name, str) for name in frame.columns]
+    if not all(texts) and (any(texts) or any(isinstance(name, tuple) for name in frame.columns)):
+        raise ValueError(f"the table has a column named {frame.columns[texts.index(False)]!r}: expected texts as names")
+    return all(texts)
+
+
+def names_of(width: int) -> list[str]:
+    """Returns the names of columns that have none."""
+    return [f"x{i}" for i in range(width)]
+
+
+def table_rows(columns: Mapping[str, Any], count: int) -> Rows:
     """Returns the rows of a table."""
-    readable = {name: _readable(column) for name, column in columns.items()}
-    whole = pa.table(readable).unify_dictionaries() if readable else pa.table({})
-    step = max(1, _AT_ONCE // max(1, len(readable)))
-
-    def batches() -> Iterator[list[Any]]:
-        for batch in whole.to_batches(max_chunksize=step):
-            yield batch.columns
-
-    return Rows(count, [pa.field(name, column.type) for name, column in readable.items()], batches, whole.nbytes)
+    table = pa.table({name: _readable(column) for name, column in columns.items()})
+    table = table.unify_dictionaries() if columns else table
+    return Rows(count, table.schema, table.nbytes, lambda first, last: _columns(table, first, last))
 
 
-def array_rows(array: npt.NDArray[Any], names: Sequence[str]) -> Rows:
-    """Returns the rows of an array of numbers (n × d), as columns with these names."""
+def _columns(table: pa.Table, first: int, last: int) -> list[pa.Array]:
+    """Returns the columns of some rows of a table, at least one."""
+    batches: list[pa.RecordBatch] = table.slice(first, last - first).combine_chunks().to_batches()
+    return list(batches[0].columns) if batches else []
+
+
+def array_rows(array: npt.NDArray[Any], names: Sequence[str] | None, narrow: bool = False) -> Rows:
+    """Returns the rows of an array of numbers (n × d), as columns with these names. None: as one column of vectors, which are float32 if they are
+    narrow."""
     array = native(array)
     n, width = array.shape
-    step = max(1, _AT_ONCE // max(1, width))
-    small = array.dtype == np.float16 or array.dtype.itemsize == 1
-    number = pa.float32() if small else pa.from_numpy_dtype(array.dtype)
+    small = array.dtype == np.float16 or array.dtype.itemsize == 1 and (names is not None or array.dtype.kind == "b")
+    dtype = np.dtype(np.float32) if small or narrow else array.dtype
+    number = pa.from_numpy_dtype(dtype)
 
-    def columns() -> Iterator[list[Any]]:
-        for i in range(0, n, step):
-            part = array[i : i + step]
-            yield [pa.array(np.ascontiguousarray(part[:, j]), number, from_pandas=True, safe=False) for j in range(width)]
+    def columns(first: int, last: int) -> list[Any]:
+        with np.errstate(over="ignore"):
+            part = np.asarray(array[first:last], dtype=dtype)
+        if names is None:
+            return [pa.FixedSizeListArray.from_arrays(pa.array(part.ravel(), number), width)]
+        return [pa.array(np.ascontiguousarray(part[:, j]), number, from_pandas=True) for j in range(width)]
 
-    return Rows(n, [pa.field(name, number) for name in names], columns, 8 * n * width)
-
-
-def vector_rows(array: npt.NDArray[Any], narrow: bool = False) -> Rows:
-    """Returns the rows of an array of numbers (n × d) as one column of vectors, whose numbers keep their type or are float32 if it is narrow."""
-    array = native(array)
-    n, width = array.shape
-    dtype = np.dtype(np.float32) if narrow or array.dtype == np.float16 or array.dtype.kind == "b" else array.dtype
-    step = max(1, _AT_ONCE // max(1, width))
-
-    def vectors() -> Iterator[list[Any]]:
-        for i in range(0, n, step):
-            with np.errstate(over="ignore"):
-                values = np.ascontiguousarray(array[i : i + step], dtype=dtype)
-            yield [pa.FixedSizeListArray.from_arrays(pa.array(values.ravel()), width)]
-
-    return Rows(n, [pa.field(LIST, pa.list_(pa.from_numpy_dtype(dtype), width))], vectors, dtype.itemsize * n * width)
+    fields = [(LIST, pa.list_(number, width))] if names is None else [(name, number) for name in names]
+    return Rows(n, pa.schema(fields), dtype.itemsize * n * width, columns)
 
 
 def sparse_rows(matrix: Any) -> Rows:
@@ -82,92 +142,59 @@ def sparse_rows(matrix: Any) -> Rows:
     if not matrix.has_sorted_indices or not matrix.has_canonical_format:
         matrix = matrix.copy()  # that of the caller stays as it is
         matrix.sum_duplicates()
-    n = matrix.shape[0]
     kind = pa.list_(pa.struct([("index", pa.int32()), ("value", pa.float32())]))
 
-    def lists() -> Iterator[list[Any]]:
-        first = 0
-        while first < n:
-            last = int(np.searchsorted(matrix.indptr, matrix.indptr[first] + _AT_ONCE, side="right")) - 1
-            last = min(max(last, first + 1), n)
-            starts = matrix.indptr[first : last + 1]
-            at = slice(starts[0], starts[-1])
-            with np.errstate(over="ignore"):
-                pairs = pa.StructArray.from_arrays(
-                    [pa.array(matrix.indices[at].astype(np.int32)), pa.array(matrix.data[at].astype(np.float32))], ["index", "value"]
-                )
-            yield [pa.ListArray.from_arrays(pa.array((starts - starts[0]).astype(np.int32)), pairs)]
-            first = last
+    def lists(first: int, last: int) -> list[Any]:
+        starts = matrix.indptr[first : last + 1]
+        at = slice(starts[0], starts[-1])
+        with np.errstate(over="ignore"):
+            pairs = [pa.array(matrix.indices[at].astype(np.int32)), pa.array(matrix.data[at].astype(np.float32))]
+        return [pa.ListArray.from_arrays(pa.array((starts - starts[0]).astype(np.int32)), pa.StructArray.from_arrays(pairs, ["index", "value"]))]
 
-    return Rows(n, [pa.field(LIST, kind)], lists, 8 * matrix.nnz + 4 * n)
+    return Rows(matrix.shape[0], pa.schema([(LIST, kind)]), 8 * matrix.nnz + 4 * matrix.shape[0], lists)
 
 
 def text_rows(texts: Any, name: str = TEXT) -> Rows:
     """Returns rows of one text each."""
-    array = pa.array(texts, pa.utf8(), from_pandas=True)
-    return table_rows({name: array if isinstance(array, pa.ChunkedArray) else pa.chunked_array([array])}, len(array))
+    texts = texts.to_pylist() if hasattr(texts, "to_pylist") else list(texts)
+    for row, one in enumerate(texts):
+        if not isinstance(one, str):
+            raise ValueError(f"row {row}: {one!r} is no text: the model was trained on texts")
+    return table_rows({name: pa.array(texts, pa.utf8())}, len(texts))
 
 
-def table_of(rows: Any, wanted: Sequence[str] = ()) -> tuple[dict[str, pa.ChunkedArray], int] | None:
-    """Returns the columns of a table, and its number of rows; None for rows whose columns have no names. If some columns are wanted, others may
-    have whatever they have. A name that is a path may be within a column."""
-    if isinstance(rows, pa.RecordBatch):
-        rows = pa.Table.from_batches([rows])
-    if isinstance(rows, pa.Table):
-        return _chosen(rows.column_names, wanted, lambda name: rows.column(rows.column_names.index(name))), rows.num_rows
-    refuse(rows)
-    if hasattr(rows, "iloc") and hasattr(rows, "columns"):  # a data frame of pandas
-        names = list(rows.columns)
-        texts = [isinstance(name, str) for name in names]
-        if not all(texts):
-            if any(texts) or any(isinstance(name, tuple) for name in names):
-                raise ValueError(f"the table has a column named {names[texts.index(False)]!r}: expected texts as names")
-            return None
-        return _chosen(names, wanted, lambda name: _column(name, rows[name])), len(rows)
-    if hasattr(rows, "__arrow_c_stream__"):
-        if hasattr(rows, "select") and hasattr(rows, "columns"):  # a data frame of polars, of whose columns some have no Arrow type
-            return _chosen(list(rows.columns), wanted, lambda name: pa.table(rows.select(name)).column(0)), len(rows)
-        return table_of(pa.table(rows), wanted)
-    if isinstance(rows, list | tuple) and rows and all(isinstance(row, Mapping) for row in rows):
+def table_of(rows: Any, wanted: Sequence[str] = ()) -> tuple[dict[str, Any], int]:
+    """Returns the columns of a table, and its number of rows. If some columns are wanted, others may have whatever they have. A name that is a path may
+    be within a column."""
+    if isinstance(rows, list | tuple):
         names = list(dict.fromkeys(name for row in rows for name in row))
-        chosen = _chosen(names, wanted, lambda name: _column(name, [row.get(name) for row in rows]))
-        if chosen:  # a key that no row has is missing in each
-            chosen.update({name: _column(name, [None] * len(rows)) for name in wanted if _top(name, names) not in chosen})
-        return chosen, len(rows)
-    return None
+        if any(_top(name, names) in names for name in wanted):  # a key that no row has is missing in each
+            names += [name for name in wanted if _top(name, names) not in names]
+    elif is_frame(rows) or type(rows).__module__.startswith("polars"):  # some columns of polars have no Arrow type
+        names = list(rows.columns)
+    else:
+        rows = pa.table(rows)
+        names = rows.column_names
 
+    def column(name: str) -> Any:
+        if isinstance(rows, list | tuple):
+            return _column(name, [row.get(name) for row in rows])
+        if is_frame(rows):
+            return _column(name, rows[name])
+        return rows.column(name) if isinstance(rows, pa.Table) else pa.table(rows.select(name)).column(0)
 
-def _chosen(names: Sequence[str], wanted: Sequence[str], column: Callable[[str], Any]) -> dict[str, pa.ChunkedArray]:
     columns: dict[str, Any] = {}
     for name in [_top(name, names) for name in wanted] or names:
         if names.count(name) > 1:
             raise ValueError(f"the table has {names.count(name)} columns {name!r}")
         if name in names and name not in columns:
-            values = column(name)
-            columns[name] = values if isinstance(values, pa.ChunkedArray) else pa.chunked_array([values])
-    return columns
+            columns[name] = column(name)
+    return columns, len(rows)
 
 
 def _top(name: str, names: Sequence[str]) -> str:
     """Returns the column of a table that has the values of a name."""
     return name if name in names or name.partition(".")[0] not in names else name.partition(".")[0]
-
-
-def refuse(rows: Any) -> None:
-    """Raises an error for what is no table and no rows."""
-    if rows is None or isinstance(rows, str | bytes | int | float | np.number):
-        raise ValueError(f"rows are {rows!r}: {_EXPECTED}")
-    if isinstance(rows, Mapping):
-        raise ValueError(f"rows are a {type(rows).__name__}: {_EXPECTED}. [row] is a list of one row")
-    if type(rows).__name__ == "LazyFrame":
-        raise ValueError("rows are a LazyFrame: rows.collect() is a table")
-    if hasattr(rows, "name") and hasattr(rows, "to_frame"):  # a Series of pandas or polars
-        one = "rows.to_frame().T" if hasattr(rows, "iloc") else "rows.to_frame().transpose()"
-        raise ValueError(f"rows are a Series: {_EXPECTED}. {one} is a table of one row, and rows.to_frame() of one column")
-    if hasattr(rows, "tocsr"):
-        raise ValueError("rows are a sparse matrix, but the model was trained on dense rows: rows.toarray() has them")
-    if not hasattr(rows, "__array__") and not isinstance(rows, Sequence) and not hasattr(rows, "__arrow_c_stream__"):
-        raise ValueError(f"rows are of type {type(rows).__name__}: {_EXPECTED}")
 
 
 def array_of(rows: Any) -> Any:
@@ -189,9 +216,9 @@ def array_of(rows: Any) -> Any:
     return array
 
 
-def columns_of(array: Any, names: Sequence[str]) -> dict[str, pa.ChunkedArray]:
+def columns_of(array: Any, names: Sequence[str]) -> dict[str, Any]:
     """Returns the columns of an array of objects or texts, with these names."""
-    return {name: pa.chunked_array([_column(name, array[:, i])]) for i, name in enumerate(names)}
+    return {name: _column(name, array[:, i]) for i, name in enumerate(names)}
 
 
 def _column(name: str, values: Any) -> Any:
@@ -244,7 +271,7 @@ def _is_missing(value: Any) -> bool:
         return type(value).__name__ == "NAType"  # of pandas, whose comparisons are neither true nor false
 
 
-def _readable(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def _readable(column: Any) -> Any:
     """Returns a column as a type that the program reads."""
     kind = column.type
     if pa.types.is_dictionary(kind) and pa.types.is_string_view(kind.value_type):
@@ -262,32 +289,3 @@ def has_text(kind: pa.DataType) -> bool:
 def is_list(kind: pa.DataType) -> bool:
     """Reports whether a column has lists."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
-
-
-def names_of(width: int) -> list[str]:
-    """Returns the names of columns that have none."""
-    return [f"x{i}" for i in range(width)]
-
-
-def is_texts(rows: Any) -> bool:
-    """Reports whether rows are texts: a list, an array or a column of them."""
-    if isinstance(rows, str | bytes) or hasattr(rows, "columns") or hasattr(rows, "column_names") or hasattr(rows, "tocsr"):
-        return False
-    if isinstance(rows, pa.Array | pa.ChunkedArray):
-        return bool(pa.types.is_string(rows.type) or pa.types.is_large_string(rows.type))
-    if isinstance(rows, list | tuple):
-        return len(rows) > 0 and all(isinstance(row, str) for row in rows)
-    if isinstance(rows, np.ndarray) or hasattr(rows, "__array__") and getattr(rows, "ndim", len(getattr(rows, "shape", ()))) == 1:
-        array = np.asarray(rows)
-        return array.ndim == 1 and array.size > 0 and (array.dtype.kind == "U" or array.dtype.kind == "O" and all(isinstance(v, str) for v in array))
-    return False
-
-
-def is_table(rows: Any) -> bool:
-    """Reports whether rows are a table of named columns."""
-    if isinstance(rows, np.ndarray):
-        return False
-    if hasattr(rows, "iloc") and hasattr(rows, "columns"):
-        return True
-    mappings = isinstance(rows, list | tuple) and len(rows) > 0 and all(hasattr(row, "keys") for row in rows)
-    return mappings or hasattr(rows, "__arrow_c_stream__") or isinstance(rows, pa.Table | pa.RecordBatch)

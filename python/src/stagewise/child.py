@@ -1,4 +1,4 @@
-"""A process of the program that predicts: `stagewise serve --pipe`, which answers HTTP on its standard input and output."""
+"""A process of the program that predicts: `stagewise serve --pipe`, which answers HTTP requests on its standard input."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ from typing import IO, Any
 from . import program
 from .errors import NoVersionError, ProgramError
 
-ARROW = "application/vnd.apache.arrow.stream"
-JSON = "application/json"
+_ARROW = "application/vnd.apache.arrow.stream"
 
 # A pipe takes so many bytes at once, and more in parts.
 _AT_ONCE = 1 << 16
+
+_HEAD = 16  # bytes: the status and the length of a response
 
 
 class Child:
@@ -31,29 +32,29 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         _OPEN.add(self)
 
-    def ask(self, path: str, body: Any = None, of: str = ARROW) -> bytearray:
+    def ask(self, path: str, body: Any = None) -> bytearray:
         """Returns the response to a request. A refusal is a ValueError with its reason, and a version that is not there a NoVersionError."""
-        status, content = self._answer(path, body, of)
+        status, content = self._answer(path, body)
         if status == 200:
             return content
         reason = json.loads(content)["error"] if content[:1] == b"{" else content.decode(errors="replace").strip()
         if status == 503:
             raise NoVersionError(reason)
-        raise ValueError(reason) if status < 500 else ProgramError(reason)
+        raise ValueError(program.plain(reason)) if status < 500 else ProgramError(reason)
 
     def close(self) -> None:
         """Ends the process. The next request starts another."""
         with self._lock:
             self._end()
 
-    def _answer(self, path: str, body: Any, of: str) -> tuple[int, bytearray]:
+    def _answer(self, path: str, body: Any) -> tuple[int, bytearray]:
         with self._lock:
             while True:
                 begins = self._process is None or self._process.poll() is not None
                 process = self._start() if begins else self._process
                 assert process is not None
                 try:
-                    return _exchange(process, path, body, of)
+                    return _exchange(process, path, body)
                 except (BrokenPipeError, EOFError):
                     code = process.wait()
                     self._said.seek(0)
@@ -101,31 +102,26 @@ class Child:
             self._process = None
 
 
-def _exchange(process: subprocess.Popen[bytes], path: str, body: Any, of: str) -> tuple[int, bytearray]:
-    """Returns the status and the content of a response."""
+def _exchange(process: subprocess.Popen[bytes], path: str, body: Any) -> tuple[int, bytearray]:
+    """Returns the status and the content of a response. The pipes have no buffers, which a fork would write too."""
     assert process.stdin is not None and process.stdout is not None
     method, length = ("GET", 0) if body is None else ("POST", len(body))
-    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {of}\r\nAccept: {ARROW}\r\nContent-Length: {length}\r\n\r\n".encode()
-    if length < _AT_ONCE:
-        head, body = head + bytes(body or b""), b""
-    for part in (head, body):
+    head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: {_ARROW}\r\nAccept: {_ARROW}\r\nContent-Length: {length}\r\n\r\n".encode()
+    for part in (head + bytes(body or b""),) if length < _AT_ONCE else (head, body):
         rest = memoryview(part)
         while rest:
             rest = rest[process.stdin.write(rest) :]
-    got = b""
-    while (end := got.find(b"\r\n\r\n")) < 0:
-        if not (more := process.stdout.read(_AT_ONCE)):
-            raise EOFError
-        got += more
-    first, *headers = got[:end].decode().split("\r\n")
-    content = bytearray(int(headers[0].partition(":")[2]))
-    at = len(got) - end - 4
-    content[:at] = got[end + 4 :]
-    while at < len(content):
-        if not (n := process.stdout.readinto(memoryview(content)[at:])):  # type: ignore[attr-defined] # without a buffer it has one
+    status, length = map(int, _received(process.stdout, _HEAD).split())
+    return status, _received(process.stdout, length)
+
+
+def _received(pipe: Any, length: int) -> bytearray:
+    content, at = bytearray(length), 0
+    while at < length:
+        if not (n := pipe.readinto(memoryview(content)[at:])):
             raise EOFError
         at += n
-    return int(first.split()[1]), content
+    return content
 
 
 def _close(process: subprocess.Popen[bytes], said: IO[bytes]) -> None:

@@ -15,10 +15,9 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
-from . import handover
-from .estimator import Estimator, Target, _plain
 from .arrow import native
-from .model import Answers
+from .estimator import Estimator, Target, free
+from .model import Answers, spelt
 
 # Probabilities of several labels are at least this, as scikit-learn expects them to be between 0 and 1: links that project make some 0.
 _LEAST = 1e-7
@@ -33,9 +32,14 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
         if _is_indicator(y):
-            return self._several(y, taken, chain)
+            matrix = y if hasattr(y, "tocsr") else np.asarray(y)
+            if hasattr(y, "columns"):
+                names = [str(c) for c in y.columns]
+                return self._several(matrix, names, np.array(names), taken)
+            numbers = np.arange(matrix.shape[1])
+            return self._several(matrix, [str(i) for i in numbers], numbers, taken)
         self._indicator = False
-        name = handover.free(_name(y, "label"), taken)
+        name = free(_name(y, "label"), taken)
         y = column_or_1d(_plain_array(y), warn=True)
         if y.dtype.kind in "fc" or y.dtype == object:
             check_array(y, ensure_2d=False, dtype=None, ensure_all_finite=True, input_name="y")
@@ -47,48 +51,40 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         words = _words_of(labels)
         if chain:
             if words is None and hasattr(self, "classes_") and np.isin(labels, self.classes_).all():
-                return Target([(name, pa.array(np.searchsorted(self.classes_, labels)[codes]))], {"label": name})
+                return Target({name: pa.array(np.searchsorted(self.classes_, labels)[codes])}, {"label": name})
             if words is None:
                 raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
             self._label_type = labels.dtype
-            return Target([(name, _column_of(labels, codes))], {"label": name})
+            return Target({name: _column_of(labels, codes)}, {"label": name})
         self.classes_ = labels
         if words is None:
             words, column = [str(i) for i in range(len(labels))], pa.array(codes)
         else:
             column = _column_of(labels, codes)
         self._words = words
-        return Target([(name, column)], {"label": name, "classes": words})
+        return Target({name: column}, {"label": name, "classes": words})
 
-    def _several(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
-        """Returns the column of the labels that each row has."""
-        self._indicator = True
-        names = [str(c) for c in y.columns] if hasattr(y, "columns") else None
-        matrix = y.toarray() if hasattr(y, "tocsr") else np.asarray(y)
-        k = matrix.shape[1]
-        self.classes_ = np.arange(k) if names is None else np.array(names)
-        words = names or [str(i) for i in range(k)]
-        self._words = words
-        name = handover.free("labels", taken)
-        rows, columns = np.nonzero(matrix)
-        ends = np.searchsorted(rows, np.arange(len(matrix) + 1)).astype(np.int32)
-        return Target(
-            [(name, pa.ListArray.from_arrays(pa.array(ends), pa.array(np.array(words, dtype=object)[columns], pa.utf8())))],
-            {"label": name, "labels": "several", "classes": words},
-        )
+    def _several(self, matrix: Any, words: list[str], classes: npt.NDArray[Any], taken: Sequence[str]) -> Target:
+        """Returns the column of the labels that each row has: the matrix has 1 for each of them (n × k)."""
+        self._indicator, self._words, self.classes_ = True, words, classes
+        name = free("labels", taken)
+        rows, columns = matrix.nonzero()
+        ends = np.searchsorted(rows, np.arange(matrix.shape[0] + 1)).astype(np.int32)
+        lists = pa.ListArray.from_arrays(pa.array(ends), pa.array(np.array(words, dtype=object)[columns], pa.utf8()))
+        return Target({name: lists}, {"label": name, "labels": "several", "classes": words})
 
     def _of_classes(self, chain: bool) -> dict[str, Any]:
         """Returns class_weight with labels as the program spells them. A chain may meet others later."""
         if not isinstance(self.class_weight, Mapping):
             return super()._of_classes(chain)
         known = dict(zip(self.classes_.tolist(), self._words, strict=True)) if hasattr(self, "classes_") else {}
-        spelt = {_spelt(label): word for label, word in known.items()}
+        words = {spelt(label): word for label, word in known.items()}
         weights = {}
         for label, weight in self.class_weight.items():
-            word = known.get(label, spelt.get(_spelt(label), _spelt(label) if chain else None))
+            word = known.get(label, words.get(spelt(label), spelt(label) if chain else None))
             if word is None:
                 raise ValueError(f"class_weight: {label!r}: expected one of the labels {', '.join(map(repr, known))}")
-            weights[word] = _plain(weight)
+            weights[word] = weight
         return {"class_weight": weights}
 
     def _learnt(self) -> None:
@@ -180,14 +176,10 @@ class StagewiseMultiLabelClassifier(StagewiseClassifier):
 
         binarizer = MultiLabelBinarizer(sparse_output=True)
         matrix = binarizer.fit_transform([list(labels) for labels in y])
-        target = self._several(matrix, taken, chain)
         words = _words_of(binarizer.classes_)
         if words is None:
             raise ValueError("labels: expected whole numbers or texts without space around them")
-        name, _ = target.columns[0]
-        self._words, self.classes_ = words, binarizer.classes_
-        lists = pa.array([[words[i] for i in matrix.indices[matrix.indptr[r] : matrix.indptr[r + 1]]] for r in range(matrix.shape[0])], pa.list_(pa.utf8()))
-        return Target([(name, lists)], {**target.examples, "classes": words})
+        return self._several(matrix, words, binarizer.classes_, taken)
 
     def labels_of(self, X: Any) -> list[list[Any]]:
         """Returns the labels that each row is given."""
@@ -213,10 +205,10 @@ class StagewiseRegressor(RegressorMixin, Estimator):  # type: ignore[misc]
         if self._flat:
             numbers = numbers[:, None]
         names = names or ([_name(y, "target")] if self._flat else [f"target{i}" for i in range(numbers.shape[1])])
-        columns: list[tuple[str, Any]] = []
+        columns: dict[str, Any] = {}
         for j, name in enumerate(names):
-            columns.append((handover.free(name, [*taken, *(n for n, _ in columns)]), pa.array(numbers[:, j])))
-        return Target(columns, {"targets": [name for name, _ in columns]})
+            columns[free(name, [*taken, *columns])] = numbers[:, j]
+        return Target(columns, {"targets": list(columns)})
 
     def predict(self, X: Any) -> npt.NDArray[np.float64]:
         """Returns the numbers of each row: n, or n × k if y had k columns."""
@@ -287,13 +279,6 @@ def _is_indicator(y: Any) -> bool:
     return array.ndim == 2 and array.shape[1] > 1 and bool(type_of_target(array) == "multilabel-indicator")
 
 
-def _spelt(label: Any) -> str:
-    """Returns a label as text, in which a whole number of whatever type is the same."""
-    if isinstance(label, bool | np.bool_):
-        return str(label).lower()
-    return str(int(label)) if isinstance(label, int | float | np.number) and float(label).is_integer() else str(label)
-
-
 def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
     """Returns labels as the program spells them; None if it would not tell them apart, or would not take them for labels."""
     words: list[str] = []
@@ -303,7 +288,7 @@ def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
                 return None
             words.append(label)
         elif isinstance(label, bool | int) or isinstance(label, float) and label.is_integer():
-            words.append(_spelt(label))
+            words.append(spelt(label))
         else:
             return None
     return words if len(set(words)) == len(words) and len({type(label) for label in labels.tolist()}) <= 1 else None

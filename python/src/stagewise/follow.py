@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -67,10 +67,10 @@ def follow(
     limits = {"max_silence": f"{max_silence}s", "max_age": f"{max_age or 0}s"}
     configuration = {"name": name, "brokers": addresses, "serve": limits, **({"security": dict(security)} if security else {})}
     process = child.Child("--config", json.dumps(configuration).encode(), "--version", str(version))
-    follower = Follower(process, max_silence)
+    follower = Follower(process)
     try:
         if timeout > 0:
-            follower._await(0, timeout, topics=True)
+            follower._await(0, timeout, first=True)
         else:
             follower.status()
     except BaseException:
@@ -89,8 +89,8 @@ class Follower(Classifier):
     Two calls may be of two versions. Take `model` once, if they must not: it never changes.
     """
 
-    def __init__(self, process: child.Child, max_silence: float) -> None:
-        self._process, self._max_silence = process, max_silence
+    def __init__(self, process: child.Child) -> None:
+        self._process = process
         self._read: Version | None = None
         self._model: Model | None = None
         self._closed = False
@@ -113,32 +113,27 @@ class Follower(Classifier):
 
     @property
     def _child(self) -> child.Child:
-        return self._last._child if self._closed else self._process
-
-    @property
-    def _last(self) -> Model:
-        if self._model is None:
-            raise NoVersionError("there was no version to predict with when the follower was closed")
-        return self._model
+        return self.model._child if self._closed else self._process
 
     def _current(self) -> Version:
         if self._closed:
-            return self._last._current()
+            return self.model._current()
         status = json.loads(self._process.ask("/status"))
         if not status["version"]:
             raise NoVersionError(f"there is no version to predict with: {status.get('error') or 'none was read yet'}")
         if self._read is None or self._read.manifest["run"] != status["run"]:
-            self._read = version_of(self._process, status)
+            self._read = version_of(self._process)
         return self._read
 
     @property
     def model(self) -> Model:
         """The model of this moment. It is a NoVersionError if there is none."""
-        if self._closed:
-            return self._last
-        run = self._current().manifest["run"]
-        if self._model is None or self._model.manifest["run"] != run:
-            self._model = Model(bytes(self._process.ask("/file")))
+        if not self._closed:
+            run = self._current().manifest["run"]
+            if self._model is None or self._model.manifest["run"] != run:
+                self._model = Model(bytes(self._process.ask("/file")))
+        if self._model is None:
+            raise NoVersionError("there was no version to predict with when the follower was closed")
         return self._model
 
     def wait(self, other_than: int = 0, timeout: float | None = None) -> int:
@@ -148,39 +143,44 @@ class Follower(Classifier):
         """
         return self._await(other_than, timeout)
 
-    def _await(self, other_than: int, timeout: float | None, topics: bool = False) -> int:
-        """As wait. With topics it raises a BrokersError at once if the pipeline has none."""
-        began, pause, told, never = time.monotonic(), _FIRST_WAIT, not topics, threading.Event()
+    def _await(self, other_than: int, timeout: float | None, first: bool = False) -> int:
+        """As wait. At first, it raises a BrokersError at once if the pipeline has no topics, and says what it waits for."""
+        began, pause, told = time.monotonic(), _FIRST_WAIT, not first
         while True:
-            status, raw = self._asked()
-            if status.version not in (0, other_than):
-                return status.version
-            if topics and raw.get("no_pipeline"):
-                raise BrokersError(str(status.error))
-            waited, why = time.monotonic() - began, status.error or "none was read yet"
+            status = self._asked()
+            if status["version"] not in (0, other_than):
+                return int(status["version"])
+            waited, why = time.monotonic() - began, status.get("error", "none was read yet")
+            if first and status["no_pipeline"]:
+                raise BrokersError(why)
             if timeout is not None and waited >= timeout:
                 raise TimeoutError(f"no version after {timeout:g} seconds: {why}")
             if not told and waited > _SILENT:
                 _LOGGER.warning("there is no version to predict with yet: %s; waiting up to %g seconds", why, timeout)
                 told = True
-            never.wait(pause if timeout is None else min(pause, timeout - waited))
-            pause = min(2 * pause, _LAST_WAIT if status.error else 10 * _FIRST_WAIT)
+            time.sleep(pause if timeout is None else min(pause, timeout - waited))
+            pause = min(2 * pause, _LAST_WAIT if "error" in status else 10 * _FIRST_WAIT)
+
+    def _asked(self) -> dict[str, Any]:
+        """Returns the status that the program has, or that of one that can't reach the brokers."""
+        try:
+            return dict(json.loads(self._process.ask("/status")))
+        except BrokersError as reason:
+            stale = f"there is no version: {reason}"
+            nothing = {"version": 0, "run": "", "kind": "", "parent": "", "written": None, "age": 0.0, "silence": None, "no_pipeline": False}
+            return {**nothing, "error": str(reason), "stale": stale, "unreachable": True}
 
     def status(self) -> Status:
         """Returns the status of this moment."""
-        return self._asked()[0]
-
-    def _asked(self) -> tuple[Status, Mapping[str, Any]]:
-        try:
-            s = json.loads(self._process.ask("/status"))
-        except BrokersError as reason:
-            return Status(0, "", "", "", None, 0, float("inf"), reason), {}
-        error = None if "error" not in s else (BrokersError if s["no_pipeline"] or s["version"] else NoVersionError)(s["error"])
-        written = datetime.fromtimestamp(s["written"], UTC) if s["written"] > 0 else None
-        silence = s["silence"] if s["silence"] < 1e9 else float("inf")
-        return Status(s["version"], s["run"], s["kind"], s["parent"], written, s["age"], silence, error), s
+        s = self._asked()
+        of_brokers = s["version"] or s["no_pipeline"] or "unreachable" in s
+        return Status(
+            **{key: s[key] for key in ("version", "run", "kind", "parent", "age")},
+            written=datetime.fromtimestamp(s["written"], UTC) if s["written"] else None,
+            silence=s["silence"] if s["silence"] is not None else math.inf,
+            error=(BrokersError if of_brokers else NoVersionError)(s["error"]) if "error" in s else None,
+        )
 
     def stale(self) -> str | None:
         """Returns why the model should not be relied on; None if all is well. What to do about it is the caller's business."""
-        status, raw = self._asked()
-        return raw.get("stale") if raw else f"there is no version: {status.error}"
+        return self._asked().get("stale")

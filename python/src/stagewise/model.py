@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -23,11 +22,8 @@ Labels = npt.NDArray[np.str_] | npt.NDArray[np.int64]
 Given = npt.NDArray[np.int64]
 Predictions = Labels | Given | npt.NDArray[np.float64]
 
-# So many bytes of rows and their predictions are sent at a time, about.
-_LARGEST = 8 << 20
-
-# How the reason of a refusal begins if it is a column's.
-_COLUMN = re.compile(r'the request, column \d+ \((".*?")\): ')
+# The place of a refusal.
+_ROW = re.compile(r"\brow (\d+)(, counted from 0)?")
 
 # What fit and clone say.
 _TRAINED = (
@@ -53,83 +49,51 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 @dataclass(frozen=True)
 class Version:
-    """What there is to know of a version."""
+    """What the program says of a version."""
 
     manifest: Mapping[str, Any]
-    width: int  # raw features
+    names: Sequence[str]  # the labels, or the names of the numbers
+    numbers: bool  # it predicts numbers
+    several: bool  # a row may have several labels
+    width: int  # features
     sparse: bool  # rows are sparse
-
-    @functools.cached_property
-    def labels(self) -> list[str]:
-        """The labels, or the names of the numbers, as texts."""
-        return [str(label) for label in self.manifest["plan"].get("targets") or self.manifest["labels"]]
-
-    @functools.cached_property
-    def numbers(self) -> bool:
-        """Whether the version predicts numbers."""
-        return bool(self.manifest["plan"].get("targets"))
-
-    @functools.cached_property
-    def several(self) -> bool:
-        """Whether a row may have several labels."""
-        return bool(self.manifest["plan"].get("labels") == "several")
-
-    @functools.cached_property
-    def sources(self) -> list[str]:
-        """The columns that a table has; none if they are not known."""
-        given = self.manifest["plan"]["input"]
-        columns = [{"name": c} if isinstance(c, str) else c for c in self.manifest.get("columns") or []]
-        names = [c["name"].removesuffix(f".{c['time']}") if c.get("time") else c["name"] for c in columns]
-        hashed = given.get("categorical") or [] if given.get("hash") else []
-        return list(dict.fromkeys([*names, *hashed, *([given["text"]] if given.get("text") else [])]))
-
-    @functools.cached_property
-    def numeric(self) -> set[str]:
-        """The columns of a table that are numbers."""
-        columns = self.manifest.get("columns") or []
-        return {c if isinstance(c, str) else c["name"] for c in columns if isinstance(c, str) or not c.get("categories") and not c.get("time")}
+    columns: Sequence[str]  # those that a table has; none: they are not known
+    text: str  # the column of texts
+    vectors: bool  # a row may be the list of its features
 
     def rows_of(self, X: Any) -> arrow.Rows:
         """Returns rows as the program reads them."""
-        sources, text = self.sources, self.manifest["plan"]["input"].get("text")
-        if hasattr(X, "tocsr") and self.sparse:
+        kind = arrow.kind_of(X)
+        if kind == "sparse":
+            if not self.sparse:
+                raise ValueError("rows are a sparse matrix, but the model was trained on dense rows: rows.toarray() has them")
             return arrow.sparse_rows(X)
-        if sources == [text]:
-            if isinstance(X, str):
-                raise TypeError("a text by itself: expected a list of texts")
-            if hasattr(X, "to_frame") or (table := arrow.table_of(X, sources)) is None:
-                texts = X.to_pylist() if hasattr(X, "to_pylist") else list(X)
-                for row, one in enumerate(texts):
-                    if not isinstance(one, str):
-                        raise ValueError(f"row {row}: {one!r} is no text: the model was trained on texts")
-                return arrow.text_rows(texts, text)
-        else:
-            table = arrow.table_of(X, sources)
-        if table is None:
+        if self.columns == [self.text] and kind != "table":
+            return arrow.text_rows(X, self.text)
+        if kind != "table" or arrow.is_frame(X) and not arrow.has_names(X):
             return self._array_rows(arrow.array_of(X))
-        columns, count = table
-        if sources and not columns:
-            every, _ = arrow.table_of(X) or ({}, 0)
+        columns, count = arrow.table_of(X, self.columns)
+        if self.columns and not columns:
+            every, _ = arrow.table_of(X)
             columns = {name: column for name, column in every.items() if arrow.is_list(column.type)}
             if len(columns) != 1:
-                raise ValueError(f"the table has none of the columns that the model needs: {', '.join(sources)}; it has {', '.join(every)}")
+                raise ValueError(f"the table has none of the columns that the model needs: {', '.join(self.columns)}; it has {', '.join(every)}")
         return arrow.table_rows(columns, count)
 
     def _array_rows(self, array: Any) -> arrow.Rows:
-        sources, n = self.sources, array.shape[1]
-        words = array.dtype.kind in "OU"
-        if self.sparse and not sources and not words:
+        n, words = array.shape[1], array.dtype.kind in "OU"
+        if self.sparse and not self.columns and not words:
             from scipy.sparse import csr_matrix
 
             return arrow.sparse_rows(csr_matrix(array))
-        if not words and not self.sparse and n == self.width and (n != len(sources) or n == len(self.numeric)):
-            return arrow.vector_rows(array)
-        names = sources or arrow.names_of(n)
-        if n != len(names) or not sources and n != self.width:
+        if self.vectors and not words and n == self.width:
+            return arrow.array_rows(array, None)
+        names = self.columns or arrow.names_of(self.width)
+        if n != len(names):
             expected = str(self.width)
-            if sources:
-                features = "" if self.sparse or self.width == len(sources) else f", or their {self.width} features"
-                expected = f"the {len(sources)} columns of the training, {', '.join(sources[:8])}{', …' if len(sources) > 8 else ''}{features}"
+            if self.columns:
+                features = f", or their {self.width} features" if self.vectors else ""
+                expected = f"the {len(names)} columns of the training, {', '.join(names[:8])}{', …' if len(names) > 8 else ''}{features}"
             raise ValueError(f"rows of {n} values, expected {expected}")
         return arrow.table_rows(arrow.columns_of(array, names), len(array)) if words else arrow.array_rows(array, names)
 
@@ -145,14 +109,11 @@ class Answers:
     @property
     def places(self) -> Given:
         """The place of the label of each row (n), or 1 for each label that a row is given (n × k)."""
-        labels = self.version.labels
-        whole = pa.types.is_integer(self.given.type) or arrow.is_list(self.given.type) and pa.types.is_integer(self.given.type.value_type)
-        known = pa.array([int(label) for label in labels] if whole else labels)
+        known = pa.array(self.version.manifest["labels"])
         if not self.version.several:
             return pc.index_in(self.given, value_set=known).to_numpy().astype(np.int64)  # type: ignore[no-any-return]
-        indicators: Given = np.zeros((len(self.given), len(labels)), dtype=np.int64)
-        row = pc.list_parent_indices(self.given).to_numpy()
-        indicators[row, pc.index_in(pc.list_flatten(self.given), value_set=known).to_numpy()] = 1
+        indicators: Given = np.zeros((len(self.given), len(known)), dtype=np.int64)
+        indicators[pc.list_parent_indices(self.given).to_numpy(), pc.index_in(pc.list_flatten(self.given), value_set=known).to_numpy()] = 1
         return indicators
 
 
@@ -176,31 +137,19 @@ class Classifier(ABC):
         """Returns what the program predicts of rows, all by one version."""
         while True:
             of = self._current()
-            given = of.rows_of(X)
-            parts: list[pa.Table | None] = []
+            parts: list[pa.Table] = []
             first = 0  # row of the batch
-            for columns in _parts(given, len(of.labels)):
+            for batch in of.rows_of(X).batches(beside=8 * len(of.names)):
+                sink = pa.BufferOutputStream()
+                with pa.ipc.new_stream(sink, batch.schema) as stream:
+                    stream.write_batch(batch)
                 try:
-                    parts.append(self._part(of, given.schema, columns, path))
+                    parts.append(pa.ipc.open_stream(self._child.ask(path, sink.getvalue())).read_all())
                 except ValueError as reason:
-                    raise ValueError(_placed(str(reason), first)) from None
-                first += len(columns[0])
-            if None not in parts:
-                return _joined(of, [part for part in parts if part is not None])
-
-    def _part(self, of: Version, schema: Sequence[pa.Field], columns: Sequence[Any], path: str) -> pa.Table | None:
-        """Returns what the program predicts of some rows; None if that is of another version."""
-        batch = pa.record_batch(columns, schema=pa.schema(schema))
-        if any(arrow.has_text(f.type) and f.name in of.numeric for f in schema):  # numbers as text, which JSON may have
-            objects = [{name: None if v != v else v for name, v in row.items()} for row in batch.to_pylist()]
-            content = self._child.ask(path, json.dumps({"rows": objects}, default=str).encode(), child.JSON)
-        else:
-            sink = pa.BufferOutputStream()
-            with pa.ipc.new_stream(sink, batch.schema) as stream:
-                stream.write_batch(batch)
-            content = self._child.ask(path, sink.getvalue())
-        table = pa.ipc.open_stream(content).read_all()
-        return table if int(table.schema.metadata[b"stagewise.version"]) == of.manifest["version"] else None
+                    raise ValueError(_ROW.sub(lambda row: f"row {first + int(row[1])}", str(reason), count=1)) from None
+                first += batch.num_rows
+            if {int(part.schema.metadata[b"stagewise.version"]) for part in parts} <= {of.manifest["version"]}:
+                return _joined(of, parts)
 
     def staged(self, X: Any) -> Iterator[Answers]:
         """Yields what the model predicts after each of its stages."""
@@ -237,19 +186,19 @@ class Classifier(ABC):
         """The names of the numbers that the model predicts."""
         if not self._current().numbers:
             raise AttributeError("the model predicts labels: it has classes_, and no targets")
-        return np.array(self._current().labels)
+        return np.array(self._current().names)
 
     @property
     def n_features_in_(self) -> int:
         """How many columns a table has that the model predicts for."""
-        return len(self._current().sources) or self._current().width
+        return len(self._current().columns) or self._current().width
 
     @property
     def feature_names_in_(self) -> npt.NDArray[np.object_]:
         """The names of the columns. There is no such attribute if they are not known, as scikit-learn has it."""
-        if not self._current().sources:
+        if not self._current().columns:
             raise AttributeError("the model does not know the names of its columns")
-        return np.array(self._current().sources, dtype=object)
+        return np.array(self._current().columns, dtype=object)
 
     def predict_proba(self, X: Any) -> npt.NDArray[np.float32]:
         """Returns the probability of each class for each row (n × k)."""
@@ -278,19 +227,8 @@ class Classifier(ABC):
             return float(r2_score(y, predicted))
         if self._current().several:
             return float(np.mean((predicted == np.asarray(y)).all(axis=1)))
-        return float(np.mean(predicted.astype(str) == self._spelt(y)))
-
-    def _spelt(self, y: Any) -> npt.NDArray[np.str_]:
-        """Returns labels as texts, those that are numbers or booleans in the form that classes have."""
-        known = set(self._current().labels)
-
-        def spelt(label: Any) -> str:
-            spellings = [label.decode(errors="replace") if isinstance(label, bytes) else str(label)]
-            if isinstance(label, int | float) and float(label).is_integer():
-                spellings += [str(label).lower(), str(int(label)), str(float(label))]
-            return next((s for s in spellings if s in known), spellings[0])
-
-        return np.array([spelt(label) for label in np.asarray(y).ravel().tolist()], dtype=str)
+        known = set(self._current().names)
+        return float(np.mean(predicted.astype(str) == np.array([spelt(label, known) for label in np.asarray(y).ravel().tolist()])))
 
     @property
     def _estimator_type(self) -> str:
@@ -341,7 +279,7 @@ class Model(Classifier):
 
     def __repr__(self) -> str:
         of = self._current()
-        what = f"{len(of.labels)} numbers" if of.numbers else f"{'any' if of.several else 'one'} of {len(of.labels)} labels"
+        what = f"{len(of.names)} numbers" if of.numbers else f"{'any' if of.several else 'one'} of {len(of.names)} labels"
         return f"<stagewise model {self.name}, version {self.version}: {self.n_features_in_} columns, {what}>"
 
     def __reduce__(self) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
@@ -360,34 +298,25 @@ class Model(Classifier):
         return self._read
 
 
-def version_of(of: child.Child, status: Mapping[str, Any] | None = None) -> Version:
-    """Returns the version that a process has. It has a status."""
-    status = status or json.loads(of.ask("/status"))
-    return Version(json.loads(of.ask("/model")), status["width"], status["sparse"])
+def spelt(label: Any, known: Container[str] = ()) -> str:
+    """Returns a label as text: the known one that it is, as a number is the same in every type, otherwise as the program spells it."""
+    if isinstance(label, bool | int | float | np.bool_ | np.integer | np.floating) and float(label).is_integer():
+        whole = str(label).lower() if isinstance(label, bool | np.bool_) else str(int(label))
+        return next((text for text in (whole, str(label), str(int(label)), str(float(label))) if text in known), whole)
+    return label.decode(errors="replace") if isinstance(label, bytes) else str(label)
 
 
-def _parts(given: arrow.Rows, k: int) -> Iterator[list[Any]]:
-    """Yields the columns of rows, of so few at a time that neither a request nor its response is large."""
-    for batch in given.batches():
-        size = sum(column.nbytes for column in batch) // max(1, len(batch[0])) + 8 * k  # of a row
-        step = max(1, _LARGEST // size)
-        for first in range(0, len(batch[0]), step):
-            yield [column.slice(first, step) for column in batch]
-
-
-def _placed(reason: str, first: int) -> str:
-    """Returns the reason of a refusal with the place in all rows, of which some that begin with the first one were sent."""
-    column = _COLUMN.match(reason)
-    reason = f"column {column[1]}: {reason[column.end() :]}" if column else reason
-    return re.sub(r"\brow (\d+)(, counted from 0)?", lambda row: f"row {first + int(row[1])}", reason.removeprefix("the request: "), count=1)
+def version_of(of: child.Child) -> Version:
+    """Returns the version that a process has."""
+    return Version(**json.loads(of.ask("/version")))
 
 
 def _joined(of: Version, parts: Sequence[pa.Table]) -> Answers:
-    k = len(of.labels)
+    """Returns the answers to all parts of the rows."""
+    k = len(of.names)
     if not parts:
-        empty = np.zeros((0, k), np.float64 if of.numbers else np.float32)
-        kind = pa.int64() if of.manifest["labels"] and isinstance(of.manifest["labels"][0], int) else pa.utf8()
-        return Answers(of, empty, pa.array([], pa.list_(kind) if of.several else kind))
+        label = pa.array(of.manifest["labels"]).type
+        return Answers(of, np.zeros((0, k), np.float64 if of.numbers else np.float32), pa.array([], pa.list_(label) if of.several else label))
     table = pa.concat_tables(parts)
     lists = table.column(table.num_columns - 1).combine_chunks()
     values = lists.flatten().to_numpy(zero_copy_only=False).reshape(-1, k)

@@ -31,10 +31,9 @@ _SECONDS_TO_END = 10
 # So long a run says nothing, on a terminal and in a notebook too. Then its last line is shown, with the seconds so far.
 _SECONDS_UNTIL_SHOWN = 2.0
 
-# What begins a line about a key or a model: where it is in the file that this package has written.
+# Where a key, a model or a column is, in the files and requests of this package, and a key that is no parameter.
 _PLACE = re.compile(r"^(configuration\.yaml|(read model )?/dev/fd/\d+)(:\d+)?: ")
-# A column of the files that this package has written, and a key that is no parameter.
-_COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows|held-out)\.arrow, column \d+ \("([^"]*)"\)')
+_COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows\.arrow|held-out\.arrow|the request)(, column \d+ \(("[^"]*")\)|: )')
 _SETTING = re.compile(r"(?<=\s)examples\.(?!(holdout|class_weight|missing|words|image|augment|partitions|batch_rows|categorical)\b(?![._]))[a-z_.]*[a-z_]")
 _NO_BROKERS = "reach Kafka at "
 _STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
@@ -172,4 +171,9 @@ def error_of(code: int, said: Sequence[str]) -> Exception:
     text = "\n".join(_PLACE.sub("", line) for line in lines)
     if text.startswith(_NO_BROKERS):
         return BrokersError(text)
-    return ValueError(_SETTING.sub(lambda key: f'settings["{key[0]}"]', _COLUMN.sub(r'column "\3"', text)))
+    return ValueError(_SETTING.sub(lambda key: f'settings["{key[0]}"]', plain(text)))
+
+
+def plain(reason: str) -> str:
+    """Returns the reason of a refusal without the names of this package's own files."""
+    return _COLUMN.sub(lambda place: f"column {place[4]}" if place[4] else "", reason)
