@@ -16,6 +16,9 @@ import (
 // time, as compaction may have kept copies of its messages anywhere.
 const firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
 
+// manyChecks is the number of checks that must have failed for a follower to read the whole plans topic again.
+const manyChecks = 10
+
 // untilTopics is how often a pipeline is looked for that has no topics yet.
 const untilTopics = 5 * time.Second
 
@@ -40,9 +43,9 @@ func (f *Follower) run(ctx context.Context) {
 // errAnew says that the plans topic ends before what was read of it.
 var errAnew = errors.New("the plans topic was recreated, or has lost messages")
 
-// followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it reads all that counts
-// anew. So it finds out that brokers still answer, and what went by during an absence: tombstones do not stay for ever, and a version that
-// is not listed is dropped.
+// followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it asks
+// the brokers, so it finds out that they still answer. After an absence it reads the topic again: tombstones do not stay for ever, and a
+// version that is not listed is dropped.
 func (f *Follower) followPlans(ctx context.Context) error {
 	asked := f.now()
 	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
@@ -57,6 +60,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	failed, retry := "", f.retry // the run whose version can't be read
 	var incomplete error         // why a version is passed over
 	newest := 0                  // the highest number of such a version
+	last := asked                // when the brokers were asked last
 	for due := time.Now(); ; {
 		place, missing := ledger.Find(f.options.version())
 		switch {
@@ -95,9 +99,13 @@ func (f *Follower) followPlans(ctx context.Context) error {
 		switch {
 		case err != nil:
 			return err
-		case late || ledger.Long():
-			asked = f.now()
-			fresh, err := f.client.ReadLedger(ctx)
+		case late:
+			read := f.client.ReadLedger
+			if asked = f.now(); asked.Sub(last) > manyChecks*f.options.checkEvery() {
+				read = f.client.RereadLedger // tombstones may have come and gone
+			}
+			last = asked
+			fresh, err := read(ctx)
 			if err != nil {
 				return err
 			}

@@ -85,7 +85,7 @@ func (r *reader) followRuns(ctx context.Context) error {
 				return err
 			}
 			due, waits = time.Now().Add(reread), false
-		case late || ledger.Long():
+		case late:
 			fresh, err := r.client.ReadLedger(ctx)
 			if err != nil {
 				return err

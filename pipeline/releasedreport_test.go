@@ -38,7 +38,7 @@ func TestRunnerGoesOnBehindReleasedReports(t *testing.T) {
 	s.awaitRuns()
 	s.stopActors()
 	p := s.pipeline(unattended())
-	l, err := p.ReadHistory(t.Context())
+	l, err := p.ReadLedger(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -123,9 +122,9 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	if s.encodes {
 		c = protocol.NewCodec(nil, s.chunk)
 	}
-	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator,
-		Client: &protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, LedgerMessages: s.ledgerMessages,
-			GiveUp: s.giveUp, Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool)}}
+	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns}).Beside(simName) // with the memory of a process
+	client.GiveUp = s.giveUp
+	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client}
 }
 
 // fresh returns a text that the simulation has not had before.

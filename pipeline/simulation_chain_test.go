@@ -326,8 +326,8 @@ func (s *simulation) checkChain() {
 	if s.dataLost {
 		return
 	}
-	if s.restaged && (s.holdout > 0 || s.tested) {
-		return // a full run that adds rows does not say how many of those that it adds are not for training
+	if s.restaged && (s.holdout > 0 || s.tested || s.forget != nil) {
+		return // a full run that adds rows does not say how many of those that it adds are not for training, or forgotten
 	}
 	if s.differs {
 		rows := int64(0)

@@ -212,7 +212,7 @@ func (s *simulation) checkEnd() {
 		s.checkChain()
 	}
 	p, ctx := s.pipeline(unattended()), context.Background()
-	history, err := p.ReadHistory(ctx)
+	history, err := p.ReadLedger(ctx)
 	if err != nil {
 		s.fail("before compaction: %v", err)
 		return

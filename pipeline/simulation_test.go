@@ -447,7 +447,7 @@ type simulation struct {
 	lessIsSaid  bool           // that the window has lost rows since
 	drawn       map[uint64]int // submissions by seed
 
-	ledgerMessages int // see protocol.Client
+	keepRuns int // see protocol.Client
 
 	runs        []string               // ids of submitted runs, each once
 	ends        map[string]string      // the states in which runs ended, by id
@@ -504,7 +504,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 		}
 	}
 	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
-	s.ledgerMessages = 1 + s.random.IntN(8)
+	s.keepRuns = 1 + s.random.IntN(8)
 	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
 	if workers, solvers := 1+s.random.IntN(3), 1+s.random.IntN(2); !s.executes {
 		s.startRoles(workers, solvers)

@@ -63,7 +63,7 @@ func kinds() map[wire.Kind]again {
 			}
 			return q.Message(), nil
 		},
-		KindPlan: document((*Plan).Messages), KindReport: document((*Report).Messages), KindLedger: document((*Ledger).Messages),
+		KindPlan: document((*Plan).Messages), KindReport: document((*Report).Messages),
 		KindManifest: document((*Manifest).Messages), KindWindow: document((*Window).Messages),
 		KindEnd: single((*End).Message), KindClaim: single((*Claim).Message), KindFailure: single((*Failure).Message),
 		KindSource: single((*SourceSeal).Message), KindRemoval: single((*Removal).Message), KindPin: single((*Pin).Message),
@@ -268,7 +268,7 @@ func TestGoldensHaveAllFields(t *testing.T) {
 		}
 	}
 	for kind, value := range map[wire.Kind]any{
-		KindPlan: Plan{}, KindReport: Report{}, KindLedger: Ledger{}, KindManifest: Manifest{}, KindWindow: Window{}, KindEnd: End{},
+		KindPlan: Plan{}, KindReport: Report{}, KindManifest: Manifest{}, KindWindow: Window{}, KindEnd: End{},
 		KindClaim: Claim{}, KindFailure: Failure{}, KindSource: SourceSeal{}, KindRemoval: Removal{}, KindPin: Pin{}, KindDivision: Division{},
 		KindSourceRemoval: SourceRemoval{}, KindForget: Forget{}, KindStage: StageReport{},
 	} {

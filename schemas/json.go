@@ -11,7 +11,7 @@ import (
 // JSON is what messages have as JSON.
 type JSON interface {
 	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report |
-		Removal | SourceRemoval | Division | Pin | Forget | Ledger | Window
+		Removal | SourceRemoval | Division | Pin | Forget | Window
 }
 
 // DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [wire.Documents]
@@ -21,7 +21,7 @@ func DecodeJSON[T JSON](m wire.Message) (*T, error) {
 	err := error(nil)
 	most := wire.MaxMessage
 	switch any(value).(type) {
-	case *Plan, *Manifest, *Report, *Ledger, *Window:
+	case *Plan, *Manifest, *Report, *Window:
 		most = wire.MaxDocument
 	}
 	if len(m.Value) > most { // decoded JSON may take fifty times its length

@@ -34,6 +34,19 @@ type End struct {
 	Attempt string `json:"attempt,omitempty"`
 }
 
+// Place is the position of the messages of a version on its topic. Other messages may be between them.
+type Place struct {
+	Run     string `json:"run"`               // run ID
+	Version int    `json:"version,omitempty"` // version number
+	From    int64  `json:"from"`              // first offset
+	To      int64  `json:"to"`                // offset after the last
+	// Withheld is true if the version is not offered: subscribers get it only by version number or run ID, or while it is pinned. See
+	// [Gate].
+	Withheld bool `json:"withheld,omitempty"`
+	// Manifest is the offset at which the manifest begins.
+	Manifest int64 `json:"manifest,omitempty"`
+}
+
 // Message encodes the end for the plans topic.
 func (e *End) Message() wire.Message {
 	short := *e

@@ -37,9 +37,6 @@ func (e *UnknownRunError) Error() string {
 // ended. The error may be a *[RunError] or an *[UnknownRunError].
 func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	l, err := p.ReadLedger(ctx)
-	if err == nil && l.Plan(id) == nil {
-		l, err = p.ReadHistory(ctx)
-	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -114,7 +111,9 @@ func (f *follower) Follow(ctx context.Context, l *protocol.Ledger) (*schemas.Rep
 	if err != nil {
 		return nil, err
 	}
-	f.End = l.Counting(f.End)
+	if end := l.End(f.run); end != nil { // the one that counts
+		f.End = end
+	}
 	f.rec.Record(event.Ended{Run: f.run, State: f.End.State, Reason: f.End.Reason})
 	if f.End.State != schemas.Done {
 		return nil, &RunError{f.run, f.End.State, f.End.Reason}
@@ -171,9 +170,13 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 			return nil
 		}
 		if late {
-			l, err := f.ReadLedger(ctx)
-			if err != nil || !l.GoesOn(f.run) {
-				return f.missed(ctx, err)
+			l, err := f.RereadLedger(ctx)
+			if err != nil {
+				return err
+			}
+			if !l.GoesOn(f.run) {
+				f.missed(l)
+				return nil
 			}
 			quiet += wait
 			if f.Attached {
@@ -204,21 +207,12 @@ func (e *ReportGoneError) Error() string {
 	return fmt.Sprintf("run %s is done, but its report is no longer on %s", e.Run, e.Topic)
 }
 
-// missed looks up the end of a run that has ended although the subscription has not delivered the end. If err is not nil,
-// it returns err.
-func (f *follower) missed(ctx context.Context, err error) error {
-	if err != nil {
-		return err
-	}
-	l, err := f.ReadHistory(ctx)
-	if err != nil {
-		return err
-	}
+// missed sets the end of a run that has ended although the subscription has not delivered the end.
+func (f *follower) missed(l *protocol.Ledger) {
 	if f.End = l.End(f.run); f.End == nil {
 		f.End = &schemas.End{Run: f.run, State: "ended", Reason: "its plan is no longer on " + f.Topics.Plans +
 			"; run the same command again to begin the next run"}
 	}
-	return nil
 }
 
 // apply applies a message of the run on the weights topic: the report, a stage report, or a record of the chain.

@@ -58,7 +58,7 @@ type described struct {
 // Described reads the runs and versions of the pipeline for [Describe].
 func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error) {
 	d = &described{Pipeline: p}
-	if d.ledger, err = d.ReadHistory(ctx); err != nil {
+	if d.ledger, err = d.ReadLedger(ctx); err != nil {
 		return nil, err
 	}
 	d.states, err = Runs(ctx, p)

@@ -222,7 +222,7 @@ func TakenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken
 
 // refresh rereads a ledger.
 func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) error {
-	latest, err := p.ReadLedger(ctx)
+	latest, err := p.RereadLedger(ctx)
 	if err == nil {
 		*plans = *latest
 	}
@@ -235,7 +235,7 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here
 	q := newQueue(ctx, p, plans, group, rec)
 	defer func() { q.subscription.Close() }()
 	for stale := false; ; {
-		if stale || plans.Long() { // a ledger that is never reread grows with the uptime
+		if stale {
 			stale = false
 			if err := refresh(ctx, p, plans); err != nil {
 				return nil, err
@@ -247,7 +247,7 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here
 		if err != nil {
 			return nil, err
 		}
-		if plan == nil || plans.Uncertain(id) {
+		if plan == nil {
 			stale = true
 			continue
 		}

@@ -37,11 +37,7 @@ type RunState struct {
 // Runs returns the runs of a pipeline, ordered by the time of their last state change. The plans topic drops runs that
 // ended long ago.
 func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
-	l, err := p.ReadHistory(ctx)
-	if err != nil {
-		return nil, err
-	}
-	submitted, ended, err := times(ctx, p, l.Next)
+	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -56,13 +52,13 @@ func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 	var states []RunState
 	first := "" // first unfinished run
 	for id, plan := range l.Runs() {
-		s := RunState{Run: id, Since: submitted[id], Rows: rowsOf(plan)}
+		s := RunState{Run: id, Since: l.Changed(id), Rows: rowsOf(plan)}
 		if v := made[id]; v != nil {
 			s.Version, s.Rows = v.Version, v.Rows[examples.Train.String()]
 		}
 		switch end := l.End(id); {
 		case end != nil:
-			s.State, s.Reason, s.Since = end.State, end.Reason, ended[id]
+			s.State, s.Reason = end.State, end.Reason
 		case first == "":
 			first = id
 			if s.State, s.Reason, err = progress(ctx, p, plan); err != nil {
@@ -75,28 +71,6 @@ func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
 	}
 	slices.SortStableFunc(states, func(a, b RunState) int { return a.Since.Compare(b.Since) })
 	return states, nil
-}
-
-// times returns the timestamps of the plan and the end of each run, from before an offset of the plans topic.
-func times(ctx context.Context, p *topics.Pipeline, before int64) (submitted, ended map[string]time.Time, err error) {
-	submitted, ended = map[string]time.Time{}, map[string]time.Time{}
-	note := func(times map[string]time.Time, run string, t time.Time) {
-		if _, known := times[run]; !known {
-			times[run] = t
-		}
-	}
-	err = p.Remaining(ctx, p.Topics.Plans, 0, 0, before, func(m protocol.Message) error {
-		if m.Kind() == schemas.KindPlan {
-			note(submitted, m.Run(), m.Time)
-		} else if end := protocol.EndOf(m.Message); end != nil {
-			note(ended, end.Run, m.Time)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, nil, fmt.Errorf("read plans: %w", err)
-	}
-	return submitted, ended, nil
 }
 
 // rowsOf returns the number of training rows of a plan's sources; −1 if it also reads messages without a source.
@@ -145,9 +119,6 @@ func (e *EndedError) Error() string {
 // an *[UnknownRunError] or an *[EndedError].
 func Cancel(ctx context.Context, p *topics.Pipeline, id string) (cancelled []string, err error) {
 	l, err := p.ReadLedger(ctx)
-	if err == nil && id != "" && l.Plan(id) == nil {
-		l, err = p.ReadHistory(ctx)
-	}
 	if err != nil {
 		return nil, err
 	}

@@ -40,14 +40,14 @@ func HistoryOf(ctx context.Context, p *topics.Pipeline, version string) (runs []
 
 // History is the known runs of a pipeline.
 type History struct {
-	ledger   *protocol.Ledger // includes all ended runs on the plans topic
+	ledger   *protocol.Ledger
 	versions []protocol.Finished
 	topic    string // plans topic
 }
 
 // ReadHistory reads the known runs of the pipeline.
 func ReadHistory(ctx context.Context, p *topics.Pipeline) (*History, error) {
-	l, err := p.ReadHistory(ctx)
+	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -10,13 +10,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// AnnounceVersions recovers versions whose plans topic was lost: if no version is on the plans topic, it writes the ends
-// of the runs that have complete versions on the versions topic, so that readers find these again. It returns the version
-// numbers.
+// AnnounceVersions recovers versions whose ends the plans topic has lost: it writes the ends of the runs that have complete
+// versions on the versions topic after the known ones, so that readers find these again. It returns the version numbers.
 func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []int, err error) {
-	if l.NextVersion() > 1 {
-		return nil, nil
-	}
 	places, err := c.findVersions(ctx, l)
 	if err != nil || len(places) == 0 {
 		return nil, err
@@ -41,8 +37,11 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 		schemas.Place
 		keys []string // keys of the manifest's messages
 	}
-	all, order, removed := map[string]*found{}, []string{}, map[string]bool{}
-	err = c.Remaining(ctx, c.Topics.Versions, 0, 0, math.MaxInt64, func(m Message) error {
+	all, order, removed, from := map[string]*found{}, []string{}, map[string]bool{}, int64(0)
+	for _, known := range l.Versions() {
+		from = max(from, known.To)
+	}
+	err = c.Remaining(ctx, c.Topics.Versions, 0, from, math.MaxInt64, func(m Message) error {
 		if removed[m.Key] = m.Value == nil; m.Value == nil || m.Run() == "" {
 			return nil
 		}

@@ -29,9 +29,8 @@ type Client struct {
 	Alone bool
 	// GiveUp is the time after which a run that no process has started is cancelled; 0: never.
 	GiveUp time.Duration
-	// LedgerMessages is the number of messages on the plans topic between two ledgers, with which readers skip earlier
-	// messages; 0 means 64. A run has a plan and an end.
-	LedgerMessages int
+	// KeepRuns is the number of ended runs that Prune leaves on the plans topic; 0 means 32.
+	KeepRuns int
 
 	// Grams and Crosses are the buffer pools of Gram matrices and of cross moments that the roles share; nil: each buffer is
 	// allocated.
@@ -42,16 +41,19 @@ type Client struct {
 	MatrixBytes int64
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
+	ledger *atomic.Pointer[Ledger]      // what was read of the plans topic: see ReadLedger; nil: nothing is remembered
+	swept  *atomic.Int64                // offset of the versions topic: see sweepVersions; nil: nothing is remembered
 }
 
-// ledgerMessages returns LedgerMessages or its default.
-func (c *Client) ledgerMessages() int { return cmp.Or(c.LedgerMessages, 64) }
+// keepRuns returns KeepRuns or its default.
+func (c *Client) keepRuns() int { return cmp.Or(c.KeepRuns, 32) }
 
 // NewClient returns a client of the named pipeline. Arrow allocates from mem; nil means the Go heap.
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
 		Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
+		ledger: new(atomic.Pointer[Ledger]), swept: new(atomic.Int64),
 	}
 }
 
@@ -61,6 +63,7 @@ func (c *Client) Beside(name string) *Client {
 	beside.Topics, beside.GiveUp = TopicsOf(name), 0
 	beside.Topics.Examples = c.Topics.Examples
 	beside.Grams, beside.Crosses, beside.newest = new(accumulate.BufferPool), new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
+	beside.ledger, beside.swept = new(atomic.Pointer[Ledger]), new(atomic.Int64)
 	return &beside
 }
 

@@ -44,7 +44,7 @@ type Codec interface {
 	// Document adds a message of a document. It returns the whole document if the message completes it: see
 	// [wire.Documents.Add].
 	Document(d *wire.Documents, m wire.Message) (whole wire.Message, ok bool, err error)
-	// Once decodes a JSON message, and caches the result. The result is shared and must not be modified.
+	// Once decodes a JSON message. The result may be shared and must not be modified.
 	Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error)
 }
 
@@ -54,13 +54,12 @@ func NewCodec(mem memory.Allocator, chunk int) Codec {
 	if mem == nil {
 		mem = memory.DefaultAllocator
 	}
-	return arrowCodec{mem, cmp.Or(chunk, wire.MaxMessage), new(remembered)}
+	return arrowCodec{mem, cmp.Or(chunk, wire.MaxMessage)}
 }
 
 type arrowCodec struct {
 	mem   memory.Allocator
 	chunk int
-	json  *remembered
 }
 
 func (a arrowCodec) EncodeSingle(r *wire.Record[float32]) ([]wire.Message, error) {
@@ -115,14 +114,7 @@ func (a arrowCodec) Document(d *wire.Documents, m wire.Message) (whole wire.Mess
 }
 
 func (a arrowCodec) Once(m wire.Message, decode func(wire.Message) (any, error)) (any, error) {
-	if value, known := a.json.find(m); known {
-		return value, nil
-	}
-	value, err := decode(m)
-	if err == nil {
-		a.json.remember(m, value)
-	}
-	return value, err
+	return decode(m)
 }
 
 // decodeJSON is [schemas.DecodeJSON] through a codec. The result is shared and must not be modified.

@@ -3,8 +3,10 @@ package protocol
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -12,48 +14,64 @@ import (
 )
 
 // Ledger is the state of the plans topic: the unfinished runs in the order of their plans, the ends of other runs, the
-// versions, and the sources on the examples topic. [Client.ReadLedger] reads a ledger; [Ledger.Add] applies later
-// messages. A ledger is not safe for concurrent use.
+// versions, and the sources on the examples topic. Compaction of the topic does not change it. [Client.ReadLedger] reads a
+// ledger; [Ledger.Add] applies later messages. A ledger is not safe for concurrent use.
 type Ledger struct {
 	// Next is the offset after the last applied message.
 	Next int64
 
-	codec         Codec
-	topic         string
-	documents     wire.Documents
-	first         map[wire.Digest]int64 // offsets of the first chunks of incomplete plans
-	plans         []submitted           // the first plan of each run
-	ends          map[string]*schemas.End
-	sources       []string // that have seals, in the order of their first
-	seals         map[string][]*schemas.SourceSeal
-	removedSeals  []*schemas.SourceSeal // of removed sources, in order of removal
-	divisions     []schemas.Division    // of topics that ingest follows: the last attempt of each
-	incomplete    map[string]bool       // names of sources found to lack messages
-	versions      []schemas.Place       // by number
-	removed       map[int]string        // runs of removed versions, by version number
-	passedOver    map[string]bool       // runs with incomplete versions: see PassOver
-	highest       int                   // highest version number, removed versions included
-	pinned        string                // run of the last pin; "": none is pinned
-	completeTo    int                   // versions up to this number that are not in versions were removed
-	swept         int64                 // see schemas.Ledger
-	versionsSwept int64                 // see schemas.Ledger
-	damaged       []error               // why messages were skipped
-
-	covered   int64                   // offset before which a ledger on the topic covers everything except the ends of runs
-	chained   *schemas.ChainedRun     // run of the last plan that counts; nil: there is none
-	ended     map[string]*schemas.End // ends covered by a ledger on the topic, of runs whose plans come after it
-	overtaken map[string]bool         // runs of a chain that do not count, and have no end on the topic: see applyChained
-	uncertain map[string]bool         // runs whose ends may be before covered: see Ledger.Uncertain
-	written   int                     // number of messages since the latest ledger on the topic
-	bytes     int64                   // length of these messages
-	snapshot  int64                   // length of that ledger
+	codec        Codec
+	topic        string
+	last         Message // the last applied message
+	documents    wire.Documents
+	incomplete   map[wire.Digest]bool // plans of which chunks are missing
+	keys         map[string]keyed     // the messages on the topic that have no tombstone
+	plans        []submitted          // the first plan of each run
+	ends         map[string]*schemas.End
+	ended        map[string]time.Time // when these were written
+	chained      *ChainedRun          // run of the last plan of a chain that counts; nil: there is none
+	overtaken    map[string]bool      // runs of a chain that do not count, and have no end on the topic: see applyChained
+	sources      []string             // that have seals, in the order of their first
+	seals        map[string][]*schemas.SourceSeal
+	removedSeals []*schemas.SourceSeal // of removed sources, in order of removal
+	lacking      map[string]bool       // names of sources found to lack messages
+	divisions    []schemas.Division    // of topics that ingest follows: the last attempt of each
+	versions     []schemas.Place       // by number
+	removed      map[int]string        // runs of removed versions, by version number
+	passedOver   map[string]bool       // runs with incomplete versions: see PassOver
+	highest      int                   // highest version number, removed versions included
+	pinned       string                // run of the last pin; "": none is pinned
+	damaged      []error               // why messages were skipped
 }
 
-// fold applies a message, and records the error if it is damaged.
-func (l *Ledger) fold(m Message) {
-	if err := l.Add(m); err != nil {
-		l.damaged = append(l.damaged, err)
+// keyed is the last message of a key.
+type keyed struct {
+	kind   wire.Kind
+	run    string
+	offset int64
+}
+
+func (c *Client) newLedger() *Ledger {
+	return &Ledger{
+		codec: c.Codec, topic: c.Topics.Plans, incomplete: map[wire.Digest]bool{}, keys: map[string]keyed{}, ends: map[string]*schemas.End{},
+		ended: map[string]time.Time{}, overtaken: map[string]bool{}, seals: map[string][]*schemas.SourceSeal{}, lacking: map[string]bool{},
+		removed: map[int]string{}, passedOver: map[string]bool{},
 	}
+}
+
+// clone returns a copy of a ledger without incomplete plans. Messages that are applied to one do not change the other.
+func (l *Ledger) clone() *Ledger {
+	c := *l
+	c.documents, c.incomplete, c.passedOver = wire.Documents{}, map[wire.Digest]bool{}, map[string]bool{}
+	c.keys, c.ends, c.ended, c.overtaken = maps.Clone(l.keys), maps.Clone(l.ends), maps.Clone(l.ended), maps.Clone(l.overtaken)
+	c.lacking, c.removed = maps.Clone(l.lacking), maps.Clone(l.removed)
+	c.plans, c.sources, c.removedSeals = slices.Clone(l.plans), slices.Clone(l.sources), slices.Clone(l.removedSeals)
+	c.seals = map[string][]*schemas.SourceSeal{}
+	for id, seals := range l.seals {
+		c.seals[id] = slices.Clone(seals)
+	}
+	c.damaged = slices.Clip(l.damaged)
+	return &c
 }
 
 // Report reports to the recorder which messages were skipped, and why.
@@ -66,11 +84,7 @@ func (l *Ledger) Report(rec event.Recorder) {
 // Add applies the next message of the topic. If the error wraps [wire.ErrDamaged], the message is damaged, and changes
 // only Next.
 func (l *Ledger) Add(m Message) error {
-	l.Next = m.Offset + 1
-	if m.Value != nil && m.Kind() != schemas.KindLedger {
-		l.written++
-		l.bytes += int64(len(m.Value))
-	}
+	l.Next, l.last = m.Offset+1, m
 	if err := l.apply(m); err != nil {
 		return fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err)
 	}
@@ -78,108 +92,64 @@ func (l *Ledger) Add(m Message) error {
 }
 
 func (l *Ledger) apply(m Message) error {
-	if m.Value == nil { // a tombstone
+	if m.Value == nil {
+		l.drop(m.Key)
 		return nil
 	}
+	l.keys[m.Key] = keyed{m.Kind(), m.Run(), m.Offset}
 	switch m.Kind() {
 	case schemas.KindPlan:
 		return l.applyPlan(m)
 	case schemas.KindEnd:
-		end, err := decodeJSON[schemas.End](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.applyEnd(end)
+		return decoded(l, m, func(end *schemas.End) { l.applyEnd(end, m.Time) })
 	case schemas.KindSource:
-		seal, err := decodeJSON[schemas.SourceSeal](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.addSeal(seal)
+		return decoded(l, m, l.addSeal)
 	case schemas.KindSourceRemoval:
-		removal, err := decodeJSON[schemas.SourceRemoval](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.removeSource(&removal.Seal)
+		return decoded(l, m, func(r *schemas.SourceRemoval) { l.removeSource(&r.Seal) })
 	case schemas.KindDivision:
-		division, err := decodeJSON[schemas.Division](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.addDivision(division)
+		return decoded(l, m, l.addDivision)
 	case schemas.KindRemoval:
-		removal, err := decodeJSON[schemas.Removal](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.removed[removal.Version] = removal.Run
-		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == removal.Run })
+		return decoded(l, m, func(r *schemas.Removal) {
+			l.removed[r.Version] = r.Run
+			l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == r.Run })
+		})
 	case schemas.KindPin:
-		pin, err := decodeJSON[schemas.Pin](l.codec, m.Message)
-		if err != nil {
-			return err
-		}
-		l.pinned = pin.Run
-	case schemas.KindLedger:
-		if m.BeginsDocument() {
-			l.snapshot = 0
-		}
-		l.snapshot += int64(len(m.Value))
+		return decoded(l, m, func(pin *schemas.Pin) { l.pinned = pin.Run })
 	}
 	return nil
 }
 
-// Long reports whether the ledger has so many ended runs that it should be read again. It keeps everything applied to it.
-func (l *Ledger) Long() bool { return len(l.ends) > maxEnds }
-
-// maxEnds is the number of run ends that a process keeps in memory.
-const maxEnds = 100
-
-// due reports whether a ledger should be written: if at least the given number of messages, and at least its own size,
-// came after the last ledger, and no plan is incomplete, since the ledger would hide its first chunks. A plan not
-// completed for long counts as abandoned.
-func (l *Ledger) due(messages int) bool {
-	for _, first := range l.first {
-		if l.Next-first < int64(4*messages) {
-			return false
-		}
+// decoded applies the value in a message.
+func decoded[T schemas.JSON](l *Ledger, m Message, apply func(*T)) error {
+	value, err := once(l.codec, m.Message, schemas.DecodeJSON[T])
+	if err == nil {
+		apply(value)
 	}
-	return l.written >= messages && l.bytes >= l.snapshot
+	return err
 }
 
-// state returns the ledger as a message, without the ends of runs.
-func (l *Ledger) state() *schemas.Ledger {
-	s := &schemas.Ledger{Before: l.Next, Versions: l.versions, Highest: l.highest, Divisions: l.divisions, Chained: l.chained,
-		Swept: l.swept, VersionsSwept: l.versionsSwept}
-	if p := l.Pinned(); p != nil {
-		s.Pinned = p.Run
-	}
-	for _, p := range l.plans {
-		if l.ends[p.place.Run] == nil {
-			place := p.place
-			place.Since = &p.Plan.Since
-			s.Unfinished = append(s.Unfinished, place)
+// drop applies a tombstone. Only [Client.Prune] writes tombstones, for messages that no longer count.
+func (l *Ledger) drop(key string) {
+	switch k := l.keys[key]; k.kind {
+	case schemas.KindPlan:
+		l.plans = slices.DeleteFunc(l.plans, func(p submitted) bool { return p.run == k.run })
+	case schemas.KindEnd:
+		if l.index(k.run) < 0 {
+			delete(l.ends, k.run)
+			delete(l.ended, k.run)
+			l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == k.run })
 		}
+	case schemas.KindRemoval:
+		maps.DeleteFunc(l.removed, func(_ int, run string) bool { return run == k.run })
+	case schemas.KindSource, schemas.KindSourceRemoval:
+		l.dropSeal(strings.TrimPrefix(key, "source/"))
 	}
-	for _, id := range l.sources {
-		for _, seal := range l.seals[id] {
-			s.Sources = append(s.Sources, *seal)
-		}
-	}
-	for _, seal := range l.removedSeals {
-		s.Removed = append(s.Removed, *seal)
-	}
-	for name := range l.incomplete {
-		s.Incomplete = append(s.Incomplete, name)
-	}
-	slices.Sort(s.Incomplete)
-	return s
+	delete(l.keys, key)
 }
 
 // addSeal appends a seal. Compaction keeps the last copy of a seal that was written twice, so an earlier copy is removed.
 func (l *Ledger) addSeal(seal *schemas.SourceSeal) {
-	l.dropSeal(seal)
+	l.dropSeal(seal.Name())
 	if _, known := l.seals[seal.ID]; !known {
 		l.sources = append(l.sources, seal.ID)
 	}
@@ -210,13 +180,13 @@ func (l *Ledger) Division(topic string, attempt int) (partitions int) {
 
 // removeSource moves a seal to the removed ones.
 func (l *Ledger) removeSource(seal *schemas.SourceSeal) {
-	l.dropSeal(seal)
+	l.dropSeal(seal.Name())
 	l.removedSeals = append(l.removedSeals, seal)
 }
 
-// dropSeal deletes the seals and removals with the name of a seal, and their source if it has no other seal.
-func (l *Ledger) dropSeal(seal *schemas.SourceSeal) {
-	id, name := seal.ID, seal.Name()
+// dropSeal deletes the seals and removals of a name, and their source if it has no other seal.
+func (l *Ledger) dropSeal(name string) {
+	id, _, _ := strings.Cut(name, "/")
 	l.removedSeals = without(l.removedSeals, name)
 	if _, known := l.seals[id]; !known {
 		return
@@ -249,4 +219,4 @@ func (l *Ledger) Sealed(source string) bool {
 }
 
 // Incomplete reports whether a run has found that the named sealed source lacks messages.
-func (l *Ledger) Incomplete(source string) bool { return l.incomplete[source] }
+func (l *Ledger) Incomplete(source string) bool { return l.lacking[source] }

@@ -3,6 +3,7 @@ package protocol
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -70,7 +71,7 @@ func unfinished(l *Ledger) (runs []string) {
 	return runs
 }
 
-// Of the seal and the removal of a source the later counts, even with a ledger on the topic or after compaction. A source
+// Of the seal and the removal of a source the later counts, also after compaction. A source
 // without a valid seal does not exist, and a restored one is the last.
 func TestRemovedSources(t *testing.T) {
 	seals := map[string]*schemas.SourceSeal{}
@@ -97,15 +98,12 @@ func TestRemovedSources(t *testing.T) {
 		"not of its ledger": {[]wire.Message{removal("s/a")}, "", "", "s/a"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // position of the ledger
+			for step := range len(test.messages) + 1 { // when the topic is swept
 				client := newTestClient()
-				client.LedgerMessages = 1
 				log := client.Log.(memoryLog)
 				log[client.Topics.Examples] = make([]wire.Message, 1) // so that nothing has expired
 				write(t, client, test.messages[:step]...)
-				if err := client.Prune(t.Context(), 1); err != nil {
-					t.Fatal(err)
-				}
+				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
 					l, err := client.ReadLedger(t.Context())
@@ -123,7 +121,7 @@ func TestRemovedSources(t *testing.T) {
 					}
 					got := []string{strings.Join(slices.Collect(l.Sources()), " "), strings.Join(counts, " "), strings.Join(removed, " ")}
 					if want := []string{test.sources, test.counts, test.removed}; !slices.Equal(got, want) {
-						t.Errorf("a ledger after %d messages, %s: %q, expected %q", step, what, got, want)
+						t.Errorf("swept after %d messages, %s: %q, expected %q", step, what, got, want)
 					}
 					for name := range seals {
 						if l.Sealed(name) != (slices.Contains(counts, name) || slices.Contains(removed, name)) {
@@ -139,7 +137,7 @@ func TestRemovedSources(t *testing.T) {
 	}
 }
 
-// Of the divisions of a topic the first of the last attempt counts, even with a ledger on the topic or after compaction.
+// Of the divisions of a topic the first of the last attempt counts, also after a sweep and after compaction.
 func TestDivisionOfATopic(t *testing.T) {
 	divisions := []schemas.Division{{Topic: "a", Attempt: 1, Partitions: 2}, {Topic: "a", Attempt: 1, Partitions: 3},
 		{Topic: "b", Attempt: 1, Partitions: 4}, {Topic: "a", Attempt: 2, Partitions: 5}, {Topic: "a", Attempt: 1, Partitions: 6}, {Topic: "a", Attempt: 2, Partitions: 7}}
@@ -148,13 +146,10 @@ func TestDivisionOfATopic(t *testing.T) {
 		divisions[i].Writer = fmt.Sprint("writer ", i)
 		messages = append(messages, divisions[i].Message())
 	}
-	for step := range len(messages) + 1 { // position of the ledger
+	for step := range len(messages) + 1 { // when the topic is swept
 		client := newTestClient()
-		client.LedgerMessages = 1
 		write(t, client, messages[:step]...)
-		if err := client.Prune(t.Context(), 9); err != nil {
-			t.Fatal(err)
-		}
+		sweepAll(t, client)
 		write(t, client, messages[step:]...)
 		l, err := client.ReadLedger(t.Context())
 		if err != nil {
@@ -162,12 +157,12 @@ func TestDivisionOfATopic(t *testing.T) {
 		}
 		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
 		if want := []int{0, 5, 4, 0}; !slices.Equal(got, want) {
-			t.Errorf("with a ledger after %d messages: divisions %v, expected %v", step, got, want)
+			t.Errorf("swept after %d messages: divisions %v, expected %v", step, got, want)
 		}
 	}
 }
 
-// The latest version is the pinned one, or else the newest that is not withheld, even with a ledger on the topic or after
+// The latest version is the pinned one, or else the newest that is not withheld, also after a sweep and after
 // compaction.
 func TestLatest(t *testing.T) {
 	end := func(version int, withheld bool) wire.Message {
@@ -202,14 +197,11 @@ func TestLatest(t *testing.T) {
 		"the offered one was removed": {[]wire.Message{made(1), withheld(2), made(3), removal(3)}, 1, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for step := range len(test.messages) + 1 { // position of the ledger
+			for step := range len(test.messages) + 1 { // when the topic is swept
 				client := newTestClient()
-				client.LedgerMessages = 1
 				log := client.Log.(memoryLog)
 				write(t, client, test.messages[:step]...)
-				if err := client.Prune(t.Context(), 9); err != nil {
-					t.Fatal(err)
-				}
+				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
 					l, err := client.ReadLedger(t.Context())
@@ -218,20 +210,16 @@ func TestLatest(t *testing.T) {
 					}
 					got := []int{number(l.latest()), number(l.Offered()), number(l.Pinned())}
 					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
-						t.Errorf("a ledger after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
+						t.Errorf("swept after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
 					}
 				}
 				check("as it was written")
 				compact(log, client.Topics.Plans)
 				check("compacted")
-				for range 2 { // remove tombstoned messages
-					write(t, client, slices.Repeat([]wire.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // a ledger is due
-					if err := client.Prune(t.Context(), 9); err != nil {
-						t.Fatal(err)
-					}
-					compact(log, client.Topics.Plans)
-				}
+				sweepAll(t, client)
 				check("swept")
+				compact(log, client.Topics.Plans)
+				check("swept and compacted")
 			}
 		})
 	}
@@ -258,69 +246,90 @@ func compact(log memoryLog, topic string) {
 	}
 }
 
-// If clients write again a plan and its end, which a ledger covers, and another run ends between these copies, the run
-// still starts where its plan says: its report comes before the end of the other run.
+// If clients write again a plan and its end, and another run ends between these copies, the run still starts where its plan
+// says: its report comes before the end of the other run.
 func TestPlanAndEndAgain(t *testing.T) {
 	client, first, second := newTestClient(), testPlan(1), testPlan(2)
 	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
 	endOf := func(p *schemas.Plan, weights int64) wire.Message {
 		return (&schemas.End{Run: p.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
 	}
-	ledger := &schemas.Ledger{Before: 3, Unfinished: []schemas.Place{{Run: second.Run(), From: 1, To: 2}}}
-	write(t, client, planOf(first), planOf(second), endOf(first, 5))
-	write(t, client, append(documents(t, ledger.Messages), planOf(first), endOf(second, 9), endOf(first, 5))...)
-	l, err := client.ReadLedger(t.Context())
-	if err != nil || len(unfinished(l)) != 0 {
-		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
-	}
-	if since := l.Plan(first.Run()).Since; since.Weights != 0 {
-		t.Errorf("the first run begins at %d of weights, its plan says 0", since.Weights)
+	write(t, client, planOf(first), planOf(second), endOf(first, 5), planOf(first), endOf(second, 9), endOf(first, 5))
+	for range 2 {
+		l, err := client.ReadLedger(t.Context())
+		if err != nil || len(unfinished(l)) != 0 {
+			t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+		}
+		if since := l.Plan(first.Run()).Since; since.Weights != 0 {
+			t.Errorf("the first run begins at %d of weights, its plan says 0", since.Weights)
+		}
+		compact(client.Log.(memoryLog), client.Topics.Plans)
 	}
 }
 
-// If the plan of an ended run is written again behind a ledger that covers its end, and a role that missed the end writes
-// it again during another run, that run still starts where its plan says: its records come before the second end. A role
-// that follows the topic doesn't know the first end, so it checks before it starts that run.
-func TestEndAgainBesideARun(t *testing.T) {
-	client, first, second := newTestClient(), testPlan(1), testPlan(2)
-	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
-	endOf := func(weights int64) wire.Message {
-		return (&schemas.End{Run: first.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
+// A process that has read the topic reads only what was written since, and has the ledger of a process that reads all of it.
+func TestLedgerOfAProcess(t *testing.T) {
+	begun := newTestClient().Beside("test")
+	log, read := begun.Log.(memoryLog), 0
+	begun.KeepRuns, begun.Log = 1, countedLog{log, &read}
+	describe := func(l *Ledger) string {
+		return fmt.Sprint(unfinished(l), slices.Sorted(maps.Keys(maps.Collect(l.Runs()))), len(l.Versions()), number(l.Pinned()), l.NextVersion(),
+			l.Chained(), l.Next, slices.Collect(l.Sources()), len(l.Removed()), l.divisions)
 	}
-	ledger := &schemas.Ledger{Before: 2}
-	write(t, client, planOf(first), endOf(5))
-	write(t, client, append(documents(t, ledger.Messages), planOf(first), planOf(second))...)
-	follower, err := client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
+	compare := func(what string) (offsets int) {
+		t.Helper()
+		read = 0
+		l, err := begun.ReadLedger(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		offsets = read
+		all, err := begun.RereadLedger(t.Context())
+		if err != nil || describe(l) != describe(all) {
+			t.Fatalf("%s: the ledger is %s; read again it is %s, %v", what, describe(l), describe(all), err)
+		}
+		return offsets
 	}
-	again := endOf(9)
-	write(t, client, again)
-	l, err := client.ReadLedger(t.Context())
-	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) || l.Uncertain(second.Run()) {
-		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
+	for n := range 40 {
+		plan := testPlan(uint64(n))
+		messages := documents(t, plan.Messages)
+		switch n % 4 {
+		case 0:
+			messages = append(messages, (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message())
+		case 1:
+			place := &schemas.Place{Run: plan.Run(), Version: n}
+			messages = append(messages, (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: place}).Message(),
+				(&schemas.Pin{Run: plan.Run(), Version: n}).Message())
+		case 2:
+			messages = append(messages, (&schemas.End{Run: plan.Run(), State: schemas.Cancelled}).Message(),
+				(&schemas.Division{Topic: "t", Attempt: n, Partitions: 2}).Message())
+		}
+		write(t, begun, messages...)
+		if offsets := compare("written"); n%5 > 1 && offsets > len(messages)+1 {
+			t.Errorf("%d offsets are read after %d messages were written", offsets, len(messages))
+		}
+		if n%5 == 0 {
+			if err := begun.Prune(t.Context(), 2); err != nil {
+				t.Fatal(err)
+			}
+			compare("pruned")
+			compact(log, begun.Topics.Plans)
+			compare("compacted")
+		}
 	}
-	if since := l.Plan(second.Run()).Since; since.Weights != 0 {
-		t.Errorf("the second run begins at %d of weights, its plan says 0", since.Weights)
-	}
-	if err := follower.Add(Message{Message: again, Offset: follower.Next}); err != nil {
-		t.Fatal(err)
-	}
-	if since := follower.Plan(second.Run()).Since; since.Weights != 0 {
-		t.Errorf("the second run begins at %d of weights for a follower, its plan says 0", since.Weights)
-	}
+	log[begun.Topics.Plans] = slices.Repeat([]wire.Message{(&schemas.Pin{}).Message()}, len(log[begun.Topics.Plans])+5)
+	compare("recreated")
+}
 
-	// A reader of the ledger and later messages can't know it.
-	behind := client.newLedger()
-	if err := client.restore(t.Context(), behind, ledger, 2); err != nil {
-		t.Fatal(err)
-	}
-	for _, m := range []wire.Message{planOf(first), planOf(second), again} {
-		behind.fold(Message{Message: m, Offset: behind.Next})
-	}
-	if !behind.Uncertain(second.Run()) {
-		t.Error("a follower of the topic is certain where the second run begins")
-	}
+// countedLog counts the offsets that are read.
+type countedLog struct {
+	memoryLog
+	read *int
+}
+
+func (l countedLog) Range(topic string, partition int, from, to int64) Reader {
+	*l.read += int(to - from)
+	return l.memoryLog.Range(topic, partition, from, to)
 }
 
 // If a client writes the plan of a chain's run again after the run has ended and another was planned, and compaction
@@ -392,39 +401,6 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	}
 	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
 		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)
-	}
-}
-
-// Of an end that was read and those in the ledger, one counts, even if the ledger only summarizes its time: a run that is
-// done stays done, unless another run has the version with its number.
-func TestCounting(t *testing.T) {
-	done := &schemas.End{Run: "run", State: schemas.Done, Version: &schemas.Place{Run: "run", Version: 1}}
-	cancelled := &schemas.End{Run: "run", State: schemas.Cancelled}
-	other := &schemas.End{Run: "other", State: schemas.Done, Version: &schemas.Place{Run: "other", Version: 1}}
-	for name, test := range map[string]struct {
-		known []*schemas.End // in the ledger
-		read  *schemas.End
-		want  string
-	}{
-		"nothing else is known":          {nil, done, schemas.Done},
-		"a cancellation came late":       {[]*schemas.End{cancelled}, done, schemas.Done},
-		"it was done all the same":       {[]*schemas.End{done}, cancelled, schemas.Done},
-		"another run has the version":    {[]*schemas.End{other}, done, schemas.Cancelled},
-		"it has the version":             {[]*schemas.End{done, other}, done, schemas.Done},
-		"another run had it, and failed": {[]*schemas.End{{Run: "other", State: schemas.Failed}}, done, schemas.Done},
-	} {
-		l, err := newTestClient().ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, end := range test.known {
-			if err := l.Add(Message{Message: end.Message()}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		if end := l.Counting(test.read); end.State != test.want || (end.Version != nil) != (end.State == schemas.Done) {
-			t.Errorf("%s: %+v counts, expected one that says %s", name, end, test.want)
-		}
 	}
 }
 

@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"iter"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -14,38 +14,43 @@ import (
 type submitted struct {
 	*schemas.Plan               // with its start offsets; once it has ended, as it is on the topic
 	written       *schemas.Plan // as it is on the topic
-	place         schemas.Place
+	run           string
+	offset        int64 // of its last chunk
+	time          time.Time
+}
+
+// ChainedRun identifies a run of a chain and its place in it.
+type ChainedRun struct {
+	Run     string // run id
+	Number  int    // number of the run in its chain
+	Attempt int    // see [schemas.Chain]
+	// Parent is the id of the run that it continues from. Until this run is done, that run made the newest version of the
+	// chain. Empty for the first run.
+	Parent string
+}
+
+// before reports whether the run precedes a plan in the chain.
+func (r *ChainedRun) before(c *schemas.Chain) bool {
+	return r.Number < c.Number || r.Number == c.Number && r.Attempt < c.Attempt
 }
 
 func (l *Ledger) applyPlan(m Message) error {
 	if !m.IsChunk() {
-		return nil // an earlier release wrote each plan as one message: its runs are not continued
+		return nil
 	}
-	from, begun := l.first[m.Digest()]
-	if !begun {
-		from = m.Offset
-		l.first[m.Digest()] = from
-	}
+	l.incomplete[m.Digest()] = true
 	whole, ok, err := l.codec.Document(&l.documents, m.Message)
 	if err != nil || !ok {
 		return err
 	}
-	delete(l.first, m.Digest())
+	delete(l.incomplete, m.Digest())
 	plan, run, err := DecodePlan(l.codec, whole)
-	if err != nil {
+	if err != nil || l.index(run) >= 0 {
 		return err
 	}
-	if l.index(run) < 0 {
-		l.plans = append(l.plans, submitted{plan, plan, schemas.Place{Run: run, From: from, To: m.Offset + 1}})
-		if plan.Since.Plans < l.covered {
-			l.uncertain[run] = true
-		}
-		if end := l.ended[run]; end != nil {
-			l.ends[run] = end
-		}
-		if plan.Chain != nil {
-			l.applyChained(run, plan.Chain)
-		}
+	l.plans = append(l.plans, submitted{plan, plan, run, m.Offset, m.Time})
+	if plan.Chain != nil {
+		l.applyChained(run, plan.Chain)
 	}
 	return nil
 }
@@ -54,7 +59,7 @@ func (l *Ledger) applyPlan(m Message) error {
 // offset counts: all readers of the topic treat the others as ended before they start. A runner that finds one writes its
 // end, since compaction may put a second copy of the first plan behind it.
 func (l *Ledger) applyChained(run string, chain *schemas.Chain) {
-	if last := l.chained; last != nil && last.Run != run && !last.Before(chain) {
+	if last := l.chained; last != nil && last.Run != run && !last.before(chain) {
 		if l.ends[run] == nil { // otherwise compaction has left a copy of its plan behind its end
 			reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number,
 				last.Attempt)
@@ -62,18 +67,16 @@ func (l *Ledger) applyChained(run string, chain *schemas.Chain) {
 		}
 		return
 	}
-	l.chained = &schemas.ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}
+	l.chained = &ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}
 	if chain.Parent != nil {
 		l.chained.Parent = chain.Parent.Run
 	}
 }
 
-func (l *Ledger) applyEnd(end *schemas.End) {
+func (l *Ledger) applyEnd(end *schemas.End, written time.Time) {
 	if end.Source != "" {
-		id, _, _ := strings.Cut(end.Source, "/")
-		l.seals[id] = without(l.seals[id], end.Source)
-		l.removedSeals = without(l.removedSeals, end.Source)
-		l.incomplete[end.Source] = true
+		l.dropSeal(end.Source)
+		l.lacking[end.Source] = true
 	}
 	if end = l.unlessTaken(end); end.Version != nil {
 		l.addVersion(*end.Version)
@@ -81,6 +84,9 @@ func (l *Ledger) applyEnd(end *schemas.End) {
 	known := l.ends[end.Run]
 	if known == nil || outranks(end.State, known.State) {
 		l.ends[end.Run] = end
+	}
+	if known == nil || l.overtaken[end.Run] {
+		l.ended[end.Run] = written
 	}
 	delete(l.overtaken, end.Run)
 	at := l.index(end.Run)
@@ -93,23 +99,13 @@ func (l *Ledger) applyEnd(end *schemas.End) {
 	}
 	// The later runs have not started. Their records come after the current ends of the topics.
 	for i := at + 1; i < len(l.plans); i++ {
-		if l.ends[l.plans[i].place.Run] != nil {
-			continue
-		}
-		since := end.Since
-		since.Plans = l.plans[i].Since.Plans
-		l.setSince(i, since)
-		if l.uncertain[end.Run] { // the run may have ended before: then this end has no effect
-			l.uncertain[l.plans[i].place.Run] = true
+		if later := &l.plans[i]; l.ends[later.run] == nil {
+			plan := *later.Plan
+			plan.Since = end.Since
+			plan.Since.Plans = later.Since.Plans
+			later.Plan = &plan
 		}
 	}
-}
-
-// setSince sets where the run of a plan starts to read.
-func (l *Ledger) setSince(i int, since schemas.Since) {
-	plan := *l.plans[i].Plan
-	plan.Since = since
-	l.plans[i].Plan = &plan
 }
 
 // unlessTaken returns the end, or a cancellation if its version number belongs to another run, even of a removed version.
@@ -156,7 +152,7 @@ func Ends(m wire.Message, run string) bool {
 
 // index returns the index of a run's plan; −1 if there is none.
 func (l *Ledger) index(run string) int {
-	return slices.IndexFunc(l.plans, func(p submitted) bool { return p.place.Run == run })
+	return slices.IndexFunc(l.plans, func(p submitted) bool { return p.run == run })
 }
 
 // Plan returns the plan of a run, by run id; nil if there is none.
@@ -170,41 +166,38 @@ func (l *Ledger) Plan(run string) *schemas.Plan {
 // GoesOn reports whether a run was submitted and has not ended.
 func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[run] == nil }
 
-// Uncertain reports whether a run without an end in the ledger may have ended: its plan was added, and dates from a time
-// that the ledger only summarizes. It may be the second copy of a plan, by a client that got no response to the first.
-// [Client.ReadLedger] resolves this.
-func (l *Ledger) Uncertain(run string) bool { return l.uncertain[run] }
-
-// End returns the end of a run; nil while it is unfinished, or if it ended too long ago.
+// End returns the end of a run; nil while it is unfinished, or if it ended too long ago. Of several ends one counts: a
+// solver that had not read the cancellation may have finished the run, or another run may have made the version with the
+// same number.
 func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
 
-// Counting returns the effective end of a run that may have several, given one of them, which may date from a time that
-// the ledger only summarizes. A solver that had not read the cancellation may have finished the run, or another run may
-// have made the version with the same number.
-func (l *Ledger) Counting(end *schemas.End) *schemas.End {
-	end = l.unlessTaken(end)
-	if known := l.ends[end.Run]; known != nil && outranks(known.State, end.State) {
-		return known
+// Changed returns when a run ended, or, if it has no end on the topic, when it was submitted, by the clock of the writer.
+func (l *Ledger) Changed(run string) (t time.Time) {
+	if t, ended := l.ended[run]; ended {
+		return t
 	}
-	return end
+	if i := l.index(run); i >= 0 {
+		t = l.plans[i].time
+	}
+	return t
 }
 
 // Unfinished returns the ids and plans of the runs without an end, in the order of their plans.
 func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, p := range l.plans {
-			if l.ends[p.place.Run] == nil && !yield(p.place.Run, p.Plan) {
+			if l.ends[p.run] == nil && !yield(p.run, p.Plan) {
 				return
 			}
 		}
 	}
 }
 
-// Runs returns the runs with known plans, and their plans. Those known only from the history come last.
+// Runs returns the runs with known plans, and their plans, in the order of these.
 func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, p := range l.plans {
-			if !yield(p.place.Run, p.Plan) {
+			if !yield(p.run, p.Plan) {
 				return
 			}
 		}
@@ -212,14 +205,14 @@ func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 }
 
 // Chained returns the run of the last plan of a chain that counts, ended or not; nil if there is none.
-func (l *Ledger) Chained() *schemas.ChainedRun { return l.chained }
+func (l *Ledger) Chained() *ChainedRun { return l.chained }
 
 // Overtaken returns the ends of the runs of a chain that do not count because others preceded them, if their ends are not
 // on the topic. The caller writes them.
 func (l *Ledger) Overtaken() (ends []*schemas.End) {
 	for _, p := range l.plans {
-		if l.overtaken[p.place.Run] {
-			ends = append(ends, l.ends[p.place.Run])
+		if l.overtaken[p.run] {
+			ends = append(ends, l.ends[p.run])
 		}
 	}
 	return ends

@@ -17,7 +17,7 @@ func (l *Ledger) version(number int) (at int, there bool) {
 func (l *Ledger) addVersion(place schemas.Place) {
 	at, there := l.version(place.Version)
 	l.highest = max(l.highest, place.Version)
-	if !there && l.removed[place.Version] != place.Run && place.Version > l.completeTo {
+	if !there && l.removed[place.Version] != place.Run {
 		l.versions = slices.Insert(slices.Clone(l.versions), at, place)
 	}
 }

@@ -1,6 +1,7 @@
 package protocol
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,15 +15,11 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Prune writes tombstones for all versions except the newest keep, and for messages of the plans topic that no longer
-// count and are older than a day, or of any age if the client is alone. It always keeps the offered and the pinned
-// version, versions from which a chain may continue, versions that unfinished runs refer to, and the plans needed to
-// reproduce the versions of a chain. After an interruption, the next Prune does the rest.
+// Prune writes tombstones for all versions except the newest keep, and, if there are many ended runs, for messages of the
+// plans topic that no longer count and are older than a day, or of any age if the client is alone. It always keeps the
+// offered and the pinned version, versions from which a chain may continue, versions that unfinished runs refer to, and the
+// plans needed to reproduce the versions of a chain. After an interruption, the next Prune does the rest.
 func (c *Client) Prune(ctx context.Context, keep int) error {
-	old, err := c.oldPlans(ctx) // before the ledger is read, so that the ledger has every copy of a plan whose end is old
-	if err != nil {
-		return err
-	}
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
 		return err
@@ -38,15 +35,11 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 			return err
 		}
 	}
-	if !l.due(c.ledgerMessages()) {
+	if len(l.ends) <= 2*c.keepRuns() {
 		return nil
 	}
-	from, err := c.plansFrom(ctx, kept)
-	if err != nil {
-		return err
-	}
-	if err := c.sweep(ctx, l, min(old, from, l.covered)); err != nil {
-		return fmt.Errorf("write what counts on %s: %w", c.Topics.Plans, err)
+	if err := c.sweep(ctx, l, kept); err != nil {
+		return fmt.Errorf("remove what no longer counts from %s: %w", c.Topics.Plans, err)
 	}
 	return nil
 }
@@ -116,139 +109,148 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 	return append(manifest, others...), messages == to-from, err
 }
 
-// planAge is the retention of run ends on the plans topic.
+// planAge is the retention of the plans and the ends of runs. No client writes a message again after so long.
 const planAge = 24 * time.Hour
 
-// oldPlans returns an offset of the plans topic before which all messages are older than planAge. If the client is alone,
-// it ignores the age.
-func (c *Client) oldPlans(ctx context.Context) (int64, error) {
-	if c.Alone {
-		return math.MaxInt64, nil
+// sweep writes tombstones for old messages that a ledger does not need. A plan without an end would run again, so its
+// tombstone precedes those of its ends. Seals and removals of sources without messages on the examples topic are also
+// removed, at any age: they affect no reader.
+func (c *Client) sweep(ctx context.Context, l *Ledger, kept []schemas.Place) error {
+	if err := c.sweepVersions(ctx, l); err != nil {
+		return err
 	}
-	offsets, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
-	if err != nil {
-		return 0, err
-	}
-	return offsets[0], nil
-}
-
-// sweep writes tombstones for obsolete messages of the plans topic before an offset, which the latest ledger covers, and
-// then another ledger. If it is interrupted, a later sweep does the rest. Seals and removals of sources without messages
-// on the examples topic are also removed, at any age: they affect no reader.
-func (c *Client) sweep(ctx context.Context, l *Ledger, to int64) error {
-	var bounds []coverage.Span
-	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads another's examples has no seals
-		var err error
-		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
+	old := int64(math.MaxInt64) // no other process reads the topic of a client that is alone
+	if !c.Alone {
+		offsets, err := c.Log.Before(ctx, l.topic, planAge)
+		if err != nil {
 			return err
 		}
+		old = offsets[0]
 	}
-	gone := map[string]wire.Message{} // tombstones by key
-	expired := func(s *schemas.SourceSeal) bool {
-		if s.Held(bounds) != schemas.HeldNot {
-			return false
-		}
-		m := s.Message().Tombstone()
-		gone[m.Key] = m
-		return true
-	}
-	for _, id := range l.sources {
-		l.seals[id] = slices.DeleteFunc(l.seals[id], expired)
-	}
-	l.removedSeals = slices.DeleteFunc(l.removedSeals, expired)
-	state := l.state()
-	state.Swept = max(l.swept, to)
-	if err := c.writeTombstones(ctx, state, l, gone); err != nil {
-		return err
-	}
-	if err := c.sweepVersions(ctx, state); err != nil {
-		return err
-	}
-	messages, err := state.Messages()
+	counts, err := c.counting(ctx, l, kept)
 	if err != nil {
 		return err
 	}
-	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, messages...)
+	newest := map[string]int64{} // offsets of the last messages of runs
+	for _, k := range l.keys {
+		newest[k.run] = max(newest[k.run], k.offset)
+	}
+	var plans, others []wire.Message
+	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
+		k, counted := l.keys[key], counts.keys[key]
+		switch {
+		case key == "" || counted || k.run != "" && counts.runs[k.run]:
+		case counts.expired[key]:
+			others = append(others, wire.Message{Key: key})
+		case k.offset >= old || k.run != "" && newest[k.run] >= old:
+		case k.kind == schemas.KindPlan:
+			plans = append(plans, wire.Message{Key: key})
+		default:
+			others = append(others, wire.Message{Key: key})
+		}
+	}
+	_, err = c.Log.Append(ctx, l.topic, 0, append(plans, others...)...)
 	return err
 }
 
+// counting is what counts of the messages on the plans topic.
+type counting struct {
+	runs          map[string]bool // runs whose messages count
+	keys, expired map[string]bool // other messages that count, and seals of sources without messages
+}
+
+// counting returns what counts, given the versions that stay: unfinished runs, the last ended ones, those of versions, those
+// with which the chain continues, and those that say which sources lack messages.
+func (c *Client) counting(ctx context.Context, l *Ledger, kept []schemas.Place) (*counting, error) {
+	from, err := c.plansFrom(ctx, kept)
+	if err != nil {
+		return nil, err
+	}
+	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}, map[string]bool{}}
+	for _, place := range kept {
+		counts.runs[place.Run] = true
+	}
+	counts.runs[l.removed[l.highest]] = true // the number is not used again
+	if l.chained != nil {
+		counts.runs[l.chained.Run], counts.runs[l.chained.Parent] = true, true
+	}
+	last := c.keepRuns()
+	for _, p := range slices.Backward(l.plans) {
+		ended := l.ends[p.run] != nil && !l.overtaken[p.run]
+		if ended {
+			last--
+		}
+		if !ended || last >= 0 || p.Chain != nil && p.offset >= from {
+			counts.runs[p.run] = true
+		}
+	}
+	for run, end := range l.ends {
+		if end.Source != "" {
+			counts.runs[run] = true
+		}
+	}
+	for i := range l.divisions {
+		counts.keys[l.divisions[i].Message().Key] = true
+	}
+	var bounds []coverage.Span
+	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads another's examples has no seals
+		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
+			return nil, err
+		}
+	}
+	held := func(seals []*schemas.SourceSeal) {
+		for _, s := range seals {
+			gone := s.Held(bounds) == schemas.HeldNot
+			counts.keys[s.Message().Key], counts.expired[s.Message().Key] = !gone, gone
+		}
+	}
+	held(l.removedSeals)
+	for _, seals := range l.seals {
+		held(seals)
+	}
+	return counts, nil
+}
+
 // sweepVersions writes tombstones for messages on the versions topic that belong to no version and are older than planAge:
-// of runs cancelled after their versions were written, and of versions written again after their removal. It continues
-// from the end of the last sweep, which is in the ledger.
-func (c *Client) sweepVersions(ctx context.Context, state *schemas.Ledger) error {
+// of runs cancelled after their versions were written, and of versions written again after their removal. It reads nothing
+// of the versions, and nothing that this process has swept before.
+func (c *Client) sweepVersions(ctx context.Context, l *Ledger) error {
 	old, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
 	if err != nil {
 		return err
 	}
-	counts, unfinished := map[string]bool{}, map[string]bool{}
-	for _, place := range state.Versions {
-		counts[place.Run] = true
+	from, to := int64(0), old[0]
+	if c.swept != nil {
+		from = min(c.swept.Load(), to) // the topic may have been recreated
 	}
-	for _, place := range state.Unfinished {
-		unfinished[place.Run] = true
+	var places coverage.Spans
+	counts, unfinished := map[string]bool{}, map[string]bool{}
+	for _, place := range l.versions {
+		counts[place.Run] = true
+		places = append(places, coverage.Span{From: place.From, To: place.To})
+	}
+	slices.SortFunc(places, func(a, b coverage.Span) int { return cmp.Compare(a.From, b.From) })
+	for run := range l.Unfinished() {
+		unfinished[run] = true
 	}
 	var tombstones []wire.Message
-	from, swept := min(state.VersionsSwept, old[0]), old[0] // the topic may have been recreated
-	err = c.Remaining(ctx, c.Topics.Versions, 0, from, swept, func(m Message) error {
-		switch {
-		case m.Offset >= swept || m.Value == nil || m.Run() == "" || counts[m.Run()]:
-		case unfinished[m.Run()]:
-			swept = m.Offset // the next sweep checks again
-		default:
-			tombstones = append(tombstones, m.Tombstone())
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	state.VersionsSwept = swept
-	_, err = c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)
-	return err
-}
-
-// writeTombstones writes tombstones for the messages of the plans topic, from the end of the last sweep to state.Swept,
-// that a ledger does not need, and the given tombstones, by key. A plan without an end would run again. So its tombstone
-// precedes those of its ends, and the sweep stops at the end of a run whose plan has another copy after the latest ledger:
-// readers of that ledger look for this end.
-func (c *Client) writeTombstones(ctx context.Context, state *schemas.Ledger, l *Ledger, gone map[string]wire.Message) error {
-	again := map[string]bool{}
-	for _, p := range l.plans {
-		again[p.place.Run] = l.ends[p.place.Run] != nil && p.place.To > l.covered
-	}
-	counts := map[string]bool{schemas.PinKey: true} // a pin after the ledger has the same key
-	for _, place := range state.Unfinished {
-		counts[place.Run] = true
-	}
-	for i := range state.Sources {
-		counts[state.Sources[i].Message().Key] = true
-	}
-	for i := range state.Removed {
-		counts[state.Removed[i].Message().Key] = true // including the key of the removal
-	}
-	var plans, others []wire.Message
-	err := c.Remaining(ctx, c.Topics.Plans, 0, l.swept, state.Swept, func(m Message) error {
-		switch {
-		case m.Offset >= state.Swept:
-		case m.Kind() == schemas.KindEnd && again[m.Run()]:
-			state.Swept = m.Offset // the next sweep checks again
-		case m.Value == nil || counts[m.Key] || m.Kind() == schemas.KindPlan && counts[m.Run()]:
-		case m.Kind() == schemas.KindPlan:
-			plans = append(plans, m.Tombstone())
-		default:
-			others = append(others, m.Tombstone())
-			delete(gone, m.Key)
-		}
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	for _, key := range slices.Sorted(maps.Keys(gone)) {
-		if !counts[key] { // a later seal of the source may have the key, if the examples topic was recreated
-			others = append(others, gone[key])
+	for _, gap := range (coverage.Spans{{From: from, To: to}}).Without(places) {
+		err := c.Remaining(ctx, c.Topics.Versions, 0, gap.From, gap.To, func(m Message) error {
+			switch {
+			case m.Offset >= to || m.Value == nil || m.Run() == "" || counts[m.Run()]:
+			case unfinished[m.Run()]:
+				to = m.Offset // the next sweep checks again
+			default:
+				tombstones = append(tombstones, m.Tombstone())
+			}
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, append(plans, others...)...)
+	if _, err = c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...); err == nil && c.swept != nil {
+		c.swept.Store(to)
+	}
 	return err
 }

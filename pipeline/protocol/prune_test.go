@@ -13,73 +13,38 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A ledger on the topic has the start of a waiting run, which is determined by the end of the previous run.
-func TestLedgerKnowsWhereRunsBegin(t *testing.T) {
+// A waiting run starts where the previous run ended, also after a sweep.
+func TestSweptLedgerKnowsWhereRunsBegin(t *testing.T) {
 	client := newTestClient()
-	client.LedgerMessages = 1
 	first, second := testPlan(1), testPlan(2)
 	end := &schemas.End{Run: first.Run(), State: schemas.Failed, Since: schemas.Since{Weights: 9, Statistics: []int64{8}}}
 	write(t, client, append(append(documents(t, first.Messages), documents(t, second.Messages)...), end.Message())...)
-	if err := client.Prune(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	sweepAll(t, client)
 	l, err := client.ReadLedger(t.Context())
 	if err != nil || !slices.Equal(unfinished(l), []string{second.Run()}) {
 		t.Fatalf("unfinished: %v, %v", unfinished(l), err)
-	}
-	if l.covered == 0 {
-		t.Error("no ledger was written")
 	}
 	if since := l.Plan(second.Run()).Since; since.Weights != 9 || !slices.Equal(since.Statistics, []int64{8}) {
 		t.Errorf("the second run begins at %+v, expected where the first ended", since)
 	}
 }
 
-// A ledger that covers lost messages does not count. Otherwise later plans never would.
-func TestLedgerOfLostMessages(t *testing.T) {
-	client, plan := newTestClient(), testPlan(1)
-	ledger := &schemas.Ledger{Before: 7, Highest: 4}
-	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
-	l, err := client.ReadLedger(t.Context())
-	if err != nil || !slices.Equal(unfinished(l), []string{plan.Run()}) || l.NextVersion() != 1 {
-		t.Errorf("unfinished: %v, the next version is %d, %v", unfinished(l), l.NextVersion(), err)
+// sweepAll writes ends of runs until Prune sweeps the topic.
+func sweepAll(t *testing.T, client *Client) {
+	t.Helper()
+	client.KeepRuns = 1
+	for n := range 3 {
+		write(t, client, (&schemas.End{Run: fmt.Sprint("x", n), State: schemas.Failed}).Message())
 	}
-}
-
-// No ledger is written within a plan: readers of that ledger would never see the whole plan.
-func TestNoLedgerWithinAPlan(t *testing.T) {
-	client := newTestClient()
-	client.LedgerMessages = 1
-	plan := documents(t, testPlan(1).Messages)[0]
-	part := plan
-	part.Headers = slices.Clone(plan.Headers)
-	for i, h := range part.Headers {
-		if h.Key == "chunks" {
-			part.Headers[i].Value = "2"
-		}
-	}
-	write(t, client, part)
-	if err := client.Prune(t.Context(), 1); err != nil {
+	if err := client.Prune(t.Context(), 9); err != nil {
 		t.Fatal(err)
-	}
-	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered != 0 {
-		t.Errorf("a ledger covers the messages before %d, %v", l.covered, err)
-	}
-	for range 8 { // the rest never arrives
-		write(t, client, (&schemas.Removal{Run: "x"}).Message())
-	}
-	if err := client.Prune(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
-	if l, err := client.ReadLedger(t.Context()); err != nil || l.covered == 0 {
-		t.Errorf("no ledger after a plan that stays incomplete, %v", err)
 	}
 }
 
 // A seal and a removal are kept exactly as long as the examples topic has messages of their source.
 func TestSourcesGoWithTheirMessages(t *testing.T) {
 	client := newTestClient()
-	client.LedgerMessages = 1
+	client.KeepRuns = 1
 	log := client.Log.(memoryLog)
 	log[client.Topics.Examples] = make([]wire.Message, 2)
 	sealed := &schemas.SourceSeal{ID: "sealed", Attempt: "a", Partitions: 1, Spans: coverage.Spans{{From: 0, To: 1}}}
@@ -97,15 +62,8 @@ func TestSourcesGoWithTheirMessages(t *testing.T) {
 		}
 		return keys
 	}
-	prune := func() {
-		for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
-			write(t, client, (&schemas.Removal{Run: "x"}).Message())
-		}
-		if err := client.Prune(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	for range 3 { // the last one has swept both
+	prune := func() { sweepAll(t, client) }
+	for range 2 {
 		if prune(); len(live()) != 2 {
 			t.Fatalf("%q stay, expected both", live())
 		}
@@ -165,45 +123,10 @@ func TestVersionsThatStay(t *testing.T) {
 	prune(4, 6, 8, 9)
 }
 
-// A pin written while an earlier one is swept stays: both have the same key, so a tombstone of one would remove the other.
-func TestPinWhileTheTopicIsSwept(t *testing.T) {
-	client := newTestClient()
-	client.LedgerMessages = 1
-	log := client.Log.(memoryLog)
-	end := &schemas.End{Run: "run1", State: schemas.Done, Version: &schemas.Place{Run: "run1", Version: 1, Withheld: true}}
-	write(t, client, end.Message(), (&schemas.Pin{}).Message())
-	if err := client.Prune(t.Context(), 1); err != nil { // a ledger covers both
-		t.Fatal(err)
-	}
-	write(t, client, slices.Repeat([]wire.Message{(&schemas.Removal{Run: "x"}).Message()}, 50)...) // another is due
-	swept := &pinningLog{log, (&schemas.Pin{Run: "run1", Version: 1}).Message()}
-	client.Log = swept
-	if err := client.Prune(t.Context(), 1); err != nil || swept.pin.Value != nil {
-		t.Fatalf("nothing was swept, %v", err)
-	}
-	compact(log, client.Topics.Plans)
-	if l, err := client.ReadLedger(t.Context()); err != nil || number(l.Pinned()) != 1 {
-		t.Errorf("version %d is pinned, %v, expected 1", number(l.Pinned()), err)
-	}
-}
-
-// pinningLog writes a pin to the plans topic before the first other message.
-type pinningLog struct {
-	memoryLog
-	pin wire.Message
-}
-
-func (l *pinningLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
-	if topic == TopicsOf("test").Plans && l.pin.Value != nil {
-		messages, l.pin = append([]wire.Message{l.pin}, messages...), wire.Message{}
-	}
-	return l.memoryLog.Append(ctx, topic, partition, messages...)
-}
-
 // The plans from which the versions of a chain can be made again stay: those since the last full run of the oldest version. Others go.
 func TestPlansOfAChainStay(t *testing.T) {
 	client := newTestClient()
-	client.LedgerMessages, client.Alone = 1, true
+	client.KeepRuns, client.Alone = 1, true
 	log, plans := client.Log.(memoryLog), client.Topics.Plans
 	var keys []string
 	full := int64(0)
@@ -239,8 +162,8 @@ func TestPlansOfAChainStay(t *testing.T) {
 // What a run has left on the versions topic is removed if the run was cancelled before its version counted. A version stays, and so
 // does what a run that goes on has written, until a later sweep.
 func TestVersionsThatNeverCount(t *testing.T) {
-	client := newTestClient()
-	client.LedgerMessages = 1
+	client := newTestClient().Beside("test") // with the memory of a process
+	client.KeepRuns = 1
 	log, versions := client.Log.(memoryLog), client.Topics.Versions
 	live := func() (runs []string) {
 		last := map[string]wire.Message{}
@@ -267,9 +190,7 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	log[versions] = append(log[versions], wire.Message{Value: []byte("of another program")})
 	prune := func(want ...string) {
 		t.Helper()
-		if err := client.Prune(t.Context(), 3); err != nil {
-			t.Fatal(err)
-		}
+		sweepAll(t, client)
 		slices.Sort(want)
 		if got := live(); !slices.Equal(got, want) {
 			t.Errorf("the topic has messages of the runs %q, expected %q", got, want)
@@ -277,55 +198,10 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	}
 	prune("", counts.Run, goesOn.Run())
 	write(t, client, (&schemas.End{Run: goesOn.Run(), State: schemas.Cancelled}).Message())
-	for range 2 * len(log[client.Topics.Plans]) { // a ledger is due
-		write(t, client, (&schemas.Removal{Run: "x"}).Message())
-	}
 	prune("", counts.Run)
 	size := len(log[versions])
-	for range 2 * len(log[client.Topics.Plans]) {
-		write(t, client, (&schemas.Removal{Run: "x"}).Message())
-	}
 	if prune("", counts.Run); len(log[versions]) != size {
 		t.Errorf("%d messages were written where nothing was left to remove", len(log[versions])-size)
-	}
-}
-
-// The end of a run is kept while readers need it: its plan has another copy after the latest ledger, and the next ledger
-// may never be written. It is removed later.
-func TestEndOfAPlanThatComesAgain(t *testing.T) {
-	client, plan := newTestClient(), testPlan(1)
-	client.LedgerMessages = 1
-	log, topic := client.Log.(memoryLog), client.Topics.Plans
-	end := (&schemas.End{Run: plan.Run(), State: schemas.Failed}).Message()
-	ledger := &schemas.Ledger{Before: 2}
-	write(t, client, append(documents(t, plan.Messages), end)...)
-	write(t, client, append(documents(t, ledger.Messages), documents(t, plan.Messages)...)...)
-	removed := func(key string) bool {
-		return slices.ContainsFunc(log[topic], func(m wire.Message) bool { return m.Key == key && m.Value == nil })
-	}
-	client.Log = &failingLog{log, 2} // the tombstones are written, and no ledger
-	if err := client.Prune(t.Context(), 1); !errors.Is(err, errWrite) {
-		t.Fatal(err)
-	}
-	client.Log = log
-	for i, m := range log[topic][:ledger.Before] { // compaction reaches that ledger
-		if removed(m.Key) {
-			log[topic][i] = wire.Message{}
-		}
-	}
-	if l, err := client.ReadLedger(t.Context()); err != nil || len(unfinished(l)) != 0 {
-		t.Errorf("unfinished: %v, %v; the only run has failed", unfinished(l), err)
-	}
-	for range 2 {
-		for range 2 * len(log[topic]) { // a ledger is due
-			write(t, client, (&schemas.Removal{Run: "x"}).Message())
-		}
-		if err := client.Prune(t.Context(), 1); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if !removed(end.Key) {
-		t.Error("the end stays for ever")
 	}
 }
 
@@ -333,7 +209,7 @@ func TestEndOfAPlanThatComesAgain(t *testing.T) {
 func TestInterruptedPrune(t *testing.T) {
 	for fails := range 4 {
 		client := newTestClient()
-		client.LedgerMessages = 1
+		client.KeepRuns = 1
 		log := client.Log.(memoryLog)
 		prune := func(seed uint64) error {
 			plan := testPlan(seed)
@@ -361,7 +237,7 @@ func TestInterruptedPrune(t *testing.T) {
 				delete(live, m.Key)
 			}
 		}
-		if len(live) > 8 { // the last runs, and two ledgers
+		if len(live) > 6 { // the last runs
 			t.Errorf("interrupted at write %d: %d messages stay", fails, len(live))
 		}
 	}

@@ -135,8 +135,7 @@ func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.Su
 	return survey, err
 }
 
-// Report returns the report of a version, by number, run, or [Latest]: nil for a version of an earlier release without
-// report. The error may be a *[NoVersionError] or a *[GoneError].
+// Report returns the report of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
 func (c *Client) Report(ctx context.Context, want string) (report *schemas.Report, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
 		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.report != nil })

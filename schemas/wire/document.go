@@ -9,7 +9,7 @@ import (
 )
 
 // A document is JSON that may exceed the size of a message. Like a record, it is split into numbered chunks, each with the digest of
-// the whole document. Plans, manifests, reports, ledgers and windows are documents.
+// the whole document. Plans, manifests, reports and windows are documents.
 
 // DocumentChunk is the maximum length of a document's chunk, in bytes. A message has headers too.
 const DocumentChunk = MaxMessage - 16<<10
