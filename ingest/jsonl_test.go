@@ -118,7 +118,7 @@ func TestBadJSONLines(t *testing.T) {
 		{first + `{"label":"a","x":1,"s":"red"`, "rows.jsonl: line 3: not JSON: it ends too early", words},
 		{first + `{"label":"a","x":.5}`, `rows.jsonl: line 3: not JSON: byte 18: invalid character '.' looking for beginning of value`, words},
 		{first + `{"label":"a","x":1,"s":"red"} {}`, "rows.jsonl: line 3: not JSON: byte 31: invalid character '{' after top-level value", words},
-		{first + `{"label":"a","x":1,"x":2}`, `rows.jsonl: line 3: duplicate column "x"`, words},
+		{first + `{"label":"a","x":1,"x":2}`, `rows.jsonl: line 3: duplicate member "x"`, words},
 		{first + "{\"label\":\"a\",\"s\":\"\xff\"}", "rows.jsonl: line 3: byte 18, 0xff, is not UTF-8: set examples.encoding, such as windows-1252, or convert the text", words},
 		{first + `{"label":"\ud800","x":1}`, `rows.jsonl: line 3: byte 10: \ud800: an unpaired surrogate`, words},
 		{first + `{"label":"a","x":"one","s":"red"}`, `rows.jsonl, column 1 ("x"): type whole number and string: features are numbers, booleans, or one list of numbers: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value, if "one" is one`, words},

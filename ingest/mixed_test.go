@@ -153,7 +153,7 @@ func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []
 	for _, row := range rows {
 		cells := make([]tabular.Cell, len(r.Cells))
 		for name, cell := range row {
-			at, known := r.Find([]byte(name))
+			at, known := r.Find(name)
 			if !known {
 				t.Fatalf("no column %s", name)
 			}

@@ -167,7 +167,7 @@ func TestPathsThatAreNowhere(t *testing.T) {
 		{func(o *Options) { o.Label = "user.kind" }, `{"user":{"sort":"a"},"x":1}`, `no column "user.kind": the object has "user" and "x": examples.label names the label column`},
 		{func(o *Options) { o.Label = "tags" }, `{"tags":["a","b"],"x":1}`, `column "tags": an array of 2: expected a number or a text: name one of its values by index, as in items.0; examples.text counts the words of a list`},
 		{func(*Options) {}, `{"events":[{"label":"a","x":1}]}`, `no column "label": the object has "events". The column is in "events": set examples.rows to that path`},
-		{func(o *Options) { o.Columns.Use = []string{"user.age"} }, `{"label":"a","user":{"age":1,"age":2}}`, `duplicate column "age"`},
+		{func(o *Options) { o.Columns.Use = []string{"user.age"} }, `{"label":"a","user":{"age":1,"age":2}}`, `duplicate member "age"`},
 	} {
 		o := ofTopic("json", func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })
 		if _, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: []byte(test.value)}); err == nil || err.Error() != test.reason {

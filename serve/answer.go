@@ -15,5 +15,5 @@ func newEncoder(v *version, kind string, a asked) encoder {
 	if kind == typeArrow {
 		return newArrowAnswer(v, a)
 	}
-	return &jsonAnswer{version: v, asked: a, given: newGiven(v)}
+	return &jsonAnswer{version: v, asked: a}
 }

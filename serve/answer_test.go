@@ -24,10 +24,13 @@ import (
 	"github.com/stagewise/stagewise/model"
 )
 
+// parts returns the parts of the memory for requests.
+func parts(s *Server) []*budget { return append(s.memory.bodies[:], s.memory.work[:]...) }
+
 // allFree acquires all memory for requests, and returns false if some is held.
 func allFree(s *Server) bool {
-	for _, part := range []*budget{s.memory.small, s.memory.bodies, s.memory.unpacked, s.memory.answers} {
-		if !s.reserve(context.Background(), part, part.size) {
+	for _, part := range parts(s) {
+		if !part.TryAcquire(part.size) {
 			return false
 		}
 	}
@@ -36,7 +39,7 @@ func allFree(s *Server) bool {
 
 // freeAll releases what allFree has acquired.
 func freeAll(s *Server) {
-	for _, part := range []*budget{s.memory.small, s.memory.bodies, s.memory.unpacked, s.memory.answers} {
+	for _, part := range parts(s) {
 		part.Release(part.size)
 	}
 }
@@ -154,7 +157,7 @@ func TestWrongEndsOfLongRequests(t *testing.T) {
 	}
 }
 
-// The most probable labels are requested by a member, before or after the rows, or by a header.
+// The most probable labels are requested by a member before the rows, or by a header.
 func TestMostProbableLabels(t *testing.T) {
 	m := newModelOf(t, manyClasses(40), 3, 2, nil, layout.MissingError)
 	s := newServer(t, Defaults(), Fixed(m))
@@ -162,7 +165,6 @@ func TestMostProbableLabels(t *testing.T) {
 	list := strings.TrimSuffix(strings.TrimPrefix(string(body), `{"rows":`), "}")
 	for name, w := range map[string]*httptest.ResponseRecorder{
 		"before": ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 5, "rows": `+list+`}`)),
-		"after":  ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": `+list+`, "x": {"rows": []}, "top": 5}`)),
 		"header": askWith(s, typeJSON, body, headerTop, "5"),
 	} {
 		var got struct {
@@ -212,13 +214,13 @@ func TestMostProbableLabels(t *testing.T) {
 	}
 }
 
-// The order of members is irrelevant, and unknown ones are ignored. An absent column is missing, if the model was trained
-// with missing values. The classes are in the answer if requested.
-func TestMembersInAnyOrder(t *testing.T) {
+// Unknown members are ignored. An absent column is missing, if the model was trained with missing values. The classes are in the
+// answer if requested. A member after the rows that would change their meaning, or the answer, is refused.
+func TestMembers(t *testing.T) {
 	m := newModel(t, 4, 5, people, layout.MissingMean)
 	s := newServer(t, Defaults(), Fixed(m))
 	for body, want := range map[string][][]float32{
-		`{"rows": [[1.5, 30]], "columns": ["height", "age"]}`:                                        {{30, nan, nan, nan, 1.5}},
+		`{"columns": ["height", "age"], "rows": [[1.5, 30]]}`:                                        {{30, nan, nan, nan, 1.5}},
 		`{"id": 7, "columns": ["age"], "trace": {"a": [1, {"rows": 3}]}, "rows": [[30]], "x": "]}"}`: {{30, nan, nan, nan, nan}},
 		`{"rows": [{"height": 1.5, "shoes": 3}, {}], "user": null}`: {{nan, nan, nan, nan, 1.5},
 			{nan, nan, nan, nan, nan}},
@@ -226,14 +228,21 @@ func TestMembersInAnyOrder(t *testing.T) {
 		checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), m, want...)
 	}
 	for _, w := range []*httptest.ResponseRecorder{
-		ask(s, "POST", "/predict", typeJSON, []byte(`{"classes": true, "rows": [{"age": 1}]}`)), ask(s, "POST", "/predict", typeJSON,
-			[]byte(`{"rows": [{"age": 1}], "classes": true}`)),
+		ask(s, "POST", "/predict", typeJSON, []byte(`{"classes": true, "rows": [{"age": 1}]}`)),
 		askWith(s, typeJSON, []byte(`{"rows": [{"age": 1}]}`), headerClasses, "true"),
 	} {
 		var got struct{ Classes []string }
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Classes, labels) {
 			t.Errorf("%v: %s", err, w.Body)
 		}
+	}
+	for body, want := range map[string]string{
+		`{"rows": [[1.5, 30]], "x": [1, "]"], "columns": ["height", "age"]}`: `"columns" comes after "rows": send it before them`,
+		`{"rows": [["x"], {"age"}], "columns": []}`:                          `row 0: `,
+		`{"rows": [{"age": 1}], "classes": true}`:                            `"classes" comes after "rows": send it before them, or the header Stagewise-Classes`,
+		`{"rows": [{"age": 1}], "top": 5}`:                                   `"top" comes after "rows": send it before them, or the header Stagewise-Top`,
+	} {
+		checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), body, want)
 	}
 	counts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
 	plain := ask(counts, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]]}`))
@@ -313,8 +322,8 @@ func TestAnswersThatBreak(t *testing.T) {
 		}()
 		s.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), left: 3}, r)
 	}()
-	if !allFree(s) || len(s.cores) != cap(s.cores) || len(s.memory.answers.clients.all) != 0 {
-		t.Error("memory, a workspace or a sender is still held")
+	if !allFree(s) || len(s.cores) != cap(s.cores) {
+		t.Error("memory or a workspace is still held")
 	}
 }
 

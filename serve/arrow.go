@@ -24,7 +24,6 @@ const (
 type arrowAnswer struct {
 	*version
 	asked
-	given    *given // of the current row
 	schema   *arrow.Schema
 	stream   bytes.Buffer // unread output of the writer
 	writer   *ipc.Writer
@@ -62,7 +61,7 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 	if asks.top > 0 || v.predictsNumbers() {
 		valueBytes = 8 // a label and its probability, or a float64
 	}
-	a := &arrowAnswer{version: v, asked: asks, given: newGiven(v), schema: arrow.NewSchema(fields, &metadata),
+	a := &arrowAnswer{version: v, asked: asks, schema: arrow.NewSchema(fields, &metadata),
 		rowBytes: 8 + valueBytes*asks.values(v)}
 	a.writer = ipc.NewWriter(&a.stream, ipc.WithSchema(a.schema))
 	a.builder = array.NewRecordBuilder(memory.DefaultAllocator, a.schema)
@@ -103,15 +102,15 @@ func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 
 // addLabels adds the label or labels of a row to the builder.
 func (a *arrowAnswer) addLabels(row []float32) {
-	a.given.reset()
-	a.given.add(row)
-	if !a.givesSeveral() {
-		a.given.of(0, func(class int) { a.addLabel(a.builder.Field(0), class) })
-		return
+	to := a.builder.Field(0)
+	if lists, ok := to.(*array.ListBuilder); ok {
+		lists.Append(true)
+		to = lists.ValueBuilder()
 	}
-	lists := a.builder.Field(0).(*array.ListBuilder)
-	lists.Append(true)
-	a.given.of(0, func(class int) { a.addLabel(lists.ValueBuilder(), class) })
+	a.order = a.given(a.order, row)
+	for _, class := range a.order {
+		a.addLabel(to, int(class))
+	}
 }
 
 // addLabel adds a label to an integer or text column.

@@ -2,15 +2,14 @@ package serve
 
 import (
 	"cmp"
+	"fmt"
 	"net/http"
 	"slices"
 	"strconv"
 )
 
-// The members and headers of a request that select the contents of the answer.
+// The headers of a request that select the contents of the answer, as the members do.
 const (
-	keyTop        = "top"
-	keyClasses    = "classes"
 	headerTop     = "Stagewise-Top"
 	headerClasses = "Stagewise-Classes"
 )
@@ -24,16 +23,42 @@ type asked struct {
 // askedBy returns the contents requested in headers.
 func askedBy(h http.Header) (a asked, err error) {
 	if text := h.Get(headerTop); text != "" {
-		if a.top, err = strconv.Atoi(text); err != nil || a.top < 1 {
-			return a, refuse(http.StatusBadRequest, "%s %.20q: expected a number of labels, at least 1", headerTop, text)
+		if err := a.setTop(text); err != nil {
+			return a, refuse(http.StatusBadRequest, "%s: %v", headerTop, err)
 		}
 	}
 	if text := h.Get(headerClasses); text != "" {
 		if a.classes, err = strconv.ParseBool(text); err != nil {
-			return a, refuse(http.StatusBadRequest, "%s %.20q: expected true or false", headerClasses, text)
+			return a, refuse(http.StatusBadRequest, "%s: %.20q: expected true or false", headerClasses, text)
 		}
 	}
 	return a, nil
+}
+
+// setTop and setClasses set the contents from the text of a member or a header.
+func (a *asked) setTop(text string) (err error) {
+	if a.top, err = strconv.Atoi(text); err != nil || a.top < 1 {
+		err = fmt.Errorf("%.20s: expected a number of labels, at least 1", text)
+	}
+	return err
+}
+
+func (a *asked) setClasses(text string) error {
+	if a.classes = text == "true"; !a.classes && text != "false" {
+		return fmt.Errorf("%.20s: expected true or false", text)
+	}
+	return nil
+}
+
+// headerOf returns the advice to use the header that has the meaning of a member, if there is one.
+func headerOf(key string) string {
+	switch key {
+	case keyTop:
+		return ", or the header " + headerTop
+	case keyClasses:
+		return ", or the header " + headerClasses
+	}
+	return ""
 }
 
 // check returns an error for contents that a version does not have.

@@ -58,22 +58,8 @@ func FuzzRows(f *testing.F) {
 
 // allRows returns the features of the dense rows of a body.
 func allRows(body []byte, request *layout.Request) (values []float32, err error) {
-	rows, err := newJSONRows(body, request, nil, &asked{})
-	if err != nil {
-		return nil, err
-	}
-	for {
-		var work workspace
-		n, err := rows.read(&work, 1)
-		if err != nil {
-			return nil, err
-		}
-		if n == 0 {
-			_, err := rows.finish() // columns have no names here, so only "top" restarts the rows
-			return values, err
-		}
-		values = append(values, work.features...)
-	}
+	err = readBody(body, request, 1, func(rows *examples.Rows) error { values = append(values, rows.Floats...); return nil })
+	return values, err
 }
 
 // sparseRowsOf returns the sparse rows of a body.
@@ -82,13 +68,15 @@ func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all 
 	if err != nil {
 		return all, err
 	}
-	rows, err := newJSONRows(body, request, nil, &asked{})
+	err = readBody(body, request, math.MaxInt, func(rows *examples.Rows) error { all = *rows.Sparse; return nil })
+	return all, err
+}
+
+// readBody calls tile with the rows of a body.
+func readBody(body []byte, request *layout.Request, most int, tile func(*examples.Rows) error) error {
+	rows, err := newJSONRows(body, &version{}, newReader(request), &asked{})
 	if err != nil {
-		return all, err
+		return err
 	}
-	var work workspace
-	if _, err = rows.read(&work, math.MaxInt); err == nil {
-		_, err = rows.finish()
-	}
-	return work.sparse, err
+	return rows.read(most, tile)
 }

@@ -1,441 +1,589 @@
 package serve
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/serve/answers"
-	"github.com/stagewise/stagewise/serve/jsonscan"
 )
 
-// jsonRows reads the rows of a request into blocks: {"columns": […], "rows": […]}. A row is an object of named values, or a list
-// of values, in the order of columns if present and otherwise in that of the model. A value is a number, a boolean, null if it is
-// missing, or a text with a word or a number. An absent column is missing, if the model was trained with missing values.
+// The members of a request. Others are ignored. The rows come last of these, so they are read once.
+const (
+	keyRows    = "rows"
+	keyColumns = "columns"
+	keyTop     = "top"
+	keyClasses = "classes"
+)
+
+// jsonRows are the rows of a JSON request: {"columns": […], "rows": […]}. A row is an object of named values, or a list of values,
+// in the order of columns if present and otherwise in that of the model. A value is a number, a boolean, null if it is missing,
+// or a text with a word or a number. An absent column is missing, if the model was trained with missing values.
 //
 // For a model on texts, a row may be a text. For one on sparse rows, which have no columns, a row is {"indices": […], "values":
-// […]}, the nonzero features, or a list of all values: these are read as they are.
+// […]}, the nonzero features, or a list of all values.
 type jsonRows struct {
-	document
-	layout  *layout.Request
-	missing bool              // missing values are allowed
-	text    string            // column of texts, if rows may be texts; "": they may not
+	scanner
+	*reader
+	version *version
+	known   value.Names       // members of the request
+	texts   string            // column of texts, if rows may be texts; "": they may not
 	order   []int             // column of the model for each value of a list; −1: none
-	absent  []int             // columns of the model that are not in lists
-	plain   bool              // each value of a list is the next of a list of numbers
+	plain   bool              // the order is that of a list of numbers
 	names   []json.RawMessage // of the values of a list, as JSON
-	dense   bool              // rows may be lists, since columns have an order
-
-	work *workspace // of the current rows
-	put  func(column int) error
+	listed  []bool            // which columns lists have
+	has     []bool            // which columns the current row has
+	lacked  []bool            // columns that some rows lack
+	missing int               // number of columns that rows lack, of all rows
+	found   bool              // a row has one of the columns
+	tile    [][]byte          // rows of the current tile, as sent
+	count   int               // number of rows before them
+	put     func(column int, of part) error
 }
 
-// newJSONRows reads the members before the rows.
-func newJSONRows(body []byte, l *layout.Request, names []json.RawMessage, asks *asked) (*jsonRows, error) {
-	text, err := jsonscan.New(body)
+// newJSONRows reads the members before the rows. asks are the contents requested in headers.
+func newJSONRows(body []byte, v *version, of *reader, asks *asked) (*jsonRows, error) {
+	text, err := newScanner(body)
 	if err != nil {
 		return nil, err
 	}
-	r := &jsonRows{layout: l, missing: l.Options.Missing.Mode != layout.MissingError, names: names, dense: !l.IsSparse()}
-	r.document = document{Scanner: text, asks: asks, list: r.readColumns, columns: &columns{}}
-	r.put = r.value
-	switch {
-	case l.IsMixed(), r.dense:
-		r.columns = newColumns(l.Names)
-	case l.Text >= 0:
-		r.columns, r.text = newColumns(l.Names), string(l.Options.Text)
+	l, k := of.layout, of.layout.Names.Columns()
+	all := make([]bool, 3*k)
+	r := &jsonRows{scanner: text, reader: of, version: v, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
+		plain: l.IsList(), order: make([]int, k)}
+	for column := range r.order {
+		r.order[column], r.listed[column] = column, true
 	}
-	r.order = make([]int, l.Names.Columns())
-	for i := range r.order {
-		r.order[i] = i
+	if !l.IsMixed() && l.Text >= 0 {
+		r.texts = string(l.Options.Text)
 	}
-	r.plain = l.IsList()
-	return r, r.open()
+	r.put = func(column int, of part) error {
+		cell, err := of.read()
+		if err == nil {
+			err = r.set(column, cell)
+		}
+		if err != nil {
+			err = fmt.Errorf("column %.40q: %w", l.List()[column], err)
+		}
+		return err
+	}
+	if err := r.expect('{'); err != nil {
+		return nil, err
+	}
+	for first := true; ; first = false {
+		key, there, err := r.member(first)
+		switch {
+		case err != nil:
+			return nil, err
+		case !there:
+			return nil, r.errorf("no %q", keyRows)
+		case key == keyRows:
+			return r, r.expect('[')
+		}
+		if err := r.option(key, asks); err != nil {
+			return nil, err
+		}
+	}
 }
 
-// readColumns reads the list of the columns.
-func (r *jsonRows) readColumns() (changed bool, err error) {
-	switch {
-	case !r.dense:
-		return false, r.Errorf(`"columns": the model was trained on sparse rows, which have none`)
-	case !r.layout.HasNames():
-		return false, r.Errorf(`"columns": the model has no column names; `+
-			`omit it, and send the %d features in order`, r.layout.Names.Columns())
+// member reads the name of the next member of the request, if there is one, and the colon.
+func (r *jsonRows) member(first bool) (key string, there bool, err error) {
+	if there, err = r.more('}', first); err != nil || !there {
+		return "", false, err
 	}
-	before := r.order
-	r.order, r.absent, r.names = nil, nil, nil
-	clear(r.columns.has)
-	var others jsonscan.Names
-	err = r.Elements(func(int) error {
-		name, err := r.String()
+	quoted, err := r.string()
+	if err != nil {
+		return "", false, err
+	}
+	if err := r.once(&r.known, quoted.Name()); err != nil {
+		return "", false, err
+	}
+	return string(quoted.Name()), true, r.expect(':')
+}
+
+// option reads the value of a member before the rows.
+func (r *jsonRows) option(key string, asks *asked) error {
+	cell, err := r.value()
+	if err != nil {
+		return err
+	}
+	switch key {
+	case keyColumns:
+		err = r.readColumns(cell)
+	case keyTop:
+		err = asks.setTop(string(cell))
+	case keyClasses:
+		err = asks.setClasses(string(cell))
+	}
+	if err != nil {
+		err = fmt.Errorf("%q: %w", key, err)
+	}
+	return err
+}
+
+// finish reads the members after the rows, which can't change their meaning any more.
+func (r *jsonRows) finish() error {
+	for {
+		key, there, err := r.member(false)
+		switch {
+		case err != nil:
+			return err
+		case key == keyColumns, key == keyTop, key == keyClasses:
+			return refuse(http.StatusBadRequest, "%q comes after %q: send it before them%s", key, keyRows, headerOf(key))
+		case there:
+			if err := r.skip(); err != nil {
+				return err
+			}
+		case r.peek() != 0 || r.at < len(r.text):
+			return r.expected("nothing more")
+		default:
+			return nil
+		}
+	}
+}
+
+// reader reads rows into blocks, and these into features. It belongs to a version, and is not safe for concurrent use.
+type reader struct {
+	layout *layout.Request
+	paths  *message.Paths[part]
+	names  []json.RawMessage // of the columns as JSON; nil: none
+	block  tabular.Block
+	filled examples.Rows
+}
+
+// reader returns a reader for the rows of a request.
+func (v *version) reader() (*reader, error) {
+	if r, ok := v.readers.Get().(*reader); ok {
+		return r, nil
+	}
+	want := layout.Features{Columns: v.Columns(), Sparse: v.Sparse()}
+	if !want.Sparse { // its columns are numbered
+		want.Width = v.Width()
+	}
+	l, err := layout.NewRequest(v.options, want)
+	if err != nil {
+		return nil, err
+	}
+	return newReader(l), nil
+}
+
+func newReader(l *layout.Request) *reader {
+	names := l.List()
+	return &reader{layout: l, paths: message.NewPaths[part](names), names: examples.TextLabels.Values(names)}
+}
+
+// keep puts a reader into the readers of the version, unless it has much memory.
+func (v *version) keep(r *reader) {
+	values := cap(r.filled.Floats)
+	if s := r.filled.Sparse; s != nil {
+		values += 2 * cap(s.Values)
+	}
+	for _, c := range r.block.Columns {
+		values += cap(c.Numbers) + 2*cap(c.Texts) + cap(c.Indices)
+		clear(c.Texts) // they are parts of the request
+	}
+	if values <= keptValues {
+		v.readers.Put(r)
+	}
+}
+
+// read implements rows.
+func (r *jsonRows) read(most int, tile func(*examples.Rows) error) error {
+	defer r.version.keep(r.reader)
+	r.block.Reset(len(r.layout.Cells))
+	start := r.at
+	err := r.all(most, tile)
+	if err == nil {
+		return r.finish()
+	}
+	// A member behind the rows may say why they can't be read.
+	r.at, r.depth = start, 0
+	if r.skipRest() == nil {
+		if late, ok := errors.AsType[*refusal](r.finish()); ok {
+			return late
+		}
+	}
+	return err
+}
+
+// all reads all rows.
+func (r *jsonRows) all(most int, tile func(*examples.Rows) error) error {
+	for first := true; ; first = false {
+		there, err := r.more(']', first)
 		if err != nil {
 			return err
 		}
-		column, err := r.find(name, &others)
-		r.order = append(r.order, column)
-		text, _ := json.Marshal(string(name)) // which is JSON
-		r.names = append(r.names, text)
-		return err
-	})
-	if err != nil {
-		return false, err
-	}
-	changed = !slices.Equal(before, r.order)
-	r.plain = r.plain && !changed
-	r.absent = r.columns.absent()
-	if len(r.absent) > 0 && !r.missing {
-		return false, r.layout.Lacks(r.columns.has)
-	}
-	return changed, nil
-}
-
-// read reads up to most rows into the block of a workspace, and returns their number.
-func (r *jsonRows) read(work *workspace, most int) (n int, err error) {
-	r.work = work
-	work.block.Reset(len(r.layout.Cells))
-	clear(work.cells)
-	work.cells = work.cells[:0]
-	work.sparse.Reset()
-	for first := r.count; n < most; n++ {
-		there, err := r.row()
-		if err != nil {
-			return n, err
+		if len(r.tile) == most || !there && len(r.tile) > 0 {
+			if err := r.fill(tile); err != nil {
+				return err
+			}
 		}
 		if !there {
 			break
 		}
-		if err := r.next(); err != nil {
-			return n, fmt.Errorf("row %d: %w", first+n, err)
+		r.peek()
+		start := r.at
+		if err := r.row(); err != nil {
+			return fmt.Errorf("row %d: %w", r.count+len(r.tile), err)
 		}
-		r.rowEnds()
+		r.tile = append(r.tile, r.text[start:r.at])
 	}
-	work.block.Rows = n
-	for width := len(r.layout.Cells); len(work.block.Cells) < len(work.cells)/width; {
-		at := len(work.block.Cells) * width
-		work.block.Cells = append(work.block.Cells, work.cells[at:at+width])
+	if names := r.layout.List(); names != nil && r.count > 0 && !r.found {
+		return fmt.Errorf("%w: the request has none of the model's columns", r.layout.Lacks(make([]bool, len(names))))
 	}
-	if r.layout.Sparse >= 0 {
-		return n, nil
+	return nil
+}
+
+// skipRest skips the rows that follow.
+func (r *jsonRows) skipRest() error {
+	for first := true; ; first = false {
+		there, err := r.more(']', first)
+		if err != nil || !there {
+			return err
+		}
+		if err := r.skip(); err != nil {
+			return err
+		}
 	}
-	rows := examples.Rows{Floats: work.features[:0], Sparse: &work.sparse}
-	if troubles := r.layout.Fill(&work.block, &rows); troubles != nil {
+}
+
+// readColumns reads the list of the columns.
+func (r *jsonRows) readColumns(list value.Cell) error {
+	var names []string
+	switch err := json.Unmarshal(list, &names); {
+	case r.layout.IsSparse():
+		return errors.New("the model was trained on sparse rows, which have none")
+	case !r.layout.HasNames():
+		return fmt.Errorf("the model has no column names; omit it, and send the %d features in order", r.layout.Names.Columns())
+	case err != nil:
+		return fmt.Errorf("%s: expected a list of names", list)
+	}
+	var seen value.Names
+	r.order, r.names, r.plain = nil, examples.TextLabels.Values(names), false
+	clear(r.listed)
+	for _, name := range names {
+		if seen.Has([]byte(name)) {
+			return fmt.Errorf("duplicate column %.40q", name)
+		}
+		column, known := r.layout.Find(name)
+		if !known {
+			column = -1
+		} else {
+			r.listed[column] = true
+		}
+		r.order = append(r.order, column)
+	}
+	return r.lacks(r.listed)
+}
+
+// lacks returns an error if a row lacks columns that must not be missing.
+func (r *jsonRows) lacks(has []bool) error {
+	if r.layout.Options.Missing.Mode == layout.MissingError || r.texts != "" {
+		return r.layout.Lacks(has)
+	}
+	return nil
+}
+
+// fill calls tile with the features of the rows in the block.
+func (r *jsonRows) fill(tile func(*examples.Rows) error) error {
+	r.block.Rows = len(r.tile)
+	r.filled.Reset()
+	if troubles := r.layout.Fill(&r.block, &r.filled); troubles != nil {
 		t := troubles[0]
-		if names := r.layout.List(); names != nil && r.text == "" {
-			return n, fmt.Errorf("row %d: column %.40q: %w", r.count-n+t.Row, names[t.Column], t.Err)
+		if names := r.layout.List(); names != nil && r.texts == "" {
+			t.Err = fmt.Errorf("column %.40q: %w", names[t.Column], t.Err)
 		}
-		return n, fmt.Errorf("row %d: %w", r.count-n+t.Row, t.Err)
+		return fmt.Errorf("row %d: %w", r.count+t.Row, t.Err)
 	}
-	work.features = rows.Floats
-	return n, nil
+	err := tile(&r.filled)
+	r.block.Reset(len(r.layout.Cells))
+	r.tile, r.count = r.tile[:0], r.count+len(r.tile)
+	return err
 }
 
-// next reads the next row.
-func (r *jsonRows) next() error {
-	switch c := r.Peek(); {
-	case r.layout.Sparse >= 0 && c == '{':
-		return r.pairs(&r.work.sparse)
-	case r.layout.Sparse >= 0 && c == '[':
-		return r.values(&r.work.sparse)
+// row reads a row into the block.
+func (r *jsonRows) row() error {
+	c := r.peek()
+	switch object, list := c == '{', c == '['; {
+	case r.layout.Sparse >= 0 && object:
+		return r.pairs()
+	case r.layout.Sparse >= 0 && list:
+		return r.values()
 	case r.layout.Sparse >= 0:
-		return r.Expected(`an object with "indices" and "values", or a list of all values`)
-	}
-	r.begin()
-	switch c := r.Peek(); {
-	case c == '"' && r.text != "":
-		r.columns.found = true
-		return r.value(0)
-	case c == '{' && r.text != "":
-		return r.textObject()
-	case r.text != "":
-		return r.Expected("a text, or an object with the column " + strconv.Quote(r.text))
-	case c == '{':
+		return r.expected(`an object with "indices" and "values", or a list of all values`)
+	case object && r.layout.HasNames():
 		return r.object()
-	case c == '[' && r.dense:
-		return r.listed()
-	case r.dense:
-		return r.Expected("a row: a list of values, or an object of named values")
-	}
-	return r.Expected("an object with a value for each column")
-}
-
-// begin appends a row without values to the block.
-func (r *jsonRows) begin() {
-	if !r.layout.IsList() {
-		r.work.cells = append(r.work.cells, make([]tabular.Cell, len(r.layout.Cells))...)
-		return
-	}
-	list := &r.work.block.Columns[0]
-	n, width := len(list.Numbers), r.layout.Names.Columns()
-	list.Numbers = slices.Grow(list.Numbers, width)[:n+width]
-	list.Ends = append(list.Ends, len(list.Numbers))
-	if !r.plain {
-		for i := range list.Numbers[n:] {
-			list.Numbers[n+i] = math.NaN()
-		}
-	}
-}
-
-// sent appends a row as sent: a list with the names of its columns, a text with the name of its column, and two lists as an
-// object of values by index.
-func (r *jsonRows) sent(dst, row []byte) []byte {
-	switch {
-	case r.dense && row[0] == '[':
-		return answers.AppendNamed(dst, row, r.names)
-	case r.text != "" && row[0] == '"':
-		name, _ := json.Marshal(r.text) // a string can be encoded
-		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
-	case r.layout.Sparse >= 0 && row[0] == '{':
-		var pairs struct{ Indices, Values json.RawMessage }
-		if json.Unmarshal(row, &pairs) == nil {
-			return answers.AppendPairs(dst, pairs.Indices, pairs.Values)
-		}
-	}
-	return append(dst, row...)
-}
-
-// listed reads a row that is a list. It has a loop of its own: with elements a request takes a twentieth longer.
-func (r *jsonRows) listed() error {
-	r.At++
-	var numbers []float64
-	if r.plain {
-		all := r.work.block.Columns[0].Numbers
-		numbers = all[len(all)-len(r.order):]
-	}
-	for i := 0; ; i++ {
-		there, err := r.More(']', i == 0)
+	case object:
+		return r.errorf("an object: the model has no column names; send a list of the %d features", r.layout.Names.Columns())
+	case c == '"' && r.texts != "":
+		r.begin()
+		cell, err := r.string()
 		if err != nil {
 			return err
 		}
-		if !there {
-			if i != len(r.order) {
-				return r.Errorf("%d values, expected %d", i, len(r.order))
-			}
-			r.columns.lacks(r.absent)
-			return nil
+		r.found = true
+		return r.set(0, cell)
+	case r.texts != "":
+		return r.expected("a text, or an object with the column " + strconv.Quote(r.texts))
+	case r.layout.IsSparse():
+		return r.expected("an object with a value for each column")
+	case list:
+		return r.list()
+	}
+	return r.expected("a row: a list of values, or an object of named values")
+}
+
+// begin adds a row without values to the block.
+func (r *jsonRows) begin() {
+	if c := &r.block.Columns[0]; r.layout.IsList() {
+		n, k := len(c.Numbers), len(r.has)
+		c.Numbers = slices.Grow(c.Numbers, k)[:n+k]
+		for i := range c.Numbers[n:] {
+			c.Numbers[n+i] = math.NaN()
 		}
-		if i >= len(r.order) {
-			return r.Errorf("more than %d values", len(r.order))
-		}
-		c := r.Peek()
+		c.Ends = append(c.Ends, n+k)
+		return
+	}
+	for column := range r.block.Columns {
+		c := &r.block.Columns[column]
 		switch {
-		case r.plain && (c-'0' <= 9 || c == '-'):
-			numbers[i], err = r.Float()
-		case r.plain:
-			numbers[i], err = r.number()
-		case r.order[i] < 0:
-			err = r.Skip()
+		case r.layout.IsNumber(column):
+			c.Numbers = append(c.Numbers, math.NaN())
+		case r.layout.IsText(column):
+			c.Ends, c.NoLists = append(c.Ends, len(c.Texts)), append(c.NoLists, true)
 		default:
-			err = r.value(r.order[i])
-		}
-		if err != nil {
-			return fmt.Errorf("value %d: %w", i, err)
+			c.Texts, c.Nulls = append(c.Texts, ""), append(c.Nulls, true)
 		}
 	}
+}
+
+// set sets the value of a column in the current row.
+func (r *jsonRows) set(column int, cell value.Cell) (err error) {
+	if r.layout.IsList() {
+		list := r.block.Columns[0].Numbers
+		list[len(list)-len(r.has)+column], err = r.layout.Number(cell)
+		return err
+	}
+	c := &r.block.Columns[column]
+	switch {
+	case r.layout.IsNumber(column):
+		c.Numbers[len(c.Numbers)-1], err = r.layout.Number(cell)
+	case r.layout.IsText(column):
+		from, row := 0, len(c.Ends)-1
+		if row > 0 {
+			from = c.Ends[row-1]
+		}
+		c.Texts, c.Nulls = c.Texts[:from], c.Nulls[:from]
+		if !cell.Null() && cell[0] != '[' {
+			err = addText(c, cell)
+		}
+		for item := range cell.All() {
+			if err == nil {
+				err = addText(c, item)
+			}
+		}
+		c.Ends[row], c.NoLists[row] = len(c.Texts), cell.Null()
+	default:
+		last := len(c.Texts) - 1
+		c.Texts, c.Nulls = c.Texts[:last], c.Nulls[:last]
+		err = addText(c, cell)
+	}
+	return err
+}
+
+// addText adds a text, or the word of a number or a boolean.
+func addText(c *tabular.Column, cell value.Cell) error {
+	text, err := cell.Text()
+	c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, cell.Null())
+	return err
 }
 
 // object reads a row that is an object.
 func (r *jsonRows) object() error {
-	if !r.layout.HasNames() {
-		return r.Errorf("an object: the model has no column names; send a list of the %d features", r.layout.Names.Columns())
-	}
-	if r.layout.IsList() { // which may lack some
-		list := r.work.block.Columns[0].Numbers
-		for i := range r.layout.Names.Columns() {
-			list[len(list)-1-i] = math.NaN()
-		}
-	}
-	if err := r.document.object(r.put); err != nil {
+	r.begin()
+	if err := r.paths.Walk(part{&r.scanner, r.at}, r.put); err != nil {
 		return err
 	}
-	absent := r.columns.absent()
-	if len(absent) > 0 && !r.missing {
-		return r.layout.Lacks(r.columns.has)
+	for column := range r.has {
+		r.has[column] = r.paths.Has(column)
 	}
-	r.columns.lacks(absent)
+	if err := r.lacks(r.has); err != nil {
+		return err
+	}
+	r.note()
 	return nil
 }
 
-// textObject reads a row that is an object with the column of texts.
-func (r *jsonRows) textObject() error {
-	if err := r.document.object(r.put); err != nil {
-		return err
+// list reads a row that is a list.
+func (r *jsonRows) list() error {
+	r.begin()
+	var numbers []float64
+	if r.plain {
+		all := r.block.Columns[0].Numbers
+		numbers = all[len(all)-len(r.order):]
 	}
-	if !r.columns.has[0] {
-		return r.Errorf("no %.40q, the column of texts", r.text)
-	}
-	r.columns.found = true
-	return nil
-}
-
-// value reads a value of a column in the current row.
-func (r *jsonRows) value(column int) (err error) {
-	width := r.layout.Names.Columns()
-	if r.layout.IsList() {
-		list := r.work.block.Columns[0].Numbers
-		list[len(list)-width+column], err = r.number()
-		return err
-	}
-	cell := &r.work.cells[len(r.work.cells)-width+column]
-	switch {
-	case r.layout.IsText(column) && r.Peek() == '[':
-		var items []tabular.Cell
-		err = r.Elements(func(int) error {
-			item, err := r.scalar()
-			items = append(items, item)
-			return err
-		})
-		*cell = tabular.Items(items)
-	case r.layout.IsNumber(column) && r.Peek() != '"' && r.Peek() != 't' && r.Peek() != 'f':
-		var v float64
-		v, err = r.number()
-		*cell = tabular.Float(v)
-	default:
-		if *cell, err = r.scalar(); err == nil && cell.Null() && !r.layout.IsText(column) {
-			err = r.layout.CheckMissing("a missing value")
+	n := 0
+	err := r.elements(func(i int) error {
+		n++
+		if i >= len(r.order) {
+			return r.errorf("more than %d values", len(r.order))
 		}
-	}
-	return err
-}
-
-// number reads a number, a boolean, a text with either, or null.
-func (r *jsonRows) number() (float64, error) {
-	switch c := r.Peek(); {
-	case c == '"':
-		text, err := r.String()
+		r.peek()
+		if r.plain {
+			if v, ok := r.integer(); ok {
+				numbers[i] = v
+				return nil
+			}
+		}
+		cell, err := r.value()
+		if err == nil && r.order[i] >= 0 {
+			err = r.set(r.order[i], cell)
+		}
 		if err != nil {
-			return 0, err
-		}
-		v, err := r.layout.Number(string(text))
-		if err == nil && v != v {
-			err = r.layout.CheckMissing("a missing value")
-		}
-		return v, err
-	case c == 'n' && r.Null():
-		return math.NaN(), r.layout.CheckMissing("a missing value")
-	}
-	return r.Float()
-}
-
-// scalar reads a text, a number or a boolean; the zero value for null.
-func (r *jsonRows) scalar() (tabular.Cell, error) {
-	switch c := r.Peek(); {
-	case c == '"':
-		text, err := r.String()
-		return tabular.Word(string(text)), err
-	case c == 'n' && r.Null():
-		return tabular.Cell{}, nil
-	case c == 't', c == 'f':
-		if v, ok := r.Boolean(); ok {
-			return tabular.Truth(v), nil
-		}
-	case c == '-', c >= '0' && c <= '9':
-		text, err := r.Number()
-		return tabular.JSON(value.Cell(text)), err
-	}
-	return tabular.Cell{}, r.Expected("a number, a text, a boolean or null")
-}
-
-// Keys of a sparse row that is an object.
-const (
-	keyIndices = "indices"
-	keyValues  = "values"
-)
-
-// values appends a row that is a list of all values.
-func (r *jsonRows) values(rows *examples.SparseRows) error {
-	err := r.Elements(func(i int) error {
-		v, err := r.Float()
-		switch {
-		case err != nil:
 			return fmt.Errorf("value %d: %w", i, err)
-		case v != 0 && i >= examples.MaxColumns:
-			return r.Errorf("more than %d values", examples.MaxColumns)
 		}
-		rows.Append(int32(i), float32(v))
 		return nil
 	})
-	rows.End()
+	if err == nil && n < len(r.order) {
+		err = r.errorf("%d values, expected %d", n, len(r.order))
+	}
+	copy(r.has, r.listed)
+	r.note()
 	return err
 }
 
-// pairs appends a row that is an object of two lists. Unknown keys are ignored.
-func (r *jsonRows) pairs(rows *examples.SparseRows) error {
-	var has jsonscan.Names
-	from := len(rows.Values)
-	err := r.Members(func(name []byte) error {
-		key := string(name)
-		err := r.Once(&has, "key", name)
+// note records the columns that the current row has and lacks.
+func (r *jsonRows) note() {
+	for column, has := range r.has {
+		if has {
+			r.found = true
+		} else {
+			r.lacked[column] = true
+			r.missing++
+		}
+	}
+}
+
+// values reads a sparse row that is a list of all values.
+func (r *jsonRows) values() error {
+	c := &r.block.Columns[0]
+	r.room()
+	err := r.elements(func(i int) error {
+		v, err := r.float()
+		if err == nil && v != 0 {
+			c.Indices, c.Numbers = append(c.Indices, int64(i)), append(c.Numbers, v)
+		}
 		if err != nil {
+			return fmt.Errorf("value %d: %w", i, err)
+		}
+		return nil
+	})
+	c.Ends = append(c.Ends, len(c.Numbers))
+	return err
+}
+
+// float reads a number or a boolean.
+func (r *jsonRows) float() (float64, error) {
+	cell, err := r.value()
+	if err != nil {
+		return 0, err
+	}
+	return cell.Number(value.Missing{})
+}
+
+// pairs reads a sparse row that is an object of two lists. Unknown members are ignored.
+func (r *jsonRows) pairs() error {
+	c := &r.block.Columns[0]
+	indices, values := len(c.Indices), len(c.Numbers)
+	r.room()
+	var names value.Names
+	err := r.members(func(name []byte) error {
+		if err := r.once(&names, name); err != nil {
 			return err
 		}
-		if err := r.Expect(':'); err != nil {
-			return err
-		}
-		switch key {
-		case keyIndices:
-			err = r.readIndices(rows, from)
-		case keyValues:
-			err = r.readValues(rows)
+		var add func() error
+		switch string(name) {
+		case "indices":
+			add = func() error {
+				cell, err := r.value()
+				if err != nil {
+					return err
+				}
+				index, err := strconv.ParseInt(string(cell), 10, 64)
+				if err != nil {
+					return r.errorf("index %.40s: expected a whole number from 0 to %d", cell, examples.MaxColumns-1)
+				}
+				c.Indices = append(c.Indices, index)
+				return nil
+			}
+		case "values":
+			add = func() error {
+				v, err := r.float()
+				c.Numbers = append(c.Numbers, v)
+				return err
+			}
 		default:
-			err = r.Skip()
+			return r.skip()
 		}
-		if err != nil {
-			return fmt.Errorf("%.40q: %w", key, err)
-		}
-		return nil
+		return r.elements(func(i int) error {
+			if err := add(); err != nil {
+				return fmt.Errorf("%q: element %d: %w", name, i, err)
+			}
+			return nil
+		})
 	})
+	if indices, values = len(c.Indices)-indices, len(c.Numbers)-values; err == nil && indices != values {
+		err = r.errorf(`%d "indices" and %d "values", expected as many of both`, indices, values)
+	}
+	c.Ends = append(c.Ends, len(c.Numbers))
+	return err
+}
+
+// room makes room for all values of a body with a long row, which would grow beyond what is reserved.
+func (r *jsonRows) room() {
+	const few = 4096
+	rest := r.text[r.at:]
+	if c := &r.block.Columns[0]; len(rest) > few && bytes.IndexByte(rest[:few], ']') < 0 {
+		n := bytes.Count(rest, []byte{','}) + 1
+		c.Indices, c.Numbers = slices.Grow(c.Indices, n), slices.Grow(c.Numbers, n)
+	}
+}
+
+// lacking implements rows.
+func (r *jsonRows) lacking() (columns, all int) {
+	for _, lacked := range r.lacked {
+		if lacked {
+			columns++
+		}
+	}
+	return columns, r.missing
+}
+
+// features implements rows: a list has the names of its columns, a text that of its column, and a sparse row is an object of
+// values by index.
+func (r *jsonRows) features(dst []byte, i int) []byte {
+	row := r.tile[i]
 	switch {
-	case err != nil:
-		return err
-	case !has[keyIndices] || !has[keyValues] || len(rows.Indices) != len(rows.Values):
-		return r.Errorf(`%d "indices" and %d "values", expected as many of both`, len(rows.Indices)-from, len(rows.Values)-from)
+	case row[0] == '[' && !r.layout.IsSparse():
+		return answers.AppendNamed(dst, value.Cell(row), r.names)
+	case row[0] == '"':
+		name, _ := json.Marshal(r.texts) // a string can be encoded
+		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
+	case row[0] == '{' && r.layout.Sparse >= 0:
+		var pairs struct{ Indices, Values json.RawMessage }
+		if json.Unmarshal(row, &pairs) == nil {
+			return answers.AppendPairs(dst, value.Cell(pairs.Indices), value.Cell(pairs.Values))
+		}
 	}
-	indices, values := rows.Indices[from:], rows.Values[from:]
-	rows.Indices, rows.Values = rows.Indices[:from], rows.Values[:from]
-	for i, v := range values {
-		rows.Append(indices[i], v) // without zeros
-	}
-	rows.End()
-	return nil
-}
-
-// readIndices appends a list of indices, each of which must exceed the previous one. from is where those of the row start.
-func (r *jsonRows) readIndices(rows *examples.SparseRows, from int) error {
-	return r.Elements(func(i int) error {
-		text, err := r.Number()
-		if err != nil {
-			return fmt.Errorf("element %d: %w", i, err)
-		}
-		index, err := strconv.ParseInt(string(text), 10, 64)
-		if err != nil {
-			return fmt.Errorf("element %d: %w", i, r.Errorf("index %.40s: expected a whole number from 0 to %d", text, examples.MaxColumns-1))
-		}
-		before := int64(-1)
-		if n := len(rows.Indices); n > from {
-			before = int64(rows.Indices[n-1])
-		}
-		if err := examples.CheckIndex(index, before); err != nil {
-			return fmt.Errorf("element %d: %w", i, r.Errorf("%v", err))
-		}
-		rows.Indices = append(rows.Indices, int32(index))
-		return nil
-	})
-}
-
-// readValues appends a list of values.
-func (r *jsonRows) readValues(rows *examples.SparseRows) error {
-	return r.Elements(func(i int) error {
-		v, err := r.Float()
-		if err != nil {
-			return fmt.Errorf("element %d: %w", i, err)
-		}
-		rows.Values = append(rows.Values, float32(v))
-		return nil
-	})
+	return append(dst, row...)
 }

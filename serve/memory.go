@@ -1,121 +1,154 @@
 package serve
 
 import (
+	"bytes"
 	"context"
-	"runtime"
-	"sync"
-	"sync/atomic"
-	"time"
+	"net/http"
 
 	"golang.org/x/sync/semaphore"
+
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// budget is a part of serve.memory. There is one for each step of a request, so that a request that holds memory of one step
-// never waits for another that holds memory of the same step and waits for it.
+// memories are the parts of serve.memory. A request first reserves memory for its body, and then, once, for its rows and its
+// answer, so it never waits for memory that a request waits with. Small requests have memory of their own: large ones do not
+// make them wait.
+type memories struct{ bodies, work [2]*budget }
+
+// budget is a part of serve.memory.
 type budget struct {
 	*semaphore.Weighted
-	size       int64
-	clients    clients      // that hold some of it
-	garbage    atomic.Int64 // released bytes that the garbage collector has not freed yet
-	collecting sync.Mutex   // locked while a request runs the garbage collector
+	size int64
 }
 
-func newBudget(size int64) *budget { return &budget{Weighted: semaphore.NewWeighted(size), size: size} }
+func newBudget(size int64) *budget { return &budget{semaphore.NewWeighted(size), size} }
 
 const (
-	// smallBytes is the maximum size of a small body or answer. These have memory of their own: large ones do not make
-	// them wait.
+	// smallBytes is the maximum size of what has memory of its own.
 	smallBytes = 64 << 10
-	// largeBytes is the size from which on memory counts until the garbage collector has freed it, because other memory is
-	// allocated in the meantime.
-	largeBytes = 1 << 20
 	// workspaceBytes is the memory of each workspace for the rows of a request. Only larger rows need memory of their own.
 	workspaceBytes = 1 << 20
 )
 
-// memories are the parts of serve.memory.
-type memories struct {
-	small    *budget // small bodies and answers
-	bodies   *budget // other bodies
-	unpacked *budget // rows of bodies while they are predicted
-	answers  *budget // other answers
-}
-
 // newMemories divides the memory of the options. Each part has at least what a single request may need.
 func newMemories(o *Options) memories {
+	small := func() *budget { return newBudget(int64(max(o.Memory/16, 1<<19))) }
 	return memories{
-		small:    newBudget(int64(max(o.Memory/8, 1<<20))),
-		bodies:   newBudget(int64(max(o.Memory/4, o.MaxBody+1+o.MaxBody/2))),
-		unpacked: newBudget(int64(max(o.Memory*3/8, 8<<20))),
-		answers:  newBudget(int64(max(o.Memory/4, 4<<20))),
+		bodies: [2]*budget{small(), newBudget(int64(max(o.Memory/4, o.MaxBody*3/2+smallBytes)))},
+		work:   [2]*budget{small(), newBudget(int64(max(o.Memory*5/8, 12<<20)))},
 	}
 }
 
-// ofBody and ofAnswer return the memory for a body or an answer of a size.
-func (m *memories) ofBody(size int64) *budget {
-	if size <= smallBytes {
-		return m.small
-	}
-	return m.bodies
+// maxAnswer is the maximum size of an answer, a sixteenth of the memory.
+func (m *memories) maxAnswer() int64 { return m.work[1].size / 10 }
+
+// claim is memory that a request has reserved.
+type claim struct {
+	of    *budget
+	bytes int64
 }
 
-func (m *memories) ofAnswer(size int64) *budget {
-	if size <= smallBytes {
-		return m.small
-	}
-	return m.answers
-}
-
-// maxAnswer is the maximum size of an answer.
-func (m *memories) maxAnswer() int64 { return m.answers.size / 4 }
-
-// discard releases memory whose content is garbage.
-func (m *budget) discard(bytes int64) {
-	if bytes < largeBytes {
-		m.Release(bytes)
-		return
-	}
-	m.garbage.Add(bytes)
-	// The next collection frees the content together with this value, which has memory of its own: tiny values share some.
-	runtime.AddCleanup(new(struct{ _ [64]byte }), func(bytes int64) {
-		m.garbage.Add(-bytes)
-		m.Release(bytes)
-	}, bytes)
-}
-
-// collect runs the garbage collector if it frees memory.
-func (m *budget) collect() {
-	if m.garbage.Load() > 0 && m.collecting.TryLock() { // otherwise another goroutine does
-		defer m.collecting.Unlock()
-		runtime.GC()
-	}
-}
-
-// reserve reserves memory. It returns false if there is none for half of the timeout. Clients that send or read nothing in
-// the meantime are aborted.
-func (s *Server) reserve(ctx context.Context, m *budget, bytes int64) bool {
-	if m.TryAcquire(bytes) {
-		return true
-	}
-	if m.collect(); m.TryAcquire(bytes) {
-		return true
+// claim reserves memory, and waits for it for at most half of the timeout.
+func (s *Server) claim(ctx context.Context, parts *[2]*budget, bytes int64) (c claim, err error) {
+	c = claim{partOf(parts, bytes), bytes}
+	if c.of.TryAcquire(bytes) {
+		return c, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, s.options.Timeout/2)
 	defer cancel()
-	stop := make(chan struct{})
-	defer close(stop)
-	go func() {
-		ticker := time.NewTicker(clientPatience / 10)
-		defer ticker.Stop()
-		for {
-			m.collect()
-			m.clients.cut()
-			select {
-			case <-ticker.C:
-			case <-stop:
-				return
-			}
+	if c.of.Acquire(ctx, bytes) != nil {
+		return claim{}, s.full()
+	}
+	return c, nil
+}
+
+// partOf returns the part for a number of bytes.
+func partOf(parts *[2]*budget, bytes int64) *budget {
+	if bytes <= smallBytes {
+		return parts[0]
+	}
+	return parts[1]
+}
+
+// grow reserves a total number of bytes without waiting: other requests that wait may hold them.
+func (c *claim) grow(parts *[2]*budget, bytes int64) bool {
+	of := partOf(parts, bytes)
+	switch {
+	case bytes <= c.bytes:
+		return true
+	case of == c.of:
+		bytes -= c.bytes
+		ok := of.TryAcquire(bytes)
+		if ok {
+			c.bytes += bytes
 		}
-	}()
-	return m.Acquire(ctx, bytes) == nil
+		return ok
+	case !of.TryAcquire(bytes):
+		return false
+	}
+	c.release()
+	*c = claim{of, bytes}
+	return true
+}
+
+// shrink releases all but a number of bytes.
+func (c *claim) shrink(bytes int64) {
+	if rest := c.bytes - bytes; rest > 0 {
+		c.of.Release(rest)
+		c.bytes = bytes
+	}
+}
+
+// release releases the memory.
+func (c *claim) release() { c.shrink(0) }
+
+// full rejects a request for lack of memory.
+func (s *Server) full() error {
+	return refuse(http.StatusServiceUnavailable,
+		"other requests and answers use all of serve.memory, %d bytes: send it again", s.options.Memory)
+}
+
+const (
+	valueBytes = 8   // of a value of a sparse row: its index and itself
+	wordBytes  = 128 // of a column of a text: in a map, in lists and in the row
+	nameBytes  = 96  // of a member of an object with many: in the set of its names
+)
+
+// ofValues returns the memory for values of sparse rows: in a block of twice the size, as examples, prepared, and those that the
+// model uses.
+func ofValues(v *version, n int64) int64 {
+	return 4*valueBytes*n + 2*valueBytes*min(n, int64(v.Width()))
+}
+
+// ofTexts returns the memory for texts of n bytes: copies, and their words.
+func ofTexts(v *version, n int64) int64 {
+	return 3*n + wordBytes*min(int64(v.options.Words.Columns), int64(v.options.Words.Phrases)*(n/2+1))
+}
+
+// ofJSON returns the memory that the rows of a JSON body take at most.
+func ofJSON(v *version, body []byte) int64 {
+	const shortest = len(`"":0,`)
+	need := nameBytes * int64(min(bytes.Count(body, []byte{':'}), len(body)/shortest))
+	switch {
+	case v.options.Text != "" || v.options.Mixed():
+		need += ofTexts(v, int64(len(body)))
+	case v.Sparse():
+		need += ofValues(v, int64(bytes.Count(body, []byte{','}))+1)
+	}
+	return need
+}
+
+// unpack reserves memory for rows of Arrow. They may unpack to as many bytes as a body may have.
+func (p *prediction) unpack(add input.Unpacked) error {
+	u, most := &p.unpacked, int(p.Server.options.MaxBody)
+	u.Buffers, u.Texts, u.Values = u.Buffers+add.Buffers, u.Texts+add.Texts, u.Values+add.Values
+	if u.Buffers > most || u.Texts > most {
+		return refuse(http.StatusRequestEntityTooLarge, "the rows have more than %d bytes when unpacked: send fewer at a time", most)
+	}
+	rows := p.bodyBytes + int64(u.Buffers) + ofValues(p.version, int64(u.Values)) // buffers may be copied
+	if p.version.options.Text != "" || p.version.options.Mixed() {
+		rows += ofTexts(p.version, int64(u.Texts))
+	}
+	p.rowBytes = max(p.rowBytes, rows-workspaceBytes)
+	return p.reserve()
 }

@@ -2,11 +2,8 @@ package serve
 
 import (
 	"context"
-	"encoding/json"
 	"net/http"
 
-	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
@@ -28,9 +25,6 @@ func (s *Server) closeAnswers(ctx context.Context) {
 		s.notice(err.Error())
 	}
 }
-
-// quotedNames returns the column names as JSON; nil if there are none.
-func quotedNames(r *layout.Request) []json.RawMessage { return examples.TextLabels.Values(r.List()) }
 
 // record returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
 // or the request is not sampled.
@@ -54,16 +48,17 @@ func (p *prediction) note(n int) error {
 	if p.record == nil {
 		return nil
 	}
-	k, given := len(p.quoted), newGiven(p.version)
+	k := len(p.quoted)
 	for i := range n {
-		of := answers.Predicted{Classes: p.quoted, Several: given.several}
+		of := answers.Predicted{Classes: p.quoted, Several: p.givesSeveral()}
 		if p.predictsNumbers() {
 			of.Numbers = p.work.predicted.numbers[i*k : (i+1)*k]
 		} else {
 			of.Values = p.work.predicted.probabilities[i*k : (i+1)*k]
-			given.reset()
-			given.add(of.Values)
-			given.of(0, func(class int) { of.Labels = append(of.Labels, p.quoted[class]) })
+			p.order = p.given(p.order, of.Values)
+			for _, class := range p.order {
+				of.Labels = append(of.Labels, p.quoted[class])
+			}
 			p.order = mostProbable(p.order, of.Values, answers.MostProbable(p.asks.top))
 			of.Top = p.order
 		}

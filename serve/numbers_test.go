@@ -66,11 +66,9 @@ func TestPredictedNumbers(t *testing.T) {
 		}
 	}
 	s := newServer(t, Defaults(), Fixed(m))
-	for _, body := range []string{`{"top": 1, "rows": []}`, `{"rows": [[1, 2]], "top": 1}`} {
-		if w := ask(s, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest || !strings.Contains(reason(t, w),
-			"the model predicts numbers") {
-			t.Errorf("%s: %d: %s", body, w.Code, w.Body)
-		}
+	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 1, "rows": []}`)); w.Code != http.StatusBadRequest ||
+		!strings.Contains(reason(t, w), "the model predicts numbers") {
+		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 }
 

@@ -3,10 +3,11 @@ package serve
 import (
 	"bytes"
 	"context"
-	"errors"
 	"net/http"
 	"strconv"
 
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
@@ -19,24 +20,27 @@ const tileValues = 1 << 15
 // HeaderVersion is the response header with the version number.
 const HeaderVersion = "Stagewise-Version"
 
+// headerMissing is the response header with the number of columns of the model that rows of the request lack.
+const headerMissing = "Stagewise-Missing-Columns"
+
 // prediction is a prediction request that was received completely.
 type prediction struct {
 	*Server
 	*version
-	rows      rows
 	asks      asked
-	kind      string     // content type of the answer
-	work      *workspace // nil: it has none
+	kind      string // content type of the answer
+	rows      rows
+	work      *workspace // while it has a core
 	encoder   encoder
 	count     int              // number of predicted rows
 	record    *answers.Request // of the answers; nil: not written
 	order     []int32          // of classes, for record
-	unpacking unpacking
-	lacking   int      // columns that rows lack
-	missing   int      // number of those of each row
-	pieces    [][]byte // of the answer
-	bytes     int      // of the pieces
-	held      [2]int64 // memory for the answer, of memory.small and memory.answers
+	pieces    [][]byte         // of the answer
+	bytes     int              // of the pieces
+	unpacked  input.Unpacked   // of Arrow so far
+	bodyBytes int64            // of the request
+	rowBytes  int64            // memory that the rows need
+	claim     claim            // memory for the rows and the answer
 }
 
 // predict handles a prediction request.
@@ -63,12 +67,13 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer body.release()
 	defer s.begin(r, true)()
-	p := &prediction{Server: s, asks: asks, kind: kind, record: record, unpacking: unpacking{Server: s}}
-	defer p.releaseAnswer()
+	p := &prediction{Server: s, asks: asks, kind: kind, record: record}
+	defer func() { p.claim.release() }()
 	if err := p.compute(r.Context(), body.text, sent); err != nil {
 		return err
 	}
 	body.release()
+	p.claim.shrink(int64(p.bytes))
 	p.send(w)
 	return nil
 }
@@ -76,57 +81,39 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 // compute computes the whole answer before any of it is sent: so any error in a request gives an error response, and a slow
 // client holds neither a core nor its request.
 func (p *prediction) compute(ctx context.Context, body []byte, sent string) (err error) {
-	defer p.unpacking.release()
-	if p.work, err = p.enter(ctx); err != nil {
-		return err
-	}
-	defer p.leave()
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Server.options.Timeout, p.late)
 	defer cancel()
 	if p.version, err = p.newest(); err != nil {
 		return err
 	}
-	for {
-		err := p.answer(ctx, body, sent)
-		short, ok := errors.AsType[*shortageError](err)
-		if !ok {
-			return err
-		}
-		p.leave()
-		if err := p.unpacking.wait(ctx, short); err != nil {
-			return err
-		}
-		if p.work, err = p.enter(ctx); err != nil {
-			return err
-		}
+	if p.bodyBytes = int64(len(body)); sent == typeJSON {
+		p.rowBytes = ofJSON(p.version, body)
 	}
-}
-
-// answer reads and predicts the rows, and completes the answer.
-func (p *prediction) answer(ctx context.Context, body []byte, sent string) (err error) {
-	p.unpacking.begin()
-	if p.rows, err = p.newRows(ctx, body, sent); err != nil {
+	p.rowBytes = max(0, p.rowBytes-workspaceBytes)
+	if err := p.checkRows(); err != nil {
+		return err
+	}
+	if p.claim, err = p.Server.claim(ctx, &p.memory.work, p.rowBytes); err != nil {
+		return err
+	}
+	if p.rows, err = p.open(ctx, body, sent); err != nil {
 		return unusable(ctx, err)
 	}
-	defer p.rows.close()
-	for again := true; again; {
-		if err := p.collect(ctx); errors.Is(err, errAgain) {
-			continue
-		} else if err != nil {
-			return err
-		}
-		if again, err = p.rows.finish(); err != nil {
-			return unusable(ctx, err)
-		}
+	if err := p.asks.check(p.version); err != nil {
+		return err
+	}
+	if p.work, err = p.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { p.leave(p.work) }()
+	p.record.Reset(p.Manifest.Version)
+	p.encoder = newEncoder(p.version, p.kind, p.asks)
+	most := max(1, min(tileRows, tileValues/len(p.Labels()), (1<<20)/max(p.Width(), 1)))
+	if err := p.rows.read(most, func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
+		return unusable(ctx, err)
 	}
 	if p.count == 0 {
 		return refuse(http.StatusBadRequest, "no rows")
-	}
-	if named := p.rows.named(); named != nil {
-		if err := named.check(); err != nil {
-			return refuse(http.StatusBadRequest, "%s: the request has none of the model's columns", err)
-		}
-		p.lacking, p.missing = named.lacking(), named.missing
 	}
 	if p.pieces, err = p.encoder.whole(p.pieces); err != nil {
 		return err
@@ -135,115 +122,69 @@ func (p *prediction) answer(ctx context.Context, body []byte, sent string) (err 
 	for _, piece := range p.pieces {
 		p.bytes += len(piece)
 	}
-	return p.hold(ctx)
+	return p.reserve()
 }
 
-// collect predicts the rows.
-func (p *prediction) collect(ctx context.Context) error {
-	if err := p.asks.check(p.version); err != nil {
-		return err
-	}
-	p.record.Reset(p.Manifest.Version)
-	p.encoder, p.count, p.pieces = newEncoder(p.version, p.kind, p.asks), 0, nil
-	p.bytes = 0
-	for {
-		n, err := p.tile(ctx)
-		if err != nil || n == 0 {
-			return err
-		}
-	}
-}
-
-// tile predicts the next rows, and appends them to the answer.
-func (p *prediction) tile(ctx context.Context) (n int, err error) {
+// tile appends the predictions of the next rows to the answer.
+func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) {
 	if ctx.Err() != nil {
-		return 0, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	most := max(1, min(tileRows, tileValues/len(p.Labels()), (1<<20)/max(p.Width(), 1)))
-	if n, err = p.rows.next(p.work, most); errors.Is(err, errAgain) {
-		return 0, err
-	} else if err != nil {
-		return 0, unusable(ctx, err)
-	}
+	n := rows.Rows
 	if p.count += n; p.count > p.Server.options.MaxRows {
-		return 0, refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", p.Server.options.MaxRows)
+		return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", p.Server.options.MaxRows)
 	}
-	if n == 0 {
-		return 0, nil
-	}
+	p.work.predicted.predict(p.version, rows)
 	if p.work.rows, err = p.encoder.add(p.work.rows[:0], &p.work.predicted, n); err != nil {
-		return 0, err
+		return err
 	}
 	if len(p.work.rows) > 0 {
 		p.pieces = append(p.pieces, bytes.Clone(p.work.rows))
 		p.bytes += len(p.work.rows)
 	}
 	if err := p.note(n); err != nil {
-		return 0, err
+		return err
 	}
-	return n, p.hold(ctx)
+	return p.reserve()
 }
 
-// hold reserves memory for the answer so far. If it must wait, it gives the core back in the meantime.
-func (p *prediction) hold(ctx context.Context) (err error) {
-	bytes := int64(p.bytes + p.encoder.kept() + p.record.Bytes())
-	missing := bytes - p.held[0] - p.held[1]
-	switch {
-	case missing <= 0:
-		return nil
-	case bytes > p.memory.maxAnswer():
+// reserve reserves memory for the rows and the answer so far.
+func (p *prediction) reserve() error {
+	answer := p.bytes + p.encoder.kept() + p.record.Bytes()
+	if int64(answer) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
 			"at a time, or ask for the most probable labels with %q", p.memory.maxAnswer(), keyTop)
 	}
-	from, part := 0, p.memory.ofAnswer(bytes)
-	if part == p.memory.answers {
-		from = 1
+	if err := p.checkRows(); err != nil {
+		return err
 	}
-	if !part.TryAcquire(missing) {
-		p.leave()
-		if !p.reserve(ctx, part, missing) {
-			return p.full()
-		}
-		p.work, err = p.enter(ctx)
+	if !p.claim.grow(&p.memory.work, p.rowBytes+int64(answer)) {
+		return p.full()
 	}
-	p.held[from] += missing
-	return err
+	return nil
 }
 
-// releaseAnswer releases the memory of the answer.
-func (p *prediction) releaseAnswer() {
-	p.pieces = nil
-	p.memory.small.Release(p.held[0])
-	p.memory.answers.discard(p.held[1])
-}
-
-// leave returns the workspace, if there is one.
-func (p *prediction) leave() {
-	if p.work != nil {
-		work := p.work
-		p.work = nil
-		p.Server.leave(work)
+// checkRows returns an error for rows that need more memory than there is.
+func (p *prediction) checkRows() error {
+	if most := p.memory.work[1].size - p.memory.maxAnswer(); p.rowBytes > most {
+		return refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for that: "+
+			"send fewer rows or values at a time", p.rowBytes, most)
 	}
+	return nil
 }
 
 // send sends the answer.
 func (p *prediction) send(w http.ResponseWriter) {
+	lacking, missing := p.rows.lacking()
 	p.record.Send(p.count)
 	p.metrics.rows.Add(float64(p.count))
-	p.metrics.missing.Add(float64(p.missing))
+	p.metrics.missing.Add(float64(missing))
 	w.Header().Set("Content-Type", p.kind)
 	w.Header().Set("Content-Length", strconv.Itoa(p.bytes))
 	w.Header().Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
-	w.Header().Set(headerMissing, strconv.Itoa(p.lacking))
-	of := p.memory.small
-	if p.held[1] > 0 {
-		of = p.memory.answers
-	}
-	to := of.clients.begin(func() { _ = http.NewResponseController(w).SetWriteDeadline(past) })
-	defer to.end()
+	w.Header().Set(headerMissing, strconv.Itoa(lacking))
 	for _, piece := range p.pieces {
-		var err error
-		if to.waits(func() { _, err = w.Write(piece) }); err != nil { // the client has disconnected, or was too slow
+		if _, err := w.Write(piece); err != nil { // the client has disconnected, or was too slow
 			panic(http.ErrAbortHandler)
 		}
 	}

@@ -24,9 +24,6 @@ func unusable(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if short, ok := errors.AsType[*shortageError](err); ok {
-		return short
-	}
 	if refused, ok := errors.AsType[*refusal](err); ok {
 		return refused
 	}

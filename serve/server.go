@@ -14,6 +14,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,7 +25,6 @@ import (
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/serve/answers"
-	"github.com/stagewise/stagewise/serve/panicked"
 )
 
 // description is the OpenAPI description of the server, served at /openapi.json.
@@ -51,11 +51,10 @@ type Server struct {
 	metrics     *metrics
 	register    prometheus.Registerer // for the metrics of the pipeline
 	last        atomic.Pointer[version]
-	cores       chan *workspace // idle workspaces
-	late        error           // of an answer that takes too long to compute
-	memory      memories        // for requests and answers
-	answers     *answers.Writer // nil: answers are not written
-	buffers     buffers
+	cores       chan *workspace               // idle workspaces
+	late        error                         // of an answer that takes too long to compute
+	memory      memories                      // for requests and answers
+	answers     *answers.Writer               // nil: answers are not written
 	connections *endpoint.Connections         // nil: it does not serve yet
 	tls         *credential[*tls.Certificate] // nil: no TLS
 	token       *credential[digest]           // of the bearer token; nil: none is required
@@ -79,9 +78,8 @@ type digest [sha256.Size]byte
 type version struct {
 	*model.Model
 	options      layout.Options    // of the rows
-	layout       *layout.Request   // of dense rows; nil: rows are sparse
+	readers      sync.Pool         // of *reader
 	quoted       []json.RawMessage // the labels as JSON
-	names        []json.RawMessage // of the columns of dense rows, as JSON; nil: none
 	wholeNumbers []int64           // the labels, if all are integers; otherwise nil
 }
 
@@ -212,7 +210,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		broken := cause != nil && counted.begun
 		if cause != nil && cause != http.ErrAbortHandler {
 			s.metrics.panics.Inc()
-			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, panicked.Shape(r)))
+			s.notice(fmt.Sprintf("request failed: %v; it was %s", cause, shapeOf(r)))
 			if !broken {
 				s.refuse(counted, errors.New("the request failed: see the server's log"))
 			}
@@ -297,13 +295,6 @@ func (s *Server) newest() (*version, error) {
 	}
 	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels()),
 		wholeNumbers: wholeNumbers(m)}
-	if !m.Sparse() { // its columns are numbered
-		var err error
-		if v.layout, err = layout.NewRequest(v.options, layout.Features{Width: m.Width(), Columns: m.Columns()}); err != nil {
-			return nil, err
-		}
-		v.names = quotedNames(v.layout)
-	}
 	s.last.Store(v)
 	return v, nil
 }

@@ -169,15 +169,15 @@ func TestTextsOfJSON(t *testing.T) {
 func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 	counts, texts := newServer(t, Defaults(), Fixed(sparseModel(t, 5, ""))), newServer(t, Defaults(), Fixed(sparseModel(t, 5, "message")))
 	for body, want := range map[string]string{
-		`{"rows": [{"indices": [1, 1], "values": [1, 2]}]}`:           `row 0: "indices": element 1: byte 27: index 1 after 1: expected ascending indices, each once`,
+		`{"rows": [{"indices": [1, 1], "values": [1, 2]}]}`:           `row 0: index 1 after 1: expected ascending indices, each once`,
 		`{"rows": [{"indices": [-1], "values": [1]}]}`:                `index -1: expected a whole number from 0 to 67108863`,
 		`{"rows": [{"indices": [67108864], "values": [1]}]}`:          `index 67108864: expected a whole number from 0 to 67108863`,
 		`{"rows": [{"indices": [0.5], "values": [1]}]}`:               `index 0.5: expected a whole number`,
-		`{"rows": [{"indices": [1], "values": [1e39]}]}`:              `1e39 is too large for a float32`,
+		`{"rows": [{"indices": [1], "values": [1e39]}]}`:              `value 1e+39: expected a finite number`,
 		`{"rows": [{"indices": [1], "values": []}]}`:                  `1 "indices" and 0 "values", expected as many of both`,
-		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `duplicate key "indices"`,
+		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `duplicate member "indices"`,
 		`{"rows": ["a text"]}`:                                        `expected an object with "indices" and "values", or a list of all values`,
-		`{"rows": [{"x": }]}`:                                         `invalid character`,
+		`{"rows": [{"x": }]}`:                                         `found }, expected a value`,
 		`{"columns": ["a"], "rows": [[1]]}`:                           `"columns": the model was trained on sparse rows, which have none`,
 		`{"rows": []} 1`:                                              `found 1`,
 	} {
@@ -188,8 +188,8 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 	}
 	for body, want := range map[string]string{
 		`{"rows": [[1, 2]]}`:          `expected a text, or an object with the column "message"`,
-		`{"rows": [{"text": "a"}]}`:   `no "message", the column of texts`,
-		`{"rows": [{"message": {}}]}`: `expected a number, a text, a boolean or null`,
+		`{"rows": [{"text": "a"}]}`:   `missing columns that the model needs: "message"`,
+		`{"rows": [{"message": {}}]}`: `an object: expected a number or a text`,
 		"{\"rows\": [\"a\xff\"]}":     `is not UTF-8`,
 	} {
 		if w := ask(texts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||

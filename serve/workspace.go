@@ -6,16 +6,11 @@ import (
 	"slices"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // workspace is reusable memory for predicting the rows of a request. There are as many as cores.
 type workspace struct {
-	features  []float32 // rows in JSON requests
-	sparse    examples.SparseRows
-	block     tabular.Block  // the same as read
-	cells     []tabular.Cell // of the block
 	predicted predicted
 	rows      []byte // of the answer, of the last tile
 }
@@ -33,28 +28,24 @@ const (
 	keptRows   = 1 << 20
 )
 
-// predict predicts rows of features (n × d).
-func (p *predicted) predict(v *version, features []float32) {
-	values := len(features) / v.Width() * len(v.Labels())
+// predict predicts rows.
+func (p *predicted) predict(v *version, rows *examples.Rows) {
+	values := rows.Rows * len(v.Labels())
 	if v.predictsNumbers() {
 		p.numbers = resized(p.numbers, values)
-		v.Numbers(p.numbers, features)
+		if v.Sparse() {
+			v.NumbersSparse(p.numbers, rows.Sparse)
+		} else {
+			v.Numbers(p.numbers, rows.Floats)
+		}
 		return
 	}
 	p.probabilities = resized(p.probabilities, values)
-	v.Probabilities(p.probabilities, features)
-}
-
-// predictSparse predicts sparse rows.
-func (p *predicted) predictSparse(v *version, rows *examples.SparseRows) {
-	values := rows.Len() * len(v.Labels())
-	if v.predictsNumbers() {
-		p.numbers = resized(p.numbers, values)
-		v.NumbersSparse(p.numbers, rows)
-		return
+	if v.Sparse() {
+		v.ProbabilitiesSparse(p.probabilities, rows.Sparse)
+	} else {
+		v.Probabilities(p.probabilities, rows.Floats)
 	}
-	p.probabilities = resized(p.probabilities, values)
-	v.ProbabilitiesSparse(p.probabilities, rows)
 }
 
 // resized returns a slice of n values that reuses memory if possible.
@@ -76,12 +67,7 @@ func (s *Server) enter(ctx context.Context) (*workspace, error) {
 
 // leave returns a workspace.
 func (s *Server) leave(work *workspace) {
-	values := cap(work.features) + cap(work.predicted.probabilities) + 2*cap(work.predicted.numbers) + 2*cap(work.sparse.Values)
-	if len(work.block.Columns) > 0 {
-		values += 2 * cap(work.block.Columns[0].Numbers)
-	}
-	clear(work.cells) // they are parts of the request
-	if values > keptValues || cap(work.cells) > 2*tileCells || cap(work.rows) > keptRows {
+	if values := cap(work.predicted.probabilities) + 2*cap(work.predicted.numbers); values > keptValues || cap(work.rows) > keptRows {
 		work = &workspace{}
 	}
 	s.cores <- work

@@ -160,7 +160,7 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	if numbers := f.b.Columns[at].Numbers; len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
 		for row, v := range numbers {
 			if single := float32(v); single-single != 0 { // 0 only for finite numbers
-				if err := f.checkNumber(row, at, v); err != nil {
+				if err := f.check(row, at, v); err != nil {
 					return row, err
 				}
 			}
@@ -171,7 +171,7 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	for row := range f.b.Rows {
 		v, err := f.b.Number(row, at, f.missing)
 		if err == nil {
-			err = f.checkNumber(row, at, v)
+			err = f.check(row, at, v)
 		}
 		if err != nil {
 			return row, err
@@ -181,21 +181,24 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	return 0, nil
 }
 
-// checkNumber returns an error for an invalid feature.
-func (f *filling) checkNumber(row, at int, v float64) error {
+// checkNumber returns an error for an invalid feature. missing describes a missing one.
+func (l *Layout) checkNumber(v float64, missing string) error {
 	switch single := float32(v); {
-	case single-single == 0:
+	case single-single == 0: // only finite numbers
 		return nil
 	case v == v:
 		return fmt.Errorf("%v is not a finite float32", v)
-	case f.Options.Missing.Mode == MissingMean:
-		return nil
 	}
-	what := "a missing value"
-	if texts := f.b.Columns[at].Texts; len(texts) > 0 {
-		what = missingText(strings.TrimSpace(texts[row]))
+	return l.CheckMissing(missing)
+}
+
+// check is checkNumber for a feature of the block.
+func (f *filling) check(row, at int, v float64) error {
+	missing := "a missing value"
+	if texts := f.b.Columns[at].Texts; v != v && len(texts) > 0 {
+		missing = missingText(strings.TrimSpace(texts[row]))
 	}
-	return f.CheckMissing(what)
+	return f.checkNumber(v, missing)
 }
 
 // lists reads a column with a list of all features in each row.
@@ -214,7 +217,7 @@ func (f *filling) lists(at int, c Cell) (row int, err error) {
 		if numbers := list.Numbers(); c.Offsets == nil && !f.missing.HasNumbers() && len(numbers) == len(out) { // without a call for each
 			for i, v := range numbers {
 				if out[i] = float32(v); out[i]-out[i] != 0 { // 0 only for finite numbers
-					if err := f.checkNumber(row, at, v); err != nil {
+					if err := f.check(row, at, v); err != nil {
 						return err
 					}
 				}
@@ -224,7 +227,7 @@ func (f *filling) lists(at int, c Cell) (row int, err error) {
 		for i := range out {
 			v, err := list.Number(i, f.missing)
 			if err == nil {
-				err = f.checkNumber(row, at, v)
+				err = f.check(row, at, v)
 			}
 			if err != nil {
 				return err
@@ -255,6 +258,8 @@ func (f *filling) counts(at int) (row int, err error) {
 
 // entries reads a column of sparse rows. Zeros are omitted.
 func (f *filling) entries(at int) (row int, err error) {
+	to, n := f.to.Sparse, len(f.b.Columns[at].Indices)
+	to.Indices, to.Values = slices.Grow(to.Indices, n), slices.Grow(to.Values, n)
 	return f.each(func(row int) error {
 		last := int64(-1)
 		err := f.b.Pairs(row, at, func(index int64, v float64) error {

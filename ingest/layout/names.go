@@ -5,26 +5,18 @@ import (
 	"slices"
 )
 
-// Names finds columns by name. A name may be a path into other values, as user.age is within user. It is safe for
-// concurrent use. [NewRequest] returns it.
+// Names finds columns by name. It is safe for concurrent use. [NewRequest] returns it.
 type Names struct {
 	names  []string
 	byName map[string]int
-	within map[string]bool // prefixes of paths
 }
 
 // newNames returns the Names of columns; "" for a column without a name.
 func newNames(names []string) *Names {
-	n := &Names{names: names, byName: map[string]int{}, within: map[string]bool{}}
+	n := &Names{names: names, byName: map[string]int{}}
 	for i, name := range names {
-		if name == "" {
-			continue
-		}
-		n.byName[name] = i
-		for at, c := range name {
-			if c == '.' {
-				n.within[name[:at]] = true
-			}
+		if name != "" {
+			n.byName[name] = i
 		}
 	}
 	return n
@@ -45,13 +37,10 @@ func (n *Names) List() []string {
 }
 
 // Find returns the number of the column with a name.
-func (n *Names) Find(name []byte) (column int, ok bool) {
-	column, ok = n.byName[string(name)]
+func (n *Names) Find(name string) (column int, ok bool) {
+	column, ok = n.byName[name]
 	return column, ok
 }
-
-// Within reports whether there are columns within a value.
-func (n *Names) Within(name []byte) bool { return n.within[string(name)] }
 
 // Lacks returns an error with the missing columns of a row. has reports which columns the row has.
 func (n *Names) Lacks(has []bool) error {

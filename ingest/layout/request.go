@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Request is the layout of rows to predict that come from no file, and say which of the model's columns they have.
@@ -90,8 +91,11 @@ func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
 // IsText reports whether the words of a column are counted. Its value may be a list of texts.
 func (r *Request) IsText(column int) bool { return r.Cells[column].Role == Counted }
 
-// Number returns the number of a text, NaN for a missing one.
-func (r *Request) Number(text string) (float64, error) {
-	v, err := r.missing.Number(text)
+// Number returns the number of a feature, NaN for a missing one.
+func (r *Request) Number(cell value.Cell) (float64, error) {
+	v, err := cell.Number(r.missing)
+	if err == nil {
+		err = r.checkNumber(v, "a missing value")
+	}
 	return v, r.advise(-1, err)
 }

@@ -72,7 +72,7 @@ func (r *Rows[V]) Add(v V) error {
 	}
 	r.shared = append(r.shared, make([]tabular.Cell, len(r.names))...)
 	if v.Kind() == Object {
-		if err := r.columns.Read(v, r.shared); err != nil {
+		if err := Read(r.columns, v, r.shared); err != nil {
 			return err
 		}
 	}
@@ -106,7 +106,7 @@ func (r *Rows[V]) row(v V) error {
 	}
 	row := NextRow(&r.rows, len(r.names))
 	copy(row, r.shared)
-	if err := r.columns.Read(v, row); err != nil {
+	if err := Read(r.columns, v, row); err != nil {
 		return err
 	}
 	o := &r.options

@@ -1,23 +1,30 @@
 package message
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Nested is a decoded value of type V, which may have parts: the members of an object, the entries of a map, or the items
 // of a list.
 type Nested[V any] interface {
+	Walked[V]
+	// Items calls put for each item of a list, until an error.
+	Items(put func(item V) error) error
+	// Cell returns the value as that of a column.
+	Cell() tabular.Cell
+}
+
+// Walked is a value of type V in which [Paths] find columns.
+type Walked[V any] interface {
 	// Kind returns what the value is.
 	Kind() Kind
 	// Parts calls put for each part of an object or a list that at has a step for: members by name, entries by key, items by
 	// index. It returns the first error of put, or that of an invalid value.
 	Parts(at *Step, put func(at *Step, part V) error) error
-	// Items calls put for each item of a list, until an error.
-	Items(put func(item V) error) error
-	// Cell returns the value as that of a column.
-	Cell() tabular.Cell
 }
 
 // Kind is the kind of a [Nested] value.
@@ -38,17 +45,30 @@ type Step struct {
 	column int // −1: none
 	whole  bool
 	named  map[string]*Step
+	number int // in Below of its parent
+	next   int // number of the step below that probably comes next
+	walk   int // the last walk that has found it
 }
 
 // Named returns the step below n with a name; nil: none.
-func (n *Step) Named(name []byte) *Step { return n.named[string(name)] }
+func (n *Step) Named(name []byte) *Step {
+	if n.next < len(n.Below) && n.Below[n.next].Name == string(name) { // without a look into the map
+		n.next++
+		return n.Below[n.next-1]
+	}
+	next := n.named[string(name)]
+	if next != nil {
+		n.next = next.number + 1
+	}
+	return next
+}
 
 // step returns the step below n with a name, which it adds if necessary.
 func (n *Step) step(name string) *Step {
 	if next := n.named[name]; next != nil {
 		return next
 	}
-	next := &Step{Name: name, Index: -1, column: -1}
+	next := &Step{Name: name, Index: -1, column: -1, number: len(n.Below)}
 	if i, err := strconv.Atoi(name); err == nil && i >= 0 {
 		next.Index = i
 	}
@@ -61,11 +81,12 @@ func (n *Step) step(name string) *Step {
 
 // Paths finds columns in values: members, and nested values by path. A member whose name equals a path takes precedence.
 // It is not safe for concurrent use.
-type Paths[V Nested[V]] struct {
+type Paths[V Walked[V]] struct {
 	root  Step
+	walk  int        // number of values
 	found []presence // by column, in the last value
-	cells []tabular.Cell
-	put   func(at *Step, part V) error
+	put   func(column int, part V) error
+	keep  func(at *Step, part V) error
 }
 
 // presence is how a column was found.
@@ -78,7 +99,7 @@ const (
 )
 
 // NewPaths returns the Paths with these names.
-func NewPaths[V Nested[V]](names []string) *Paths[V] {
+func NewPaths[V Walked[V]](names []string) *Paths[V] {
 	c := &Paths[V]{root: Step{column: -1}, found: make([]presence, len(names))}
 	for i, name := range names {
 		at := &c.root
@@ -89,28 +110,45 @@ func NewPaths[V Nested[V]](names []string) *Paths[V] {
 		whole := c.root.step(name)
 		whole.column, whole.whole = i, true
 	}
-	c.put = c.keep
+	c.keep = c.find
 	return c
 }
 
-// Read copies the columns of an object to cells, and does not change the cells of those that it lacks.
-func (c *Paths[V]) Read(object V, cells []tabular.Cell) error {
+// Walk calls put with the value of each column of an object. A column that is found twice, by path and by name, has the last
+// value. A member that comes twice is an error.
+func (c *Paths[V]) Walk(object V, put func(column int, part V) error) error {
+	c.walk++
 	clear(c.found)
-	c.cells = cells
-	return object.Parts(&c.root, c.put)
+	c.put = put
+	return object.Parts(&c.root, c.keep)
+}
+
+// Read copies the columns of an object to cells, and does not change the cells of those that it lacks.
+func Read[V Nested[V]](c *Paths[V], object V, cells []tabular.Cell) error {
+	return c.Walk(object, func(column int, part V) error {
+		cells[column] = part.Cell()
+		return nil
+	})
 }
 
 // Has reports whether the last object has a column.
 func (c *Paths[V]) Has(column int) bool { return c.found[column] != absent }
 
-// keep copies a part to its column, and finds those within it.
-func (c *Paths[V]) keep(at *Step, part V) error {
+// find calls put with a part that is a column, and finds the columns within it.
+func (c *Paths[V]) find(at *Step, part V) error {
+	if at.walk == c.walk {
+		return fmt.Errorf("duplicate member %s", value.Quote(at.Name))
+	}
+	at.walk = c.walk
 	how := byPath
 	if at.whole {
 		how = byName
 	}
 	if at.column >= 0 && c.found[at.column] < how {
-		c.cells[at.column], c.found[at.column] = part.Cell(), how
+		c.found[at.column] = how
+		if err := c.put(at.column, part); err != nil {
+			return err
+		}
 	}
 	if len(at.Below) == 0 {
 		return nil
@@ -118,7 +156,7 @@ func (c *Paths[V]) keep(at *Step, part V) error {
 	if kind := part.Kind(); kind != Object && kind != List {
 		return nil
 	}
-	return part.Parts(at, c.put)
+	return part.Parts(at, c.keep)
 }
 
 // find returns the part of a value at a path. ok is false if there is none.

@@ -2,6 +2,7 @@
 package arrowvalue
 
 import (
+	"encoding/json"
 	"math"
 	"slices"
 	"strconv"
@@ -316,4 +317,32 @@ func (v *Values) Bytes() (values []uint8, ok bool) {
 		values = c.Uint8Values()
 	}
 	return values, ok
+}
+
+// AppendJSON appends a value of a column as JSON; null if it is not finite.
+func AppendJSON(dst []byte, column arrow.Array, i int) []byte {
+	if column.IsNull(i) {
+		return append(dst, "null"...)
+	}
+	switch column := column.(type) {
+	case *array.Float32:
+		return value.AppendNumber(dst, float64(column.Value(i)), 32)
+	case *array.Float64:
+		return value.AppendNumber(dst, column.Value(i), 64)
+	case array.ListLike: // possibly of many features: encoding/json takes ten times as long
+		from, to := column.ValueOffsets(i)
+		dst = append(dst, '[')
+		for j := from; j < to; j++ {
+			if j > from {
+				dst = append(dst, ',')
+			}
+			dst = AppendJSON(dst, column.ListValues(), int(j))
+		}
+		return append(dst, ']')
+	}
+	text, err := json.Marshal(column.GetOneForMarshal(i))
+	if err != nil {
+		return append(dst, "null"...)
+	}
+	return append(dst, text...)
 }

@@ -106,14 +106,15 @@ func (c Cell) boolean() (v, ok bool) {
 func (c Cell) isText() bool { return len(c) > 0 && c[0] == '"' }
 
 // text returns a string.
-func (c Cell) text() string {
-	var text string
-	_ = json.Unmarshal(c, &text) // CheckJSON has accepted it
-	return text
-}
+func (c Cell) text() string { return string(c.Name()) }
 
 // Number returns a number, or NaN if it is missing: a JSON number, a boolean, which is 0 or 1, or a string with either.
 func (c Cell) Number(missing Missing) (float64, error) {
+	if len(c) > 0 && (c[0] == '-' || c[0]-'0' <= 9) { // the usual case, first
+		if v, err := strconv.ParseFloat(string(c), 64); err == nil {
+			return missing.OrNaN(v), nil
+		}
+	}
 	switch v, ok := c.boolean(); {
 	case c.Null():
 		return math.NaN(), nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 )
 
 // Items returns the values of an array; nil if the value is not an array.
@@ -12,14 +13,28 @@ func (c Cell) Items() (items []Cell) {
 		return nil
 	}
 	items = []Cell{}
-	for at := space(c, 1); c[at] != ']'; {
-		to := end(c, at)
-		items = append(items, c[at:to])
-		if at = space(c, to); c[at] == ',' {
-			at = space(c, at+1)
-		}
+	for item := range c.All() {
+		items = append(items, item)
 	}
 	return items
+}
+
+// All iterates over the values of an array, without memory for them. Another value has none.
+func (c Cell) All() iter.Seq[Cell] {
+	return func(yield func(Cell) bool) {
+		if c.Null() || c[0] != '[' {
+			return
+		}
+		for at := space(c, 1); c[at] != ']'; {
+			to := end(c, at)
+			if !yield(c[at:to]) {
+				return
+			}
+			if at = space(c, to); c[at] == ',' {
+				at = space(c, at+1)
+			}
+		}
+	}
 }
 
 // Members calls put with each member of an object that CheckJSON has accepted, in order. It is an error if the value is
@@ -33,12 +48,12 @@ func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	if len(c) == 0 || c[0] != '{' {
 		return fmt.Errorf("%s is not an object", c)
 	}
-	var names nameSet
+	var names Names
 	for at := space(c, 1); c[at] != '}'; {
 		to := end(c, at)
-		name := nameOf(c[at:to])
-		if names.has(name) {
-			return fmt.Errorf("duplicate column %s", Quote(string(name)))
+		name := c[at:to].Name()
+		if names.Has(name) {
+			return fmt.Errorf("duplicate member %s", Quote(string(name)))
 		}
 		at = space(c, space(c, to)+1) // behind the colon
 		to = end(c, at)
@@ -52,16 +67,14 @@ func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	return nil
 }
 
-// nameOf returns the text of a JSON string.
-func nameOf(quoted Cell) []byte {
-	for _, b := range quoted {
-		if b == '\\' {
-			var name string
-			_ = json.Unmarshal(quoted, &name) // CheckJSON has accepted it
-			return []byte(name)
-		}
+// Name returns the text of a JSON string. It shares the memory of the value if there are no escapes.
+func (c Cell) Name() []byte {
+	if bytes.IndexByte(c, '\\') < 0 {
+		return c[1 : len(c)-1]
 	}
-	return quoted[1 : len(quoted)-1]
+	var name string
+	_ = json.Unmarshal(c, &name) // CheckJSON has accepted it
+	return []byte(name)
 }
 
 // space returns the end of the white space at an index of a value.
@@ -107,23 +120,28 @@ func end(c Cell, at int) int {
 // fewNames is the number of names up to which a list is faster than a map.
 const fewNames = 32
 
-// nameSet is a set of names of members of an object: a list while there are few.
-type nameSet struct {
+// Names is a set of names of members of an object: a list while there are few. The zero value has none.
+type Names struct {
 	n    int
+	keys [fewNames]uint32 // of the names in the list: others differ
 	few  [fewNames][]byte
 	many map[string]bool
 }
 
-// has reports whether the set has a name, and adds it.
-func (s *nameSet) has(name []byte) bool {
+// Has reports whether the set has a name, and adds it. A name must not change afterwards.
+func (s *Names) Has(name []byte) bool {
 	if s.many == nil {
-		for _, other := range s.few[:s.n] {
-			if bytes.Equal(other, name) {
+		key := uint32(len(name)) << 16
+		if n := len(name); n > 0 {
+			key |= uint32(name[n/2])<<8 | uint32(name[n-1])
+		}
+		for i, other := range s.keys[:s.n] {
+			if other == key && bytes.Equal(s.few[i], name) {
 				return true
 			}
 		}
 		if s.n < fewNames {
-			s.few[s.n] = name
+			s.keys[s.n], s.few[s.n] = key, name
 			s.n++
 			return false
 		}

@@ -82,6 +82,14 @@ func isJSON(text string) bool {
 	return text != "" && (text[0] == '-' || text[0]-'0' <= 9) && json.Valid([]byte(text))
 }
 
+// AppendNumber appends a number as JSON, in the shortest form that is unique in so many bits; null if it is not finite.
+func AppendNumber(dst []byte, v float64, bits int) []byte {
+	if v-v != 0 {
+		return append(dst, "null"...)
+	}
+	return strconv.AppendFloat(dst, v, 'g', -1, bits)
+}
+
 // digits splits off the leading digits of a text.
 func digits(text string) (digits, rest string) {
 	n := 0

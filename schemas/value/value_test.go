@@ -123,7 +123,7 @@ func TestCells(t *testing.T) {
 		}
 	}
 	if err := Cell(`{"a":1,"b":2,"a":3}`).Members(func(string, Cell) error { return nil }); err == nil ||
-		err.Error() != `duplicate column "a"` {
+		err.Error() != `duplicate member "a"` {
 		t.Errorf("a name twice: %v", err)
 	}
 }

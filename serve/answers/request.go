@@ -3,10 +3,10 @@ package answers
 import (
 	"crypto/rand"
 	"encoding/json"
-	"math"
 	"strconv"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Header is the header with the id of a request and its response.
@@ -160,15 +160,7 @@ func appendMembers(dst []byte, n int, member func(i int) (name json.RawMessage, 
 		} else {
 			dst = append(append(dst, name...), ':')
 		}
-		dst = appendNumber(dst, v, bits)
+		dst = value.AppendNumber(dst, v, bits)
 	}
 	return append(dst, '}')
-}
-
-// appendNumber appends a number with the given bit size, or null if it is not finite, because JSON can't represent it.
-func appendNumber(dst []byte, v float64, bits int) []byte {
-	if math.IsNaN(v) || math.IsInf(v, 0) {
-		return append(dst, "null"...)
-	}
-	return strconv.AppendFloat(dst, v, 'g', -1, bits)
 }

@@ -229,7 +229,7 @@ func (s *source) column(i int) *arrowvalue.Values {
 // cells returns the values of the columns within others in a row of the batch, behind the columns of the file.
 func (s *source) cells(row int) ([]tabular.Cell, error) {
 	cells := make([]tabular.Cell, len(s.fields))
-	return cells, s.paths.Read(nested{s.rows, row}, cells[s.own:])
+	return cells, message.Read(s.paths, nested{s.rows, row}, cells[s.own:])
 }
 
 // Read implements tabular.Source.
@@ -324,6 +324,7 @@ func (s *source) fillPairs(c *tabular.Column, of *arrowvalue.Values, from, to in
 			return err
 		}
 	}
+	c.Indices, c.Numbers = slices.Grow(c.Indices, last-first), slices.Grow(c.Numbers, last-first)
 	pairs := of.Items()
 	indexAt, valueAt, _ := pairOf(of.Column.DataType())
 	index, number := pairs.At(indexAt), pairs.At(valueAt)

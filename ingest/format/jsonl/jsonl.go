@@ -173,7 +173,7 @@ func (s *source) members(line []byte) ([]tabular.Cell, error) {
 		return cells, err
 	}
 	found := make([]tabular.Cell, len(s.within))
-	err = s.paths.Read(line, found)
+	err = message.Read(s.paths, line, found)
 	for i, name := range s.within {
 		at, known := s.places[name]
 		if !known && (s.closed || !s.paths.Has(i)) {

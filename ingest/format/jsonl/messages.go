@@ -62,7 +62,7 @@ func (r *messages) rowsOf(content value.Cell) value.Cell {
 		return content
 	}
 	found := make([]tabular.Cell, 1)
-	if Nested(content).Kind() == message.Object && NewPaths([]string{r.options.Rows}).Read(Nested(content), found) == nil {
+	if Nested(content).Kind() == message.Object && message.Read(NewPaths([]string{r.options.Rows}), Nested(content), found) == nil {
 		return found[0].Source()
 	}
 	return nil

@@ -1,5 +1,4 @@
-// Package panicked locates the panic of a request handler.
-package panicked
+package serve
 
 import (
 	"fmt"
@@ -9,8 +8,8 @@ import (
 	"strings"
 )
 
-// Shape describes a request without its contents, and where the program panicked.
-func Shape(r *http.Request) string {
+// shapeOf describes a request without its contents, and where the program panicked.
+func shapeOf(r *http.Request) string {
 	h := r.Header
 	text := fmt.Sprintf("%.20s %.40q of %d bytes, Content-Type %.80q, Content-Encoding %.40q, Accept %.80q, %s", r.Method, r.URL.Path,
 		r.ContentLength,
