@@ -601,7 +601,7 @@ def matrices(b):
             cells = [f"**{cell}**" if cell and key != "seconds" and medians[learner] == best else cell for learner, cell in zip(TABULAR, cells)]
             lines.append(f"| {name} | {b.raw[f'tables, {name}, trees × 22'][0]['rows']:,} | " + " | ".join(cells) + " |")
     lines += ["", "| no higher error, no higher log loss, its processor seconds ÷ ours | " + " | ".join(OURS.values()) + " |", "|---" * (1 + len(OURS)) + "|"]
-    for learner in (l for l in TABULAR if l not in OURS):
+    for learner in (name for name in TABULAR if name not in OURS):
         cells = []
         for ours in OURS:
             sets = [s for s in SETS if f"tables, {s}, {learner}" in b.raw and f"tables, {s}, {ours}" in b.raw]
