@@ -26,14 +26,12 @@ type generalized struct {
 
 // point is a W with its evaluation.
 type point struct {
-	visit          int
-	w              []float32
-	objective      float64   // J(W)
-	gradient       []float64 // ∇J(W)
-	preconditioned []float64 // (L·S+λI)⁻¹ ∇J(W)
-	decrement      float64   // ⟨gradient, preconditioned⟩: a full step gains about half of it
-	size           float64   // the next trial is w − size · step
-	step           []float64
+	linear.Point // with ∇J(W), and (L·S+λI)⁻¹ ∇J(W)
+	visit        int
+	objective    float64 // J(W)
+	decrement    float64 // ⟨∇J(W), (L·S+λI)⁻¹ ∇J(W)⟩: a full step gains about half of it
+	size         float64 // the next trial is W − size · step
+	step         []float64
 }
 
 // minDecrement is the relative gain in J below which float32 scores can't resolve a step.
@@ -45,32 +43,27 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		return nil, err
 	}
 	weights, penalised, ridge := g.start(w)
-	trial := point{visit: v, w: weights, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
+	trial := point{Point: linear.Point{W: weights}, visit: v, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
 	g.passes++
 	evaluation := &Evaluation{Number: g.passes, Objective: trial.objective}
-	first := g.accepted.w == nil
+	first := g.accepted.W == nil
 	if first {
 		g.method = methodNamed(g.stage.Method)
-		g.descent = g.method.start(g.factor, g.shape)
+		g.descent = g.method.start(g.shape)
 	} else if !(trial.objective <= g.accepted.objective) || !g.descent.sufficient(&g.accepted, trial.objective) {
 		g.accepted.size, g.accepted.step = g.descent.reject(&g.accepted)
 		g.done = g.accepted.step == nil
 		return evaluation, nil
 	}
 	evaluation.Accepted, evaluation.Kept = true, g.shape.Sparse
-	if trial.gradient, err = g.crossMemory(sums); err != nil {
+	if trial.Gradient, err = g.crossMemory(sums); err != nil {
 		return nil, err
 	}
-	if err := g.ridgeGradientTo(trial.gradient, sums, penalised); err != nil {
+	if err := g.ridgeGradientTo(trial.Gradient, sums, penalised); err != nil {
 		return nil, err
 	}
-	if g.shape.Sparse && !first { // methods do not use it after the next point
-		trial.preconditioned, g.accepted.preconditioned = g.accepted.preconditioned, nil
-		g.factor.SolveTo(trial.preconditioned, trial.gradient, g.shape.Classes)
-	} else {
-		trial.preconditioned = linear.Solved(g.factor, trial.gradient, g.shape.Classes)
-	}
-	trial.decrement = dot(trial.gradient, trial.preconditioned)
+	trial.Preconditioned = linear.Solved(g.factor, trial.Gradient, g.shape.Classes)
+	trial.decrement = linear.Dot(trial.Gradient, trial.Preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)
 	} else {
@@ -80,7 +73,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	g.done = trial.decrement <= minDecrement*(1+math.Abs(trial.objective)) ||
 		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.position, g.passes, g.objectives)
 	if g.stop.observe(losses) {
-		g.chosen = Step{W: trial.w, Final: true, Of: trial.visit}
+		g.chosen = Step{W: trial.W, Final: true, Of: trial.visit}
 	}
 	return evaluation, nil
 }
@@ -89,18 +82,7 @@ func (g *generalized) Next() (Step, error) {
 	if g.done || g.passes >= g.stage.Passes || g.stop.ended() {
 		return g.chosen, nil
 	}
-	return Step{W: g.accepted.trial()}, nil
-}
-
-// trial returns W − size · step.
-func (p *point) trial() []float32 {
-	w := make([]float32, len(p.w))
-	linear.OnCores(len(w), 1, func(from, to int) {
-		for i := from; i < to; i++ {
-			w[i] = float32(float64(p.w[i]) - float64(p.size*p.step[i]))
-		}
-	})
-	return w
+	return Step{W: linear.Trial(g.accepted.W, g.accepted.size, g.accepted.step)}, nil
 }
 
 // scaled returns size · step.

@@ -111,8 +111,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{objective: f.objective, preconditioned: make([]float64, 7*3)}
-			g.accepted.decrement = f.steps.Turn(g.accepted.preconditioned)
+			g.common, g.accepted = f.common, point{Point: linear.Point{Preconditioned: make([]float64, 7*3)}, objective: f.objective}
+			g.accepted.decrement = f.steps.Turn(g.accepted.Preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
@@ -122,8 +122,8 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.preconditioned[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.preconditioned[i], s)
+			if math.Abs(s-g.accepted.Preconditioned[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.Preconditioned[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]

@@ -1,10 +1,6 @@
 package solve
 
-import (
-	"slices"
-
-	"github.com/stagewise/stagewise/solve/linear"
-)
+import "slices"
 
 // method is an algorithm that minimises J for a known link with a non-quadratic loss. Each method is one value in a
 // file of its own, with one line in [methods].
@@ -19,8 +15,8 @@ type method struct {
 	wholeGram bool
 	// quadratic means that the method is for a quadratic loss, which has a single algorithm: quadratic.go.
 	quadratic bool
-	// start returns the state of one fit of a shape. Gradients are multiplied by the inverse of the metric.
-	start func(linear.Metric, Shape) descent
+	// start returns the state of one fit of a shape.
+	start func(Shape) descent
 	// worthwhile reports whether another pass pays after an accepted one (2, 3, …), given J at all accepted points so
 	// far. Nil: it always pays.
 	worthwhile func(at position, pass int, objectives []float64) bool
@@ -37,7 +33,7 @@ type position struct {
 // descent chooses the trials of one fit. It sees the accepted points in order, and they determine its state.
 type descent interface {
 	// accept returns the step of the first trial from a point: the trial is W − step. before is the previously accepted
-	// point, nil for the first. It is not used again, so accept may reuse its memory, and that of at.preconditioned.
+	// point, nil for the first. It is not used again, so accept may reuse its memory.
 	accept(before, at *point) (step []float64)
 	// reject returns the step of another trial from a point, after a rejected one: the trial is W − size · step. It
 	// returns nil if no step is worth a pass.

@@ -1,9 +1,5 @@
 package solve
 
-import (
-	"github.com/stagewise/stagewise/solve/linear"
-)
-
 // MethodPaper is Algorithm 1 with its fixed step.
 const MethodPaper = "paper"
 
@@ -12,7 +8,7 @@ func paperMethod() method {
 		name:      MethodPaper,
 		doc:       "Algorithm 1 with its fixed step",
 		wholeGram: true,
-		start:     func(linear.Metric, Shape) descent { return &paper{size: 1} },
+		start:     func(Shape) descent { return &paper{size: 1} },
 	}
 }
 
@@ -24,13 +20,13 @@ func paperMethod() method {
 // raise J.
 type paper struct{ size float64 }
 
-func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.preconditioned) }
+func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.Preconditioned) }
 
 func (p *paper) reject(at *point) (size float64, step []float64) {
 	if p.size /= 2; p.size < minStep {
 		return 0, nil
 	}
-	return p.size, at.preconditioned
+	return p.size, at.Preconditioned
 }
 
 func (p *paper) sufficient(*point, float64) bool { return true }

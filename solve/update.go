@@ -40,13 +40,13 @@ type Update struct {
 	most     float64   // the largest curvature, L of the link
 	used     float64   // L of this update
 	factor   *linear.Preconditioner
-	met      []float64 // curvatures along the steps of this update
-	seen     int       // visits
-	restarts bool      // the window keeps only visited increments
-	at       tangent   // the last accepted visit
-	judges   bool      // the last visit uses the final weights
-	final    []float32 // the final weights, once visited
-	lbfgs    *lbfgs    // chooses the steps if the whole window is visited; otherwise nil
+	met      []float64     // curvatures along the steps of this update
+	seen     int           // visits
+	restarts bool          // the window keeps only visited increments
+	at       tangent       // the last accepted visit
+	judges   bool          // the last visit uses the final weights
+	final    []float32     // the final weights, once visited
+	lbfgs    *linear.LBFGS // chooses the steps if the whole window is visited; otherwise nil
 }
 
 // Moments is the state of a stage's window: sums over its increments, each times its weight.
@@ -270,14 +270,14 @@ func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation,
 			}
 			u.at.objective = u.objective(&u.at)
 			if u.lbfgs != nil {
-				u.lbfgs = &lbfgs{}
+				u.lbfgs = &linear.LBFGS{}
 				u.choose(nil, &u.at)
 			}
 			return evaluation, nil
 		}
 	}
 	if u.lbfgs != nil {
-		var before *point
+		var before *linear.Point
 		if u.seen > 1 {
 			before = u.at.point
 		}
@@ -289,22 +289,21 @@ func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation,
 
 // canShorten reports whether a rejected step has an alternative: that of Algorithm 1 with the link's full curvature.
 func (u *Update) canShorten() bool {
-	return u.used < u.most || u.lbfgs != nil && len(u.lbfgs.pairs) > 0
+	return u.used < u.most || u.lbfgs != nil && u.lbfgs.Learnt()
 }
 
 // choose lets L-BFGS choose the step from a visit. If the whole window is visited, the objective is J, and its gradient
 // is known without S. before is the last accepted point; nil: there is none.
-func (u *Update) choose(before *point, t *tangent) {
+func (u *Update) choose(before *linear.Point, t *tangent) {
 	k := u.shape.Classes
-	t.point = &point{w: linear.Narrow(t.w), objective: t.objective, gradient: make([]float64, len(t.w)), size: 1}
+	t.point = &linear.Point{W: linear.Narrow(t.w), Gradient: make([]float64, len(t.w))}
 	for i, g := range t.gradient {
-		if t.point.gradient[i] = g / u.weight; i < u.shape.Penalised*k {
-			t.point.gradient[i] += u.scale / u.weight * t.w[i]
+		if t.point.Gradient[i] = g / u.weight; i < u.shape.Penalised*k {
+			t.point.Gradient[i] += u.scale / u.weight * t.w[i]
 		}
 	}
-	t.point.preconditioned = linear.Solved(u.factor, t.point.gradient, k)
-	t.point.decrement = floats.Dot(t.point.gradient, t.point.preconditioned)
-	t.point.step = u.lbfgs.accept(before, t.point)
+	t.point.Preconditioned = linear.Solved(u.factor, t.point.Gradient, k)
+	u.lbfgs.Accept(before, t.point)
 }
 
 // begin computes n, ρ, λ and L, and factors the matrix of the step.
@@ -338,7 +337,7 @@ func (u *Update) begin() error {
 		}
 		u.used = min(u.most, max(met, least))
 		if u.share == 1 {
-			u.lbfgs = &lbfgs{}
+			u.lbfgs = &linear.LBFGS{}
 		}
 	}
 	return u.refactor()
@@ -366,8 +365,8 @@ type tangent struct {
 	terms            []Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
-	objective        float64 // with the currently factored matrix
-	point            *point  // for L-BFGS
+	objective        float64       // with the currently factored matrix
+	point            *linear.Point // for L-BFGS
 }
 
 // curvature returns the mean curvature of the visited rows' loss along the step between two visits: h = 2 (loss(W') −
@@ -400,7 +399,7 @@ func (u *Update) Next() (Step, error) {
 	}
 	k, final := u.shape.Classes, u.at.terms != nil
 	if u.lbfgs != nil && !final {
-		return Step{W: u.at.point.trial()}, nil
+		return Step{W: linear.Trial(u.at.point.W, 1, u.lbfgs.Step)}, nil
 	}
 	target := make([]float64, len(u.at.w))
 	for i := range target {

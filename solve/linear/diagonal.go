@@ -46,18 +46,6 @@ func (d *Diagonal) SolveTo(dst, g []float64, k int) {
 	})
 }
 
-// Square returns the trace of gᵀ y for a matrix g (p × k) and its product y with the inverse.
-func (d *Diagonal) Square(g []float64) float64 {
-	k := len(g) / len(d.Inverse)
-	return SumsByClass(len(d.Inverse), k, func(from, to int, sums []float64) {
-		for j := from; j < to; j++ {
-			for _, v := range g[j*k : (j+1)*k] {
-				sums[0] += d.Inverse[j] * v * v
-			}
-		}
-	})[0]
-}
-
 // Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse:
 // the longest one guaranteed to lower any loss whose curvature is at most above; 1 without a gradient.
 func (d *Diagonal) Length(g []float64, k int, above *Diagonal) float64 {

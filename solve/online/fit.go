@@ -17,10 +17,6 @@ import (
 )
 
 const (
-	// maxPairs is the number of steps that L-BFGS learns from.
-	maxPairs = 8
-	// armijo is the fraction of the slope that a trial must gain (Nocedal and Wright 2006, 3.1).
-	armijo = 1e-4
 	// leastMetric prevents infinite steps of columns without curvature, such as an intercept's before the first row.
 	leastMetric = 1e-12
 	// minDecrement is the gain relative to the objective below which float32 scores can't resolve a step.
@@ -48,36 +44,25 @@ type Update struct {
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
 	weight  float64   // Σw of the new training rows
 	at      point     // the best so far
-	step    []float64 // the next trial is at.w − size · step
-	size    float64
-	slope   float64
-	pairs   []pair
+	lbfgs   linear.LBFGS
 	visits  int
 	ends    bool // nothing is left to gain
 	terms   statistics.Occurring
 	kept    bool // terms are those of the best point, which the last visit was made with
 }
 
-// point is the weights of the columns that occur, with their evaluation.
+// point is the weights of the columns that occur (m × k), with their evaluation.
 type point struct {
+	linear.Point
 	visit     int
-	w         []float32 // m × k
 	objective float64
-	gradient  []float64
-}
-
-// pair is an accepted step and the change of the gradient along it.
-type pair struct {
-	step, change []float64
-	inner        float64 // ⟨step, change⟩
-	square       float64 // ⟨change, its product with the inverse metric⟩
 }
 
 // NewUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
 // columns of the examples in the order of the block. passes is the number of steps to try. memory provides the
 // matrices, and receives the memory of visits.
 func NewUpdate(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, passes int, memory *Memory) *Update {
-	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory, size: 1}
+	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory}
 }
 
 // Precondition does nothing: an update on sparse rows has no Gram matrix.
@@ -114,18 +99,18 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 	} else if columns := v.columns(); !slices.Equal(columns, u.columns) || len(v.Gradient.Values) < len(u.past) && !u.tried() {
 		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(columns), len(u.columns))
 	}
-	here := point{visit: visit, w: w.Rows, objective: v.Losses.Loss, gradient: v.Gradient.Values}
+	here := point{Point: linear.Point{W: w.Rows, Gradient: v.Gradient.Values}, visit: visit, objective: v.Losses.Loss}
 	if visit == 0 {
-		here.w = u.start
+		here.W = u.start
 	} else if !slices.Equal(w.Occurring, u.columns) {
 		return nil, fmt.Errorf("%w: weights of %d columns, expected %d", wire.ErrDamaged, len(w.Occurring), len(u.columns))
 	}
 	u.addPast(&here)
 	evaluation := &solve.Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
-	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // to obtain the curvature there
-	sufficient := here.objective <= u.at.objective-armijo*u.size*u.slope
-	if evaluation.Accepted = visit == 0 || repeats || sufficient; !evaluation.Accepted {
-		u.size /= 2
+	repeats := visit > 0 && slices.Equal(here.W, u.at.W) // to obtain the curvature there
+	evaluation.Accepted = visit == 0 || repeats || u.lbfgs.Sufficient(u.at.objective, here.objective)
+	if !evaluation.Accepted {
+		u.lbfgs.Size /= 2
 		return evaluation, nil
 	}
 	if HasCurvature(visit, u.passes) {
@@ -138,18 +123,18 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 		u.at = here
 		return evaluation, nil // no step follows
 	case visit == 0:
-		err = u.precondition()
-	default:
-		u.learn(&here)
+		if err := u.precondition(); err != nil {
+			return nil, err
+		}
 	}
-	u.at = here
-	if err != nil {
-		return nil, err
-	}
-	u.choose()
+	here.Preconditioned = floats.MulTo(u.take(len(here.Gradient)), here.Gradient, u.metric)
 	if visit == 0 {
-		u.size, err = u.firstSize(v.Reach)
+		u.lbfgs.Accept(nil, &here.Point)
+		u.lbfgs.Size, err = u.firstSize(v.Reach)
+	} else {
+		u.lbfgs.Accept(&u.at.Point, &here.Point)
 	}
+	u.at, u.ends = here, !(u.lbfgs.Slope > minDecrement*(1+math.Abs(here.objective)))
 	return evaluation, err
 }
 
@@ -157,20 +142,20 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 // y − g; after the last trial it may be nil.
 func (u *Update) addPast(here *point) {
 	if here.visit == 0 { // at W₀ the quadratic is 0, and so is its slope
-		for i, sum := range here.gradient {
-			here.gradient[i] = 0 - sum
+		for i, sum := range here.Gradient {
+			here.Gradient[i] = 0 - sum
 		}
 		return
 	}
-	objective, start, past := here.objective, u.start[:len(here.w)], u.past[:len(here.w)]
-	if here.gradient == nil {
-		for i, at := range here.w {
+	objective, start, past := here.objective, u.start[:len(here.W)], u.past[:len(here.W)]
+	if here.Gradient == nil {
+		for i, at := range here.W {
 			d := float64(at) - float64(start[i])
 			objective += past[i] * d * d / 2
 		}
 	} else {
-		gradient := here.gradient[:len(here.w)]
-		for i, at := range here.w {
+		gradient := here.Gradient[:len(here.W)]
+		for i, at := range here.W {
 			d := float64(at) - float64(start[i])
 			objective += past[i] * d * d / 2
 			gradient[i] = -gradient[i] + past[i]*d
@@ -220,54 +205,13 @@ func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
 		return 0, fmt.Errorf("%w: bounds of %d columns, expected %d", wire.ErrDamaged, len(reach.Columns), len(u.columns))
 	}
 	k, curvature := u.shape.Classes, 0.0
-	for i, s := range u.step {
+	for i, s := range u.lbfgs.Step {
 		curvature += (u.past[i] + u.link.Smoothness*reach.Values[i/k]) * s * s
 	}
 	if !(curvature > 0) {
 		return 1, nil
 	}
-	return min(1, u.slope/curvature), nil
-}
-
-// learn keeps the pair of the step to an accepted point, in the memory of the previous gradient.
-func (u *Update) learn(here *point) {
-	p := pair{u.take(len(here.w)), u.at.gradient, 0, 0}
-	step, change, metric, before := p.step, p.change[:len(p.step)], u.metric[:len(p.step)], u.at.w[:len(p.step)]
-	for i, gradient := range here.gradient[:len(step)] {
-		v := gradient - change[i]
-		step[i], change[i] = float64(here.w[i])-float64(before[i]), v
-		p.square += v * v * metric[i]
-	}
-	if p.inner = floats.Dot(p.step, p.change); p.inner > 0 && p.square > 0 {
-		u.pairs = append(u.pairs, p)
-		u.pairs = u.pairs[max(0, len(u.pairs)-maxPairs):]
-	}
-}
-
-// choose computes the step from the best point by the two loops of L-BFGS (Nocedal and Wright 2006, algorithm 7.4).
-func (u *Update) choose() {
-	u.size = 1
-	if u.step == nil {
-		u.step = u.take(len(u.at.gradient))
-	}
-	q, alphas := append(u.step[:0], u.at.gradient...), make([]float64, len(u.pairs))
-	for i, p := range slices.Backward(u.pairs) {
-		alphas[i] = floats.Dot(p.step, q) / p.inner
-		floats.AddScaled(q, -alphas[i], p.change)
-	}
-	if n := len(u.pairs); n > 0 {
-		scale := u.pairs[n-1].inner / u.pairs[n-1].square
-		for i, m := range u.metric[:len(q)] {
-			q[i] = q[i] * m * scale
-		}
-	} else {
-		floats.Mul(q, u.metric)
-	}
-	for i, p := range u.pairs {
-		floats.AddScaled(q, alphas[i]-floats.Dot(p.change, q)/p.inner, p.step)
-	}
-	u.step, u.slope = q, floats.Dot(u.at.gradient, q)
-	u.ends = !(u.slope > minDecrement*(1+math.Abs(u.at.objective)))
+	return min(1, u.lbfgs.Slope/curvature), nil
 }
 
 // tried reports whether all steps have been tried.
@@ -279,20 +223,17 @@ func (u *Update) Next() (solve.Step, error) {
 	if (u.ends || u.tried()) && u.kept {
 		return u.final(), nil
 	}
-	step := solve.Step{Occurring: u.columns, Rows: u.at.w}
+	step := solve.Step{Occurring: u.columns, Rows: u.at.W}
 	if u.ends || u.tried() {
 		return step, nil
 	}
-	step.Rows = make([]float32, len(u.at.w))
-	for i, v := range u.at.w {
-		step.Rows[i] = float32(float64(v) - u.size*u.step[i])
-	}
+	step.Rows = linear.Trial(u.at.W, u.lbfgs.Size, u.lbfgs.Step)
 	return step, nil
 }
 
 // final returns the step that ends the stage.
 func (u *Update) final() solve.Step {
-	return solve.Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.w, Final: true, Of: u.visits - 1}
+	return solve.Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.W, Final: true, Of: u.visits - 1}
 }
 
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must

@@ -1,0 +1,91 @@
+package linear
+
+import (
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"gonum.org/v1/gonum/mat"
+)
+
+// On a quadratic function, with exact steps, L-BFGS takes the steps of preconditioned conjugate gradients: it finds the
+// minimum of n variables in n steps, from any positive definite metric.
+func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	for _, n := range []int{1, 5, maxPairs} {
+		hessian, squares := mat.NewSymDense(n, nil), make([]float64, n)
+		for range 2 * n {
+			row := mat.NewVecDense(n, nil)
+			for j := range n {
+				row.SetVec(j, r.NormFloat64())
+			}
+			hessian.SymRankOne(hessian, 1, row)
+		}
+		for j := range n {
+			squares[j] = hessian.At(j, j)
+		}
+		metric, err := NewDiagonal(squares, n, 1, 0, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, target := make([]float64, n), mat.NewVecDense(n, nil)
+		for j := range n {
+			target.SetVec(j, r.NormFloat64())
+		}
+		at := func() *Point {
+			var gradient mat.VecDense
+			gradient.MulVec(hessian, mat.NewVecDense(n, w))
+			gradient.SubVec(&gradient, target)
+			p := &Point{W: Narrow(w), Gradient: slices.Clone(gradient.RawVector().Data)}
+			p.Preconditioned = Solved(metric, p.Gradient, 1)
+			return p
+		}
+		for _, unscaled := range []bool{false, true} {
+			clear(w)
+			q := LBFGS{Unscaled: unscaled}
+			var before *Point
+			for step := range n {
+				here := at()
+				q.Accept(before, here)
+				if want := min(step, maxPairs); len(q.pairs) != want || q.Learnt() != (want > 0) {
+					t.Fatalf("%d variables: %d pairs after %d steps", n, len(q.pairs), step)
+				}
+				d := mat.NewVecDense(n, q.Step)
+				length := q.Slope / mat.Inner(d, hessian, d)
+				for j := range w {
+					w[j] -= length * q.Step[j]
+				}
+				before = here
+			}
+			if left := Dot(at().Gradient, at().Gradient); left > 1e-8 {
+				t.Errorf("%d variables, unscaled %v: the squared gradient is %v", n, unscaled, left)
+			}
+		}
+	}
+}
+
+// Trials are halved until too short, and must gain a fraction of the slope.
+func TestLBFGSHalves(t *testing.T) {
+	var q LBFGS
+	q.Accept(nil, &Point{W: []float32{0}, Gradient: []float64{2}, Preconditioned: []float64{4}})
+	if q.Slope != 8 || q.Size != 1 || !q.Sufficient(1, 1-8e-4) || q.Sufficient(1, 1-7e-4) || q.Sufficient(1, math.NaN()) {
+		t.Errorf("%+v", q)
+	}
+	halved := 0
+	for q.Halve() {
+		halved++
+	}
+	if halved != 20 || Trial([]float32{1}, 0.5, q.Step)[0] != -1 {
+		t.Errorf("a trial is halved %d times, expected 20", halved)
+	}
+}
+
+// The pairs take at most 384 MiB for any number of values, or there is a single pair.
+func TestPairsAreBounded(t *testing.T) {
+	for values, want := range map[int]int{1: 10, 1 << 20: 10, 2 << 20: 8, 3 << 20: 5, 16 << 20: 1, 17 << 20: 1, 100 << 20: 1} {
+		if got := mostPairs(values); got != want {
+			t.Errorf("%d pairs of %d values, expected %d", got, values, want)
+		}
+	}
+}
