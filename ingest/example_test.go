@@ -146,7 +146,8 @@ func publish(t *topic) *schemas.SourceSeal {
 		log.Fatal(err)
 	}
 	attempt := ingest.Attempt{ID: "1", Spans: []coverage.Span{{Partition: 0}, {Partition: 1}}}
-	seal, err := ingest.Publish(context.Background(), sources[0], attempt, t.write, memory.DefaultAllocator, func(int64) {})
+	seal, err := ingest.Publish(context.Background(), sources[0], attempt, t.write, memory.DefaultAllocator,
+		func(int64) {}, func(map[string]int64) {})
 	if err != nil {
 		log.Fatal(err)
 	}

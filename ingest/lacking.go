@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -14,40 +13,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
-
-const (
-	// knownRows is the number of earlier rows from which a column is known to be there.
-	knownRows = 20
-	// countedRows is the number of earlier rows from which their counts are halved, so that newer rows count more.
-	countedRows = 1024
-	// againRows is the number of rows with a value, in a row, after which a column is there again.
-	againRows = 8
-	// byChance is the maximum probability that so many rows lack a column by chance.
-	byChance = 1e-4
-)
-
-// presence is how often rows have a value in a column.
-type presence struct {
-	rows, lacking float64 // number of earlier rows, and of those without a value
-	run           int     // number of the last rows in a row without a value
-	again         int     // number of the last rows in a row with a value, while the column is gone
-	gone          bool    // most new rows have no value, unlike earlier ones
-	optional      bool    // such rows count
-}
-
-// goes reports whether most rows at the end of a batch lack a column, lacking of them, although earlier rows had it.
-func (p *presence) goes(lacking, rows int) bool {
-	part := (p.lacking + 1) / (p.rows + 2)
-	return p.rows >= knownRows && part < 0.5 && 2*lacking > rows && float64(lacking)*math.Log(part) < math.Log(byChance)
-}
-
-// count adds rows to the earlier ones.
-func (p *presence) count(rows, lacking int) {
-	p.rows, p.lacking = p.rows+float64(rows), p.lacking+float64(lacking)
-	if p.rows > countedRows {
-		p.rows, p.lacking = p.rows/2, p.lacking/2
-	}
-}
 
 // Lost are the columns that most new rows lack, although earlier rows had them, and the messages that lack any of them.
 type Lost struct {
@@ -107,86 +72,63 @@ func (v *Values) unread(ctx context.Context, m TopicMessage) []string {
 
 // Watched returns the columns with names that Lost may find, if the options list them.
 func (v *Values) Watched() (columns []string) {
-	if v.Watches() {
-		columns = v.whole.Columns.Use
+	if v.whole.Missing.Mode == layout.MissingMean {
+		columns = slices.Clone(v.whole.Columns.Use)
+	}
+	if v.whole.Text.IsName() && !slices.Contains(columns, string(v.whole.Text)) {
+		columns = append(columns, string(v.whole.Text))
 	}
 	return columns
 }
 
-// Watches reports whether Lost may find columns: those of dense rows, and the numbers and times of mixed rows. A word that a
-// row lacks, and a value of a sparse row, is 0 and not missing.
+// Watches reports whether Lost may find columns: those in which a row without a value is read as any other.
 func (v *Values) Watches() bool {
-	return v.whole.Missing.Mode == layout.MissingMean && (!v.IsSparse() || v.IsMixed())
+	return v.whole.Missing.Mode == layout.MissingMean || v.whole.Text != ""
 }
 
 // Lost returns the columns that most rows of the batch lack, although earlier rows had them, as after a producer has
 // renamed them; nil if there are none. Otherwise the caller takes the batch, and adds the messages with these columns again.
 // Call it once before Take.
 func (v *Values) Lost() (lost *Lost) {
-	b := &v.batch
-	if !v.Watches() || b.Rows == 0 {
+	if v.batch.Rows == 0 {
 		return nil
 	}
-	if v.presences == nil {
-		v.presences = v.earlierPresences()
-	}
-	floats, cols := b.Floats, b.Cols
-	if b.Sparse != nil {
-		cols = v.Table.Features()
-		floats = make([]float32, b.Rows*cols)
-		b.Sparse.Leading(floats, cols)
-	}
-	lacks := make([]bool, b.Rows)
-	for at, c := range v.Cells {
+	for at, lacks := range v.lacks {
+		if lacks == nil {
+			continue
+		}
 		name := v.NameOf(at)
 		p := v.presences[name]
 		if p == nil {
+			p = v.earlierPresence(name)
+			v.presences[name] = p
+		}
+		lacking, gone := p.See(lacks)
+		if !gone {
 			continue
 		}
-		first, lacking := -1, 0
-		for row := range b.Rows {
-			x := floats[row*cols+c.At]
-			if lacks[row] = x != x; lacks[row] {
-				if lacking++; first < 0 {
-					first = row
-				}
-			}
-		}
-		if lacking == 0 && !p.gone {
-			p.count(b.Rows, 0)
-			p.run = 0
-			continue
-		}
-		before := 0 // the rows before the batch that are part of the same run
-		if first == 0 {
-			before = p.run
-		}
-		if lacking > 0 {
-			p.gone = p.gone || p.goes(before+lacking, before+b.Rows-first)
-		}
-		for _, is := range lacks {
-			switch {
-			case is:
-				p.run, p.again = p.run+1, 0
-			default:
-				p.run, p.again = 0, p.again+1
-			}
-		}
-		if p.gone && lost == nil {
+		if lost == nil {
 			lost = &Lost{Optional: map[string]int64{}, messages: map[[2]int64]map[string]int64{}}
 		}
-		if p.gone && p.optional {
-			lost.Optional[name], p.gone = int64(lacking), false
+		if p.Optional {
+			lost.Optional[name] = int64(lacking)
+		} else {
+			lost.find(v.batch.Origins, lacks, name)
 		}
-		if !p.gone {
-			p.count(b.Rows, lacking)
-			continue
-		}
-		p.count(b.Rows-lacking, 0)
-		p.gone = p.again < againRows
-		lost.find(b.Origins, lacks, name)
 	}
 	return lost
+}
+
+// see notes which of the rows that were read last lack a column.
+func (v *Values) see() {
+	if v.batch.Rows == 0 {
+		v.lacks = make([][]bool, len(v.Cells))
+	}
+	for at := range v.lacks {
+		if v.Messages.Watched(at) {
+			v.lacks[at] = v.Messages.WithoutValue(v.lacks[at], at)
+		}
+	}
 }
 
 // find finds the messages with rows that lack a column.
@@ -208,26 +150,13 @@ func (l *Lost) find(origins examples.RowOrigins, lacks []bool, column string) {
 	}
 }
 
-// earlierPresences returns the presences of the columns that rows may not lose: those of the rows before the first of this
-// process.
-func (v *Values) earlierPresences() map[string]*presence {
-	all := map[string]*presence{}
-	for at, c := range v.Cells {
-		if slices.Contains([]layout.Role{layout.Feature, layout.Category, layout.Time}, c.Role) && !c.List {
-			all[v.NameOf(at)] = &presence{}
-		}
-	}
-	for _, name := range v.whole.Missing.Columns {
-		if p := all[name]; p != nil {
-			p.optional = true
-		}
-	}
+// earlierPresence returns the presence of a column in the rows before the first of this process.
+func (v *Values) earlierPresence(name string) *layout.Presence {
+	p := &layout.Presence{Optional: slices.Contains(v.whole.Missing.Columns, name)}
 	if l := v.whole.Learnt(); l != nil {
-		for name, lacking := range l.Lacking {
-			if p := all[name]; p != nil {
-				p.rows, p.lacking = float64(l.Rows), float64(lacking)
-			}
+		if lacking, known := l.Lacking[name]; known {
+			p.Rows, p.Lacking = float64(l.Rows), float64(lacking)
 		}
 	}
-	return all
+	return p
 }

@@ -31,9 +31,10 @@ const queueLength = 4
 
 // Publish writes the messages of a source that are not yet on the examples topic and returns the seal of the source. The
 // messages count only after the caller has written the seal. Sequence number s is written to partition s mod the number of
-// partitions. After each batch, Publish calls progress with the number of rows so far, including existing ones.
+// partitions. After each batch, Publish calls progress with the number of rows so far, including existing ones. At the end it calls lost
+// with the columns that most rows lack from some row on, although earlier rows had them, and the number of these rows.
 func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator,
-	progress func(rows int64)) (*schemas.SourceSeal, error) {
+	progress func(rows int64), lost func(columns map[string]int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
 	there := make([]int64, partitions) // number of existing messages of each partition
@@ -67,7 +68,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 				close(queue)
 			}
 		}()
-		for rows, err := range s.Batches(ctx) {
+		for rows, err := range s.batches(ctx, lost) {
 			if err != nil {
 				return err
 			}

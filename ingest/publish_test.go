@@ -77,7 +77,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 					t.Errorf("progress: %d rows after %d", rows, seen)
 				}
 				seen = rows
-			})
+			}, func(map[string]int64) {})
 		if !slices.Equal(spans, before) {
 			t.Errorf("spans of the caller: %v, were %v", spans, before)
 		}
@@ -129,7 +129,8 @@ func TestPublishOfChangedFile(t *testing.T) {
 	}
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
-	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator, func(int64) {})
+	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
+		func(int64) {}, func(map[string]int64) {})
 	if seal != nil || !isFileError(err) {
 		t.Errorf("seal %v, %v", seal, err)
 	}

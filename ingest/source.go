@@ -309,6 +309,11 @@ func closeAll(contents []*input.Content) {
 //
 // A batch is valid until the next one is read, which overwrites its columns.
 func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
+	return s.batches(ctx, func(map[string]int64) {})
+}
+
+// batches is Batches. At the end it calls lost with the columns that most rows lack from some row on, and the number of these rows.
+func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		r, opened, err := s.open(ctx)
 		if err != nil {
@@ -341,6 +346,9 @@ func (s Source) Batches(ctx context.Context) iter.Seq2[*examples.Rows, error] {
 			if !yield(rows, nil) {
 				return
 			}
+		}
+		if l, ok := r.(format.Loser); ok && len(l.Lost()) > 0 {
+			lost(l.Lost())
 		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
 			yield(nil, input.WholeFile(s.Files[0], s.noLabels()))

@@ -58,7 +58,8 @@ type Values struct {
 
 	spreads layout.Spreads // of the columns without an offset
 
-	presences map[string]*presence // by column; nil: not known yet
+	presences map[string]*layout.Presence // by column
+	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
@@ -77,7 +78,8 @@ func NewValues(o Options) (*Values, error) {
 	if r.format.Width == nil {
 		names = message.Columns(o.Options)
 	}
-	v := &Values{opened: r, says: says, Messages: format.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{}}
+	v := &Values{opened: r, says: says, Messages: format.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{},
+		presences: map[string]*layout.Presence{}}
 	return v, v.checkColumns(len(names))
 }
 
@@ -181,6 +183,7 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 		return false, err
 	}
 	v.size = size
+	v.see()
 	v.append(rows)
 	b.Origins = b.Origins.Append(m.Partition, m.Offset, len(cells))
 	for range cells {

@@ -11,7 +11,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
-// Rows of a topic are as old as their messages, whenever they are ingested: a window of time has those of the newest messages alone.
+// Rows of a topic are as old as their messages, whenever they are ingested, also for another pipeline that reads the examples: a window
+// of time has those of the newest messages alone, and none that are 40 days old.
 func TestWindowOfTimeOfATopic(t *testing.T) {
 	const days, aDay = 40, 40
 	for name, test := range map[string]struct {
@@ -41,11 +42,20 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 			if err := clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 				t.Fatal(err)
 			}
-			report, _ := retrainToEnd(t, log, job)
-			last := report.Updates[len(report.Updates)-1]
-			if report.Rows != days*aDay || last.WindowRows > 3*aDay || last.Until < time.Now().Add(-24*time.Hour).UnixMilli() {
-				t.Errorf("%d of %d rows are learnt, and the last window has %d of %d a day until %v", report.Rows, days*aDay, last.WindowRows,
-					aDay, time.UnixMilli(last.Until))
+			jobs := []topics.Job{job}
+			if !test.later { // its examples are those of another pipeline too
+				reader := job
+				reader.Name, reader.Examples = "reader", ingest.Defaults()
+				reader.Examples.Topic, reader.Examples.Holdout = job.Name+".examples", job.Examples.Holdout
+				jobs = append(jobs, reader)
+			}
+			for _, job := range jobs {
+				report, _ := retrainToEnd(t, log, job)
+				last := report.Updates[len(report.Updates)-1]
+				if report.Rows != days*aDay || last.WindowRows > 3*aDay || last.Until < time.Now().Add(-24*time.Hour).UnixMilli() {
+					t.Errorf("%s: %d of %d rows are learnt, and the last window has %d of %d a day until %v", job.Name, report.Rows, days*aDay,
+						last.WindowRows, aDay, time.UnixMilli(last.Until))
+				}
 			}
 		})
 	}

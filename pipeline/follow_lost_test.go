@@ -61,6 +61,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		bad           int
 		all           bool // no rows are held out
 		mixed         bool // the word is hashed
+		text          bool // the word is a text
 	}{
 		"all renamed":            {before: good, after: renamed, lost: "length width", bad: 300},
 		"one":                    {before: good, after: one, lost: "length", bad: 300},
@@ -74,6 +75,8 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 		"optional":               {before: good, after: one, optional: []string{"length"}, lost: "length"},
 		"optional, as they come": {before: good, after: one, each: 50, optional: []string{"length"}, lost: "length"},
 		"optional, no gate":      {before: good, after: one, optional: []string{"length"}, lost: "length", all: true},
+		"hashed words":           {before: good, after: word, lost: "colour", bad: 300, mixed: true},
+		"texts":                  {before: good, after: word, lost: "colour", bad: 300, text: true},
 		"mixed":                  {before: good, after: renamed, lost: "length width", bad: 300, mixed: true},
 		"mixed, as they come":    {before: good, after: one, each: 50, lost: "length", bad: 300, mixed: true},
 		"optional, another":      {before: good, after: renamed, optional: []string{"length"}, lost: "length width", bad: 300},
@@ -88,6 +91,9 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			o.Missing, o.Holdout = layout.Missing{Mode: layout.MissingMean, Columns: test.optional}, 0.2
 			if test.all {
 				o.Holdout = 0
+			}
+			if test.text {
+				o.Text, o.Categorical, o.Columns.Use, o.Words.Columns = "colour", nil, []string{"length", "width"}, 16
 			}
 			if test.mixed {
 				o.Options = o.WithHash(layout.Hash{Columns: 64})

@@ -74,6 +74,12 @@ type Reader interface {
 	Next() (*examples.Rows, error)
 }
 
+// Loser is a [Reader] that knows the columns that most rows lack from some row on, although earlier rows had them.
+type Loser interface {
+	// Lost returns the number of these rows so far, by column.
+	Lost() map[string]int64
+}
+
 // BatchesOf iterates over the remaining batches of a reader.
 func BatchesOf(ctx context.Context, r Reader) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {

@@ -171,6 +171,11 @@ func (m *Messages) Read(rows [][]tabular.Cell) (read *examples.Rows, size int, e
 	return &m.rows, size, nil
 }
 
+// WithoutValue appends which of the last rows that were read have no value in a column.
+func (m *Messages) WithoutValue(lacks []bool, column int) []bool {
+	return m.Layout.WithoutValue(lacks, &m.block, &m.rows, column)
+}
+
 // AddWords adds the words of the categorical columns and texts of valid rows.
 func (m *Messages) AddWords(rows [][]tabular.Cell, found *layout.FoundWords) error {
 	m.take(rows)

@@ -102,6 +102,10 @@ type tableReader struct {
 	filled examples.Rows // rows read; those before given were returned
 	sizes  []int         // of the filled rows in a message
 	given  int
+
+	presences []layout.Presence // by column
+	lacks     []bool            // of the rows of the block, for one column
+	lost      map[string]int64
 }
 
 // columns are the columns of rows, with their roles.
@@ -463,6 +467,7 @@ func (r *tableReader) fill(n int) error {
 	if troubles := r.Fill(&r.block, &r.filled); troubles != nil {
 		return r.collect(troubles)
 	}
+	r.see()
 	for row := r.filled.Rows - r.block.Rows; row < r.filled.Rows; row++ {
 		bytes, err := r.sizeOf(&r.filled, row)
 		if err != nil {
@@ -472,6 +477,25 @@ func (r *tableReader) fill(n int) error {
 	}
 	return nil
 }
+
+// see adds the rows of the block to those that lack a column, although most earlier rows had it.
+func (r *tableReader) see() {
+	if r.presences == nil {
+		r.presences, r.lost = make([]layout.Presence, len(r.Cells)), map[string]int64{}
+	}
+	for at := range r.Cells {
+		if r.Options.Predicts() || !r.Watched(at) {
+			continue
+		}
+		r.lacks = r.WithoutValue(r.lacks[:0], &r.block, &r.filled, at)
+		if lacking, gone := r.presences[at].See(r.lacks); gone {
+			r.lost[r.NameOf(at)] += int64(lacking)
+		}
+	}
+}
+
+// Lost implements [Loser].
+func (r *tableReader) Lost() map[string]int64 { return r.lost }
 
 // errCollected means that errors were collected, and the rows before them were dropped.
 var errCollected = errors.New("errors of columns were collected")

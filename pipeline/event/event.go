@@ -186,10 +186,11 @@ type (
 		Rows      int64 // number of rows that leave the window
 	}
 	// ColumnLost reports new rows without a value in a column of a followed topic that earlier rows had. Their messages are
-	// quarantined, unless the column is optional.
+	// quarantined, unless the column is optional. Such rows of a file count.
 	ColumnLost struct {
 		Topic, Column string
-		Rows          int64 // 0: none yet, when the topic is first read
+		File          string // "": the rows are of Topic
+		Rows          int64  // 0: none yet, when the topic is first read
 		Optional      bool
 	}
 	// Incomplete reports that a version is skipped because a part of it is not on the versions topic.

@@ -127,7 +127,8 @@ func (e Replaced) Log(log Logger) {
 // Log implements [Event].
 func (e ColumnLost) Log(log Logger) {
 	if e.Rows > 0 {
-		log(slog.LevelWarn, "column lost", "topic", e.Topic, "column", e.Column, "rows", e.Rows, "optional", e.Optional)
+		log(slog.LevelWarn, "column lost", "topic", e.Topic, "file", e.File, "column", e.Column, "rows", e.Rows,
+			"optional", e.Optional)
 	}
 }
 

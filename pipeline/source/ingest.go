@@ -3,6 +3,7 @@ package source
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -191,6 +192,10 @@ func publishSource(ctx context.Context, p *topics.Pipeline, s ingest.Source, o i
 	}
 	seal, err := ingest.Publish(ctx, s, attempt, write, p.Memory, func(rows int64) {
 		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
+	}, func(columns map[string]int64) {
+		for _, column := range slices.Sorted(maps.Keys(columns)) {
+			rec.Record(event.ColumnLost{File: s.Files[0], Column: column, Rows: columns[column]})
+		}
 	})
 	if err != nil {
 		return nil, err

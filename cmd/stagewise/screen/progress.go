@@ -114,7 +114,10 @@ func (p *Progress) Record(e event.Event) {
 		if e.Rows == 0 || p.lost[e.Column] {
 			return
 		}
-		if p.lost[e.Column] = true; e.Optional {
+		if p.lost[e.Column] = true; e.File != "" {
+			p.line("column %q of %s: earlier rows had a value, but %s have none, most of those from there on. The mean of the column, or no "+
+				"word, replaces it", e.Column, e.File, english.Plural(int(e.Rows), "later row", ""))
+		} else if e.Optional {
 			p.line("column %q of %s: earlier rows had a value, but most new rows have none. Its mean replaces it (examples.missing). These "+
 				"rows raise no drift alarm, and versions that have learnt them are offered only if the gate has compared them", e.Column, e.Topic)
 		} else {

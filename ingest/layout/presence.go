@@ -1,0 +1,114 @@
+package layout
+
+import (
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+const (
+	// knownRows is the number of earlier rows from which a column is known to be there.
+	knownRows = 20
+	// countedRows is the number of earlier rows from which their counts are halved, so that newer rows count more.
+	countedRows = 1024
+	// againRows is the number of rows with a value, in a row, after which a column is there again.
+	againRows = 8
+	// byChance is the maximum probability that so many rows lack a column by chance.
+	byChance = 1e-4
+)
+
+// Presence is how often rows have a value in a column. The zero value has seen none.
+type Presence struct {
+	Rows, Lacking float64 // number of earlier rows, and of those without a value
+	Optional      bool    // rows without a value count as others do
+	run           int     // number of the last rows in a row without a value
+	again         int     // number of the last rows in a row with a value, while the column is gone
+	gone          bool    // most new rows have no value, unlike earlier ones
+}
+
+// See adds rows, by whether they lack the column. It returns how many do, and whether most new rows do, unlike earlier ones.
+func (p *Presence) See(lacks []bool) (lacking int, gone bool) {
+	for _, is := range lacks {
+		if is {
+			lacking++
+		}
+	}
+	if lacking == 0 && !p.gone {
+		p.count(len(lacks), 0)
+		p.run = 0
+		return 0, false
+	}
+	first, before := slices.Index(lacks, true), 0
+	if first == 0 {
+		before = p.run // rows before these that are part of the same run
+	}
+	if lacking > 0 {
+		p.gone = p.gone || p.goes(before+lacking, before+len(lacks)-first)
+	}
+	for _, is := range lacks {
+		if is {
+			p.run, p.again = p.run+1, 0
+		} else {
+			p.run, p.again = 0, p.again+1
+		}
+	}
+	switch gone = p.gone; {
+	case !gone:
+		p.count(len(lacks), lacking)
+	case p.Optional:
+		p.gone = false
+		p.count(len(lacks), lacking)
+	default:
+		p.gone = p.again < againRows
+		p.count(len(lacks)-lacking, 0)
+	}
+	return lacking, gone
+}
+
+// goes reports whether most rows at the end lack a column, lacking of them, although earlier rows had it.
+func (p *Presence) goes(lacking, rows int) bool {
+	part := (p.Lacking + 1) / (p.Rows + 2)
+	return p.Rows >= knownRows && part < 0.5 && 2*lacking > rows && float64(lacking)*math.Log(part) < math.Log(byChance)
+}
+
+// count adds rows to the earlier ones.
+func (p *Presence) count(rows, lacking int) {
+	p.Rows, p.Lacking = p.Rows+float64(rows), p.Lacking+float64(lacking)
+	if p.Rows > countedRows {
+		p.Rows, p.Lacking = p.Rows/2, p.Lacking/2
+	}
+}
+
+// Watched reports whether a row without a value in a column is read as any other: one without a text, or, if missing values are allowed,
+// without a number, a time or a word. Without a list or a sparse row it is an error.
+func (l *Layout) Watched(column int) bool {
+	switch c := l.Cells[column]; c.Role {
+	case Counted:
+		return true
+	case Feature, Category, Time, Hashed:
+		return l.Options.Missing.Mode == MissingMean && !c.List
+	}
+	return false
+}
+
+// WithoutValue appends which rows of a block, the last ones that were filled, have no value in a column.
+func (l *Layout) WithoutValue(lacks []bool, b *tabular.Block, filled *examples.Rows, column int) []bool {
+	c := l.Cells[column]
+	floats := filled.Floats
+	if l.IsMixed() {
+		floats = l.mixed.numbers
+	}
+	floats = floats[len(floats)-b.Rows*l.Features:]
+	for row := range b.Rows {
+		if c.Role == Counted || c.Role == Hashed {
+			text, err := b.Words(row, column)
+			lacks = append(lacks, err == nil && l.isMissing(text))
+			continue
+		}
+		x := floats[row*l.Features+c.At]
+		lacks = append(lacks, x != x)
+	}
+	return lacks
+}
