@@ -16,8 +16,6 @@ from .model import Model, load
 if TYPE_CHECKING:
     from .estimators import StagewiseClassifier, StagewiseMultiLabelClassifier, StagewiseRegressor
 
-_ESTIMATORS = ("StagewiseClassifier", "StagewiseMultiLabelClassifier", "StagewiseRegressor")
-
 __all__ = [
     "BrokersError",
     "DamagedError",
@@ -36,7 +34,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Imports the estimators when they are asked for: a service that only predicts needs no scikit-learn."""
-    if name in _ESTIMATORS:
+    if name in __all__:
         from . import estimators
 
         return getattr(estimators, name)

@@ -16,6 +16,9 @@ import pyarrow as pa
 TEXT = "text"
 LIST = "features"
 
+# The kinds of arrays of words, or of numbers and words.
+WORDS = "OUT"
+
 # So many bytes of rows are converted at a time, so that memory has no second copy of the rows.
 _AT_ONCE = 8 << 20
 
@@ -117,8 +120,10 @@ def _columns(table: pa.Table, first: int, last: int) -> list[pa.Array]:
 
 
 def array_rows(array: npt.NDArray[Any], names: Sequence[str] | None, narrow: bool = False) -> Rows:
-    """Returns the rows of an array of numbers (n × d), as columns with these names. None: as one column of vectors, which are float32 if they are
+    """Returns the rows of an array (n × d), as columns with these names. None: numbers as one column of vectors, which are float32 if they are
     narrow."""
+    if names is not None and array.dtype.kind in WORDS:
+        return table_rows({name: _column(name, array[:, i]) for i, name in enumerate(names)}, len(array))
     array = native(array)
     n, width = array.shape
     small = array.dtype == np.float16 or array.dtype.itemsize == 1 and (names is not None or array.dtype.kind == "b")
@@ -214,11 +219,6 @@ def array_of(rows: Any) -> Any:
     if array.dtype.kind not in "biufOU":
         raise ValueError(f"rows of type {array.dtype}: expected {'numbers, such as seconds' if array.dtype.kind in 'mM' else 'numbers or texts'}")
     return array
-
-
-def columns_of(array: Any, names: Sequence[str]) -> dict[str, Any]:
-    """Returns the columns of an array of objects or texts, with these names."""
-    return {name: _column(name, array[:, i]) for i, name in enumerate(names)}
 
 
 def _column(name: str, values: Any) -> Any:

@@ -38,8 +38,7 @@ from .report import Report, needs
 # such as images.
 _MOST_COLUMNS = 256
 
-# The folder in memory that Linux has, if so many bytes are free. The log of a run is there too if the rows are few: a run makes sixty files, which
-# takes a disk longer than 150 rows take the program.
+# The folder in memory that Linux has, which a run of few rows uses if so many bytes are free.
 _MEMORY = "/dev/shm"
 _LEAST_FREE = 1 << 30
 _FEW = 8 << 20
@@ -121,11 +120,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         rows, beside, examples = self._handed(X, y, sample_weight, chain=False)
         self._leave()
         self._held_out = None
-        place = _place(rows.size)
-        with (
-            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place) as folder,
-            tempfile.TemporaryDirectory(prefix="stagewise-", dir=place if rows.size <= _FEW else None) as log,
-        ):
+        with _folder_for(rows) as folder:
             examples["train"] = [f"{folder}/rows.arrow"]
             rows.write(examples["train"][0], beside)
             if X_val is not None:
@@ -135,7 +130,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 examples["test"] = [f"{folder}/held-out.arrow"]
                 others.write(examples["test"][0], beside)
                 self._held_out = _first(others, folder, beside)
-            self._run("train", folder, os.fspath(self.data_dir) if self.data_dir is not None else log, examples, {})
+            self._run("train", folder, f"{folder}/log" if self.data_dir is None else os.fspath(self.data_dir), examples, {})
         return self
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> Self:
@@ -166,7 +161,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
             warnings.warn(_FORGOT, stacklevel=3)
             del self.model_
         rows, beside, examples = self._handed(X, y, sample_weight, chain=True)
-        with tempfile.TemporaryDirectory(prefix="stagewise-", dir=_place(rows.size)) as folder:
+        with _folder_for(rows) as folder:
             examples["train"] = [f"{folder}/rows.arrow"]
             rows.write(examples["train"][0], beside)
             self._run("run", folder, self._chain_dir(), examples, self._kept())
@@ -210,9 +205,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
             return arrow.sparse_rows(X), {"columns": {"use": [arrow.LIST]}}
         if kind == "table":
             rows = arrow.table_rows(*arrow.table_of(X))
-        elif X.dtype.kind in "OUT":  # words, or numbers and words
-            rows = arrow.table_rows(arrow.columns_of(X, arrow.names_of(X.shape[1])), len(X))
-        elif X.shape[1] > _MOST_COLUMNS:
+        elif X.shape[1] > _MOST_COLUMNS and X.dtype.kind not in arrow.WORDS:
             return arrow.array_rows(X, None, narrow=True), {"columns": {"use": [arrow.LIST]}}
         else:
             rows = arrow.array_rows(X, arrow.names_of(X.shape[1]))
@@ -428,28 +421,13 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _place(size: int) -> str | None:
-    """Returns the folder for files of so many bytes: one in memory, if that has room for four times as many. A disk may take longer to write rows
-    than the program takes to learn from them. None is the folder for temporary files."""
-    if tempfile.gettempdir() != "/tmp" or not os.access(_MEMORY, os.W_OK):
-        return None
-    folder = os.statvfs(_MEMORY)
-    return _MEMORY if min(folder.f_bavail * folder.f_frsize, _free_memory()) >= max(4 * size, _LEAST_FREE) else None
-
-
-def _free_memory() -> int:
-    """Returns how many bytes of memory are free, within the limit of a container (cgroup); 0 if that is not known."""
-    try:
-        lines = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-        free = int(lines["MemAvailable"].split()[0]) << 10
-    except (OSError, KeyError, ValueError):
-        return 0
-    for limit, used in (("memory.max", "memory.current"), ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes")):
-        try:
-            free = min(free, int(Path("/sys/fs/cgroup", limit).read_text()) - int(Path("/sys/fs/cgroup", used).read_text()))
-        except (OSError, ValueError):
-            continue  # no limit, or none of this kind
-    return free
+def _folder_for(rows: arrow.Rows) -> tempfile.TemporaryDirectory[str]:
+    """Returns the folder of a run. For few rows it is in memory: a run makes sixty files, which takes a disk longer than 150 rows take the program."""
+    place = None
+    if rows.size <= _FEW and tempfile.gettempdir() == "/tmp" and os.access(_MEMORY, os.W_OK):
+        of = os.statvfs(_MEMORY)
+        place = _MEMORY if of.f_bavail * of.f_frsize >= _LEAST_FREE else None
+    return tempfile.TemporaryDirectory(prefix="stagewise-", dir=place)
 
 
 def _first(rows: arrow.Rows, folder: str, beside: Mapping[str, Any]) -> bytes:

@@ -15,7 +15,6 @@ from sklearn.exceptions import DataConversionWarning
 from sklearn.utils.multiclass import check_classification_targets, type_of_target
 from sklearn.utils.validation import check_array, column_or_1d
 
-from .arrow import native
 from .estimator import Estimator, Target, free
 from .model import Answers, spelt
 
@@ -49,20 +48,17 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         if len(labels) < 2 and not chain:
             raise ValueError(f"y has 1 class, {labels[0]!r}: a classifier needs at least two")
         words = _words_of(labels)
-        if chain:
-            if words is None and hasattr(self, "classes_") and np.isin(labels, self.classes_).all():
-                return Target({name: pa.array(np.searchsorted(self.classes_, labels)[codes])}, {"label": name})
-            if words is None:
+        if chain and words is None:
+            if not (hasattr(self, "classes_") and np.isin(labels, self.classes_).all()):
                 raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
+            words = [str(place) for place in np.searchsorted(self.classes_, labels)]
+        elif chain:
             self._label_type = labels.dtype
-            return Target({name: _column_of(labels, codes)}, {"label": name})
-        self.classes_ = labels
-        if words is None:
-            words, column = [str(i) for i in range(len(labels))], pa.array(codes)
         else:
-            column = _column_of(labels, codes)
-        self._words = words
-        return Target({name: column}, {"label": name, "classes": words})
+            words = words or [str(i) for i in range(len(labels))]
+            self.classes_, self._words = labels, words
+        column = pa.array(words, pa.utf8()).take(pa.array(codes))
+        return Target({name: column}, {"label": name} if chain else {"label": name, "classes": words})
 
     def _several(self, matrix: Any, words: list[str], classes: npt.NDArray[Any], taken: Sequence[str]) -> Target:
         """Returns the column of the labels that each row has: the matrix has 1 for each of them (n × k)."""
@@ -88,15 +84,12 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         return {"class_weight": weights}
 
     def _learnt(self) -> None:
-        labels = [str(label) for label in self.model_.classes_]
-        kind = getattr(self, "_label_type", np.dtype(object))
-        self._words = labels
-        if kind.kind == "b":
-            self.classes_ = np.array([label == "true" for label in labels])
-        elif kind.kind in "iuf" and not self._indicator:
-            self.classes_ = np.array([int(label) for label in labels]).astype(kind)
-        elif not self._indicator:
-            self.classes_ = np.array(labels, dtype=object if kind.kind == "O" else None)
+        texts = self.model_.classes_.astype(str)
+        self._words = texts.tolist()
+        if self._indicator:
+            return
+        kind = getattr(self, "_label_type", texts.dtype)
+        self.classes_ = texts == "true" if kind.kind == "b" else texts.astype(kind if kind.kind in "iufO" else str)
 
     def predict(self, X: Any) -> npt.NDArray[Any]:
         """Returns the label of each row, or 1 for each label that a row is given and 0 for the others (n × k)."""
@@ -292,11 +285,3 @@ def _words_of(labels: npt.NDArray[Any]) -> list[str] | None:
         else:
             return None
     return words if len(set(words)) == len(words) and len({type(label) for label in labels.tolist()}) <= 1 else None
-
-
-def _column_of(labels: npt.NDArray[Any], codes: npt.NDArray[Any]) -> Any:
-    """Returns the labels of rows as a column."""
-    if labels.dtype.kind == "f":
-        labels = labels.astype(np.int64)
-    values = pa.array(labels.tolist()) if labels.dtype.kind in "OU" else pa.array(native(labels))
-    return values.take(pa.array(codes))

@@ -81,7 +81,7 @@ class Version:
         return arrow.table_rows(columns, count)
 
     def _array_rows(self, array: Any) -> arrow.Rows:
-        n, words = array.shape[1], array.dtype.kind in "OU"
+        n, words = array.shape[1], array.dtype.kind in arrow.WORDS
         if self.sparse and not self.columns and not words:
             from scipy.sparse import csr_matrix
 
@@ -95,7 +95,7 @@ class Version:
                 features = f", or their {self.width} features" if self.vectors else ""
                 expected = f"the {len(names)} columns of the training, {', '.join(names[:8])}{', …' if len(names) > 8 else ''}{features}"
             raise ValueError(f"rows of {n} values, expected {expected}")
-        return arrow.table_rows(arrow.columns_of(array, names), len(array)) if words else arrow.array_rows(array, names)
+        return arrow.array_rows(array, names)
 
 
 @dataclass(frozen=True)

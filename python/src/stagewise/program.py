@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import multiprocessing
 import os
@@ -13,9 +14,8 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from .errors import BrokersError, ProgramError
@@ -101,7 +101,7 @@ def run(arguments: Sequence[str], *, shown: bool | None, folder: str) -> None:
     said: deque[str] = deque(maxlen=1000)
     try:
         assert process.stderr is not None
-        with _Progress(said, shown is None and is_watched()):
+        with _progress(said) if shown is None and is_watched() else contextlib.nullcontext():
             for line in process.stderr:
                 said.append(line.replace(folder + os.sep, ""))
                 if shown and not line.startswith("stagewise: "):
@@ -125,32 +125,29 @@ def is_watched() -> bool:
     return type(sys.stderr).__module__.startswith("ipykernel") or sys.stderr is not None and sys.stderr.isatty()
 
 
-class _Progress:
-    """A line on sys.stderr that shows, in place, what was said last."""
+@contextlib.contextmanager
+def _progress(said: Sequence[str]) -> Iterator[None]:
+    """Shows what was said last in a line on sys.stderr, in place."""
+    ended = threading.Event()
+    thread = threading.Thread(target=_show, args=(said, ended), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
-    def __init__(self, said: Sequence[str], shown: bool) -> None:
-        self._said, self._ended = said, threading.Event()
-        self._thread = threading.Thread(target=self._show, daemon=True) if shown else None
 
-    def __enter__(self) -> None:
-        if self._thread:
-            self._thread.start()
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
-        self._ended.set()
-        if self._thread:
-            self._thread.join()
-
-    def _show(self) -> None:
-        began, wait, width = time.monotonic(), _SECONDS_UNTIL_SHOWN, 0
-        while not self._ended.wait(wait):
-            last = self._said[-1].strip().removeprefix("stages: ") if self._said else ""
-            stage = _STAGE.match(last)
-            text = f"stagewise: {time.monotonic() - began:.0f} s, {f'stage {stage[1]}' if stage else last}"[: shutil.get_terminal_size().columns - 1]
-            print("\r" + text.ljust(width), end="", file=sys.stderr, flush=True)
-            wait, width = 1.0, len(text)
-        if width:
-            print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
+def _show(said: Sequence[str], ended: threading.Event) -> None:
+    began, wait, width = time.monotonic(), _SECONDS_UNTIL_SHOWN, 0
+    while not ended.wait(wait):
+        last = said[-1].strip().removeprefix("stages: ") if said else ""
+        stage = _STAGE.match(last)
+        text = f"stagewise: {time.monotonic() - began:.0f} s, {f'stage {stage[1]}' if stage else last}"[: shutil.get_terminal_size().columns - 1]
+        print("\r" + text.ljust(width), end="", file=sys.stderr, flush=True)
+        wait, width = 1.0, len(text)
+    if width:
+        print("\r" + " " * width + "\r", end="", file=sys.stderr, flush=True)
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
@@ -177,3 +174,12 @@ def error_of(code: int, said: Sequence[str]) -> Exception:
 def plain(reason: str) -> str:
     """Returns the reason of a refusal without the names of this package's own files."""
     return _COLUMN.sub(lambda place: f"column {place[4]}" if place[4] else "", reason)
+
+
+def main() -> None:
+    """Becomes the program, as the command stagewise, with the BLAS that was installed with it."""
+    try:
+        path = find()
+    except ProgramError as reason:
+        raise SystemExit(f"stagewise: {reason}") from reason
+    os.execve(path, ["stagewise", *sys.argv[1:]], environment(os.environ, only=False))

@@ -5,11 +5,6 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-# The measures of a split that are errors, and those that are scores.
-_OF_ONE = (
-    *("rows", "error", "loss", "log_loss", "brier", "ece", "auc", "average_precision", "balanced_error", "majority_error"),
-    *("hamming", "micro_f1", "macro_f1", "subset_accuracy", "rmse", "mae", "r2"),
-)
 _SHOWN = ("rows", "error", "loss", "auc", "micro_f1", "rmse", "r2")  # by repr
 _BY_STAGE = tuple(f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("error", "loss"))
 
@@ -31,7 +26,7 @@ class Report(dict[str, Any]):
     def errors(self) -> Any:
         """The measures of the final predictions: a row for each split. Errors are in percent."""
         splits = self.get("splits", {})
-        return _frame([{"split": s, **{key: of[key] for key in _OF_ONE if key in of}} for s, of in splits.items()], "split")
+        return _frame([{"split": s, **{key: value for key, value in of.items() if isinstance(value, int | float)}} for s, of in splits.items()], "split")
 
     @property
     def losses(self) -> Any:
