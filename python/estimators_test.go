@@ -9,8 +9,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-
-	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // The tests of the package in Python pass, and mypy finds no fault in its types.
@@ -37,11 +35,6 @@ func TestPythonEstimatorsPassTheChecks(t *testing.T) {
 
 // With brokers the rows are put on the topic of a pipeline, and its followers have the version that fit returns, and those of updates.
 func TestPythonEstimatorsTrainOnBrokers(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer cluster.Close()
 	p := newPython(t)
 	p.run("-c", `import sys
 import numpy as np
@@ -55,7 +48,7 @@ with stagewise.follow(brokers, "flowers") as follower:
     model.partial_fit(X[1::2], y[1::2])
     assert follower.wait(other_than=1, timeout=60)
     np.testing.assert_array_equal(follower.predict_proba(X), model.model_.predict_proba(X))
-    assert model.version_ == follower.version == 2 and model.model_.manifest["window_rows"] == 150`, strings.Join(cluster.ListenAddrs(), ","))
+    assert model.version_ == follower.version == 2 and model.model_.manifest["window_rows"] == 150`, strings.Join(cluster(t).ListenAddrs(), ","))
 }
 
 // largestWheel is the most bytes that a wheel may have.

@@ -1,4 +1,4 @@
-//go:build kafka || python
+//go:build python
 
 package python
 

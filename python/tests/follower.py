@@ -25,15 +25,13 @@ def await_status(follower: stagewise.Follower, wanted: Callable[[stagewise.Statu
     return status
 
 
-def await_version(follower: stagewise.Follower, version: int, model_file: str = "") -> dict[str, object]:
-    """Waits for a version. Given the file of the same model, it says by how much the probabilities differ."""
-    status = await_status(follower, lambda status: status.version == version)
-    answer: dict[str, object] = {"version": status.version}
-    if model_file:
-        model = stagewise.load(pathlib.Path(model_file))
+def await_version(follower: stagewise.Follower, version: int, file: str = "") -> dict[str, object]:
+    """Waits for a version. Given the file of the same model, it says whether it predicts the same."""
+    answer: dict[str, object] = {"version": await_status(follower, lambda status: status.version == version).version}
+    if file:
+        model = stagewise.load(pathlib.Path(file))
         rows = np.random.default_rng(1).uniform(0, 16, size=(100, model.n_features_in_))
-        answer["difference"] = float(np.abs(follower.predict_proba(rows) - model.predict_proba(rows)).max())
-        answer["same_model"] = follower.model.manifest["weights_digest"] == model.manifest["weights_digest"]
+        answer["same"] = bool((follower.predict_proba(rows) == model.predict_proba(rows)).all()) and follower.model.manifest == model.manifest
     return answer
 
 

@@ -1,0 +1,191 @@
+//go:build python
+
+package python
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// cluster returns a broker, which ends with the test.
+func cluster(t *testing.T) *kfake.Cluster {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// While brokers fail, a follower in Python keeps its model and says why it knows nothing. Then it goes on.
+func TestPythonOutlivesTrouble(t *testing.T) {
+	cluster := cluster(t)
+	p, brokers := newPython(t), strings.Join(cluster.ListenAddrs(), ",")
+	configuration := p.pipeline(brokers, "p")("p.yaml", options{"stages": []options{{"features": options{"size": 64}, "passes": 2}}})
+	f := p.follow(brokers, "p")
+	if a := f.ask("error", "run stagewise train first, or check name and brokers"); a.Version != 0 {
+		t.Errorf("before there are topics the follower has version %d, and says %q", a.Version, a.Error)
+	}
+	p.run("-c", troubles, brokers)
+	p.stagewise("train", "-c", configuration)
+	f.awaitModel(1, configuration)
+	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets, kmsg.Fetch}, Err: kerr.NotLeaderForPartition, Count: -1})
+	if a := f.ask("error", "p.plans"); a.Version != 1 {
+		t.Errorf("the follower has version %d, and says %q", a.Version, a.Error)
+	}
+	outage.Remove()
+	p.stagewise("train", "-c", configuration)
+	f.awaitModel(2, configuration)
+	p.stagewise("weights", "remove", "-c", configuration, "2", "--even-latest")
+	f.ask("version", 1)
+}
+
+// troubles is a program that follows what is not there.
+const troubles = `import stagewise, sys, unittest
+t = unittest.TestCase()
+for brokers, name, timeout, kind, text in (
+    (sys.argv[1], "p", 60, stagewise.BrokersError, "p.plans.*; run stagewise train first, or check name and brokers"),
+    ("127.0.0.1:1", "p", 0.3, TimeoutError, "no version after 0.3 seconds: reach Kafka at 127.0.0.1:1: .*connection refused"),
+    (sys.argv[1], "p q", 60, ValueError, "^name: .p q.: expected"),
+    ("localhost", "p", 60, ValueError, "expected host:port"),
+):
+    with t.assertRaisesRegex(kind, text):
+        stagewise.follow(brokers, name, timeout=timeout)
+with t.assertRaisesRegex(ValueError, "security.sasl.mechanism: .*: expected"):
+    stagewise.follow(sys.argv[1], "p", security={"sasl": {"mechanism": "NONE"}})
+with stagewise.follow("127.0.0.1:1", "p", timeout=0) as follower:
+    t.assertRegex(str(follower.status().error), "connection refused")
+    t.assertRegex(follower.stale(), "there is no version: reach Kafka at 127.0.0.1:1")
+    with t.assertRaises(ConnectionError):
+        follower.predict([[1]])
+with stagewise.follow(sys.argv[1], "p", timeout=0) as follower:
+    with t.assertRaises(stagewise.NoVersionError):
+        follower.predict([[1]])
+with t.assertRaises(stagewise.NoVersionError):
+    follower.predict([[1]])`
+
+// The programs of the package's page work as they are written, but for the address of the brokers.
+func TestPythonPage(t *testing.T) {
+	p, brokers := newPython(t), strings.Join(cluster(t).ListenAddrs(), ",")
+	p.writeRows("new.csv", 200)
+	p.write("flowers.yaml", fmt.Sprintf("name: flowers\nbrokers: [%s]\nexamples: {train: [new.csv], label: kind, categorical: "+
+		"[colour], missing: mean}\nstages: [{features: {size: 64}}]\n", brokers))
+	p.stagewise("train", "-c", "flowers.yaml", "--model", "flowers.model")
+	page, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := strings.ReplaceAll(string(page), "localhost:9092", brokers)
+	programs := regexp.MustCompile("(?s)```python\n(.*?)```").FindAllStringSubmatch(text, -1)
+	for _, program := range programs {
+		if out := string(p.execute(p.folder, p.interpreter, "-c", program[1])); !strings.Contains(out, "'iris'") {
+			t.Errorf("%s\nwrote\n%s", program[1], out)
+		}
+	}
+	if len(programs) != 2 {
+		t.Errorf("the page has %d programs", len(programs))
+	}
+}
+
+// follower is a process that follows a pipeline in Python. tests/follower.py says what it can be told.
+type follower struct {
+	*python
+	in  io.Writer
+	out *bufio.Scanner
+}
+
+// answer is what a follower says.
+type answer struct {
+	Version int
+	Same    bool
+	Error   string
+}
+
+// follow starts a follower, which ends with the test.
+func (p *python) follow(brokers, name string) *follower {
+	p.Helper()
+	command := exec.Command(p.interpreter, "tests/follower.py", brokers, name)
+	command.Env = p.environment()
+	command.Stderr = os.Stderr
+	in, err := command.StdinPipe()
+	if err != nil {
+		p.Fatal(err)
+	}
+	out, err := command.StdoutPipe()
+	if err != nil {
+		p.Fatal(err)
+	}
+	if err := command.Start(); err != nil {
+		p.Fatal(err)
+	}
+	p.Cleanup(func() {
+		_ = in.Close() // ends the follower
+		if err := command.Wait(); err != nil {
+			p.Errorf("the follower ended: %v", err)
+		}
+	})
+	return &follower{p, in, bufio.NewScanner(out)}
+}
+
+// ask tells the follower to wait for something, and returns what it says then.
+func (f *follower) ask(what ...any) (a answer) {
+	f.Helper()
+	if _, err := fmt.Fprintln(f.in, what...); err != nil {
+		f.Fatal(err)
+	}
+	if !f.out.Scan() {
+		f.Fatalf("the follower has ended, before %v", what)
+	}
+	if err := json.Unmarshal(f.out.Bytes(), &a); err != nil {
+		f.Fatal(err)
+	}
+	return a
+}
+
+// awaitModel waits until the follower predicts as a version does that is written to a file.
+func (f *follower) awaitModel(version int, configuration string) {
+	f.Helper()
+	file := filepath.Join(f.folder, fmt.Sprint(version, ".model"))
+	f.stagewise("weights", "export", "-c", configuration, "--version", fmt.Sprint(version), "-o", file)
+	if !f.ask("version", version, file).Same {
+		f.Errorf("version %d is another model than that of its file", version)
+	}
+}
+
+// pipeline returns a function that writes configurations of a pipeline, with some keys.
+func (p *python) pipeline(brokers, name string) func(file string, o options) string {
+	p.Helper()
+	digits, err := filepath.Abs("../examples/digits/digits-train.csv.gz")
+	if err != nil {
+		p.Fatal(err)
+	}
+	return func(file string, o options) string {
+		p.Helper()
+		whole := options{
+			"name": name, "brokers": strings.Split(brokers, ","),
+			"examples": options{"train": []string{digits}, "format": "csv", "label": 0, "batch_rows": 64, "partitions": 2},
+		}
+		for key, value := range o {
+			whole[key] = value
+		}
+		content, err := json.Marshal(whole)
+		if err != nil {
+			p.Fatal(err)
+		}
+		p.write(file, string(content))
+		return file
+	}
+}
