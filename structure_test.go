@@ -432,7 +432,7 @@ func TestHeadersAreNamedInSchemas(t *testing.T) {
 
 // scripts/test.sh runs the tests with a tag by the beginning of their names: another name would never run.
 func TestNamesOfTaggedTests(t *testing.T) {
-	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|cluster|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)`)
+	tag, test := regexp.MustCompile(`(?m)^//go:build (kafka|cluster|mnist|python|page)$`), regexp.MustCompile(`(?m)^func (Test\w+)\(\w+ \*testing\.T\)`)
 	beginning := map[string]string{"kafka": "TestKafka", "cluster": "TestCluster", "mnist": "TestMNIST", "python": "TestPython", "page": "TestPage"}
 	found := map[string]int{}
 	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, "_test.go") }) {
