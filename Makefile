@@ -35,8 +35,8 @@ test: ## before a merge: format, vet, lint, unit, race, simulation, what Python 
 nightly: ## what is too long for test: MNIST's accuracy, arm64, 50,000 simulated schedules, clusters, 50 runs and 50 chains under faults, fuzzing
 	@SCHEDULES=50000 RUNS=50 FUZZTIME=2m scripts/test.sh mnist arm64 simulate cluster chaos fuzz
 
-check: ## the everyday part of test, under two minutes: format, vet, lint, unit
-	@scripts/test.sh format vet lint unit
+check: ## the everyday part of test, 90 s after a first build: format, vet, lint, and the tests that are not long
+	@scripts/test.sh format vet lint quick
 
 build: ## bin/stagewise; the first time it downloads and compiles what it imports, a minute or two on two cores
 	@scripts/build.sh

@@ -90,6 +90,9 @@ func TestTargets(t *testing.T) {
 
 // The README has one screen or two, and its commands work as they are written: its table becomes a model that predicts.
 func TestReadme(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long test")
+	}
 	page := read(t, "README.md")
 	if lines := strings.Count(page, "\n"); lines > 120 {
 		t.Errorf("README.md has %d lines, expected at most 120", lines)
@@ -156,6 +159,9 @@ func checkKinds(t *testing.T, file string, column int, want ...string) {
 // The commands of the page about people's own data work as they are written, one after the other, in an empty folder. Those that need
 // Python are in TestPythonYourOwnData.
 func TestYourOwnData(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long test")
+	}
 	page, _, found := strings.Cut(read(t, "docs/your-own-data.md"), "\n## Parquet")
 	if !found {
 		t.Fatal("the page has no section about Parquet")

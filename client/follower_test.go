@@ -252,6 +252,9 @@ func TestFollowerListsAnew(t *testing.T) {
 
 // A pipeline that has no topics yet, and one whose topics are made anew, are followed all the same.
 func TestTopicsThatComeAndGo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("a long test")
+	}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {
 		t.Fatal(err)

@@ -109,6 +109,7 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 
 // What the owner of an archive says of its sources and rows counts for those who read it.
 func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
+	long(t)
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
 	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
@@ -153,6 +154,7 @@ func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 
 // A topic that no pipeline owns has no sources: all of its messages count.
 func TestArchiveWithoutAnOwner(t *testing.T) {
+	long(t)
 	job, message := newForeignJob(t, rings(100, 3, 3, 1))
 	log := openEmbedded(t)
 	if err := log.Create(t.Context(), kafkalog.Topic{Name: "images", Partitions: 1}); err != nil {

@@ -28,6 +28,7 @@ import (
 // Each message that can't be used goes into quarantine once, with the reason, and the run ignores it. With
 // OnBadMessage: stop, the run fails instead.
 func TestBadMessages(t *testing.T) {
+	long(t)
 	data := rings(300, 2, 3, 1)
 	whole := exampleMessage(t, data.exampleRows())
 	flipped := append([]byte(nil), whole.Value...)

@@ -250,6 +250,7 @@ func TestSearchChoosesStages(t *testing.T) {
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. A search
 // has the stages too to which a rule ends them.
 func TestSubmitChoosesAsTrainDoes(t *testing.T) {
+	long(t)
 	stage, data := overfittingTrees()
 	ended := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 6)...)
 	averaged := ended

@@ -14,6 +14,7 @@ import (
 // Rows of a topic are as old as their messages, whenever they are ingested, also for another pipeline that reads the examples: a window
 // of time has those of the newest messages alone, and none that are 40 days old.
 func TestWindowOfTimeOfATopic(t *testing.T) {
+	long(t)
 	const days, aDay = 40, 40
 	for name, test := range map[string]struct {
 		late  int // one message of so many is five days late; 0: none

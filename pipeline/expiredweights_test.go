@@ -15,6 +15,7 @@ import (
 // believe that the survey is due: the run ends with that reason, and another one is done. Processes that have read the
 // weights before go on.
 func TestRunWhoseWeightsHaveExpired(t *testing.T) {
+	long(t)
 	columns := rffStage(link.Softmax, 0, 2)
 	columns.Features.Kind = "columns"
 	sc := newScenario(t, plainExamples(), 0, columns, columns)

@@ -46,6 +46,7 @@ func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, writ
 // The columns of a followed topic are known by name: in another order they are the same columns, and others are refused
 // before anything is ingested, so that nothing is lost once the columns are restored.
 func TestFollowedColumnsAreKnownByName(t *testing.T) {
+	long(t)
 	for name, test := range map[string]struct {
 		format, want string // the error; "": the rows are those of the earlier columns
 		change       func(*topics.Job)

@@ -19,6 +19,7 @@ import (
 // A column that rows had, and that most new rows lack, as a producer has renamed it, is named. Its rows go to quarantine,
 // and change no version, unless the column is optional. Rows that lack a column now and then count, as they always have.
 func TestColumnsThatMostNewRowsLack(t *testing.T) {
+	long(t)
 	renamed := func(i int, length, width float64, kind string) string {
 		return fmt.Sprintf(`{"Length": %v, "Width": %v, "colour": "r", "kind": %q}`, length, width, kind)
 	}

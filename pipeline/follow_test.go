@@ -173,6 +173,7 @@ func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
 
 // Without an end, rows that come later are written too, those of a quiet topic after a while.
 func TestFollowWithoutEnd(t *testing.T) {
+	long(t)
 	log := openEmbedded(t)
 	job := clicks(t, log, 20)
 	ctx, stop := context.WithCancel(t.Context())

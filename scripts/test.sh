@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # test.sh STEP... [-- STEP...]... runs the steps in the given order and stops at the first that fails. Those after a -- run at the same time as
 # those before it, in their own order: some wait for brokers and browsers, and others compute on one core only.
-#   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag
+#   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag      quick  those that are not long
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
-#   simulate  the roles on a log with faults, SCHEDULES times (3000)
+#   simulate  the roles on a log with faults, SCHEDULES times (1000)
 #   kafka   tests tagged kafka, on real brokers and with Python       mnist  tests tagged mnist: accuracy on all of MNIST
 #   python  tests tagged python: the package in python, that it predicts what the program predicts, and trains from a wheel; exports
 #   page    tests tagged page: the page, in a headless browser
@@ -23,7 +23,8 @@ cd "$(dirname "$0")/.."
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 
 # The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
-concurrent="./internal/kafkalog/... ./ingest/... ./pipeline/... ./client ./serve ./score ./page"
+concurrent="./internal/kafkalog ./internal/kafkalog/embedded ./ingest ./pipeline ./pipeline/dispatch ./pipeline/protocol ./pipeline/solver ./pipeline/source
+./pipeline/worker/visit ./client ./serve/... ./score ./page"
 
 # No file is left out of vet and lint because of a tag of tests. The tests with a tag are compiled with all of them too: once.
 tags=kafka,cluster,mnist,python,page
@@ -90,7 +91,14 @@ unit() {
   (cd internal/kernel/generate && go vet . && go test .)
 }
 
-simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-3000}"; }
+# The everyday tests: what trains a while, waits for processes or tries each byte is left to unit.
+quick() {
+  less_garbage
+  files_in_memory
+  go test -vet=off -short -timeout 10m ./...
+}
+
+simulate() { go test -count=1 -run '^TestSimulation$' -timeout 3h ./pipeline -v -schedules "${SCHEDULES:-1000}"; }
 
 race() {
   less_garbage
@@ -264,7 +272,7 @@ first=() beside=() # of those beside the first, each element has the steps of on
 for step in "$@"; do
   case $step in
     --) beside+=("") ;;
-    format | vet | lint | unit | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package)
+    format | vet | lint | unit | quick | simulate | race | fuzz | mnist | python | kafka | page | cluster | chaos | arm64 | table | loop | package)
       if [ ${#beside[@]} = 0 ]; then first+=("$step"); else beside[${#beside[@]} - 1]+=" $step"; fi ;;
     *) fail "unknown step $step" ;;
   esac

@@ -152,6 +152,7 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 
 // A run that is left to others has the stages that train would choose, also if nobody works yet: the process that submits chooses them.
 func TestDetachedRunHasTheChosenStages(t *testing.T) {
+	long(t)
 	for name, stages := range map[string]string{
 		"none are listed":    "",
 		"a rule ends stages": "stages: [{features: {kind: rff, size: 8}, passes: 2, stop: {stages: true}, repeat: 4}]\n",

@@ -12,6 +12,7 @@ import (
 
 // A command beside a process that has the embedded broker says what to type, and that works.
 func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
+	long(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

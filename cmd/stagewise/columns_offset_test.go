@@ -43,6 +43,7 @@ stages: [{features: {kind: columns}, passes: 20, ridge: 1e-6}]
 // A column whose values float32 does not tell apart is named, and less a number near its mean: in training, by predict,
 // serve and score, in every format, also if files that are ingested later are less another number.
 func TestColumnsWithAnOffset(t *testing.T) {
+	long(t)
 	rows, times, kinds := timedEvents(0, 400)
 	csv := "time,other,kind\n" + strings.Join(rows, "\n") + "\n"
 	var lines strings.Builder

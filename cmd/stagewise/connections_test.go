@@ -34,6 +34,7 @@ func (c counting) Accept() (net.Conn, error) {
 
 // Processes that wait for messages, or follow them, open no connections while nothing fails.
 func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	accepted := new(atomic.Int64)
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.ListenFn(func(network, address string) (net.Listener, error) {
@@ -143,6 +144,7 @@ func (c *readConnection) Read(b []byte) (int, error) {
 // A process that waits uses few connections to a broker however many partitions it follows: one for the long polls of each
 // subscription, twice a second, and some for all else.
 func TestIdleProcessesUseFewConnections(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	counted := requests{mutex: new(sync.Mutex), sent: map[net.Conn]map[int16]int{}}
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {

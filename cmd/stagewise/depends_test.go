@@ -25,6 +25,7 @@ func pageOfRun(t *testing.T) string {
 
 // The page of a run has the importance of columns and the errors by slices that explain has of the same rows.
 func TestPageOfRunHasWhatExplainHas(t *testing.T) {
+	long(t)
 	for _, target := range []string{"label", "targets"} {
 		rows := strings.SplitAfter(garden(500), "\n")
 		inFolder(t, map[string]string{"train.csv": strings.Join(rows[:401], ""), "test.csv": rows[0] + strings.Join(rows[401:], "")})

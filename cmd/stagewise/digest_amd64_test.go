@@ -18,6 +18,7 @@ import (
 // version of the program. Users get other results if these bits change, so change them only on purpose. Other architectures
 // round differently, because Go may fuse a product and a sum there.
 func TestDigitsDigest(t *testing.T) {
+	long(t)
 	const want = "5a3b8264fe54b79c0ce47acb8b206b74697e7aaeceaaaa96ececfa6ccd778215"
 	features, accelerated := cpu.X86, vek32.Info().Acceleration
 	defer func() {

@@ -40,6 +40,7 @@ func write600(t *testing.T, name string, content []byte) {
 // A file in another encoding is read as the same file in UTF-8 is, by train and by predict, if a key says which
 // encoding it is. UTF-16 says so itself: the error has the key.
 func TestEncodings(t *testing.T) {
+	long(t)
 	var predicted []string
 	for name, e := range map[string]encoding.Encoding{
 		"":             encoding.Nop,
@@ -92,6 +93,7 @@ func TestEncodings(t *testing.T) {
 
 // What is in no format that is read says what it is, and what to do, whatever its name says. Zstandard is read.
 func TestContainersAndLines(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"teas.yaml": teaConfiguration, "plain.csv": teas()})
 	var zipped, packed bytes.Buffer
 	archive := zip.NewWriter(&zipped)

@@ -74,6 +74,7 @@ func digitsConfiguration(t *testing.T) string {
 
 // The examples in the help of search run as they are typed. Here their runs are made smaller.
 func TestExamplesOfSearch(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"digits.yaml": digitsConfiguration(t)})
 	for _, line := range examplesOf(newSearch()) {
 		small := append(line, "--quiet", "--set", "stages.0.features.size=16", "--set", "stages.0.passes=2", "--set", "stages.0.repeat=1")
@@ -85,6 +86,7 @@ func TestExamplesOfSearch(t *testing.T) {
 
 // Every command has an example in its help. The examples of commands that end, and need no cluster, run as they are typed.
 func TestExamplesRun(t *testing.T) {
+	long(t)
 	text := digitsConfiguration(t)
 	inFolder(t, map[string]string{
 		"digits.yaml": text, "clicks.yaml": strings.Replace(text, "name: digits", "name: clicks", 1),

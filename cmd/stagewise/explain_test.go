@@ -40,6 +40,7 @@ func explained(t *testing.T, args ...string) (r explain.Report) {
 
 // Columns that say the label are important, and others are not. The errors are those of the predictions, as a whole and by slices.
 func TestExplain(t *testing.T) {
+	long(t)
 	trainedGarden(t)
 	r := explained(t, "--model", "garden.model", "-i", "test.csv", "--slice", "colour", "--slice", "length")
 	if r.Rows != 100 || r.Task != "classification" || len(r.Importance) != 6 || r.Shuffles != 5 {

@@ -10,6 +10,7 @@ import (
 
 // A broker that listens has the followed topic before another program could create it.
 func TestFollowedTopicOfAListeningBroker(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	ingest := []string{"ingest", "-c", "clicks.yaml", "--until", "end"}
 	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr, "create it first") {

@@ -112,6 +112,7 @@ func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
 
 // One process of run is enough for a topic whose messages become examples. What can't be read is in its metrics.
 func TestRunAloneLearnsATopic(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	broker := startBroker(t)
 	eventsOnTopic(t, broker, 200)
@@ -178,6 +179,7 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 
 // A page says within 15 seconds that the only runner was killed, and that messages wait.
 func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {

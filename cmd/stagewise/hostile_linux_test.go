@@ -54,6 +54,7 @@ type hostile struct {
 // bytes at a time, never end their requests, send gzip bombs, rows of a million values, numbers of a megabyte, or go away in the
 // middle. Its memory is at most serve.memory above that of the idle process.
 func TestServeUnderHostileClients(t *testing.T) {
+	long(t)
 	const classes, memory, maxBody = 2000, 64 << 20, 4 << 20
 	t.Setenv("GOGC", "") // or else garbage is as it says
 	t.Setenv("GOMEMLIMIT", "")

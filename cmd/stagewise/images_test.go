@@ -65,6 +65,7 @@ func writeFolders(t *testing.T, folder, images, labels string) {
 
 // A folder of images for each class is learnt as idx files are. The model predicts folders, whose images need no class, and single images.
 func TestFoldersOfImages(t *testing.T) {
+	long(t)
 	files := imageFiles()
 	files["folders.yaml"] = strings.NewReplacer("[train-idx3-ubyte, train-idx1-ubyte]", "[train]",
 		"[test-idx3-ubyte, test-idx1-ubyte]", "[test]").Replace(imagesConfig)

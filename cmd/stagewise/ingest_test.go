@@ -25,6 +25,7 @@ stages: [{features: {kind: columns}, passes: 3}]
 // A topic of which no message can be used is no success: ingest and train say why, and what helps. One message that can
 // be used makes it one.
 func TestTopicThatCannotBeUsed(t *testing.T) {
+	long(t)
 	const event = `{"kind":"tall","length":1,"width":2}`
 	for name, test := range map[string]struct{ value, want string }{
 		"framed": {"\x00\x00\x00\x00\x07" + event, "begins with the prefix of schema registry serializers (a zero byte and the schema ID 7)"},

@@ -77,6 +77,7 @@ func shopping(from, to int) (records []*kgo.Record) {
 // Rows of a topic are learnt with outcomes of another one, each once, however often the commands are given, and are forgotten by the key of
 // their message.
 func TestLaterLabels(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"shop.yaml": views})
 	records := append(shopping(0, 60), at(300, "buys", 0, "", `{"of": {}, "kind": "bought"}`), at(300, "buys", 0, "", `{"of": {"view": "v9"}}`),
 		at(0, "views", 0, "user-1", `{"price": 3, "age": 1}`))
@@ -120,6 +121,7 @@ func TestLaterLabels(t *testing.T) {
 
 // The configuration of the page about labels that come later learns from topics as the page describes them.
 func TestLaterLabelsPage(t *testing.T) {
+	long(t)
 	page, err := os.ReadFile("../../docs/later-labels.md")
 	if err != nil {
 		t.Fatal(err)

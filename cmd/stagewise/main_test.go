@@ -21,6 +21,14 @@ func inFolder(t *testing.T, files map[string]string) {
 	}
 }
 
+// long skips a test in short mode: one that trains a while, or that waits for processes.
+func long(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("a long test")
+	}
+}
+
 // stagewise runs a command line.
 func stagewise(args ...string) (code int, stdout, stderr string) {
 	var out, err bytes.Buffer

@@ -21,6 +21,7 @@ import (
 // Numbers may be far from 0, as the seconds since 1970 are, or identifiers: the report, predict, serve and score are as
 // exact as the deviations of the numbers allow, and what the report says of an error is in one unit.
 func TestNumbersWithAnOffset(t *testing.T) {
+	long(t)
 	for name, offset := range map[string]float64{"seconds": 1.764e9, "milliseconds": 1.764e12, "negative": -1e12, "none": 0} {
 		t.Run(name, func(t *testing.T) {
 			r, text, n := rand.New(rand.NewPCG(3, 1)), strings.Builder{}, 600
@@ -96,6 +97,7 @@ stages: [{features: {kind: columns}, link: identity}]
 
 // An offset changes nothing of a chain, while the numbers go on to grow.
 func TestNumbersWithAnOffsetInAChain(t *testing.T) {
+	long(t)
 	predictions := func(offset float64) (predicted []float64) {
 		r, text := rand.New(rand.NewPCG(4, 1)), strings.Builder{}
 		text.WriteString("a,y\n")

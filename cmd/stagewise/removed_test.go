@@ -99,6 +99,7 @@ func answered(t *testing.T, method, url, body string, status int) string {
 
 // Nothing dies when the last version is removed: who predicts waits for another, says so, and is not ready.
 func TestLastVersionRemoved(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 
 // A worker and a solver work on all submitted runs, whether or not a process follows them, and exit with 0 when stopped.
 func TestServices(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
 	broker := startBroker(t)
 	ctx, stop := context.WithCancel(t.Context())

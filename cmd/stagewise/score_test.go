@@ -65,6 +65,7 @@ func scored(t *testing.T, topic string) (digest string, rows int) {
 
 // A program that is killed ten times while it writes predictions leaves what one leaves that is not: each row once.
 func TestKilledScorers(t *testing.T) {
+	long(t)
 	const trained = 12_000
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(trained, 1), "test.csv": blobs(90, 2)})
 	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--set", "examples.batch_rows=16"); code != exitDone {
@@ -167,6 +168,7 @@ func TestSignalsToScore(t *testing.T) {
 
 // A service goes on with partitions that are added to the examples: the topic of predictions gets as many.
 func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
 	trained(t)
 	free, err := net.Listen("tcp", "127.0.0.1:0")

@@ -26,6 +26,7 @@ func leavesNothing(t *testing.T) {
 
 // Ctrl-C ends a search between folds, and the next one begins with clean topics.
 func TestInterruptedSearch(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(3000, 1), "test.csv": blobs(60, 2)})
 	ctx, cancel := context.WithCancelCause(context.Background())
 	search := []string{"search", "-c", "good.yaml", "--folds", "50", "--over", "stages.0.ridge=[1e-4, 10]"}

@@ -25,6 +25,7 @@ stages: [{features: {kind: rff, size: 60}, link: LINK, repeat: 2}]
 // What the report says of test rows is what the definitions say of the probabilities that predict writes, with every
 // link. A label that only test rows have, rows without labels and a label without rows are no trouble.
 func TestSeveralLabels(t *testing.T) {
+	long(t)
 	for _, link := range []string{"identity", "logistic", "calibrated"} {
 		t.Run(link, func(t *testing.T) {
 			inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", link)})
@@ -105,6 +106,7 @@ func TestSeveralLabels(t *testing.T) {
 
 // A chain learns several labels: its updates keep the thresholds, and a label that no version knows has rows that are left out.
 func TestSeveralLabelsInAChain(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", "logistic")})
 	write600(t, "train.csv", []byte(severalRows(2000, 1, "")))
 	write600(t, "test.csv", []byte(severalRows(300, 2, "")))

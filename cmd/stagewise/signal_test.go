@@ -14,6 +14,7 @@ import (
 
 // A command that a signal has interrupted ends with 128 and the number of the signal, says so, and goes on when it is run again.
 func TestSignals(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
 	for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
 		// A run of so many stages is still under way when its first line appears.

@@ -45,6 +45,7 @@ func decided(t *testing.T, settings ...string) (*schemas.Report, *model.Model) {
 // A threshold that is chosen by costs is part of the version, and predict gives the rare class from it on, as the report counts. The
 // weights and probabilities are those of no threshold. More than two classes have none.
 func TestThreshold(t *testing.T) {
+	long(t)
 	schema := reportSchema(t)
 	inFolder(t, map[string]string{"rare.yaml": rareConfiguration, "three.csv": strings.Repeat("a,1,2\nb,2,1\nc,3,3\n", 20)})
 	write600(t, "train.csv", []byte(rareRows(3000, 1)))
@@ -145,6 +146,7 @@ func TestThresholdScored(t *testing.T) {
 
 // Updates keep the threshold of the version before them, and are measured by it. With another rule the next version is full, and chooses.
 func TestThresholdOfAChain(t *testing.T) {
+	long(t)
 	inFolder(t, map[string]string{"rare.yaml": rareConfiguration})
 	write600(t, "train.csv", []byte(rareRows(1500, 1)))
 	write600(t, "test.csv", []byte(rareRows(200, 2)))

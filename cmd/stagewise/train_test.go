@@ -42,6 +42,7 @@ func digits(t *testing.T, configuration string) map[string]string {
 // A configuration that says only features, link and a small ridge is fitted to its minimum: its error is at most 0.2
 // points above that of 50 passes of L-BFGS. The passes that are set are a limit.
 func TestOneStageIsFittedToItsMinimum(t *testing.T) {
+	long(t)
 	inFolder(t, digits(t, `name: digits
 examples: {train: [digits-train.csv.gz], test: [digits-test.csv.gz], header: false}
 stages: [{features: {kind: columns}, link: softmax, ridge: 1e-4}]

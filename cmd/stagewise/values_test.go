@@ -457,6 +457,7 @@ func throughExamples(t *testing.T, rows [][]namedValue) [][]float64 {
 
 // The table of the ways in (docs/values.md): the same row has the same prediction, or is refused, whichever way it comes.
 func TestTheSameRowThroughEveryWay(t *testing.T) {
+	long(t)
 	cases := valueCases(t)
 	inFolder(t, orders(200))
 	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
@@ -659,6 +660,7 @@ func onTopic(t *testing.T, topic string, values ...string) {
 // Examples have the same labels whichever way they come: a boolean is true or false, a whole number has no point, and a
 // row with an empty label or a word for a missing value has none, is not learnt from, and is counted.
 func TestTheSameLabelsThroughEveryWay(t *testing.T) {
+	long(t)
 	const rows = 40
 	text, number, truth := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64, arrow.FixedWidthTypes.Boolean
 	// written writes rows: line is given the number of a row, and its label as JSON.

@@ -12,7 +12,6 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"log"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -40,18 +39,14 @@ func main() {
 	var places []place
 	for _, folder := range strings.Split(*core, ",") {
 		found, err := placesIn(folder)
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		places = append(places, found...)
 	}
 	tried, survived := 0, 0
 	for order := rand.New(rand.NewPCG(*seed, 0)).Perm(len(places)); tried < *n && len(order) > 0; order = order[1:] {
 		p := places[order[0]]
 		by, compiles, err := p.caught()
-		if err != nil {
-			log.Fatal(err)
-		}
+		check(err)
 		if !compiles {
 			continue
 		} else if tried++; by == "" {
@@ -60,6 +55,13 @@ func main() {
 		fmt.Printf("%s:%d: %s for %s: %s\n", p.file, p.line, p.to, p.from, cmp.Or(by, "SURVIVED"))
 	}
 	fmt.Printf("%d of %d mutations are caught\n", tried-survived, tried)
+}
+
+func check(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "mutate:", err)
+		os.Exit(1)
+	}
 }
 
 // placesIn returns the operators of a folder that can be replaced, in the order of files.

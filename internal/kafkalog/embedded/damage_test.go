@@ -159,7 +159,11 @@ func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	noError(t, l.prepare())
 	path := filepath.Join(l.folder("t", 0), snapshotFile)
 	for at := range must(os.ReadFile(path))(t) {
-		for _, bits := range []byte{1, 2, 4, 8, 16, 32, 64, 128} {
+		all := []byte{1, 2, 4, 8, 16, 32, 64, 128}
+		if testing.Short() {
+			all = all[at%8 : at%8+1]
+		}
+		for _, bits := range all {
 			l := newLog(t, nil, three(0)...)
 			noError(t, l.prepare())
 			path := filepath.Join(l.folder("t", 0), snapshotFile)
