@@ -101,7 +101,7 @@ var rules = []struct {
 	{from: []string{"page"}, trees: []string{"pipeline", "model", "ingest", "stages", "accumulate", "solve", "sink", "client", "serve", "config", "cmd"}, allowed: []string{"pipeline/protocol", "pipeline/event"},
 		because: "a page shows what is on the topics, beside any number of other processes: it neither trains nor predicts, and writes nothing"},
 	{from: []string{"cmd/stagewise/screen", "cmd/stagewise/telemetry", "cmd/stagewise/artifact", "cmd/stagewise/preview", "cmd/stagewise/draft",
-		"cmd/stagewise/explanation", "cmd/stagewise/trial", "cmd/stagewise/deletion"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
+		"cmd/stagewise/explanation"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		because: "what people and programs read is apart from how commands are called"},
 	{from: []string{"cmd/stagewise/screen"}, trees: []string{"cmd/stagewise/telemetry", "github.com/prometheus/client_golang"},
 		because: "what people read and what programs read change for different reasons"},

@@ -26,38 +26,33 @@ func newRunsShow() *cobra.Command {
 			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
 			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
 		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
-			if err := artifact.CheckWritable(html); err != nil {
+		RunE: from.onPipeline(func(*config.Config, []string) error {
+			return artifact.CheckWritable(html)
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+			if err != nil {
 				return err
 			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+			if html != "" {
+				blas, err := openBLAS()
 				if err != nil {
 					return err
 				}
-				if html != "" {
-					blas, err := openBLAS()
-					if err != nil {
-						return err
-					}
-					list := screen.Compared(runs)
-					if list[0].Galleries, err = screen.Galleries(cmd.Context(), log, blas, &runs[0]); err != nil {
-						return err
-					}
-					if list[0].Bars, err = explanation.OfRun(cmd.Context(), log, blas, &runs[0]); err != nil {
-						return err
-					}
-					if err := artifact.Write(html, cmd.OutOrStdout(), func(w io.Writer) error {
-						return compare.WritePage(w, screen.AboutRun(list[0], runs[0]), list)
-					}); err != nil {
-						return err
-					}
+				list := screen.Compared(runs)
+				if list[0].Galleries, err = screen.Galleries(cmd.Context(), log, blas, &runs[0]); err != nil {
+					return err
 				}
-				if html == artifact.StandardOutput {
-					return nil
+				if list[0].Bars, err = explanation.OfRun(cmd.Context(), log, blas, &runs[0]); err != nil {
+					return err
 				}
-				return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
-			}))
+				if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
+					return err
+				}
+			}
+			if html == artifact.StandardOutput {
+				return nil
+			}
+			return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
 		}),
 	}
 	from.add(cmd)
@@ -77,34 +72,29 @@ func newRunsCompare() *cobra.Command {
 			"reliability and confusion.",
 		Example: `  stagewise runs compare -c digits.yaml 1 2
   stagewise runs compare -c digits.yaml 3 wide/1 wide/2 --html compared.html`,
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
 			if len(args) < 2 {
 				return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
 			}
-			if err := errors.Join(checkBy(by), artifact.CheckWritable(html)); err != nil {
+			return errors.Join(checkBy(by), artifact.CheckWritable(html))
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+			if err != nil {
 				return err
 			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
-				if err != nil {
+			list, order := screen.Compared(runs), compare.Order{By: by}
+			if html != "" {
+				if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
 					return err
 				}
-				list, order := screen.Compared(runs), compare.Order{By: by}
-				if html != "" {
-					if err := artifact.Write(html, cmd.OutOrStdout(), func(w io.Writer) error {
-						return compare.WritePage(w, screen.AboutRuns(runs, by), list)
-					}); err != nil {
-						return err
-					}
-				}
-				if html == artifact.StandardOutput {
-					return nil
-				}
-				if cmd.Flags().Changed("by") {
-					list = order.Sorted(list)
-				}
-				return screen.WriteCompared(cmd.OutOrStdout(), list, order)
-			}))
+			}
+			if html == artifact.StandardOutput {
+				return nil
+			}
+			if cmd.Flags().Changed("by") {
+				list = order.Sorted(list)
+			}
+			return screen.WriteCompared(cmd.OutOrStdout(), list, order)
 		}),
 	}
 	from.add(cmd)
@@ -112,4 +102,9 @@ func newRunsCompare() *cobra.Command {
 		"--by only the page is sorted: error, loss, auc, average_precision or balanced_error")
 	cmd.Flags().StringVar(&html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
 	return cmd
+}
+
+// writePage writes a page about runs to a file.
+func writePage(cmd *cobra.Command, file string, about compare.About, runs []compare.Run) error {
+	return artifact.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, about, runs) })
 }

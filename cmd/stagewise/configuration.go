@@ -84,6 +84,26 @@ func (f *configFlags) run(do func(cmd *cobra.Command, args []string, c *config.C
 	}
 }
 
+// onPipeline is run for a short command on a pipeline that exists. check may be nil; what it returns is wrong with the command line.
+func (f *configFlags) onPipeline(check func(c *config.Config, args []string) error,
+	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) func(*cobra.Command, []string) error {
+	return f.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+		if check != nil {
+			if err := check(c, args); err != nil {
+				return err
+			}
+		}
+		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error { return do(cmd, args, c, log) }))
+	})
+}
+
+// printEach prints values that a command has changed, each on a line.
+func printEach[T any](cmd *cobra.Command, values []T) {
+	for _, v := range values {
+		fmt.Fprintln(cmd.OutOrStdout(), v)
+	}
+}
+
 // markRequired makes cobra refuse a command line without these flags. It panics if cmd does not have them.
 func markRequired(cmd *cobra.Command, flags ...string) {
 	for _, flag := range flags {

@@ -23,7 +23,7 @@ func newQuarantineList() *cobra.Command {
 			"the first and the last of them, and the reason. Messages\nwhose reasons differ only in the values of rows count together. " +
 			"With log.values,\nthe reason is that of the last message, with its values.",
 		Example: "  stagewise quarantine list -c digits.yaml",
-	}, func(c *config.Config) error {
+	}, func(c *config.Config, _ []string) error {
 		values = c.Logs.Values
 		return nil
 	}, func(ctx context.Context, p *topics.Pipeline) ([]source.QuarantineReason, error) {

@@ -2,7 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -34,21 +34,15 @@ func newRunsCancel() *cobra.Command {
 		Use: "cancel -c FILE (RUN | --all)", Short: "Cancel a waiting or active run, or all of them, and print their ids",
 		Example: "  stagewise runs cancel -c digits.yaml --all",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
 			if all == (len(args) == 1) {
 				return errors.New("expected a run id or --all; see runs list")
 			}
-			id := ""
-			if !all {
-				id = args[0]
-			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), id)
-				for _, run := range cancelled {
-					fmt.Fprintln(cmd.OutOrStdout(), run)
-				}
-				return err
-			}))
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
+			printEach(cmd, cancelled)
+			return err
 		}),
 	}
 	from.add(cmd)

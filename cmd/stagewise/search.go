@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -12,7 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/cmd/stagewise/trial"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -47,7 +47,7 @@ func newSearch() *cobra.Command {
   stagewise search -c digits.yaml --folds 5 --over 'stages.0.ridge=[1e-4, 1e-3]'
   stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'seed=[1, 2, 3]' --over 'prepare.pca=[0, 20, 40]' --random 5`,
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			list, err := trial.List(from.file, from.set, over, random, seed)
+			list, err := candidates(from.file, from.set, over, random, seed)
 			if err != nil {
 				return err
 			}
@@ -156,4 +156,44 @@ func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error 
 		return nil
 	}
 	return s.Conclude(stdout)
+}
+
+// maxCandidates is more runs than anybody waits for.
+const maxCandidates = 10_000
+
+// candidates returns the configurations of a search over keys of a file, which set overrides: all combinations of the values, the last key
+// first, or, if random > 0, as many that are drawn without repetition, in the same order.
+func candidates(file string, set, over []string, random int, seed uint64) (list []screen.Candidate, err error) {
+	combinations := 1
+	keys := make([]config.Over, len(over))
+	for i, text := range over {
+		if keys[i], err = config.ParseOver(text); err != nil {
+			return nil, err
+		}
+		if combinations *= len(keys[i].Values); combinations > maxCandidates {
+			return nil, fmt.Errorf("--over: more than %d combinations: expected fewer keys or values", maxCandidates)
+		}
+	}
+	if random < 0 {
+		return nil, fmt.Errorf("--random: %d: expected a number of combinations, or 0 for all", random)
+	}
+	chosen := rand.New(rand.NewPCG(seed, 0)).Perm(combinations)
+	if random > 0 && random < combinations {
+		chosen = chosen[:random]
+	}
+	slices.Sort(chosen)
+	for _, n := range chosen {
+		var tried []string
+		for _, key := range slices.Backward(keys) {
+			tried = append(tried, key.Key+"="+key.Values[n%len(key.Values)])
+			n /= len(key.Values)
+		}
+		slices.Reverse(tried)
+		c, err := config.Load(file, set, tried...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, screen.Candidate{Config: c, Set: tried})
+	}
+	return list, nil
 }

@@ -20,7 +20,7 @@ func newSources() *cobra.Command {
 }
 
 func newSourcesList() *cobra.Command {
-	own := func(c *config.Config) error {
+	own := func(c *config.Config, _ []string) error {
 		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
 	}
 	return newList(&cobra.Command{
@@ -40,24 +40,21 @@ func newSourcesRemove() *cobra.Command {
 			"stay on the examples topic. To restore a source, ingest its files again, or train\non them. A followed topic can't " +
 			"be removed.",
 		Example: "  stagewise sources remove -c digits.yaml 724a0b99d628",
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
-			if err := requireOwnExamples(c, "only the pipeline that owns it removes sources"); err != nil {
-				return err
-			}
-			if len(args) == 0 {
+		RunE: from.onPipeline(func(c *config.Config, args []string) error {
+			if len(args) == 0 && c.Examples.Topic == "" {
 				return errors.New("expected source ids, or their first digits; see sources list")
 			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
-				for _, s := range removed {
-					if id := wire.Digest(s.ID).Short(); s.Before {
-						fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
-					} else {
-						fmt.Fprintln(cmd.OutOrStdout(), id)
-					}
+			return requireOwnExamples(c, "only the pipeline that owns it removes sources")
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
+			for _, s := range removed {
+				if id := wire.Digest(s.ID).Short(); s.Before {
+					fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
+				} else {
+					fmt.Fprintln(cmd.OutOrStdout(), id)
 				}
-				return err
-			}))
+			}
+			return err
 		}),
 	}
 	from.add(cmd)

@@ -44,20 +44,20 @@ func newWeightsPin() *cobra.Command {
 			"does not remove a\npinned version.",
 		Example: "  stagewise weights pin -c digits.yaml 1\n" +
 			"  stagewise weights pin -c digits.yaml --off",
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
 			if off == (len(args) == 1) {
 				return errors.New("expected a version or --off; see weights list")
 			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				if off {
-					return unpin(cmd, log, c.Name)
-				}
-				pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
-				if err == nil {
-					fmt.Fprintln(cmd.OutOrStdout(), pinned)
-				}
-				return err
-			}))
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			if off {
+				return unpin(cmd, log, c.Name)
+			}
+			pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), pinned)
+			}
+			return err
 		}),
 	}
 	from.add(cmd)
@@ -95,17 +95,15 @@ func newWeightsRemove() *cobra.Command {
 			",\nor would get without the pin, requires --even-latest, and a version that an unfinished run needs stays until\nthat " +
 			"run ends.",
 		Example: "  stagewise weights remove -c digits.yaml 1",
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
 			if len(args) == 0 {
 				return errors.New("expected versions; see weights list")
 			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
-				for _, number := range removed {
-					fmt.Fprintln(cmd.OutOrStdout(), number)
-				}
-				return err
-			}))
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
+			printEach(cmd, removed)
+			return err
 		}),
 	}
 	from.add(cmd)

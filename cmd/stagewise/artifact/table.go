@@ -10,6 +10,7 @@ import (
 // Table is a table on a terminal, with two spaces between columns. The zero value has no rows.
 type Table struct {
 	Right bool // columns after the first are aligned right, but bars
+	Width int  // of lines: the last cells of rows are cut; 0: they are not
 	rows  [][]string
 }
 
@@ -41,6 +42,9 @@ func (t *Table) Write(w io.Writer) error {
 		for i, cell := range row {
 			if i > 0 {
 				line += "  "
+			}
+			if t.Width > 0 && i == len(row)-1 {
+				cell = Cut(cell, t.Width-utf8.RuneCountInString(line))
 			}
 			pad := strings.Repeat(" ", max(0, widths[i]-utf8.RuneCountInString(cell)))
 			if t.Right && i > 0 && !strings.HasPrefix(cell, "█") {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 
@@ -21,7 +20,8 @@ const (
 func (d *Draft) Describe(w io.Writer) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.Table.Rows())), len(d.Roles))
-	rows := [][3]string{{"column", "use", "why"}}
+	table := artifact.Table{Width: screenWidth}
+	table.Row("column", "use", "why")
 	for _, a := range d.Roles {
 		use, why := string(a.Role), a.Why
 		if a.Role.IsDropped() {
@@ -34,17 +34,10 @@ func (d *Draft) Describe(w io.Writer) error {
 		if name == "" || string(d.key(a)) != name {
 			name = strings.TrimSpace(string(d.key(a)) + " " + name)
 		}
-		rows = append(rows, [3]string{artifact.Cut(name, maxNameShow), use, oneLine(why)})
+		table.Row(artifact.Cut(name, maxNameShow), use, oneLine(why))
 	}
-	var widths [2]int
-	for _, row := range rows {
-		for i := range widths {
-			widths[i] = max(widths[i], utf8.RuneCountInString(row[i]))
-		}
-	}
-	for _, row := range rows {
-		line := fmt.Sprintf("%-*s  %-*s  ", widths[0], row[0], widths[1], row[1])
-		out.WriteString(line + artifact.Cut(row[2], screenWidth-utf8.RuneCountInString(line)) + "\n")
+	if err := table.Write(&out); err != nil {
+		return err
 	}
 	for _, note := range d.notes() {
 		out.WriteString("\n" + note + "\n")

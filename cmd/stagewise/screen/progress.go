@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -16,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/score"
 )
 
 // Progress is the recorder that shows a run on the screen: lines and a table with a row for each stage on w, and below them a
@@ -405,4 +407,26 @@ func (p *Progress) row(e event.StageEnded) {
 	}
 	fmt.Fprint(p.w, stageRows(&e.StageReport, e.Stages, heldOut))
 	p.lastPass = ""
+}
+
+// ScoreCounts counts what this process has predicted.
+type ScoreCounts struct{ messages, rows, bad atomic.Int64 }
+
+// Record counts predictions.
+func (s *ScoreCounts) Record(e event.Event) {
+	if e, ok := e.(event.Scored); ok {
+		s.messages.Add(int64(e.Messages))
+		s.rows.Add(e.Rows)
+		s.bad.Add(int64(e.Bad))
+	}
+}
+
+// Conclude writes what has predictions now.
+func (s *ScoreCounts) Conclude(w io.Writer, o score.Options) {
+	fmt.Fprintf(w, "predictions for %s rows of %s of %s are on %s", humanize.Comma(s.rows.Load()),
+		english.Plural(int(s.messages.Load()), "message", ""), o.From, o.To)
+	if bad := s.bad.Load(); bad > 0 {
+		fmt.Fprintf(w, "; %s can't be used: see the reasons in their predictions", english.Plural(int(bad), "message", ""))
+	}
+	fmt.Fprintln(w)
 }

@@ -1,0 +1,185 @@
+package screen
+
+import (
+	"fmt"
+	"io"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/admin"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// WriteVersions writes a row for each version.
+func WriteVersions(w io.Writer, versions []protocol.Finished) error {
+	var table artifact.Table
+	table.Row("version", "run", "date", "rows", "stages", "ridge", "train error", "holdout error", "test error", "digest", "offered",
+		"parameters")
+	for _, v := range versions {
+		m := v.Manifest
+		table.Row(v.Version, v.Run, date(v.Written), v.Rows[examples.Train.String()], len(v.Blocks), ridges(m),
+			metric(m, "train_error"), metric(m, "holdout_error"), metric(m, "test_error"), v.WeightsDigest.Short(), offered(v), parameters(v.Plan))
+	}
+	return table.Write(w)
+}
+
+// offered says whether a version is offered to subscribers, or pinned.
+func offered(v protocol.Finished) string {
+	switch {
+	case v.Pinned:
+		return "pinned"
+	case v.Offered:
+		return "yes"
+	}
+	return "no"
+}
+
+// metric returns an error of a version, in percent.
+func metric(m schemas.Manifest, name string) string {
+	if v, ok := m.Metrics[name]; ok {
+		return Percent(&v)
+	}
+	return none
+}
+
+// WriteSources writes a row for each source.
+func WriteSources(w io.Writer, sources []source.SourceState) error {
+	var table artifact.Table
+	table.Row("source", "state", "since", "split", "rows", "messages", "left", "files")
+	for _, s := range sources {
+		rows, split, files := none, none, none
+		id, messages, left := short(s.ID, sources), strconv.FormatInt(s.Messages, 10), strconv.FormatInt(s.Left, 10)
+		switch s.State {
+		case source.Followed:
+			id, messages, left, split, files = s.ID, none, none, s.Split, readTo(s.Read)
+		case source.Unfinished:
+		default:
+			rows, split, files = strconv.FormatInt(s.Rows, 10), s.Split, strings.Join(s.Files, ", ")
+		}
+		table.Row(id, s.State, date(s.Since), split, rows, messages, left, files)
+	}
+	return table.Write(w)
+}
+
+// readTo says how far the partitions of a topic were read.
+func readTo(positions []schemas.TopicPosition) string {
+	offsets := make([]string, len(positions))
+	for i, p := range positions {
+		offsets[i] = fmt.Sprintf("[%d]@%d", p.Partition, p.Next)
+	}
+	return "read to " + strings.Join(offsets, " ")
+}
+
+// short returns the first digits of the id of a source: as many as people are shown of other ids, or more if another of the sources begins
+// with these too.
+func short(id string, sources []source.SourceState) string {
+	digits := len(wire.Digest(id).Short())
+	for _, other := range sources {
+		for other.ID != id && digits < len(id) && strings.HasPrefix(other.ID, id[:digits]) {
+			digits++
+		}
+	}
+	return id[:digits]
+}
+
+// WriteTopics writes a row for each topic.
+func WriteTopics(w io.Writer, list []kafkalog.Topic) error {
+	var table artifact.Table
+	table.Row("topic", "partitions", "replicas", "cleanup")
+	for _, t := range list {
+		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
+	}
+	return table.Write(w)
+}
+
+// WriteDifferences writes how topics differ from the configuration.
+func WriteDifferences(w io.Writer, differences []topics.Difference) error {
+	if len(differences) == 0 {
+		return nil
+	}
+	var table artifact.Table
+	fmt.Fprintln(w)
+	table.Row("topic", "setting", "current", "configured", "")
+	for _, d := range differences {
+		how := "changed by topics apply"
+		if !d.Applies() {
+			how = "changed by Kafka's own tools"
+		}
+		table.Row(d.Topic, d.Name, d.Has, d.Configured, how)
+	}
+	return table.Write(w)
+}
+
+// cleanup returns the cleanup.policy of a topic.
+func cleanup(t kafkalog.Topic) string {
+	if t.Compact {
+		return "compact"
+	}
+	return "delete"
+}
+
+// WriteQuarantine writes a row for each reason: how many messages have it, where the first and the last of them are, and the reason.
+func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
+	var table artifact.Table
+	table.Row("messages", "first", "last", "reason")
+	place := func(q schemas.Quarantined) string { return fmt.Sprintf("%s[%d]@%d", q.Topic, q.Partition, q.Offset) }
+	for _, r := range reasons {
+		table.Row(r.Messages, place(r.First), place(r.Last), r.Reason)
+	}
+	return table.Write(w)
+}
+
+// WriteForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
+func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
+	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
+	if done.Unknown > 0 {
+		fmt.Fprintf(w, "%s may have others: an earlier program ingested them without keys and offsets. Name their rows\n",
+			english.Plural(int(done.Unknown), "message", ""))
+	}
+	if len(done.Removed) > 0 {
+		fmt.Fprintf(w, "removed versions that learnt from forgotten rows: %s\n", listOf(done.Removed))
+	}
+	for _, c := range done.Compacts {
+		when := "at the first write after segment.ms"
+		if c.After > 0 {
+			when = fmt.Sprintf("at the first compaction after a write from %s on", date(time.Now().Add(c.After)))
+		}
+		fmt.Fprintf(w, "%s: brokers erase the data of these versions %s\n", c.Topic, when)
+	}
+	switch {
+	case len(done.Learnt) == 0:
+	case now:
+		fmt.Fprintf(w, "kept for unfinished runs, versions that learnt from forgotten rows: %s; run removes them after its next "+
+			"version\n", listOf(done.Learnt))
+	default:
+		fmt.Fprintf(w, "versions that learnt from forgotten rows: %s; train or run removes them after its next version, --now "+
+			"immediately\n", listOf(done.Learnt))
+	}
+	var table artifact.Table
+	for _, s := range done.Stays {
+		until := "forever"
+		if !s.Until.IsZero() {
+			until = "until " + date(s.Until) + " at the latest"
+		}
+		table.Row(s.Topic, fmt.Sprintf("%s stay %s", s.What, until))
+	}
+	return table.Write(w)
+}
+
+// WriteRepaired writes what was damaged, and what is lost of it.
+func WriteRepaired(w io.Writer, repaired []kafkalog.Repaired) {
+	for _, r := range repaired {
+		fmt.Fprintf(w, "%s was damaged at byte %d; the messages of %s[%d] from offset %d to %d are lost\n", r.File, r.Position, r.Topic,
+			r.Partition, r.From, r.To-1)
+	}
+}
