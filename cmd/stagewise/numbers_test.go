@@ -3,20 +3,14 @@ package main
 import (
 	"encoding/csv"
 	"encoding/json"
-	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/serve"
 )
 
 const numbersConfiguration = `name: numbers
@@ -126,91 +120,5 @@ func TestNumbers(t *testing.T) {
 		if code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x"); code != exitDone {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
-	}
-}
-
-// A chain learns numbers too: each row is predicted before it is learnt, and the report says how far off. A gate compares in one unit.
-func TestNumbersInAChain(t *testing.T) {
-	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	write600(t, "train.csv", []byte(numberRows(2000, 1)))
-	write600(t, "test.csv", []byte(numberRows(500, 2)))
-	code, stdout, stderr := stagewise("run", "-c", "numbers.yaml", "--quiet", "--until", "end", "--report", "-",
-		"--set=retrain.rows=500", "--set=retrain.full.growth=3",
-		"--set=examples.holdout=0.1")
-	var report struct {
-		Updates []*schemas.RetrainReport `json:"updates"`
-	}
-	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || len(report.Updates) < 4 {
-		t.Fatalf("exit code %d: %v: %s%s", code, err, stdout, stderr)
-	}
-	for i, u := range report.Updates {
-		if !u.Offered {
-			t.Errorf("version %d is not offered: %+v", i+1, u)
-		}
-		if u.Kind == schemas.RunUpdate && u.Rows > 0 && (u.PrequentialRMSE == nil || !(*u.PrequentialRMSE > 0) ||
-			u.PrequentialLogLoss != nil || !(*u.PrequentialError < 50)) {
-			t.Errorf("version %d: %+v", i+1, u)
-		}
-	}
-	if code, _, stderr := stagewise("weights", "export", "-c", "numbers.yaml", "-o", "numbers.model"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	truth, err := os.ReadFile("test.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	code, stdout, stderr = stagewise("predict", "--model", "numbers.model", "-i", "test.csv")
-	if code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	if d := distancesOf(column(t, string(truth), "price"), column(t, stdout, "price")); d.RMSE > 15 {
-		t.Errorf("the newest version has %+v", d)
-	}
-}
-
-// A server answers with the numbers that predict writes.
-func TestNumbersAreServed(t *testing.T) {
-	inFolder(t, map[string]string{"numbers.yaml": numbersConfiguration})
-	write600(t, "train.csv", []byte(numberRows(500, 1)))
-	write600(t, "test.csv", []byte(numberRows(20, 2)))
-	if code, _, stderr := stagewise("train", "-c", "numbers.yaml", "--quiet", "--model", "numbers.model"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	_, predicted, _ := stagewise("predict", "--model", "numbers.model", "-i", "test.csv")
-	truth, err := os.ReadFile("test.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	a, b := column(t, string(truth), "a"), column(t, string(truth), "b")
-	m, err := readModel("numbers.model")
-	if err != nil {
-		t.Fatal(err)
-	}
-	options := serve.Defaults()
-	server, err := serve.New(options, serve.Fixed(m), prometheus.NewRegistry(), "numbers")
-	if err != nil {
-		t.Fatal(err)
-	}
-	request := httptest.NewRequest(http.MethodPost, "/predict",
-		strings.NewReader(fmt.Sprintf(`{"columns": ["b", "a"], "rows": [[%v, %v]]}`, b[3], a[3])))
-	request.Header.Set("Content-Type", "application/json")
-	answer := httptest.NewRecorder()
-	server.ServeHTTP(answer, request)
-	var got struct {
-		Version     int
-		Targets     []string
-		Predictions [][]float64
-	}
-	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || len(got.Predictions) != 1 || strings.Join(got.Targets,
-		",") != "price,rate" || strings.Contains(answer.Body.String(), "labels") {
-		t.Fatalf("%v: %s", err, answer.Body)
-	}
-	for c, name := range got.Targets {
-		if want := column(t, predicted, name)[3]; math.Abs(got.Predictions[0][c]-want) > 1e-5*math.Abs(want) {
-			t.Errorf("%s: %v, expected %v", name, got.Predictions[0][c], want)
-		}
-	}
-	if label := m.Predict([]float32{float32(a[3]), float32(b[3])}, nil); label != "" {
-		t.Errorf("a number has the label %q", label)
 	}
 }

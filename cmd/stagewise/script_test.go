@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/csv"
@@ -319,13 +318,13 @@ func wrongScript(s *testscript.TestScript, _ bool, args []string) {
 	s.Setenv("wrong", strconv.FormatFloat(100*float64(wrong)/float64(len(rows)), 'g', -1, 64))
 }
 
-// answer MODEL METHOD PATH BODY writes what a server with this model file answers to a request of JSON.
+// answer MODEL METHOD PATH FILE writes what a server with this model file answers to a request with the JSON of a file.
 func answerScript(s *testscript.TestScript, _ bool, args []string) {
 	m, err := readModel(s.MkAbs(args[0]))
 	s.Check(err)
 	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "p")
 	s.Check(err)
-	request := httptest.NewRequest(args[1], args[2], bytes.NewReader([]byte(args[3])))
+	request := httptest.NewRequest(args[1], args[2], strings.NewReader(s.ReadFile(args[3])))
 	request.Header.Set("Content-Type", "application/json")
 	answer := httptest.NewRecorder()
 	server.ServeHTTP(answer, request)

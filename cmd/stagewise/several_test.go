@@ -4,17 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/serve"
 )
 
 const severalConfiguration = `name: several
@@ -101,58 +96,5 @@ func TestSeveralLabels(t *testing.T) {
 				t.Errorf("%+v", test)
 			}
 		})
-	}
-}
-
-// A chain learns several labels: its updates keep the thresholds, and a label that no version knows has rows that are left out.
-func TestSeveralLabelsInAChain(t *testing.T) {
-	long(t)
-	inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", "logistic")})
-	write600(t, "train.csv", []byte(severalRows(2000, 1, "")))
-	write600(t, "test.csv", []byte(severalRows(300, 2, "")))
-	code, stdout, stderr := stagewise("run", "-c", "several.yaml", "--quiet", "--until", "end", "--report", "-",
-		"--set=retrain.rows=500", "--set=retrain.full.growth=0", "--set=retrain.gate.margin=1")
-	var report struct {
-		Updates []*schemas.RetrainReport `json:"updates"`
-	}
-	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || len(report.Updates) < 3 {
-		t.Fatalf("exit code %d: %v: %s%s", code, err, stdout, stderr)
-	}
-	for i, u := range report.Updates[1:] {
-		if u.Kind != schemas.RunUpdate || u.Rows > 0 && !(*u.PrequentialError < 12) {
-			t.Errorf("version %d: %+v", i+2, u)
-		}
-	}
-	if code, _, stderr := stagewise("weights", "export", "-c", "several.yaml", "-o", "several.model"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	m, err := readModel("several.model")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if m.Manifest.Thresholds == nil || m.Threshold() != m.Manifest.Thresholds.MicroF1 {
-		t.Errorf("threshold %v of %+v", m.Threshold(), m.Manifest.Thresholds)
-	}
-	probabilities := make([]float32, len(m.Labels()))
-	if label := m.Predict([]float32{2, -2}, probabilities); label != "right" || !slices.Equal(m.Given(probabilities), []string{"right"}) {
-		t.Errorf("%s %v %v", label, probabilities, m.Given(probabilities))
-	}
-	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "several")
-	if err != nil {
-		t.Fatal(err)
-	}
-	request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[2, 2], [-2, -2]]}`))
-	request.Header.Set("Content-Type", "application/json")
-	answer := httptest.NewRecorder()
-	if server.ServeHTTP(answer, request); !strings.Contains(answer.Body.String(), `"labels":[["right","up"],[]]`) {
-		t.Errorf("the server answers %s", answer.Body)
-	}
-	for _, format := range []string{"onnx", "safetensors"} {
-		if code, _, stderr := stagewise("weights", "export", "--model", "several.model", "--format", format, "-o", "x"); code != exitDone {
-			t.Errorf("%s: exit code %d: %s", format, code, stderr)
-		}
-	}
-	if rows := scoredBy(t, "several.yaml", "several", "several.model"); rows == 0 {
-		t.Error("score has predicted nothing")
 	}
 }
