@@ -55,6 +55,7 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 // Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner.
 // Nothing is written to a topic of the owner, not even that a message can't be used.
 func TestPipelinesShareAnArchive(t *testing.T) {
+	long(t)
 	owner := newMultiStageJob(t)
 	log := openEmbedded(t)
 	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {

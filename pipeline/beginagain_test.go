@@ -14,6 +14,7 @@ import (
 // Where all rows of the window are forgotten, no run fails: the chain begins again with the next rows, and does not
 // learn again what it has counted and what has left the window.
 func TestChainBeginsAgainWhereAllIsForgotten(t *testing.T) {
+	long(t)
 	job := newJob(t, rings(640, 4, 3, 1), table{}, rffStage("softmax", 20, 3))
 	job.Examples.Partitions, job.Keep, job.Retrain = 1, 1000, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments, job.Retrain.Refresh = 128, topics.FullOptions{}, 2, 0

@@ -47,6 +47,7 @@ func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting
 
 // A process that retrains says what it waits for, and one that stands by says so, at once: not when patience ends.
 func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
+	long(t)
 	log := openEmbedded(t)
 	timeout := time.After(protocol.MaxPatience / 10)
 	expected, _ := retraining(t, log.Addr())

@@ -364,6 +364,7 @@ func TestFollowTopicThatForgets(t *testing.T) {
 
 // A pipeline does not follow a topic that is missing, or one of its own.
 func TestFollowTopicsThatCantBe(t *testing.T) {
+	long(t)
 	log := openEmbedded(t)
 	job := clicks(t, log, 1)
 	job.Examples.FromTopic = job.Name + ".examples"

@@ -36,6 +36,7 @@ func TestChainIngestsTheTopicOfItsExamples(t *testing.T) {
 // A chain that goes on without an end learns what comes to the topic, and says how many messages of it wait. Processes
 // that ingest beside it double nothing.
 func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
+	long(t)
 	log := openEmbedded(t)
 	job := clicks(t, log, 200)
 	waiting := readTopic(t, log, "clicks")

@@ -102,6 +102,7 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 // After rows were forgotten, the next version of a chain is full, with the digest of a log in which they weigh 0; then the versions go that
 // had learnt from them, whichever process does it, and no others.
 func TestChainForgets(t *testing.T) {
+	long(t)
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 	job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 200, topics.FullOptions{}, 4
@@ -184,6 +185,7 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 
 // With Now, versions that have learnt are removed at once, and nothing is left of them. If there is no other, the chain begins again.
 func TestForgetNow(t *testing.T) {
+	long(t)
 	for _, test := range []struct {
 		row     string
 		removed []int
@@ -245,6 +247,7 @@ func live(t *testing.T, log *kafkalog.Log, m kafkalog.Message) bool {
 
 // A source that was forgotten is not learnt and not ingested again, by no name.
 func TestForgottenSource(t *testing.T) {
+	long(t)
 	data := rings(300, 3, 2, 1)
 	job := newJob(t, data, table{}, rffStage(link.Identity, 10, 1))
 	log := openEmbedded(t)

@@ -101,6 +101,7 @@ func endsOf(t *testing.T, log *kafkalog.Log, job topics.Job) map[string]int64 {
 // Nothing that is published after rows were forgotten has a value of them: of the survey, of a sample, of predictions,
 // of a report, or of a message in quarantine. A class that only they had is none.
 func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
+	long(t)
 	for name, test := range map[string]struct{ chain, now bool }{"run": {false, true}, "run, later": {}, "chain": {true, true},
 		"chain, later": {true, false}} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity} {

@@ -148,6 +148,7 @@ func TestGateComparesByRevisitedRows(t *testing.T) {
 
 // A version that is withheld is kept, but it is not the latest.
 func TestGateWithholdsVersions(t *testing.T) {
+	long(t)
 	stream := gatedStream{messages: 12, tested: 300, trained: 1000, wrong: func(message int) float64 { return []float64{0.1, 0.9}[message%2] }}
 	log := openEmbedded(t)
 	updates := gatedChain(t, log, stream, func(job *topics.Job) { job.Keep = 1 })
@@ -215,6 +216,7 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 // A version that has learnt a class that appears later is offered, whatever classes weigh: of the rows of that class, the version before
 // loses what a prediction of the smallest probability loses.
 func TestGateOffersClassesThatAppearLater(t *testing.T) {
+	long(t)
 	const messages, rows, appears = 14, 400, 8
 	for name, test := range map[string]struct {
 		weight schemas.ClassWeight

@@ -18,6 +18,7 @@ import (
 // versions are the same bits. Rows without a label count as rows of an update, but are not in the block: a chain with many
 // of them sends matrices.
 func TestSmallUpdatesSendRows(t *testing.T) {
+	long(t)
 	const features, partitions, each, updates = 120, 4, 5, 6
 	stage := rffStage("softmax", features, 3)
 	stage.Features.Kind, stage.Ridge = stages.Columns, 1e-2

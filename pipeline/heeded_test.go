@@ -123,6 +123,7 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 // that was made anew, is learnt. What earlier releases have written has no checksum, and is of whatever message is
 // there.
 func TestForgetMeansOneMessage(t *testing.T) {
+	long(t)
 	log, job := openEmbedded(t), forgetfulJob(t)
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)

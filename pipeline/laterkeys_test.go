@@ -17,6 +17,7 @@ import (
 // Rows find outcomes whose keys have another encoding, in whatever partition. If most outcomes find none, no version is offered, and both
 // keys are shown.
 func TestKeysOfOutcomes(t *testing.T) {
+	long(t)
 	text := func(n int) []byte { return fmt.Append(nil, 1000+n) }
 	long := func(n int) []byte { return []byte{0, 0, 0, 0, 0, 0, byte((1000 + n) >> 8), byte(1000 + n)} }
 	for name, test := range map[string]struct {

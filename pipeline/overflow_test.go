@@ -164,6 +164,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 // A row may overflow wherever it is, and whatever its label is: in the first message, from which the point of the
 // moments is taken, or as the only row of its label, which is then no class.
 func TestRowThatOverflowsAnywhere(t *testing.T) {
+	long(t)
 	for _, bad := range []int{0, 2, 5} {
 		for _, label := range []string{"", "rare"} {
 			for _, chained := range []bool{false, true} {

@@ -11,6 +11,7 @@ import (
 
 // The version after rows were forgotten is full, whether a full run or an update has learnt them.
 func TestFullAfterForgottenRows(t *testing.T) {
+	long(t)
 	for _, rows := range []string{"test.examples/0/1/3", "test.examples/0/3/3"} {
 		log, job := openEmbedded(t), forgetfulJob(t)
 		job.Stages = []schemas.Stage{rffStage(link.Identity, 16, 3)}

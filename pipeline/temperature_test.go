@@ -29,6 +29,7 @@ func logLossOf(t *testing.T, m *model.Model, data table) (loss float64) {
 // The temperature of the last stage, or of the last one of each member, changes probabilities, and what the report says of them, but
 // neither weights nor errors nor the losses of fits. That of other stages changes nothing.
 func TestTemperatureOfVersion(t *testing.T) {
+	long(t)
 	training, test := rings(600, 4, 3, 1), rings(200, 4, 3, 2)
 	for i := 0; i < len(training.labels); i += 5 {
 		training.labels[i] = "ring0"
