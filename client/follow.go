@@ -40,9 +40,6 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// errAnew says that the plans topic ends before what was read of it.
-var errAnew = errors.New("the plans topic was recreated, or has lost messages")
-
 // followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it asks
 // the brokers, so it finds out that they still answer. After an absence it reads the topic again: tombstones do not stay for ever, and a
 // version that is not listed is dropped.
@@ -51,18 +48,17 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
 		return err
 	}
-	ledger, err := f.client.ReadLedger(ctx)
+	plans, err := f.client.FollowPlans(ctx, nil, nil)
 	if err != nil {
 		return err
 	}
-	subscription := f.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: f.client.Topics.Plans, Offset: ledger.Next, Compacted: true})
-	defer subscription.Close()
+	defer plans.Close()
 	failed, retry := "", f.retry // the run whose version can't be read
 	var incomplete error         // why a version is passed over
 	newest := 0                  // the highest number of such a version
 	last := asked                // when the brokers were asked last
 	for due := time.Now(); ; {
-		place, missing := ledger.Find(f.options.version())
+		place, missing := plans.Find(f.options.version())
 		switch {
 		case missing != nil:
 			failed = ""
@@ -73,7 +69,7 @@ func (f *Follower) followPlans(ctx context.Context) error {
 				if place.Version > newest {
 					incomplete, newest = err, place.Version
 				}
-				ledger.PassOver(place)
+				plans.PassOver(place)
 				continue
 			}
 			if place.Version > newest {
@@ -95,26 +91,18 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			due = time.Now().Add(wait)
 		}
 		asked = time.Time{}
-		delivery, late, err := subscription.Next(ctx, time.Until(due))
-		switch {
-		case err != nil:
-			return err
-		case late:
+		_, late, err := plans.Deliver(ctx, time.Until(due))
+		if err == nil && late {
 			read := f.client.ReadLedger
 			if asked = f.now(); asked.Sub(last) > manyChecks*f.options.checkEvery() {
 				read = f.client.RereadLedger // tombstones may have come and gone
 			}
 			last = asked
-			fresh, err := read(ctx)
-			if err != nil {
-				return err
-			}
-			if fresh.Next < ledger.Next {
-				return errAnew
-			}
-			ledger, incomplete, newest = fresh, nil, 0
-		case delivery != nil && delivery.Offset >= ledger.Next:
-			_ = ledger.Add(delivery.Message) // a message that is damaged changes nothing
+			err = plans.Renew(ctx, read)
+			incomplete, newest = nil, 0
+		}
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -2,7 +2,6 @@ package page
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -49,9 +48,6 @@ type pass struct {
 	losses [examples.Splits]statistics.Losses
 }
 
-// errPlansAnew says that the plans topic ends before what was read of it.
-var errPlansAnew = errors.New("the plans topic was recreated, or has lost messages")
-
 // reread is how often the plans are read anew, without a message: so it is found out what went by during an absence.
 const reread = 30 * time.Second
 
@@ -61,66 +57,48 @@ const gathered = 100 * time.Millisecond
 
 // followRuns follows the plans, and the records of the run that is under way.
 func (r *reader) followRuns(ctx context.Context) error {
-	ledger, err := r.client.ReadLedger(ctx)
+	records, err := r.positions(ctx)
 	if err != nil {
 		return err
 	}
-	from, err := r.positions(ctx, ledger.Next)
+	plans, err := r.client.FollowPlans(ctx, nil, nil, records...)
 	if err != nil {
 		return err
 	}
-	if err := r.apply(ctx, ledger); err != nil {
+	defer plans.Close()
+	if err := r.apply(ctx, plans.Ledger); err != nil {
 		return err
 	}
-	subscription := r.client.Log.Subscribe(ctx, nil, from...)
-	defer subscription.Close()
 	for due, waits := time.Now().Add(reread), false; ; {
-		delivery, _, err := subscription.Next(ctx, time.Until(due))
-		late := !time.Now().Before(due)
+		delivery, _, err := plans.Deliver(ctx, time.Until(due))
+		if late := !time.Now().Before(due); err == nil && late {
+			if !waits {
+				err = plans.Renew(ctx, r.client.ReadLedger)
+			}
+			if err == nil {
+				err = r.apply(ctx, plans.Ledger)
+			}
+			due, waits = time.Now().Add(reread), false
+		}
 		switch {
 		case err != nil:
 			return err
-		case waits && late:
-			if err := r.apply(ctx, ledger); err != nil {
-				return err
-			}
-			due, waits = time.Now().Add(reread), false
-		case late:
-			fresh, err := r.client.ReadLedger(ctx)
-			if err != nil {
-				return err
-			}
-			if fresh.Next < ledger.Next {
-				return errPlansAnew
-			}
-			ledger = fresh
-			if err := r.apply(ctx, ledger); err != nil {
-				return err
-			}
-			due = time.Now().Add(reread)
-		}
-		switch {
 		case delivery == nil:
 		case delivery.Topic != r.client.Topics.Plans:
 			r.change(func() { r.follows.add(delivery.Topic == r.client.Topics.Weights, delivery.Message) })
-		case delivery.Offset >= ledger.Next:
-			_ = ledger.Add(delivery.Message) // a message that is damaged changes nothing
-			if !waits {
-				due, waits = time.Now().Add(gathered), true
-			}
+		case !waits:
+			due, waits = time.Now().Add(gathered), true
 		}
 	}
 }
 
-// positions returns where to follow plans, weights and statistics: at their ends.
-func (r *reader) positions(ctx context.Context, plans int64) ([]protocol.Position, error) {
+// positions returns where to follow weights and statistics: at their ends.
+func (r *reader) positions(ctx context.Context) ([]protocol.Position, error) {
 	since, err := r.client.Now(ctx)
 	if err != nil {
 		return nil, err
 	}
-	positions := []protocol.Position{
-		{Topic: r.client.Topics.Plans, Offset: plans, Compacted: true}, {Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true},
-	}
+	positions := []protocol.Position{{Topic: r.client.Topics.Weights, Offset: since.Weights, Compacted: true}}
 	for p, end := range since.Statistics {
 		positions = append(positions, protocol.Position{Topic: r.client.Topics.Statistics, Partition: p, Offset: end, Compacted: true})
 	}

@@ -71,7 +71,7 @@ func TestFollowerOfASilentRun(t *testing.T) {
 		rec := &eventRecorder{}
 		f := dispatch.NewFollower(p, l.Plan(id), l, rec)
 		f.Attached = attached
-		if _, err := f.Follow(t.Context(), l); !errors.Is(err, io.EOF) {
+		if _, err := f.Follow(t.Context()); !errors.Is(err, io.EOF) {
 			t.Fatal(err)
 		}
 		if told := eventsOf[event.Followed](rec); !reflect.DeepEqual(told, want) {

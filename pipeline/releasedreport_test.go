@@ -48,7 +48,7 @@ func TestRunnerGoesOnBehindReleasedReports(t *testing.T) {
 		r.work = func(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) (*schemas.Report, error) {
 			f := dispatch.NewFollower(p, plan, l, event.Ignore{})
 			f.End = &schemas.End{Run: id, State: schemas.Done}
-			report, err := f.Follow(ctx, l)
+			report, err := f.Follow(ctx)
 			_, errVersion := p.Version(ctx, id)
 			if gone := errors.As(err, new(*dispatch.ReportGoneError)); gone != (errVersion != nil) {
 				t.Errorf("run %s: %v, its version: %v", id, err, errVersion)

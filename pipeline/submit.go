@@ -21,7 +21,7 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 	}
 	for id, plan := range l.Unfinished() {
 		if why := dispatch.Unable(r.Pipeline, plan, r.here); why != "" {
-			return true, r.replace(ctx, plan, why, l)
+			return true, r.replace(ctx, plan, why)
 		}
 		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
 		if err := r.execute(ctx, plan, l); err != nil {
@@ -34,12 +34,12 @@ func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, e
 
 // replace cancels a run that this process can't execute, so that the chain makes it again. A run of `train`, which it does
 // not make, is left to other processes, except on the embedded broker, which has none.
-func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string, l *protocol.Ledger) error {
+func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string) error {
 	if plan.Chain != nil || r.Admin.Embedded() {
 		return r.cancel(ctx, schemas.End{Run: plan.Run(), State: schemas.Cancelled, Reason: why})
 	}
 	event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for other processes to finish it: %s", plan.Run(), why)
-	return dispatch.EndedOrGivenUp(ctx, r.Pipeline, l, plan, r.rec)
+	return dispatch.EndedOrGivenUp(ctx, r.Pipeline, plan, r.rec)
 }
 
 // cancel writes the end of a cancelled run.

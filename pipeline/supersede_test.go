@@ -93,11 +93,10 @@ func TestUnclaimedRunIsGivenUp(t *testing.T) {
 			if taken {
 				return
 			}
-			l := readLedger(t, p)
-			if err := dispatch.EndedOrGivenUp(t.Context(), p, l, plan, event.Ignore{}); err != nil {
+			if err := dispatch.EndedOrGivenUp(t.Context(), p, plan, event.Ignore{}); err != nil {
 				t.Fatal(err)
 			}
-			if end := l.End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
+			if end := readLedger(t, p).End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
 				"no worker and no solver started the run") {
 				t.Errorf("the run ended with %+v", end)
 			}

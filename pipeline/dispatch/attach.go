@@ -54,7 +54,7 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 	}
 	f := NewFollower(p, plan, l, rec)
 	f.Attached = true
-	report, err := f.Follow(ctx, l)
+	report, err := f.Follow(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -92,7 +92,7 @@ func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 
 // Follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
 func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) (*schemas.Report, error) {
-	return NewFollower(p, plan, l, rec).Follow(ctx, l)
+	return NewFollower(p, plan, l, rec).Follow(ctx)
 }
 
 // NewFollower returns a follower of a run, which records its progress until it has ended.
@@ -101,9 +101,9 @@ func NewFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec
 	return &follower{Pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, End: l.End(chain.Run)}
 }
 
-func (f *follower) Follow(ctx context.Context, l *protocol.Ledger) (*schemas.Report, error) {
+func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
 	if f.End == nil {
-		if err := f.untilEnd(ctx, l.Next); err != nil {
+		if err := f.untilEnd(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -149,20 +149,22 @@ type follower struct {
 	Attached bool
 }
 
-// untilEnd reads the run's messages until its end, which is at offset watch of the plans topic or later, and its report,
-// which precedes the end but is on the weights topic.
-func (f *follower) untilEnd(ctx context.Context, watch int64) error {
+// untilEnd reads the run's messages until its end, and its report, which precedes the end but is on the weights topic.
+func (f *follower) untilEnd(ctx context.Context) error {
 	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
 	if err != nil {
 		return err
 	}
-	subscription := f.Log.Subscribe(ctx, nil,
-		protocol.Position{Topic: f.Topics.Plans, Offset: watch, Compacted: true},
+	plans, err := f.FollowPlans(ctx, nil, nil,
 		protocol.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be recreated
-	defer subscription.Close()
+	if err != nil {
+		return err
+	}
+	defer plans.Close()
+	f.End = plans.End(f.run)
 	quiet := time.Duration(0)
 	for wait := protocol.MinPatience; f.End == nil || f.End.State == schemas.Done && f.report == nil; {
-		delivery, late, err := subscription.Next(ctx, wait)
+		delivery, late, err := plans.Await(ctx, wait)
 		if err != nil {
 			return err
 		}
@@ -170,17 +172,13 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 			return nil
 		}
 		if late {
-			l, err := f.RereadLedger(ctx)
-			if err != nil {
-				return err
-			}
-			if !l.GoesOn(f.run) {
-				f.missed(l)
+			if !plans.GoesOn(f.run) {
+				f.missed(plans.Ledger)
 				return nil
 			}
 			quiet += wait
 			if f.Attached {
-				tellWaits(ctx, f.Pipeline, f.chain, l, quiet, f.rec)
+				tellWaits(ctx, f.Pipeline, f.chain, plans.Ledger, quiet, f.rec)
 			}
 			wait = protocol.Patience(wait)
 		}
@@ -188,13 +186,10 @@ func (f *follower) untilEnd(ctx context.Context, watch int64) error {
 			continue
 		}
 		wait, quiet = protocol.MinPatience, 0
-		switch m := delivery.Message.Message; {
-		case m.Run() != f.run:
-		case delivery.Topic == f.Topics.Weights:
+		if m := delivery.Message.Message; delivery.Topic == f.Topics.Weights && m.Run() == f.run {
 			f.apply(m)
-		case f.End == nil:
-			f.End = protocol.EndOf(m)
 		}
+		f.End = plans.End(f.run)
 	}
 	return nil
 }

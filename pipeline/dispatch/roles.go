@@ -98,14 +98,9 @@ type role func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch 
 // Serve executes all runs in the order of their plans, until ctx ends. If a run has an arithmetic other than here, or
 // other examples, the process leaves its group until that run has ended, so that other processes get its partitions.
 func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec event.Recorder, join func() Member, do role) error {
-	plans, err := p.ReadLedger(ctx)
-	if err != nil {
-		return err
-	}
-	plans.Report(rec)
 	for said := ""; ; {
 		group := join() // join early, because joining takes seconds
-		other, err := serveAs(ctx, p, group, here, plans, rec, do)
+		other, err := serveAs(ctx, p, group, here, rec, do)
 		if leaving := group.Leave(); leaving != nil && ctx.Err() == nil {
 			event.Notice(rec, "leave the consumer group: %v", leaving)
 		}
@@ -115,9 +110,6 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 				said = why
 			}
 			if err = stopped.Report(ctx); err == nil {
-				err = refresh(ctx, p, plans)
-			}
-			if err == nil {
 				continue
 			}
 		}
@@ -126,7 +118,7 @@ func Serve(ctx context.Context, p *topics.Pipeline, here schemas.Arithmetic, rec
 		}
 		aside := event.StoodAside{Run: other.Run(), Why: Unable(p, other, here)}
 		rec.Record(aside)
-		if err := EndedOrGivenUp(ctx, p, plans, other, rec); err != nil {
+		if err := EndedOrGivenUp(ctx, p, other, rec); err != nil {
 			return err
 		}
 		aside.Over = true
@@ -156,8 +148,13 @@ func Unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) str
 
 // EndedOrGivenUp waits for the end of a run that this process can't execute. If no process starts the run, it ends the
 // run, so that the next runs can start.
-func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, other *schemas.Plan, rec event.Recorder) error {
+func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, other *schemas.Plan, rec event.Recorder) error {
 	id := other.Run()
+	plans, err := p.FollowPlans(ctx, rec, nil)
+	if err != nil {
+		return err
+	}
+	defer plans.Close()
 	for began := p.Clock.Now(); plans.GoesOn(id); {
 		if p.GiveUp > 0 && p.Clock.Since(began) >= p.GiveUp {
 			if err := giveUp(ctx, p, other, rec); err != nil {
@@ -165,17 +162,19 @@ func EndedOrGivenUp(ctx context.Context, p *topics.Pipeline, plans *protocol.Led
 			}
 			began = p.Clock.Now()
 		}
-		q := newQueue(ctx, p, plans, protocol.NewSoleOwner(0), rec)
-		late, err := q.ended(ctx, id)
-		q.subscription.Close()
-		if err == nil && late {
-			err = refresh(ctx, p, plans)
-		}
-		if err != nil {
+		if _, _, err := plans.Await(ctx, protocol.MinPatience); err != nil {
 			return err
 		}
 	}
+	recordEnd(plans.End(id), rec)
 	return nil
+}
+
+// recordEnd records the end of a run; nil if the topic has lost it.
+func recordEnd(end *schemas.End, rec event.Recorder) {
+	if end != nil {
+		rec.Record(event.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
+	}
 }
 
 // giveUp ends a run as failed unless a process has started it.
@@ -220,36 +219,18 @@ func TakenUp(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (taken
 	return false, err
 }
 
-// refresh rereads a ledger.
-func refresh(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger) error {
-	latest, err := p.RereadLedger(ctx)
-	if err == nil {
-		*plans = *latest
-	}
-	return err
-}
-
 // serveAs executes runs as a member of a group, until a run that this process can't execute. It returns that run's plan.
-func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here schemas.Arithmetic, plans *protocol.Ledger,
-	rec event.Recorder, do role) (other *schemas.Plan, err error) {
-	q := newQueue(ctx, p, plans, group, rec)
-	defer func() { q.subscription.Close() }()
-	for stale := false; ; {
-		if stale {
-			stale = false
-			if err := refresh(ctx, p, plans); err != nil {
-				return nil, err
-			}
-			q.subscription.Close()
-			q = newQueue(ctx, p, plans, group, rec)
-		}
-		id, plan, err := q.next(ctx)
+func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here schemas.Arithmetic, rec event.Recorder,
+	do role) (other *schemas.Plan, err error) {
+	plans, err := p.FollowPlans(ctx, rec, group.Changed())
+	if err != nil {
+		return nil, err
+	}
+	defer plans.Close()
+	for {
+		id, plan, err := next(ctx, plans, group, rec)
 		if err != nil {
 			return nil, err
-		}
-		if plan == nil {
-			stale = true
-			continue
 		}
 		if Unable(p, plan, here) != "" {
 			return plan, nil
@@ -258,71 +239,35 @@ func serveAs(ctx context.Context, p *topics.Pipeline, group protocol.Owner, here
 		if err := do(ctx, group, plan, plans.Next); err != nil {
 			return nil, err
 		}
-		if stale, err = q.ended(ctx, id); err != nil {
-			return nil, err
+		for late := false; plans.GoesOn(id) && !late; {
+			if _, late, err = plans.Await(ctx, protocol.MinPatience); err == nil {
+				err = protocol.CheckMembership(group)
+			}
+			if err != nil {
+				return nil, err
+			}
 		}
+		recordEnd(plans.End(id), rec)
 	}
 }
 
-// queue is the pending runs of a role. It follows the plans topic.
-type queue struct {
-	plans        *protocol.Ledger
-	owner        protocol.Owner
-	rec          event.Recorder
-	subscription protocol.Subscription
-	owned        []int // last recorded partitions
-}
-
-// newQueue returns a queue that reads the plans topic from the end of the ledger. The caller closes its subscription.
-func newQueue(ctx context.Context, p *topics.Pipeline, plans *protocol.Ledger, o protocol.Owner, rec event.Recorder) *queue {
-	from := protocol.Position{Topic: p.Topics.Plans, Offset: plans.Next, Compacted: true}
-	return &queue{plans: plans, owner: o, rec: rec, subscription: p.Log.Subscribe(ctx, o.Changed(), from)}
-}
-
-// next waits for an unfinished run, and returns its id and plan; nil if it has waited so long that the ledger should be
-// reread. After an unclean leader election, a plan may have an offset that the queue has already read.
-func (q *queue) next(ctx context.Context) (id string, plan *schemas.Plan, err error) {
-	for {
-		for id, plan := range q.plans.Unfinished() {
+// next waits for an unfinished run, and returns its id and plan. Meanwhile it records the partitions that this process owns.
+func next(ctx context.Context, plans *protocol.Plans, group protocol.Owner, rec event.Recorder) (id string, plan *schemas.Plan, err error) {
+	for owned := []int(nil); ; {
+		for id, plan := range plans.Unfinished() {
 			return id, plan, nil
 		}
-		if owned := q.owner.Owned(); !slices.Equal(owned, q.owned) {
-			q.owned = owned
-			q.rec.Record(event.Owned{Partitions: owned})
+		if now := group.Owned(); !slices.Equal(now, owned) {
+			owned = now
+			rec.Record(event.Owned{Partitions: owned})
 		}
-		if late, err := q.poll(ctx); err != nil || late {
+		if err := protocol.CheckMembership(group); err != nil {
+			return "", nil, err
+		}
+		if _, _, err := plans.Await(ctx, protocol.MinPatience); err != nil {
 			return "", nil, err
 		}
 	}
-}
-
-// ended waits until a run has ended, and records its end. late reports that it has waited so long that the ledger should
-// be reread.
-func (q *queue) ended(ctx context.Context, id string) (late bool, err error) {
-	for q.plans.End(id) == nil {
-		if late, err := q.poll(ctx); err != nil || late {
-			return late, err
-		}
-	}
-	end := q.plans.End(id)
-	q.rec.Record(event.Ended{Run: end.Run, State: end.State, Reason: end.Reason})
-	return false, nil
-}
-
-// poll applies the next message of the plans topic to the ledger. It also returns if the owned partitions have changed,
-// or, with late, after a timeout.
-func (q *queue) poll(ctx context.Context) (late bool, err error) {
-	if err := protocol.CheckMembership(q.owner); err != nil {
-		return false, err
-	}
-	delivery, late, err := q.subscription.Next(ctx, protocol.MinPatience)
-	if err != nil || delivery == nil {
-		return late, err
-	}
-	if err := q.plans.Add(delivery.Message); err != nil {
-		event.Skip(q.rec, "plans", err)
-	}
-	return false, nil
 }
 
 // SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
@@ -330,7 +275,7 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 	rec event.Recorder) error {
 	id := plan.Run()
 	for {
-		owner, err := standBy(ctx, p, o, id, plan.Since, watch)
+		owner, err := standBy(ctx, p, o, id, plan.Since)
 		if err != nil || !owner {
 			return err
 		}
@@ -348,28 +293,22 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 }
 
 // standBy waits until this process owns the plans topic, and returns true, or until the run has ended, and returns false.
-func standBy(ctx context.Context, p *topics.Pipeline, o protocol.Owner, id string, since schemas.Since, watch int64) (owner bool,
-	err error) {
+func standBy(ctx context.Context, p *topics.Pipeline, o protocol.Owner, id string, since schemas.Since) (owner bool, err error) {
 	if owner, err := protocol.Owns(o, 0); err != nil || owner {
 		return owner, err
 	}
-	subscription := p.Log.Subscribe(ctx, o.Changed(), protocol.Position{Topic: p.Topics.Plans, Offset: watch, Compacted: true})
-	defer subscription.Close()
-	for {
-		delivery, late, err := subscription.Next(ctx, protocol.MaxPatience)
-		if err != nil {
+	plans, err := p.FollowPlans(ctx, nil, o.Changed())
+	if err != nil {
+		return false, err
+	}
+	defer plans.Close()
+	for plans.Current(id, since) {
+		if _, _, err := plans.Await(ctx, protocol.MaxPatience); err != nil {
 			return false, err
-		}
-		if late {
-			if goesOn, err := p.GoesOn(ctx, id, since); err != nil || !goesOn {
-				return false, err
-			}
-		}
-		if delivery != nil && protocol.Ends(delivery.Message.Message, id) {
-			return false, nil
 		}
 		if owner, err := protocol.Owns(o, 0); err != nil || owner {
 			return owner, err
 		}
 	}
+	return false, nil
 }

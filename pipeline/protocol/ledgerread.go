@@ -92,8 +92,13 @@ func (c *Client) GoesOn(ctx context.Context, run string, since schemas.Since) (b
 	if err != nil {
 		return false, err
 	}
+	return l.Current(run, since), nil
+}
+
+// Current reports whether a run is the first unfinished one, and starts to read at the given offsets.
+func (l *Ledger) Current(run string, since schemas.Since) bool {
 	for id, plan := range l.Unfinished() {
-		return id == run && plan.Since.Weights == since.Weights && slices.Equal(plan.Since.Statistics, since.Statistics), nil
+		return id == run && plan.Since.Weights == since.Weights && slices.Equal(plan.Since.Statistics, since.Statistics)
 	}
-	return false, nil
+	return false
 }

@@ -1,0 +1,90 @@
+package protocol
+
+import (
+	"context"
+	"time"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+)
+
+// Plans follows the plans topic, and other topics beside it. Its ledger has all messages of the plans topic that were
+// delivered. It is not safe for concurrent use.
+type Plans struct {
+	*Ledger
+	client       *Client
+	rec          event.Recorder
+	wake         <-chan struct{}
+	positions    []Position // that of the plans topic first
+	subscription Subscription
+}
+
+// FollowPlans reads the ledger, and follows the messages after it, and those of other topics from the given positions. The
+// recorder gets damaged messages of the plans topic; nil ignores them. wake ends waits, as in [Log.Subscribe]. The caller
+// closes the result.
+func (c *Client) FollowPlans(ctx context.Context, rec event.Recorder, wake <-chan struct{}, others ...Position) (*Plans, error) {
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if rec == nil {
+		rec = event.Ignore{}
+	}
+	l.Report(rec)
+	p := &Plans{client: c, rec: rec, wake: wake, positions: append([]Position{{Topic: l.topic, Compacted: true}}, others...)}
+	p.begin(ctx, l)
+	return p, nil
+}
+
+func (p *Plans) begin(ctx context.Context, l *Ledger) {
+	p.Ledger, p.positions[0].Offset = l, l.Next
+	p.subscription = p.client.Log.Subscribe(ctx, p.wake, p.positions...)
+}
+
+// Close ends the subscription.
+func (p *Plans) Close() { p.subscription.Close() }
+
+// Deliver waits for the next message of any of the topics, as [Subscription.Next] does. A message of the plans topic is then
+// in the ledger.
+func (p *Plans) Deliver(ctx context.Context, timeout time.Duration) (d *Delivery, late bool, err error) {
+	if d, late, err = p.subscription.Next(ctx, timeout); d == nil || err != nil {
+		return d, late, err
+	}
+	for i := range p.positions {
+		if at := &p.positions[i]; at.Topic == d.Topic && at.Partition == d.Partition {
+			at.Offset = d.Offset + 1
+		}
+	}
+	if d.Topic == p.topic && d.Offset >= p.Next {
+		if err := p.Add(d.Message); err != nil {
+			event.Skip(p.rec, "plans", err)
+		}
+	}
+	return d, late, nil
+}
+
+// Await is [Plans.Deliver] for a role. If no message comes in time, it reads the ledger again: while a run is unfinished,
+// the whole topic.
+func (p *Plans) Await(ctx context.Context, timeout time.Duration) (d *Delivery, late bool, err error) {
+	if d, late, err = p.Deliver(ctx, timeout); err != nil || !late {
+		return d, late, err
+	}
+	read := p.client.ReadLedger
+	for range p.Unfinished() {
+		read = p.client.RereadLedger
+		break
+	}
+	return nil, true, p.Renew(ctx, read)
+}
+
+// Renew reads the ledger again, and goes on from its end if the topic has lost messages.
+func (p *Plans) Renew(ctx context.Context, read func(context.Context) (*Ledger, error)) error {
+	l, err := read(ctx)
+	if err != nil {
+		return err
+	}
+	if p.Ledger = l; l.Next < p.positions[0].Offset {
+		p.subscription.Close()
+		p.begin(ctx, l)
+	}
+	return nil
+}
