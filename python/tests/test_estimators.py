@@ -490,7 +490,7 @@ class Chains(unittest.TestCase):
     def test_the_folder_goes(self) -> None:
         X, y = load_iris(return_X_y=True)
         model = StagewiseRegressor().partial_fit(X, y)
-        folder = model._chain
+        folder = model._chain.name
         self.assertTrue(os.path.isdir(folder))
         del model
         deadline = time.monotonic() + 10

@@ -233,17 +233,15 @@ def _column(name: str, values: Any) -> Any:
         if any(isinstance(value, int) and not -(1 << 63) <= value < 1 << 64 for value in there):
             raise ValueError(f"column {name!r} has integers of more than 64 bits: astype(float) makes them numbers, astype(str) makes them words")
         return pa.array([None if _is_missing(value) else float(value) for value in values], pa.float64())
-    texts: list[str | None] = []
     for row, value in enumerate(values):
         if not _is_missing(value) and not isinstance(value, str | bytes | bool | int | float | np.generic):
             kind = type(value).__name__
             raise ValueError(f"row {row}, column {name!r}: {value!r} is a {kind}, expected a text, a number or a boolean; astype(str) makes words of a column")
-        try:
-            texts.append(None if _is_missing(value) else value.decode() if isinstance(value, bytes) else str(value))
-            (texts[-1] or "").encode()
-        except UnicodeError as reason:
-            raise ValueError(f"row {row}, column {name!r}: {reason}; astype(str) makes words of a column") from reason
-    return pa.array(texts, pa.utf8())
+    texts = (None if _is_missing(value) else value.decode() if isinstance(value, bytes) else str(value) for value in values)
+    try:
+        return pa.array(texts, pa.utf8())
+    except UnicodeError as reason:
+        raise ValueError(f"column {name!r}: {reason}; astype(str) makes words of a column") from reason
 
 
 def _known(values: Any) -> Any:

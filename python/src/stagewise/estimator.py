@@ -7,7 +7,6 @@ import dataclasses
 import json
 import math
 import os
-import shutil
 import tempfile
 import warnings
 import weakref
@@ -70,6 +69,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     model_: Model
     report_: Report
     _kind: str  # what the rows of fit were: "table", "array", "sparse" or "texts"
+    _chain: tempfile.TemporaryDirectory[str] | None = None  # of the log of a chain, without data_dir
     _held_out: bytes | None = None  # rows that are not learnt from, as an Arrow file
     _log: dict[str, Any] | None = None  # the configuration of a log that has such rows
 
@@ -118,8 +118,9 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: expected both, or none")
         rows, beside, examples = self._handed(X, y, sample_weight, chain=False)
-        self._leave()
-        self._held_out = None
+        if self._chain is not None:
+            self._chain.cleanup()
+        self._chain = self._held_out = None
         with _folder_for(rows) as folder:
             examples["train"] = [f"{folder}/rows.arrow"]
             rows.write(examples["train"][0], beside)
@@ -157,7 +158,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self._update(X, y, sample_weight)
 
     def _update(self, X: Any, y: Any, sample_weight: Any) -> float:
-        if hasattr(self, "model_") and not hasattr(self, "_chain") and self.data_dir is None and not self.brokers:
+        if hasattr(self, "model_") and self._chain is None and self.data_dir is None and not self.brokers:
             warnings.warn(_FORGOT, stacklevel=3)
             del self.model_
         rows, beside, examples = self._handed(X, y, sample_weight, chain=True)
@@ -259,19 +260,11 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def _chain_dir(self) -> str:
         """Returns the folder of a chain's log. Without data_dir it is removed with the estimator."""
         if self.data_dir is not None:
-            self._chain = os.fspath(self.data_dir)
-        elif not hasattr(self, "_chain"):
-            self._chain = tempfile.mkdtemp(prefix="stagewise-")
-            self._remove_chain = weakref.finalize(self, shutil.rmtree, self._chain, ignore_errors=True)
-        return self._chain
-
-    def _leave(self) -> None:
-        """Ends the chain, as fit begins anew."""
-        if hasattr(self, "_remove_chain"):
-            self._remove_chain()
-            del self._remove_chain
-        if hasattr(self, "_chain"):
-            del self._chain
+            return os.fspath(self.data_dir)
+        if self._chain is None:
+            self._chain = tempfile.TemporaryDirectory(prefix="stagewise-")
+            weakref.finalize(self, self._chain.cleanup)
+        return self._chain.name
 
     def _kept(self) -> dict[str, Any]:
         """Returns the stages of the model, with which a chain goes on unless others are listed."""
@@ -311,8 +304,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
     def __getstate__(self) -> dict[str, Any]:
         state: dict[str, Any] = dict(super().__getstate__())
-        if state.pop("_remove_chain", None) is not None:
-            state.pop("_chain", None)  # the folder goes with the estimator
+        state.pop("_chain", None)  # the folder goes with the estimator
         state.pop("model_", None)  # the file of the model is smaller
         return state
 

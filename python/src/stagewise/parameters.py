@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 # Parameters that are keys of the section examples, and those that are keys of their own.
-_OF_EXAMPLES = ("holdout", "missing", "words", "image", "augment", "partitions", "batch_rows")
+OF_EXAMPLES = ("holdout", "missing", "words", "image", "augment", "partitions", "batch_rows")
 _OF_ALL = ("stages", "prepare", "threshold", "average", "intercept", "seed", "memory", "arithmetic", "retrain", "brokers", "security")
 
 # Parameters of scikit-learn's estimators that have another name here.
@@ -106,7 +106,7 @@ class Parameters(_Named):
 
     def _configuration(self, data: str, examples: Mapping[str, Any], chosen: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the configuration of a run. examples are keys of this section, and chosen those that the parameters may leave open."""
-        own = {key: getattr(self, key) for key in _OF_EXAMPLES}
+        own = {key: getattr(self, key) for key in OF_EXAMPLES}
         configuration: dict[str, Any] = {"name": self.name or _NAME, "data_dir": data, "examples": {"missing": "mean", **examples, **_set(own)}}
         configuration = plain({**configuration, **chosen, **_set({key: getattr(self, key) for key in _OF_ALL})})
         for name, value in (self.settings or {}).items():

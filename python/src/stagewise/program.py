@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from .errors import BrokersError, ProgramError
+from .parameters import OF_EXAMPLES
 
 _CARRIED = Path(__file__).parent / "bin" / "stagewise"
 
@@ -34,7 +35,7 @@ _SECONDS_UNTIL_SHOWN = 2.0
 # Where a key, a model or a column is, in the files and requests of this package, and a key that is no parameter.
 _PLACE = re.compile(r"^(configuration\.yaml|(read model )?/dev/fd/\d+)(:\d+)?: ")
 _COLUMN = re.compile(r'(ingest \[\S+\]: )?(rows\.arrow|held-out\.arrow|the request)(, column \d+ \(("[^"]*")\)|: )')
-_SETTING = re.compile(r"(?<=\s)examples\.(?!(holdout|class_weight|missing|words|image|augment|partitions|batch_rows|categorical)\b(?![._]))[a-z_.]*[a-z_]")
+_SETTING = re.compile(rf"(?<=\s)examples\.(?!({'|'.join((*OF_EXAMPLES, 'class_weight', 'categorical'))})\b(?![._]))[a-z_.]*[a-z_]")
 _NO_BROKERS = "reach Kafka at "
 _STAGE = re.compile(r"\s*(\d+/\d+)\s")  # how a line about a stage begins
 

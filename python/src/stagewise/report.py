@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 _SHOWN = ("rows", "error", "loss", "auc", "micro_f1", "rmse", "r2")  # by repr
-_BY_STAGE = tuple(f"{split}_{what}" for split in ("train", "holdout", "test") for what in ("error", "loss"))
+_SPLITS = ("train", "holdout", "test")
 
 
 class Report(dict[str, Any]):
@@ -31,22 +32,15 @@ class Report(dict[str, Any]):
     @property
     def losses(self) -> Any:
         """Errors and losses of each stage's final weights: a row for each stage, from 1."""
-        keys = ("link", "passes", "ridge", "seconds", *_BY_STAGE)
-        return _frame([{"stage": s["stage"] + 1, **{key: s[key] for key in keys if s.get(key) is not None}} for s in self.get("stages", [])], "stage")
+        return _by_stage(((s["stage"], s) for s in self.get("stages", [])), ("link", "passes", "ridge", "seconds"))
 
     @property
     def curves(self) -> Any:
         """The objective, errors and losses of each pass of each stage. Of a chain, the prequential error along its rows."""
         if "curve" in self:
             return _frame(self["curve"], "offset")
-        return _frame(
-            [
-                {"stage": s["stage"] + 1, **{key: p[key] for key in ("pass", "objective", "accepted", *_BY_STAGE) if p.get(key) is not None}}
-                for s in self.get("stages", [])
-                for p in s.get("by_pass", [])
-            ],
-            "stage",
-        )
+        passes = ((s["stage"], p) for s in self.get("stages", []) for p in s.get("by_pass", []))
+        return _by_stage(passes, ("pass", "objective", "accepted"))
 
     @property
     def confusion(self) -> Any:
@@ -58,7 +52,7 @@ class Report(dict[str, Any]):
     def _split(self, split: str | None) -> str:
         splits = self.get("splits", {})
         if split is None:
-            split = next(s for s in ("test", "holdout", "train") if s in splits)
+            split = next(s for s in reversed(_SPLITS) if s in splits)
         if split not in splits:
             raise ValueError(f"split {split!r}: the report has {', '.join(splits)}")
         return split
@@ -76,7 +70,7 @@ class Report(dict[str, Any]):
     def _plot_stages(self, _: str, ax: Any) -> None:
         losses = self.losses
         beside = ax.twinx()
-        for split in ("train", "holdout", "test"):
+        for split in _SPLITS:
             if f"{split}_error" in losses:
                 (line,) = ax.plot(losses.index, losses[f"{split}_error"], marker="o", label=f"error, {split}")
                 beside.plot(losses.index, losses[f"{split}_loss"], linestyle="--", color=line.get_color(), label=f"loss, {split}")
@@ -119,6 +113,12 @@ def needs(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError as reason:
         raise ImportError(f"this needs {name.partition('.')[0]}: pip install 'stagewise[plots]'") from reason
+
+
+def _by_stage(parts: Iterable[tuple[int, dict[str, Any]]], keys: Sequence[str]) -> Any:
+    """Returns a row for each part of a stage: what it has of some keys, and its errors and losses."""
+    keys = [*keys, *(f"{split}_{what}" for split in _SPLITS for what in ("error", "loss"))]
+    return _frame([{"stage": stage + 1, **{key: of[key] for key in keys if of.get(key) is not None}} for stage, of in parts], "stage")
 
 
 def _frame(rows: list[dict[str, Any]], index: str) -> Any:
