@@ -104,7 +104,8 @@ func probabilitiesOf(predictor *model.Predictor, examples *examples.Batch, featu
 	if examples.Sparse {
 		return predictor.ProbabilitiesSparse(sparseOf(examples))
 	}
-	readDense(features, examples)
+	features.Reshape(examples.Rows, examples.Width)
+	examples.Features(features.Data, examples.Width)
 	return predictor.Probabilities(*features)
 }
 
@@ -113,7 +114,8 @@ func numbersOf(predictor *model.Predictor, examples *examples.Batch, features *k
 	if examples.Sparse {
 		return predictor.NumbersSparse(sparseOf(examples))
 	}
-	readDense(features, examples)
+	features.Reshape(examples.Rows, examples.Width)
+	examples.Features(features.Data, examples.Width)
 	return predictor.Numbers(*features)
 }
 
@@ -122,16 +124,6 @@ func sparseOf(batch *examples.Batch) *examples.SparseRows {
 	var rows examples.SparseRows
 	batch.SparseFeatures(&rows)
 	return &rows
-}
-
-// readDense reads the features of dense examples into features, which it reshapes.
-func readDense(features *kernel.Dense, examples *examples.Batch) {
-	features.Reshape(examples.Rows, examples.Width)
-	if bytes := examples.Bytes(); bytes != nil {
-		kernel.FromBytes(features.Data, bytes)
-		return
-	}
-	examples.Features(features.Data, examples.Width)
 }
 
 // check returns why a model can't predict for examples, or nil.

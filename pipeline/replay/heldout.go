@@ -56,7 +56,8 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 			}
 			to.offer(func() HeldOut {
 				if !read { // most messages have training rows only
-					visit.DenseFeatures(&raw, batch, batch.Width)
+					raw.Reshape(batch.Rows, batch.Width)
+					batch.Features(raw.Data, batch.Width)
 					read = true
 				}
 				row := HeldOut{Features: slices.Clone(raw.Row(i))}

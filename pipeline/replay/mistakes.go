@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -60,7 +59,8 @@ func (s *mistakes) add(batch *examples.Batch) {
 			if err := batch.Align(s.predictor.Model().Columns()); err != nil {
 				return
 			}
-			visit.DenseFeatures(&s.raw, batch, batch.Width)
+			s.raw.Reshape(batch.Rows, batch.Width)
+			batch.Features(s.raw.Data, batch.Width)
 			read = true
 		}
 		s.row.Reshape(1, batch.Width)

@@ -292,6 +292,19 @@ func (v *Values) Width() (n int, fixed bool) {
 // Unsigned reports whether integers may be too large for int64.
 func (v *Values) Unsigned() bool { return v.unsigned }
 
+// Floats returns all values of a column of this type; nil for another one. Nulls have any value.
+func Floats[T float32 | float64](column arrow.Array) []T {
+	var values any
+	switch c := column.(type) {
+	case *array.Float32:
+		values = c.Float32Values()
+	case *array.Float64:
+		values = c.Float64Values()
+	}
+	floats, _ := values.([]T)
+	return floats
+}
+
 // Singles returns all values of a column of float32. Nulls have any value.
 func (v *Values) Singles() (values []float32, ok bool) {
 	c, ok := v.Column.(*array.Float32)

@@ -10,6 +10,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -262,11 +263,10 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 		}
 	}
 	first := lists.Data().Offset() * classes
-	switch values := values.(type) {
-	case *array.Float64:
-		p.Numbers = append([]float64(nil), values.Float64Values()[first:first+n*classes]...)
-	case *array.Float32:
-		p.Probabilities = append([]float32(nil), values.Float32Values()[first:first+n*classes]...)
+	if numbers := arrowvalue.Floats[float64](values); numbers != nil {
+		p.Numbers = slices.Clone(numbers[first : first+n*classes])
+	} else if probabilities := arrowvalue.Floats[float32](values); probabilities != nil {
+		p.Probabilities = slices.Clone(probabilities[first : first+n*classes])
 	}
 	return p, nil
 }

@@ -87,23 +87,14 @@ func concernsRun(err error) bool {
 	return errors.As(err, &examples.LabelListError{}) || errors.As(err, &option.Problem{})
 }
 
-// DenseFeatures writes the features of examples (n × width) into dst, which it reshapes.
-func DenseFeatures(dst *kernel.Dense, examples *examples.Batch, width int) {
-	dst.Reshape(examples.Rows, width)
-	if bytes := examples.Bytes(); bytes != nil {
-		kernel.FromBytes(dst.Data, bytes)
-		return
-	}
-	examples.Features(dst.Data, width)
-}
-
 // readFeatures copies the features of dense examples to dense (n × width), or of sparse ones to sparse.
 func readFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *examples.Batch) {
 	if examples.Sparse {
 		examples.SparseFeatures(sparse)
 		return
 	}
-	DenseFeatures(dense, examples, examples.Width)
+	dense.Reshape(examples.Rows, examples.Width)
+	examples.Features(dense.Data, examples.Width)
 }
 
 // FittedWeights returns the training weights of the rows (n) of a message at an offset of a partition: 0 for rows outside

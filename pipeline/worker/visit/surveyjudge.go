@@ -45,7 +45,8 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		return
 	}
 	if !batch.Sparse {
-		DenseFeatures(&p.x, batch, m.Width())
+		p.x.Reshape(batch.Rows, m.Width())
+		batch.Features(p.x.Data, m.Width())
 	}
 	if batch.Align(p.shape.Columns) != nil {
 		return

@@ -18,7 +18,8 @@ func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, r
 	if batch.Sparse {
 		probabilities = p.predictor.MeasureSparse(&p.features, rows.Truth, p.loss, p.predicted)
 	} else {
-		DenseFeatures(&p.x, batch, len(p.shift))
+		p.x.Reshape(batch.Rows, len(p.shift))
+		batch.Features(p.x.Data, len(p.shift))
 		probabilities = p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
 	}
 	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
