@@ -123,27 +123,15 @@ func (c *Cross) Add(b *BLAS, x, r Dense, weights []float32) {
 	if c.rows == 0 || c.cols == 0 {
 		return
 	}
-	if !c.narrow {
-		x, r = c.withWeight(x, r, weights)
-		c.add(b, x, r)
+	x, r = c.withWeight(x, r, weights)
+	if x.Rows == 0 {
 		return
 	}
-	for from := 0; from < n; {
-		if weights[from] == 0 {
-			from++
-			continue
-		}
-		to, ones := from, true
-		for ; to < n && weights[to] != 0; to++ {
-			ones = ones && weights[to] == 1
-		}
-		part := r.Slice(from, to)
-		if !ones {
-			part = c.weighted(part, weights[from:to])
-		}
-		c.add(b, x.Slice(from, to), part)
-		from = to
+	if c.narrow {
+		c.addPanels(x, r)
+		return
 	}
+	b.routines.Sgemm(blas.Trans, blas.NoTrans, c.rows, c.cols, x.Rows, 1, x.Data, c.rows, r.Data, c.cols, 1, c.sum, c.cols)
 }
 
 // withWeight returns the rows of x of nonzero weight, and the same rows of r times their weights. Other rows are
@@ -156,50 +144,30 @@ func (c *Cross) withWeight(x, r Dense, weights []float32) (Dense, Dense) {
 		}
 		ones = ones && w == 1
 	}
-	switch {
-	case ones:
+	if ones {
 		return x, r
-	case n == len(weights):
-		return x, c.weighted(r, weights)
 	}
-	c.x.Reshape(n, c.rows)
+	kept, omits := x, n < len(weights)
+	if omits {
+		c.x.Reshape(n, c.rows)
+		kept = c.x
+	}
 	c.r.Reshape(n, c.cols)
 	at := 0
 	for i, w := range weights {
 		if w == 0 {
 			continue
 		}
-		copy(c.x.Row(at), x.Row(i))
+		if omits {
+			copy(kept.Row(at), x.Row(i))
+		}
 		to := c.r.Row(at)
 		for j, v := range r.Row(i) {
 			to[j] = w * v
 		}
 		at++
 	}
-	return c.x, c.r
-}
-
-// weighted returns r with each row times its weight.
-func (c *Cross) weighted(r Dense, weights []float32) Dense {
-	c.r.Reshape(r.Rows, r.Cols)
-	for i, w := range weights {
-		to := c.r.Row(i)
-		for j, v := range r.Row(i) {
-			to[j] = w * v
-		}
-	}
-	return c.r
-}
-
-func (c *Cross) add(b *BLAS, x, r Dense) {
-	if x.Rows == 0 {
-		return
-	}
-	if c.narrow {
-		c.addPanels(x, r)
-		return
-	}
-	b.routines.Sgemm(blas.Trans, blas.NoTrans, c.rows, c.cols, x.Rows, 1, x.Data, c.rows, r.Data, c.cols, 1, c.sum, c.cols)
+	return kept, c.r
 }
 
 func (c *Cross) addPanels(x, r Dense) {

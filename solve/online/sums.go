@@ -38,19 +38,19 @@ type Sums struct {
 	Prior  float64 // D without rows, in the penalised columns
 	Grid   float64 // a power of 2
 	k      int
-	slots  slots
-	blocks [][]float64 // blockRows × k each, without the prior: appending to a single matrix would copy megabytes
-	totals []float64   // k: over all columns but the intercept
+	slots  map[int32]int // the columns that have sums, numbered in the order of insertion
+	blocks [][]float64   // blockRows × k each, without the prior: appending to a single matrix would copy megabytes
+	totals []float64     // k: over all columns but the intercept
 }
 
 // NewSums returns empty sums of k classes.
 func NewSums(k int, prior, grid float64) *Sums {
-	return &Sums{Prior: prior, Grid: grid, k: k, totals: make([]float64, k)}
+	return &Sums{Prior: prior, Grid: grid, k: k, slots: map[int32]int{}, totals: make([]float64, k)}
 }
 
 // Row returns the sums of a column of the examples (k), without the prior; nil: it has none.
 func (s *Sums) Row(column int32) []float64 {
-	at, any := s.slots.of(column)
+	at, any := s.slots[column]
 	if !any {
 		return nil
 	}
@@ -134,9 +134,12 @@ func (s *Sums) FewTerms(o statistics.Occurring, columns []int32, weight float64)
 
 // add returns the sums of a column (k), which are 0 if it has had none.
 func (s *Sums) add(column int32) []float64 {
-	at, had := s.slots.add(column)
-	if !had && at == blockRows*len(s.blocks) {
-		s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
+	at, had := s.slots[column]
+	if !had {
+		at = len(s.slots)
+		if s.slots[column] = at; at == blockRows*len(s.blocks) {
+			s.blocks = append(s.blocks, make([]float64, blockRows*s.k))
+		}
 	}
 	return s.at(at)
 }
@@ -178,7 +181,7 @@ func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
 
 // Clear empties s.
 func (s *Sums) Clear() {
-	s.slots.clear()
+	clear(s.slots)
 	for _, block := range s.blocks {
 		clear(block)
 	}
