@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -350,79 +349,4 @@ func TestPatchesNeedImages(t *testing.T) {
 			t.Errorf("%s: %v", key, problems)
 		}
 	}
-}
-
-// BenchmarkPatches measures the filters' product fused with rectifying and pooling, and the whole features, against
-// bare products of the same shapes. The two sides of each alternate, and the ratio is that of their minimum times, to
-// reduce the effect of other load on the machine.
-func BenchmarkPatches(b *testing.B) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	for _, c := range []struct {
-		name    string
-		image   examples.Image
-		patch   int
-		filters int
-		grid    int
-		overlap int
-		mirror  bool
-	}{
-		{"digits", examples.Image{28, 28, 1}, 9, 128, 4, 0, false}, {"overlap", examples.Image{28, 28, 1}, 9, 128, 4, 2, false},
-		{"colours", examples.Image{32, 32, 3}, 6, 256, 3, 0, false}, {"mirrored", examples.Image{32, 32, 3}, 6, 256, 3, 0, true},
-	} {
-		p, x := photographs(16, c.image)
-		f := DefaultsOf(Patches)
-		f.Patch, f.Filters, f.Grid, f.Overlap, f.Root, f.Mirror = c.patch, c.filters, c.grid, c.overlap, c.overlap > 0, c.mirror
-		if p.Learnt, err = (Learner{BLAS: blas, Seed: seed, Rows: x, Whiten: nearlyWhite}).Learn(f, 0, p); err != nil {
-			b.Fatal(err)
-		}
-		bank, err := readPatches(&Map{features: f, size: patchColumns(f)}, p)
-		if err != nil {
-			b.Fatal(err)
-		}
-		positions, q := bank.down.positions()*bank.across.positions(), bank.values
-		raw, white, whitening := normals(positions, q, 1), normals(positions, q, 2), normals(q, q, 3)
-		z, out := kernel.NewDense(positions, c.filters), make([]float32, bank.down.segments()*bank.across.segments()*2*c.filters)
-		products := make([]float32, bank.responses.Scratch(positions))
-		var block, scratch kernel.Dense
-		block.Reshape(x.Rows, patchColumns(f))
-		multiply := func() { blas.Mul(z, white, bank.filters, false) }
-		b.Run(c.name+"/filters", func(b *testing.B) {
-			race(b, 2*positions*q*c.filters, func() {
-				from := 0
-				for _, t := range bank.tiles {
-					for _, r := range t.regions {
-						to := from + r.rows*r.cols
-						blas.AddResponses(bank.segment(out, r.segment), bank.segment(out, r.mirrored), white.Slice(from, to), bank.responses, 0.5, products)
-						from = to
-					}
-				}
-			}, multiply)
-		})
-		b.Run(c.name+"/features", func(b *testing.B) {
-			race(b, x.Rows*2*positions*q*(q+c.filters), func() { bank.pool(blas, block, &scratch, x) }, func() {
-				for range x.Rows {
-					blas.Mul(white, raw, whitening, false)
-					multiply()
-				}
-			})
-		})
-	}
-}
-
-// race reports the speed of work with the given number of floating-point operations, and its ratio to that of its bare
-// products.
-func race(b *testing.B, operations int, work, products func()) {
-	least := [2]time.Duration{math.MaxInt64, math.MaxInt64}
-	for b.Loop() {
-		for i, do := range []func(){work, products} {
-			begin := time.Now()
-			do()
-			least[i] = min(least[i], time.Since(begin))
-		}
-	}
-	b.ReportMetric(float64(operations)/least[0].Seconds()/1e9, "GFLOP/s")
-	b.ReportMetric(least[1].Seconds()/least[0].Seconds(), "of-products")
 }

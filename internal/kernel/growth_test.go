@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -128,30 +127,4 @@ func TestAddPartsChecks(t *testing.T) {
 			}
 		}
 	})
-}
-
-func BenchmarkAddParts(b *testing.B) {
-	for _, k := range []int{2, 7, 26} {
-		b.Run(fmt.Sprintf("values=%d", k), func(b *testing.B) {
-			r := rand.New(rand.NewPCG(1, 2))
-			const n, stride, columns, count = 8192, 16, 8, 5
-			width := (k + 2 + 3) / 4 * 4
-			codes, values := make([]uint8, n*stride), make([]float64, n*width)
-			for i := range codes {
-				codes[i] = uint8(r.IntN(256))
-			}
-			p := Parts{Stride: stride, Count: count, Of: make([]uint8, columns*256)}
-			for j := range columns {
-				p.Columns = append(p.Columns, int32(j))
-			}
-			for i := range p.Of {
-				p.Of[i] = uint8(i % 256 / 52)
-			}
-			sums, rows := make([]float64, columns*count*width), someRows(r, n, n)
-			for b.Loop() {
-				AddParts(sums, p, codes, values, width, rows)
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*n*columns), "ns/row/column")
-		})
-	}
 }

@@ -1,7 +1,6 @@
 package kernel
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -99,21 +98,4 @@ func TestAddLeafResiduals(t *testing.T) {
 			}
 		}
 	})
-}
-
-func BenchmarkAddLeafRows(b *testing.B) {
-	const n, trees, each = 512, 32, 32
-	r := rand.New(rand.NewPCG(1, 3))
-	for _, k := range []int{1, 2, 3, 7, 18} {
-		leaves, w, scores := make([]uint8, trees*n), make([]float32, trees*each*k), make([]float32, n*k)
-		for i := range leaves {
-			leaves[i] = uint8(r.IntN(each))
-		}
-		b.Run(fmt.Sprintf("classes=%d", k), func(b *testing.B) {
-			for b.Loop() {
-				AddLeafRows(scores, leaves, w, n, each, k)
-			}
-			b.ReportMetric(b.Elapsed().Seconds()*1e9/float64(b.N*n*trees), "ns/leaf")
-		})
-	}
 }

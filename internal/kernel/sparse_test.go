@@ -156,33 +156,3 @@ func TestSparseShapesAreChecked(t *testing.T) {
 func columnOf(column int32) Sparse {
 	return Sparse{Rows: 1, Cols: 3, Starts: []int{0, 1}, Columns: []int32{column}, Values: []float32{1}}
 }
-
-// The cost of a visit to sparse rows: 20 classes, 80 values a row, 60,000 columns.
-func BenchmarkSparse(b *testing.B) {
-	r, x := rand.New(rand.NewPCG(1, 2)), Sparse{}
-	x.Begin(60_000)
-	for range 1000 {
-		at := int32(0)
-		for range 80 {
-			at += 1 + int32(r.IntN(60_000/80-1))
-			x.Columns, x.Values = append(x.Columns, at), append(x.Values, 1)
-		}
-		x.End()
-	}
-	w, scores, weights, sum := random(60_000, 20, 3), NewDense(1000, 20), make([]float32, 1000), make([]float64, 60_000*20)
-	for i := range weights {
-		weights[i] = 1
-	}
-	b.Run("scores", func(b *testing.B) {
-		for b.Loop() {
-			MulAddSparse(scores, x, w)
-		}
-		b.ReportMetric(float64(len(x.Values)*b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
-	})
-	b.Run("cross", func(b *testing.B) {
-		for b.Loop() {
-			AddCrossSparse(sum, x, scores, weights)
-		}
-		b.ReportMetric(float64(len(x.Values)*b.N)/b.Elapsed().Seconds()/1e6, "Mvalues/s")
-	})
-}

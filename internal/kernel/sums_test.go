@@ -69,36 +69,3 @@ func TestSumsOfEach(t *testing.T) {
 		t.Error("no list changes a sum")
 	}
 }
-
-// Each row adds its first values to a row of the sum, with the bits of float64 additions. Other values do not change.
-func TestSumsOfRows(t *testing.T) {
-	withEachAcceleration(t, func(t *testing.T) {
-		for _, k := range []int{1, 7, 16, 63, 64, 65} {
-			for _, n := range []int{1, 2, 5} {
-				stride := k + 3
-				x, before := random(1, n*stride, uint64(k)).Data, make([]float64, n*k+1)
-				for i := range before {
-					before[i] = float64(i) / 3
-				}
-				x[0], before[0] = float32(math.Copysign(0, -1)), math.Copysign(0, -1)
-				got, want := slices.Clone(before), slices.Clone(before)
-				addRowsTo(got[:n*k], x[:len(x)-3], n, k, stride)
-				for i := range n * k {
-					want[i] += float64(x[i/k*stride+i%k])
-				}
-				other := slices.Clone(before)
-				Add(other, got)
-				for i := range want {
-					if math.Float64bits(got[i]) != math.Float64bits(want[i]) {
-						t.Fatalf("%d rows of %d values: value %d is %v, want %v", n, k, i, got[i], want[i])
-					}
-					if sum := before[i] + want[i]; math.Float64bits(other[i]) != math.Float64bits(sum) {
-						t.Fatalf("%d rows of %d values: value %d of a sum is %v, want %v", n, k, i, other[i], sum)
-					}
-				}
-			}
-		}
-	})
-	addRowsTo(nil, nil, 0, 3, 3)
-	Add(nil, nil)
-}

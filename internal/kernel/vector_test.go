@@ -182,50 +182,6 @@ func TestSoftmaxRows(t *testing.T) {
 	})
 }
 
-// The bits of a row, and its NaN, do not depend on the number of rows.
-func TestSoftmaxRowsOfAnyNumber(t *testing.T) {
-	inf, nan := float32(math.Inf(1)), float32(math.NaN())
-	special := []float32{0, float32(math.Copysign(0, -1)), 1, inf, -inf, nan, 100, -100, 3e38, -3e38, 1e-40}
-	bits := func(x []float32) (all []uint32) {
-		for _, v := range x {
-			if v != v {
-				v = nan
-			}
-			all = append(all, math.Float32bits(v))
-		}
-		return all
-	}
-	withEachAcceleration(t, func(t *testing.T) {
-		for _, cols := range []int{1, 2, 3} {
-			for _, rows := range []int{1, 7, 8, 9, 63, 64, 65, 200} {
-				x := random(rows, cols, uint64(rows))
-				for i := range x.Data {
-					if x.Data[i] *= 9; rows == 200 {
-						x.Data[i] = special[i/cols%len(special)]
-						if i%cols == 1 {
-							x.Data[i] = special[i/cols/len(special)%len(special)]
-						}
-					}
-				}
-				single := NewDense(rows, cols)
-				copy(single.Data, x.Data)
-				logs, first := make([]float64, rows), make([]int32, rows)
-				SoftmaxRows(x, logs, first)
-				for i := range rows {
-					log, column := make([]float64, 1), make([]int32, 1)
-					before := slices.Clone(single.Row(i))
-					SoftmaxRows(single.Slice(i, i+1), log, column)
-					if got, want := bits(x.Row(i)), bits(single.Row(i)); !slices.Equal(got, want) || first[i] != column[0] ||
-						math.Float64bits(logs[i]) != math.Float64bits(log[0]) && log[0] == log[0] {
-						t.Fatalf("row %d of %d, %v: %v, log %v, first %d, alone %v, %v, %d", i, rows, before, x.Row(i), logs[i], first[i],
-							single.Row(i), log[0], column[0])
-					}
-				}
-			}
-		}
-	})
-}
-
 func logSumExp(row []float32) float64 {
 	highest, sum := float64(slices.Max(row)), 0.0
 	for _, v := range row {
@@ -319,32 +275,5 @@ func TestDense(t *testing.T) {
 	d.Reshape(0, 5)
 	if len(d.Data) != 0 {
 		t.Errorf("%d values", len(d.Data))
-	}
-}
-
-func BenchmarkVector(b *testing.B) {
-	const rows, cols = 1024, 10
-	x := random(rows, cols, 1)
-	scratch := make([]float32, cols)
-	for _, f := range []struct {
-		name  string
-		apply func()
-	}{
-		{"Cosine", func() { Cosine(x, scratch, 1) }},
-		{"Sigmoid", func() { Sigmoid(x.Data) }},
-		{"SoftmaxRows", func() { SoftmaxRows(x, nil, nil) }},
-		{"SimplexRows", func() { SimplexRows(x, scratch) }},
-		{"math.Cos", func() {
-			for i, v := range x.Data {
-				x.Data[i] = float32(math.Cos(float64(v)))
-			}
-		}},
-	} {
-		b.Run(f.name, func(b *testing.B) {
-			for b.Loop() {
-				f.apply()
-			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N)/(rows*cols), "ns/value")
-		})
 	}
 }
