@@ -18,22 +18,22 @@ import (
 type Run struct {
 	Title string // how the reader knows it, such as "wide version 3"
 	State string // done, failed, running, …
-	Date  string // when it was submitted; "": the page says it of all
-	// Settings are in what it was to differ from the others; none: the plans say it.
+	Date  string // when it was submitted; "": the page has one date for all runs
+	// Settings are the keys in which the runs of a search differ. Without any, the plans are compared.
 	Settings []Setting
 	Plan     *schemas.Plan
-	// Report says how it went; nil: the run has made no version, or an earlier release has made it.
+	// Report has the results. nil means that the run has made no version, or that an earlier release made it.
 	Report *schemas.Report
-	// Galleries are pictures of what it has learnt; none: it was not trained on images.
+	// Galleries are pictures of filters and mistakes of a run on images.
 	Galleries []Gallery
-	// Bars say what its predictions depend on; none: it was not trained on a table, or nobody has looked.
+	// Bars are tables of the importance of columns and of errors by slices, of a run on a table.
 	Bars []Table
 }
 
 // Setting is a key of the configuration and its value.
 type Setting struct{ Key, Value string }
 
-// Row is a row of a table: what it is about, and a value for each run, which is None if the run has none.
+// Row is a row of a table: a name, and a value for each run, or None.
 type Row struct {
 	Name   string
 	Values []string

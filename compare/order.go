@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Order is what runs are sorted by: a measure of the rows of a split.
+// Order sorts runs by a measure of the rows of a split.
 type Order struct {
 	Split string // "": the first of holdout, test and train rows that a run has
 	By    string // one of [Orders]; "": the first
@@ -41,7 +41,7 @@ func Orders() (names []string) {
 	return names
 }
 
-// OfEveryTask reports whether predictions of any kind have a measure.
+// OfEveryTask reports whether predictions of every task have a measure.
 func OfEveryTask(by string) bool { return by == orders[0].name || by == orders[1].name }
 
 // at returns the place of the order's measure among all.
@@ -98,7 +98,7 @@ func (o Order) Ranks(runs []Run) []int {
 	return ranks
 }
 
-// Words say what an order is.
+// Words describes an order.
 func (o Order) Words(runs []Run) string {
 	return o.Measure() + " of the " + o.split(runs) + " rows"
 }

@@ -21,7 +21,7 @@ import (
 var pageText string
 
 const (
-	maxConfusion = 50 // classes of a confusion matrix; nobody could read a larger one
+	maxConfusion = 50 // classes of a readable confusion matrix
 	openRuns     = 2  // runs, the best, whose matrices are visible at first
 	maxRuns      = 8  // runs with a colour of their own; the others share one, and have no matrices
 )
@@ -72,7 +72,7 @@ type Picture struct {
 	Values  []float32 // as many as the shape has
 }
 
-// page is what the template shows.
+// page has the values of the template.
 type page struct {
 	About
 	Runs            []runOnPage
@@ -84,7 +84,7 @@ type page struct {
 	Drawn           drawn
 }
 
-// drawn is what the script draws.
+// drawn has the values of the script.
 type drawn struct {
 	Charts   []diagram
 	Pictures [][]drawnPicture // of each gallery
@@ -151,7 +151,7 @@ type cell struct {
 	Right bool // the predicted class is the true one
 }
 
-// WritePage writes a page about runs: one file of HTML that asks for nothing else.
+// WritePage writes a page about runs: one self-contained file of HTML.
 func WritePage(w io.Writer, about About, runs []Run) error {
 	runs = about.By.Sorted(runs)
 	p := page{About: about}
@@ -215,7 +215,7 @@ func (p *page) write(w io.Writer) error {
 		p.Drawn.Pictures = append(p.Drawn.Pictures, pictures)
 	}
 	t, err := template.New("page").Funcs(template.FuncMap{
-		"breaks": strings.NewReplacer(".", ".\u200b", "_", "_\u200b").Replace, // keys may be broken behind dots and underscores
+		"breaks": strings.NewReplacer(".", ".\u200b", "_", "_\u200b").Replace, // a line may break after a dot or an underscore of a key
 		"title": func(text string) string {
 			first, size := utf8.DecodeRuneInString(text)
 			return string(unicode.ToUpper(first)) + text[size:]
@@ -299,7 +299,7 @@ func tablesOf(onPage []runOnPage, by Order) (first, more runTable) {
 	return first, more
 }
 
-// decides reports whether people choose a run by a measure. Of training rows the error is enough where others were measured.
+// decides reports whether a measure is shown first: one by which people choose a run.
 func decides(measure string, all []Row) bool {
 	train := examples.Train.String()
 	others := slices.ContainsFunc(all, func(r Row) bool { return strings.HasSuffix(r.Name, " error") && !strings.HasPrefix(r.Name, train) })
@@ -316,7 +316,7 @@ func isMeasure(measure, what string) bool {
 	return slices.ContainsFunc(splits(), func(split string) bool { return measure == split+" "+what })
 }
 
-// settings returns in what the runs were to differ, or else in what their plans do.
+// settings returns the settings in which the runs differ, or else the fields of their plans.
 func settings(runs []Run) (rows []Row) {
 	for i, r := range runs {
 		for _, s := range r.Settings {

@@ -8,7 +8,7 @@ import (
 	"sync"
 )
 
-// Board has the newest state, for all who look at it. The zero value is not usable: see [NewBoard].
+// Board holds the newest state for all browsers. The zero value is not usable: see [NewBoard].
 type Board struct {
 	mutex    sync.Mutex
 	state    *State
@@ -24,7 +24,7 @@ type section struct {
 	number int64 // of the change that made it
 }
 
-// NewBoard returns a board with a state of nothing.
+// NewBoard returns a board with an empty state.
 func NewBoard() *Board {
 	b := &Board{changed: make(chan struct{})}
 	b.Put(&State{
@@ -39,7 +39,7 @@ func NewBoard() *Board {
 	return b
 }
 
-// Put makes s the state. The board keeps it: nobody may change it any more.
+// Put replaces the state. The caller must not change s afterwards.
 func (b *Board) Put(s *State) {
 	parts := []struct {
 		name  string
@@ -55,13 +55,13 @@ func (b *Board) Put(s *State) {
 		b.sections = make([]section, len(parts))
 	}
 	number := b.number + 1
-	for i := len(parts) - 1; i >= 0; i-- { // the summary, which says what can't be shown, is the last
+	for i := len(parts) - 1; i >= 0; i-- { // the summary, which reports sections that can't be shown, is last
 		part := parts[i]
 		if i == 0 {
 			part.value = s.Summary
 		}
 		text, err := json.Marshal(part.value)
-		if err != nil { // a number that JSON does not have: what is read off topics may be anything
+		if err != nil { // such as NaN, which JSON lacks: topics may have any number
 			s.Summary.Level, s.Summary.Verdict = Trouble, "A part of this page can't be shown."
 			s.Summary.Needs = append(s.Summary.Needs, Need{Trouble, fmt.Sprintf("The part %s is older than the rest: %v.", part.name, err),
 				aboutFlow})
@@ -77,14 +77,14 @@ func (b *Board) Put(s *State) {
 	}
 }
 
-// State returns the newest state. Nobody may change it.
+// State returns the newest state. The caller must not change it.
 func (b *Board) State() *State {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.state
 }
 
-// json returns the newest state as one document, of what its sections have.
+// json returns the sections of the newest state as one document.
 func (b *Board) json() []byte {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()

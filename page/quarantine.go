@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// quarantine is what is kept of the messages that could not be used.
+// quarantine summarises the unusable messages.
 type quarantine struct {
 	recent  []BadMessage             // the newest first
 	reasons map[string]*Reason       // by kind
@@ -26,7 +26,7 @@ type topicPartition struct {
 	partition int
 }
 
-// followQuarantine reads the last messages in quarantine, and those that come.
+// followQuarantine reads the last messages in quarantine, and follows new ones.
 func (r *reader) followQuarantine(ctx context.Context) error {
 	topic := r.client.Topics.Quarantine
 	if exists, err := r.log.Exists(ctx, topic); err != nil || !exists {
@@ -86,7 +86,7 @@ func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
 	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
 }
 
-// particulars are the columns that a reason names, and what differs from message to message: values, sizes, offsets.
+// particulars matches the columns that a reason names, and the parts that differ between messages: values, sizes, offsets.
 var particulars = regexp.MustCompile(`column (?:"(?:[^"\\]|\\.)*"|[^\s:,]+)|"(?:[^"\\]|\\.)*"|[0-9]+`)
 
 // reasonKind returns a reason without the values of its message: messages with a word in place of a number have one kind for each column.

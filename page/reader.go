@@ -21,7 +21,7 @@ type Options struct {
 	Every    time.Duration // between two looks at topics and groups; 0: 2 s
 }
 
-// every returns Every, or its default.
+// every returns the interval of polls.
 func (o Options) every() time.Duration {
 	if o.Every > 0 {
 		return o.Every
@@ -29,10 +29,10 @@ func (o Options) every() time.Duration {
 	return 2 * time.Second
 }
 
-// drawn is the least time between two states: as much as a person sees, and a fraction of what a browser takes to draw one.
+// drawn is the minimum time between two states. A person sees no faster changes, and a browser draws a state in less.
 const drawn = 400 * time.Millisecond
 
-// Bounds of what a reader keeps, whatever is on the topics.
+// Bounds of the state, for any content of the topics.
 const (
 	maxVersions   = 2000 // the newest
 	maxQueue      = 10   // runs that wait
@@ -46,7 +46,7 @@ const (
 	maxIncomplete = 64 << 20
 )
 
-// The parts of a reader: each reads something, and goes on alone.
+// The parts of a reader. Each runs in a goroutine of its own.
 const (
 	partRuns = iota
 	partVersions
@@ -56,7 +56,7 @@ const (
 	parts
 )
 
-// reader is what is known of a pipeline. Several goroutines read topics; each takes the mutex for what it changes.
+// reader has the state of a pipeline. Several goroutines read topics, and take the mutex to change fields.
 type reader struct {
 	options Options
 	log     *kafkalog.Log
@@ -76,7 +76,7 @@ type reader struct {
 	topics     topicNames
 	source     sourceTopic
 	staff      Staff
-	polled     bool                 // staff was found out
+	polled     bool                 // staff is known
 	last       map[string]time.Time // of each role: when a process of it was last seen
 	quarantine quarantine
 	more       chan struct{} // receives a value when there may be other versions; has room for one
@@ -94,8 +94,8 @@ func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
 	return r
 }
 
-// Read puts on a board what the topics of a pipeline say, until ctx ends. It goes on through trouble with brokers, and
-// says so on the board.
+// Read reads the topics of a pipeline, and puts their state on a board, until ctx ends. It retries after errors of brokers, which are on
+// the board too.
 func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 	r := newReader(log, o, board)
 	var all sync.WaitGroup
@@ -107,7 +107,7 @@ func Read(ctx context.Context, log *kafkalog.Log, o Options, board *Board) {
 		board.Put(r.state())
 		select {
 		case <-r.changed:
-		case <-time.After(r.options.every()): // what depends on the time alone
+		case <-time.After(r.options.every()): // ages change without a message
 		case <-ctx.Done():
 			return
 		}
@@ -142,7 +142,7 @@ func (r *reader) repeat(ctx context.Context, part int, do func(context.Context) 
 	}
 }
 
-// change changes what is known, and makes the board have it soon.
+// change calls do with the mutex held, and schedules an update of the board.
 func (r *reader) change(do func()) {
 	r.mutex.Lock()
 	do()
@@ -153,7 +153,7 @@ func (r *reader) change(do func()) {
 	}
 }
 
-// state returns what the page shows now.
+// state returns the current state of the page.
 func (r *reader) state() *State {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()

@@ -30,8 +30,8 @@ const maxStreams = 32
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri " +
 	"'none'; form-action 'none'; frame-ancestors 'none'"
 
-// CheckListen returns an error if a page must not listen at an address: it asks nobody who they are, so only this
-// machine may see it. The error is a [option.Problem] without a key.
+// CheckListen returns an error if an address is not on the loopback interface: the page has no authentication. The error is an
+// [option.Problem] without a key.
 func CheckListen(address string) error {
 	if kafkalog.IsLoopback(address) {
 		return nil
@@ -63,7 +63,7 @@ func NewServer(board *Board) *Server {
 	serve := func(name, kind string, content []byte) {
 		s.mux.HandleFunc("GET /"+name, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", kind+"; charset=utf-8")
-			_, _ = w.Write(content) // who asked may have gone
+			_, _ = w.Write(content) // the browser may have disconnected
 		})
 	}
 	serve("chart.js", "text/javascript", []byte(chart.Script()))
@@ -82,7 +82,7 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	s.ending = ctx
 	server := &http.Server{
 		Handler: s, ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
-		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // what a browser does wrong is its business
+		ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelError), // errors of browsers are not logged
 	}
 	release := context.AfterFunc(ctx, func() {
 		patience, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Second)
@@ -121,20 +121,20 @@ func (s *Server) show(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	_, _ = page.WriteTo(w) // who asked may have gone
+	_, _ = page.WriteTo(w) // the browser may have disconnected
 }
 
 // state answers with the state as one document.
 func (s *Server) state(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(s.board.json()) // who asked may have gone
+	_, _ = w.Write(s.board.json()) // the browser may have disconnected
 }
 
-// heartbeat is after how long without a change a stream says that it is alive, and so finds out whether the browser is.
+// heartbeat is the time without a change after which a stream sends a comment, which detects browsers that have disconnected.
 const heartbeat = 15 * time.Second
 
-// events sends all sections, and then those that change: an event for each, with its JSON. Who reads slowly gets fewer,
-// but always the newest.
+// events sends all sections, and then those that change: an event for each, with its JSON. A slow browser skips states, but always gets the
+// newest.
 func (s *Server) events(w http.ResponseWriter, r *http.Request) {
 	if s.streams.Add(1) > maxStreams {
 		s.streams.Add(-1)

@@ -7,7 +7,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// sourceTopic is how far a topic was read whose messages become examples. It belongs to the goroutine that polls topics.
+// sourceTopic is the position up to which the source topic was ingested. It belongs to the goroutine that polls topics.
 type sourceTopic struct {
 	waiting *protocol.Waiting
 	ends    []int64                  // by partition of the examples, when its state was read

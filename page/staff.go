@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// pollStaff asks the brokers who works on the runs.
+// pollStaff asks the brokers which processes work on the runs.
 func (r *reader) pollStaff(ctx context.Context) error {
 	var s Staff
 	embedded, err := r.log.IsEmbedded(ctx)
@@ -38,7 +38,7 @@ func (r *reader) pollStaff(ctx context.Context) error {
 		switch {
 		case err == nil:
 		case group.runs:
-			s.Unknown = err.Error() // who may not know that can see the rest
+			s.Unknown = err.Error() // the rest of the page needs no such right
 			continue
 		default:
 			s.Hidden = append(s.Hidden, group.role)
@@ -61,7 +61,7 @@ func (r *reader) pollStaff(ctx context.Context) error {
 	return nil
 }
 
-// knows reports whether it is known which processes there are.
+// knows reports whether the processes are known.
 func (r *reader) knows(staff *Staff) bool { return r.polled && staff.Unknown == "" && !staff.Embedded }
 
 func worker(o kafkalog.Owner) Worker {

@@ -7,7 +7,7 @@ import "github.com/stagewise/stagewise/schemas"
 type State struct {
 	Summary    Summary    `json:"summary"`
 	Topics     []Topic    `json:"topics"` // in the order of the flow
-	Run        *Run       `json:"run"`    // under way, or else the last; nil: none is known
+	Run        *Run       `json:"run"`    // the current one, or else the last; nil: none is known
 	Versions   []Version  `json:"versions"`
 	Quality    *Quality   `json:"quality"` // of the version that subscribers get; nil: there is none, or it has no report
 	Staff      Staff      `json:"staff"`
@@ -20,8 +20,8 @@ type Level string
 // The levels, from the least urgent.
 const (
 	Good    Level = "good"
-	Notice  Level = "notice"  // somebody should look at it
-	Trouble Level = "trouble" // somebody must do something
+	Notice  Level = "notice"  // an operator should look at it
+	Trouble Level = "trouble" // an operator must act
 )
 
 // Summary answers what an operator asks first.
@@ -34,7 +34,7 @@ type Summary struct {
 	Facts    []Fact `json:"facts"`
 }
 
-// Need is something that needs a person.
+// Need is a problem for an operator.
 type Need struct {
 	Level Level  `json:"level"`
 	Text  string `json:"text"`
@@ -63,7 +63,7 @@ type Topic struct {
 	Behind     string    `json:"behind"`     // what Lag counts
 }
 
-// Run is a run that goes on, or has ended.
+// Run is the current run, or the last one.
 type Run struct {
 	ID      string `json:"id"`
 	Kind    string `json:"kind"`              // full or update, of a chain; train
@@ -92,7 +92,7 @@ type Step struct {
 	Block   string               `json:"block"`            // its features, in words
 	Most    int                  `json:"most"`             // passes that it may take
 	Done    *schemas.StageReport `json:"done,omitempty"`   // once it has ended
-	Passes  []Measure            `json:"passes,omitempty"` // while it goes on
+	Passes  []Measure            `json:"passes,omitempty"` // until it ends
 	Planned bool                 `json:"planned"`          // it has not begun
 }
 

@@ -24,10 +24,10 @@ const (
 	aboutQuarantine = "quarantine"
 )
 
-// silent is after how long without a message of it a run needs a look: longer than most visits take.
+// silent is the time without a message after which a run is a problem: longer than most visits take.
 const silent = 2 * time.Minute
 
-// fresh is how long a message in quarantine needs a look.
+// fresh is how long a message in quarantine is a problem.
 const fresh = time.Hour
 
 // summary answers what an operator asks first.
@@ -117,7 +117,7 @@ func verdict(needs []Need, s *State) (Level, string) {
 	return Good, "All is well."
 }
 
-// needsOfRun adds what a run needs from a person.
+// needsOfRun adds the problems of a run.
 func needsOfRun(s *State, r *reader, need func(level Level, about, format string, values ...any)) {
 	run := s.Run
 	switch {
@@ -148,7 +148,7 @@ func needsOfRun(s *State, r *reader, need func(level Level, about, format string
 	}
 }
 
-// needsOfProcesses adds what a pipeline needs whose processes are gone.
+// needsOfProcesses adds the roles that no process has.
 func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format string, values ...any)) {
 	staff := &s.Staff
 	if !r.polled || staff.Unknown != "" {
@@ -199,7 +199,7 @@ func (s *State) isChain() bool {
 	return false
 }
 
-// gone returns for how long no process of a role was seen, in words; empty if none ever was.
+// gone returns in words how long no process of a role was seen. "" means that none was ever seen.
 func (r *reader) gone(role string) string {
 	if last, seen := r.last[role]; seen {
 		return words(r.now().Sub(last))
@@ -212,7 +212,7 @@ func waiting(messages int64, topic string) string {
 	return humanize.Comma(messages) + " " + english.PluralWord(int(messages), "message waits", "messages wait") + " on " + topic
 }
 
-// needsOfVersions adds what versions need from a person.
+// needsOfVersions adds the problems of versions.
 func needsOfVersions(s *State, need func(level Level, about, format string, values ...any)) {
 	if len(s.Versions) == 0 {
 		return
@@ -348,7 +348,7 @@ func (r *reader) offeredOf(s *State) Fact {
 	return f
 }
 
-// underWay says what goes on.
+// underWay returns the fact about the current run.
 func underWay(s *State) Fact {
 	f := Fact{Question: "What is running?", Answer: "No active run", Detail: "no run has started", About: aboutRun}
 	run := s.Run

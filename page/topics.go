@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// topics is where the topics of a pipeline end, and how fast they grow.
+// topics has the ends of the topics of a pipeline, and their growth.
 type topicNames struct {
 	all     []*polled
 	waits   int64   // messages of the source topic that are not ingested
@@ -20,7 +20,7 @@ type topicNames struct {
 	bad     int64   // messages that came to quarantine within the time that is fresh
 }
 
-// polled is what was found out about a topic.
+// polled is the state of a topic.
 type polled struct {
 	role, name string
 	partitions []coverage.Span
@@ -28,13 +28,13 @@ type polled struct {
 	rates      []float64
 }
 
-// ends is how many messages a topic has had at some time.
+// ends is the number of messages of a topic at a time.
 type ends struct {
 	at    time.Time
 	total int64
 }
 
-// missingRight is a right that the page lacks. It can show the rest.
+// missingRight is an error about a right that the page lacks. The rest of the page is shown.
 type missingRight struct {
 	right, topic string
 	err          *kafkalog.AccessError
@@ -54,7 +54,7 @@ func lacks(right, topic string, err error) error {
 	return err
 }
 
-// The roles of topics that others than the flow's picture ask for.
+// Roles of topics.
 const (
 	roleSource   = "source"
 	roleExamples = "examples"
@@ -63,7 +63,7 @@ const (
 // rateOver is how many polls a rate is taken over.
 const rateOver = 5
 
-// pollTopics looks where the topics end.
+// pollTopics reads the ends of the topics.
 func (r *reader) pollTopics(ctx context.Context) error {
 	t := r.client.Topics
 	var found []polled
@@ -129,7 +129,7 @@ func (r *reader) recent(ctx context.Context, partitions []coverage.Span) (n int6
 	return n, nil
 }
 
-// poll takes what was found out at some time, in the order of the flow.
+// poll adds the ends of the topics at a time, in the order of the flow.
 func (t *topicNames) poll(now time.Time, found []polled) {
 	if t.all == nil {
 		for i := range found {
@@ -144,7 +144,7 @@ func (t *topicNames) poll(now time.Time, found []polled) {
 			total += s.To
 		}
 		if n := len(topic.ends); n > 0 && total < topic.ends[n-1].total {
-			topic.ends = nil // the topic was made anew
+			topic.ends = nil // the topic was recreated
 		}
 		topic.ends = append(topic.ends, ends{now, total})
 		if len(topic.ends) > rateOver+1 {
@@ -204,7 +204,7 @@ func (t *topicNames) learn(ends []int64) {
 	}
 }
 
-// of returns what was found out about the topic of a role; nil if nothing was.
+// of returns the topic of a role. nil means that it was not polled.
 func (t *topicNames) of(role string) *polled {
 	for _, p := range t.all {
 		if p.role == role {
@@ -230,7 +230,7 @@ func (t *topicNames) behind() (lag int64, known bool) {
 	return lag, len(examples.partitions) > 0
 }
 
-// lags says what of the topics others have still to do.
+// lags sets how far each reader of a topic is behind.
 func (r *reader) lags(s *State) {
 	lag := func(role string, n int64, behind string) {
 		for i := range s.Topics {

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// described is what is kept of a version.
+// described is the state of a version.
 type described struct {
 	Version
 	parent string  // the run of its parent; empty: it started from nothing
@@ -25,7 +25,7 @@ type described struct {
 	served   []schemas.ServedReport // how often versions answered wrongly, of the new rows of an update
 }
 
-// describeVersions describes the versions that are not described yet, the newest first, and those that come.
+// describeVersions describes the versions, the newest first, and follows new ones.
 func (r *reader) describeVersions(ctx context.Context) error {
 	for {
 		any, err := r.describeNext(ctx)
@@ -122,7 +122,7 @@ func (r *reader) next() (place schemas.Place, any bool) {
 	return place, any
 }
 
-// describe returns what the page says of a version.
+// describe returns a version for the page.
 func describe(f protocol.Finished, report *schemas.Report) *described {
 	metric := func(name string) *float64 {
 		if v, any := f.Metrics[name]; any {
@@ -263,5 +263,5 @@ func pairsOf(confusion [][]int64, labels []string) (pairs []Pair) {
 	return pairs[:min(len(pairs), maxPairs)]
 }
 
-// name returns how people name a version.
+// name returns the name of a version for people.
 func (v *Version) name() string { return fmt.Sprintf("version %d", v.Version) }

@@ -93,7 +93,7 @@ func (f *feed) deliver(ctx context.Context, subscription protocol.Subscription, 
 		d, late, err := subscription.Next(ctx, time.Hour)
 		lost, isLost := errors.AsType[*kafkalog.DeletedError](err)
 		switch {
-		case isLost: // not what has expired: that is passed over
+		case isLost: // expired messages are skipped
 			d = &protocol.Delivery{Partition: lost.Partition}
 		case err != nil:
 			return err

@@ -15,14 +15,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// partition writes the predictions of one partition. After each write it looks at what others have written before it: if that counts, its
-// own does not, and it goes on from there.
+// partition writes the predictions of one partition. After each write it reads the messages that other processes wrote before its own: if
+// these count, its own do not, and it continues after them.
 type partition struct {
 	*scorer
 	number int
 	state  prediction.Scored // up to end
 	lost   bool              // see reached
-	end    int64             // of what the state has seen
+	end    int64             // offset after the last message in the state
 }
 
 func (s *scorer) newPartition(number int) *partition { return &partition{scorer: s, number: number} }
@@ -33,7 +33,7 @@ var errOvertaken = errors.New("another process was faster")
 // errLost says that a topic has lost its last messages, as after an unclean election of a leader.
 var errLost = errors.New("the topic has lost its last messages")
 
-// run returns nil when all has predictions that the topic has had when scoring began; without UntilEnd it goes on until ctx ends.
+// run returns nil when all messages that the topic had when scoring began have predictions. Without UntilEnd it runs until ctx ends.
 func (p *partition) run(ctx context.Context) error {
 	for from := int64(-1); ; {
 		err := p.score(ctx)
@@ -49,7 +49,7 @@ func (p *partition) run(ctx context.Context) error {
 	}
 }
 
-// score goes on from where the predictions end.
+// score continues after the last prediction.
 func (p *partition) score(ctx context.Context) error {
 	r, err := p.reachedBy(ctx, p.number)
 	if err != nil {
@@ -75,21 +75,21 @@ func (p *partition) score(ctx context.Context) error {
 	return group.Wait()
 }
 
-// job is a message on its way to its predictions. A message that is gone has no value.
+// job is a message to predict. A message that is no longer on the topic has no value.
 type job struct {
 	partition int
 	message   protocol.Message
 	gone      bool
 	row       int // the first row that has no prediction
 	by        *model.Model
-	done      chan struct{} // is closed when what follows is known
+	done      chan struct{} // closed when the fields below are set
 
 	parts []*prediction.Message
 	rows  int64
 	bad   bool
 }
 
-// read reads messages in their order from where predictions end, and has predictions made for them.
+// read reads messages in order after the last prediction, and queues them for prediction.
 func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered chan<- *job) error {
 	next := begin.Next
 	take := func(m protocol.Message) error {
@@ -104,7 +104,7 @@ func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered c
 		next = m.Offset + 1
 		return p.send(ctx, ordered, j)
 	}
-	for end := p.bounds[p.number].To; next < end; { // what the topic has had when scoring began
+	for end := p.bounds[p.number].To; next < end; { // messages that the topic had when scoring began
 		first, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func (s *scorer) model(ctx context.Context) (*model.Model, error) {
 
 func (p *partition) lostExamples() error { return fmt.Errorf("%s[%d]: %w", p.From, p.number, errLost) }
 
-// send has predictions made for a message, once there is room for it.
+// send queues a message for prediction when the limit of messages in memory allows it.
 func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error {
 	select {
 	case p.room <- struct{}{}:
@@ -184,7 +184,7 @@ func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error
 		return ctx.Err()
 	}
 	select {
-	case ordered <- j: // before it is worked on: there the room is given back
+	case ordered <- j: // before work, which releases the place in memory
 	case <-ctx.Done():
 		<-p.room
 		return ctx.Err()
@@ -197,7 +197,7 @@ func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error
 	return nil
 }
 
-// mostTogether is how many messages are written together.
+// mostTogether is the maximum number of messages in a write.
 const mostTogether = 64
 
 // write writes predictions in the order of the messages: those that are ready together.
@@ -251,10 +251,10 @@ func (p *partition) await(ctx context.Context, j *job) error {
 	}
 }
 
-// append writes the predictions of messages, and looks whether they count.
+// append writes the predictions of messages, and checks whether they count.
 func (p *partition) append(ctx context.Context, jobs []*job) error {
 	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
-	expected := p.state // if all of it counts
+	expected := p.state // the state if all predictions count
 	var written []*prediction.Message
 	var messages []wire.Message
 	for _, j := range jobs {
@@ -292,8 +292,8 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 	return nil
 }
 
-// see takes into account what the partition has since what was written at an offset. That may have taken several
-// requests, and others may have written between them.
+// see updates the state with the messages of the partition from an offset on. A write may take several requests, and other processes may
+// write between them.
 func (p *partition) see(ctx context.Context, at int64, written []*prediction.Message) error {
 	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
 	switch {

@@ -11,8 +11,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
-// Read returns the predictions that count of those that a partition of a topic has now, in the order of the messages
-// that they are of. Arrow allocates from mem; nil is Go's memory.
+// Read returns the predictions of a partition that count, in the order of their messages. Arrow allocates from mem. nil means Go's
+// allocator.
 func Read(ctx context.Context, log protocol.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*prediction.Message, error] {
 	if mem == nil {
 		mem = memory.DefaultAllocator
@@ -25,7 +25,7 @@ func Read(ctx context.Context, log protocol.Log, topic string, partition int, me
 			client := &protocol.Client{Log: log}
 			err = client.Between(ctx, topic, partition, first, end, func(m protocol.Message) error {
 				p, err := prediction.Decode(m.Message, mem)
-				if err != nil { // it is a stranger's
+				if err != nil { // another program wrote it
 					return nil
 				}
 				if !begun { // what came before may have expired

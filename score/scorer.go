@@ -28,7 +28,7 @@ type Versions interface {
 	Changed() <-chan struct{}
 }
 
-// Fixed returns the versions of which there is only one.
+// Fixed returns Versions that always have the same model.
 func Fixed(m *model.Model) Versions { return fixed{m} }
 
 type fixed struct{ model *model.Model }
@@ -39,17 +39,17 @@ func (f fixed) Changed() <-chan struct{} { return nil }
 // Options say what a scorer reads and writes.
 type Options struct {
 	From, To string // topics: of examples, and of their predictions, with as many partitions or more
-	// UntilEnd says to stop when all messages have predictions that the topic has when scoring begins, whoever makes them.
+	// UntilEnd stops when all messages that the topic has when scoring begins have predictions, of any process.
 	UntilEnd bool
-	// Forgotten returns which rows of From are forgotten now: a message that has some gets no predictions. nil: none are.
+	// Forgotten returns the forgotten rows of From: a message with one gets no predictions. nil means that no row is forgotten.
 	Forgotten func(context.Context) (coverage.Forgotten, error)
-	// Memory is where the Arrow records come from; nil is Go's.
+	// Memory allocates Arrow records. nil means Go's allocator.
 	Memory memory.Allocator
 }
 
-// Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. It returns an *[AddedError] once the
-// topic has more partitions than when scoring began, unless that is where scoring ends: whoever calls it again goes on
-// with all of them. While there is no version, messages wait.
+// Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. Without UntilEnd it returns an
+// *[AddedError] when the topic has more partitions than when scoring began: the caller calls Run again for all of them. Without a version,
+// messages wait.
 func Run(ctx context.Context, client *protocol.Client, o Options, versions Versions, owner protocol.Owner, blas *kernel.BLAS,
 	rec event.Recorder) error {
 	bounds, err := client.Log.Spans(ctx, o.From)
@@ -113,7 +113,7 @@ func (e *AddedError) Error() string {
 	return fmt.Sprintf("%s has %d partitions, but had %d when scoring began: restart score", e.From, e.Have, e.Had)
 }
 
-// unknown says of a partition that its predictions were not read yet, or that another process has it.
+// unknown is the position of a partition whose predictions were not read yet, or that another process owns.
 const unknown = -1
 
 // scorer is a process that predicts.
@@ -127,13 +127,13 @@ type scorer struct {
 	bounds   []coverage.Span // of the topic, when scoring began
 	feed     *feed           // of the topic, after those
 	work     chan *job       // to those who predict
-	room     chan struct{}   // has an element for each message in memory
+	room     chan struct{}   // an element for each message in memory
 	// forgotten are rows of the topic that were forgotten a second ago.
 	forgotten atomic.Pointer[coverage.Forgotten]
 	reached   []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
 }
 
-// readForgotten finds out which rows are forgotten now.
+// readForgotten reads the forgotten rows.
 func (s *scorer) readForgotten(ctx context.Context) error {
 	if s.Options.Forgotten == nil {
 		return nil
@@ -154,11 +154,11 @@ func (s *scorer) hasForgotten(partition int, offset int64) (has bool) {
 	return has
 }
 
-// ended is how the work on a partition has ended.
+// ended is the result of the work on a partition.
 type ended struct {
 	partition int
 	err       error
-	stopped   bool // the partition is no longer ours, or all ends
+	stopped   bool // another process owns the partition, or ctx ended
 }
 
 // share works on the partitions that this process owns, each in a goroutine, as they come and go.
@@ -206,7 +206,7 @@ func (s *scorer) share(ctx context.Context) error {
 			switch {
 			case e.err == nil:
 				finished[e.partition] = true
-			case e.stopped && ctx.Err() == nil: // whoever has it now goes on, or has the same error
+			case e.stopped && ctx.Err() == nil: // its owner continues, or gets the same error
 			default:
 				return e.err
 			}
@@ -217,9 +217,8 @@ func (s *scorer) share(ctx context.Context) error {
 	}
 }
 
-// watch reads once a second which rows are forgotten, and says how far partitions are behind, also those whose
-// predictions can't be written, until ctx ends. It returns an error if the topic has more partitions than when scoring
-// began, unless that is where scoring ends.
+// watch reads the forgotten rows and records the lag of each partition once a second, until ctx ends. Without UntilEnd it returns an error
+// if the topic has more partitions than when scoring began.
 func (s *scorer) watch(ctx context.Context) error {
 	ticker := time.NewTicker(time.Second)
 	defer ticker.Stop()
@@ -256,13 +255,13 @@ func (s *scorer) watch(ctx context.Context) error {
 	}
 }
 
-// lookAgain is how long a process that has finished waits before it looks whether others have.
+// lookAgain is the interval at which a process that has finished checks whether the others have.
 const lookAgain = time.Second
 
 // errEnough ends reading.
 var errEnough = errors.New("nothing more is to be read")
 
-// allFinished reports whether all partitions have got to where they ended when scoring began.
+// allFinished reports whether all partitions have predictions up to where they ended when scoring began.
 func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, error) {
 	for n := range s.bounds {
 		if finished[n] {

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
-// OtherTopicError says that the topic of predictions has those of another topic of examples.
+// OtherTopicError says that the topic of predictions has predictions for another topic of examples.
 type OtherTopicError struct {
 	To        string // the topic of predictions
 	Partition int
@@ -26,11 +26,11 @@ func (e *OtherTopicError) Error() string {
 	return fmt.Sprintf("%s[%d] does not have predictions of %s: %s. Delete %[1]s, or choose another topic", e.To, e.Partition, e.From, e.Why)
 }
 
-// lookBack is how many messages are read back at first to find the last prediction. All that a partition has are predictions, unless
-// strangers write there.
+// lookBack is the number of messages that are first read back to find the last prediction. All messages of the partition are predictions
+// unless other programs write to it.
 const lookBack = 4
 
-// reached is how far a partition has predictions.
+// reached is the position up to which a partition has predictions.
 type reached struct {
 	prediction.Scored
 	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
@@ -38,7 +38,7 @@ type reached struct {
 	end  int64 // the offset after the last message that says so
 }
 
-// reachedBy returns how far a partition has predictions.
+// reachedBy returns the position up to which a partition has predictions.
 func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err error) {
 	first, end, err := s.client.Log.Bounds(ctx, s.To, partition)
 	if err != nil {
@@ -125,7 +125,7 @@ func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
 	return &batch{s, partition, first, end}, err
 }
 
-// why returns why a prediction is not of the message that is at its offset; "" if it is, or if nobody can know, as there is none.
+// why returns why a prediction is not for the message at its offset. "" means that it is, or that there is no such message.
 func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err error) {
 	switch {
 	case p.Offset >= e.end:
@@ -145,7 +145,7 @@ func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
 func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*prediction.Message)) error {
 	return s.client.Between(ctx, s.To, partition, from, to, func(m protocol.Message) error {
-		if p, err := prediction.Header(m.Message); err == nil { // else it is a stranger's
+		if p, err := prediction.Header(m.Message); err == nil { // else another program wrote it
 			with(p)
 		}
 		return nil

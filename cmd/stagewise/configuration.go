@@ -73,7 +73,7 @@ func (f *configFlags) load() (*config.Config, error) {
 	return c, nil
 }
 
-// run returns what loads the configuration for a command, and then runs it.
+// run returns a function that loads the configuration for a command, and then calls do.
 func (f *configFlags) run(do func(cmd *cobra.Command, args []string, c *config.Config) error) func(*cobra.Command, []string) error {
 	return func(cmd *cobra.Command, args []string) error {
 		c, err := f.load()
@@ -147,7 +147,7 @@ func withLog(ctx context.Context, c *config.Config, rec event.Recorder, do func(
 	return log.Close()
 }
 
-// besideEmbedded says what to type so that a process can work beside one that has the embedded broker.
+// besideEmbedded returns what to type so that a process can work beside the one with the embedded broker.
 func besideEmbedded(by *kafkalog.LockedError) string {
 	if by.Listen != "" {
 		return "its broker listens; connect to it with --set brokers=" + by.Listen
@@ -161,7 +161,7 @@ func besideEmbedded(by *kafkalog.LockedError) string {
 // embeddedListen is an address at which the embedded broker may listen.
 const embeddedListen = "127.0.0.1:9092"
 
-// withPipeline is withLog for commands that need a pipeline that is there. If it has no topics, the error says what to do.
+// withPipeline is withLog for commands on an existing pipeline. If the pipeline has no topics, the error says what to do.
 func withPipeline(ctx context.Context, c *config.Config, rec event.Recorder, do func(*kafkalog.Log) error) error {
 	return withLog(ctx, c, rec, func(log *kafkalog.Log) error {
 		if err := protocol.RequirePipeline(ctx, log, c.Name); err != nil {
@@ -188,8 +188,8 @@ func requireCluster(c *config.Config) error {
 	return nil
 }
 
-// requireOwnExamples returns an error if the runs of a configuration read the examples of another pipeline, for a command that changes them
-// or goes on from what the pipeline has done with them. why ends the error.
+// requireOwnExamples returns an error, which ends with why, if a configuration reads the examples of another pipeline. Commands that change
+// examples call it.
 func requireOwnExamples(c *config.Config, why string) error {
 	if c.Examples.Topic == "" {
 		return nil

@@ -158,7 +158,7 @@ func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error 
 	return s.Conclude(stdout)
 }
 
-// maxCandidates is more runs than anybody waits for.
+// maxCandidates bounds the runs of a search.
 const maxCandidates = 10_000
 
 // candidates returns the configurations of a search over keys of a file, which set overrides: all combinations of the values, the last key

@@ -179,8 +179,8 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 	return server.Serve(ctx, listener)
 }
 
-// appear makes the server a member of a group once it has a version, until ctx ends: so the page of the pipeline shows
-// it. Nothing else depends on the group, so a server that may not be a member of it goes on.
+// appear makes the server a member of a group when it has a version, until ctx ends: the page of the pipeline shows the members. Nothing
+// else depends on the group, so a server that is refused continues.
 func appear(ctx context.Context, log *kafkalog.Log, pipeline string, follower *client.Follower, recorder event.Recorder) {
 	for changed := follower.Changed(); follower.Model() == nil; changed = follower.Changed() {
 		select {

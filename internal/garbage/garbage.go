@@ -14,13 +14,10 @@ const (
 	// allows as much as the heap has in use: with a gigabyte of blocks, another gigabyte.
 	allowedGarbage = 128 << 20
 	// leastPercent bounds how much sooner a large heap is collected. What is large has no pointers, which makes
-	// collections cheap; plans of many sources have some. Measured with blocks of 1 GiB of MNIST's patches: 2.75 GB of
-	// memory without limits, 1.92 with 256 MB and 25 percent, 1.64 with these and pages given back, and the same processor
-	// time. With MNIST's ten stages of random features: 0.75 GB with 256 MB, 0.64 with these.
+	// collections cheap; plans of many sources have some.
 	leastPercent = 12
 	// smallGarbage is how many bytes of garbage may always come before the next collection: a process with a small heap, which would be
-	// collected each few milliseconds, collects less often. A chain of 15 versions of one stage of 512 columns takes 5 % less
-	// processor time with it.
+	// collected each few milliseconds, collects less often.
 	smallGarbage = 32 << 20
 	// spare is what the runtime's memory may grow by, besides garbage, until the next collection.
 	spare = 32 << 20
@@ -32,9 +29,8 @@ type limiter struct{ allowed, spare atomic.Int64 }
 // key is that of the limiter among the values of a context.
 type key struct{}
 
-// Limit makes the process collect garbage sooner when its heap is large, and give back the pages that garbage has left,
-// unless GOGC and GOMEMLIMIT say when. Each collection sets when the next one comes. Allow changes how much garbage there may be;
-// it takes the context that Limit returns, or one that was made from it.
+// Limit makes the process collect garbage sooner when its heap is large, and return unused pages to the operating system, unless GOGC and
+// GOMEMLIMIT are set. Each collection sets the limit for the next one. Allow takes the context that Limit returns, or one derived from it.
 func Limit(ctx context.Context) context.Context {
 	if os.Getenv("GOGC") != "" {
 		return ctx
@@ -54,7 +50,7 @@ func Limit(ctx context.Context) context.Context {
 		bytes := func(i int) uint64 { return measured[i].Value.Uint64() }
 		percent := garbagePercent(bytes(live), uint64(l.allowed.Load()))
 		if pages {
-			// What is neither an object nor free, such as stacks, is not what a collection could give back.
+			// A collection can't return memory that is neither an object nor free, such as stacks.
 			besides := bytes(total) - bytes(objects) - bytes(free) - bytes(released)
 			debug.SetMemoryLimit(int64(besides + bytes(live)*uint64(100+percent)/100 + uint64(l.spare.Load())))
 		}
@@ -65,8 +61,8 @@ func Limit(ctx context.Context) context.Context {
 	return context.WithValue(ctx, key{}, l)
 }
 
-// Allow changes how many bytes of garbage there may be, from the next collection but one on, in a process that promises how much memory it
-// uses: about half of the bytes come before the next collection, and half while it goes on. More than by default are never allowed.
+// Allow limits the garbage of a process that has a limit of memory, from the second collection after the call on. About half of the bytes
+// may be allocated before a collection begins, and half while it runs. A limit above the default has no effect.
 func Allow(ctx context.Context, bytes int64) {
 	if l, ok := ctx.Value(key{}).(*limiter); ok {
 		l.allowed.Store(min(allowedGarbage, bytes/2))

@@ -59,7 +59,7 @@ func (t *Table) Write(w io.Writer) error {
 	return err
 }
 
-// Cut returns at most so many characters of a text, of which the last is an ellipsis if some are missing.
+// Cut shortens a text to a number of characters, the last of which is then an ellipsis.
 func Cut(text string, to int) string {
 	if utf8.RuneCountInString(text) <= to {
 		return text

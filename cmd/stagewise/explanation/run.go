@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
-// What the page of a run explains: so many rows, and at most so many columns, which takes a second or two.
+// Bounds of the explanation on the page of a run, which takes a second or two.
 const (
 	rowsOfRun    = 2000
 	columnsOfRun = 200

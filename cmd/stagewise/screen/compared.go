@@ -90,7 +90,7 @@ func rank(runs []compare.Run, by compare.Order) compare.Row {
 	return row
 }
 
-// beside returns the numbers of runs that fit beside each other on so many columns of a terminal. 0 columns: all do.
+// beside groups runs that fit beside each other on a terminal with this number of columns. 0 means no limit.
 func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists [][]int) {
 	const gap = 2
 	names := 0
@@ -111,7 +111,7 @@ func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists []
 	return lists
 }
 
-// shown returns at most so many characters of a text; 0: all.
+// shown cuts a text after a number of characters. 0 means no limit.
 func shown(text string, most int) string {
 	if most == 0 {
 		return text

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// A page shows at most so many filters of a stage, and so many mistakes.
+// Maximum numbers of filters of a stage and of mistakes on a page.
 const (
 	maxFilters  = 128
 	maxMistakes = 200

@@ -167,7 +167,7 @@ func (p *Progress) Record(e event.Event) {
 	}
 }
 
-// expect shows what a chain waits for: in the place of the bar, or in a line before the first version, whose row shows that all goes on.
+// expect shows what a chain waits for: in the place of the bar, and before the first version in a line.
 func (p *Progress) expect(e event.Expecting) {
 	text := fmt.Sprintf("waiting for %s rows (%s so far)", humanize.Comma(e.Of), humanize.Comma(e.Rows))
 	switch {
@@ -206,7 +206,7 @@ func (p *Progress) line(format string, values ...any) {
 	fmt.Fprintf(p.w, format+"\n", values...)
 }
 
-// follow writes what a run waits for that others work on, and who they are.
+// follow writes what a run of other processes waits for, and which processes work on it.
 func (p *Progress) follow(e event.Followed) {
 	who := "it"
 	if e.Quiet > 0 {

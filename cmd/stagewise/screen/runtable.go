@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// WriteRun writes what is known of a run.
+// WriteRun writes the results, the stages and the plan of a run.
 func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 	var table artifact.Table
 	table.Row("run", r.Run+" of "+r.Pipeline)
@@ -51,10 +51,10 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 	return table.Write(w)
 }
 
-// mostClasses is of how many classes a run has rows on the screen. The report has more.
+// mostClasses is the maximum number of classes on the screen. The report has all.
 const mostClasses = 50
 
-// writeClasses writes a row for each class: how well rows of the first split of test, holdout and training rows are told to be of it.
+// writeClasses writes precision, recall and F1 of each class, of test rows, or else of holdout or training rows.
 func writeClasses(w io.Writer, r *schemas.Report) error {
 	for _, split := range []examples.Split{examples.Test, examples.Holdout, examples.Train} {
 		s := r.Splits[split.String()]
@@ -106,7 +106,8 @@ func stageHead(heldOut bool) string {
 	return head + fmt.Sprintf(row, "stage", "link", "passes", "train", "test", "train", "test", "seconds")
 }
 
-// stageRows returns the row of a stage of so many, and after the last of a second or later member that of the mean of the members so far.
+// stageRows returns the row of a stage. After the last stage of the second and each later member comes a row of the mean of all members so
+// far.
 func stageRows(s *schemas.StageReport, stages int, heldOut bool) string {
 	of := func(number, link, passes, seconds string, m *schemas.AverageReport) string {
 		text := fmt.Sprintf(row, number, link, passes, Percent(&m.TrainError), Percent(m.TestError), loss(&m.TrainLoss), loss(m.TestLoss),

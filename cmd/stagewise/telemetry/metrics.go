@@ -22,7 +22,7 @@ import (
 // namespace begins the names of all metrics.
 const namespace = "stagewise"
 
-// metrics is the recorder that counts events for Prometheus. It also knows what keeps the process from its work.
+// metrics is the recorder that counts events for Prometheus. It also has the reason why the process is not ready.
 type metrics struct {
 	registered
 	registry *prometheus.Registry
@@ -170,7 +170,7 @@ func (m *metrics) Record(e event.Event) {
 		m.add("scored_bad_messages_total", float64(e.Bad))
 		m.set("scoring_version", float64(e.Version))
 	case event.ScoringLag:
-		m.remove("scoring_lag_messages") // another process may have a partition now
+		m.remove("scoring_lag_messages") // another process may own a partition now
 		for partition, offsets := range e.Offsets {
 			m.set("scoring_lag_messages", float64(offsets), strconv.Itoa(partition))
 		}
@@ -286,7 +286,7 @@ func (m *metrics) retrained(r event.Retrained) {
 	}
 }
 
-// step notes that this process goes on with its run.
+// step notes progress of this process in its run.
 func (m *metrics) step() {
 	m.since = m.now()
 	m.set("progress_timestamp_seconds", float64(m.since.UnixMilli())/1000)
@@ -302,7 +302,7 @@ func (m *metrics) at(stage, visit int) {
 // longest time.
 const patience = protocol.MaxPatience
 
-// trouble returns what keeps this process from its work, or nothing.
+// trouble returns why this process is not ready, or "".
 func (m *metrics) trouble() string {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
