@@ -22,69 +22,6 @@ examples:
 stages: [{features: {kind: columns}, passes: 3}]
 `
 
-// A topic of which no message can be used is no success: ingest and train say why, and what helps. One message that can
-// be used makes it one.
-func TestTopicThatCannotBeUsed(t *testing.T) {
-	long(t)
-	const event = `{"kind":"tall","length":1,"width":2}`
-	for name, test := range map[string]struct{ value, want string }{
-		"framed": {"\x00\x00\x00\x00\x07" + event, "begins with the prefix of schema registry serializers (a zero byte and the schema ID 7)"},
-		"CloudEvent": {`{"specversion":"1.0","id":"1","source":"/x","type":"t","data":` + event + `}`,
-			`no column "kind": the object has "data", "id", "source", "specversion" and "type". The column is in "data"`},
-		"Debezium": {`{"schema":{},"payload":{"before":null,"after":` + event + `,"op":"c"}}`, `The column is in "payload.after"`},
-		"no label": {`{"length":1,"width":2}`,
-			`no column "kind": the object has "length" and "width": examples.label names the label column`},
-		"no JSON": {"kind=tall", "not JSON"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			inFolder(t, map[string]string{"clicks.yaml": clicked})
-			write := func(values ...string) {
-				t.Helper()
-				log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-				if err != nil {
-					t.Fatal(err)
-				}
-				err = log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1})
-				for _, value := range values {
-					if err == nil {
-						_, err = log.Append(t.Context(), "events", 0, kafkalog.Message{Value: []byte(value)})
-					}
-				}
-				if err := errors.Join(err, log.Close()); err != nil {
-					t.Fatal(err)
-				}
-			}
-			write()
-			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone { // nobody has written yet
-				t.Fatalf("exit code %d: %s", code, stderr)
-			}
-			code, _, stderr := stagewise("train", "-c", "clicks.yaml")
-			if code != exitFailed || !strings.Contains(stderr, "`stagewise ingest` writes those of events there") {
-				t.Errorf("train: exit code %d: %s", code, stderr)
-			}
-			write(test.value, test.value)
-			code, _, stderr = stagewise("ingest", "-c", "clicks.yaml", "--until", "end")
-			if code != exitFailed || !strings.Contains(stderr, "stagewise: 2 messages of events: none could be used. events[0]@0: ") ||
-				!strings.Contains(stderr, test.want) {
-				t.Errorf("ingest: exit code %d: %s, expected %s", code, stderr, test.want)
-			}
-			code, _, stderr = stagewise("train", "-c", "clicks.yaml")
-			if code != exitFailed || !strings.Contains(stderr, "2 messages of events: none could be used. events[0]@0: ") ||
-				!strings.Contains(stderr, test.want) {
-				t.Errorf("train: exit code %d: %s, expected %s", code, stderr, test.want)
-			}
-			write(event)
-			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone {
-				t.Errorf("exit code %d: %s", code, stderr)
-			}
-			write(test.value)
-			if code, _, stderr := stagewise("ingest", "-c", "clicks.yaml", "--until", "end"); code != exitDone {
-				t.Errorf("after a message that was used: exit code %d: %s", code, stderr)
-			}
-		})
-	}
-}
-
 // Ingest follows a topic until it is interrupted, and says that it goes on when it is run again.
 func TestIngestIsInterrupted(t *testing.T) {
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
