@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -75,12 +74,6 @@ func (c *Config) problems() []option.Problem {
 	} else {
 		under("", c.Security.Check())
 	}
-	if c.DataDir == "" {
-		wrong("data_dir", c.DataDir, "the path of a folder")
-	}
-	if c.Fsync && len(c.Brokers) > 0 {
-		wrong("fsync", c.Fsync, "no value, because brokers is set: Kafka brokers have their own setting")
-	}
 	switch {
 	case c.Listen == "", slices.Equal(c.Brokers, []string{c.Listen}): // another process has the embedded broker
 	case len(c.Brokers) > 0:
@@ -88,6 +81,8 @@ func (c *Config) problems() []option.Problem {
 	case !isBrokerAddress(c.Listen) || !kafkalog.IsLoopback(c.Listen):
 		wrong("listen", c.Listen, "a loopback address with a port, such as 127.0.0.1:9092, because the embedded broker has no authentication")
 	}
+	ofStage := func(k option.Key) bool { return strings.HasPrefix(k.Name, "stages.") } // which are checked one by one
+	under("", option.Check(slices.DeleteFunc(ownKeys(), ofStage), *c, *Defaults()))
 	under("examples", c.Examples.Check())
 	switch topic := c.Examples.Topic; {
 	case topic == "":
@@ -136,40 +131,14 @@ func (c *Config) problems() []option.Problem {
 	}
 	drawn := func(s Stage) bool { return stages.Drawn(s.Features) }
 	switch {
-	case c.Average < 1 || c.Average > maxAverage:
-		wrong("average", c.Average, fmt.Sprintf("a whole number from 1 to %d", maxAverage))
 	case c.Average > 1 && total*c.Average > maxStages:
 		wrong("average", c.Average, fmt.Sprintf("at most %d stages in all, and a member has %d", maxStages, total))
 	case c.Average > 1 && total > 0 && !slices.ContainsFunc(c.Stages, drawn):
 		wrong("average", c.Average, "1, because no stage has random features: all members would be the same")
 	}
-	if c.OnBadMessage != schemas.QuarantineBadMessages && c.OnBadMessage != schemas.StopOnBadMessage {
-		wrong("on_bad_message", c.OnBadMessage, schemas.QuarantineBadMessages+" or "+schemas.StopOnBadMessage)
-	}
-	if c.Segment < 1 {
-		wrong("segment", c.Segment, "a whole number of at least 1")
-	}
-	if c.Group < 1 {
-		wrong("group", c.Group, "a whole number of at least 1")
-	}
 	under("topics", c.Topics.Check())
 	under("retrain", c.Retrain.Check())
 	under("serve", c.Serve.Check())
-	if c.Arithmetic != planning.ArithmeticStrict && c.Arithmetic != planning.ArithmeticAny {
-		wrong("arithmetic", c.Arithmetic, planning.ArithmeticStrict+" or "+planning.ArithmeticAny)
-	}
-	if c.Keep < 1 || c.Keep > maxKeep {
-		wrong("keep", c.Keep, fmt.Sprintf("a whole number from 1 to %d", maxKeep))
-	}
-	if c.GiveUp < time.Minute || c.GiveUp > maxGiveUp {
-		wrong("give_up", c.GiveUp, "a time from 1m to 8760h")
-	}
-	if n, err := strconv.ParseUint(c.Warm, 10, 31); c.Warm != "" && c.Warm != protocol.Latest && (err != nil || n == 0) {
-		wrong("warm", c.Warm, protocol.Latest+", or the number of a version, from 1")
-	}
-	if l := c.Metrics.Listen; l != "" && !isListenAddress(l) {
-		wrong("metrics.listen", l, "host:port to listen on, or null to serve no metrics")
-	}
 	return all
 }
 

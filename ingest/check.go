@@ -7,11 +7,10 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stagewise/stagewise/ingest/bound"
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/ingest/paths"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -40,8 +39,8 @@ func (o Options) check(files []string) []option.Problem {
 	}
 	o.checkColumns(&p, told)
 	o.checkOutcome(&p)
-	from, _ := bound.Parse(o.From)
-	if to, ok := bound.Parse(o.To); ok && len(o.From) > 0 && !from.Before(to) {
+	from, _ := ParseBound(o.From)
+	if to, ok := ParseBound(o.To); ok && len(o.From) > 0 && !from.Before(to) {
 		p.add("to", option.Shown(o.To), "a later one than examples.from, which is "+strings.Join(o.From, ", "))
 	}
 	if o.density() == rowsDense && o.FromTopic != "" {
@@ -73,7 +72,7 @@ func (o Options) checkFiles(p *problems) {
 	if path := o.rowsPath(); path != "" {
 		p.add("rows", path, "examples.from_topic too: it describes the messages of a topic")
 	}
-	input := 0
+	fromInput := 0
 	for i, files := range [][]string{o.Train, o.Test} {
 		key := []string{"train", "test"}[i]
 		if slices.Contains(files, "") {
@@ -83,11 +82,11 @@ func (o Options) checkFiles(p *problems) {
 		}
 		for _, name := range files {
 			if name == StandardInput {
-				input++
+				fromInput++
 			}
 		}
 	}
-	if input > 1 {
+	if fromInput > 1 {
 		key := "train"
 		if slices.Contains(o.Test, StandardInput) {
 			key = "test"
@@ -98,7 +97,7 @@ func (o Options) checkFiles(p *problems) {
 
 // brokenSource returns the format of files that are not all of a source, as far as their names tell.
 func (o Options) brokenSource(files []string) (f format.Format, ok bool) {
-	if slices.ContainsFunc(files, paths.IsPattern) {
+	if slices.ContainsFunc(files, input.IsPattern) {
 		return f, false // the files are unknown
 	}
 	for rest := files; len(rest) > 0; rest = rest[f.Files:] {

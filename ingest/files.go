@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/paths"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -79,7 +78,7 @@ func Files(names []string) ([]string, error) {
 func filesOf(names []string, part func(table string, values []input.Partition)) ([]string, error) {
 	var files []string
 	for _, name := range names {
-		found, err := paths.Glob(name)
+		found, err := input.Glob(name)
 		if err != nil {
 			return nil, err
 		}
@@ -103,12 +102,12 @@ func filesOf(names []string, part func(table string, values []input.Partition)) 
 	return files, nil
 }
 
-// folderTables is [paths.Tables]; there are none if the name is not a directory.
+// folderTables is [input.Tables]; there are none if the name is not a directory.
 func folderTables(name string) (tables []string, values map[string][]input.Partition, err error) {
 	if info, err := os.Stat(name); name == StandardInput || err != nil || !info.IsDir() {
 		return nil, nil, nil
 	}
-	tables, values, err = paths.Tables(name, kindOf)
+	tables, values, err = input.Tables(name, kindOf)
 	if _, placed := errors.AsType[*input.Error](err); err != nil && !placed {
 		err = input.WholeFile(name, err)
 	}
@@ -116,13 +115,13 @@ func folderTables(name string) (tables []string, values map[string][]input.Parti
 }
 
 // kindOf returns the kind of a file in a directory, by its name.
-func kindOf(name string) paths.Kind {
+func kindOf(name string) input.Kind {
 	f, told := Options{}.formatByName(name)
 	if !told {
 		for _, compressed := range []string{".gz", ".bz2", ".zst"} {
 			name = strings.TrimSuffix(name, compressed)
 		}
-		return paths.Kind{IsTable: strings.HasSuffix(name, ".json")} // JSON Lines in Spark's naming: the content decides
+		return input.Kind{IsTable: strings.HasSuffix(name, ".json")} // JSON Lines in Spark's naming: the content decides
 	}
-	return paths.Kind{IsTable: !f.ReadsFolders && f.Files == 1, HasPath: !f.IsText}
+	return input.Kind{IsTable: !f.ReadsFolders && f.Files == 1, HasPath: !f.IsText}
 }

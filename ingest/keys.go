@@ -5,7 +5,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/ingest/bound"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
@@ -199,7 +198,7 @@ func areLabels(v any) bool {
 func isBound() option.Rule {
 	const want = "a time, as 2026-11-01T00:00:00Z, an offset of at least 0 for all partitions, or a list with an offset for each partition"
 	return option.Rule{Want: want, Holds: func(v any) bool {
-		_, ok := bound.Parse(v.([]string))
+		_, ok := ParseBound(v.([]string))
 		return ok || len(v.([]string)) == 0
 	}}
 }

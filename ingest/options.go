@@ -28,7 +28,7 @@ type Options struct {
 	// Topic is the name of a topic that runs read: the examples of another pipeline, or any topic with examples. Nothing is
 	// written there; "": the pipeline's own. It excludes files.
 	Topic string `yaml:"topic"`
-	// From and To limit the range of the topic that a run reads: see package bound. None: the whole topic.
+	// From and To limit the range of the topic that a run reads: see [ParseBound]. None: the whole topic.
 	From []string `yaml:"from" single:"true"`
 	To   []string `yaml:"to" single:"true"`
 	// Format is the name of the files' format; "": determined by each file's name, or else its first bytes.

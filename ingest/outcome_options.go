@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/option"
@@ -27,7 +26,7 @@ func (o Options) JoinRule(byPartition bool) string {
 }
 
 // later describes the content of outcomes.
-func (o Options) later() later.Predicted { return later.Of(o.Options, o.Outcome) }
+func (o Options) later() predicted { return predictedOf(o.Options, o.Outcome) }
 
 // WhenAbsent returns the content that [Values.AddLabelled] adds to a row without an outcome; false: the row is skipped.
 func (o Options) WhenAbsent() (said string, ok bool) { return o.later().WhenAbsent() }

@@ -8,7 +8,6 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
@@ -107,7 +106,7 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 type Outcomes struct {
 	opened
 	key, format string
-	says        later.Predicted
+	says        predicted
 }
 
 // NewOutcomes returns a decoder for options that pass Check and have an Outcome.
@@ -171,7 +170,7 @@ func (v *Values) AddLabelled(ctx context.Context, m TopicMessage, said string) (
 }
 
 // widthOf returns the function for the number of columns to read; nil if they have names.
-func (v *Values) widthOf() later.Width {
+func (v *Values) widthOf() rowWidth {
 	if v.format.Width == nil {
 		return nil
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/protobuf"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/later"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -49,8 +48,8 @@ func (o Options) messageOptions() message.Options {
 type Values struct {
 	*format.Messages
 	opened
-	says   later.Predicted // content of outcomes
-	wanted int             // number of columns of each row; 0: not known yet
+	says   predicted // content of outcomes
+	wanted int       // number of columns of each row; 0: not known yet
 	batch  examples.Rows
 	sparse examples.SparseRows
 	keys   []string // message keys, for each row of the batch
@@ -65,7 +64,7 @@ type Values struct {
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
 // the columns can't follow those of the chain.
 func NewValues(o Options) (*Values, error) {
-	var says later.Predicted
+	var says predicted
 	if o.Outcome.Topic != "" {
 		says = o.later()
 		o.Options = o.Options.WithLabelLater()

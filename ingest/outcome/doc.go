@@ -19,7 +19,7 @@
 //
 // Each message is a separate row. Two rows with the same key both get the outcome. An outcome is not consumed.
 //
-// A label is any text that encodes the outcome: package later encodes several labels, and targets.
+// A label is any text that encodes the outcome: package ingest encodes several labels, and targets.
 //
 // A silent partition blocks rows, because outcomes may still arrive on it. It counts as past a time if it has been read to
 // its end, and the latest message of another partition of that topic is later by more than idle: see [Join.Pass]. This is

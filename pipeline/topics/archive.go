@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/bound"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -175,7 +174,7 @@ func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverag
 
 // offsetsOf returns the offset of a configured bound in each partition; nil if it is not set.
 func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bounds []coverage.Span) (offsets []int64, err error) {
-	b, ok := bound.Parse(values)
+	b, ok := ingest.ParseBound(values)
 	switch {
 	case !ok:
 		return nil, nil

@@ -1,9 +1,4 @@
-// Package later connects outcomes and their rows: it reads the labels or targets of an outcome, and fills the columns of
-// rows that come from outcomes.
-//
-// Until its row is an example, the content of an outcome is a text, which package outcome stores, also on disk. For
-// single-label rows it is the label. Several labels and targets are encoded as JSON.
-package later
+package ingest
 
 import (
 	"encoding/json"
@@ -19,17 +14,21 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Predicted describes the content of outcomes. [Of] returns it.
-type Predicted struct {
+// predicted describes the content of outcomes: it reads the labels or targets of an outcome, and fills the columns of rows that come
+// from outcomes. predictedOf returns it.
+//
+// Until its row is an example, the content of an outcome is a text, which package outcome stores, also on disk. For
+// single-label rows it is the label. Several labels and targets are encoded as JSON.
+type predicted struct {
 	Task    examples.Task
 	Label   string   // path of the label, or of several
 	Columns []string // paths of the targets, or of 0/1 columns for each of several labels; then there is no Label
 	Absent  []string // values for rows without an outcome: see [outcome.Options]
 }
 
-// Of returns the content of outcomes for rows with these options.
-func Of(rows layout.Options, o outcome.Options) Predicted {
-	p := Predicted{Label: o.Label, Absent: o.Absent}
+// predictedOf returns the content of outcomes for rows with these options.
+func predictedOf(rows layout.Options, o outcome.Options) predicted {
+	p := predicted{Label: o.Label, Absent: o.Absent}
 	switch {
 	case len(rows.Targets) > 0:
 		p.Task, p.Columns = examples.Numbers, rows.Targets
@@ -40,7 +39,7 @@ func Of(rows layout.Options, o outcome.Options) Predicted {
 }
 
 // Paths returns the paths that are read in an outcome.
-func (p Predicted) Paths() []string {
+func (p predicted) Paths() []string {
 	if len(p.Columns) > 0 {
 		return p.Columns
 	}
@@ -48,7 +47,7 @@ func (p Predicted) Paths() []string {
 }
 
 // Rule returns the settings that affect the labels and targets of rows; for a single label, its path and the default.
-func (p Predicted) Rule() []any {
+func (p predicted) Rule() []any {
 	if p.Task == examples.OneLabel {
 		return []any{p.Label, p.absentLabel()}
 	}
@@ -56,7 +55,7 @@ func (p Predicted) Rule() []any {
 }
 
 // Read encodes the content of an outcome. cell returns the value at a path.
-func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err error) {
+func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err error) {
 	switch {
 	case p.Task == examples.Numbers:
 		numbers := make([]float64, len(p.Columns))
@@ -81,7 +80,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 				labels = append(labels, path)
 			}
 		}
-		return encode(labels), nil
+		return encodeTexts(labels), nil
 	}
 	c := cell(p.Label)
 	if p.Task == examples.SeveralLabels && c.IsList() {
@@ -89,7 +88,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 		if err != nil {
 			return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
 		}
-		return encode(append([]string{}, labels...)), nil
+		return encodeTexts(append([]string{}, labels...)), nil
 	}
 	text, err := c.Text()
 	if err != nil {
@@ -99,7 +98,7 @@ func (p Predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 		return "", fmt.Errorf("no label at %s (examples.outcome.label)", value.Quote(p.Label))
 	}
 	if p.Task == examples.SeveralLabels {
-		return encode(text), nil
+		return encodeTexts(text), nil
 	}
 	return text, nil
 }
@@ -113,11 +112,11 @@ func numberOf(c *tabular.Cell) (float64, error) {
 	return v, err
 }
 
-// encode encodes texts as JSON.
-func encode(texts any) string {
+// encodeTexts encodes texts as JSON.
+func encodeTexts(texts any) string {
 	text, err := json.Marshal(texts)
 	if err != nil {
-		panic(fmt.Sprintf("later: encode %v: %v", texts, err)) // texts can be encoded
+		panic(fmt.Sprintf("ingest: encode %v: %v", texts, err)) // texts can be encoded
 	}
 	return string(text)
 }
@@ -132,7 +131,7 @@ func numbersText(numbers []float64) string {
 }
 
 // cells returns the columns of a row from the content of an outcome.
-func (p Predicted) cells(said string) []tabular.Cell {
+func (p predicted) cells(said string) []tabular.Cell {
 	if p.Task == examples.OneLabel {
 		return []tabular.Cell{tabular.Word(said)}
 	}
@@ -143,12 +142,12 @@ func (p Predicted) cells(said string) []tabular.Cell {
 	return []tabular.Cell{c}
 }
 
-// Width returns the number of columns to read of a row with n columns, and whether all rows must have as many.
-type Width func(n int) (columns int, exact bool, err error)
+// rowWidth returns the number of columns to read of a row with n columns, and whether all rows must have as many.
+type rowWidth func(n int) (columns int, exact bool, err error)
 
 // Put returns rows with the content of an outcome in the later columns: see [layout.Options.WithLabelLater]. If columns
 // have names, the rows have room for it, and width is nil.
-func (p Predicted) Put(rows [][]tabular.Cell, said string, width Width) ([][]tabular.Cell, error) {
+func (p predicted) Put(rows [][]tabular.Cell, said string, width rowWidth) ([][]tabular.Cell, error) {
 	cells := p.cells(said)
 	if width == nil {
 		for _, row := range rows {
@@ -171,7 +170,7 @@ func (p Predicted) Put(rows [][]tabular.Cell, said string, width Width) ([][]tab
 }
 
 // WhenAbsent returns the content for a row without an outcome; false: it is not an example.
-func (p Predicted) WhenAbsent() (said string, ok bool) {
+func (p predicted) WhenAbsent() (said string, ok bool) {
 	if p.Skips() {
 		return "", false
 	}
@@ -183,19 +182,19 @@ func (p Predicted) WhenAbsent() (said string, ok bool) {
 		}
 		return numbersText(numbers), true
 	case examples.SeveralLabels:
-		return encode(append([]string{}, p.Absent...)), true
+		return encodeTexts(append([]string{}, p.Absent...)), true
 	}
 	return p.absentLabel(), true
 }
 
 // Skips reports whether rows without an outcome are skipped.
-func (p Predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == outcome.AbsentSkip }
+func (p predicted) Skips() bool { return len(p.Absent) == 1 && p.Absent[0] == outcome.AbsentSkip }
 
 // absentLabel returns the single label of rows without an outcome.
-func (p Predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
+func (p predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 
 // Any returns a valid content, for rows with unknown outcomes.
-func (p Predicted) Any() string {
+func (p predicted) Any() string {
 	switch p.Task {
 	case examples.Numbers:
 		return numbersText(make([]float64, len(p.Columns)))

@@ -1,12 +1,10 @@
-package paths
+package input
 
 import (
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // lakeFormats are table formats whose directories also have the files of earlier states, by a name in the directory of a table.
@@ -20,14 +18,14 @@ var lakeFormats = []struct{ marker, name, reader string }{
 // lakes are the directories that have been checked.
 type lakes map[string]bool
 
-// check returns a *input.Error if a directory is a table of such a format, or in one.
+// check returns a *Error if a directory is a table of such a format, or in one.
 func (l lakes) check(folder string) error {
 	folder, err := filepath.Abs(folder)
 	for ; err == nil && !l[folder]; folder = filepath.Dir(folder) {
 		l[folder] = true
 		for _, f := range lakeFormats {
 			if found, _ := fs.Glob(os.DirFS(folder), f.marker); len(found) > 0 {
-				return input.WholeFile(folder, fmt.Errorf("a table of %s, which also has files of earlier states: write the current state as "+
+				return WholeFile(folder, fmt.Errorf("a table of %s, which also has files of earlier states: write the current state as "+
 					"Parquet, as with `spark.read.format(%q).load(…).write.parquet(…)`, or name its files one by one", f.name, f.reader))
 			}
 		}

@@ -1,4 +1,4 @@
-package paths
+package input
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -15,8 +14,8 @@ import (
 const noPartition = "__HIVE_DEFAULT_PARTITION__"
 
 // valuesInPaths returns the partition values of the tables in a directory.
-func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind) (map[string][]input.Partition, error) {
-	values := map[string][]input.Partition{}
+func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind) (map[string][]Partition, error) {
+	values := map[string][]Partition{}
 	words, features := map[string]bool{}, map[string]bool{} // columns with a value that is not an integer, or not of a layout
 	for _, table := range tables {
 		values[table] = nil
@@ -32,7 +31,7 @@ func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind
 			if plain, err := url.PathUnescape(text); err == nil { // special characters in directory names are escaped
 				text = plain
 			}
-			v := input.Partition{Column: column, Text: text, Null: text == noPartition}
+			v := Partition{Column: column, Text: text, Null: text == noPartition}
 			if v.Whole, err = strconv.ParseInt(text, 10, 64); !v.Null && (err != nil || strconv.FormatInt(v.Whole, 10) != text) {
 				words[column] = true
 			}
@@ -48,7 +47,7 @@ func valuesInPaths(folder string, tables []string, kindOf func(name string) Kind
 			v := &values[table][i]
 			v.IsWhole, v.IsLayout = !words[v.Column], !features[v.Column]
 			if !v.IsLayout && !kindOf(table).HasPath {
-				return nil, input.WholeFile(folder, fmt.Errorf("folders such as %s=%s hold the values of the column %s, which only "+
+				return nil, WholeFile(folder, fmt.Errorf("folders such as %s=%s hold the values of the column %s, which only "+
 					"Parquet and Arrow support: write the table without partitions", v.Column, v.Text, value.Quote(v.Column)))
 			}
 		}

@@ -1,4 +1,4 @@
-package later
+package ingest
 
 import (
 	"math"
@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// at returns the values of an outcome by their paths.
-func at(cells map[string]tabular.Cell) func(string) *tabular.Cell {
+// cellsAt returns the values of an outcome by their paths.
+func cellsAt(cells map[string]tabular.Cell) func(string) *tabular.Cell {
 	return func(path string) *tabular.Cell {
 		c := cells[path]
 		return &c
@@ -24,11 +24,11 @@ func at(cells map[string]tabular.Cell) func(string) *tabular.Cell {
 
 // Numbers become targets without loss of precision.
 func TestNumbersKeepTheirBits(t *testing.T) {
-	p := Predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
+	p := predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
 	err := quick.Check(func(x float64, y float32, whole int64) bool {
 		x = math.Mod(x, math.MaxFloat32)
 		for _, c := range [][2]tabular.Cell{{tabular.Float(x), tabular.Float(float64(y))}, {tabular.Float(x), tabular.Integer(whole)}} {
-			said, err := p.Read(at(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
+			said, err := p.Read(cellsAt(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
 			if err != nil {
 				t.Error(err)
 				return false
@@ -50,13 +50,13 @@ func TestNumbersKeepTheirBits(t *testing.T) {
 
 // Any labels of an outcome, in any number, become those of the row.
 func TestLabelsKeepTheirTexts(t *testing.T) {
-	p := Predicted{Task: examples.SeveralLabels, Label: "kinds"}
+	p := predicted{Task: examples.SeveralLabels, Label: "kinds"}
 	err := quick.Check(func(labels []string) bool {
 		items := make([]tabular.Cell, len(labels))
 		for i, label := range labels {
 			items[i] = tabular.Word(label)
 		}
-		said, err := p.Read(at(map[string]tabular.Cell{"kinds": tabular.Items(items)}))
+		said, err := p.Read(cellsAt(map[string]tabular.Cell{"kinds": tabular.Items(items)}))
 		if err != nil {
 			t.Error(err)
 			return false
@@ -71,15 +71,15 @@ func TestLabelsKeepTheirTexts(t *testing.T) {
 }
 
 // An outcome has the values at its paths, and is rejected if these can't be predicted.
-func TestRead(t *testing.T) {
+func TestContentOfOutcomes(t *testing.T) {
 	list := func(items ...string) tabular.Cell {
 		return tabular.JSON(value.Cell("[" + strings.Join(items, ",") + "]"))
 	}
-	one, several := Predicted{Label: "kind"}, Predicted{Task: examples.SeveralLabels, Label: "kind"}
-	columns := Predicted{Task: examples.SeveralLabels, Columns: []string{"a", "b"}}
-	numbers := Predicted{Task: examples.Numbers, Columns: []string{"a", "b"}}
+	one, several := predicted{Label: "kind"}, predicted{Task: examples.SeveralLabels, Label: "kind"}
+	columns := predicted{Task: examples.SeveralLabels, Columns: []string{"a", "b"}}
+	numbers := predicted{Task: examples.Numbers, Columns: []string{"a", "b"}}
 	for _, test := range []struct {
-		p          Predicted
+		p          predicted
 		a, b, kind tabular.Cell
 		want, err  string
 	}{
@@ -103,7 +103,7 @@ func TestRead(t *testing.T) {
 		{p: numbers, a: tabular.Float(1), err: `examples.targets: "b": a missing value`},
 		{p: numbers, a: tabular.Float(1), b: tabular.Float(1e39), err: `examples.targets: "b"`},
 	} {
-		said, err := test.p.Read(at(map[string]tabular.Cell{"a": test.a, "b": test.b, "kind": test.kind}))
+		said, err := test.p.Read(cellsAt(map[string]tabular.Cell{"a": test.a, "b": test.b, "kind": test.kind}))
 		if said != test.want || (err != nil) != (test.err != "") || err != nil && !strings.Contains(err.Error(), test.err) {
 			t.Errorf("%+v says %q, %v; expected %q, %q", test, said, err, test.want, test.err)
 		}
@@ -127,7 +127,7 @@ func TestWhenAbsent(t *testing.T) {
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"1", "-2"}, want: "[1,-2]"},
 		{rows: layout.Options{Targets: []string{"x", "y"}}, absent: []string{"skip"}, skips: true},
 	} {
-		p := Of(test.rows, outcome.Options{Label: "kind", Absent: test.absent})
+		p := predictedOf(test.rows, outcome.Options{Label: "kind", Absent: test.absent})
 		if said, ok := p.WhenAbsent(); said != test.want || ok == test.skips {
 			t.Errorf("%+v: %q, %v", test, said, ok)
 		}

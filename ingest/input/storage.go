@@ -1,12 +1,10 @@
-package paths
+package input
 
 import (
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-
-	"github.com/stagewise/stagewise/ingest/input"
 )
 
 var (
@@ -25,7 +23,7 @@ var (
 type storage struct{ kafka, dated bool }
 
 // storageOf returns the storage of a file with these partition values.
-func storageOf(file string, values []input.Partition) (s storage) {
+func storageOf(file string, values []Partition) (s storage) {
 	var names []string
 	for _, v := range values {
 		name := strings.ToLower(v.Column)
@@ -39,13 +37,13 @@ func storageOf(file string, values []input.Partition) (s storage) {
 }
 
 // has reports whether a partition value says where and when its row was stored.
-func (s storage) has(v input.Partition) bool {
+func (s storage) has(v Partition) bool {
 	name := strings.ToLower(v.Column)
 	return s.kafka && slices.Contains(kafkaNames, name) || s.dated && slices.Contains(clockNames, name) && isNumber(v.Text) || isDate(v)
 }
 
 func isNumber(text string) bool { return strings.Trim(text, "0123456789") == "" }
 
-func isDate(v input.Partition) bool {
+func isDate(v Partition) bool {
 	return dateText.MatchString(v.Text) || dateWhole.MatchString(v.Text) && dateName.MatchString(v.Column)
 }

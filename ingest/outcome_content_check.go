@@ -1,4 +1,4 @@
-package later
+package ingest
 
 import (
 	"fmt"
@@ -13,7 +13,7 @@ import (
 
 // Check finds invalid values of the keys under `examples` for the content of outcomes. classes are the possible labels;
 // nil: any.
-func (p Predicted) Check(classes []string) (problems []option.Problem) {
+func (p predicted) Check(classes []string) (problems []option.Problem) {
 	wrong := func(key, shown, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: shown, Want: want})
 	}
@@ -60,7 +60,7 @@ func (p Predicted) Check(classes []string) (problems []option.Problem) {
 }
 
 // checkAbsent returns the expected number of values of Absent; "" if the number is right.
-func (p Predicted) checkAbsent() string {
+func (p predicted) checkAbsent() string {
 	switch n := len(p.Absent); {
 	case p.Task == examples.OneLabel && (n != 1 || p.Absent[0] == ""):
 		return "the label of a row without an outcome, or skip to leave the row out"
@@ -72,7 +72,7 @@ func (p Predicted) checkAbsent() string {
 	return ""
 }
 
-func (p Predicted) wantNumbers() string {
+func (p predicted) wantNumbers() string {
 	if len(p.Columns) == 1 {
 		return "the number of a row without an outcome, such as 0, or skip to leave the row out"
 	}

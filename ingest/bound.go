@@ -1,6 +1,4 @@
-// Package bound defines the start or the end of a run on a topic: by time, or by offsets. It parses the keys examples.from
-// and examples.to.
-package bound
+package ingest
 
 import (
 	"strconv"
@@ -14,9 +12,9 @@ type Bound struct {
 	Offsets []int64
 }
 
-// Parse parses the values of examples.from or examples.to: a time as in RFC 3339, or offsets. ok is false if they are
+// ParseBound parses the values of examples.from or examples.to: a time as in RFC 3339, or offsets. ok is false if they are
 // invalid.
-func Parse(values []string) (b Bound, ok bool) {
+func ParseBound(values []string) (b Bound, ok bool) {
 	for _, value := range values {
 		if t, err := time.Parse(time.RFC3339Nano, value); err == nil && len(values) == 1 {
 			return Bound{Time: t}, true

@@ -1,4 +1,4 @@
-package paths
+package input
 
 import (
 	"io/fs"
@@ -6,8 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-
-	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // Kind is the kind of a file in a directory, by its name.
@@ -19,13 +17,13 @@ type Kind struct {
 // Tables returns the table files in a directory, sorted, as written in parts by Spark and others; none if it has images.
 // values are partition values from directory names, such as kind=iris. It is an error if the directory is of a table format that keeps
 // files of earlier states, or has one in it.
-func Tables(folder string, kindOf func(name string) Kind) (tables []string, values map[string][]input.Partition, err error) {
+func Tables(folder string, kindOf func(name string) Kind) (tables []string, values map[string][]Partition, err error) {
 	lakes := lakes{}
 	if err := lakes.check(folder); err != nil {
 		return nil, nil, err
 	}
 	images := false
-	err = input.WalkFiles(os.DirFS(folder), func(path string, _ fs.FileInfo) error {
+	err = WalkFiles(os.DirFS(folder), func(path string, _ fs.FileInfo) error {
 		name := strings.ToLower(filepath.Base(path))
 		switch {
 		case slices.Contains([]string{".png", ".jpg", ".jpeg"}, filepath.Ext(name)):

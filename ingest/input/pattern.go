@@ -1,4 +1,4 @@
-package paths
+package input
 
 import (
 	"cmp"
@@ -9,8 +9,6 @@ import (
 	"slices"
 	"strings"
 	"syscall"
-
-	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // IsPattern reports whether a name may match other files than the one with this name.
@@ -28,7 +26,7 @@ func Glob(name string) ([]string, error) {
 	}
 	folder, pattern := filepath.Split(name)
 	if _, err := filepath.Match(pattern, ""); err != nil {
-		return nil, input.WholeFile(name, errors.New("no such file, nor a valid pattern: [ without ]"))
+		return nil, WholeFile(name, errors.New("no such file, nor a valid pattern: [ without ]"))
 	}
 	folders := []string{folder}
 	if IsPattern(folder) {
@@ -43,10 +41,10 @@ func Glob(name string) ([]string, error) {
 		if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 			continue
 		} else if err != nil {
-			return nil, input.WholeFile(name, err)
+			return nil, WholeFile(name, err)
 		}
 		for _, e := range entries {
-			hidden := input.Hidden(e.Name()) && pattern[0] != e.Name()[0]
+			hidden := Hidden(e.Name()) && pattern[0] != e.Name()[0]
 			if matches, _ := filepath.Match(pattern, e.Name()); matches && !hidden {
 				found = append(found, filepath.Join(folder, e.Name()))
 			}
