@@ -51,7 +51,7 @@ func TestClientsThatReadNothing(t *testing.T) {
 	m := newModelOf(t, manyClasses(20), 3, 2, nil, layout.MissingError)
 	_, body := someRows(t, 64) // with an answer of 15 kB
 	streams := 3 * cores()
-	for name, sent := range map[string][]byte{"HTTP/2": http2Requests(streams, body), "pipelined": bytes.Repeat(raw(body, ""), 1000)} {
+	for name, sent := range map[string][]byte{"HTTP/2": http2Requests(streams, body), "pipelined": bytes.Repeat(raw(body), 1000)} {
 		s, address := serving(t, o, Fixed(m))
 		for range cores() + 1 {
 			conn := dial(t, address, "")
@@ -169,6 +169,9 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 
 // What is reserved for the rows of a request is at least what they take.
 func TestMemoryOfWideRows(t *testing.T) {
+	if testing.Short() {
+		t.Skip("with -short, the race detector is used, with which slices take more")
+	}
 	o := Defaults()
 	var words strings.Builder
 	for i := 0; words.Len() < 2<<20; i++ {

@@ -39,6 +39,12 @@ func dial(t testing.TB, address, text string) net.Conn {
 	return conn
 }
 
+// raw is an encoded request.
+func raw(body []byte) []byte {
+	return append(fmt.Appendf(nil, "POST /predict HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", len(body)),
+		body...)
+}
+
 // served checks that another client gets an answer.
 func served(t *testing.T, address string) {
 	t.Helper()
