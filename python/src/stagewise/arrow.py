@@ -1,4 +1,4 @@
-"""The rows that callers have, as Arrow has them: tables of named columns, arrays, sparse matrices and texts. What a value means is up to the program."""
+"""The rows that callers have, as Arrow has them: tables of named columns, arrays, sparse matrices and texts. The program says what a value means."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def text_rows(texts: Any, name: str = TEXT) -> Rows:
 
 
 def table_of(rows: Any, wanted: Sequence[str] = ()) -> tuple[dict[str, Any], int]:
-    """Returns the columns of a table, and its number of rows. If some columns are wanted, others may have whatever they have. A name that is a path may
-    be within a column."""
+    """Returns the columns of a table, and its number of rows. If some columns are wanted, others may have whatever they have. A name that is a path
+    may be within a column."""
     if isinstance(rows, list | tuple):
         names = list(dict.fromkeys(name for row in rows for name in row))
         if any(_top(name, names) in names for name in wanted):  # a key that no row has is missing in each
@@ -235,8 +235,8 @@ def _column(name: str, values: Any) -> Any:
         return pa.array([None if _is_missing(value) else float(value) for value in values], pa.float64())
     for row, value in enumerate(values):
         if not _is_missing(value) and not isinstance(value, str | bytes | bool | int | float | np.generic):
-            kind = type(value).__name__
-            raise ValueError(f"row {row}, column {name!r}: {value!r} is a {kind}, expected a text, a number or a boolean; astype(str) makes words of a column")
+            found = f"{value!r} is a {type(value).__name__}, expected a text, a number or a boolean"
+            raise ValueError(f"row {row}, column {name!r}: {found}; astype(str) makes words of a column")
     texts = (None if _is_missing(value) else value.decode() if isinstance(value, bytes) else str(value) for value in values)
     try:
         return pa.array(texts, pa.utf8())

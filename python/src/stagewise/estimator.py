@@ -91,29 +91,13 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
     def fit(
         self, X: Any, y: Any, sample_weight: Any = None, *, X_val: Any = None, y_val: Any = None, sample_weight_val: Any = None
     ) -> Self:
-        """Trains a model.
+        """Trains a model, and returns the estimator.
 
-        Parameters
-        ----------
-        X : data frame, array, sparse matrix, list of dict, or list of str
-            The rows. A list of texts is counted by words.
-        y : array-like
-            A label or numbers for each row.
-        sample_weight : array-like, optional
-            The weight of each row.
-        X_val, y_val, sample_weight_val : optional
-            Rows that are not learnt from: the report has their errors, and `feature_importances_` is of them.
+        X are the rows: a data frame, an array, a sparse matrix, a list of dict, or a list of texts, whose words are counted. y has a label or numbers
+        for each row, and sample_weight its weight. Rows of X_val are not learnt from: the report has their errors, and `feature_importances_` is
+        of them.
 
-        Returns
-        -------
-        self
-
-        Raises
-        ------
-        ValueError
-            The program refuses the rows or a parameter.
-        BrokersError
-            The brokers do not answer. It is a ConnectionError.
+        It raises a ValueError if the program refuses the rows or a parameter, and a BrokersError, a ConnectionError, if brokers do not answer.
         """
         if (X_val is None) != (y_val is None):
             raise ValueError("X_val and y_val: expected both, or none")
@@ -127,7 +111,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
             if X_val is not None:
                 others, beside = self._held(X_val, y_val)
                 if "weight" in examples:
-                    beside[examples["weight"]] = np.ones(others.count) if sample_weight_val is None else np.asarray(sample_weight_val, dtype=np.float64)
+                    weights = np.ones(others.count) if sample_weight_val is None else sample_weight_val
+                    beside[examples["weight"]] = np.asarray(weights, dtype=np.float64)
                 examples["test"] = [f"{folder}/held-out.arrow"]
                 others.write(examples["test"][0], beside)
                 self._held_out = _first(others, folder, beside)
@@ -140,20 +125,11 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return self
 
     def update(self, X: Any, y: Any, sample_weight: Any = None) -> float:
-        """Adds rows to a chain of versions, as `stagewise run --until end` does, and returns how well the chain predicted them before it learnt them.
+        """Adds rows to a chain of versions, as `stagewise run --until end` does. It returns the `score` of the chain on these rows before it learnt
+        them: the fraction that was predicted right, or R². NaN for the rows of the first version.
 
         A chain continues from the rows of `fit` if data_dir keeps them; otherwise it begins with the first update. Its rows stay in data_dir, or in
         a folder that is removed with the estimator.
-
-        Parameters
-        ----------
-        X, y, sample_weight
-            As of `fit`.
-
-        Returns
-        -------
-        score : float
-            That of `score`: the fraction of the rows that were predicted right, or R². NaN for the rows of the first version.
         """
         return self._update(X, y, sample_weight)
 
@@ -214,7 +190,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return rows, {"columns": {"use": rows.schema.names}, **({"categorical": words} if words else {})}
 
     def _checked(self, X: Any, reset: bool) -> Any:
-        """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or texts."""
+        """Checks rows, remembers their columns or compares them with those of the training, and returns a table, an array, a sparse matrix or
+        texts."""
         kind = arrow.kind_of(X)
         if kind == "table":
             X = self._checked_table(X, reset)
@@ -288,7 +265,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if hasattr(self, "_importances"):
             del self._importances
         kept = self.holdout and (self.data_dir is not None or self.brokers)
-        self._log = {**configuration, "examples": {k: v for k, v in configuration["examples"].items() if k not in ("train", "test")}} if kept else None
+        examples = {key: value for key, value in configuration["examples"].items() if key not in ("train", "test")}
+        self._log = {**configuration, "examples": examples} if kept else None
         self.report_ = Report(json.loads(Path(report).read_text()))
         # A later full version counts the rows of its window again.
         counted = [u for u in self.report_.get("updates", []) if u["kind"] == "update" or u["version"] == 1]
@@ -343,8 +321,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return content
 
     def importances(self, X: Any, y: Any, *, repeats: int = 5) -> Any:
-        """Returns by how much error and loss rise if a column of rows that the model has not learnt is permuted, as `stagewise explain` measures it: a data
-        frame with a row for each column, the most important first."""
+        """Returns by how much error and loss rise if a column of rows that the model has not learnt is permuted, as `stagewise explain` measures it:
+        a data frame with a row for each column, the most important first."""
         pandas = needs("pandas")
         check_is_fitted(self)
         rows, beside = self._held(X, y)
@@ -414,7 +392,8 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
 
 
 def _folder_for(rows: arrow.Rows) -> tempfile.TemporaryDirectory[str]:
-    """Returns the folder of a run. For few rows it is in memory: a run makes sixty files, which takes a disk longer than 150 rows take the program."""
+    """Returns the folder of a run. For few rows it is in memory: a run makes sixty files, which takes a disk longer than 150 rows
+    take the program."""
     place = None
     if rows.size <= _FEW and tempfile.gettempdir() == "/tmp" and os.access(_MEMORY, os.W_OK):
         of = os.statvfs(_MEMORY)

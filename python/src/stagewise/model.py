@@ -207,7 +207,8 @@ class Classifier(ABC):
         return self.answers(X).values
 
     def predict(self, X: Any) -> Predictions:
-        """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if there is one).
+        """Returns the label of each row (n), the most probable one or as a threshold of the version decides, or the numbers of each row (n × k; n if
+        there is one).
 
         Of a model of several labels a row it returns 1 for each label that a row is given, and 0 for the others (n × k).
         """
@@ -269,7 +270,8 @@ class Classifier(ABC):
 
 
 class Model(Classifier):
-    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled. `load` and `Follower.model` give models."""
+    """A finished version. It never changes, any number of threads may predict with it, and it can be pickled. `load` and `Follower.model` give
+    models."""
 
     def __init__(self, content: bytes) -> None:
         """content is that of a model's file. It is read by the first call."""

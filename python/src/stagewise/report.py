@@ -26,8 +26,8 @@ class Report(dict[str, Any]):
     @property
     def errors(self) -> Any:
         """The measures of the final predictions: a row for each split. Errors are in percent."""
-        splits = self.get("splits", {})
-        return _frame([{"split": s, **{key: value for key, value in of.items() if isinstance(value, int | float)}} for s, of in splits.items()], "split")
+        numbers = {split: {k: v for k, v in of.items() if isinstance(v, int | float)} for split, of in self.get("splits", {}).items()}
+        return _frame([{"split": split, **of} for split, of in numbers.items()], "split")
 
     @property
     def losses(self) -> Any:
