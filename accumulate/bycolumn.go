@@ -90,11 +90,6 @@ func sameTables(a, b wire.Tensor[float64]) bool {
 	return statistics.ByColumn(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1] && a.Shape[1] > 0
 }
 
-// sameRows reports whether the rows of one field can follow those of another.
-func sameRows(a, b wire.Tensor[float64]) bool {
-	return statistics.OfRows(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1]
-}
-
 // mergedTables adds two fields with a row for each column that occurs.
 func mergedTables(a, b wire.Tensor[float64]) wire.Tensor[float64] {
 	width := a.Shape[1]

@@ -30,3 +30,10 @@ func (e *Exact) End(sum *Sum) {
 		at += copy(gram[at:], e.moments.Gram[i*p:i*p+i+1])
 	}
 }
+
+// AddRounded adds weight times x, rounded to single precision, to dst.
+func AddRounded(dst []float64, weight float64, x []float64) {
+	for i, v := range x {
+		dst[i] += weight * float64(float32(v))
+	}
+}

@@ -10,8 +10,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero. Rows that are to
-// be summed later follow each other: see [statistics.OfRows].
+// Sum is a sum over examples: named arrays, and what they were summed over. Arrays add elementwise; an absent one is zero.
 // The zero value is the sum over nothing.
 type Sum struct {
 	coverage.Coverage
@@ -164,8 +163,8 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 	for _, f := range o.fields {
 		mine, ok := s.find(f.Name)
 		pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0
-		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !statistics.ByColumn(f.Name) && !statistics.OfRows(f.Name)
-		if ok && !pairs && !sameTables(mine, f) && !sameRows(mine, f) && !same {
+		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !statistics.ByColumn(f.Name)
+		if ok && !pairs && !sameTables(mine, f) && !same {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
 	}
@@ -193,8 +192,6 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 			}
 		case ofPairs(f.Name):
 			s.set(mergedPairs(mine, f))
-		case statistics.OfRows(f.Name):
-			s.set(wire.Matrix(f.Name, mine.Shape[0]+f.Shape[0], mine.Shape[1], append(mine.Data, f.Data...)))
 		case statistics.ByColumn(f.Name):
 			s.set(mergedTables(mine, f))
 		default:

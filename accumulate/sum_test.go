@@ -300,9 +300,9 @@ func TestMovedField(t *testing.T) {
 	}
 }
 
-// Fields of columns that occur, and rows, have two dimensions: others on a topic are an error, also if both are alike.
+// Fields of columns that occur have two dimensions: others on a topic are an error, also if both are alike.
 func TestMergeOfFlatTables(t *testing.T) {
-	for _, name := range []string{statistics.FieldGradient, statistics.FieldRowValues} {
+	for _, name := range []string{statistics.FieldGradient, statistics.FieldCurvature} {
 		flat := func() *Sum {
 			return NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(name, []float64{1, 2, 3, 4})})
 		}

@@ -233,7 +233,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 		}
 	case weights:
 		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
-	case kind == statistics.KindVisit, kind == statistics.KindRows:
+	case kind == statistics.KindVisit:
 		f.addVisit(m.Message)
 	case kind == statistics.KindSeal:
 		if id, err := wire.IdentityOf(m.Message); err == nil {
@@ -404,10 +404,10 @@ func (f *followed) due() (v protocol.Visit, seal int) {
 	return v, seal
 }
 
-// have returns the partitions whose part of what is due is published.
+// have returns the partitions whose part of what is due is published. The solver of a small update needs none.
 func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	switch {
-	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage:
+	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage, f.plan.Update().IsLocal():
 		return f.of
 	case seal != protocol.NoStage:
 		return f.seals[seal]

@@ -222,9 +222,10 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Inc
 			return r.fullWith(plan, s, window)
 		}
 		plan.Chain.Update = chain.Restart(window, o.Passes)
+		plan.Chain.Update.Local = !r.Distribute && chain.IsLocal(plan.Chain.Update, window, increment.Rows)
 		return plan, nil
 	}
-	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse, Rows: true}
+	plan.Chain.Update = &schemas.Update{Passes: o.Passes, Decay: o.Decay, Sparse: window.Sparse}
 	stays, err := r.leave(ctx, plan.Chain, window, increment.Rows)
 	if err != nil {
 		return nil, err
@@ -243,6 +244,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Inc
 		plan.Chain.AtLeast = max(plan.Chain.AtLeast-plan.Chain.Update.Leave[i].Learnt(), 0)
 	}
 	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
+	plan.Chain.Update.Local = !r.Distribute && chain.IsLocal(plan.Chain.Update, window, increment.Rows)
 	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
 }
 

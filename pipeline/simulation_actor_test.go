@@ -122,7 +122,8 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	if s.encodes {
 		c = protocol.NewCodec(nil, s.chunk)
 	}
-	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns}).Beside(simName) // with the memory of a process
+	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
+		Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
 	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client}
 }
@@ -169,7 +170,7 @@ func (s *simulation) startWorker(i int) {
 
 func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
-		p := s.pipeline(a)
+		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
 		if s.stores {
 			p.Sums = &solver.Store{}
 		}
@@ -177,7 +178,8 @@ func (s *simulation) startSolver(i int) {
 			return s.join(a, s.solvers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
+			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Store: store, Executor: sequential{&s.gramsFirst}}, event.Ignore{})
+			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}
 			return s.prune(ctx, p)

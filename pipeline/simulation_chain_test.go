@@ -242,6 +242,9 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	if u := plan.Update(); u != nil && u.Restart {
 		s.log.count(restarting)
 	}
+	if plan.Update().IsLocal() {
+		s.log.count(solving)
+	}
 	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)
 	if plan.Chain.Parent != nil {
 		turn = fmt.Sprint(*plan.Chain.Parent, plan.Chain.Attempt)
@@ -388,9 +391,9 @@ func forgetfulExamples() *simExamples {
 	return e
 }
 
-// takenAwayExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third
+// laterForgottenExamples are chainExamples of which rows are forgotten that no full run has read: the second and the third
 // version have learnt them.
-func takenAwayExamples() *simExamples {
+func laterForgottenExamples() *simExamples {
 	e := chainExamples()
 	e.forget = &schemas.Forget{Rows: coverage.Forgotten{{Partition: 0, From: 2, To: 3, First: 0, End: 1}, {Partition: 1, From: 0, To: 1}}}
 	return e
@@ -399,7 +402,7 @@ func takenAwayExamples() *simExamples {
 // forgottenAfter is the version of a chain after which rows are forgotten that it has learnt.
 const forgottenAfter = 3
 
-// wideOptions make a chain whose updates take forgotten rows away: these are in its window, and no full run is due.
+// wideOptions make a chain with a window of many increments.
 func wideOptions() topics.RetrainOptions {
 	o := chainOptions()
 	o.Rows, o.Window, o.Full = simRows, topics.WindowOptions{Increments: 6}, topics.FullOptions{Every: 6}

@@ -17,6 +17,7 @@ import (
 
 // simExamples are the examples of a scenario, and what a run must say of them.
 type simExamples struct {
+	local    bool                // updates are visited by their solvers
 	messages [][]wire.Message    // by partition
 	files    bool                // runs are of the source, as of files; otherwise of everything on the topic
 	seal     *schemas.SourceSeal // of the source; nil: there is none
@@ -126,4 +127,10 @@ func (s *simulation) sealed(ctx context.Context, p *topics.Pipeline, l *protocol
 	}
 	_, err = p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message())
 	return &seal, err
+}
+
+// inSolvers makes updates of the examples small enough for their solvers to visit.
+func (e *simExamples) inSolvers() *simExamples {
+	e.local = true
+	return e
 }

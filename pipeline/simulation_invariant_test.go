@@ -33,8 +33,7 @@ func keyOf(m wire.Message) (key recordKey, fixed bool) {
 		return recordKey{}, false // a tombstone
 	}
 	switch m.Kind() {
-	case statistics.KindVisit, statistics.KindGram, statistics.KindGramRows, statistics.KindLeave, statistics.KindLeaveRows,
-		statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
+	case statistics.KindVisit, statistics.KindGram, statistics.KindLeave, statistics.KindSample, statistics.KindSeal, statistics.KindPrepare,
 		schemas.KindWeights, schemas.KindStructure, statistics.KindIncrement, statistics.KindTerms, statistics.KindMoments:
 		id, err := wire.IdentityOf(m)
 		return recordKey{id}, err == nil
@@ -149,14 +148,8 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if !fixed {
 		return
 	}
-	switch key.Kind {
-	case statistics.KindGramRows:
-		s.log.count(addingRows)
-	case statistics.KindLeaveRows:
-		s.log.count(leavingRows)
-	}
 	if s.examplesReused && (key.Stage == wire.Survey && key.Kind != statistics.KindPrepare || s.chain != nil &&
-		(key.Kind == statistics.KindGram || key.Kind == statistics.KindGramRows || key.Kind == statistics.KindIncrement)) {
+		(key.Kind == statistics.KindGram || key.Kind == statistics.KindIncrement)) {
 		return // the first survey counts, and later visits hold to it; Gram matrices do not say which rows they are of
 	}
 	if key.Kind == schemas.KindManifest {
@@ -165,7 +158,7 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	_, known := s.reference[key]
 	// In the reference of a chain one worker owns all partitions.
 	divided := s.chain != nil && !known && slices.Contains([]wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample,
-		statistics.KindGramRows, statistics.KindLeave, statistics.KindLeaveRows, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
+		statistics.KindLeave, statistics.KindIncrement, statistics.KindSeal}, key.Kind)
 	if s.examplesReused || divided || !s.planned[key.Run] && (s.examplesChanged || s.warm[key.Run] != "" || s.chained[key.Run] != "") {
 		if first, known := s.others[key]; !known {
 			s.others[key] = s.content(m)

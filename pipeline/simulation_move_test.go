@@ -42,15 +42,14 @@ const (
 	verification move = "a version is made again"
 	unverified   move = "a version can't be made again, as examples are lost"
 	renewal      move = "a topic that is followed is made anew"
-	addingRows   move = "an update sends new rows instead of their Gram matrix"
-	leavingRows  move = "an update sends rows that leave the window instead of their Gram matrix"
+	solving      move = "an update is planned that its solver visits"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
 	truncation, remaking, growth, ingestion, lateSeal, forgetting, merging, joining, stop, restaging, spreading, abortion,
 	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
-	choosing, searching, unverified, addingRows, leavingRows}
+	choosing, searching, unverified, solving}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }

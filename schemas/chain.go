@@ -106,9 +106,8 @@ type Update struct {
 	// Sparse is true if the examples are sparse: sums contain only the columns that occur, and terms that leave are read from the state
 	// topic, not from the log.
 	Sparse bool `json:"sparse,omitempty"`
-	// Rows is true if workers may send rows instead of their sums. For sparse rows, the survey result says whether they do; for dense
-	// rows, it depends on the numbers of rows and columns: at most half as many rows are sent.
-	Rows bool `json:"rows,omitempty"`
+	// Local is true if the update is too small to distribute: the process of its solver makes the visits, and sends no statistics.
+	Local bool `json:"local,omitempty"`
 	// Restart is true if all earlier sums are discarded: the stream has changed, and the window is only what the update visits.
 	Restart bool `json:"restart,omitempty"`
 }
@@ -117,20 +116,15 @@ type Update struct {
 // are kept. Earlier visits have their sum, which is sufficient for a step.
 func KeepsTerms(visit, passes int) bool { return visit >= passes-1 }
 
+// IsLocal reports whether the run is an update whose solver makes the visits.
+func (u *Update) IsLocal() bool { return u != nil && u.Local }
+
 // SumsGrams reports whether the run is an update that sums Gram matrices: an update on dense rows.
 func (u *Update) SumsGrams() bool { return u != nil && !u.Sparse }
 
 // TakesAway reports whether an update subtracts rows from the sums.
 func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave) > 0
-}
-
-// LeaveWeights returns the weights of the increments that leave the window.
-func (u *Update) LeaveWeights() (weights []float64) {
-	for i := range u.Leave {
-		weights = append(weights, u.Leave[i].Weight)
-	}
-	return weights
 }
 
 // Merged returns the numbers in Merge, by resulting group.

@@ -81,11 +81,10 @@ func kinds() map[wire.Kind]again {
 			}
 			return statistics.VisitOf(r)
 		}),
-		statistics.KindRows:   record(statistics.VisitOf),
 		statistics.KindSeal:   record(statistics.SealOf),
 		statistics.KindSample: record(statistics.SampleOf), statistics.KindPrepare: record(statistics.SurveyResultOf),
 		KindWeights: record(WeightsOf), KindStructure: record(WeightsOf),
-		statistics.KindLeave: record(exactGram), statistics.KindGramRows: record(gramRows), statistics.KindLeaveRows: record(gramRows),
+		statistics.KindLeave: record(exactGram),
 		statistics.KindGram: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
 				return record(exactGram)(m, mem)
@@ -126,11 +125,6 @@ func (e encoded[T]) Record() *wire.Record[T] { return e.record() }
 func exactGram(r *wire.Record[float64]) (encoded[float64], error) {
 	g, err := statistics.ExactGramOf(r)
 	return encoded[float64]{g.ExactRecord}, err
-}
-
-func gramRows(r *wire.Record[float32]) (encoded[float32], error) {
-	rows, err := statistics.GramRowsOf(r)
-	return encoded[float32]{func() *wire.Record[float32] { return statistics.GramRowsRecord(r.Identity, rows) }}, err
 }
 
 func terms(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }, error) {

@@ -139,7 +139,8 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	m.together(role(func() error {
 		return UnlessStopped(working, m.work(working, plan, l.Next, rec))
 	}), role(func() error {
-		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, m.Solves, plan, l.Next, rec))
+		local := worker.NewLocal(m.Client, m.BLAS, plan, m.resources(), rec)
+		return UnlessStopped(working, SolveWhenOwner(working, m.Pipeline, m.BLAS, local, m.Solves, plan, l.Next, rec))
 	}), role(func() error {
 		defer stop()
 		var err error
@@ -152,11 +153,15 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	return report, nil
 }
 
+// resources returns the resources of the visits of this process.
+func (m *Members) resources() worker.Options {
+	return worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
+}
+
 // work executes a run as worker until the run has ended.
 func (m *Members) work(ctx context.Context, plan *schemas.Plan, watch int64, rec event.Recorder) error {
-	o := worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
 	for said := ""; ; {
-		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, o, rec).Work(ctx)
+		err := worker.New(m.Client, m.BLAS, plan, watch, m.Works, m.resources(), rec).Work(ctx)
 		stopped, ok := errors.AsType[*worker.StoppedError](err)
 		if !ok {
 			return err

@@ -58,7 +58,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	p := topics.OpenForRuns(log, job, nil)
 	limit(ctx, p, job, bytes)
 	t := p.Topics
-	if err := topics.Require(ctx, p, &job, t.Statistics, t.Weights, t.Versions, t.State, t.Plans); err != nil {
+	if err := topics.Require(ctx, p, &job, t.Examples, t.Statistics, t.Weights, t.Versions, t.State, t.Plans, t.Quarantine); err != nil {
 		return err
 	}
 	rec = event.Serialised(rec)
@@ -66,8 +66,11 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		return err
 	}
 	join := func() Member { return log.Join(t.Solvers(), t.Plans) }
+	store := partition.NewStore(bytes) // of updates that are too small to distribute
 	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-		if err := SolveWhenOwner(ctx, p, blas, o, plan, watch, rec); err != nil {
+		CheckStore(ctx, p, store)
+		local := worker.NewLocal(p.Client, blas, plan, worker.Options{Store: store, Solves: true}, rec)
+		if err := SolveWhenOwner(ctx, p, blas, local, o, plan, watch, rec); err != nil {
 			return err
 		}
 		if owner, err := protocol.Owns(o, 0); err != nil || !owner {
@@ -270,9 +273,10 @@ func next(ctx context.Context, plans *protocol.Plans, group protocol.Owner, rec 
 	}
 }
 
-// SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended.
-func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, o protocol.Owner, plan *schemas.Plan, watch int64,
-	rec event.Recorder) error {
+// SolveWhenOwner solves a run while this process owns the plans topic. It returns when the run has ended. local makes the visits if the
+// run is an update that is too small to distribute.
+func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, local *worker.Local, o protocol.Owner, plan *schemas.Plan,
+	watch int64, rec event.Recorder) error {
 	id := plan.Run()
 	for {
 		owner, err := standBy(ctx, p, o, id, plan.Since)
@@ -280,7 +284,7 @@ func SolveWhenOwner(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, 
 			return err
 		}
 		rec.Record(event.Solving{Run: id, Active: true})
-		options := solver.Options{Store: p.Sums, Retention: func(ctx context.Context) (time.Duration,
+		options := solver.Options{Local: local, Store: p.Sums, Retention: func(ctx context.Context) (time.Duration,
 			error) {
 			return topics.WeightsRetention(ctx, p)
 		}}

@@ -242,6 +242,12 @@ func (c *Chain) Fitted(s *model.Stage, stage int) (*sink.Fitted, error) {
 	return s.Fitted(c.Initial(stage), c.weightsOf(stage))
 }
 
+// FittedFor returns the weights of a stage for a visit, which may be before the due one.
+func (c *Chain) FittedFor(s *model.Stage, v Visit) (*sink.Fitted, error) {
+	later := func(w *schemas.Weights) bool { return w.Visit > v.Number }
+	return s.Fitted(c.Initial(v.Stage), slices.DeleteFunc(c.weightsOf(v.Stage), later))
+}
+
 // Changes are the current weights of a stage that is fitted in blocks: full weights, and the changes since.
 type Changes struct {
 	Whole *sink.Fitted       // full weights, of the visit that Since names

@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -102,29 +101,6 @@ func (c *Chain) Visits(stage int) (visits []Visit) {
 		}
 	}
 	return visits
-}
-
-// SendsRows reports whether workers send the rows of a visit rather than sums. The survey's result must be accepted.
-func (c *Chain) SendsRows(v Visit) bool {
-	return c.Plan.Update() != nil && c.Survey.Sends == statistics.KindRows && v.Stage != wire.Survey && v.Number == 0
-}
-
-// SendsGramRows reports whether workers send rows of a stage of an update instead of Gram matrices: new rows, and rows that leave the
-// window. The survey's result must be accepted.
-func (c *Chain) SendsGramRows(of *model.Stage) (added, leaving bool) {
-	u := c.Plan.Update()
-	if !u.SumsGrams() || !u.Rows || u.Restart || of.Features.Leaves() > 0 { // leaves that meet are counted
-		return false, false
-	}
-	var found, left int64
-	for i := range c.Survey.Covered {
-		found += c.Survey.Covered[i].Rows
-	}
-	for i := range u.Leave {
-		left += u.Leave[i].Rows()
-	}
-	each, p := int64(c.Plan.Augment.Rows()), of.Features.Size()
-	return statistics.FewGramRows(each*found, p), statistics.FewGramRows(each*left, p)
 }
 
 // WeightsFor returns the weights for a visit, and the initial W (p × k) of its stage. Both are nil for the first visit to

@@ -37,6 +37,8 @@ type Client struct {
 	Grams   *accumulate.BufferPool
 	Crosses *accumulate.CrossPool
 
+	// Distribute means that updates are planned for all workers, however small they are.
+	Distribute bool
 	// MatrixBytes is the maximum size of the matrices of a stage of sparse rows. Without a maximum it is 0.
 	MatrixBytes int64
 

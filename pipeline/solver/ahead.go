@@ -16,11 +16,9 @@ type ahead struct {
 	number int
 	fit    solve.Fit
 	gram   *gathering      // nil once it is complete
-	whole  *accumulate.Sum // sum of the Gram matrices, or of their rows; nil until it is complete, empty once it is factored
-	// addGrams adds the Gram matrices of the rows in whole.
-	addGrams func(*accumulate.Sum) error
-	done     chan struct{} // closed after factoring
-	err      error         // error of the factoring
+	whole  *accumulate.Sum // sum of the Gram matrices; nil until it is complete, empty once it is factored
+	done   chan struct{}   // closed after factoring
+	err    error           // error of the factoring
 }
 
 // aheadOf returns the fit of an update's stage, which it creates on first use.
@@ -28,7 +26,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 	if a := s.aheads[number]; a != nil {
 		return a, nil
 	}
-	of, shape, err := s.stageShape(number)
+	_, shape, err := s.stageShape(number)
 	if err != nil {
 		return nil, err
 	}
@@ -37,10 +35,7 @@ func (s *Solver) aheadOf(number int) (*ahead, error) {
 		return nil, err
 	}
 	v := s.chain.GramVisit(number)
-	a.gram = s.gathering(v, s.updateGrams(of)...)
-	rows := accumulate.GramOfRows{BLAS: s.blas, Buffers: s.Grams, Size: shape.Columns * (shape.Columns + 1) / 2,
-		Partitions: s.plan.Partitions(), Tree: s.plan.Merges(len(a.gram.spans))}
-	a.addGrams = func(whole *accumulate.Sum) error { return addGrams(whole, &rows, s.plan.Update().LeaveWeights()) }
+	a.gram = s.gathering(v, s.updateGrams()...)
 	if s.aheads == nil {
 		s.aheads = map[int]*ahead{}
 	}
@@ -53,9 +48,7 @@ func (a *ahead) factor(whole *accumulate.Sum) {
 	a.whole, a.gram = whole, nil
 	go func() {
 		defer close(a.done)
-		if a.err = a.addGrams(whole); a.err == nil {
-			a.err = a.fit.Precondition(whole.Tensors())
-		}
+		a.err = a.fit.Precondition(whole.Tensors())
 	}()
 }
 
@@ -68,6 +61,11 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 			return err
 		}
 		a.factor(whole)
+		if s.plan.Update().IsLocal() {
+			if err := s.visitLocal(ctx, rest); err != nil {
+				return err
+			}
+		}
 	}
 	<-a.done
 	s.Grams.Put(a.whole) // now part of the moments
@@ -77,7 +75,7 @@ func (s *Solver) factored(ctx context.Context, a *ahead, rest *gathering) error 
 
 // lookAhead starts factoring the matrix of the stage after number if the Gram matrices have arrived.
 func (s *Solver) lookAhead(number int) error {
-	if !s.plan.Update().SumsGrams() || number == wire.Survey || number+1 == len(s.plan.Stages) {
+	if u := s.plan.Update(); !u.SumsGrams() || u.IsLocal() || number == wire.Survey || number+1 == len(s.plan.Stages) {
 		return nil
 	}
 	a, err := s.aheadOf(number + 1)

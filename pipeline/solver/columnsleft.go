@@ -17,8 +17,6 @@ import (
 // Fit is a fit of an update's stage on sparse rows.
 type columnsFit interface {
 	solve.Fit
-	// ObserveVisit is Observe for the sums of a visit that need not be decoded from a record. It retains the memory.
-	ObserveVisit(visit int, w solve.Step, v online.Visit) (*solve.Evaluation, error)
 	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
 	After() (online.Terms, float64)
 }

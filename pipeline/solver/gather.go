@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -76,10 +75,10 @@ func (g *gathering) sum() (*accumulate.Sum, error) {
 	return all, nil
 }
 
-// visitSum gathers the sums of a visit from records of a kind. withGram adds the Gram matrix, a separate record that is
-// needed in visits that fit a calibration.
-func (s *Solver) visitSum(kind wire.Kind, withGram bool) []*part {
-	parts := []*part{{kind: kind, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+// visitSum gathers the sums of a visit. withGram adds the Gram matrix, a separate record that is needed in visits that fit a
+// calibration.
+func (s *Solver) visitSum(withGram bool) []*part {
+	parts := []*part{{kind: statistics.KindVisit, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
@@ -120,28 +119,16 @@ func (s *Solver) sealSum(stage int) []*part {
 	return append(parts, s.terms(stage)...)
 }
 
-// updateGrams gathers the Gram matrices of a stage of an update, of new rows and of those that leave the window, or the rows.
-func (s *Solver) updateGrams(of *model.Stage) []*part {
-	added, leaving := s.chain.SendsGramRows(of)
-	kinds := []wire.Kind{statistics.KindGram}
-	if added {
-		kinds[0] = statistics.KindGramRows
-	}
-	switch {
-	case !s.plan.Update().TakesAway():
-	case leaving:
-		kinds = append(kinds, statistics.KindLeaveRows)
-	default:
-		kinds = append(kinds, statistics.KindLeave)
-	}
-	parts := make([]*part, len(kinds))
-	for i, kind := range kinds {
-		parts[i] = s.blockGram(kind)
+// updateGrams gathers the Gram matrices of a stage of an update, of new rows and of those that leave the window.
+func (s *Solver) updateGrams() []*part {
+	parts := []*part{s.blockGram(statistics.KindGram)}
+	if s.plan.Update().TakesAway() {
+		parts = append(parts, s.blockGram(statistics.KindLeave))
 	}
 	return parts
 }
 
-// blockGram gathers the Gram matrix of a stage's block, or its rows.
+// blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(kind wire.Kind) *part {
 	return &part{kind: kind, sum: func(id wire.Identity, _ coverage.Spans) (sum *accumulate.Sum, err error) {
 		if isSingle(id) {
@@ -149,8 +136,8 @@ func (s *Solver) blockGram(kind wire.Kind) *part {
 		} else {
 			sum, err = exactGram(s.inbox.double(id))
 		}
-		if err == nil && (kind == statistics.KindLeave || kind == statistics.KindLeaveRows) { // the sum of all parts has both
-			negateSum(sum)
+		if err == nil && kind == statistics.KindLeave { // the sum of all parts has both
+			leavingSum(sum)
 		}
 		return sum, err
 	}}
@@ -222,6 +209,9 @@ func (e *goneError) Error() string {
 // reduces the records of others, so that these do not accumulate in memory. The error is errAccepted if the records are no
 // longer needed.
 func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering) (*accumulate.Sum, error) {
+	if s.plan.Update().IsLocal() {
+		return s.gatherLocal(ctx, g)
+	}
 	alone := s.owner.Changed() == nil // the only worker is in this process
 	wait, waited := protocol.MinPatience, time.Duration(0)
 	for deadline := s.Clock.Now().Add(wait); ; {

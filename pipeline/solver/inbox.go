@@ -117,12 +117,11 @@ func (b *inbox) collect(codec protocol.Codec, id wire.Identity, partitions []int
 	return nil
 }
 
-// isSingle reports whether a record of the statistics is in single precision: samples, rows of blocks, and the Gram matrices of blocks
-// that workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations,
-// and merged Gram matrices, sums of the partitions' matrices rounded to single precision.
+// isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks that
+// workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations, and
+// merged Gram matrices, sums of the partitions' matrices rounded to single precision.
 func isSingle(id wire.Identity) bool {
-	switch id.Kind {
-	case statistics.KindSample, statistics.KindGramRows, statistics.KindLeaveRows:
+	if id.Kind == statistics.KindSample {
 		return true
 	}
 	return id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
@@ -133,8 +132,7 @@ func isSingle(id wire.Identity) bool {
 func (b *inbox) noteVisit(id wire.Identity, partitions []int) {
 	for _, number := range partitions {
 		last, any := b.latest[number]
-		visits := id.Kind == statistics.KindVisit || id.Kind == statistics.KindRows
-		if visits && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
+		if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
 			b.latest[number] = id
 			if id.Stage > b.stage {
 				b.ahead++

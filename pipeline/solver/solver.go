@@ -51,6 +51,8 @@ type Solver struct {
 
 // Options are the resources of a solver besides its client.
 type Options struct {
+	// Local makes the visits of an update that is too small to distribute; nil: the run is none.
+	Local Visits
 	// Store is the in-memory state of the previous run of the chain; nil: it is read from the state topic.
 	Store *Store
 	// Retention returns the retention of the weights topic, or 0 if it is unlimited. The weights of a run that exceeds it are
@@ -115,6 +117,8 @@ func (s *Solver) Solve(ctx context.Context) error {
 		end.State, end.Reason = schemas.Failed, err.Error()
 		if failure, ok := errors.AsType[*failureError](err); ok {
 			end.Source = failure.Source
+		} else if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok { // of a visit in this process
+			end.Source = schemas.SourceName(lost.Source, lost.Attempt)
 		}
 	}
 	if end.Since, err = s.Now(ctx); err != nil {
@@ -147,6 +151,12 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	defer func() { s.options.Store.giveBack(s.scratch) }()
 	defer s.endAhead()
 	defer s.chained.left.endEncoding()
+	if s.plan.Update().IsLocal() {
+		defer s.options.Local.End()
+		if err := s.options.Local.Begin(ctx, s.chain, earlier); err != nil {
+			return nil, err
+		}
+	}
 	if err := s.survey(ctx, earlier); err != nil {
 		return nil, fmt.Errorf("survey: %w", err)
 	}

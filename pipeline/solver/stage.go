@@ -33,7 +33,6 @@ type fitting struct {
 	sum      *accumulate.Sum     // of the last visit
 	pass     *schemas.PassReport // completed by the last visit; nil: none
 	overflow int64               // rows that the first visit excluded
-	ended    *solve.Step         // the final step of an update's stage whose rows workers have sent; nil: not known
 }
 
 // stage fits one stage: it observes the accepted visits and publishes the weights for the next one, until a record is
@@ -127,7 +126,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	if err != nil {
 		return err
 	}
-	sums := s.gathering(v, s.visitSum(s.visitKind(v), !f.stage.Link.HasGradient(v.Number))...)
+	sums := s.gathering(v, s.visitSum(!f.stage.Link.HasGradient(v.Number))...)
 	if v.Number == 0 && !f.shape.Sparse {
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err
@@ -150,12 +149,6 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 		event.Notice(s.rec, "stage %d leaves out %s, whose inputs or features overflow: set prepare.scale", f.number,
 			english.Plural(int(f.overflow), "row", ""))
 	}
-	switch {
-	case s.chain.SendsRows(v):
-		return s.fitRows(ctx, f, step, sum)
-	case f.ended != nil: // a visit for the gate
-		return nil
-	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
 	sum.Take(statistics.FieldDiagonal) // the fit has their memory
 	sum.Take(statistics.FieldBounds)
@@ -169,6 +162,17 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 		s.Crosses.Put(sum)
 	}
 	return nil
+}
+
+// passed records the result of a pass.
+func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum *accumulate.Sum) {
+	f.passes = evaluation.Number
+	metrics := event.MetricsOf(sum.Tensors())
+	f.pass = splitMetrics(metrics).pass(evaluation)
+	s.rec.Record(event.Passed{
+		Stage: f.number, Visit: visit, Pass: evaluation.Number,
+		Accepted: evaluation.Accepted, Objective: evaluation.Objective, Metrics: metrics,
+	})
 }
 
 // stepFor returns the published step of a visit.
@@ -198,7 +202,7 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 
 // publishStep publishes the weights for the visit after last, the newest visit that the fit has observed.
 func (s *Solver) publishStep(ctx context.Context, f *fitting, last protocol.Visit) error {
-	step, err := s.next(f, last)
+	step, err := f.fit.Next()
 	if err != nil {
 		return err
 	}

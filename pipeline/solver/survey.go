@@ -72,9 +72,6 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
 		Quarantined: found.Quarantined, PassedOver: found.PassedOver, Preparation: preparation, Columns: found.Columns,
 	}
-	if s.updatesSparse() && s.plan.Update().Rows && s.rowsAreFewer(sum) {
-		result.Sends = statistics.KindRows
-	}
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(coverage.Expiring, cut.Len())
 	}

@@ -53,12 +53,8 @@ func (w *Worker) checkLeaving(p *partition.State, read map[int]*coverage.Coverag
 	return nil
 }
 
-// publishLeaving writes the weighted Gram matrices of a partition's rows that leave the window, or these rows.
+// publishLeaving writes the weighted Gram matrices of a partition's rows that leave the window.
 func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
-	if kind := v.LeaveKind(); kind == statistics.KindLeaveRows {
-		rows := sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock)
-		return publish(ctx, w, statistics.GramRowsRecord(w.identity(kind, v.Visit, p), rows.Tensors()))
-	}
 	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
 	r.Matrix = visit.LeavingGram(w.plan.Update(), sum)
 	return publish(ctx, w, r.ExactRecord())

@@ -181,10 +181,10 @@ func (b *block) sums(v *visit.Visit, p *partition.State, sum *accumulate.Sum, sa
 	switch {
 	case stacksOnce:
 		visit.StackTerms(b.plan, v.Of, v.Number, whole, b.Crosses)
-	case update != nil && !v.Of.Link.Learnt && v.Kind() == statistics.KindVisit:
+	case update != nil && !v.Of.Link.Learnt:
 		whole.Stack(places, keeps, v.Of.Features.Size(), v.Of.Classes)
 	}
-	r := statistics.Visit{Identity: b.identity(v.Kind()), Covered: whole.Coverage, Sums: whole.Tensors()}
+	r := statistics.Visit{Identity: b.identity(statistics.KindVisit), Covered: whole.Coverage, Sums: whole.Tensors()}
 	add(&all, b.Worker, r.Record())
 	return all.write(), nil
 }
@@ -196,9 +196,6 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 			return err
 		}
 	}
-	if v.GramKind() == statistics.KindGramRows {
-		return b.addGramRows(all, b.gram, statistics.KindGramRows, p, extractGramRows(sum))
-	}
 	if !v.Calibrates() {
 		sum.RoundGram() // rounded as if it were sent separately
 	}
@@ -209,25 +206,13 @@ func (b *block) addGram(all *writes, v *visit.Visit, p *partition.State, sum *ac
 	return b.mergeGram(all, p, gram)
 }
 
-// addLeaving adds the Gram matrix of rows that leave the window, or these rows: see publishLeaving.
+// addLeaving adds the Gram matrix of rows that leave the window: see publishLeaving.
 func (b *block) addLeaving(all *writes, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
-	if kind := v.LeaveKind(); kind == statistics.KindLeaveRows {
-		return b.addGramRows(all, b.leave, kind, p, sum.TakeGramRows(statistics.FieldLeaveBatches, statistics.FieldLeaveBlock))
-	}
 	leave := &statistics.Gram{}
 	leave.Matrix = visit.LeavingGram(b.plan.Update(), sum)
 	whole, err := b.leave.add(b.at[p], gramSum(leave))
 	if err == nil && whole != nil {
 		add(all, b.Worker, statistics.GramOf(b.identity(statistics.KindLeave), whole.Tensors()).ExactRecord())
-	}
-	return err
-}
-
-// addGramRows adds the rows that a partition sends instead of a Gram matrix.
-func (b *block) addGramRows(all *writes, to *merging, kind wire.Kind, p *partition.State, rows *accumulate.Sum) error {
-	whole, err := to.add(b.at[p], rows)
-	if err == nil && whole != nil {
-		add(all, b.Worker, statistics.GramRowsRecord(b.identity(kind), whole.Tensors()))
 	}
 	return err
 }

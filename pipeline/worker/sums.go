@@ -227,10 +227,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	if w.plan.Update().SumsGrams() {
 		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
 	}
-	r := statistics.Visit{Identity: w.identity(v.Kind(), v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
-	if w.plan.Update().SumsGrams() { // there are terms in other sums too
-		return publish(ctx, w, r.Record())
-	}
+	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	return publish(ctx, w, r.Record())
 }
 
@@ -243,25 +240,15 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	if v.GramKind() == statistics.KindGramRows {
-		rows := extractGramRows(sum)
-		return publish(ctx, w, statistics.GramRowsRecord(w.identity(statistics.KindGramRows, v.Visit, p), rows.Tensors()))
-	}
 	gram := w.extractGram(v, p, sum)
 	r := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), gram.Tensors())
-	defer w.Grams.Put(gram)
+	if w.records == nil { // otherwise the solver keeps the matrix
+		defer w.Grams.Put(gram)
+	}
 	if v.Calibrates() {
 		return publish(ctx, w, r.ExactRecord())
 	}
 	return publish(ctx, w, w.keepGram(v, p, r))
-}
-
-// extractGramRows removes the rows that a partition sends instead of its Gram matrix from its sum, and returns them with their weight.
-func extractGramRows(sum *accumulate.Sum) *accumulate.Sum {
-	rows := sum.TakeGramRows(statistics.FieldGramBatches, statistics.FieldGramBlock)
-	rows.Move(sum, statistics.FieldGramRows, statistics.FieldGramRows)
-	rows.Field(statistics.FieldGramRows, 1) // 0 without rows
-	return rows
 }
 
 // extractGram removes the Gram matrix of a partition from its sum, and returns it with the weight of its rows.

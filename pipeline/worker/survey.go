@@ -80,6 +80,9 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 
 // claim announces on the statistics topic that this worker is surveying.
 func (w *Worker) claim(ctx context.Context) error {
+	if w.records != nil {
+		return nil
+	}
 	c := schemas.Claim{Run: w.run}
 	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.partitions[0].Partition()), c.Message())
 	return err

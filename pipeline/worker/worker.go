@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -44,8 +45,10 @@ type Worker struct {
 	reserved   int64                     // bytes of the budget reserved for the matrices
 	executor   visit.Executor
 	options    Options
-	ahead      *gramsAhead // nil: there is none
-	idle       visit.Idle  // of the last visit, if it was to sparse rows
+	ahead      *gramsAhead       // nil: there is none
+	records    *protocol.Records // of a visit of which nothing is sent; nil: records are published
+	local      *sync.Mutex       // guards records
+	idle       visit.Idle        // of the last visit, if it was to sparse rows
 }
 
 // Options are the resources of a worker. With the zero value it keeps nothing in memory that it could read or compute
@@ -71,6 +74,9 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	}
 	if o.Executor == nil {
 		o.Executor = visit.Concurrent{}
+	}
+	if plan.Update().IsLocal() {
+		o.Store = nil // the solver's visits use it
 	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
@@ -289,6 +295,9 @@ func (w *Worker) catchUp(ctx context.Context) error {
 		}
 		return nil
 	}
+	if w.plan.Update().IsLocal() {
+		return nil // the solver makes the visits
+	}
 	var due []*partition.State
 	for _, p := range w.partitions {
 		if p.Visited() != v {
@@ -425,8 +434,19 @@ func (w *Worker) statisticsOf(number int) int {
 	return protocol.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
 }
 
-// publish writes a record of a partition's statistics.
+// publish writes a record of a partition's statistics, or adds it to the records of a visit of which nothing is sent.
 func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) error {
+	if w.records != nil {
+		w.local.Lock()
+		defer w.local.Unlock()
+		switch r := any(r).(type) {
+		case *wire.Record[float64]:
+			w.records.Doubles = append(w.records.Doubles, r)
+		case *wire.Record[float32]:
+			w.records.Singles = append(w.records.Singles, r)
+		}
+		return nil
+	}
 	written, err := protocol.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 	if err == nil {
 		w.written.add(written)

@@ -12,6 +12,9 @@ const KindGram wire.Kind = "gram"
 // KindLeave is the kind of a [Gram] record of rows that leave the window of a chain.
 const KindLeave wire.Kind = "leave"
 
+// OfGram reports whether records of a kind are for a Gram matrix: that of new rows, or of rows that leave the window.
+func OfGram(kind wire.Kind) bool { return kind == KindGram || kind == KindLeave }
+
 // Gram is the Gram matrix of one partition's span. It has its own record, so that a worker can publish it while it
 // still computes the other sums of the visit.
 type Gram struct {

@@ -26,8 +26,6 @@ type SurveyResult struct {
 	Columns     examples.Columns      `tensor:"columns,text,omitzero"`    // table columns of the features; nil: unknown
 	Increments  []coverage.Increment  `tensor:"increments,text,omitzero"` // full run of a chain: the increments with their accepted messages
 	Skipped     coverage.Spans        `header:"skipped,omitzero"`         // chain: messages in the spans that are not included
-	// Sends is what workers of an update send in the first visit to each stage: rows, which the solver sums; "": sums.
-	Sends wire.Kind `header:"sends,omitempty"`
 }
 
 // SplitRows are numbers of rows of each split. In a header, spaces separate them.
@@ -50,10 +48,7 @@ func (s *SurveyResult) Record() *wire.Record[float32] { return wire.RecordOf[flo
 // SurveyResultOf is the inverse of [SurveyResult.Record]. An error wraps [wire.ErrDamaged].
 func SurveyResultOf(r *wire.Record[float32]) (*SurveyResult, error) { return read(r, &SurveyResult{}) }
 
-// Check returns an error for impossible columns and spans, and for something else that workers are to send.
+// Check returns an error for impossible columns and spans.
 func (s *SurveyResult) Check() error {
-	if s.Sends != "" && s.Sends != KindRows {
-		return fmt.Errorf("workers send %q", s.Sends)
-	}
 	return cmp.Or(s.Columns.Check(), coverage.Check(s.Skipped))
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -20,16 +19,11 @@ import (
 // readOccurring reads the weights for a visit of an update on sparse rows. A visit to the last stage can evaluate the
 // predictions of the new version, after all stages: own has the weights of the stages before.
 func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
-	v.sendsRows = chain.SendsRows(v.Visit)
 	_, gated := JudgedSplit(v.Plan)
 	gated = gated && v.Stage == len(v.Plan.Stages)-1
-	if v.sendsRows && !(gated && v.Of.Features.Counted()) {
-		v.occurring = &rowsums.Weights{} // only the solver uses them: of all columns, they would be copied
-		return nil
-	}
 	published, _ := chain.WeightsFor(v.Visit)
 	k := v.Of.Classes
-	w := &rowsums.Weights{Initial: kernel.Dense{Rows: v.Of.Features.Size(), Cols: k, Data: chain.Initial(v.Stage)}}
+	w := &occurringWeights{Initial: kernel.Dense{Rows: v.Of.Features.Size(), Cols: k, Data: chain.Initial(v.Stage)}}
 	if published != nil {
 		if w.Columns, w.Rows.Data, err = statistics.RowsOf(published.Tensors, v.Of.Features.Size(), k); err != nil {
 			return err
@@ -60,10 +54,9 @@ func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
 	return list, nil
 }
 
-// updateSparse computes the sums of an update on sparse rows, or copies the rows if they are sent.
-func (p *Processor) updateSparse(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
-	sum, of := &accumulate.Sum{}, rowsums.Segment{Partition: l.Partition.Partition(), Number: l.Index}
-	counts := p.visit.Of.Features.Counted()
+// updateSparse computes the sums of an update on sparse rows.
+func (p *Processor) updateSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
+	sum, rows := &accumulate.Sum{}, make([]occurringRows, 0, len(batches))
 	for _, b := range batches {
 		if ctx.Err() != nil {
 			return sum // the visit is abandoned
@@ -71,23 +64,13 @@ func (p *Processor) updateSparse(ctx context.Context, l *Load, batches []*partit
 		p.countOverflowed(sum, b.Overflowed)
 		p.advanceSparse(b)
 		sum.Count(b.Examples, b.Checksum)
-		of.Batches = append(of.Batches, rowsums.Batch{Block: p.visit.Of.Features.ExpandSparse(b.Sparse), Before: b.Score, Rows: b.Rows,
-			Fitted: b.Fitted})
+		rows = append(rows, occurringRows{block: p.visit.Of.Features.ExpandSparse(b.Sparse), before: b.Score, rows: b.Rows, fitted: b.Fitted})
 	}
-	judged := p.judgesSparse()
-	if p.visit.sendsRows {
-		rowsums.Write(sum, of, p.visit.Stage > 0)
-		judged = judged && counts // otherwise a visit with the final weights follows
-	}
-	if !p.visit.sendsRows || judged {
-		p.summer.Begin(of.Batches)
-		p.summer.SetWeights(p.visit.occurring)
-	}
-	if !p.visit.sendsRows {
-		p.summer.Sum(ctx, sum, rowsums.StageOf(p.visit.Of.Link, counts, p.visit.Number, p.Plan.Update().Passes))
-	}
+	p.summer.begin(rows)
+	p.visit.occurring.gather(&p.summer.weights, p.summer.columns)
+	p.summer.sum(ctx, sum, sumsOf(p.visit.Of, p.visit.Number, p.Plan.Update().Passes))
 	for i, b := range batches {
-		if judged && ctx.Err() == nil {
+		if p.judgesSparse() && ctx.Err() == nil {
 			p.judgeSparse(sum, b, i)
 		}
 	}
@@ -124,7 +107,7 @@ func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) 
 		link.Convert(score, of.stage.Link, of.link, p.workspace.Link())
 		before, score = score, before
 	}
-	p.summer.Scores(score, before, i)
+	p.summer.scores(score, before, i)
 	p.predict(b.Rows, score)
 	p.judgeOwn(sum, b.Rows.Slice(0, b.Examples), b.Offset, 0)
 }
@@ -149,7 +132,7 @@ func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*p
 			kernel.AddCrossSparse(terms, p.occurring.Batch(i), p.own, b.Fitted)
 			continue
 		}
-		p.summer.AddCurvature(terms, p.occurring.Batch(i), predicted(b), b.Fitted)
+		p.summer.addCurvature(terms, p.occurring.Batch(i), predicted(b), b.Fitted)
 	}
 	p.occurring.Table(sum, statistics.FieldOccurring, terms)
 	return sum

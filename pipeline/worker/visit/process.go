@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -43,7 +42,7 @@ type Processor struct {
 	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
 
-	summer rowsums.Summer // of an update on sparse rows
+	summer summer // of an update on sparse rows
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV
@@ -229,7 +228,7 @@ func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
 	var sample *accumulate.Sample
 	switch {
 	case p.visit.occurring != nil:
-		sum = p.updateSparse(ctx, l, batches)
+		sum = p.updateSparse(ctx, batches)
 	case p.visit.Number == wire.Growth:
 		sum, sample = p.sumGrowth(ctx, l, batches)
 	case p.visit.ByLeaves():
@@ -272,12 +271,8 @@ func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch
 	if !rest {
 		classes = 0
 	}
-	counted, rows := gram && p.countsPairs(batches), p.sendsGramRows(l.Segment())
-	at := accumulate.GramPlace{Partition: l.Partition.Partition(), Segment: l.Index}
-	if l.Segment().Leaves {
-		at.Increment = l.Segment().Increment
-	}
-	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted && !rows)
+	counted := gram && p.countsPairs(batches)
+	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted)
 	sum := p.accumulator.Sum()
 	var pairs []float64
 	update := p.Plan.Update() != nil
@@ -317,11 +312,7 @@ func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch
 			}
 		}
 		if sampled {
-			if rows {
-				p.accumulator.AddGramRows(block, b.Fitted, at)
-			} else {
-				p.accumulator.AddGram(block, b.Fitted)
-			}
+			p.accumulator.AddGram(block, b.Fitted)
 			weight := sum.Field(statistics.FieldGramRows, 1)
 			for _, w := range b.Fitted {
 				weight[0] += float64(w)

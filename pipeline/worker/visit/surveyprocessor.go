@@ -28,10 +28,8 @@ type surveyor struct {
 	x           kernel.Dense
 	features    examples.SparseRows
 	lacking     []int32
-	indices     []int32              // of all training rows of a segment whose rows may be sent
-	occurring   accumulate.Occurring // their columns
-	predictor   *model.Predictor     // of the version before an update; nil in a full run
-	offered     *model.Predictor     // of the version for subscribers; nil: there is no gate
+	predictor   *model.Predictor // of the version before an update; nil in a full run
+	offered     *model.Predictor // of the version for subscribers; nil: there is no gate
 	loss        []float32
 	predicted   []int32
 	judged      JudgedRows
@@ -50,7 +48,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
 	found.sum = p.accumulator.Sum()
-	p.newest, p.indices = l.Segment().Increment == newestJudged(p.Plan), p.indices[:0]
+	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
 	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
 	for _, m := range l.Messages {
@@ -94,7 +92,6 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	clear(l.Messages[len(good):])
 	l.Messages = good
 	found.sum = p.accumulator.End()
-	p.addSizes(found.sum)
 	found.sum.Pack()
 	found.columns.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
@@ -250,9 +247,6 @@ func (p *surveyor) countColumns(found *Findings, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			indices, _ := p.features.Row(i)
-			if u := p.Plan.Update(); u != nil && u.Rows {
-				p.indices = append(p.indices, indices...)
-			}
 			if p.predictor != nil { // columns that the previous version lacks
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
@@ -260,15 +254,4 @@ func (p *surveyor) countColumns(found *Findings, fitted []float32) {
 			found.columns.Add(indices)
 		}
 	}
-}
-
-// addSizes adds the sizes of the training rows of a segment, and of the sums over them.
-func (p *surveyor) addSizes(sum *accumulate.Sum) {
-	if len(p.indices) == 0 {
-		return
-	}
-	p.occurring.Begin([]kernel.Sparse{{Cols: examples.MaxColumns, Columns: p.indices}})
-	sizes := sum.Field(statistics.FieldSizes, 2)
-	sizes[0], sizes[1] = float64(len(p.indices)), float64(p.occurring.Width())
-	p.indices = p.indices[:0]
 }

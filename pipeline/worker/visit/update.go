@@ -102,15 +102,6 @@ func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) 
 	return gram, rest
 }
 
-// sendsGramRows reports whether the visit sends a segment's rows instead of their Gram matrix.
-func (p *Processor) sendsGramRows(s *partition.Segment) bool {
-	switch {
-	case s.Leaves:
-		return p.visit.leaveRows
-	}
-	return p.visit.gramRows
-}
-
 // beginTerms starts summing the terms of a segment's increment.
 func (p *Processor) beginTerms() {
 	columns, classes := p.visit.Of.Features.Size(), p.visit.Of.Classes
@@ -135,10 +126,6 @@ func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest boo
 	if s.Leaves {
 		sum.Move(sum, statistics.FieldGram, increment.Leaving())
 		sum.Take(statistics.FieldGramRows)
-	}
-	if s.Leaves && p.visit.leaveRows {
-		sum.Move(sum, statistics.FieldGramBatches, statistics.FieldLeaveBatches)
-		sum.Move(sum, statistics.FieldGramBlock, statistics.FieldLeaveBlock)
 	}
 	if rest {
 		sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())

@@ -5,12 +5,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/rowsums"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages/prepare"
@@ -43,15 +40,12 @@ type Visit struct {
 	// ownBlocks means that the blocks of batches belong to another stage, because this one is not yet due, so each processor
 	// computes blocks in memory of its own.
 	ownBlocks bool
-	// gramRows and leaveRows mean that the visit sends rows instead of Gram matrices: new rows, and rows that leave the window.
-	gramRows, leaveRows bool
-	blocks              *blockVisit      // of a stage that is fitted in blocks
-	occurring           *rowsums.Weights // of an update on sparse rows
-	sendsRows           bool             // in such an update: the visit sends rows rather than sums
-	own                 []passed         // of an update on sparse rows: the stages before the last with their new weights
-	counts              []float32        // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
-	totals              []float64        // k: their sums over the inputs
-	Offered             *model.Model     // of an update: the version for subscribers, if the visit evaluates revisited increments
+	blocks    *blockVisit       // of a stage that is fitted in blocks
+	occurring *occurringWeights // of an update on sparse rows
+	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
+	counts    []float32         // p × k, of a counted stage of a full run of a chain that has ended: the counts of its weights
+	totals    []float64         // k: their sums over the inputs
+	Offered   *model.Model      // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 
 // parts are the sums of a round: the Gram matrix, the rest, or both.
@@ -84,6 +78,8 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 		if s.passed, err = passedStages(run.Plan, chain, v.Stage); err != nil {
 			return nil, err
 		}
+		s.fitted, err = chain.FittedFor(stage, v) // a solver that takes over makes earlier visits again
+		return s, err
 	}
 	if v.Number == 0 && run.Plan.Chain == nil && !sparse { // a chain adds to the Gram matrix, so it covers all rows
 		all := chain.Survey.Rows[examples.Train]
@@ -106,24 +102,7 @@ func NewGram(run *Run, chain *protocol.Chain, stage int, ahead bool) (*Visit, er
 		return nil, err
 	}
 	v := &Visit{Run: run, Visit: chain.GramVisit(stage), Of: s, rounds: []parts{{gram: true}}, ownBlocks: ahead}
-	v.gramRows, v.leaveRows = chain.SendsGramRows(s)
 	return v, nil
-}
-
-// GramKind returns the kind of the records for the Gram matrices of new rows.
-func (v *Visit) GramKind() wire.Kind {
-	if v.gramRows {
-		return statistics.KindGramRows
-	}
-	return statistics.KindGram
-}
-
-// LeaveKind returns the kind of the records for the Gram matrices of rows that leave the window.
-func (v *Visit) LeaveKind() wire.Kind {
-	if v.leaveRows {
-		return statistics.KindLeaveRows
-	}
-	return statistics.KindLeave
 }
 
 // WithoutGram returns the visit without the Gram matrix, which an earlier run has summed.
@@ -143,14 +122,6 @@ func (v *Visit) Twice() bool { return len(v.rounds) == 2 }
 
 // Calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
 func (v *Visit) Calibrates() bool { return !v.Of.Link.HasGradient(v.Number) }
-
-// Kind returns the kind of the visit's records other than Gram matrices and samples.
-func (v *Visit) Kind() wire.Kind {
-	if v.sendsRows {
-		return statistics.KindRows
-	}
-	return statistics.KindVisit
-}
 
 // Parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
 func (v *Visit) Parts(round int) (gram, rest bool) {

@@ -1,0 +1,93 @@
+package worker
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+)
+
+// Local makes the visits of an update that is too small to distribute, in the process of its solver. It is a worker of all
+// partitions that returns its records instead of publishing them. Create one with [NewLocal]. It is not safe for concurrent use.
+type Local struct {
+	client *protocol.Client
+	blas   *kernel.BLAS
+	plan   *schemas.Plan
+	option Options
+	rec    event.Recorder
+	worker *Worker // nil until Begin
+	failed bool    // a visit has failed, so what was read may not match the log
+}
+
+// NewLocal returns the visits of a plan's run.
+func NewLocal(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, o Options, rec event.Recorder) *Local {
+	return &Local{client: client, blas: blas, plan: plan, option: o, rec: rec}
+}
+
+// Begin begins the visits, with the accepted records of a chain, which may grow between visits, and the version that the run
+// starts from.
+func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error {
+	last := 0
+	for _, number := range l.plan.Partitions() {
+		last = max(last, number)
+	}
+	w := New(l.client, l.blas, l.plan, 0, protocol.NewSoleOwner(last+1), l.option, l.rec)
+	w.chain, w.earlier, w.store, w.local = chain, earlier, l.option.Store, &sync.Mutex{}
+	l.worker, l.failed = w, false
+	for i, number := range l.plan.Partitions() {
+		p := w.state(number, i)
+		w.partitions = append(w.partitions, p)
+		if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, p.Span()); err != nil {
+			return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, number, err)
+		}
+	}
+	return nil
+}
+
+// Visit makes a visit, and returns its records.
+func (l *Local) Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error) {
+	return l.collect(func(w *Worker) error { return w.visit(ctx, v, w.partitions) })
+}
+
+// Grams returns the records of the Gram matrices of a stage.
+func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error) {
+	return l.collect(func(w *Worker) error {
+		v := protocol.Visit{Stage: stage}
+		if err := w.reserve(v); err != nil {
+			return err
+		}
+		return w.withScores(ctx, stage, w.partitions, func() error { return w.sumGrams(ctx, stage, stage, w.partitions) })
+	})
+}
+
+func (l *Local) collect(do func(*Worker) error) (*protocol.Records, error) {
+	w := l.worker
+	w.records = &protocol.Records{}
+	if err := do(w); err != nil {
+		l.failed = true
+		return nil, err
+	}
+	return w.records, nil
+}
+
+// End ends the visits: it leaves the rows for the next run, and releases all other memory. Without a Begin it does nothing.
+func (l *Local) End() {
+	if l.worker == nil {
+		return
+	}
+	if !l.failed {
+		l.worker.leave()
+	}
+	for _, p := range l.worker.partitions {
+		if p.Release(l.worker.budget); l.failed {
+			l.worker.store.Drop(p.Partition())
+		}
+	}
+	l.worker.budget.Give(l.worker.reserved)
+	l.worker = nil
+}
