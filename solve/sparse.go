@@ -18,17 +18,8 @@ import (
 // only to the first step, as later ones know the step length: it is up to |row|₁/|x| times as large, most for small
 // values.
 //
-// L-BFGS starts from the square root of L·D + λI, as the matrix itself makes it fit rare inputs first. J after 12, 20
-// and 40 passes with ridge 0.2, NEWS20 with log1p, idf 2 and rows of length 1:
-//
-//	                           the matrix              its root
-//	sample of RCV1, softmax    0.1046  0.0965  0.0942  0.0977  0.0932  0.0928
-//	sample of RCV1, logistic   0.2707  0.2581  0.2484  0.2648  0.2450  0.2438
-//	NEWS20, softmax            0.2935  0.2801  0.2771  0.2923  0.2774  0.2764
-//	NEWS20, logistic           0.9251  0.8558  0.6170  0.6327  0.5955  0.5919
-//
-// The power 0.65 performs equally, 0.35 and 0.8 do not, as tried in NumPy. On 72 splits of the sample of RCV1 the mean
-// test error is 3.37 % after 20 passes; from the matrix it is 3.38 % after 40.
+// L-BFGS starts from the square root of L·D + λI, as the matrix itself makes it fit rare inputs first: on texts it then
+// needs half as many passes to the same J.
 //
 // An auto ridge is worth one row: λ is the mean squared length of a row divided by the number of rows, as if each
 // direction had one more row with target 0.
