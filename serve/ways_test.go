@@ -18,7 +18,9 @@ import (
 func TestValuesAreTheSameInRequests(t *testing.T) {
 	const rows = `[{"d":"0.3","at":"2026-07-01T01:30:00+02:00","user":{"age":30},"items":[{"price":9},{"price":1.5}]},
 		{"d":"16777217.000000001","at":"2026-12-31T23:59:59.5+01:00","user":{"age":-7},"items":[{"price":9},{"price":0.1}]}]`
-	nullable := func(name string, of arrow.DataType) arrow.Field { return arrow.Field{Name: name, Type: of, Nullable: true} }
+	nullable := func(name string, of arrow.DataType) arrow.Field {
+		return arrow.Field{Name: name, Type: of, Nullable: true}
+	}
 	stream := recordStream(t, []arrow.Field{nullable("d", &arrow.Decimal128Type{Precision: 20, Scale: 10}), nullable("at", arrow.BinaryTypes.String),
 		nullable("user", arrow.StructOf(nullable("age", arrow.PrimitiveTypes.Int16))),
 		nullable("items", arrow.ListOf(arrow.StructOf(nullable("price", arrow.PrimitiveTypes.Float64))))}, rows)
