@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/chain"
@@ -80,25 +79,13 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
 	n := bounds.Partition
 	at := slices.IndexFunc(r.backlog.Marks(), func(m coverage.Mark) bool { return m.Partition == n })
-	if at < 0 { // a chain of an earlier release, or nothing was there
+	if at < 0 { // nothing was there
 		return r.backlog.End(n) > bounds.To, nil
 	}
 	mark := r.backlog.Marks()[at]
-	if mark.Offset < bounds.From || mark.Offset >= bounds.To {
-		return mark.Offset >= bounds.To, nil
-	}
-	reader := r.Log.Range(r.Topics.Examples, n, mark.Offset, mark.Offset+1)
-	defer reader.Close()
-	m, err := reader.Next(ctx)
-	switch {
-	case err == io.EOF:
-		return true, nil
-	case errors.As(err, new(*kafkalog.DeletedError)): // after the bounds were read
-		return false, nil
-	case err != nil:
-		return false, err
-	}
-	return chain.MarkOf(n, m) != mark, nil
+	same := func(m protocol.Message) bool { return chain.MarkOf(n, m) == mark }
+	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, mark.Offset, same)
+	return found != protocol.FoundSame && found != protocol.FoundDeleted, err
 }
 
 // provenOn returns the offset before which a partition has the messages of the window's increments, and the mark of the

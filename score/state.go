@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
@@ -127,18 +128,15 @@ func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
 
 // why returns why a prediction is not for the message at its offset. "" means that it is, or that there is no such message.
 func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err error) {
-	switch {
-	case p.Offset >= e.end:
-		return fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, e.From, e.partition, e.end), nil
-	case p.Offset < e.first:
-		return "", nil
+	bounds := coverage.Span{Partition: e.partition, From: e.first, To: e.end}
+	same := func(m protocol.Message) bool { return checksum(m) == p.Checksum }
+	found, err := protocol.Still(ctx, e.client.Log, e.From, bounds, p.Offset, same)
+	switch found {
+	case protocol.FoundEnd:
+		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, e.From, e.partition, e.end)
+	case protocol.FoundOther:
+		why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", p.Offset)
 	}
-	err = e.client.Between(ctx, e.From, e.partition, p.Offset, p.Offset+1, func(m protocol.Message) error {
-		if checksum(m) != p.Checksum {
-			why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", p.Offset)
-		}
-		return nil
-	})
 	return why, err
 }
 

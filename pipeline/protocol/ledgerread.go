@@ -1,7 +1,6 @@
 package protocol
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -58,7 +57,7 @@ func (c *Client) foldPlans(ctx context.Context, l *Ledger, last *Message) error 
 		return fmt.Errorf("read plans: %w", err)
 	}
 	if last != nil {
-		if len(messages) == 0 || !messages[0].same(last) {
+		if len(messages) == 0 || !messages[0].Same(last) {
 			return errOther
 		}
 		messages = messages[1:]
@@ -75,11 +74,6 @@ func (c *Client) foldPlans(ctx context.Context, l *Ledger, last *Message) error 
 		c.ledger.Store(l.clone())
 	}
 	return nil
-}
-
-// same reports whether a message is another one, read again.
-func (m *Message) same(other *Message) bool {
-	return m.Offset == other.Offset && m.Key == other.Key && m.Time.Equal(other.Time) && bytes.Equal(m.Value, other.Value)
 }
 
 // GoesOn reports whether a run is current: it was submitted, no earlier run is unfinished, it has not ended, and it starts

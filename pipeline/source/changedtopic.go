@@ -67,8 +67,9 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 	if read.Next == 0 || read.Last == "" {
 		return nil
 	}
-	digest, err := f.digestAt(ctx, topic, read.Partition, read.Next-1)
-	if err == nil && digest != "" && digest != read.Last {
+	bounds := coverage.Span{Partition: read.Partition, To: read.Next}
+	found, err := protocol.Still(ctx, f.Log, topic, bounds, read.Next-1, func(m protocol.Message) bool { return digestOf(m) == read.Last })
+	if found == protocol.FoundOther {
 		return &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
 	}
 	return err

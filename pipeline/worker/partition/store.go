@@ -3,12 +3,10 @@ package partition
 import (
 	"container/list"
 	"context"
-	"errors"
 	"io"
 	"slices"
 	"sync"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -87,24 +85,11 @@ func (s *Store) Begin(ctx context.Context, log protocol.Log, topic string, span 
 	if last == nil {
 		return nil
 	}
-	r := log.Range(topic, span.Partition, last.Offset, last.Offset+1)
-	defer r.Close()
-	m, err := r.Next(ctx)
-	switch {
-	case errors.Is(err, io.EOF), errors.As(err, new(*kafkalog.DeletedError)):
-	case err != nil:
-		return err
-	case same(&m, last):
-		return nil
+	found, err := protocol.Still(ctx, log, topic, span, last.Offset, func(m protocol.Message) bool { return m.Same(last) })
+	if err == nil && found != protocol.FoundSame {
+		s.drop(span.Partition)
 	}
-	s.drop(span.Partition)
-	return nil
-}
-
-// same reports whether two messages are the same. The timestamp distinguishes messages with the same content.
-func same(a, b *protocol.Message) bool {
-	return a.Offset == b.Offset && a.Time.Equal(b.Time) && a.Key == b.Key && (a.Value == nil) == (b.Value == nil) &&
-		slices.Equal(a.Value, b.Value) && slices.Equal(a.Headers, b.Headers)
+	return err
 }
 
 // Drop drops the data of a partition.
