@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -131,71 +130,6 @@ func TestFollowToTheEnd(t *testing.T) {
 	if report, _ := train(t, log, job); report.Rows != 130 || report.Classes != 2 || len(report.PassedOver) > 0 {
 		t.Errorf("%d rows of %d classes, passed over %v; expected 130 of 2", report.Rows, report.Classes, report.PassedOver)
 	}
-}
-
-// A message of a topic that was counted once is never counted again, though full runs go over the window anew, and though its first copy
-// has left the window.
-func TestChainCountsRepeatedRowsOfATopicOnce(t *testing.T) {
-	long(t)
-	for _, increments := range []int{0, 2} {
-		log := openEmbedded(t)
-		job := clicks(t, log, 0)
-		job.Retrain = topics.DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window.Increments = 64, topics.FullOptions{Every: 2}, increments
-		learnt, full, window := int64(0), 0, int64(0)
-		for rows := 150; rows <= 450; rows += 150 {
-			click(t, log, rows-150, rows)
-			followToEnd(t, log, job)
-			for range 2 { // before and after full runs
-				for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-					if m.Offset < 6 {
-						produce(t, log, job, m.Partition, m)
-					}
-				}
-				result, err := Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{})
-				if err != nil {
-					t.Fatal(err)
-				}
-				learnt += result.Rows
-				for _, u := range result.Updates {
-					if window = u.WindowRows; u.Kind == schemas.RunFull {
-						full++
-					}
-				}
-			}
-		}
-		if learnt != 450 || full < 3 || increments == 0 && window != 450 || increments > 0 && window > 2*80 {
-			t.Errorf("a window of %d increments: %d rows were learnt, %d are in the window after %d full runs; expected 450 rows",
-				increments, learnt, window, full)
-		}
-	}
-}
-
-// Without an end, rows that come later are written too, those of a quiet topic after a while.
-func TestFollowWithoutEnd(t *testing.T) {
-	long(t)
-	log := openEmbedded(t)
-	job := clicks(t, log, 20)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	written, ended := make(chan int64, 100), make(chan error, 1)
-	go func() {
-		ended <- source.Follow(ctx, log, job, false, &eventRecorder{on: func(e event.Event) {
-			if i, ok := e.(event.Ingested); ok {
-				written <- i.Rows
-			}
-		}})
-	}()
-	for rows := int64(0); rows < 20; rows = <-written {
-	}
-	click(t, log, 20, 43)
-	for rows := int64(0); rows < 43; rows = <-written {
-	}
-	stop()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Fatalf("got error %v, expected an interruption", err)
-	}
-	checkCounted(t, log, job, 43)
 }
 
 // A value that can't be used goes into quarantine with its place and the reason, or ends ingest if the job says so. The others count.

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -337,42 +336,6 @@ func TestWrongNamesOfRows(t *testing.T) {
 		if r, err := admin.ParseRows("a.examples", name); err == nil {
 			t.Errorf("%s became %+v", name, r)
 		}
-	}
-}
-
-// A process that waits for examples makes a full version as soon as rows are forgotten.
-func TestForgettingWakesTheRunner(t *testing.T) {
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Examples.Partitions, job.Keep, job.Retrain = 1, 1000, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.After = 1200, 0
-	log, _ := forgetfulLogs(t, job, func(int, int64, int) bool { return false })
-	ctx, cancel := context.WithCancel(t.Context())
-	made, ended := make(chan event.Retrained, 9), make(chan error, 1)
-	go func() {
-		_, err := Retrain(ctx, log, openBLAS(t), job, false, &eventRecorder{on: func(e event.Event) {
-			if e, ok := e.(event.Retrained); ok {
-				made <- e
-			}
-		}})
-		ended <- err
-	}()
-	next := func(version int) {
-		t.Helper()
-		select {
-		case e := <-made:
-			if e.Version != version || e.Kind != schemas.RunFull {
-				t.Errorf("%+v, expected the full version %d", e, version)
-			}
-		case err := <-ended:
-			t.Fatalf("the runner has ended: %v", err)
-		}
-	}
-	next(1)
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/1")})
-	next(2)
-	cancel()
-	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Error(err)
 	}
 }
 

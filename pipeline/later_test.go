@@ -231,19 +231,6 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	}
 }
 
-// A silent partition of the outcomes holds back rows until the others are later by more than idle.
-func TestLaterLabelsBesideASilentPartition(t *testing.T) {
-	log := openEmbedded(t)
-	job := viewJob(t, log, 1, 3)
-	job.Examples.Outcome.Idle = 30 * time.Second
-	send(t, log, view(0, "a", 1, 1000), view(0, "b", 2, 20_000), view(0, "c", 3, 22_000), buy(0, "b", "book", 30_000), buy(2, "z", "book", 121_500))
-	followToEnd(t, log, job)
-	want := map[int]string{1: "none", 2: "book"} // outcomes up to 91.5 s are taken to be there
-	if got := labelled(t, log, job); !maps.Equal(got, want) {
-		t.Errorf("the examples are %v, expected %v", got, want)
-	}
-}
-
 // naively returns the labels that rows of a job have by the definition, if the outcomes are past all rows.
 func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
 	t.Helper()

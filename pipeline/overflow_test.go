@@ -248,53 +248,6 @@ func TestRowOfAnySize(t *testing.T) {
 	}
 }
 
-// A chain learns what it learns of a log in which the row has no weight, also when it is interrupted behind the row and has little memory.
-func TestChainGoesOnBehindARowThatOverflows(t *testing.T) {
-	long(t)
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Examples.Partitions = 2
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 80, 1, 3, topics.FullOptions{Every: 4}
-	versions := func(change func(*examples.Rows), memory int64) (list []string) {
-		log, job := openEmbedded(t), job
-		job.Memory = memory
-		messages := overflowMessages(t, 24, 11, false, change)
-		overflow := int64(0)
-		for _, part := range [][]kafkalog.Message{messages[:12], messages[12:16], messages[16:]} { // each in a process of its own
-			writeAll(t, log, job, part)
-			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, u := range report.Updates {
-				if u.Kind == schemas.RunUpdate {
-					overflow += u.Overflow
-				}
-			}
-		}
-		if want := int64(1); change == nil || overflow > want {
-			t.Errorf("%d rows overflow, expected %d", overflow, want)
-		}
-		if quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); len(quarantined) != int(overflow) {
-			t.Errorf("%d messages in quarantine, %d rows overflow", len(quarantined), overflow)
-		}
-		all, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, v := range all {
-			list = append(list, fmt.Sprint(v.Plan.Chain.Number, v.Plan.Update() != nil, v.WeightsDigest.Short()))
-		}
-		return list
-	}
-	want := versions(weightless, 1<<30)
-	for _, memory := range []int64{1 << 30, 1} {
-		if got := versions(setTo(3e38, ""), memory); !slices.Equal(got, want) {
-			t.Errorf("versions %v, without the row %v", got, want)
-		}
-	}
-}
-
 // Features of a stage may overflow where the row's do not. A full run leaves them out of the stage, whatever its
 // memory, and the report of the stage counts the row. The survey of an update finds the row, and puts its message into
 // quarantine.

@@ -14,13 +14,11 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/admin"
-	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -441,31 +439,6 @@ func TestChainGoesOnAfterOtherRuns(t *testing.T) {
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 	if err != nil || report.Updates[0].Kind != schemas.RunUpdate {
 		t.Errorf("error %v, the next version is no update: %+v", err, report)
-	}
-}
-
-// A full run that has fewer rows than its plan lists makes a version that is not offered, unless the rows are to be
-// missing: their source was removed.
-func TestFullRunWithFewerRowsIsNotOffered(t *testing.T) {
-	increments := []coverage.Increment{
-		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 0, To: 2}}, Rows: 60}}},
-		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{From: 2, To: 3}}, Rows: 20}}},
-	}
-	for name, test := range map[string]struct {
-		plan schemas.Plan
-		want int64
-	}{
-		"offered before":   {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}}}, 80},
-		"more were asked":  {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}, AtLeast: 100}}, 100},
-		"none is offered":  {schemas.Plan{Chain: &schemas.Chain{Increments: increments}}, 0},
-		"a removed source": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}}, Removed: []string{"a"}}, 0},
-		"forgotten rows": {schemas.Plan{Chain: &schemas.Chain{Increments: increments, Gate: &schemas.Gate{}},
-			Forgotten: coverage.Forgotten{{}}}, 0},
-	} {
-		chain.KeepRows(&test.plan)
-		if got := test.plan.Chain.AtLeast; got != test.want {
-			t.Errorf("%s: the plan asks for %d rows, expected %d", name, got, test.want)
-		}
 	}
 }
 

@@ -77,22 +77,3 @@ func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
 		t.Errorf("%v are still there, %v", replay.Names(left), err)
 	}
 }
-
-// What came to the topic after the first run began is of no run of a search.
-func TestSearchHasOneSpan(t *testing.T) {
-	job, message := newForeignJob(t, rings(100, 3, 3, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0, message)
-	jobs := []topics.Job{job, job, job}
-	jobs[1].Seed = 2
-	err := Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
-		if c.Err != nil || c.Report.Rows != 100 {
-			t.Errorf("candidate %d: %v, report %+v, expected 100 rows", i, c.Err, c.Report)
-		}
-		produce(t, log, job, 0, message)
-		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"context"
 	"errors"
 	"maps"
 	"slices"
@@ -137,29 +136,4 @@ func TestFindSources(t *testing.T) {
 			t.Errorf("%v: expected it to contain %q", err, want)
 		}
 	}
-}
-
-// A source that may expire before a run has ended is ingested again, also if no other source follows it.
-func TestExpiringSourceIsIngestedAgain(t *testing.T) {
-	files, _ := newSourcesJob(t, 640)
-	log := openEmbedded(t)
-	p, _ := submitJob(t, log, files, event.Ignore{})
-	p.Log = oldLog{p.Log}
-	if _, err := source.Files(t.Context(), p, files, topics.ExamplesRetention{Time: time.Hour}, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	if n := len(readTopic(t, log, p.Topics.Examples)); n != 20 {
-		t.Errorf("%d messages, expected 10 twice", n)
-	}
-}
-
-// oldLog is a log whose messages are all old.
-type oldLog struct{ protocol.Log }
-
-func (l oldLog) Before(ctx context.Context, topic string, _ time.Duration) (ends []int64, err error) {
-	spans, err := l.Spans(ctx, topic)
-	for _, span := range spans {
-		ends = append(ends, span.To)
-	}
-	return ends, err
 }

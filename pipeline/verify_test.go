@@ -13,7 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -43,28 +42,6 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 		}
 	}
 	return list
-}
-
-// A version that is removed while its history is read is still what the history ends with: it is compared, or its examples are missing.
-func TestHistoryEndsWithTheVersion(t *testing.T) {
-	log, job := openEmbedded(t), newMultiStageJob(t)
-	train(t, log, job)
-	p := topics.Open(log, job.Name, nil)
-	asked, err := p.Version(t.Context(), "1")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.RemoveVersions(t.Context(), p, []string{"1"}, true); err != nil {
-		t.Fatal(err)
-	}
-	past, err := heed.ReadHistory(t.Context(), p)
-	if err != nil {
-		t.Fatal(err)
-	}
-	runs, err := past.Runs(asked)
-	if err != nil || len(runs) != 1 || runs[0].Version != 1 || runs[0].Manifest.Digest() != asked.Digest() {
-		t.Errorf("the history of version 1 is %+v, %v", runs, err)
-	}
 }
 
 // checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
