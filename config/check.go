@@ -137,7 +137,7 @@ func (c *Config) problems() []option.Problem {
 		wrong("average", c.Average, "1, because no stage has random features: all members would be the same")
 	}
 	under("topics", c.Topics.Check())
-	under("retrain", c.Retrain.Check())
+	under("retrain", option.Check(topics.RetrainKeys(), c.Retrain, Defaults().Retrain))
 	under("serve", c.Serve.Check())
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -54,7 +55,7 @@ func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topi
 	sc := emptyScenario(t, examples, bytes, list...)
 	sc.chain = &simChain{reports: map[string]wire.Digest{}}
 	sc.job.Retrain, sc.job.Keep = o, simKeep
-	if problems := slices.Concat(o.Check(), topics.DefaultTopics().Check()); len(problems) > 0 {
+	if problems := slices.Concat(option.Check(topics.RetrainKeys(), o, topics.DefaultRetrain()), topics.DefaultTopics().Check()); len(problems) > 0 {
 		t.Fatalf("the options of the chain are wrong: %v", problems)
 	}
 	if sc.job.Topics = topics.DefaultTopics(); o.Decay == 1 {

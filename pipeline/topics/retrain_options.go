@@ -1,7 +1,6 @@
 package topics
 
 import (
-	"fmt"
 	"math"
 	"time"
 
@@ -77,78 +76,42 @@ func (o *RetrainOptions) GateRows(holdout float64) int64 {
 	return int64(math.Round(holdout * float64(o.Rows) * float64(visited)))
 }
 
-// Check returns the invalid keys under `retrain`, with what is expected.
-func (o RetrainOptions) Check() (problems []option.Problem) {
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
-	if o.Rows < 1 {
-		wrong("rows", o.Rows, "at least 1")
-	}
-	if o.After < 0 {
-		wrong("after", o.After, "a time of at least 0")
-	}
-	if o.Window.Rows < 0 {
-		wrong("window.rows", o.Window.Rows, "at least 0")
-	}
-	if o.Window.Time < 0 {
-		wrong("window.time", o.Window.Time, "a time of at least 0")
-	}
-	if o.Window.Increments < 0 {
-		wrong("window.increments", o.Window.Increments, "at least 0")
-	}
-	if !(o.Decay > 0 && o.Decay <= 1) {
-		wrong("decay", o.Decay, "a number above 0, and at most 1")
-	}
-	if o.Refresh < 0 {
-		wrong("refresh", o.Refresh, "at least 0")
-	}
-	if o.Passes < 1 || o.Passes > 1000 {
-		wrong("passes", o.Passes, "a whole number from 1 to 1000")
-	}
-	if o.Full.Every < 0 {
-		wrong("full.every", o.Full.Every, "at least 0")
-	}
-	if o.Full.Growth != 0 && !(o.Full.Growth > 1) {
-		wrong("full.growth", o.Full.Growth, "0, or a number above 1")
-	}
-	switch o.OnNewClass {
-	case NewClassFull, NewClassQuarantine, NewClassStop:
-	default:
-		wrong("on_new_class", o.OnNewClass, "full, quarantine or stop")
-	}
-	if o.NewClassRows < 1 {
-		wrong("new_class_rows", o.NewClassRows, "at least 1")
-	}
-	if _, err := examples.ParseSplit(o.Gate.Split); err != nil || o.Gate.Split == examples.Train.String() {
-		wrong("gate.split", o.Gate.Split, "holdout or test")
-	}
-	if !(o.Gate.Margin >= 0) {
-		wrong("gate.margin", o.Gate.Margin, "a number of at least 0")
-	}
-	return problems
-}
-
-// RetrainKeys documents the keys under `retrain` of the configuration, in the order of the documentation.
+// RetrainKeys is the table of the keys under `retrain` of the configuration, in the order of the documentation.
 func RetrainKeys() []option.Key {
+	isTime := option.Range(0, math.MaxInt64, "a time of at least 0")
 	return []option.Key{
-		{Name: "rows", Meaning: "number of new rows that trigger an update, and of rows in each update of a backlog"},
-		{Name: "after", Meaning: "maximum time from the first new row to the update; 0: only `rows` triggers updates"},
-		{Name: "window.rows", Meaning: "number of newest rows that a version is fitted to; 0: all since the chain began"},
-		{Name: "window.time", Meaning: "maximum age of these rows, by the timestamps of their messages; 0: any"},
-		{Name: "window.increments", Meaning: "maximum number of updates that these rows come from; 0: any"},
-		{Name: "decay", Meaning: "factor that multiplies the weights of past rows at each update"},
-		{Name: "refresh", Meaning: "number of past increments that an update visits again"},
-		{Name: "passes", Meaning: "passes of an update over the rows that it visits, for each stage"},
-		{Name: "full.every", Meaning: "number of updates after which a full version is fitted to the whole window; 0: never"},
-		{Name: "full.growth", Meaning: "fit a full version also when the window has grown by this factor since the last one; 0: never"},
+		{Name: "rows", Rule: option.Whole(1, 0),
+			Meaning: "number of new rows that trigger an update, and of rows in each update of a backlog"},
+		{Name: "after", Rule: isTime,
+			Meaning: "maximum time from the first new row to the update; 0: only `rows` triggers updates"},
+		{Name: "window.rows", Rule: option.Whole(0, 0),
+			Meaning: "number of newest rows that a version is fitted to; 0: all since the chain began"},
+		{Name: "window.time", Rule: isTime,
+			Meaning: "maximum age of these rows, by the timestamps of their messages; 0: any"},
+		{Name: "window.increments", Rule: option.Whole(0, 0),
+			Meaning: "maximum number of updates that these rows come from; 0: any"},
+		{Name: "decay", Rule: option.Range(math.SmallestNonzeroFloat64, 1, "a number above 0, and at most 1"),
+			Meaning: "factor that multiplies the weights of past rows at each update"},
+		{Name: "refresh", Rule: option.Whole(0, 0),
+			Meaning: "number of past increments that an update visits again"},
+		{Name: "passes", Rule: option.Whole(1, 1000),
+			Meaning: "passes of an update over the rows that it visits, for each stage"},
+		{Name: "full.every", Rule: option.Whole(0, 0),
+			Meaning: "number of updates after which a full version is fitted to the whole window; 0: never"},
+		{Name: "full.growth", Rule: option.Rule{Want: "0, or a number above 1",
+			Holds: func(v any) bool { return v.(float64) == 0 || v.(float64) > 1 }},
+			Meaning: "fit a full version also when the window has grown by this factor since the last one; 0: never"},
 		{Name: "full.drift", Meaning: "fit a full version also on drift of the stream, and drop the rows before the drift"},
-		{Name: "on_new_class", Meaning: "how to handle a label that is not a class: `full` fits a full version, `quarantine` leaves " +
-			"its rows out, `stop` ends the run"},
-		{Name: "new_class_rows", Meaning: "minimum number of rows that make a label a class"},
-		{Name: "gate.split", Meaning: "the split whose loss decides whether subscribers get a version: holdout or test"},
-		{Name: "gate.margin", Meaning: "margin by which that loss may exceed the loss of the offered version on the same rows, beyond " +
-			"random variation"},
+		{Name: "on_new_class", Rule: option.OneOf(NewClassFull, NewClassQuarantine, NewClassStop),
+			Meaning: "how to handle a label that is not a class: `full` fits a full version, `quarantine` leaves " +
+				"its rows out, `stop` ends the run"},
+		{Name: "new_class_rows", Rule: option.Whole(1, 0),
+			Meaning: "minimum number of rows that make a label a class"},
+		{Name: "gate.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
+			Meaning: "the split whose loss decides whether subscribers get a version: holdout or test"},
+		{Name: "gate.margin", Rule: option.Range(0, math.Inf(1), "a number of at least 0"),
+			Meaning: "margin by which that loss may exceed the loss of the offered version on the same rows, beyond " +
+				"random variation"},
 		{Name: "accept_loss", Meaning: "offer a version with fewer rows than the offered one also if the log has lost the others, for " +
 			"example by retention during an outage"},
 	}
