@@ -80,11 +80,12 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 	}
 	replicas := func(n string, args ...string) {
 		t.Helper()
-		rows := listed(t, append([]string{"topics", "list"}, args...)...)
-		if len(rows) < 9 {
-			t.Errorf("%d topics", len(rows))
+		code, stdout, stderr := stagewise(append([]string{"topics", "list"}, args...)...)
+		if code != exitDone || stderr != "" || strings.Count(stdout, "\n") < 10 {
+			t.Errorf("topics list: exit code %d: %s%s", code, stdout, stderr)
 		}
-		for _, row := range rows {
+		for line := range strings.Lines(stdout) {
+			row := strings.Fields(line)
 			if len(row) > 2 && strings.HasPrefix(row[0], "b") && row[2] != n {
 				t.Errorf("%v, want %s replicas", row, n)
 			}
