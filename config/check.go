@@ -136,7 +136,7 @@ func (c *Config) problems() []option.Problem {
 	case c.Average > 1 && total > 0 && !slices.ContainsFunc(c.Stages, drawn):
 		wrong("average", c.Average, "1, because no stage has random features: all members would be the same")
 	}
-	under("topics", c.Topics.Check())
+	under("topics", option.Check(topics.TopicKeys(), c.Topics, Defaults().Topics))
 	under("retrain", option.Check(topics.RetrainKeys(), c.Retrain, Defaults().Retrain))
 	under("serve", c.Serve.Check())
 	return all

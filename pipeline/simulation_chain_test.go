@@ -55,7 +55,7 @@ func emptyChainScenario(t testing.TB, examples *simExamples, bytes int64, o topi
 	sc := emptyScenario(t, examples, bytes, list...)
 	sc.chain = &simChain{reports: map[string]wire.Digest{}}
 	sc.job.Retrain, sc.job.Keep = o, simKeep
-	if problems := slices.Concat(option.Check(topics.RetrainKeys(), o, topics.DefaultRetrain()), topics.DefaultTopics().Check()); len(problems) > 0 {
+	if problems := option.Check(topics.RetrainKeys(), o, topics.DefaultRetrain()); len(problems) > 0 {
 		t.Fatalf("the options of the chain are wrong: %v", problems)
 	}
 	if sc.job.Topics = topics.DefaultTopics(); o.Decay == 1 {

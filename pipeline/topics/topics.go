@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"time"
 
@@ -119,65 +120,42 @@ func DefaultTopics() TopicOptions {
 // minSegment is the size of a segment for any message of the brokers' default maximum size.
 const minSegment = 2 << 20
 
-// Check returns the invalid values, by the keys under `topics`.
-func (o TopicOptions) Check() (problems []option.Problem) {
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
-	}
-	if o.Replication < 0 || o.Replication > 100 {
-		wrong("replication", o.Replication, "a replication factor of at most 100; 0: 3 in a cluster of three or more brokers, "+
-			"otherwise 1")
-	}
-	r := o.Retention
-	for _, k := range []struct {
-		key   string
-		value time.Duration
-		least time.Duration
-	}{
-		{"examples", r.Examples, 0}, {"residuals", r.Residuals, minRetention}, {"statistics", r.Statistics, minRetention},
-		{"weights", r.Weights, minRetention}, {"quarantine", r.Quarantine, 0}, {"predictions", r.Predictions, 0},
-		{"tombstones", r.Tombstones, minRetention},
-	} {
-		switch {
-		case k.value < 0, k.value > maxRetention:
-			wrong("retention."+k.key, k.value, "a time of at most ten years, 87600h")
-		case k.value < k.least:
-			wrong("retention."+k.key, k.value, "at least 1h, because runs need the messages that long")
-		}
-	}
-	if o.Segment < minSegment || o.Segment > 1<<30 {
-		wrong("segment", o.Segment, "a size from 2MiB to 1GiB")
-	}
-	if o.SegmentTime < time.Minute || o.SegmentTime > maxRetention {
-		wrong("segment_time", o.SegmentTime, "a time from 1m to ten years, 87600h")
-	}
-	if o.State < minSegment {
-		wrong("state", o.State, "a size of at least 2MiB")
-	}
-	return problems
-}
-
 // maxRetention is ten years.
 const maxRetention = 10 * 365 * 24 * time.Hour
 
-// TopicKeys documents the keys under `topics` of the configuration, in the order of the documentation.
+// TopicKeys is the table of the keys under `topics` of the configuration, in the order of the documentation.
 func TopicKeys() []option.Key {
+	isTime := option.Range(0, float64(maxRetention), "a time of at most ten years, 87600h")
+	outlivesRuns := option.Range(float64(minRetention), float64(maxRetention),
+		"at least 1h, because runs need the messages that long, and at most ten years, 87600h")
 	return []option.Key{
-		{Name: "replication", Meaning: "replication factor of created topics; 0: 3 in a cluster of three or more brokers, otherwise " +
-			"1. With fewer brokers up, no topic is created. From 3 on, a write needs two replicas"},
-		{Name: "retention.examples", Meaning: "retention of examples; 0: forever"},
-		{Name: "retention.residuals", Meaning: fmt.Sprintf("retention of residuals: at least the duration of a run, and %v", minRetention)},
-		{Name: "retention.statistics", Meaning: "retention of statistics, as for residuals"},
-		{Name: "retention.weights", Meaning: "retention of the weights and the report of a run, as for residuals. Versions have their " +
-			"own topic: see `keep`"},
-		{Name: "retention.quarantine", Meaning: "retention of messages that could not be used; 0: forever"},
-		{Name: "retention.predictions", Meaning: "retention of the predictions of `score`; 0: forever. If all predictions of a " +
-			"partition have expired, its examples are predicted again"},
-		{Name: "retention.tombstones", Meaning: "tombstone retention"},
-		{Name: "segment", Meaning: "segment size of partitions: brokers delete messages by segment"},
-		{Name: "segment_time", Meaning: "time after which a partition starts a new segment"},
-		{Name: "state", Meaning: "maximum size of the data of a `run` chain on `state`: `check` computes the size, and rejects keys " +
-			"under `retrain` that need more"},
+		{Name: "replication", Rule: option.Range(0, 100, "a replication factor of at most 100; 0: 3 in a cluster of three or more "+
+			"brokers, otherwise 1"),
+			Meaning: "replication factor of created topics; 0: 3 in a cluster of three or more brokers, otherwise " +
+				"1. With fewer brokers up, no topic is created. From 3 on, a write needs two replicas"},
+		{Name: "retention.examples", Rule: isTime,
+			Meaning: "retention of examples; 0: forever"},
+		{Name: "retention.residuals", Rule: outlivesRuns,
+			Meaning: fmt.Sprintf("retention of residuals: at least the duration of a run, and %v", minRetention)},
+		{Name: "retention.statistics", Rule: outlivesRuns,
+			Meaning: "retention of statistics, as for residuals"},
+		{Name: "retention.weights", Rule: outlivesRuns,
+			Meaning: "retention of the weights and the report of a run, as for residuals. Versions have their " +
+				"own topic: see `keep`"},
+		{Name: "retention.quarantine", Rule: isTime,
+			Meaning: "retention of messages that could not be used; 0: forever"},
+		{Name: "retention.predictions", Rule: isTime,
+			Meaning: "retention of the predictions of `score`; 0: forever. If all predictions of a " +
+				"partition have expired, its examples are predicted again"},
+		{Name: "retention.tombstones", Rule: outlivesRuns,
+			Meaning: "tombstone retention"},
+		{Name: "segment", Rule: option.Range(minSegment, 1<<30, "a size from 2MiB to 1GiB"),
+			Meaning: "segment size of partitions: brokers delete messages by segment"},
+		{Name: "segment_time", Rule: option.Range(float64(time.Minute), float64(maxRetention), "a time from 1m to ten years, 87600h"),
+			Meaning: "time after which a partition starts a new segment"},
+		{Name: "state", Rule: option.Range(minSegment, math.MaxInt64, "a size of at least 2MiB"),
+			Meaning: "maximum size of the data of a `run` chain on `state`: `check` computes the size, and rejects keys " +
+				"under `retrain` that need more"},
 	}
 }
 
