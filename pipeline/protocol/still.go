@@ -14,8 +14,8 @@ import (
 type Found int
 
 const (
-	// FoundNothing means that no message is there: the topic is compacted, or the offset is that of an aborted transaction.
-	FoundNothing Found = iota
+	// foundNothing means that no message is there: the topic is compacted, or the offset is that of an aborted transaction.
+	foundNothing Found = iota
 	// FoundDeleted means that retention has deleted the messages there.
 	FoundDeleted
 	// FoundSame means that the message is there.
