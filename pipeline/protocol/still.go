@@ -10,14 +10,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Found is what a partition has in the place of a message that was read before.
+// Found is what a partition has in the place of a message that was read before. The zero value means that no message is
+// there: the topic is compacted, or the offset is that of an aborted transaction.
 type Found int
 
 const (
-	// foundNothing means that no message is there: the topic is compacted, or the offset is that of an aborted transaction.
-	foundNothing Found = iota
 	// FoundDeleted means that retention has deleted the messages there.
-	FoundDeleted
+	FoundDeleted Found = iota + 1
 	// FoundSame means that the message is there.
 	FoundSame
 	// FoundOther means that another message is there: the topic has lost messages, or was recreated.
