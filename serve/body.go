@@ -80,6 +80,12 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 	}
 }
 
+// release releases the body and its memory.
+func (b *body) release() {
+	b.text = nil
+	b.claim.release()
+}
+
 // grow replaces the buffer by a larger one, of at most so many bytes.
 func (b *body) grow(s *Server, r *http.Request, limit int64) error {
 	if whole := limit + limit/4 + unpackBytes; b.claim.bytes < whole { // the buffer, and the one that is copied into it
@@ -87,7 +93,7 @@ func (b *body) grow(s *Server, r *http.Request, limit int64) error {
 		if err != nil {
 			return err
 		}
-		b.release()
+		b.claim.release()
 		b.claim = larger
 	}
 	b.text = append(make([]byte, 0, min(4*int64(cap(b.text)), limit)), b.text...)

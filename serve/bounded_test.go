@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"runtime"
 	"slices"
 	"strings"
@@ -224,6 +225,66 @@ func TestMemoryOfWideRows(t *testing.T) {
 			t.Errorf("%s: %d bytes, more than the %d that are reserved", name, taken, reserved)
 		}
 	}
+}
+
+// reading is a client that collects garbage when it reads the answer.
+type reading struct {
+	*httptest.ResponseRecorder
+	held uint64 // memory in use
+}
+
+func (r *reading) Write(p []byte) (int, error) {
+	r.held = heldBytes()
+	return r.ResponseRecorder.Write(p)
+}
+
+// heldBytes returns the memory in use.
+func heldBytes() uint64 {
+	runtime.GC()
+	runtime.GC() // also frees what pools had
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
+
+// While a client reads an answer, the server holds nothing of the request.
+func TestMemoryWhileAnswersAreSent(t *testing.T) {
+	o := Defaults()
+	o.Answers.Topic = "answers"
+	for name, body := range map[string]string{"members": `{"id": "%s", "rows": ["a"]}`, "texts": `{"rows": ["%s"]}`} {
+		s := newServer(t, o, Fixed(sparseModel(t, 64, "message")))
+		log := &written{}
+		if err := s.WriteAnswers(t.Context(), log); err != nil {
+			t.Fatal(err)
+		}
+		sent := fmt.Sprintf(body, strings.Repeat("a word ", 1<<20))
+		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["a"]}`)) // what is made once
+		before := heldBytes()
+		r := httptest.NewRequest("POST", "/predict", strings.NewReader(sent))
+		r.Header.Set("Content-Type", typeJSON)
+		w := &reading{ResponseRecorder: httptest.NewRecorder()}
+		s.ServeHTTP(w, r)
+		if limit := before + 1<<20; w.Code != http.StatusOK || w.held > limit {
+			t.Errorf("%s: %d: %d bytes while the answer is read, %d before", name, w.Code, w.held, before)
+		}
+		s.closeAnswers(t.Context())
+		runtime.KeepAlive(sent)
+	}
+}
+
+// A value within many others takes no more memory than another: the stack does not grow with it.
+func TestMemoryOfDeepValues(t *testing.T) {
+	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
+	body := []byte(`{"id": ` + strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth) + `, "rows": [[1, 2]]}`)
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w := ask(s, "POST", "/predict", typeJSON, body)
+	runtime.ReadMemStats(&after)
+	if taken := int64(after.StackInuse) - int64(before.StackInuse); w.Code != http.StatusOK || taken > 1<<20 {
+		t.Errorf("%d: %s: %d bytes of stack", w.Code, w.Body, taken)
+	}
+	deeper := string(body[:7]) + "[" + string(body[7:])
+	checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(deeper)), deeper, "more than 10000 values within each other")
 }
 
 // indexed returns a request with a sparse row of n values.

@@ -190,7 +190,7 @@ func (v *version) keep(r *reader) {
 	}
 	for _, c := range r.block.Columns {
 		values += cap(c.Numbers) + 2*cap(c.Texts) + cap(c.Indices)
-		clear(c.Texts) // they are parts of the request
+		clear(c.Texts[:cap(c.Texts)]) // of the request
 	}
 	if values <= keptValues {
 		v.readers.Put(r)
@@ -207,7 +207,7 @@ func (r *jsonRows) read(most int, tile func(*examples.Rows) error) error {
 		return r.finish()
 	}
 	// A member behind the rows may say why they can't be read.
-	r.at, r.depth = start, 0
+	r.at = start
 	if r.skipRest() == nil {
 		if late, ok := errors.AsType[*refusal](r.finish()); ok {
 			return late
@@ -580,10 +580,17 @@ func (r *jsonRows) features(dst []byte, i int) []byte {
 		name, _ := json.Marshal(r.texts) // a string can be encoded
 		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
 	case row[0] == '{' && r.layout.Sparse >= 0:
-		var pairs struct{ Indices, Values json.RawMessage }
-		if json.Unmarshal(row, &pairs) == nil {
-			return answers.AppendPairs(dst, value.Cell(pairs.Indices), value.Cell(pairs.Values))
-		}
+		var indices, values value.Cell
+		_ = value.Cell(row).Members(func(name string, of value.Cell) error { // pairs has read it
+			switch name {
+			case "indices":
+				indices = of
+			case "values":
+				values = of
+			}
+			return nil
+		})
+		return answers.AppendPairs(dst, indices, values)
 	}
 	return append(dst, row...)
 }

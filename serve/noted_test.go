@@ -81,8 +81,8 @@ func TestAnswersOnATopic(t *testing.T) {
 			[]string{`{"user": {"age": 3}}`, `{"user.age":1,"height":2}`}},
 		"features without names": {newModel(t, 3, 2, nil, layout.MissingError), typeJSON, []byte(`{"rows": [[1, 2], [3, 4]]}`),
 			[]string{`[1, 2]`, `[3, 4]`}},
-		"sparse rows": {sparseModel(t, 4, ""), typeJSON, []byte(`{"rows": [{"indices": [0, 3], "values": [1.5, 2]}, [0, 1, 2, 0], {"values": [], "indices": []}]}`),
-			[]string{`{"0":1.5,"3":2}`, `[0, 1, 2, 0]`, `{}`}},
+		"sparse rows": {sparseModel(t, 4, ""), typeJSON, []byte(`{"rows": [{"indices": [0, 3], "values": [1.5, 2]}, [0, 1, 2, 0], {"values": [], "indices": []},
+			{"indices": [1], "values": [3], "Values": null}]}`), []string{`{"0":1.5,"3":2}`, `[0, 1, 2, 0]`, `{}`, `{"1":3}`}},
 		"texts": {sparseModel(t, 64, "message"), typeJSON, []byte(`{"rows": ["a \"text\"", {"message": "another", "id": 1}]}`),
 			[]string{`{"message":"a \"text\""}`, `{"message": "another", "id": 1}`}},
 		"Arrow": {newModel(t, 3, 5, people, layout.MissingMean), typeArrow, arrowStream(t, table, func(batch int, b *array.RecordBuilder) {

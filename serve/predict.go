@@ -72,6 +72,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	if err := p.compute(r.Context(), body.text, sent); err != nil {
 		return err
 	}
+	p.finish(w.Header())
 	body.release()
 	p.claim.shrink(int64(p.bytes))
 	p.send(w)
@@ -173,16 +174,21 @@ func (p *prediction) checkRows() error {
 	return nil
 }
 
-// send sends the answer.
-func (p *prediction) send(w http.ResponseWriter) {
+// finish counts the rows, sets the header of the answer, and keeps only the pieces of the answer.
+func (p *prediction) finish(h http.Header) {
 	lacking, missing := p.rows.lacking()
 	p.record.Send(p.count)
 	p.metrics.rows.Add(float64(p.count))
 	p.metrics.missing.Add(float64(missing))
-	w.Header().Set("Content-Type", p.kind)
-	w.Header().Set("Content-Length", strconv.Itoa(p.bytes))
-	w.Header().Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
-	w.Header().Set(headerMissing, strconv.Itoa(lacking))
+	h.Set("Content-Type", p.kind)
+	h.Set("Content-Length", strconv.Itoa(p.bytes))
+	h.Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
+	h.Set(headerMissing, strconv.Itoa(lacking))
+	p.rows, p.record, p.encoder = nil, nil, nil
+}
+
+// send sends the answer.
+func (p *prediction) send(w http.ResponseWriter) {
 	for _, piece := range p.pieces {
 		if _, err := w.Write(piece); err != nil { // the client has disconnected, or was too slow
 			panic(http.ErrAbortHandler)

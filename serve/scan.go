@@ -15,9 +15,8 @@ import (
 // scanner scans JSON (RFC 8259) in memory, in one pass. encoding/json takes five times as long for rows of numbers, and more
 // memory than the rows.
 type scanner struct {
-	text  []byte
-	at    int // number of bytes read
-	depth int
+	text []byte
+	at   int // number of bytes read
 }
 
 // maxDepth is the maximum number of values that a value is within, as in encoding/json.
@@ -152,27 +151,46 @@ func (s *scanner) value() (value.Cell, error) {
 	return nil, s.expected("a value")
 }
 
-// skip skips a value of any type.
-func (s *scanner) skip() (err error) {
-	if s.depth++; s.depth > maxDepth {
-		return s.errorf("more than %d values within each other", maxDepth)
-	}
-	switch s.peek() {
-	case '{':
-		var names value.Names
-		err = s.members(func(name []byte) error {
-			if err := s.once(&names, name); err != nil {
+// skip skips a value of any type. Names within it are not compared. It does not call itself: the depth of a value would be that of the stack.
+func (s *scanner) skip() error {
+	var ends []byte // of the lists and the objects that are open
+	for {
+		first := false
+		switch c := s.peek(); c {
+		case '{', '[':
+			if len(ends) == maxDepth {
+				return s.errorf("more than %d values within each other", maxDepth)
+			}
+			ends, first = append(ends, c+2), true // } follows { by two in ASCII, as ] follows [
+			s.at++
+		default:
+			if _, err := s.value(); err != nil {
 				return err
 			}
-			return s.skip()
-		})
-	case '[':
-		err = s.elements(func(int) error { return s.skip() })
-	default:
-		_, err = s.value()
+		}
+		for there := false; !there; first = false {
+			if len(ends) == 0 {
+				return nil
+			}
+			end := ends[len(ends)-1]
+			var err error
+			if there, err = s.more(end, first); err != nil {
+				return err
+			}
+			if !there {
+				ends = ends[:len(ends)-1]
+				continue
+			}
+			if end == '}' {
+				if _, err := s.string(); err != nil {
+					return err
+				}
+				if err := s.expect(':'); err != nil {
+					return err
+				}
+			}
+		}
 	}
-	s.depth--
-	return err
 }
 
 // number reads a number.
