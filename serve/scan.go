@@ -151,7 +151,7 @@ func (s *scanner) value() (value.Cell, error) {
 	return nil, s.expected("a value")
 }
 
-// skip skips a value of any type. Names within it are not compared. It does not call itself: the depth of a value would be that of the stack.
+// skip skips a value of any type. Names within it are not compared. A recursion would make the stack as deep as the value.
 func (s *scanner) skip() error {
 	var ends []byte // of the lists and the objects that are open
 	for {
