@@ -21,9 +21,10 @@ func TestCheck(t *testing.T) {
 	type change = func(o *Options)
 	for of, changes := range map[string]map[string]change{
 		"": {
-			"format: " + wantFormat():           func(o *Options) { o.Format = "arff" },
-			"words.columns: from 1 to 67108864": func(o *Options) { o.Text, o.Words.Columns = "1", 0 },
-			"words.phrases: from 1 to 5":        func(o *Options) { o.Text, o.Words.Phrases = "1", 6 },
+			"format: " + wantFormat():             func(o *Options) { o.Format = "arff" },
+			"words.columns: from 1 to 67108864":   func(o *Options) { o.Text, o.Words.Columns = "1", 0 },
+			"words.vocabulary: hashed or counted": func(o *Options) { o.Text, o.Words.Vocabulary = "1", "unknown" },
+			"words.phrases: from 1 to 5":          func(o *Options) { o.Text, o.Words.Phrases = "1", 6 },
 			"words.columns: from 1 to 1048576": func(o *Options) {
 				o.Text, o.Words.Vocabulary, o.Words.Columns, o.Train = "1", "counted", 1<<21, []string{"a"}
 			},

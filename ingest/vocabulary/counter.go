@@ -31,9 +31,12 @@ func Defaults() Options {
 	return Options{Vocabulary: vocabularies()[0].Name, Columns: 1 << 18, Phrases: 1}
 }
 
-// MaxColumns returns the maximum of Columns.
+// MaxColumns returns the maximum of Columns, that of all vocabularies if the vocabulary is unknown.
 func (t Options) MaxColumns() int {
-	v, _ := t.vocabulary()
+	v, known := t.vocabulary()
+	if !known {
+		return examples.MaxColumns
+	}
 	return v.most
 }
 
