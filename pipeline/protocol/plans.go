@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -37,7 +38,7 @@ func (c *Client) FollowPlans(ctx context.Context, rec event.Recorder, wake <-cha
 
 func (p *Plans) begin(ctx context.Context, l *Ledger) {
 	p.Ledger, p.positions[0].Offset = l, l.Next
-	p.subscription = p.client.Log.Subscribe(ctx, p.wake, p.positions...)
+	p.subscription = p.client.Log.Subscribe(ctx, p.wake, slices.Clone(p.positions)...) // Deliver changes offsets
 }
 
 // Close ends the subscription.
