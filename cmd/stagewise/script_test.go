@@ -240,6 +240,9 @@ func jsonAt(s *testscript.TestScript, file, path string) string {
 			}
 			i, err := strconv.Atoi(step)
 			s.Check(err)
+			if i >= len(v) {
+				s.Fatalf("%s: %s has %d values", file, path, len(v))
+			}
 			value = v[i]
 		default:
 			return ""
@@ -256,7 +259,7 @@ func jsonAt(s *testscript.TestScript, file, path string) string {
 	return string(text)
 }
 
-// json FILE PATH OPERATOR VALUE compares a member of a JSON file, which is ” if it does not exist, as compare does.
+// json FILE PATH OPERATOR VALUE compares a member of a JSON file as compare does. One that does not exist is an empty text.
 func jsonScript(s *testscript.TestScript, _ bool, args []string) {
 	compareScript(s, false, []string{jsonAt(s, args[0], args[1]), args[2], args[3]})
 }

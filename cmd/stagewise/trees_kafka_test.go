@@ -18,7 +18,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline"
 )
 
-// A follower on real brokers has versions with trees, of a run and of a chain that keeps its trees, as their files have them.
+// A follower on real brokers has versions with trees, of a run and of a chain that keeps its trees, as their files have them: the
+// latest, a pinned one, that before a removed one, and that of topics that are made anew.
 func TestKafkaFollowersHaveTrees(t *testing.T) {
 	brokers, name := kafkaBrokers(t), fmt.Sprintf("test-%d", time.Now().UnixNano())
 	inFolder(t, map[string]string{"train.csv": garden(600), "trees.yaml": fmt.Sprintf(`name: %s
@@ -53,7 +54,17 @@ metrics: {listen: null}
 	if len(report.Updates) < 3 {
 		t.Fatalf("a chain of %d versions", len(report.Updates))
 	}
-	follows(t, f, report.Updates[len(report.Updates)-1].Version, do)
+	latest := report.Updates[len(report.Updates)-1].Version
+	follows(t, f, latest, do)
+	do("weights", "pin", "1")
+	follows(t, f, 1, do)
+	do("weights", "pin", "--off")
+	follows(t, f, latest, do)
+	do("weights", "remove", fmt.Sprint(latest), "--even-latest")
+	follows(t, f, latest-1, do)
+	do("topics", "delete", "--yes")
+	do("train", "--quiet")
+	follows(t, f, 1, do)
 }
 
 // follows checks that a follower gets a version, and that it predicts as its file does.
