@@ -22,9 +22,9 @@ cd "$(dirname "$0")/.."
 # As releases and wheels are built: they and the tests share what is compiled, which a second clone finds in the cache too.
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 
-# The packages with goroutines. The other packages start none, and kernels are twenty times slower under the detector.
-concurrent="./internal/kafkalog ./internal/kafkalog/embedded ./ingest ./pipeline ./pipeline/dispatch ./pipeline/protocol ./pipeline/solver ./pipeline/source
-./pipeline/worker/visit ./client ./serve/... ./score ./page"
+# The packages whose tests run goroutines, but for numeric ones: kernels are twenty times slower under the detector.
+concurrent="./internal/kafkalog ./internal/kafkalog/embedded ./ingest ./pipeline ./pipeline/event ./pipeline/protocol ./pipeline/solver
+./pipeline/worker/partition ./pipeline/worker/visit ./client ./serve/... ./score ./page"
 
 # No file is left out of vet and lint because of a tag of tests. The tests with a tag are compiled with all of them too: once.
 tags=kafka,cluster,mnist,python,page
