@@ -68,6 +68,9 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	join := func() Member { return log.Join(t.Solvers(), t.Plans) }
 	store := partition.NewStore(bytes) // of updates that are too small to distribute
 	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+		if !plan.Update().IsLocal() {
+			store.Retain(nil) // the matrices of the run may take all memory
+		}
 		CheckStore(ctx, p, store)
 		local := worker.NewLocal(p.Client, blas, plan, worker.Options{Store: store, Solves: true}, rec)
 		if err := SolveWhenOwner(ctx, p, blas, local, o, plan, watch, rec); err != nil {

@@ -51,12 +51,12 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 
 // Visit makes a visit, and returns its records.
 func (l *Local) Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error) {
-	return l.collect(func(w *Worker) error { return w.visit(ctx, v, w.partitions) })
+	return l.collect(ctx, func(w *Worker) error { return w.visit(ctx, v, w.partitions) })
 }
 
 // Grams returns the records of the Gram matrices of a stage.
 func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error) {
-	return l.collect(func(w *Worker) error {
+	return l.collect(ctx, func(w *Worker) error {
 		v := protocol.Visit{Stage: stage}
 		if err := w.reserve(v); err != nil {
 			return err
@@ -65,11 +65,12 @@ func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error)
 	})
 }
 
-func (l *Local) collect(do func(*Worker) error) (*protocol.Records, error) {
+// collect returns the records that do publishes.
+func (l *Local) collect(ctx context.Context, do func(*Worker) error) (*protocol.Records, error) {
 	w := l.worker
 	w.records = &protocol.Records{}
 	if err := do(w); err != nil {
-		l.failed = true
+		l.failed = ctx.Err() == nil
 		return nil, err
 	}
 	return w.records, nil
