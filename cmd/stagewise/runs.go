@@ -35,7 +35,7 @@ func newRunsCancel() *cobra.Command {
 		Example: "  stagewise runs cancel -c digits.yaml --all",
 		Args:    cobra.MaximumNArgs(1),
 		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
-			if all == (len(args) == 1) {
+			if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
 				return errors.New("expected a run id or --all; see runs list")
 			}
 			return nil
