@@ -25,7 +25,9 @@ import (
 )
 
 // parts returns the parts of the memory for requests.
-func parts(s *Server) []*budget { return append(s.memory.bodies[:], s.memory.work[:]...) }
+func parts(s *Server) []*budget {
+	return append(s.memory.bodies[:], s.memory.rows[0], s.memory.rows[1], s.memory.answers[1])
+}
 
 // allFree acquires all memory for requests, and returns false if some is held.
 func allFree(s *Server) bool {

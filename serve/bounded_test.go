@@ -202,6 +202,8 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"indices": {sparse, typeJSON, indexed(300_000)},
 		"words":   {texts, typeJSON, []byte(`{"rows":["` + words.String() + `"]}`)},
 		"members": {dense, typeJSON, []byte(`{"rows":[{"age":1` + members.String() + `}]}`)},
+		"a word":  {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat("a", 8<<20) + `"}]}`)},
+		"escapes": {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat(`a\u0041`, 1<<20) + `"}]}`)},
 		"pairs":   {sparse, typeArrow, stream},
 	} {
 		s := newServer(t, o, Fixed(c.m))
@@ -285,6 +287,49 @@ func TestMemoryOfDeepValues(t *testing.T) {
 	}
 	deeper := string(body[:7]) + "[" + string(body[7:])
 	checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(deeper)), deeper, "more than 10000 values within each other")
+}
+
+// Objects of a body that serve.max_body allows are served, however many members they have.
+func TestManyMembers(t *testing.T) {
+	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
+	row := `{"age":1`
+	for i := range 300 {
+		row += fmt.Sprintf(`,"%x":0`, i)
+	}
+	body := []byte(`{"rows":[` + strings.TrimSuffix(strings.Repeat(row+"},", 6000), ",") + "]}")
+	if w := ask(s, "POST", "/predict", typeJSON, body); w.Code != http.StatusOK {
+		t.Errorf("%d bytes: %d: %.200s", len(body), w.Code, w.Body)
+	}
+	if !allFree(s) {
+		t.Error("memory is still held")
+	}
+}
+
+// A request that waits for memory takes none from those that are computed.
+func TestAnswersWhileOthersWait(t *testing.T) {
+	s := newServer(t, Defaults(), Fixed(newModelOf(t, manyClasses(20), 3, 2, nil, layout.MissingError)))
+	rows := s.memory.rows[1]
+	if !rows.TryAcquire(rows.size - 1) {
+		t.Fatal("memory is held")
+	}
+	waited := make(chan error, 1)
+	go func() {
+		c, err := s.claim(t.Context(), &s.memory.rows, smallBytes+1)
+		c.release()
+		waited <- err
+	}()
+	for rows.TryAcquire(1) { // nobody waits yet
+		rows.Release(1)
+		runtime.Gosched()
+	}
+	_, body := someRows(t, 1000) // with an answer of 200 kB
+	if w := ask(s, "POST", "/predict", typeJSON, body); w.Code != http.StatusOK {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+	rows.Release(rows.size - 1)
+	if err := <-waited; err != nil {
+		t.Error(err)
+	}
 }
 
 // indexed returns a request with a sparse row of n values.

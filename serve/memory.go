@@ -8,12 +8,14 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
-// memories are the parts of serve.memory. A request first reserves memory for its body, and then, once, for its rows and its
-// answer, so it never waits for memory that a request waits with. Small requests have memory of their own: large ones do not
-// make them wait.
-type memories struct{ bodies, work [2]*budget }
+// memories are the parts of serve.memory. A request reserves memory for its body, then for its rows, and then for the answer so far. It
+// waits for the first two alone, and those that hold them do not wait for it. No request waits for the memory of answers: otherwise the
+// answers of others would be rejected meanwhile, because a [semaphore.Weighted] gives nothing to those that do not wait. Small requests
+// have memory of their own: large ones do not make them wait.
+type memories struct{ bodies, rows, answers [2]*budget }
 
 // budget is a part of serve.memory.
 type budget struct {
@@ -32,15 +34,22 @@ const (
 
 // newMemories divides the memory of the options. Each part has at least what a single request may need.
 func newMemories(o *Options) memories {
-	small := func() *budget { return newBudget(int64(max(o.Memory/16, 1<<19))) }
+	part := func(sixteenths, least option.Bytes) *budget {
+		return newBudget(int64(max(o.Memory/16*sixteenths, least)))
+	}
+	small := part(1, 1<<19)
 	return memories{
-		bodies: [2]*budget{small(), newBudget(int64(max(o.Memory/4, o.MaxBody*3/2+smallBytes)))},
-		work:   [2]*budget{small(), newBudget(int64(max(o.Memory*5/8, 12<<20)))},
+		bodies:  [2]*budget{part(1, 1<<19), part(4, o.MaxBody*3/2+smallBytes)},
+		rows:    [2]*budget{small, part(7, 9<<20)},
+		answers: [2]*budget{small, part(3, 3<<20)},
 	}
 }
 
 // maxAnswer is the maximum size of an answer, a sixteenth of the memory.
-func (m *memories) maxAnswer() int64 { return m.work[1].size / 10 }
+func (m *memories) maxAnswer() int64 { return m.answers[1].size / 3 }
+
+// maxRows is the maximum memory for the rows of a request.
+func (m *memories) maxRows() int64 { return m.rows[1].size }
 
 // claim is memory that a request has reserved.
 type claim struct {
@@ -70,7 +79,7 @@ func partOf(parts *[2]*budget, bytes int64) *budget {
 	return parts[1]
 }
 
-// grow reserves a total number of bytes without waiting: other requests that wait may hold them.
+// grow reserves a total number of bytes without waiting.
 func (c *claim) grow(parts *[2]*budget, bytes int64) bool {
 	of := partOf(parts, bytes)
 	switch {
@@ -130,12 +139,25 @@ func ofJSON(v *version, body []byte) int64 {
 	const shortest = len(`"":0,`)
 	need := nameBytes * int64(min(bytes.Count(body, []byte{':'}), len(body)/shortest))
 	switch {
+	case !v.Sparse():
+		need += 2 * int64(len(body)) // copies of texts, with and without escapes
 	case v.options.Text != "" || v.options.Mixed():
 		need += ofTexts(v, int64(len(body)))
-	case v.Sparse():
+	default:
 		need += ofValues(v, int64(bytes.Count(body, []byte{','}))+1)
 	}
 	return need
+}
+
+// needs sets the memory that the rows need. Dense rows of JSON are read one by one, and mostly take much less: they may reserve all that
+// there is, and are not refused.
+func (p *prediction) needs(body []byte, sent string) {
+	if p.bodyBytes = int64(len(body)); sent == typeJSON {
+		p.rowBytes = max(0, ofJSON(p.version, body)-workspaceBytes)
+	}
+	if !p.Sparse() {
+		p.rowBytes = min(p.rowBytes, p.memory.maxRows())
+	}
 }
 
 // unpack reserves memory for rows of Arrow. They may unpack to as many bytes as a body may have.

@@ -40,7 +40,8 @@ type prediction struct {
 	unpacked  input.Unpacked   // of Arrow so far
 	bodyBytes int64            // of the request
 	rowBytes  int64            // memory that the rows need
-	claim     claim            // memory for the rows and the answer
+	held      claim            // memory for the rows
+	answer    claim            // memory for the answer
 }
 
 // predict handles a prediction request.
@@ -68,13 +69,17 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	defer body.release()
 	defer s.begin(r, true)()
 	p := &prediction{Server: s, asks: asks, kind: kind, record: record}
-	defer func() { p.claim.release() }()
+	defer func() {
+		p.held.release()
+		p.answer.release()
+	}()
 	if err := p.compute(r.Context(), body.text, sent); err != nil {
 		return err
 	}
 	p.finish(w.Header())
 	body.release()
-	p.claim.shrink(int64(p.bytes))
+	p.held.release()
+	p.answer.shrink(int64(p.bytes))
 	p.send(w)
 	return nil
 }
@@ -87,14 +92,11 @@ func (p *prediction) compute(ctx context.Context, body []byte, sent string) (err
 	if p.version, err = p.newest(); err != nil {
 		return err
 	}
-	if p.bodyBytes = int64(len(body)); sent == typeJSON {
-		p.rowBytes = ofJSON(p.version, body)
-	}
-	p.rowBytes = max(0, p.rowBytes-workspaceBytes)
+	p.needs(body, sent)
 	if err := p.checkRows(); err != nil {
 		return err
 	}
-	if p.claim, err = p.Server.claim(ctx, &p.memory.work, p.rowBytes); err != nil {
+	if p.held, err = p.claim(ctx, &p.memory.rows, p.rowBytes); err != nil {
 		return err
 	}
 	if p.rows, err = p.open(ctx, body, sent); err != nil {
@@ -159,7 +161,7 @@ func (p *prediction) reserve() error {
 	if err := p.checkRows(); err != nil {
 		return err
 	}
-	if !p.claim.grow(&p.memory.work, p.rowBytes+int64(answer)) {
+	if !p.held.grow(&p.memory.rows, p.rowBytes) || !p.answer.grow(&p.memory.answers, int64(answer)) {
 		return p.full()
 	}
 	return nil
@@ -167,7 +169,7 @@ func (p *prediction) reserve() error {
 
 // checkRows returns an error for rows that need more memory than there is.
 func (p *prediction) checkRows() error {
-	if most := p.memory.work[1].size - p.memory.maxAnswer(); p.rowBytes > most {
+	if most := p.memory.maxRows(); p.rowBytes > most {
 		return refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for that: "+
 			"send fewer rows or values at a time", p.rowBytes, most)
 	}
