@@ -154,6 +154,15 @@ class Inputs(unittest.TestCase):
         several = StagewiseMultiLabelClassifier(stages=[{"features": {"size": 64}, "link": "logistic"}]).fit(X, lists)
         self.assertEqual(several.classes_.tolist(), ["a", "b", "\U0001f600"])
 
+    def test_sparse_labels_in_any_order(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        labels = np.stack([y == 1, y < 2], axis=1).astype(int)
+        rows, columns = labels.nonzero()
+        order = np.random.default_rng(1).permutation(len(rows))
+        shuffled = scipy.sparse.coo_array((np.ones(len(rows), dtype=int), (rows[order], columns[order])), shape=labels.shape)
+        model = StagewiseClassifier(stages=[{"features": {"size": 64}, "link": "logistic"}])
+        np.testing.assert_array_equal(clone(model).fit(X, shuffled).predict(X), model.fit(X, labels).predict(X))
+
     def test_class_weight(self) -> None:
         X, y = load_iris(return_X_y=True)
         plain = StagewiseClassifier(stages=STAGES)
@@ -473,6 +482,18 @@ class Chains(unittest.TestCase):
         scaled = X * [1, 1000, 1e-3, 1]
         model = StagewiseClassifier().partial_fit(scaled, y)
         self.assertGreater(model.score(scaled, y), 0.9)
+
+    def test_labels_with_space_around_them(self) -> None:
+        X, y = load_iris(return_X_y=True)
+        labels = np.array([" a", "b", "c"])[y]
+        with tempfile.TemporaryDirectory() as folder:
+            model = StagewiseClassifier(stages=STAGES, data_dir=folder).fit(X, labels)
+            for some in (slice(None), labels == "b"):
+                model.update(X[some], labels[some])
+                self.assertEqual(model.classes_.tolist(), [" a", "b", "c"])
+                self.assertGreater(model.score(X, labels), 0.9)
+            with self.assertRaisesRegex(ValueError, "labels of a chain"):
+                model.update(X, np.array([" a", "b", "d"])[y])
 
     def test_rows_without_labels_are_counted(self) -> None:
         r = np.random.default_rng(1)

@@ -28,10 +28,11 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
     __doc__ += f"\n\n    {Estimator.__doc__}"
 
     classes_: npt.NDArray[Any]
+    _coded = False  # the program has the places of labels in classes_, not their texts
 
     def _target(self, y: Any, taken: Sequence[str], chain: bool) -> Target:
         if _is_indicator(y):
-            matrix = y if hasattr(y, "tocsr") else np.asarray(y)
+            matrix = y.tocsr() if hasattr(y, "tocsr") else np.asarray(y)  # its rows are in order
             if hasattr(y, "columns"):
                 names = [str(c) for c in y.columns]
                 return self._several(matrix, names, np.array(names), taken)
@@ -47,22 +48,22 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
         labels, codes = np.unique(y, return_inverse=True)
         if len(labels) < 2 and not chain:
             raise ValueError(f"y has 1 class, {labels[0]!r}: a classifier needs at least two")
-        words = _words_of(labels)
+        words = None if chain and self._coded else _words_of(labels)
         if chain and words is None:
-            if not (hasattr(self, "classes_") and np.isin(labels, self.classes_).all()):
+            if not (self._coded and np.isin(labels, self.classes_).all()):
                 raise ValueError("labels of a chain: expected whole numbers, booleans or texts without space around them")
             words = [str(place) for place in np.searchsorted(self.classes_, labels)]
         elif chain:
             self._label_type = labels.dtype
         else:
-            words = words or [str(i) for i in range(len(labels))]
+            self._coded, words = words is None, words or [str(i) for i in range(len(labels))]
             self.classes_, self._words = labels, words
         column = pa.array(words, pa.utf8()).take(pa.array(codes))
         return Target({name: column}, {"label": name} if chain else {"label": name, "classes": words})
 
     def _several(self, matrix: Any, words: list[str], classes: npt.NDArray[Any], taken: Sequence[str]) -> Target:
         """Returns the column of the labels that each row has: the matrix has 1 for each of them (n × k)."""
-        self._indicator, self._words, self.classes_ = True, words, classes
+        self._indicator, self._coded, self._words, self.classes_ = True, False, words, classes
         name = free("labels", taken)
         rows, columns = matrix.nonzero()
         ends = np.searchsorted(rows, np.arange(matrix.shape[0] + 1)).astype(np.int32)
@@ -85,6 +86,8 @@ class StagewiseClassifier(ClassifierMixin, Estimator):  # type: ignore[misc]
 
     def _learnt(self) -> None:
         texts = self.model_.classes_.astype(str)
+        if self._coded:
+            return
         self._words = texts.tolist()
         if self._indicator:
             return
