@@ -30,7 +30,8 @@ func TestSmallUpdatesAreNotDistributed(t *testing.T) {
 		produce(t, interrupted, job, m.Partition, m)
 		produce(t, workers, job, m.Partition, m)
 	}
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+	recorder := &eventRecorder{}
+	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder); err != nil {
 		t.Fatal(err)
 	}
 	want, plans := digests(t, log, job.Name), map[string]*schemas.Plan{}
@@ -40,6 +41,13 @@ func TestSmallUpdatesAreNotDistributed(t *testing.T) {
 	}
 	for _, v := range versions {
 		plans[v.Run] = v.Plan
+	}
+	visited := map[string]bool{}
+	for _, v := range eventsOf[event.Visited](recorder) {
+		visited[v.Run] = true
+	}
+	if len(visited) != len(versions) {
+		t.Errorf("visits to %d runs are recorded, expected %d", len(visited), len(versions))
 	}
 	for _, k := range readTopic(t, log, job.Name+".statistics") {
 		m := protocol.FromKafka(k)

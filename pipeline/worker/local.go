@@ -51,7 +51,14 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 
 // Visit makes a visit, and returns its records.
 func (l *Local) Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error) {
-	return l.collect(ctx, func(w *Worker) error { return w.visit(ctx, v, w.partitions) })
+	return l.collect(ctx, func(w *Worker) error {
+		began := w.Clock.Now()
+		err := w.visit(ctx, v, w.partitions)
+		if err == nil {
+			w.visited(v, w.partitions, began)
+		}
+		return err
+	})
 }
 
 // Grams returns the records of the Gram matrices of a stage.

@@ -319,10 +319,16 @@ func (w *Worker) catchUp(ctx context.Context) error {
 			return err
 		}
 	}
-	w.rec.Record(event.Visited{
-		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(due), Rows: rows(due), Elapsed: w.Clock.Since(began),
-	})
+	w.visited(v, due, began)
 	return nil
+}
+
+// visited records that a visit is complete.
+func (w *Worker) visited(v protocol.Visit, partitions []*partition.State, began time.Time) {
+	w.rec.Record(event.Visited{
+		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(partitions), Rows: rows(partitions),
+		Elapsed: w.Clock.Since(began),
+	})
 }
 
 // visit makes one visit to partitions, and publishes the statistics of each partition as soon as they are complete.

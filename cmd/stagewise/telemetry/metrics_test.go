@@ -140,8 +140,9 @@ func TestMetricsOfRoles(t *testing.T) {
 		},
 		protocol.RoleSolve: {
 			"stagewise_active 1", `stagewise_error_ratio{split="test"} 0.015`, `stagewise_loss{split="test"} 0.125`,
-			"stagewise_objective 0.25", "stagewise_pass 3",
+			"stagewise_objective 0.25", "stagewise_pass 3", "stagewise_quarantined_total 2", "stagewise_rows_total 175", "stagewise_visits_total 2",
 			`stagewise_seconds_total{phase="gather"} 4`, `stagewise_seconds_total{phase="solve"} 5`,
+			`stagewise_seconds_total{phase="survey"} 1`, `stagewise_seconds_total{phase="visit"} 2`,
 		},
 		protocol.RoleIngest: {"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
 			`stagewise_lost_column_rows_total{column="a"} 7`},

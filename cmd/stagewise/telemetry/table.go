@@ -50,7 +50,7 @@ const (
 func table() []metric {
 	work, solve, run := []string{protocol.RoleWork}, []string{protocol.RoleSolve}, []string{protocol.RoleRun}
 	score := []string{protocol.RoleScore}
-	runs := slices.Concat(work, solve, run)
+	runs, visits := slices.Concat(work, solve, run), slices.Concat(work, solve) // a solver visits the rows of small updates
 	ingests := slices.Concat(score, run, []string{protocol.RoleIngest})
 	return []metric{
 		{name: "waiting", help: "Operations being retried after broker errors."},
@@ -65,8 +65,8 @@ func table() []metric {
 		{name: "progress_timestamp_seconds", help: "Unix time of the last step of this process in the current run.", roles: runs, unset: true,
 			until: ofStep},
 
-		{name: "rows_total", help: "Rows processed by visits.", roles: work},
-		{name: "visits_total", help: "Visits to partitions with published statistics.", roles: work},
+		{name: "rows_total", help: "Rows processed by visits.", roles: visits},
+		{name: "visits_total", help: "Visits to partitions.", roles: visits},
 		{name: "partitions", help: "Partitions of the examples topic owned by this worker.", roles: work},
 		{name: "lag_rows", help: "Rows of the current visit not yet processed by this worker.", roles: work},
 		{name: "seconds_total", help: "Seconds spent in each phase of runs.", roles: work, label: "phase",
@@ -78,13 +78,13 @@ func table() []metric {
 		{name: "error_ratio", help: "Error rate at the last pass, from 0 to 1, by split.", roles: solve, label: "split", until: ofPass},
 		{name: "loss", help: "Mean loss at the last pass, by split.", roles: solve, label: "split", until: ofPass},
 		{name: "seconds_total", help: "Seconds spent in each phase of runs.", roles: solve, label: "phase",
-			values: []string{phaseGather, phaseSolve}},
+			values: []string{phaseSurvey, phaseVisit, phaseGather, phaseSolve}},
 
 		{name: "ingested_rows_total", help: "Rows written to the examples topic by this process.", roles: ingests},
 		{name: "lost_column_rows_total", help: "Rows, ingested by this process, that lack a column that earlier rows had, by column. They " +
 			"are quarantined, unless the column is optional.", roles: ingests, label: "column"},
 		{name: "quarantined_total", help: "Messages that this process could not ingest, or that its surveys could not use. A repeated survey " +
-			"counts them again.", roles: slices.Concat(work, ingests)},
+			"counts them again.", roles: slices.Concat(visits, ingests)},
 		{name: "source_lag_messages", help: "Messages of the source topic not yet ingested.", roles: ingests, unset: true, until: ofTopic},
 		{name: "joined_rows", help: "Messages of the source topic that were joined with an outcome, or have none.", roles: ingests,
 			label: "state"},
