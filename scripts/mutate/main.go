@@ -110,8 +110,8 @@ func (p place) caught() (by string, compiles bool, err error) {
 	if exec.Command("go", "build", "-overlay", overlay, own).Run() != nil {
 		return "", false, nil
 	}
-	for _, tests := range [][]string{{own}, {"-run", "^(TestSimulation|TestDigitsDigest)$", "./pipeline", "./cmd/stagewise"}} {
-		flags := []string{"test", "-short", "-failfast", "-vet=off", "-timeout", "5m", "-overlay", overlay}
+	for _, tests := range [][]string{{"-short", own}, {"-run", "^(TestSimulation|TestDigitsDigest)$", "./pipeline", "./cmd/stagewise"}} {
+		flags := []string{"test", "-failfast", "-vet=off", "-timeout", "5m", "-overlay", overlay}
 		if output, err := exec.Command("go", append(flags, tests...)...).CombinedOutput(); err != nil {
 			return strings.TrimSpace(failed.FindString(string(output))), true, nil
 		}
