@@ -303,7 +303,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	for user, own := range map[string][]string{
 		"work": {protocol.TopicsOf(job.Name).Statistics, protocol.TopicsOf(job.Name).Residuals, protocol.TopicsOf(job.Name).Quarantine},
 		"solve": {protocol.TopicsOf(job.Name).Weights, protocol.TopicsOf(job.Name).Versions, protocol.TopicsOf(job.Name).State,
-			protocol.TopicsOf(job.Name).Plans},
+			protocol.TopicsOf(job.Name).Plans, protocol.TopicsOf(job.Name).Quarantine},
 	} {
 		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
 		for _, topic := range topics.Topics(job) {
