@@ -105,17 +105,17 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         if self._chain is not None:
             self._chain.cleanup()
         self._chain = self._held_out = None
-        with _folder_for(rows) as folder:
+        others, others_beside = (None, {}) if X_val is None else self._held(X_val, y_val)
+        with _folder_for(rows, others) as folder:
             examples["train"] = [f"{folder}/rows.arrow"]
             rows.write(examples["train"][0], beside)
-            if X_val is not None:
-                others, beside = self._held(X_val, y_val)
+            if others is not None:
                 if "weight" in examples:
                     weights = np.ones(others.count) if sample_weight_val is None else sample_weight_val
-                    beside[examples["weight"]] = np.asarray(weights, dtype=np.float64)
+                    others_beside[examples["weight"]] = np.asarray(weights, dtype=np.float64)
                 examples["test"] = [f"{folder}/held-out.arrow"]
-                others.write(examples["test"][0], beside)
-                self._held_out = _first(others, folder, beside)
+                others.write(examples["test"][0], others_beside)
+                self._held_out = _first(others, folder, others_beside)
             self._run("train", folder, f"{folder}/log" if self.data_dir is None else os.fspath(self.data_dir), examples, {})
         return self
 
@@ -391,11 +391,11 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         return tags
 
 
-def _folder_for(rows: arrow.Rows) -> tempfile.TemporaryDirectory[str]:
+def _folder_for(*rows: arrow.Rows | None) -> tempfile.TemporaryDirectory[str]:
     """Returns the folder of a run. For few rows it is in memory: a run makes sixty files, which takes a disk longer than 150 rows
     take the program."""
     place = None
-    if rows.size <= _FEW and tempfile.gettempdir() == "/tmp" and os.access(_MEMORY, os.W_OK):
+    if sum(some.size for some in rows if some is not None) <= _FEW and tempfile.gettempdir() == "/tmp" and os.access(_MEMORY, os.W_OK):
         of = os.statvfs(_MEMORY)
         place = _MEMORY if of.f_bavail * of.f_frsize >= _LEAST_FREE else None
     return tempfile.TemporaryDirectory(prefix="stagewise-", dir=place)
