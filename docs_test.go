@@ -16,7 +16,9 @@ var (
 	namedTest = regexp.MustCompile("`((?:Test|Fuzz)\\w+)`")
 	testFunc  = regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	target    = regexp.MustCompile("`make ([a-z-]+)")
-	link      = regexp.MustCompile(`\]\(([^)#:]+)\)`)
+	link      = regexp.MustCompile(`\]\(([^)#:]*)(?:#([^)]+))?\)`)
+	heading   = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	noAnchor  = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
 )
 
 // The pages about the code name no file and no test that does not exist.
@@ -101,7 +103,7 @@ func TestReadme(t *testing.T) {
 	checkKinds(t, filepath.Join(folder, "predicted.csv"), 0, "label")
 }
 
-// Every link to a file of the repository leads to one.
+// Every link leads to a file of the repository, and to a heading of it.
 func TestLinks(t *testing.T) {
 	pages, err := filepath.Glob("docs/*.md")
 	if err != nil {
@@ -109,11 +111,25 @@ func TestLinks(t *testing.T) {
 	}
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/README.md", "python/README.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
-			if _, err := os.Stat(filepath.Join(filepath.Dir(page), m[1])); err != nil {
+			file := page
+			if m[1] != "" {
+				file = filepath.Join(filepath.Dir(page), m[1])
+			}
+			if _, err := os.Stat(file); err != nil {
 				t.Errorf("%s: %v", page, err)
+			} else if m[2] != "" && !slices.Contains(anchors(read(t, file)), m[2]) {
+				t.Errorf("%s: %s has no heading #%s", page, file, m[2])
 			}
 		}
 	}
+}
+
+// anchors returns the anchors of a page's headings, as GitHub makes them.
+func anchors(page string) (all []string) {
+	for _, m := range heading.FindAllStringSubmatch(page, -1) {
+		all = append(all, strings.ReplaceAll(noAnchor.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
+	}
+	return all
 }
 
 // block is a block of commands, or of a program in Python.
