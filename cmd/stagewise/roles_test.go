@@ -82,7 +82,7 @@ func TestServices(t *testing.T) {
 	// A role exports what it can have, about this pipeline.
 	for role, has := range map[string]struct{ metrics, lacks []string }{
 		protocol.RoleWork:  {[]string{"partitions", "lag_rows", `runs_total{pipeline="blobs",state="done"}`}, []string{"objective", "active"}},
-		protocol.RoleSolve: {[]string{"objective", "active", "error_ratio"}, []string{"partitions", "rows_total"}},
+		protocol.RoleSolve: {[]string{"objective", "active", "error_ratio", "rows_total"}, []string{"partitions"}},
 	} {
 		body := metricsOf(t, logs[role].String())
 		for _, name := range has.metrics {
