@@ -76,6 +76,10 @@ func TestKeysOfOutcomes(t *testing.T) {
 			} else if text := schemas.JoinText(c); test.come > 0 && !strings.Contains(text, "65 after their row was decided: messages are out of order by up to 3m18s, and examples.outcome.grace: 4m0s") {
 				t.Errorf("the disorder is not shown: %s", text)
 			}
+			said := slices.DeleteFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return !strings.Contains(n.Text, "have no row") })
+			if len(said) != min(1, int(test.alone)) || len(said) > 0 && strings.Count(said[0].Text, ", read as ") != 2 {
+				t.Errorf("%d outcomes have no row, and the notices are %q", test.alone, said)
+			}
 			if why := last.Outcomes.Why(); !last.Offered && !strings.Contains(why, `its key has the bytes 31 33 39 39, read as "1399"`) {
 				t.Errorf("the keys are not shown: %s", why)
 			}

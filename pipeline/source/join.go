@@ -571,11 +571,29 @@ func (f *Feed) countJoined() {
 	}
 	f.joined[f.partition].Store(&counts)
 	f.recordJoined()
-	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
+	row, result := f.joining.last[0], f.joining.last[1]
+	if row.topic == "" || result.topic == "" {
+		return // there are no keys to show
+	}
+	if all := f.decidedByAll(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
 		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
 			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
-			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, f.joining.last[0], f.joining.last[1])
+			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, row, result)
 	}
+}
+
+// decidedByAll returns countsJoined with only those outcomes that every feed with rows has counted: the row of an outcome may be in the
+// partition of a feed that is behind the others. If other processes have some of the feeds, it returns zero counts.
+func (f *Following) decidedByAll() examples.JoinCounts {
+	all := f.countsJoined()
+	for n := 0; n < min(f.Partitions, len(f.Bounds)) && !f.byPartition; n++ {
+		counts := f.joined[n].Load()
+		if counts == nil {
+			return examples.JoinCounts{}
+		}
+		all.Outcomes = min(all.Outcomes, counts.Outcomes)
+	}
+	return all
 }
 
 // minOutcomes is the minimum number of outcomes before it is reported that some have no row.
