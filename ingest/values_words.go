@@ -1,12 +1,14 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // TopicWords finds the words of the categorical columns of a topic of values and the units of its times, as Sources does for
@@ -15,6 +17,7 @@ type TopicWords struct {
 	values *Values
 	found  *layout.FoundWords
 	rows   int
+	last   error // why the last unusable message is unusable
 }
 
 // NewTopicWords returns empty TopicWords, for options that pass Check and have a FromTopic.
@@ -32,6 +35,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return err
 	}
 	if err != nil || len(rows) == 0 {
+		w.last = cmp.Or(err, w.last)
 		return nil
 	}
 	if v.whole.LabelComesLater() {
@@ -46,6 +50,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		}
 		if err != nil {
 			v.forget()
+			w.last = err
 			return nil
 		}
 	}
@@ -69,7 +74,11 @@ func (w *TopicWords) Options() (Options, error) {
 	}
 	o.Options = with
 	for _, c := range o.Categorical {
-		if len(o.WordsOf(c)) == 0 && !o.Mixed() {
+		switch {
+		case len(o.WordsOf(c)) > 0 || o.Mixed():
+		case w.last != nil && w.rows == 0:
+			return o, fmt.Errorf("no message can be used: %s", schemas.WithoutValues(w.last.Error()))
+		default:
 			return o, fmt.Errorf("no message has a word in the column %s of examples.categorical yet: "+
 				"words are collected when the topic is first read", c)
 		}

@@ -22,6 +22,16 @@ func TestFollowWithCategories(t *testing.T) {
 	if err := follow(); err == nil || !strings.Contains(err.Error(), "no message has a word in the column 1 of examples.categorical yet") {
 		t.Errorf("a topic without rows: %v", err)
 	}
+	named := job
+	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}); err != nil {
+		t.Fatal(err)
+	}
+	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
+	named.Examples.FromTopic = "misspelt"
+	if err := source.Follow(t.Context(), log, named, true, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), `no column "cliked"`) {
+		t.Errorf("a topic without the label column: %v", err)
+	}
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
 			if _, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}); err != nil {
