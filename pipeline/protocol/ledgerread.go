@@ -70,7 +70,8 @@ func (c *Client) foldPlans(ctx context.Context, l *Ledger, last *Message) error 
 			l.damaged = append(l.damaged, err)
 		}
 	}
-	if l.Next = end; c.ledger != nil && len(l.incomplete) == 0 {
+	known := last != nil && len(messages) == 0 // the ledger is a copy of the one that is known
+	if l.Next = end; c.ledger != nil && len(l.incomplete) == 0 && !known {
 		c.ledger.Store(l.clone())
 	}
 	return nil
