@@ -26,11 +26,12 @@ func SparseBytes(p, k int64, solves bool) int64 {
 	return 8 * crossMoments * p * k
 }
 
-// CheckSparse returns an error if the matrices of a stage of sparse rows exceed the memory of the process, with the size of both.
-func (c *Client) CheckSparse(p, k int64, solves bool) error {
-	if need := SparseBytes(p, k, solves); c.MatrixBytes > 0 && need > max(c.MatrixBytes, minSparseBytes) {
+// CheckSparse returns an error if the matrices of a stage of sparse rows exceed the memory of a process in bytes, with the size of both.
+// A memory of 0 has no limit.
+func CheckSparse(memory, p, k int64, solves bool) error {
+	if need := SparseBytes(p, k, solves); memory > 0 && need > max(memory, minSparseBytes) {
 		return fmt.Errorf("the matrices of %s columns of sparse rows and %d classes take %s, but memory is %s: set memory to at least %d, "+
-			"or a larger prepare.min_rows", humanize.Comma(p), k, humanize.IBytes(uint64(need)), humanize.IBytes(uint64(c.MatrixBytes)), need)
+			"or a larger prepare.min_rows", humanize.Comma(p), k, humanize.IBytes(uint64(need)), humanize.IBytes(uint64(memory)), need)
 	}
 	return nil
 }

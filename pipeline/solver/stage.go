@@ -69,7 +69,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 		return nil, err
 	}
 	if f.shape.Sparse {
-		if err := s.CheckSparse(int64(f.shape.Columns), int64(f.shape.Classes), true); err != nil {
+		if err := protocol.CheckSparse(s.MatrixBytes, int64(f.shape.Columns), int64(f.shape.Classes), true); err != nil {
 			return nil, err
 		}
 	}

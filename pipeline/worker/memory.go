@@ -58,7 +58,7 @@ func (w *Worker) measured() (m matrices, err error) {
 		}
 		p, k := int64(stage.Features.Size()), int64(stage.Classes)
 		if stage.Features.Sparse() {
-			if err := w.CheckSparse(p, k, w.options.Solves); err != nil {
+			if err := protocol.CheckSparse(w.MatrixBytes, p, k, w.options.Solves); err != nil {
 				return m, err
 			}
 			m.always = max(m.always, protocol.SparseBytes(p, k, w.options.Solves))

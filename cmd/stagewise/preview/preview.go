@@ -96,8 +96,7 @@ func checkMatrices(c *config.Config, width int) error {
 	if c.Memory == 0 || c.Prepare.MinRows > 1 || !slices.ContainsFunc(c.Job().Stages, onlySparse) {
 		return nil
 	}
-	client := protocol.Client{MatrixBytes: int64(c.Memory)}
-	return client.CheckSparse(int64(width), int64(max(len(c.Examples.Classes)+len(c.Examples.Targets), 1)), true)
+	return protocol.CheckSparse(int64(c.Memory), int64(width), int64(max(len(c.Examples.Classes)+len(c.Examples.Targets), 1)), true)
 }
 
 // checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
