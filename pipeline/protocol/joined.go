@@ -14,48 +14,120 @@ const lookBack = 16
 // ReadJoined returns what was counted when the messages of spans of the examples were joined; nil if they were not joined with outcomes.
 // Only the counts, the limit and the keys are set, the counts in a single cursor.
 func ReadJoined(ctx context.Context, client *Client, spans coverage.Spans) (*examples.Joined, error) {
-	var all *examples.Joined
+	r := joinedReader{ctx: ctx, client: client}
+	bounds, err := client.Log.Spans(ctx, client.Topics.Examples)
+	if err != nil {
+		return nil, err
+	}
+	all, shared := &examples.Joined{Joins: make([]examples.JoinCursor, 1)}, false
+	joins := make([]joinOfPartition, len(bounds))
+	for i, b := range bounds {
+		joins[i] = joinOfPartition{hull: coverage.Span{Partition: b.Partition, From: b.From, To: b.From}, bounds: b}
+	}
 	for _, hull := range spans.Hulls() {
-		last, err := joinedBefore(ctx, client, hull.Partition, hull.To)
-		if err != nil {
-			return nil, err
-		}
+		last, counts := r.between(hull)
 		if last == nil {
 			continue
 		}
-		first, err := joinedBefore(ctx, client, hull.Partition, hull.From)
-		if err != nil {
-			return nil, err
-		}
-		counts, shared := last.Counts()
-		before, _ := first.Counts()
-		if all == nil {
-			all = &examples.Joined{Joins: make([]examples.JoinCursor, 1)}
-		}
-		all.Joins[0].Counts, all.Limit = all.Joins[0].Counts.Plus(counts.Since(before), shared), last.Limit
+		joins[hull.Partition].hull, joins[hull.Partition].counts = hull, counts
+		_, s := last.Counts()
+		shared, all.Limit = shared || s, last.Limit
 		if last.RowKey != "" {
 			all.RowKey, all.OutcomeKey = last.RowKey, last.OutcomeKey
 		}
 	}
-	return all, nil
+	if r.err != nil || r.topic == "" {
+		return nil, r.err
+	}
+	counts := &all.Joins[0].Counts
+	if !shared {
+		for _, j := range joins {
+			*counts = counts.Plus(j.counts)
+		}
+		return all, nil
+	}
+	*counts, err = r.together(joins)
+	return all, err
 }
 
-// joinedBefore returns the progress of the join at an offset of a partition; nil if there is none among the last messages.
-func joinedBefore(ctx context.Context, client *Client, partition int, offset int64) (*examples.Joined, error) {
-	first, _, err := client.Log.Bounds(ctx, client.Topics.Examples, partition)
-	if err != nil || first >= offset {
-		return nil, err
+// joinOfPartition is the join of the rows of a partition of the examples, and what it counted in a hull of spans.
+type joinOfPartition struct {
+	hull, bounds coverage.Span
+	counts       examples.JoinCounts
+}
+
+// joinedReader reads the progress of joins in the examples.
+type joinedReader struct {
+	ctx    context.Context
+	client *Client
+	topic  string // of the rows
+	err    error  // first error; later reads do nothing
+}
+
+// together returns the counts of joins that read the same outcomes. For a partition that is behind the others in the spans, it takes the
+// matches of a longer range of messages: those written since, then all.
+func (r *joinedReader) together(joins []joinOfPartition) (examples.JoinCounts, error) {
+	furthest := int64(0)
+	for _, j := range joins {
+		furthest = max(furthest, j.counts.Outcomes)
+	}
+	var counts []examples.JoinCounts
+	for _, j := range joins {
+		for _, longer := range []coverage.Span{{Partition: j.hull.Partition, From: j.hull.From, To: j.bounds.To}, j.bounds} {
+			if !j.counts.Behind(furthest) {
+				break
+			}
+			if _, c := r.between(longer); !c.Behind(furthest) {
+				c = c.Scaled(furthest)
+				j.counts.Outcomes, j.counts.Matched, j.counts.Late = c.Outcomes, c.Matched, c.Late
+			}
+		}
+		if j.bounds.To > 0 { // otherwise it has no rows
+			counts = append(counts, j.counts)
+		}
+	}
+	return examples.Together(counts), r.err
+}
+
+// between returns the last progress of the join in a span, and what was counted in the span; nil if there is no progress.
+func (r *joinedReader) between(span coverage.Span) (*examples.Joined, examples.JoinCounts) {
+	last := r.before(span.Partition, span.To)
+	if last == nil {
+		return nil, examples.JoinCounts{}
+	}
+	counts, _ := last.Counts()
+	before, _ := r.before(span.Partition, span.From).Counts()
+	return last, counts.Since(before)
+}
+
+// before returns the progress of the join at an offset of a partition; nil if there is none among the last messages.
+func (r *joinedReader) before(partition int, offset int64) *examples.Joined {
+	if r.err != nil {
+		return nil
+	}
+	first, _, err := r.client.Log.Bounds(r.ctx, r.client.Topics.Examples, partition)
+	if r.fail(err); err != nil || first >= offset {
+		return nil
 	}
 	topic := ""
-	err = client.Between(ctx, client.Topics.Examples, partition, max(first, offset-lookBack), offset, func(m Message) error {
+	err = r.client.Between(r.ctx, r.client.Topics.Examples, partition, max(first, offset-lookBack), offset, func(m Message) error {
 		if t, ok := schemas.TopicOf(m.Message); ok {
 			topic = t
 		}
 		return nil
 	})
-	if err != nil || topic == "" {
-		return nil, err
+	if r.fail(err); err != nil || topic == "" {
+		return nil
 	}
-	state, err := ReadTopicProgress(ctx, client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
-	return state.Joined, err
+	state, err := ReadTopicProgress(r.ctx, r.client, topic, coverage.Span{Partition: partition, From: first, To: offset}, lookBack)
+	if r.fail(err); state.Joined != nil {
+		r.topic = topic
+	}
+	return state.Joined
+}
+
+func (r *joinedReader) fail(err error) {
+	if r.err == nil {
+		r.err = err
+	}
 }

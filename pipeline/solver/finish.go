@@ -39,7 +39,11 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	report := s.report(l.NextVersion())
 	if s.plan.Outcomes {
-		joined, err := protocol.ReadJoined(ctx, s.Client, s.plan.Added())
+		spans := s.plan.Added()
+		if len(spans) == 0 { // a full version without new rows
+			spans = s.plan.Spans
+		}
+		joined, err := protocol.ReadJoined(ctx, s.Client, spans)
 		if err != nil {
 			return nil, fmt.Errorf("read how outcomes were joined: %w", err)
 		}

@@ -567,7 +567,7 @@ func (k keyRead) String() string {
 func (f *Feed) countJoined() {
 	var counts examples.JoinCounts
 	for _, join := range f.joining.joins {
-		counts = counts.Plus(join.Counts(), false)
+		counts = counts.Plus(join.Counts())
 	}
 	f.joined[f.partition].Store(&counts)
 	f.recordJoined()
@@ -575,25 +575,11 @@ func (f *Feed) countJoined() {
 	if row.topic == "" || result.topic == "" {
 		return // there are no keys to show
 	}
-	if all := f.decidedByAll(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
+	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
 		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
 			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
 			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, row, result)
 	}
-}
-
-// decidedByAll returns countsJoined with only those outcomes that every feed with rows has counted: the row of an outcome may be in the
-// partition of a feed that is behind the others. If other processes have some of the feeds, it returns zero counts.
-func (f *Following) decidedByAll() examples.JoinCounts {
-	all := f.countsJoined()
-	for n := 0; n < min(f.Partitions, len(f.Bounds)) && !f.byPartition; n++ {
-		counts := f.joined[n].Load()
-		if counts == nil {
-			return examples.JoinCounts{}
-		}
-		all.Outcomes = min(all.Outcomes, counts.Outcomes)
-	}
-	return all
 }
 
 // minOutcomes is the minimum number of outcomes before it is reported that some have no row.
@@ -601,17 +587,23 @@ const minOutcomes = 100
 
 // countsJoined returns what all feeds have counted.
 func (f *Following) countsJoined() (all examples.JoinCounts) {
-	for n := range f.joined {
-		if counts := f.joined[n].Load(); counts != nil {
-			all = all.Plus(*counts, !f.byPartition)
+	var feeds []examples.JoinCounts
+	for n := range min(f.Partitions, len(f.Bounds)) {
+		counts := examples.JoinCounts{} // of a feed of another process, or one that has not begun
+		if c := f.joined[n].Load(); c != nil {
+			counts = *c
 		}
+		feeds, all = append(feeds, counts), all.Plus(counts)
 	}
-	return all
+	if f.byPartition {
+		return all
+	}
+	return examples.Together(feeds)
 }
 
 // recordJoined records what was counted.
 func (f *Following) recordJoined() {
-	if all := f.countsJoined(); f.outcomes != nil {
-		f.Recorder.Record(event.Joined{Rows: f.Topic, Outcomes: f.Job.Examples.Outcome.Topic, Counts: all})
+	if f.outcomes != nil {
+		f.Recorder.Record(event.Joined{Rows: f.Topic, Outcomes: f.Job.Examples.Outcome.Topic, Counts: f.countsJoined()})
 	}
 }

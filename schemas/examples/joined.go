@@ -3,6 +3,7 @@ package examples
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -56,16 +57,48 @@ type JoinCounts struct {
 	Disorder int64 `json:"disorder"` // of the late ones: maximum milliseconds that one was behind its partition
 }
 
-// Plus returns the sum of the counts of two joins. shared means that both read the same outcomes.
-func (c JoinCounts) Plus(o JoinCounts, shared bool) JoinCounts {
-	if c.Rows, c.Absent, c.Matched, c.Late = c.Rows+o.Rows, c.Absent+o.Absent, c.Matched+o.Matched, c.Late+o.Late; shared {
-		c.Outcomes = max(c.Outcomes, o.Outcomes)
-	} else {
-		c.Outcomes += o.Outcomes
+// Plus returns the sum of the counts of two joins, which read different outcomes.
+func (c JoinCounts) Plus(o JoinCounts) JoinCounts {
+	return JoinCounts{Rows: c.Rows + o.Rows, Absent: c.Absent + o.Absent, Outcomes: c.Outcomes + o.Outcomes, Matched: c.Matched + o.Matched,
+		Late: c.Late + o.Late, Disorder: max(c.Disorder, o.Disorder)}
+}
+
+// Together returns the counts of joins that all read the same outcomes, each for its own rows. The row of an outcome may be in a partition
+// whose join is behind, so matches are scaled to the outcomes of the join that is furthest. If a join has read less than half as many,
+// it is not yet known which outcomes have no row, and none is counted as such.
+func Together(joins []JoinCounts) (all JoinCounts) {
+	furthest, known := int64(0), true
+	for _, c := range joins {
+		furthest = max(furthest, c.Outcomes)
 	}
-	c.Disorder = max(c.Disorder, o.Disorder)
+	for _, c := range joins {
+		known = known && !c.Behind(furthest)
+		if known {
+			c = c.Scaled(furthest)
+		}
+		c.Outcomes = 0
+		all = all.Plus(c)
+	}
+	all.Outcomes = furthest
+	if !known {
+		all.Outcomes = all.Matched + all.Late
+	}
+	all.Matched = min(all.Matched, all.Outcomes-all.Late) // rows of several joins may have the same outcome
+	return all
+}
+
+// Scaled returns the counts for another number of outcomes, of which as large a fraction have a row. Without outcomes nothing changes.
+func (c JoinCounts) Scaled(outcomes int64) JoinCounts {
+	if c.Outcomes != 0 && c.Outcomes != outcomes {
+		scale := float64(outcomes) / float64(c.Outcomes)
+		c.Matched, c.Late = int64(math.Round(float64(c.Matched)*scale)), int64(math.Round(float64(c.Late)*scale))
+		c.Outcomes = outcomes
+	}
 	return c
 }
+
+// Behind reports whether a join has read less than half of the outcomes of another one.
+func (c JoinCounts) Behind(furthest int64) bool { return 2*c.Outcomes < furthest }
 
 // Since returns what was counted after an earlier state.
 func (c JoinCounts) Since(o JoinCounts) JoinCounts {
@@ -84,7 +117,7 @@ func (j *Joined) Counts() (counts JoinCounts, shared bool) {
 	}
 	for _, join := range j.Joins {
 		shared = shared || join.Partition < 0
-		counts = counts.Plus(join.Counts, false)
+		counts = counts.Plus(join.Counts)
 	}
 	return counts, shared
 }
