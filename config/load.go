@@ -5,11 +5,7 @@ import (
 	"os"
 	"reflect"
 	"slices"
-	"strconv"
 	"strings"
-
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/spf13/viper"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -41,10 +37,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	s.commandLine("--set", set)
 	s.commandLine("--over", over)
 
-	c, err := s.decode()
-	if err != nil {
-		return nil, err
-	}
+	c := s.config()
 	c.untuned, c.ignored = s.untuned(c), s.ignored
 	c.unlinked = c.untuned && !s.has("stages.0.link")
 	s.impossible(c.problems())
@@ -107,20 +100,20 @@ func (s *settings) lastStage(c *Config) {
 	c.Stages = append(c.Stages, last)
 }
 
-// decode puts the values over the defaults.
-func (s *settings) decode() (*Config, error) {
+// config returns the defaults with what was set over them.
+func (s *settings) config() *Config {
 	c := Defaults()
-	for i := range s.set["stages"].length {
+	for i := range s.given.Stages {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
-		if kind, ok := s.set[key+".features.kind"].value.(string); ok {
-			if stage.Features = stages.DefaultsOf(kind); stages.Grown(stage.Features) {
+		if s.has(key + ".features.kind") {
+			if stage.Features = stages.DefaultsOf(s.given.Stages[i].Features.Kind); stages.Grown(stage.Features) {
 				solve.GrownDefaults(&stage.Stage)
 			}
 		}
-		if targets, ok := s.set["examples.targets"].value.([]string); ok && len(targets) > 0 {
+		if len(s.given.Examples.Targets) > 0 {
 			stage.Link = schemas.Link(model.LinksOf(examples.Numbers)[0])
 		}
-		if labels, ok := s.set["examples.labels"].value.(string); ok && labels == layout.LabelsSeveral {
+		if s.given.Examples.Labels == layout.LabelsSeveral {
 			stage.Link = schemas.Link(model.LinksOf(examples.SeveralLabels)[0])
 		}
 		if s.hasBelow(key + ".stop") {
@@ -128,18 +121,7 @@ func (s *settings) decode() (*Config, error) {
 		}
 		c.Stages = append(c.Stages, stage)
 	}
-	v := viper.New()
-	for key, set := range s.set {
-		if set.value != nil {
-			v.Set(key, set.value)
-		}
-	}
-	if err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
-		d.TagName, d.Squash = "yaml", true
-		d.MatchName = func(key, field string) bool { return key == field || key == option.KeyFor(field) }
-	}); err != nil {
-		return nil, fmt.Errorf("decode configuration: %w", err)
-	}
+	s.over("", reflect.ValueOf(c).Elem(), reflect.ValueOf(&s.given).Elem())
 	for i := range c.Stages {
 		stage := &c.Stages[i]
 		if !s.has(fmt.Sprintf("stages.%d.rate", i)) && solve.WholeSteps(stage.Link) {
@@ -149,24 +131,25 @@ func (s *settings) decode() (*Config, error) {
 	if !s.has("examples.holdout") {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
-	return c, nil
+	return c
 }
 
-// decodeHook takes values as they are, because they have the type of their field, and makes a list of the mapping of its
-// elements, by number, that viper has for keys such as stages.0.passes.
-func decodeHook(from, to reflect.Value) (any, error) {
-	switch below, numbered := from.Interface().(map[string]any); {
-	case from.Type() == to.Type():
-		to.Set(from)
-		return nil, nil
-	case to.Kind() == reflect.Slice && numbered:
-		elements := make([]any, to.Len())
-		for i := range elements {
-			elements[i] = below[strconv.Itoa(i)]
+// over puts the values that were given for a key, and for those below it, over the defaults.
+func (s *settings) over(key string, defaults, given reflect.Value) {
+	t := behind(defaults.Type())
+	switch {
+	case isValue(t) && s.has(key):
+		defaults.Set(given)
+	case isList(t):
+		for i := range defaults.Len() {
+			s.over(fmt.Sprintf("%s.%d", key, i), defaults.Index(i), given.Index(i))
 		}
-		return elements, nil
+	case defaults.Kind() != reflect.Pointer || !defaults.IsNil():
+		defaults, given = reflect.Indirect(defaults), reflect.Indirect(given)
+		for _, field := range keysOf(t) {
+			s.over(join(key, option.KeyOf(field)), defaults.FieldByIndex(field.Index), given.FieldByIndex(field.Index))
+		}
 	}
-	return from.Interface(), nil
 }
 
 // defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.

@@ -45,8 +45,8 @@ func TestEveryKeyHasAMeaning(t *testing.T) {
 			t.Errorf("%s: %q does not fit into a cell of a table", k.Name, k.Meaning)
 		}
 	}
-	tree().walk("", func(key string, n *node) {
-		if !n.isValue() {
+	walk("", reflect.TypeFor[Config](), func(key string, typ reflect.Type) {
+		if !isValue(typ) {
 			return
 		}
 		if _, ok := meanings[key]; !ok {
@@ -71,12 +71,12 @@ func reference(t *testing.T) string {
 	full.Stages[0].Stop = DefaultStop()
 	var table strings.Builder
 	table.WriteString("key | default, or type | meaning\n---|---|---\n")
-	tree().walk("", func(key string, n *node) {
-		if n.isValue() {
+	walk("", reflect.TypeFor[Config](), func(key string, typ reflect.Type) {
+		if isValue(typ) {
 			of := defaultOf(t, reflect.ValueOf(full), key)
 			switch of {
 			case "none", "`[]`", "`map[]`":
-				of = typeName(n.typ)
+				of = typeName(typ)
 			}
 			fmt.Fprintf(&table, "`%s` | %s | %s\n", key, of, meanings[key])
 		}

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -22,66 +23,66 @@ const withheld = "security"
 // no password. As JSON is YAML, [Load] reads it: it is a configuration that says the same.
 //
 // Names of files are absolute, as those in a configuration file are relative to its folder.
-func (c *Config) MarshalJSON() ([]byte, error) {
-	root, err := resolved(reflect.ValueOf(c))
-	if err != nil {
-		return nil, err
-	}
-	return toJSON(root, reflect.TypeFor[any]())
-}
+func (c *Config) MarshalJSON() ([]byte, error) { return resolved(reflect.ValueOf(c)) }
 
 // YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.
 func (c *Config) YAML() ([]byte, error) {
-	root, err := resolved(reflect.ValueOf(c))
+	text, err := c.MarshalJSON()
 	if err != nil {
 		return nil, err
 	}
+	var document yaml.Node
+	if err := yaml.Unmarshal(escaped(text), &document); err != nil {
+		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
+	}
+	unbraced(&document)
 	var out bytes.Buffer
 	encoder := yaml.NewEncoder(&out)
 	encoder.SetIndent(2)
-	if err := encoder.Encode(root); err != nil {
+	if err := encoder.Encode(&document); err != nil {
 		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
 	}
 	return out.Bytes(), encoder.Close()
 }
 
-// resolved returns a part of a configuration as YAML: a struct as a mapping of its keys, without those that are nil, which
-// say nothing.
-func resolved(v reflect.Value) (*yaml.Node, error) {
+// resolved returns a part of a configuration as JSON: a struct as an object of its keys, without those that are nil, which say nothing.
+func resolved(v reflect.Value) (json.RawMessage, error) {
 	v = reflect.Indirect(v)
-	switch {
-	case isValue(v.Type()):
-		return resolvedValue(v)
-	case v.Kind() == reflect.Slice:
-		list := &yaml.Node{Kind: yaml.SequenceNode}
-		for i := range v.Len() {
-			item, err := resolved(v.Index(i))
-			if err != nil {
+	if d, is := v.Interface().(time.Duration); is {
+		return json.Marshal(d.String())
+	}
+	if isValue(v.Type()) {
+		return json.Marshal(v.Interface())
+	}
+	if isList(v.Type()) {
+		items := make([]json.RawMessage, v.Len())
+		for i := range items {
+			var err error
+			if items[i], err = resolved(v.Index(i)); err != nil {
 				return nil, err
 			}
-			list.Content = append(list.Content, item)
 		}
-		return list, nil
+		return json.Marshal(items)
 	}
-	mapping := &yaml.Node{Kind: yaml.MappingNode}
+	var members []string
 	for _, field := range keysOf(v.Type()) {
 		value := v.FieldByIndex(field.Index)
 		if option.KeyOf(field) == withheld || value.Kind() == reflect.Pointer && value.IsNil() {
 			continue
 		}
-		if isPath(field) {
+		if isPath(field.Tag) {
 			var err error
 			if value, err = absolute(value); err != nil {
 				return nil, err
 			}
 		}
-		of, err := resolved(value)
+		text, err := resolved(value)
 		if err != nil {
 			return nil, err
 		}
-		mapping.Content = append(mapping.Content, &yaml.Node{Kind: yaml.ScalarNode, Value: option.KeyOf(field)}, of)
+		members = append(members, fmt.Sprintf("%q:%s", option.KeyOf(field), text))
 	}
-	return mapping, nil
+	return json.RawMessage("{" + strings.Join(members, ",") + "}"), nil
 }
 
 // absolute returns a path, or a list of paths, from the root of the file system on.
@@ -100,27 +101,6 @@ func absolute(value reflect.Value) (reflect.Value, error) {
 		return whole
 	})
 	return from, failed
-}
-
-// resolvedValue returns the value of a key as its JSON is. A list of plain values stays on one line.
-func resolvedValue(v reflect.Value) (*yaml.Node, error) {
-	value := v.Interface()
-	switch of := value.(type) {
-	case time.Duration:
-		value = of.String()
-	case []string:
-		value = slices.Concat([]string{}, of) // none is an empty list, not null
-	}
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	var document yaml.Node
-	if err := yaml.Unmarshal(escaped(text), &document); err != nil {
-		return nil, fmt.Errorf("write the configuration as YAML: %w", err)
-	}
-	unbraced(document.Content[0])
-	return document.Content[0], nil
 }
 
 // escaped escapes the characters in the texts of JSON that YAML does not allow.

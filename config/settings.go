@@ -22,62 +22,61 @@ type origin struct {
 	line   int // 0: the source has no lines
 }
 
-// setting is what was set for a key, how it was written, and where.
+// setting is how a key was set, and where.
 type setting struct {
-	value   any // of the type of the key's field; nil for a mapping, a list of mappings, and null
-	length  int // of a list of mappings
+	given   bool // it has a value: it is no mapping, no list of mappings and no null
 	written string
 	origin
 }
 
-// settings are what was set, by full key (stages.0.features.size), and what was wrong on the way. Later settings replace
-// earlier ones.
+// settings are what was set, and what was wrong on the way. Later settings replace earlier ones.
 type settings struct {
-	path      string // of the file
-	root      *node
-	set       map[string]setting
-	suggested map[string]bool // the keys that misspelled ones were probably meant for
-	ignored   []string        // names of variables with our prefix that are not keys
+	path      string             // of the file
+	given     Config             // the values that were set
+	set       map[string]setting // by full key (stages.0.features.size)
+	suggested map[string]bool    // the keys that misspelled ones were probably meant for
+	ignored   []string           // names of variables with our prefix that are not keys
 	problems  []Problem
 }
 
 func newSettings(path string) *settings {
-	return &settings{path: path, root: tree(), set: map[string]setting{}, suggested: map[string]bool{}}
+	return &settings{path: path, set: map[string]setting{}, suggested: map[string]bool{}}
 }
 
-// put sets key, whose node is n, to y. A null resets the key to its default, or to none if the key says so.
-func (s *settings) put(key string, n *node, y *yaml.Node, at origin) {
+// put sets the value v of a key, whose field has a tag, to y. A null resets the key to its default, or to none if the tag says so.
+func (s *settings) put(key string, v reflect.Value, tag reflect.StructTag, y *yaml.Node, at origin) {
 	y = resolve(y)
-	switch {
+	switch t := behind(v.Type()); {
 	case y.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(y.ShortTag(), "!!") && !secretive.MatchString(key):
 		s.wrong(key, written(y), "a value without a tag (!)", at)
-	case isNull(y) && n.isNone:
-		s.set[key] = setting{value: "", written: written(y), origin: at}
 	case isNull(y):
 		s.reset(key)
-		s.set[key] = setting{origin: at}
-	case n.isValue():
-		s.putValue(key, n, y, at)
-	case n.element != nil:
-		s.putList(key, n, y, at)
+		v.SetZero()
+		s.set[key] = setting{given: tag.Get("null") == "none", written: written(y), origin: at}
+	case isValue(t):
+		s.putValue(key, v, tag, y, at)
+	case isList(t):
+		s.putList(key, v, y, at)
 	default:
-		s.putMapping(key, n, y, at)
+		s.putMapping(key, v, y, at)
 	}
 }
 
-func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
+func (s *settings) putValue(key string, v reflect.Value, tag reflect.StructTag, y *yaml.Node, at origin) {
+	t, single := behind(v.Type()), tag.Get("single")
+	inFile := at.line > 0 // no other source has lines
 	list := y
-	if n.single && n.typ.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode {
-		if list = split(y); !n.split {
+	if t.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode && (isPath(tag) || single != "" || !inFile && t == reflect.TypeFor[[]string]()) {
+		if list = split(y); inFile && single != "split" {
 			list.Content = []*yaml.Node{y}
 		}
 	}
-	value, err := parse(list, n.typ)
+	value, err := parse(list, t)
 	if err != nil {
-		s.wrong(key, written(y), want(y, n.typ, err), at)
+		s.wrong(key, written(y), want(y, t, err), at)
 		return
 	}
-	if n.isPath && at.line > 0 { // only the configuration file has lines
+	if isPath(tag) && inFile {
 		eachPath(value, func(path string) string {
 			if filepath.IsAbs(path) {
 				return path
@@ -85,7 +84,11 @@ func (s *settings) putValue(key string, n *node, y *yaml.Node, at origin) {
 			return filepath.Join(filepath.Dir(s.path), path)
 		})
 	}
-	s.set[key] = setting{value: value.Interface(), written: written(y), origin: at}
+	if v.Kind() == reflect.Pointer {
+		v.Set(reflect.New(t))
+	}
+	reflect.Indirect(v).Set(value)
+	s.set[key] = setting{given: true, written: written(y), origin: at}
 }
 
 // eachPath changes a path, or each of a list of paths, but no empty one and no standard input.
@@ -99,58 +102,69 @@ func eachPath(value reflect.Value, change func(path string) string) {
 	}
 }
 
-func (s *settings) putList(key string, n *node, y *yaml.Node, at origin) {
+func (s *settings) putList(key string, v reflect.Value, y *yaml.Node, at origin) {
 	if y.Kind != yaml.SequenceNode {
 		s.wrong(key, written(y), "a list of mappings, each after a hyphen (-)", at)
 		return
 	}
 	s.reset(key)
-	s.set[key] = setting{length: len(y.Content), origin: at}
+	s.set[key] = setting{origin: at}
+	v.Set(reflect.MakeSlice(v.Type(), len(y.Content), len(y.Content)))
 	for i, item := range y.Content {
 		// Not put: that would make an element of defaults from a null.
-		s.putMapping(join(key, strconv.Itoa(i)), n.element, resolve(item), at.lineOf(item))
+		s.putMapping(join(key, strconv.Itoa(i)), v.Index(i), resolve(item), at.lineOf(item))
 	}
 }
 
-func (s *settings) putMapping(key string, n *node, y *yaml.Node, at origin) {
+func (s *settings) putMapping(key string, v reflect.Value, y *yaml.Node, at origin) {
+	t := behind(v.Type())
 	if y.Kind != yaml.MappingNode {
-		s.wrong(key, written(y), "a mapping with "+option.Enumerate(n.names(), "or"), at)
+		s.wrong(key, written(y), "a mapping with "+option.Enumerate(namesOf(t), "or"), at)
 		return
 	}
 	s.set[key] = setting{origin: at}
 	// Merged mappings (<<) come first, because the mapping's own keys replace theirs.
 	for i := 0; i < len(y.Content); i += 2 {
 		if isMerge(y.Content[i]) {
-			s.merge(key, n, y.Content[i+1], at)
+			s.merge(key, v, y.Content[i+1], at)
 		}
 	}
 	lines := map[string]int{}
 	for i := 0; i < len(y.Content); i += 2 {
 		name, value, at := y.Content[i], resolve(y.Content[i+1]), at.lineOf(y.Content[i])
-		child := n.child(name.Value)
+		field, known := fieldAt(t, name.Value)
 		line, twice := lines[name.Value]
 		switch {
 		case name.Kind != yaml.ScalarNode:
 			s.wrong(join(key, "?"), written(value), "text as the key, not "+written(resolve(name)), at)
 			continue
-		case twice && at.line > 0:
-			s.wrong(join(key, quoted(name.Value)), written(value), fmt.Sprintf("this key once: line %d already has it", line), at)
-			continue
 		case twice:
-			s.wrong(join(key, quoted(name.Value)), written(value), "this key once: it is given twice", at)
+			want := "this key once"
+			if at.line > 0 {
+				want += fmt.Sprintf(": line %d already has it", line)
+			}
+			s.wrong(join(key, quoted(name.Value)), written(value), want, at)
 			continue
 		case isMerge(name):
-		case child == nil:
-			s.unknown(n, key, name.Value, written(value), at)
+		case !known || strings.Contains(name.Value, "."):
+			s.unknown(t, key, name.Value, written(value), at)
 		default:
-			s.put(join(key, child.name), child, value, at)
+			s.put(join(key, name.Value), fieldIn(v, field), field.Tag, value, at)
 		}
 		lines[name.Value] = name.Line
 	}
 }
 
+// fieldIn returns a field of a struct, which it makes if v is a nil pointer.
+func fieldIn(v reflect.Value, field reflect.StructField) reflect.Value {
+	if v.Kind() == reflect.Pointer && v.IsNil() {
+		v.Set(reflect.New(v.Type().Elem()))
+	}
+	return reflect.Indirect(v).FieldByIndex(field.Index)
+}
+
 // merge puts what the key << of a mapping holds: a mapping, or a list of them of which the first counts most.
-func (s *settings) merge(key string, n *node, y *yaml.Node, at origin) {
+func (s *settings) merge(key string, v reflect.Value, y *yaml.Node, at origin) {
 	merged := []*yaml.Node{y}
 	if list := resolve(y); list.Kind == yaml.SequenceNode {
 		merged = slices.Clone(list.Content)
@@ -162,7 +176,7 @@ func (s *settings) merge(key string, n *node, y *yaml.Node, at origin) {
 			s.wrong(join(key, "<<"), written(m), "a mapping to merge, or a list of mappings", at)
 			continue
 		}
-		s.putMapping(key, n, m, at)
+		s.putMapping(key, v, m, at)
 	}
 }
 
@@ -184,12 +198,12 @@ func (s *settings) reset(key string) {
 }
 
 // has reports whether a key has a value.
-func (s *settings) has(key string) bool { return s.set[key].value != nil }
+func (s *settings) has(key string) bool { return s.set[key].given }
 
 // hasBelow reports whether a key below key has a value.
 func (s *settings) hasBelow(key string) bool {
 	for k, set := range s.set {
-		if strings.HasPrefix(k, key+".") && set.value != nil {
+		if strings.HasPrefix(k, key+".") && set.given {
 			return true
 		}
 	}
@@ -212,21 +226,23 @@ const notShown = "(not shown)"
 // userInfo matches the user and the password in a URL.
 var userInfo = regexp.MustCompile(`://[^/@]*@`)
 
-// unknown adds the problem that name, below the key whose node is n, is no key.
-func (s *settings) unknown(n *node, key, name, value string, at origin) {
-	if before, _, tight := strings.Cut(name, ":"); tight && n.at(before) != nil {
+// unknown adds the problem that name is none of the keys of a type, whose own key is given.
+func (s *settings) unknown(t reflect.Type, key, name, value string, at origin) {
+	before, _, tight := strings.Cut(name, ":")
+	if _, known := fieldAt(t, before); tight && known {
 		s.wrong(join(key, quoted(before)), "a colon without a space after it", wantSpace, at)
 		return
 	}
-	want := "one of the keys " + option.Enumerate(n.names(), "or")
-	if len(n.children) == 1 {
-		want = "the key " + n.children[0].name
+	names := namesOf(t)
+	want := "one of the keys " + option.Enumerate(names, "or")
+	if len(names) == 1 {
+		want = "the key " + names[0]
 	}
-	if n.isValue() {
+	if isValue(t) {
 		want = "no key below " + key + ", which has a value"
-	} else if n.at(name) != nil {
+	} else if _, known := fieldAt(t, name); known {
 		want = "nested keys, as in prepare: {pca: 50}; only --set supports dots"
-	} else if meant := n.suggest(key, name, s.root); meant != "" {
+	} else if meant := suggest(key, t, name); meant != "" {
 		s.suggested[meant] = true
 		if meant == name {
 			meant += " at the top level"
@@ -251,7 +267,7 @@ func (s *settings) impossible(problems []option.Problem) {
 		set, ok := s.set[p.Key]
 		if !ok {
 			set = s.set[p.Key[:max(0, strings.LastIndexByte(p.Key, '.'))]] // the mapping that lacks the key
-		} else if set.value != nil {
+		} else if set.given {
 			p.Value = userInfo.ReplaceAllString(set.written, "://"+notShown+"@")
 		}
 		s.problems = append(s.problems, Problem{p, cmp.Or(set.source, s.path), set.line})

@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"maps"
 	"reflect"
 	"regexp"
 	"slices"
@@ -30,7 +31,7 @@ func (s *settings) file(content []byte) bool {
 		s.wrong("YAML", written(root), "key: value on each line, as in name: mnist", at)
 		return false
 	}
-	s.putMapping("", s.root, root, at)
+	s.putMapping("", reflect.ValueOf(&s.given).Elem(), root, at)
 	return true
 }
 
@@ -47,12 +48,20 @@ var serviceVariable = regexp.MustCompile(`_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_POR
 	`PORT(_[0-9]+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+|PORT_[0-9]+_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=[0-9]+|ADDR=[0-9a-f.:]+))$`)
 
 // stageNumber finds the number of a stage in the name of a variable.
-var stageNumber = regexp.MustCompile(`^STAGES_(\d+)(_|$)`)
+var stageNumber = regexp.MustCompile(`^STAGES_(\d+)`)
 
 // environment applies the variables with our prefix. It ignores empty ones, as is usual, and those of Services of Kubernetes.
 func (s *settings) environment(environ []string) {
-	keys := map[string]string{} // by variable
-	s.root.walk("", func(key string, n *node) { keys[strings.ToUpper(strings.ReplaceAll(key, ".", "_"))] = key })
+	keys := map[string]string{}     // by variable; those of mappings have no variable
+	mappings := map[string]string{} // by the name that their variable would have
+	walk("", reflect.TypeFor[Config](), func(key string, t reflect.Type) {
+		name := strings.ToUpper(strings.NewReplacer(".", "_", "*", "0").Replace(key)) // of the first stage
+		if isValue(t) || isList(t) {
+			keys[name] = key
+		} else {
+			mappings[name] = key
+		}
+	})
 	type variable struct{ name, key, value string }
 	var variables []variable
 	for _, e := range environ {
@@ -64,47 +73,30 @@ func (s *settings) environment(environ []string) {
 		number := "0"
 		if found := stageNumber.FindStringSubmatch(rest); found != nil {
 			number = found[1]
-			rest = strings.TrimSuffix("STAGES_*_"+strings.TrimPrefix(rest, found[0]), "_")
+			rest = strings.Replace(rest, number, "0", 1)
 		}
 		key, known := keys[rest]
 		switch {
-		case known && rest != "" && s.root.at(key).children == nil:
+		case known:
 			variables = append(variables, variable{name, strings.Replace(key, "*", number, 1), value})
 		case serviceVariable.MatchString(e):
 			s.ignored = append(s.ignored, name)
 		default:
-			s.wrong(quoted(name), quoted(value), s.wantVariable(keys, name, rest, number), origin{source: "environment"})
+			want := "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
+			if key, is := mappings[rest]; is && rest != "" {
+				field, _ := fieldAt(reflect.TypeFor[Config](), key)
+				want = "a variable for one key below " + key + ", such as " + name + "_" + strings.ToUpper(namesOf(behind(field.Type))[0])
+			} else if meant := option.Nearest(rest, slices.Sorted(maps.Keys(keys))); meant != "" {
+				want = "a known variable; did you mean " + prefix + strings.Replace(meant, "_0", "_"+number, 1) + "?"
+			}
+			s.wrong(quoted(name), quoted(value), want, origin{source: "environment"})
 		}
 	}
 	// The list stages comes before stages.0, which changes it.
 	slices.SortFunc(variables, func(a, b variable) int { return cmp.Compare(a.key, b.key) })
 	for _, v := range variables {
-		at := origin{source: v.name}
-		if s.root.at(v.key).typ == reflect.TypeFor[kafkalog.Secret]() {
-			s.set[v.key] = setting{value: kafkalog.NewSecret(v.value), written: notShown, origin: at} // as it is, not as YAML
-			continue
-		}
-		s.assign(v.key, v.value, at)
+		s.assign(v.key, v.value, origin{source: v.name})
 	}
-}
-
-// wantVariable returns what was expected in place of a variable that is no key. rest follows the prefix, with * for the
-// number of a stage.
-func (s *settings) wantVariable(keys map[string]string, name, rest, number string) string {
-	if key, ok := keys[rest]; ok && rest != "" {
-		return "a variable for one key below " + key + ", such as " + name + "_" + strings.ToUpper(s.root.at(key).names()[0])
-	}
-	var variables []string
-	for variable, key := range keys {
-		if s.root.at(key) != nil && s.root.at(key).children == nil {
-			variables = append(variables, strings.Replace(variable, "*", number, 1))
-		}
-	}
-	slices.Sort(variables)
-	if meant := option.Nearest(strings.Replace(rest, "*", number, 1), variables); meant != "" {
-		return "a known variable; did you mean " + prefix + meant + "?"
-	}
-	return "the name of a key after " + prefix + ", such as STAGEWISE_DATA_DIR"
 }
 
 // commandLine applies settings of the form key=value, which a flag has.
@@ -119,15 +111,19 @@ func (s *settings) commandLine(flag string, set []string) {
 	}
 }
 
-// assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets.
+// assign sets a key to a line of text, which is YAML. A list of texts may lack its brackets, and a secret of the environment is no YAML.
 func (s *settings) assign(key, line string, at origin) {
-	known := s.root.at(key)
+	field, known := fieldAt(reflect.TypeFor[Config](), key)
+	isSecret := known && field.Type == reflect.TypeFor[kafkalog.Secret]()
 	switch {
-	case known == nil:
-	case known.typ == reflect.TypeFor[kafkalog.Secret]():
-		s.wrong(key, notShown, want(&yaml.Node{}, known.typ, errSecret), at)
+	case isSecret && at.source == prefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_")):
+		option.Field(reflect.ValueOf(&s.given).Elem(), key).Set(reflect.ValueOf(kafkalog.NewSecret(line)))
+		s.set[key] = setting{given: true, written: notShown, origin: at}
 		return
-	case known.isPath && (line == ingest.StandardInput || strings.HasPrefix(line, "*")):
+	case isSecret:
+		s.wrong(key, notShown, want(&yaml.Node{}, field.Type, errSecret), at)
+		return
+	case known && isPath(field.Tag) && (line == ingest.StandardInput || strings.HasPrefix(line, "*")):
 		line = strconv.Quote(line) // in YAML - is a list with a null, and * the begin of an alias
 	}
 	y, f := parseYAML([]byte(line))
@@ -142,28 +138,27 @@ func (s *settings) assign(key, line string, at origin) {
 	if secretive.MatchString(key) { // any part of it, as one part may be misspelled
 		shown = notShown
 	}
-	n, path := s.root, ""
+	v, tag, path := reflect.ValueOf(&s.given).Elem(), reflect.StructTag(""), ""
 	for name := range strings.SplitSeq(key, ".") {
-		if n.element != nil {
+		t := behind(v.Type())
+		field, known := fieldAt(t, name)
+		switch {
+		case isList(t):
 			i, err := strconv.Atoi(name)
-			if length := s.set[path].length; err != nil || strconv.Itoa(i) != name || i < 0 || i >= length {
-				s.wrong(quoted(key), shown, "the number of a stage: "+numbered(length), at)
+			if err != nil || strconv.Itoa(i) != name || i < 0 || i >= v.Len() {
+				s.wrong(quoted(key), shown, "the number of a stage: "+numbered(v.Len()), at)
 				return
 			}
-			n, path = n.element, join(path, name)
-			continue
-		}
-		child := n.child(name)
-		if child == nil {
-			s.unknown(n, path, name, shown, at)
+			v = v.Index(i)
+		case !known:
+			s.unknown(t, path, name, shown, at)
 			return
+		default:
+			v = fieldIn(v, field)
 		}
-		n, path = child, join(path, name)
+		tag, path = field.Tag, join(path, name)
 	}
-	if n.typ == reflect.TypeFor[[]string]() && y.Kind == yaml.ScalarNode && !isNull(y) {
-		y = split(y)
-	}
-	s.put(path, n, y, at)
+	s.put(path, v, tag, y, at)
 }
 
 // numbered says how many stages there are.

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"bytes"
 	"encoding"
 	"encoding/json"
 	"errors"
@@ -36,15 +35,20 @@ func parse(y *yaml.Node, t reflect.Type) (reflect.Value, error) {
 	case encoding.TextUnmarshaler:
 		return value.Elem(), target.UnmarshalText([]byte(y.Value)) // of a list or a mapping: the empty text
 	}
-	text, err := toJSON(y, t)
+	plain, err := toPlain(y, t)
+	if err != nil {
+		return value.Elem(), err
+	}
+	text, err := json.Marshal(plain)
 	if err == nil {
 		err = json.Unmarshal(text, value.Interface())
 	}
 	return value.Elem(), err
 }
 
-// toJSON returns a node as JSON for a value of a type. Texts keep their spelling, such as that of a label 007.
-func toJSON(y *yaml.Node, t reflect.Type) ([]byte, error) {
+// toPlain returns a node as a value whose JSON is that of a type. The tag decides what a scalar is, because yaml decodes a float into an
+// integer by truncation, and many values into text. Texts keep their spelling, such as that of a label 007.
+func toPlain(y *yaml.Node, t reflect.Type) (any, error) {
 	y = resolve(y)
 	below := t
 	if t.Kind() == reflect.Slice || t.Kind() == reflect.Map {
@@ -52,72 +56,49 @@ func toJSON(y *yaml.Node, t reflect.Type) ([]byte, error) {
 	}
 	switch y.Kind {
 	case yaml.SequenceNode:
-		items := make([][]byte, len(y.Content))
+		items := make([]any, len(y.Content))
 		for i, item := range y.Content {
 			var err error
-			if items[i], err = toJSON(item, below); err != nil {
+			if items[i], err = toPlain(item, below); err != nil {
 				return nil, err
 			}
 		}
-		return enclosed('[', items, ']'), nil
+		return items, nil
 	case yaml.MappingNode:
-		names, items := map[string]bool{}, make([][]byte, len(y.Content)/2)
-		for i := range items {
-			name := resolve(y.Content[2*i])
-			if name.Kind != yaml.ScalarNode || isMerge(name) || names[name.Value] {
+		items := map[string]any{}
+		for i := 0; i < len(y.Content); i += 2 {
+			name := resolve(y.Content[i])
+			if name.Kind != yaml.ScalarNode || isMerge(name) || items[name.Value] != nil {
 				return nil, errors.New("a name twice, or that is no text")
 			}
-			names[name.Value] = true
-			item, err := toJSON(y.Content[2*i+1], below)
-			if err != nil {
+			var err error
+			if items[name.Value], err = toPlain(y.Content[i+1], below); err != nil {
 				return nil, err
 			}
-			quoted, err := json.Marshal(name.Value)
-			if err != nil {
-				return nil, err
-			}
-			items[i] = append(append(quoted, ':'), item...)
 		}
-		return enclosed('{', items, '}'), nil
+		return items, nil
 	}
-	return scalarToJSON(y, t)
-}
-
-func enclosed(open byte, items [][]byte, end byte) []byte {
-	return append(append([]byte{open}, bytes.Join(items, []byte{','})...), end)
-}
-
-// scalarToJSON lets the tag decide what a scalar is: yaml decodes a float into an integer by truncation, and many values
-// into text.
-func scalarToJSON(y *yaml.Node, t reflect.Type) ([]byte, error) {
-	tag := y.ShortTag()
-	var whole int64
-	var natural uint64
-	var number float64
-	var flag bool
-	switch {
-	case tag == "!!null" && t.Kind() == reflect.Interface: // of a resolved configuration
-		return []byte("null"), nil
-	case tag == "!!null":
+	var scalar any
+	if isNull(y) {
 		return nil, errors.New("null")
-	case t.Kind() == reflect.String:
-	case tag == "!!int" && y.Decode(&whole) == nil:
-		return strconv.AppendInt(nil, whole, 10), nil
-	case tag == "!!int" && y.Decode(&natural) == nil:
-		return strconv.AppendUint(nil, natural, 10), nil
-	case (tag == "!!int" || tag == "!!float") && y.Decode(&number) == nil:
-		if math.IsNaN(number) || math.IsInf(number, 0) {
+	}
+	if t.Kind() == reflect.String || y.Decode(&scalar) != nil {
+		return y.Value, nil
+	}
+	switch v := scalar.(type) {
+	case int, int64, uint64, bool:
+		return v, nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
 			return nil, errors.New("expected a finite number")
 		}
-		text := strconv.AppendFloat(nil, number, 'g', -1, 64)
-		if !bytes.ContainsAny(text, ".e") {
-			text = append(text, ".0"...) // which is no whole number in JSON either
+		text := strconv.FormatFloat(v, 'g', -1, 64)
+		if !strings.ContainsAny(text, ".e") {
+			text += ".0" // which is no whole number in JSON either
 		}
-		return text, nil
-	case tag == "!!bool" && y.Decode(&flag) == nil:
-		return strconv.AppendBool(nil, flag), nil
+		return json.Number(text), nil
 	}
-	return json.Marshal(y.Value)
+	return y.Value, nil
 }
 
 // want returns what was expected in place of a node that parse refused with an error.
