@@ -118,11 +118,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 		return nil
 	}
 	log := actorLog{s.log, a, s.random}
-	var c protocol.Codec = newCachingCodec(s.cache, s.chunk)
-	if s.encodes {
-		c = protocol.NewCodec(nil, s.chunk)
-	}
-	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: c, Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
+	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: protocol.NewCodec(nil, s.chunk), Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
 		Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
 	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client}

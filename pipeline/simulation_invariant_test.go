@@ -50,7 +50,7 @@ func (sc *scenario) content(m wire.Message) wire.Digest {
 	case statistics.KindSeal:
 		return wire.Digest(m.Get("rows") + "/" + m.Get("scores"))
 	case schemas.KindManifest:
-		manifest, err := protocol.DecodeManifest(newCachingCodec(sc.cache, 0), m)
+		manifest, err := protocol.DecodeManifest(m)
 		if err != nil {
 			return wire.Digest(err.Error())
 		}
@@ -62,7 +62,7 @@ func (sc *scenario) content(m wire.Message) wire.Digest {
 // learn adds a message that was written without faults to the reference.
 func (s *simulation) learn(m wire.Message) {
 	if m.Kind() == schemas.KindPlan {
-		if _, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
+		if _, id, err := protocol.DecodePlan(m); err == nil && s.warm[id] == "" && s.chained[id] == "" {
 			s.planned[id] = true
 		}
 	}

@@ -120,7 +120,7 @@ func TestSimulation(t *testing.T) {
 				s := sc.simulate(seed, nil)
 				again := s.log.history
 				if s.violation != nil || seed%repeatEvery == 0 {
-					again = sc.alone().simulate(seed, nil).log.history
+					again = sc.simulate(seed, nil).log.history
 				}
 				mutex.Lock()
 				if again != s.log.history {
@@ -141,11 +141,6 @@ func TestSimulation(t *testing.T) {
 		})
 	}
 	running.Wait()
-	for _, sc := range scenarios {
-		if err := sc.cache.check(); err != nil {
-			t.Error(err)
-		}
-	}
 	t.Logf("%d schedules, %d steps, runs by outcome %v, %d schedules failed", *schedules, steps, outcomes, len(failed))
 	if slices.Sort(failed); len(failed) > 0 {
 		t.Logf("schedules that failed: %d", failed)
@@ -262,13 +257,6 @@ func scenarioOf(scenarios []*scenario, seed uint64) *scenario {
 	return scenarios[seed%uint64(len(scenarios))]
 }
 
-// alone returns the scenario without what other simulations have encoded and decoded.
-func (sc *scenario) alone() *scenario {
-	alone := *sc
-	alone.cache = newCodecCache()
-	return &alone
-}
-
 // TestSchedulesDependOnTheirSeedsAlone checks that a schedule that fails among others, on several processors, fails
 // when it is replayed too: who makes each step, and every byte that is written, are the same.
 func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
@@ -286,7 +274,7 @@ func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
 	running.Wait()
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	for seed, among := range histories {
-		if alone := scenarioOf(scenarios, uint64(seed)).alone().simulate(uint64(seed), nil).log.history; alone != among {
+		if alone := scenarioOf(scenarios, uint64(seed)).simulate(uint64(seed), nil).log.history; alone != among {
 			t.Errorf("schedule %d has the history %08x alone, and %08x among others", seed, alone, among)
 		}
 	}
@@ -316,7 +304,6 @@ type scenario struct {
 	csv         []string                  // files that are ingested: see withFiles
 	executes    bool                      // runners execute the runs: see executing
 	chooses     bool                      // stages are chosen, or how sparse rows are prepared: see choosing
-	cache       *codecCache
 }
 
 // emptyScenario returns a scenario without a reference. bytes is how much memory a worker may keep rows and blocks in.
@@ -327,7 +314,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 		t.Fatal(err)
 	}
 	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]wire.Digest{}, planned: map[string]bool{},
-		versionsOf: map[string]wire.Digest{}, cache: newCodecCache()}
+		versionsOf: map[string]wire.Digest{}}
 	sc.job = topics.Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Prepare: schemas.Prepare{Scale: "none"},
@@ -434,7 +421,6 @@ type simulation struct {
 	others          map[recordKey]wire.Digest // the first content of each record of runs of other examples
 	quarantined     map[string]bool           // keys that were written to the quarantine topic
 	chunk           int                       // how many bytes a message may have; 1 makes a message of each tensor, 0 is the brokers' limit
-	encodes         bool                      // each process encodes and decodes itself
 	stores          bool                      // solvers keep in memory what the next run of a chain goes on from
 	texts           int                       // that fresh has returned
 	serves          bool                      // runners do not stop at the end of the examples, but wait for more
@@ -505,7 +491,7 @@ func (sc *scenario) simulate(seed uint64, trace func(format string, values ...an
 			trace("step %d: "+format, append([]any{s.steps}, values...)...)
 		}
 	}
-	s.chunk, s.encodes = int(seed/5%4/3), seed%29 == 0
+	s.chunk = int(seed / 5 % 4 / 3)
 	s.keepRuns = 1 + s.random.IntN(8)
 	s.faultRate = []float64{0.01, 0.01, 0.002, 0.0005}[s.random.IntN(4)] // early ones, and some when there are versions
 	if workers, solvers := 1+s.random.IntN(3), 1+s.random.IntN(2); !s.executes {

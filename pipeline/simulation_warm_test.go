@@ -13,7 +13,7 @@ import (
 // its chain of warm starts, and how many there were. The ids of runs would not do, as a plan names the manifest of the version that it
 // starts from, which has offsets of the schedule.
 func (s *simulation) noteWarm(m wire.Message) {
-	plan, id, err := protocol.DecodePlan(newCachingCodec(s.cache, 0), m)
+	plan, id, err := protocol.DecodePlan(m)
 	if err != nil {
 		s.fail("a plan is written that can't be read: %v", err)
 		return

@@ -234,7 +234,7 @@ func (f *follower) apply(m wire.Message) {
 
 // applyReport adds a chunk of the run's report. The first complete report counts.
 func (f *follower) applyReport(m wire.Message) {
-	whole, ok, err := f.Codec.Document(&f.reports, m)
+	whole, ok, err := f.reports.Add(m)
 	if err != nil || !ok || f.report != nil {
 		return
 	}

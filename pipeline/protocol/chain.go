@@ -138,7 +138,7 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 		c.Survey, c.Prepared = c.like.Survey, c.like.Prepared
 		return nil
 	}
-	survey, err := c.codec.SurveyResult(r)
+	survey, err := statistics.SurveyResultOf(r)
 	if err != nil {
 		return err
 	}

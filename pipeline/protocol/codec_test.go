@@ -86,8 +86,7 @@ func TestRowsRoundTrip(t *testing.T) {
 
 // Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
 func TestPlansRoundTrip(t *testing.T) {
-	c := NewCodec(nil, 0)
-	p, run, err := DecodePlan(c, documents(t, testPlan(1).Messages)[0])
+	p, run, err := DecodePlan(documents(t, testPlan(1).Messages)[0])
 	if err != nil || run != testPlan(1).Run() || p.Digest() != testPlan(1).Digest() {
 		t.Errorf("%v of run %s, %v", p, run, err)
 	}
@@ -101,16 +100,16 @@ func TestPlansRoundTrip(t *testing.T) {
 	} {
 		plan := testPlan(1)
 		change(plan)
-		if p, _, err := DecodePlan(c, documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
+		if p, _, err := DecodePlan(documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
 			t.Errorf("%s: plan %v, %v", name, p, err)
 		}
 		manifest := schemas.Manifest{Run: "run", Plan: plan}
-		if _, err := DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+		if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: manifest: %v", name, err)
 		}
 	}
 	manifest := schemas.Manifest{Run: "run"}
-	if _, err := DecodeManifest(c, documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+	if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a manifest without its plan: %v", err)
 	}
 }

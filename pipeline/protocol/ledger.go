@@ -20,7 +20,6 @@ type Ledger struct {
 	// Next is the offset after the last applied message.
 	Next int64
 
-	codec        Codec
 	topic        string
 	last         Message // the last applied message
 	documents    wire.Documents
@@ -42,6 +41,7 @@ type Ledger struct {
 	highest      int                   // highest version number, removed versions included
 	pinned       string                // run of the last pin; "": none is pinned
 	damaged      []error               // why messages were skipped
+	earlier      *Ledger               // has decoded plans of the same topic; nil: none
 }
 
 // keyed is the last message of a key.
@@ -53,7 +53,7 @@ type keyed struct {
 
 func (c *Client) newLedger() *Ledger {
 	return &Ledger{
-		codec: c.Codec, topic: c.Topics.Plans, incomplete: map[wire.Digest]bool{}, keys: map[string]keyed{}, ends: map[string]*schemas.End{},
+		topic: c.Topics.Plans, incomplete: map[wire.Digest]bool{}, keys: map[string]keyed{}, ends: map[string]*schemas.End{},
 		ended: map[string]time.Time{}, overtaken: map[string]bool{}, seals: map[string][]*schemas.SourceSeal{}, lacking: map[string]bool{},
 		removed: map[int]string{}, passedOver: map[string]bool{},
 	}
@@ -101,27 +101,27 @@ func (l *Ledger) apply(m Message) error {
 	case schemas.KindPlan:
 		return l.applyPlan(m)
 	case schemas.KindEnd:
-		return decoded(l, m, func(end *schemas.End) { l.applyEnd(end, m.Time) })
+		return decoded(m, func(end *schemas.End) { l.applyEnd(end, m.Time) })
 	case schemas.KindSource:
-		return decoded(l, m, l.addSeal)
+		return decoded(m, l.addSeal)
 	case schemas.KindSourceRemoval:
-		return decoded(l, m, func(r *schemas.SourceRemoval) { l.removeSource(&r.Seal) })
+		return decoded(m, func(r *schemas.SourceRemoval) { l.removeSource(&r.Seal) })
 	case schemas.KindDivision:
-		return decoded(l, m, l.addDivision)
+		return decoded(m, l.addDivision)
 	case schemas.KindRemoval:
-		return decoded(l, m, func(r *schemas.Removal) {
+		return decoded(m, func(r *schemas.Removal) {
 			l.removed[r.Version] = r.Run
 			l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == r.Run })
 		})
 	case schemas.KindPin:
-		return decoded(l, m, func(pin *schemas.Pin) { l.pinned = pin.Run })
+		return decoded(m, func(pin *schemas.Pin) { l.pinned = pin.Run })
 	}
 	return nil
 }
 
 // decoded applies the value in a message.
-func decoded[T schemas.JSON](l *Ledger, m Message, apply func(*T)) error {
-	value, err := once(l.codec, m.Message, schemas.DecodeJSON[T])
+func decoded[T schemas.JSON](m Message, apply func(*T)) error {
+	value, err := schemas.DecodeJSON[T](m.Message)
 	if err == nil {
 		apply(value)
 	}

@@ -30,6 +30,9 @@ func (c *Client) ReadLedger(ctx context.Context) (*Ledger, error) {
 // wrote a plan twice, compaction may have changed the order of the waiting runs.
 func (c *Client) RereadLedger(ctx context.Context) (*Ledger, error) {
 	l := c.newLedger()
+	if c.ledger != nil {
+		l.earlier = c.ledger.Load()
+	}
 	return l, c.foldPlans(ctx, l, nil)
 }
 
@@ -70,6 +73,7 @@ func (c *Client) foldPlans(ctx context.Context, l *Ledger, last *Message) error 
 			l.damaged = append(l.damaged, err)
 		}
 	}
+	l.earlier = nil
 	known := last != nil && len(messages) == 0 // the ledger is a copy of the one that is known
 	if l.Next = end; c.ledger != nil && len(l.incomplete) == 0 && !known {
 		c.ledger.Store(l.clone())

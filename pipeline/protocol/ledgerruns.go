@@ -15,6 +15,7 @@ type submitted struct {
 	*schemas.Plan               // with its start offsets; once it has ended, as it is on the topic
 	written       *schemas.Plan // as it is on the topic
 	run           string
+	digest        wire.Digest
 	offset        int64 // of its last chunk
 	time          time.Time
 }
@@ -39,20 +40,32 @@ func (l *Ledger) applyPlan(m Message) error {
 		return nil
 	}
 	l.incomplete[m.Digest()] = true
-	whole, ok, err := l.codec.Document(&l.documents, m.Message)
+	whole, ok, err := l.documents.Add(m.Message)
 	if err != nil || !ok {
 		return err
 	}
 	delete(l.incomplete, m.Digest())
-	plan, run, err := DecodePlan(l.codec, whole)
+	plan, run, err := l.decodePlan(whole)
 	if err != nil || l.index(run) >= 0 {
 		return err
 	}
-	l.plans = append(l.plans, submitted{plan, plan, run, m.Offset, m.Time})
+	l.plans = append(l.plans, submitted{plan, plan, run, m.Digest(), m.Offset, m.Time})
 	if plan.Chain != nil {
 		l.applyChained(run, plan.Chain)
 	}
 	return nil
+}
+
+// decodePlan is [DecodePlan], or the plan with the same digest in an earlier ledger.
+func (l *Ledger) decodePlan(m wire.Message) (*schemas.Plan, string, error) {
+	if l.earlier != nil {
+		for _, p := range l.earlier.plans {
+			if p.digest == m.Digest() {
+				return p.written, p.run, nil
+			}
+		}
+	}
+	return DecodePlan(m)
 }
 
 // applyChained decides whether a run of a chain counts. Of the plans with the same parent and attempt, only the first by

@@ -17,7 +17,7 @@ func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest,
 	report func() *schemas.Report) (*schemas.Place, error) {
 	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
 	for _, r := range records {
-		for m, err := range c.Codec.EachSingle(r) {
+		for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
 			at := int64(0)
 			if err == nil {
 				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)

@@ -61,8 +61,8 @@ func (v *version) apply(m Message) {
 	switch m.Kind() {
 	case schemas.KindManifest:
 	case schemas.KindReport:
-		if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok && v.report == nil {
-			v.report, _ = decodeJSON[schemas.Report](v.Codec, whole) // a damaged report counts as none
+		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
+			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged report counts as none
 		}
 		return
 	default:
@@ -71,8 +71,8 @@ func (v *version) apply(m Message) {
 		}
 		return
 	}
-	if whole, ok, err := v.Codec.Document(&v.documents, m.Message); err == nil && ok {
-		if manifest, err := DecodeManifest(v.Codec, whole); err == nil {
+	if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
+		if manifest, err := DecodeManifest(whole); err == nil {
 			v.manifest, v.written = manifest, m.Time
 		}
 	}
@@ -106,7 +106,7 @@ func (v *version) survey() (*statistics.SurveyResult, error) {
 	if prepare == nil {
 		return nil, v.gone("the survey's result is")
 	}
-	return v.Codec.SurveyResult(prepare)
+	return statistics.SurveyResultOf(prepare)
 }
 
 // model returns the version as a model, which shares unchanged tensors with before.
