@@ -22,7 +22,8 @@ var shots = flag.String("shots", "", "write screenshots to this `folder`")
 // A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
 func TestPageOfRunsFits(t *testing.T) {
 	folder := t.TempDir()
-	for name, n := range map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5, "twenty": 5} {
+	runsOf := map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5, "twenty": 5}
+	for name, n := range runsOf {
 		var runs []Run
 		for i := range n {
 			r := made(fmt.Sprintf("run %d", i+1), schemas.Ridge(0.1*float64(i+1)), 2)
@@ -75,7 +76,10 @@ func TestPageOfRunsFits(t *testing.T) {
 					t.Fatal(err)
 				}
 				seen, err := chromedp.Run(ctx, chromedp.Evaluate[[]int64](`[document.documentElement.scrollWidth,
-					document.querySelectorAll("#charts > figure").length, document.querySelectorAll("#charts .series").length]`))
+					document.querySelectorAll("#charts > figure").length, document.querySelectorAll("#charts .series").length,
+					document.querySelectorAll("#matrices table").length, document.querySelectorAll("#others table").length,
+					[...document.querySelectorAll("#matrices .right")].filter((e) => e.textContent === "7" || e.textContent === "3").length,
+					document.querySelectorAll("#charts figure:first-child .series.run8").length]`))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -84,6 +88,13 @@ func TestPageOfRunsFits(t *testing.T) {
 				}
 				if seen[1] != 9 || seen[2] < seen[1] { // error and loss of train and test rows by stage and pass, and reliability
 					t.Errorf("%s: %d diagrams with %d lines", name, seen[1], seen[2])
+				}
+				few, others := int64(min(runsOf[name], 2)), int64(min(runsOf[name], 8)-min(runsOf[name], 2))
+				if seen[3] != few || seen[4] != others || seen[5] != 2*few { // 7 of 10 and 3 of 10 test rows are right
+					t.Errorf("%s: %d matrices and %d of other runs, with %d cells of right predictions", name, seen[3], seen[4], seen[5])
+				}
+				if want := int64(max(runsOf[name]-8, 0)); seen[6] != want {
+					t.Errorf("%s: %d lines without a colour of their own, expected %d", name, seen[6], want)
 				}
 				if *shots == "" {
 					continue
