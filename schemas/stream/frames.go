@@ -92,18 +92,3 @@ func (f *frames) uint32() (uint32, error) {
 	}
 	return binary.LittleEndian.Uint32(b), nil
 }
-
-// cut takes bytes from a value without copying.
-type cut struct{ rest []byte }
-
-func (c *cut) next(n int64) ([]byte, error) {
-	switch {
-	case len(c.rest) == 0 && n > 0:
-		return nil, io.EOF
-	case n < 0 || n > int64(len(c.rest)):
-		return nil, fmt.Errorf("%d bytes announced, %d left", n, len(c.rest))
-	}
-	taken := c.rest[:n:n]
-	c.rest = c.rest[n:]
-	return taken, nil
-}

@@ -33,12 +33,12 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 	r := &Reader{bounded: &boundedAllocator{mem: mem}}
 	whole, _ := from.(*bytes.Buffer)
 	next := func(n int64) ([]byte, error) {
+		if whole != nil {
+			r.bounded.left += 4 * int(max(0, min(n, int64(whole.Len()))))
+			return nextOf(whole, n)
+		}
 		if n < 0 {
 			return nil, fmt.Errorf("%d bytes announced", n)
-		}
-		if whole != nil {
-			r.bounded.left += 4 * int(min(n, int64(whole.Len())))
-			return nextOf(whole, n)
 		}
 		var taken bytes.Buffer // beyond grownAtOnce it grows with the bytes read, regardless of the claimed length
 		taken.Grow(int(min(n, grownAtOnce)))
@@ -51,13 +51,11 @@ func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err 
 	}
 	r.messages = &frames{next: next, footer: file, rules: rules{dictionaries: map[int64]bool{}, many: true}}
 	defer func() {
-		if cause := recover(); cause != nil {
-			err = fmt.Errorf("arrow: %v", cause)
-		}
 		if err != nil {
 			err = fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}()
+	defer recovered(&err)
 	r.reader, err = ipc.NewReaderFromMessageReader(r.messages, ipc.WithAllocator(r.bounded))
 	if err != nil {
 		return nil, err
@@ -70,8 +68,8 @@ func nextOf(whole *bytes.Buffer, n int64) ([]byte, error) {
 	switch left := int64(whole.Len()); {
 	case left == 0 && n > 0:
 		return nil, io.EOF
-	case left < n:
-		return whole.Next(int(left)), io.ErrUnexpectedEOF
+	case n < 0 || left < n:
+		return nil, fmt.Errorf("%d bytes announced, %d left", n, left)
 	}
 	return whole.Next(int(n)), nil
 }
@@ -87,16 +85,11 @@ func (r *Reader) Reserve(reserve func(bytes int) error) { r.bounded.reserve = re
 // validated, so the caller must not use other columns. The caller releases the record.
 func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err error) {
 	defer func() {
-		if cause := recover(); cause != nil {
-			var isError bool
-			if err, isError = cause.(error); !isError {
-				err = fmt.Errorf("arrow: %v", cause)
-			}
-		}
 		if err != nil && err != io.EOF {
 			record, err = nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 		}
 	}()
+	defer recovered(&err)
 	r.bounded.left = maxUnpacked
 	switch next := r.reader.Next(); {
 	case !next && r.reader.Err() != nil:
@@ -107,12 +100,8 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 		return nil, io.EOF
 	}
 	record = r.reader.Record()
-	for i := range record.Columns() {
-		if read(i) {
-			if err := validateColumn(record, i); err != nil {
-				return nil, err
-			}
-		}
+	if err := validateColumns(record, read); err != nil {
+		return nil, err
 	}
 	record.Retain()
 	return record, nil

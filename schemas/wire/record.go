@@ -262,14 +262,11 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 	defer b.Release()
 	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
 	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
-	whole := together(segments)
-	if whole == nil {
-		size := 0
-		for _, s := range segments {
-			size += len(s.values)
-		}
-		values.ValueBuilder().Reserve(size) // a builder that grows copies what it has
+	size := 0
+	for _, s := range segments {
+		size += len(s.values)
 	}
+	values.ValueBuilder().Reserve(size) // a builder that grows copies what it has
 	for _, s := range segments {
 		tensors.Append(s.tensor.Name)
 		shapes.Append(true)
@@ -280,57 +277,16 @@ func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem m
 		values.Append(true)
 		switch v := any(s.values).(type) {
 		case []float32:
-			if whole == nil {
-				values.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
-			}
+			values.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
 		case []float64:
-			if whole == nil {
-				values.ValueBuilder().(*array.Float64Builder).AppendValues(v, nil)
-			}
+			values.ValueBuilder().(*array.Float64Builder).AppendValues(v, nil)
 		}
 		text.Append(true)
 		text.ValueBuilder().(*array.StringBuilder).AppendValues(s.text, nil)
 	}
 	record := b.NewRecord()
-	defer func() { record.Release() }()
-	if whole != nil {
-		rest := record
-		defer rest.Release()
-		lists := listsOf(schema.Field(3).Type.(*arrow.ListType), segments, whole)
-		defer lists.Release()
-		var err error
-		if record, err = rest.SetColumn(3, lists); err != nil {
-			return nil, err
-		}
-	}
+	defer record.Release()
 	return stream.Encode(record, mem)
-}
-
-// together returns the values of all segments of a chunk if they are one slice of a tensor; otherwise nil.
-func together[T Number](segments []segment[T]) (values []T) {
-	for i, s := range segments {
-		data, from, to := segments[0].tensor.Data, segments[0].offset, s.offset+len(s.values)
-		if s.tensor != segments[0].tensor || len(s.values) == 0 || to > len(data) || &s.values[0] != &data[s.offset] || i > 0 &&
-			s.offset != from+len(values) {
-			return nil
-		}
-		values = data[from:to]
-	}
-	return values
-}
-
-// listsOf returns the column values of a chunk without copying them.
-func listsOf[T Number](of *arrow.ListType, segments []segment[T], values []T) arrow.Array {
-	ends := make([]int32, 1, len(segments)+1)
-	for _, s := range segments {
-		ends = append(ends, ends[len(ends)-1]+int32(len(s.values)))
-	}
-	numbers := array.NewData(of.Elem(), len(values), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(values))}, nil, 0, 0)
-	defer numbers.Release()
-	lists := array.NewData(of, len(segments), []*memory.Buffer{nil, memory.NewBufferBytes(arrow.GetBytes(ends))},
-		[]arrow.ArrayData{numbers}, 0, 0)
-	defer lists.Release()
-	return array.MakeFromData(lists)
 }
 
 // Notes returns the notes of a record's message. They are its last headers.
