@@ -52,13 +52,24 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 		return nil, fmt.Errorf("%w: the survey's result is for %q, the plan predicts %q", wire.ErrDamaged, prepared.Labels.Text(), plan.Targets)
 	}
 	m := &Model{Manifest: manifest, preparation: preparation, prepared: prepared}
-	for t := range plan.Stages {
+	return m.fit(weights, func(t int) (*Stage, error) {
 		stage, err := NewStage(plan, t, prepared)
 		if err != nil {
 			return nil, err
 		}
 		if stage, err = stage.grown(weights[t]); err != nil {
 			return nil, fmt.Errorf("stage %d: %w", t, err)
+		}
+		return stage, nil
+	})
+}
+
+// fit sets the stages and their weights, and returns the model.
+func (m *Model) fit(weights [][]*schemas.Weights, stageOf func(t int) (*Stage, error)) (*Model, error) {
+	for t := range m.Manifest.Plan.Stages {
+		stage, err := stageOf(t)
+		if err != nil {
+			return nil, err
 		}
 		fitted, err := stage.Fitted(nil, weights[t])
 		if err != nil {
@@ -70,23 +81,6 @@ func New(manifest *schemas.Manifest, preparation wire.Tensors[float32], weights 
 		m.stages = append(m.stages, fittedStage{stage, fitted})
 	}
 	return m, nil
-}
-
-// Next returns the model of a version that keeps the preparation and the feature maps of m: only its weights are others. Errors are those
-// of [New].
-func (m *Model) Next(manifest *schemas.Manifest, weights [][]*schemas.Weights) (*Model, error) {
-	next := &Model{Manifest: manifest, preparation: m.preparation, prepared: m.prepared}
-	for t, s := range m.stages {
-		fitted, err := s.Fitted(nil, weights[t])
-		if err != nil {
-			return nil, err
-		}
-		if err := s.checkWhole(fitted); err != nil {
-			return nil, fmt.Errorf("stage %d: %w", t, err)
-		}
-		next.stages = append(next.stages, fittedStage{s.Stage, fitted})
-	}
-	return next, nil
 }
 
 // First returns the model that ends after so many of the stages, counted from 1. It panics if m averages, as its members are trained beside
@@ -108,7 +102,8 @@ func (m *Model) Successor(manifest *schemas.Manifest, preparation wire.Tensors[f
 		manifest.Columns != nil && manifest.Columns.Features() != m.Width() {
 		return New(manifest, preparation, weights)
 	}
-	return m.Next(manifest, weights)
+	next := &Model{Manifest: manifest, preparation: m.preparation, prepared: m.prepared}
+	return next.fit(weights, func(t int) (*Stage, error) { return m.Stage(t), nil })
 }
 
 // hasTreesOf reports whether the trees among published records are those of m.

@@ -59,9 +59,8 @@ func TestWeightsOnMoreColumns(t *testing.T) {
 	}
 }
 
-// A record of an update on sparse rows gives the same weights in the memory that a stage begins at as in other memory, and does not change
-// that memory otherwise.
-func TestFittedInTheMemoryOfInitialWeights(t *testing.T) {
+// A record of an update on sparse rows does not change the memory of the weights that a stage begins at.
+func TestFittedLeavesInitialWeights(t *testing.T) {
 	prepared := sparsePreparation(t, []int32{1, 4, 9, 16})
 	plan := &schemas.Plan{Seed: 1, Stages: []schemas.Stage{{Features: schemas.Features{Kind: stages.Columns}, Link: "softmax"}}}
 	s, err := NewStage(plan, 0, prepared)
@@ -81,14 +80,6 @@ func TestFittedInTheMemoryOfInitialWeights(t *testing.T) {
 		}
 		if initial[0] != 1 || initial[7] != 8 {
 			t.Fatalf("the initial weights are %v", initial)
-		}
-		own := slices.Clone(initial)
-		in, err := s.FittedIn(own, published)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if !slices.Equal(in.W.Data, f.W.Data) || &in.W.Data[0] != &own[0] {
-			t.Fatalf("got %v, want %v in the memory of the initial weights", in.W.Data, f.W.Data)
 		}
 	}
 }

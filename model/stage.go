@@ -93,22 +93,13 @@ func knownLinks() string {
 // stage begins at in a warm start; nil for zeros. Errors name the record. They are a *[wire.ShapeError] or wrap
 // [wire.ErrDamaged].
 func (s *Stage) Fitted(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
-	return s.fittedFrom(initial, false, published)
-}
-
-// FittedIn is [Stage.Fitted] in the memory of initial, which nobody may use any more.
-func (s *Stage) FittedIn(initial []float32, published []*schemas.Weights) (*sink.Fitted, error) {
-	return s.fittedFrom(initial, true, published)
-}
-
-func (s *Stage) fittedFrom(initial []float32, owned bool, published []*schemas.Weights) (*sink.Fitted, error) {
 	f := &sink.Fitted{Region: s.Link.Region(), Basis: s.Basis}
 	if initial != nil && !s.Link.Learnt {
 		f.W = s.laidOut(kernel.Dense{Rows: s.Features.Size(), Cols: s.Classes, Data: initial})
 	}
 	for i, w := range published {
 		if i == len(published)-1 {
-			if err := s.overlay(f, w, owned); err != nil {
+			if err := s.overlay(f, w); err != nil {
 				return nil, fmt.Errorf("read %v: %w", w.Identity, err)
 			}
 		}
@@ -120,8 +111,8 @@ func (s *Stage) fittedFrom(initial []float32, owned bool, published []*schemas.W
 }
 
 // overlay takes a record of an update on sparse rows, which says the weights of columns that occur. All others are what the stage begins
-// at, but for a shift. If owned, their memory is used.
-func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights, owned bool) error {
+// at, but for a shift.
+func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
 	p, k := s.Features.Size(), s.Classes
 	columns, rows, err := statistics.RowsOf(w.Tensors, p, k)
 	if err != nil || columns == nil {
@@ -130,10 +121,7 @@ func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights, owned bool) error {
 	if len(f.W.Data) != p*k {
 		return &wire.ShapeError{Tensor: statistics.TensorW, Got: []int{f.W.Rows, f.W.Cols}, Want: []int{p, k}}
 	}
-	all := f.W.Data
-	if !owned {
-		all = slices.Clone(all)
-	}
+	all := slices.Clone(f.W.Data)
 	if _, shifts := w.Tensors.Find(statistics.TensorShift); shifts {
 		shift, err := w.Tensors.Shaped(statistics.TensorShift, k)
 		if err != nil {

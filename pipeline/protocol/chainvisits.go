@@ -130,16 +130,6 @@ func (c *Chain) Initial(stage int) []float32 {
 	return c.extended[stage]
 }
 
-// takeInitial is [Chain.Initial], and reports whether the memory is the caller's, which is then no longer the chain's.
-func (c *Chain) takeInitial(stage int) (initial []float32, owned bool) {
-	initial = c.Initial(stage)
-	owned = initial != nil && c.extended[stage] != nil && c.Prepared.Inputs() != c.earlier.Inputs()
-	if owned {
-		delete(c.extended, stage)
-	}
-	return initial, owned
-}
-
 // Forget frees the memory of weights that are not needed from a visit on: the weights of earlier visits, except final
 // weights, weights of learnt links, and weights of which the visit's weights are a change.
 func (c *Chain) Forget(v Visit) {

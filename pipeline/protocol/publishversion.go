@@ -65,22 +65,14 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 			if err != nil {
 				return nil, err
 			}
-			fit := s.Fitted
-			initial, owned := c.takeInitial(t)
-			if owned {
-				fit = s.FittedIn // a copy would be megabytes
-			}
-			fitted, err := fit(initial, c.weightsOf(t))
+			fitted, err := c.Fitted(s, t)
 			if err != nil {
 				return nil, err
 			}
 			weights[t] = []*schemas.Weights{c.whole(t, fitted.W.Data)}
 		}
-		return c.earlier.Successor(manifest, c.Survey.Preparation, weights) // the run may have added inputs
-	} else if u != nil && c.earlier != nil {
-		return c.earlier.Next(manifest, weights)
 	}
-	return model.New(manifest, c.Survey.Preparation, weights)
+	return c.earlier.Successor(manifest, c.Survey.Preparation, weights)
 }
 
 // Records returns the records of a complete chain that its model needs: the survey's result, trees, and the final weights
