@@ -50,17 +50,6 @@ func (a *asked) setClasses(text string) error {
 	return nil
 }
 
-// headerOf returns the advice to use the header that has the meaning of a member, if there is one.
-func headerOf(key string) string {
-	switch key {
-	case keyTop:
-		return ", or the header " + headerTop
-	case keyClasses:
-		return ", or the header " + headerClasses
-	}
-	return ""
-}
-
 // check returns an error for contents that a version does not have.
 func (a asked) check(v *version) error {
 	if a.top > 0 && v.predictsNumbers() {

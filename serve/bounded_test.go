@@ -274,21 +274,6 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 	}
 }
 
-// A value within many others takes no more memory than another: the stack does not grow with it.
-func TestMemoryOfDeepValues(t *testing.T) {
-	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	body := []byte(`{"id": ` + strings.Repeat(`{"a":`, maxDepth) + "1" + strings.Repeat("}", maxDepth) + `, "rows": [[1, 2]]}`)
-	var before, after runtime.MemStats
-	runtime.ReadMemStats(&before)
-	w := ask(s, "POST", "/predict", typeJSON, body)
-	runtime.ReadMemStats(&after)
-	if taken := int64(after.StackInuse) - int64(before.StackInuse); w.Code != http.StatusOK || taken > 1<<20 {
-		t.Errorf("%d: %s: %d bytes of stack", w.Code, w.Body, taken)
-	}
-	deeper := string(body[:7]) + "[" + string(body[7:])
-	checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(deeper)), deeper, "more than 10000 values within each other")
-}
-
 // Objects of a body that serve.max_body allows are served, however many members they have.
 func TestManyMembers(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 5, people, layout.MissingMean)))

@@ -6,19 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 
+	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/serve/answers"
 )
 
-// The members of a request. Others are ignored. The rows come last of these, so they are read once.
+// The members of a request. Others are ignored.
 const (
 	keyRows    = "rows"
 	keyColumns = "columns"
@@ -33,10 +32,9 @@ const (
 // For a model on texts, a row may be a text. For one on sparse rows, which have no columns, a row is {"indices": […], "values":
 // […]}, the nonzero features, or a list of all values.
 type jsonRows struct {
-	scanner
 	*reader
 	version *version
-	known   value.Names       // members of the request
+	rows    value.Cell
 	texts   string            // column of texts, if rows may be texts; "": they may not
 	order   []int             // column of the model for each value of a list; −1: none
 	plain   bool              // the order is that of a list of numbers
@@ -46,20 +44,20 @@ type jsonRows struct {
 	lacked  []bool            // columns that some rows lack
 	missing int               // number of columns that rows lack, of all rows
 	found   bool              // a row has one of the columns
-	tile    [][]byte          // rows of the current tile, as sent
+	tile    []value.Cell      // rows of the current tile
 	count   int               // number of rows before them
-	put     func(column int, of part) error
+	put     func(column int, of jsonl.Nested) error
 }
 
-// newJSONRows reads the members before the rows. asks are the contents requested in headers.
+// newJSONRows checks a body, and reads its members. asks are the contents requested in headers.
 func newJSONRows(body []byte, v *version, of *reader, asks *asked) (*jsonRows, error) {
-	text, err := newScanner(body)
-	if err != nil {
+	body = bytes.TrimPrefix(body, []byte("\ufeff")) // as for files
+	if err := value.CheckJSON(body); err != nil {
 		return nil, err
 	}
 	l, k := of.layout, of.layout.Names.Columns()
 	all := make([]bool, 3*k)
-	r := &jsonRows{scanner: text, reader: of, version: v, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
+	r := &jsonRows{reader: of, version: v, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
 		plain: l.IsList(), order: make([]int, k)}
 	for column := range r.order {
 		r.order[column], r.listed[column] = column, true
@@ -67,95 +65,45 @@ func newJSONRows(body []byte, v *version, of *reader, asks *asked) (*jsonRows, e
 	if !l.IsMixed() && l.Text >= 0 {
 		r.texts = string(l.Options.Text)
 	}
-	r.put = func(column int, of part) error {
-		cell, err := of.read()
-		if err == nil {
-			err = r.set(column, cell)
-		}
+	r.put = func(column int, of jsonl.Nested) error {
+		err := r.set(column, value.Cell(of))
 		if err != nil {
 			err = fmt.Errorf("column %.40q: %w", l.List()[column], err)
 		}
 		return err
 	}
-	if err := r.expect('{'); err != nil {
-		return nil, err
-	}
-	for first := true; ; first = false {
-		key, there, err := r.member(first)
-		switch {
-		case err != nil:
-			return nil, err
-		case !there:
-			return nil, r.errorf("no %q", keyRows)
-		case key == keyRows:
-			return r, r.expect('[')
+	err := value.Cell(bytes.TrimSpace(body)).Each(func(key []byte, cell value.Cell) error {
+		var err error
+		switch string(key) {
+		case keyRows:
+			r.rows = cell
+		case keyColumns:
+			err = r.readColumns(cell)
+		case keyTop:
+			err = asks.setTop(string(cell))
+		case keyClasses:
+			err = asks.setClasses(string(cell))
 		}
-		if err := r.option(key, asks); err != nil {
-			return nil, err
+		if err != nil {
+			err = fmt.Errorf("%q: %w", key, err)
 		}
-	}
-}
-
-// member reads the name of the next member of the request, if there is one, and the colon.
-func (r *jsonRows) member(first bool) (key string, there bool, err error) {
-	if there, err = r.more('}', first); err != nil || !there {
-		return "", false, err
-	}
-	quoted, err := r.string()
-	if err != nil {
-		return "", false, err
-	}
-	if err := r.once(&r.known, quoted.Name()); err != nil {
-		return "", false, err
-	}
-	return string(quoted.Name()), true, r.expect(':')
-}
-
-// option reads the value of a member before the rows.
-func (r *jsonRows) option(key string, asks *asked) error {
-	cell, err := r.value()
-	if err != nil {
 		return err
+	})
+	switch {
+	case err != nil:
+		return nil, err
+	case r.rows == nil:
+		return nil, fmt.Errorf("no %q", keyRows)
+	case r.rows[0] != '[':
+		return nil, fmt.Errorf("%q: %s: expected a list of rows", keyRows, r.rows)
 	}
-	switch key {
-	case keyColumns:
-		err = r.readColumns(cell)
-	case keyTop:
-		err = asks.setTop(string(cell))
-	case keyClasses:
-		err = asks.setClasses(string(cell))
-	}
-	if err != nil {
-		err = fmt.Errorf("%q: %w", key, err)
-	}
-	return err
-}
-
-// finish reads the members after the rows, which can't change their meaning any more.
-func (r *jsonRows) finish() error {
-	for {
-		key, there, err := r.member(false)
-		switch {
-		case err != nil:
-			return err
-		case key == keyColumns, key == keyTop, key == keyClasses:
-			return refuse(http.StatusBadRequest, "%q comes after %q: send it before them%s", key, keyRows, headerOf(key))
-		case there:
-			if err := r.skip(); err != nil {
-				return err
-			}
-		case r.peek() != 0 || r.at < len(r.text):
-			return r.expected("nothing more")
-		default:
-			return nil
-		}
-	}
+	return r, nil
 }
 
 // reader reads rows into blocks, and these into features. It belongs to a version, and is not safe for concurrent use.
 type reader struct {
 	layout *layout.Request
-	paths  *message.Paths[part]
+	paths  *jsonl.Paths
 	names  []json.RawMessage // of the columns as JSON; nil: none
 	block  tabular.Block
 	filled examples.Rows
@@ -179,7 +127,7 @@ func (v *version) reader() (*reader, error) {
 
 func newReader(l *layout.Request) *reader {
 	names := l.List()
-	return &reader{layout: l, paths: message.NewPaths[part](names), names: examples.TextLabels.Values(names)}
+	return &reader{layout: l, paths: jsonl.NewPaths(names), names: examples.TextLabels.Values(names)}
 }
 
 // keep puts a reader into the readers of the version, unless it has much memory.
@@ -201,60 +149,26 @@ func (v *version) keep(r *reader) {
 func (r *jsonRows) read(most int, tile func(*examples.Rows) error) error {
 	defer r.version.keep(r.reader)
 	r.block.Reset(len(r.layout.Cells))
-	start := r.at
-	err := r.all(most, tile)
-	if err == nil {
-		return r.finish()
-	}
-	// A member behind the rows may say why they can't be read.
-	r.at = start
-	if r.skipRest() == nil {
-		if late, ok := errors.AsType[*refusal](r.finish()); ok {
-			return late
-		}
-	}
-	return err
-}
-
-// all reads all rows.
-func (r *jsonRows) all(most int, tile func(*examples.Rows) error) error {
-	for first := true; ; first = false {
-		there, err := r.more(']', first)
-		if err != nil {
-			return err
-		}
-		if len(r.tile) == most || !there && len(r.tile) > 0 {
+	for row := range r.rows.All() {
+		if len(r.tile) == most {
 			if err := r.fill(tile); err != nil {
 				return err
 			}
 		}
-		if !there {
-			break
-		}
-		r.peek()
-		start := r.at
-		if err := r.row(); err != nil {
+		if err := r.row(row); err != nil {
 			return fmt.Errorf("row %d: %w", r.count+len(r.tile), err)
 		}
-		r.tile = append(r.tile, r.text[start:r.at])
+		r.tile = append(r.tile, row)
+	}
+	if len(r.tile) > 0 {
+		if err := r.fill(tile); err != nil {
+			return err
+		}
 	}
 	if names := r.layout.List(); names != nil && r.count > 0 && !r.found {
 		return fmt.Errorf("%w: the request has none of the model's columns", r.layout.Lacks(make([]bool, len(names))))
 	}
 	return nil
-}
-
-// skipRest skips the rows that follow.
-func (r *jsonRows) skipRest() error {
-	for first := true; ; first = false {
-		there, err := r.more(']', first)
-		if err != nil || !there {
-			return err
-		}
-		if err := r.skip(); err != nil {
-			return err
-		}
-	}
 }
 
 // readColumns reads the list of the columns.
@@ -312,35 +226,31 @@ func (r *jsonRows) fill(tile func(*examples.Rows) error) error {
 }
 
 // row reads a row into the block.
-func (r *jsonRows) row() error {
-	c := r.peek()
-	switch object, list := c == '{', c == '['; {
+func (r *jsonRows) row(row value.Cell) error {
+	expected := func(what string) error { return fmt.Errorf("%s: expected %s", row, what) }
+	switch object, list := row[0] == '{', row[0] == '['; {
 	case r.layout.Sparse >= 0 && object:
-		return r.pairs()
+		return r.pairs(row)
 	case r.layout.Sparse >= 0 && list:
-		return r.values()
+		return r.values(row)
 	case r.layout.Sparse >= 0:
-		return r.expected(`an object with "indices" and "values", or a list of all values`)
+		return expected(`an object with "indices" and "values", or a list of all values`)
 	case object && r.layout.HasNames():
-		return r.object()
+		return r.object(row)
 	case object:
-		return r.errorf("an object: the model has no column names; send a list of the %d features", r.layout.Names.Columns())
-	case c == '"' && r.texts != "":
+		return fmt.Errorf("an object: the model has no column names; send a list of the %d features", r.layout.Names.Columns())
+	case row[0] == '"' && r.texts != "":
 		r.begin()
-		cell, err := r.string()
-		if err != nil {
-			return err
-		}
 		r.found = true
-		return r.set(0, cell)
+		return r.set(0, row)
 	case r.texts != "":
-		return r.expected("a text, or an object with the column " + strconv.Quote(r.texts))
+		return expected("a text, or an object with the column " + strconv.Quote(r.texts))
 	case r.layout.IsSparse():
-		return r.expected("an object with a value for each column")
+		return expected("an object with a value for each column")
 	case list:
-		return r.list()
+		return r.list(row)
 	}
-	return r.expected("a row: a list of values, or an object of named values")
+	return expected("a row: a list of values, or an object of named values")
 }
 
 // begin adds a row without values to the block.
@@ -409,9 +319,9 @@ func addText(c *tabular.Column, cell value.Cell) error {
 }
 
 // object reads a row that is an object.
-func (r *jsonRows) object() error {
+func (r *jsonRows) object(row value.Cell) error {
 	r.begin()
-	if err := r.paths.Walk(part{&r.scanner, r.at}, r.put); err != nil {
+	if err := r.paths.Walk(jsonl.Nested(row), r.put); err != nil {
 		return err
 	}
 	for column := range r.has {
@@ -425,41 +335,48 @@ func (r *jsonRows) object() error {
 }
 
 // list reads a row that is a list.
-func (r *jsonRows) list() error {
+func (r *jsonRows) list(row value.Cell) error {
 	r.begin()
-	var numbers []float64
-	if r.plain {
-		all := r.block.Columns[0].Numbers
-		numbers = all[len(all)-len(r.order):]
+	if r.plain && r.wholes(row) {
+		copy(r.has, r.listed)
+		r.note()
+		return nil
 	}
 	n := 0
-	err := r.elements(func(i int) error {
-		n++
-		if i >= len(r.order) {
-			return r.errorf("more than %d values", len(r.order))
+	for cell := range row.All() {
+		if n == len(r.order) {
+			return fmt.Errorf("more than %d values", n)
 		}
-		r.peek()
-		if r.plain {
-			if v, ok := r.integer(); ok {
-				numbers[i] = v
-				return nil
+		if column := r.order[n]; column >= 0 {
+			if err := r.set(column, cell); err != nil {
+				return fmt.Errorf("value %d: %w", n, err)
 			}
 		}
-		cell, err := r.value()
-		if err == nil && r.order[i] >= 0 {
-			err = r.set(r.order[i], cell)
-		}
-		if err != nil {
-			return fmt.Errorf("value %d: %w", i, err)
-		}
-		return nil
-	})
-	if err == nil && n < len(r.order) {
-		err = r.errorf("%d values, expected %d", n, len(r.order))
+		n++
+	}
+	if n < len(r.order) {
+		return fmt.Errorf("%d values, expected %d", n, len(r.order))
 	}
 	copy(r.has, r.listed)
 	r.note()
-	return err
+	return nil
+}
+
+// wholes reads a list of integers of up to seven digits, which are exact in float32, such as pixels. It reports false for another list.
+func (r *jsonRows) wholes(row value.Cell) bool {
+	list, at := r.block.Columns[0].Numbers, 1
+	for i := len(list) - len(r.order); i < len(list); i++ {
+		begin, whole := at, 0
+		for ; row[at]-'0' <= 9; at++ {
+			whole = 10*whole + int(row[at]-'0')
+		}
+		if n := at - begin; n == 0 || n > 7 || row[at] != ',' && i < len(list)-1 {
+			return false
+		}
+		list[i] = float64(whole)
+		at++
+	}
+	return at == len(row)
 }
 
 // note records the columns that the current row has and lacks.
@@ -475,86 +392,78 @@ func (r *jsonRows) note() {
 }
 
 // values reads a sparse row that is a list of all values.
-func (r *jsonRows) values() error {
-	c := &r.block.Columns[0]
-	r.room()
-	err := r.elements(func(i int) error {
-		v, err := r.float()
-		if err == nil && v != 0 {
-			c.Indices, c.Numbers = append(c.Indices, int64(i)), append(c.Numbers, v)
-		}
+func (r *jsonRows) values(row value.Cell) error {
+	c, i := &r.block.Columns[0], int64(0)
+	r.room(row)
+	for cell := range row.All() {
+		v, err := cell.Number(value.Missing{})
 		if err != nil {
 			return fmt.Errorf("value %d: %w", i, err)
 		}
-		return nil
-	})
-	c.Ends = append(c.Ends, len(c.Numbers))
-	return err
-}
-
-// float reads a number or a boolean.
-func (r *jsonRows) float() (float64, error) {
-	cell, err := r.value()
-	if err != nil {
-		return 0, err
-	}
-	return cell.Number(value.Missing{})
-}
-
-// pairs reads a sparse row that is an object of two lists. Unknown members are ignored.
-func (r *jsonRows) pairs() error {
-	c := &r.block.Columns[0]
-	indices, values := len(c.Indices), len(c.Numbers)
-	r.room()
-	var names value.Names
-	err := r.members(func(name []byte) error {
-		if err := r.once(&names, name); err != nil {
-			return err
+		if v != 0 {
+			c.Indices, c.Numbers = append(c.Indices, i), append(c.Numbers, v)
 		}
-		var add func() error
+		i++
+	}
+	c.Ends = append(c.Ends, len(c.Numbers))
+	return nil
+}
+
+// pairs reads a sparse row that is an object of two lists.
+func (r *jsonRows) pairs(row value.Cell) error {
+	c := &r.block.Columns[0]
+	n := len(c.Numbers)
+	indices, values, err := pairOf(row)
+	if err != nil {
+		return err
+	}
+	r.room(indices)
+	r.room(values)
+	for cell := range indices.All() {
+		index, err := strconv.ParseInt(string(cell), 10, 64)
+		if err != nil {
+			return fmt.Errorf("index %.40s: expected a whole number from 0 to %d", cell, examples.MaxColumns-1)
+		}
+		c.Indices = append(c.Indices, index)
+	}
+	for cell := range values.All() {
+		v, err := cell.Number(value.Missing{})
+		if err != nil {
+			return fmt.Errorf(`"values": element %d: %w`, len(c.Numbers)-n, err)
+		}
+		c.Numbers = append(c.Numbers, v)
+	}
+	if len(c.Indices) != len(c.Numbers) {
+		return fmt.Errorf(`%d "indices" and %d "values", expected as many of both`, len(c.Indices)-n, len(c.Numbers)-n)
+	}
+	c.Ends = append(c.Ends, len(c.Numbers))
+	return nil
+}
+
+// pairOf returns the indices and the values of a sparse row. Other members are ignored.
+func pairOf(row value.Cell) (indices, values value.Cell, err error) {
+	err = row.Each(func(name []byte, cell value.Cell) error {
 		switch string(name) {
 		case "indices":
-			add = func() error {
-				cell, err := r.value()
-				if err != nil {
-					return err
-				}
-				index, err := strconv.ParseInt(string(cell), 10, 64)
-				if err != nil {
-					return r.errorf("index %.40s: expected a whole number from 0 to %d", cell, examples.MaxColumns-1)
-				}
-				c.Indices = append(c.Indices, index)
-				return nil
-			}
+			indices = cell
 		case "values":
-			add = func() error {
-				v, err := r.float()
-				c.Numbers = append(c.Numbers, v)
-				return err
-			}
+			values = cell
 		default:
-			return r.skip()
-		}
-		return r.elements(func(i int) error {
-			if err := add(); err != nil {
-				return fmt.Errorf("%q: element %d: %w", name, i, err)
-			}
 			return nil
-		})
+		}
+		if cell[0] != '[' {
+			return fmt.Errorf("%q: %s: expected a list", name, cell)
+		}
+		return nil
 	})
-	if indices, values = len(c.Indices)-indices, len(c.Numbers)-values; err == nil && indices != values {
-		err = r.errorf(`%d "indices" and %d "values", expected as many of both`, indices, values)
-	}
-	c.Ends = append(c.Ends, len(c.Numbers))
-	return err
+	return indices, values, err
 }
 
-// room makes room for all values of a body with a long row, which would grow beyond what is reserved.
-func (r *jsonRows) room() {
+// room makes room for the values of a long list, which would grow beyond what is reserved.
+func (r *jsonRows) room(list value.Cell) {
 	const few = 4096
-	rest := r.text[r.at:]
-	if c := &r.block.Columns[0]; len(rest) > few && bytes.IndexByte(rest[:few], ']') < 0 {
-		n := bytes.Count(rest, []byte{','}) + 1
+	if c := &r.block.Columns[0]; len(list) > few {
+		n := bytes.Count(list, []byte{','}) + 1
 		c.Indices, c.Numbers = slices.Grow(c.Indices, n), slices.Grow(c.Numbers, n)
 	}
 }
@@ -575,21 +484,12 @@ func (r *jsonRows) features(dst []byte, i int) []byte {
 	row := r.tile[i]
 	switch {
 	case row[0] == '[' && !r.layout.IsSparse():
-		return answers.AppendNamed(dst, value.Cell(row), r.names)
+		return answers.AppendNamed(dst, row, r.names)
 	case row[0] == '"':
 		name, _ := json.Marshal(r.texts) // a string can be encoded
 		return append(append(append(append(append(dst, '{'), name...), ':'), row...), '}')
 	case row[0] == '{' && r.layout.Sparse >= 0:
-		var indices, values value.Cell
-		_ = value.Cell(row).Members(func(name string, of value.Cell) error { // pairs has read it
-			switch name {
-			case "indices":
-				indices = of
-			case "values":
-				values = of
-			}
-			return nil
-		})
+		indices, values, _ := pairOf(row) // pairs has read them
 		return answers.AppendPairs(dst, indices, values)
 	}
 	return append(dst, row...)

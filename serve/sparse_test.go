@@ -177,9 +177,9 @@ func TestSparseRowsAreRefusedWithAReason(t *testing.T) {
 		`{"rows": [{"indices": [1], "values": []}]}`:                  `1 "indices" and 0 "values", expected as many of both`,
 		`{"rows": [{"indices": [1], "indices": [1], "values": [1]}]}`: `duplicate member "indices"`,
 		`{"rows": ["a text"]}`:                                        `expected an object with "indices" and "values", or a list of all values`,
-		`{"rows": [{"x": }]}`:                                         `found }, expected a value`,
+		`{"rows": [{"x": }]}`:                                         `not JSON: byte 17: invalid character '}'`,
 		`{"columns": ["a"], "rows": [[1]]}`:                           `"columns": the model was trained on sparse rows, which have none`,
-		`{"rows": []} 1`:                                              `found 1`,
+		`{"rows": []} 1`:                                              `not JSON: byte 14: invalid character '1' after top-level value`,
 	} {
 		if w := ask(counts, "POST", "/predict", typeJSON, []byte(body)); w.Code != http.StatusBadRequest ||
 			!strings.Contains(w.Body.String(), strings.ReplaceAll(want, `"`, `\"`)) {
