@@ -1,7 +1,7 @@
 package serve
 
 import (
-	"bufio"
+	"bytes"
 	"compress/gzip"
 	"errors"
 	"fmt"
@@ -11,27 +11,22 @@ import (
 	"strings"
 )
 
-// uncompressed is the content encoding of an unencoded body.
-const uncompressed = "identity"
-
 // unpackBytes is the memory for decompressing a body besides the body: the window of 32 KiB, tables, and a buffer.
 const unpackBytes = 48 << 10
 
 // body is the body of a request, with the memory reserved for it before it is read: for its announced length, or for a small
 // body, and then for the largest one. So a body that waits for memory holds little of it.
 type body struct {
-	text []byte
+	text   []byte
+	packed bool // text is compressed
 	claim
 }
 
-// read reads and decompresses the body of a request. The caller releases it when it is no longer needed.
+// read reads the body of a request as it was sent. The caller releases it when it is no longer needed.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err error) {
 	limit := int64(s.options.MaxBody)
-	tooLarge := func() error {
-		return refuse(http.StatusRequestEntityTooLarge, "more than %d bytes: send fewer rows at a time", limit)
-	}
 	if r.ContentLength > limit {
-		return nil, tooLarge()
+		return nil, tooLarge(limit)
 	}
 	b := &body{}
 	defer func() {
@@ -39,23 +34,23 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 			b.release()
 		}
 	}()
-	size, beside, from := r.ContentLength, int64(0), io.Reader(http.MaxBytesReader(w, r.Body, limit))
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
-	case "", uncompressed:
+	case "", "identity":
 	case "gzip", "x-gzip":
-		size, from = -1, &unpacked{from: from}
+		b.packed = true
 	default:
 		w.Header().Set("Accept-Encoding", "gzip")
 		return nil, refuse(http.StatusUnsupportedMediaType, "Content-Encoding %.40q: expected gzip, or none", encoding)
 	}
+	size := r.ContentLength
 	if size < 0 { // of any length, perhaps a small one
-		size, beside = smallBytes-unpackBytes, unpackBytes
+		size = smallBytes
 	}
-	if b.claim, err = s.claim(r.Context(), &s.memory.bodies, size+beside); err != nil {
+	if b.claim, err = s.claim(r.Context(), &s.memory.bodies, size); err != nil {
 		return nil, err
 	}
 	b.text = make([]byte, 0, size+1) // a byte to see the end
-	for {
+	for from := http.MaxBytesReader(w, r.Body, limit); ; {
 		if len(b.text) == cap(b.text) {
 			if err := b.grow(s, r, limit+1); err != nil {
 				return nil, err
@@ -64,20 +59,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 		n, err := from.Read(b.text[len(b.text):cap(b.text)])
 		b.text = b.text[:len(b.text)+n]
 		switch {
-		case int64(len(b.text)) > limit:
-			return nil, tooLarge()
 		case err == nil:
 		case err == io.EOF:
 			b.shrink(int64(cap(b.text)))
 			return b, nil
 		case errors.As(err, new(*http.MaxBytesError)):
-			return nil, tooLarge()
+			return nil, tooLarge(limit)
 		case errors.Is(err, os.ErrDeadlineExceeded):
 			return nil, refuse(http.StatusRequestTimeout, "the body did not arrive within %v", s.options.Timeout)
 		default:
 			return nil, refuse(http.StatusBadRequest, "the body can't be read: %v", err)
 		}
 	}
+}
+
+func tooLarge(limit int64) error {
+	return refuse(http.StatusRequestEntityTooLarge, "more than %d bytes: send fewer rows at a time", limit)
 }
 
 // release releases the body and its memory.
@@ -88,7 +85,7 @@ func (b *body) release() {
 
 // grow replaces the buffer by a larger one, of at most so many bytes.
 func (b *body) grow(s *Server, r *http.Request, limit int64) error {
-	if whole := limit + limit/4 + unpackBytes; b.claim.bytes < whole { // the buffer, and the one that is copied into it
+	if whole := limit + limit/4; b.claim.bytes < whole { // the buffer, and the one that is copied into it
 		larger, err := s.claim(r.Context(), &s.memory.bodies, whole)
 		if err != nil {
 			return err
@@ -100,23 +97,48 @@ func (b *body) grow(s *Server, r *http.Request, limit int64) error {
 	return nil
 }
 
-// unpacked decompresses its input. It starts with the first read, which may wait for the body.
-type unpacked struct {
-	from io.Reader
-	gzip *gzip.Reader
+// measured are numbers of bytes of a body that is not compressed: all, and those that bound the memory of its rows.
+type measured struct{ bytes, colons, commas int64 }
+
+// Write counts bytes.
+func (m *measured) Write(text []byte) (int, error) {
+	m.bytes += int64(len(text))
+	m.colons += int64(bytes.Count(text, []byte{':'}))
+	m.commas += int64(bytes.Count(text, []byte{','}))
+	return len(text), nil
 }
 
-func (u *unpacked) Read(p []byte) (n int, err error) {
-	if u.gzip == nil {
-		if u.gzip, err = gzip.NewReader(bufio.NewReader(u.from)); err != nil {
-			if err == io.EOF { // of an empty body: gzip has a header
-				err = io.ErrUnexpectedEOF
-			}
-			return 0, fmt.Errorf("decompress it: %w", err)
-		}
+// measure counts the bytes of the body, which must have at most limit when it is decompressed.
+func (b *body) measure(limit int64) (m measured, err error) {
+	if !b.packed {
+		_, err = m.Write(b.text)
+	} else if err = b.unpack(&m, limit+1); err == nil && m.bytes > limit {
+		err = tooLarge(limit)
 	}
-	if n, err = u.gzip.Read(p); err != nil && err != io.EOF {
-		err = fmt.Errorf("decompress it: %w", err)
+	return m, err
+}
+
+// unpack writes at most so many bytes of the decompressed body.
+func (b *body) unpack(to io.Writer, most int64) error {
+	from, err := gzip.NewReader(bytes.NewReader(b.text))
+	if err == nil {
+		_, err = io.Copy(to, io.LimitReader(from, most))
 	}
-	return n, err
+	if err != nil {
+		return refuse(http.StatusBadRequest, "the body can't be read: decompress it: %v", err)
+	}
+	return nil
+}
+
+// rows returns the rows, and releases what was sent if it is compressed: the caller has reserved memory for n bytes.
+func (b *body) rows(n int64) ([]byte, error) {
+	if !b.packed {
+		return b.text, nil
+	}
+	text := bytes.NewBuffer(make([]byte, 0, n))
+	if err := b.unpack(text, n); err != nil {
+		return nil, fmt.Errorf("decompress a body again: %w", err)
+	}
+	b.release()
+	return text.Bytes(), nil
 }

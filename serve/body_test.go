@@ -68,3 +68,17 @@ func TestCompressedBodies(t *testing.T) {
 		t.Error("memory is still held")
 	}
 }
+
+// A compressed body holds memory for the bytes that were sent, and then for those that it has, but none for the largest body.
+func TestMemoryOfCompressedBodies(t *testing.T) {
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	s := newServer(t, Defaults(), Fixed(m))
+	rows, body := someRows(t, 10_000)
+	sent := packed(t, body)
+	for _, part := range s.memory.bodies {
+		part.TryAcquire(part.size)
+	}
+	s.memory.bodies[1].Release(int64(len(sent)))
+	s.memory.bodies[0].Release(smallBytes)
+	checkAnswer(t, askWith(s, typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
+}

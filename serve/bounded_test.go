@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -213,7 +214,8 @@ func TestMemoryOfWideRows(t *testing.T) {
 		}
 		reserved := int64(len(c.body)) + ofValues(v, 16*20_000)
 		if c.kind == typeJSON {
-			reserved = ofJSON(v, c.body)
+			m, _ := (&body{text: c.body}).measure(0)
+			reserved = ofJSON(v, m)
 		}
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
@@ -315,6 +317,39 @@ func TestAnswersWhileOthersWait(t *testing.T) {
 	if err := <-waited; err != nil {
 		t.Error(err)
 	}
+}
+
+// Rows of Arrow wait for memory as those of JSON do, also behind a request that waits for all of it.
+func TestArrowRowsWaitForMemory(t *testing.T) {
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	rows, _ := someRows(t, 200_000)
+	body := listsOf(t, rows, 1000)
+	synctest.Test(t, func(t *testing.T) {
+		o := Defaults()
+		o.MaxRows = len(rows)
+		s := newServer(t, o, Fixed(m))
+		large := s.memory.rows[1]
+		if !large.TryAcquire(large.size) {
+			t.Fatal("memory is held")
+		}
+		go func() {
+			if c, err := s.claim(t.Context(), &s.memory.rows, large.size); err == nil {
+				c.release()
+			}
+		}()
+		synctest.Wait()
+		var w *httptest.ResponseRecorder
+		go func() { w = ask(s, "POST", "/predict", typeArrow, body) }()
+		synctest.Wait()
+		large.Release(large.size)
+		synctest.Wait()
+		if w == nil || w.Code != http.StatusOK {
+			t.Errorf("%v", w)
+		}
+		if !allFree(s) {
+			t.Error("memory is still held")
+		}
+	})
 }
 
 // indexed returns a request with a sparse row of n values.

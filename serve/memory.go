@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 
@@ -135,25 +134,41 @@ func ofTexts(v *version, n int64) int64 {
 }
 
 // ofJSON returns the memory that the rows of a JSON body take at most.
-func ofJSON(v *version, body []byte) int64 {
-	const shortest = len(`"":0,`)
-	need := nameBytes * int64(min(bytes.Count(body, []byte{':'}), len(body)/shortest))
+func ofJSON(v *version, m measured) int64 {
+	const shortest = int64(len(`"":0,`))
+	need := nameBytes * min(m.colons, m.bytes/shortest)
 	switch {
 	case !v.Sparse():
-		need += 2 * int64(len(body)) // copies of texts, with and without escapes
+		need += 2 * m.bytes // copies of texts, with and without escapes
 	case v.options.Text != "" || v.options.Mixed():
-		need += ofTexts(v, int64(len(body)))
+		need += ofTexts(v, m.bytes)
 	default:
-		need += ofValues(v, int64(bytes.Count(body, []byte{','}))+1)
+		need += ofValues(v, m.commas+1)
 	}
 	return need
 }
 
-// needs sets the memory that the rows need. Dense rows of JSON are read one by one, and mostly take much less: they may reserve all that
-// there is, and are not refused.
-func (p *prediction) needs(body []byte, sent string) {
-	if p.bodyBytes = int64(len(body)); sent == typeJSON {
-		p.rowBytes = max(0, ofJSON(p.version, body)-workspaceBytes)
+// ofArrow returns the memory that the rows of an Arrow body take if it has neither compressed buffers nor dictionaries.
+func ofArrow(v *version, bytes int64) int64 {
+	switch {
+	case !v.Sparse():
+		return bytes
+	case v.options.Text != "" || v.options.Mixed():
+		return bytes + ofTexts(v, bytes)
+	}
+	return bytes + ofValues(v, bytes/valueBytes)
+}
+
+// needs sets the memory that the rows need, and a body that is decompressed. Dense rows of JSON are read one by one, and mostly take much
+// less: they may reserve all that there is, and are not refused.
+func (p *prediction) needs(m measured, packed bool, sent string) {
+	if p.bodyBytes = m.bytes; sent == typeJSON {
+		p.rowBytes = max(0, ofJSON(p.version, m)-workspaceBytes)
+	} else {
+		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)-workspaceBytes), p.memory.maxRows())
+	}
+	if packed {
+		p.rowBytes += m.bytes + unpackBytes
 	}
 	if !p.Sparse() {
 		p.rowBytes = min(p.rowBytes, p.memory.maxRows())
@@ -171,6 +186,8 @@ func (p *prediction) unpack(add input.Unpacked) error {
 	if p.version.options.Text != "" || p.version.options.Mixed() {
 		rows += ofTexts(p.version, int64(u.Texts))
 	}
-	p.rowBytes = max(p.rowBytes, rows-workspaceBytes)
-	return p.reserve()
+	if p.rowBytes = max(p.rowBytes, rows-workspaceBytes); p.rowBytes > p.held.bytes {
+		return p.full() // unless it is read again, with more memory
+	}
+	return nil
 }

@@ -38,7 +38,7 @@ type prediction struct {
 	pieces    [][]byte         // of the answer
 	bytes     int              // of the pieces
 	unpacked  input.Unpacked   // of Arrow so far
-	bodyBytes int64            // of the request
+	bodyBytes int64            // of the rows as they were sent, decompressed
 	rowBytes  int64            // memory that the rows need
 	held      claim            // memory for the rows
 	answer    claim            // memory for the answer
@@ -73,7 +73,7 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 		p.held.release()
 		p.answer.release()
 	}()
-	if err := p.compute(r.Context(), body.text, sent); err != nil {
+	if err := p.compute(r.Context(), body, sent); err != nil {
 		return err
 	}
 	p.finish(w.Header())
@@ -86,20 +86,48 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 
 // compute computes the whole answer before any of it is sent: so any error in a request gives an error response, and a slow
 // client holds neither a core nor its request.
-func (p *prediction) compute(ctx context.Context, body []byte, sent string) (err error) {
+func (p *prediction) compute(ctx context.Context, b *body, sent string) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Server.options.Timeout, p.late)
 	defer cancel()
 	if p.version, err = p.newest(); err != nil {
 		return err
 	}
-	p.needs(body, sent)
+	m, err := b.measure(int64(p.Server.options.MaxBody))
+	if err != nil {
+		return err
+	}
+	p.needs(m, b.packed, sent)
+	if p.held, err = p.hold(ctx, p.rowBytes); err != nil {
+		return err
+	}
+	text, err := b.rows(m.bytes)
+	if err != nil {
+		return err
+	}
+	for { // until the rows have all of the memory that they need
+		err := p.predictRows(ctx, text, sent)
+		if p.rowBytes <= p.held.bytes {
+			return err
+		}
+		p.held.release()
+		if p.held, err = p.hold(ctx, min(2*p.rowBytes, p.memory.maxRows())); err != nil {
+			return err
+		}
+	}
+}
+
+// hold reserves memory for the rows, and waits for it.
+func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 	if err := p.checkRows(); err != nil {
-		return err
+		return claim{}, err
 	}
-	if p.held, err = p.claim(ctx, &p.memory.rows, p.rowBytes); err != nil {
-		return err
-	}
-	if p.rows, err = p.open(ctx, body, sent); err != nil {
+	return p.claim(ctx, &p.memory.rows, bytes)
+}
+
+// predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
+func (p *prediction) predictRows(ctx context.Context, text []byte, sent string) (err error) {
+	p.count, p.pieces, p.bytes, p.unpacked = 0, nil, 0, input.Unpacked{}
+	if p.rows, err = p.open(ctx, text, sent); err != nil {
 		return unusable(ctx, err)
 	}
 	if err := p.asks.check(p.version); err != nil {
@@ -151,17 +179,14 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 	return p.reserve()
 }
 
-// reserve reserves memory for the rows and the answer so far.
+// reserve reserves memory for the answer so far.
 func (p *prediction) reserve() error {
 	answer := p.bytes + p.encoder.kept() + p.record.Bytes()
 	if int64(answer) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
 			"at a time, or ask for the most probable labels with %q", p.memory.maxAnswer(), keyTop)
 	}
-	if err := p.checkRows(); err != nil {
-		return err
-	}
-	if !p.held.grow(&p.memory.rows, p.rowBytes) || !p.answer.grow(&p.memory.answers, int64(answer)) {
+	if !p.answer.grow(&p.memory.answers, int64(answer)) {
 		return p.full()
 	}
 	return nil

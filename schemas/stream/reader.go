@@ -24,14 +24,15 @@ type Reader struct {
 	messages *frames
 	reader   *ipc.Reader
 	bounded  *boundedAllocator
+	whole    *bytes.Buffer // what the messages are read from; nil: it is not in memory
 }
 
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
 // before the reader is closed and the records are released. file is true for the stream in a file, after the file's
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
-	r := &Reader{bounded: &boundedAllocator{mem: mem}}
 	whole, _ := from.(*bytes.Buffer)
+	r := &Reader{bounded: &boundedAllocator{mem: mem}, whole: whole}
 	next := func(n int64) ([]byte, error) {
 		if whole != nil {
 			r.bounded.left += 4 * int(max(0, min(n, int64(whole.Len()))))
@@ -96,6 +97,8 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 		return nil, r.reader.Err()
 	case !next && !r.messages.ended:
 		return nil, errors.New("a truncated Arrow stream")
+	case !next && r.whole != nil && r.whole.Len() > 0 && !r.messages.footer:
+		return nil, fmt.Errorf("%d bytes after the end of the stream: expected all batches in one stream", r.whole.Len())
 	case !next:
 		return nil, io.EOF
 	}
