@@ -181,7 +181,10 @@ func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Memb
 			s.fail("%s leaves a group: %v", a.name, err)
 		}
 	}
-	m.LeaveWorkers = func() { leave(works) }
+	m.LeaveWorkers = func() {
+		s.log.happen(leaving, "%s leaves the group of workers", a.name)
+		leave(works)
+	}
 	solves := s.join(a, s.solvers, i)
 	m.Solves = solves
 	m.JoinWorkers()

@@ -43,13 +43,14 @@ const (
 	unverified   move = "a version can't be made again, as examples are lost"
 	renewal      move = "a topic that is followed is made anew"
 	solving      move = "an update is planned that its solver visits"
+	leaving      move = "a runner whose worker can't make a visit leaves the group of workers"
 )
 
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
 	truncation, remaking, growth, ingestion, lateSeal, forgetting, merging, joining, stop, restaging, spreading, abortion,
 	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
-	choosing, searching, unverified, solving}
+	choosing, searching, unverified, solving, leaving}
 
 // count counts a move.
 func (l *simLog) count(m move) { l.moves[m]++ }
