@@ -7,7 +7,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
@@ -23,11 +22,11 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 		files []string
 		words string
 	}{{o, names, "[a b c]"}, {frame, []string{f.write(t, "a.parquet", pandasFrame(t))}, "[a b]"}} {
-		read, err := test.o.findWords(t.Context(), test.files, nil)
-		if err != nil || len(read.digests) != len(test.files) {
-			t.Errorf("%d digests, error %v", len(read.digests), err)
+		test.o.Train, test.o.stored = test.files, map[string]stored{}
+		read, err := test.o.findWords(t.Context(), nil)
+		if err != nil || len(read.stored) != len(test.files) {
+			t.Errorf("%d digests, error %v", len(read.stored), err)
 		}
-		test.o.Train = test.files
 		sources, err := Sources(t.Context(), test.o)
 		if err != nil {
 			t.Fatal(err)
@@ -42,12 +41,9 @@ func TestWordsAndDigestsTogether(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if sum := sha256.Sum256(content); string(read.digests[name]) != hex.EncodeToString(sum[:]) {
+			if sum := sha256.Sum256(content); string(read.stored[name].digest) != hex.EncodeToString(sum[:]) {
 				t.Errorf("%s has another digest", name)
 			}
-		}
-		if read, err := test.o.findWords(t.Context(), test.files, &format.Collected{}); err != nil || len(read.digests) > 0 {
-			t.Errorf("%d digests that nobody wants, error %v", len(read.digests), err)
 		}
 	}
 }

@@ -67,7 +67,7 @@ func (o Options) check(files []string) []option.Problem {
 // checkFiles checks the file names. Checks that need the content are left to Sources.
 func (o Options) checkFiles(p *problems) {
 	if _, ok := o.formatByName(""); o.Format != "" && !ok {
-		p.add("format", o.Format, wantFormat())
+		p.add("format", o.Format, formatNames("", "or", func(format.Format) bool { return true }))
 	}
 	if path := o.rowsPath(); path != "" {
 		p.add("rows", path, "examples.from_topic too: it describes the messages of a topic")

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"path/filepath"
 	"slices"
@@ -110,11 +111,25 @@ func (o Options) openAs(ctx context.Context, name string) (*input.Content, forma
 	return c, f, nil
 }
 
-// wantFormat lists the formats for error messages.
-func wantFormat() string {
+// formatNames lists the formats for which a condition holds, each in quotes, if any, for errors and the documentation.
+func formatNames(quote, conjunction string, is func(format.Format) bool) string {
 	var names []string
 	for _, f := range formats() {
-		names = append(names, f.Name)
+		if is(f) {
+			names = append(names, quote+f.Name+quote)
+		}
 	}
-	return option.Enumerate(names, "or")
+	return option.Enumerate(names, conjunction)
+}
+
+// readsText returns a *input.Error if the options name a text column and the format does not support one.
+func (o Options) readsText(f format.Format, file string) error {
+	if o.Text == "" || f.IsTable() {
+		return nil
+	}
+	why := "as examples.text is set"
+	if o.Predicts() {
+		why = "as the model was trained on texts"
+	}
+	return input.WholeFile(file, fmt.Errorf("format %s: expected %s, %s", f.Name, formatNames("", "or", format.Format.IsTable), why))
 }

@@ -2,13 +2,11 @@ package ingest
 
 import (
 	"context"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // The IDs of sources never change: a source on a topic must be recognised by later versions.
@@ -79,17 +77,6 @@ func TestFormats(t *testing.T) {
 		}
 		if claims != 1 {
 			t.Errorf("%s: %d formats", name, claims)
-		}
-	}
-}
-
-func TestWantFormat(t *testing.T) {
-	if got, want := wantFormat(), "idx, csv, libsvm, arrow, parquet, jsonl or images"; got != want {
-		t.Errorf("%q, expected %q", got, want)
-	}
-	for _, test := range []struct{ words, want string }{{"", ""}, {"a", "a"}, {"a b", "a or b"}, {"a b c", "a, b or c"}} {
-		if got := option.Enumerate(strings.Fields(test.words), "or"); got != test.want {
-			t.Errorf("%q, expected %q", got, test.want)
 		}
 	}
 }

@@ -29,7 +29,7 @@ func (s *Source) idOf(after int64, digests ...wire.Digest) string {
 }
 
 // isFile reports whether the source is a single file, other than a directory or archive of images.
-func (s *Source) isFile() bool { return len(s.digests) == 1 && !s.format.ReadsFolders }
+func (s *Source) isFile() bool { return len(s.stored) == 1 && !s.format.ReadsFolders }
 
 // Begun returns the seals whose files are the source's file or a prefix of it, because a log file has grown since it was
 // ingested. It reads the file once.
@@ -39,7 +39,7 @@ func (s *Source) Begun(ctx context.Context, seals []*schemas.SourceSeal) (begun 
 	}
 	var lengths []int64
 	for _, seal := range seals {
-		if seal.Bytes > 0 && seal.Bytes <= s.sizes[0].bytes && seal.Split == s.Split.String() {
+		if seal.Bytes > 0 && seal.Bytes <= s.stored[0].bytes && seal.Split == s.Split.String() {
 			begun, lengths = append(begun, seal), append(lengths, seal.Bytes)
 		}
 	}
@@ -108,14 +108,14 @@ func (s *Source) Parts(begun []*schemas.SourceSeal) (parts []*schemas.SourceSeal
 // false if there are no further rows. If the last row was incomplete when it was ingested, or the file is compressed, it
 // returns a *input.Error.
 func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error) {
-	if last.Bytes == s.sizes[0].bytes {
+	if last.Bytes == s.stored[0].bytes {
 		return rest, false, nil
 	}
 	begins := fmt.Sprintf("the file begins with the bytes of %s, which is already ingested as source %s", last.Files,
 		wire.Digest(last.ID).Short())
 	advice := "exclude that source with `stagewise sources remove`, so that its rows count once"
 	switch {
-	case s.sizes[0].compressed:
+	case s.stored[0].compressed:
 		return rest, false, input.WholeFile(s.Files[0], fmt.Errorf("%s: rows added to a compressed file can't be ingested "+
 			"separately: decompress it, or %s", begins, advice))
 	case !s.format.IsText:
@@ -136,6 +136,6 @@ func (s *Source) Rest(last *schemas.SourceSeal) (rest Source, ok bool, err error
 	}
 	rest = *s
 	rest.after = last.After + last.Rows
-	rest.ID = rest.idOf(rest.after, s.digests[0])
+	rest.ID = rest.idOf(rest.after, s.stored[0].digest)
 	return rest, true, nil
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
@@ -117,7 +118,8 @@ func Keys() []option.Key {
 		}}, Meaning: "`csv`: field delimiter, one character; none: detected from the first rows"},
 		{Name: "encoding", Rule: option.Rule{Want: "the name of an encoding, such as latin-1, windows-1252 or utf-16",
 			Holds: func(v any) bool { return v == "" || charset.Known(v.(string)) }},
-			Meaning: textFormats() + ", and the values of `from_topic`: text encoding, such as `latin-1`, `windows-1252` or `utf-16`; none: UTF-8"},
+			Meaning: formatNames("`", "and", func(f format.Format) bool { return f.IsText }) +
+				", and the values of `from_topic`: text encoding, such as `latin-1`, `windows-1252` or `utf-16`; none: UTF-8"},
 		{Name: "columns.use", Rule: areColumns(),
 			Meaning: "tables: feature columns, by number or name; none: all except the label, the weight and dropped columns"},
 		{Name: "columns.drop", Rule: areColumns(),
@@ -224,17 +226,6 @@ func formatMeanings() string {
 	}
 	return option.Enumerate(ofFiles, "or") + "; none: detected from the file name, then from the first bytes. Of " +
 		"`from_topic`: " + option.Enumerate(ofTopics, "or") + "; see [producers](producers.md#topics-of-your-own)"
-}
-
-// textFormats lists the formats whose files are text, in Markdown.
-func textFormats() string {
-	var names []string
-	for _, f := range formats() {
-		if f.IsText {
-			names = append(names, "`"+f.Name+"`")
-		}
-	}
-	return option.Enumerate(names, "and")
 }
 
 // schemaFiles lists the kinds of schema files, in Markdown.

@@ -1,16 +1,12 @@
 package ingest
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
-	"strings"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -28,46 +24,20 @@ func (l *Lost) Of(m TopicMessage) map[string]int64 {
 	return l.messages[[2]int64{int64(m.Partition), m.Offset}]
 }
 
-// Lacks returns the reason why a message that lacks columns is unusable, with those that it has instead.
+// Lacks returns the reason why a message that lacks columns is unusable, with what it has instead.
 func (v *Values) Lacks(ctx context.Context, m TopicMessage, columns map[string]int64) error {
-	names := slices.Sorted(maps.Keys(columns))
-	instead := ""
-	if others := v.unread(ctx, m); len(others) > 0 {
-		plain := func(name string) string {
-			return strings.NewReplacer("_", "", "-", "", " ", "").Replace(strings.ToLower(name))
+	names, noun, instead := slices.Sorted(maps.Keys(columns)), "column ", ""
+	if len(names) > 1 {
+		noun = "columns "
+	}
+	if _, err := v.rowsOf(ctx, m); err == nil { // then the names of the reader are those of the message
+		if instead = v.Instead(names[0]); instead != "" {
+			instead = "; " + instead
 		}
-		similar := func(other string) bool {
-			return slices.ContainsFunc(names, func(name string) bool { return plain(name) == plain(other) })
-		}
-		slices.SortStableFunc(others, func(a, b string) int {
-			return cmp.Compare(strconv.FormatBool(similar(b)), strconv.FormatBool(similar(a)))
-		})
-		instead = ". It has " + layout.SomeNames(others) + ", which no key names"
 	}
 	return fmt.Errorf("no value in %s, which earlier rows had and most new rows lack%s: has a producer renamed or dropped it? Restore it, "+
-		"use the other name under examples.columns.use, or list it in examples.missing if its mean is to replace it", columnsNamed(names),
-		instead)
-}
-
-// columnsNamed formats the names of columns.
-func columnsNamed(names []string) string {
-	if len(names) == 1 {
-		return "column " + layout.SomeNames(names)
-	}
-	return "columns " + layout.SomeNames(names)
-}
-
-// unread returns the names of the first row of a message that no key names, if the format can tell.
-func (v *Values) unread(ctx context.Context, m TopicMessage) []string {
-	r, ok := v.reader.(message.Namer)
-	if !ok {
-		return nil
-	}
-	p, err := v.payload(ctx, m)
-	if err != nil {
-		return nil
-	}
-	return r.Unread(p)
+		"use the other name under examples.columns.use, or list it in examples.missing if its mean is to replace it",
+		noun+layout.SomeNames(names), instead)
 }
 
 // Watched returns the columns with names that Lost may find, if the options list them.

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Options are the keys under `examples` of the configuration. Start from Defaults: the zero value has no partitions and
@@ -46,7 +45,7 @@ type Options struct {
 	// ClassWeight has the factors of the weights of training examples, by label. It does not affect the published examples.
 	ClassWeight schemas.ClassWeight `yaml:"class_weight"`
 	// Augment configures the augmentation of image examples in training. It does not affect the published examples.
-	Augment Augment `yaml:"augment"`
+	Augment schemas.Augment `yaml:"augment"`
 	// Holdout is the fraction of the training examples that are scored but not fitted, in [0, 1). It does not affect the
 	// published examples: the workers select them when reading.
 	Holdout float64 `yaml:"holdout"`
@@ -54,17 +53,10 @@ type Options struct {
 	// determines the partitions of messages.
 	Partitions int `yaml:"partitions"`
 
-	digests map[string]wire.Digest       // of files that were read completely while finding them
-	sizes   map[string]size              // of the same files
+	stored  map[string]stored            // files that were read completely before their rows are read; nil: all errors are collected
 	parts   map[string][]input.Partition // partition values of tables in directories of Train and Test; the tables may be empty
 	once    bool                         // see CountingOnce
 	spooled *os.File                     // copy of the standard input; nil: not read
-}
-
-// Augment is schemas.Augment in the configuration.
-type Augment struct {
-	Mirror bool `yaml:"mirror"`
-	Shift  int  `yaml:"shift"`
 }
 
 // maxShift is the maximum of Augment.Shift: an example becomes 1 + 4·Shift rows, or twice as many.

@@ -3,11 +3,8 @@ package ingest
 import (
 	"fmt"
 	"math"
-	"reflect"
 	"strings"
 	"testing"
-
-	"go.yaml.in/yaml/v3"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 )
@@ -21,7 +18,7 @@ func TestCheck(t *testing.T) {
 	type change = func(o *Options)
 	for of, changes := range map[string]map[string]change{
 		"": {
-			"format: " + wantFormat():             func(o *Options) { o.Format = "arff" },
+			"format: parquet, jsonl or images":    func(o *Options) { o.Format = "arff" },
 			"words.columns: from 1 to 67108864":   func(o *Options) { o.Text, o.Words.Columns = "1", 0 },
 			"words.vocabulary: hashed or counted": func(o *Options) { o.Text, o.Words.Vocabulary = "1", "unknown" },
 			"words.phrases: from 1 to 5":          func(o *Options) { o.Text, o.Words.Phrases = "1", 6 },
@@ -158,30 +155,5 @@ func TestCheck(t *testing.T) {
 	// all problems are reported at once
 	if got := (Options{}).Check(); len(got) != 3 {
 		t.Errorf("%v", got)
-	}
-}
-
-// The keys are those of docs/configuration.md, and a column is a number or a name.
-func TestOptionsDecode(t *testing.T) {
-	const text = `
-train: [a.csv]
-test: [b.csv]
-format: csv
-label: 3
-weight: w
-header: true
-classes: [0, one]
-holdout: 0.25
-partitions: 2
-batch_rows: 64
-`
-	yes := true
-	want := Options{
-		Train: []string{"a.csv"}, Test: []string{"b.csv"}, Format: "csv", Holdout: 0.25, Partitions: 2,
-		Options: layout.Options{Label: "3", Weight: "w", Header: &yes, Classes: []string{"0", "one"}, BatchRows: 64},
-	}
-	var direct Options
-	if err := yaml.Unmarshal([]byte(text), &direct); err != nil || !reflect.DeepEqual(direct, want) {
-		t.Errorf("yaml: %+v, %v", direct, err)
 	}
 }

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -64,7 +64,7 @@ func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 				return "", fmt.Errorf("examples.targets: %s: %w", value.Quote(path), err)
 			}
 		}
-		return numbersText(numbers), nil
+		return encode(numbers), nil
 	case p.Task == examples.SeveralLabels && len(p.Columns) > 0:
 		labels := []string{}
 		for _, path := range p.Columns {
@@ -80,7 +80,7 @@ func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 				labels = append(labels, path)
 			}
 		}
-		return encodeTexts(labels), nil
+		return encode(labels), nil
 	}
 	c := cell(p.Label)
 	if p.Task == examples.SeveralLabels && c.IsList() {
@@ -88,7 +88,7 @@ func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 		if err != nil {
 			return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
 		}
-		return encodeTexts(append([]string{}, labels...)), nil
+		return encode(append([]string{}, labels...)), nil
 	}
 	text, err := c.Text()
 	if err != nil {
@@ -98,7 +98,7 @@ func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err 
 		return "", fmt.Errorf("no label at %s (examples.outcome.label)", value.Quote(p.Label))
 	}
 	if p.Task == examples.SeveralLabels {
-		return encodeTexts(text), nil
+		return encode(text), nil
 	}
 	return text, nil
 }
@@ -112,22 +112,13 @@ func numberOf(c *tabular.Cell) (float64, error) {
 	return v, err
 }
 
-// encodeTexts encodes texts as JSON.
-func encodeTexts(texts any) string {
-	text, err := json.Marshal(texts)
+// encode encodes texts or finite numbers as JSON, with full precision.
+func encode(content any) string {
+	text, err := json.Marshal(content)
 	if err != nil {
-		panic(fmt.Sprintf("ingest: encode %v: %v", texts, err)) // texts can be encoded
+		panic(fmt.Sprintf("ingest: encode %v: %v", content, err)) // both can be encoded
 	}
 	return string(text)
-}
-
-// numbersText encodes finite numbers as JSON, with full precision.
-func numbersText(numbers []float64) string {
-	texts := make([]string, len(numbers))
-	for i, v := range numbers {
-		texts[i] = strconv.FormatFloat(v, 'g', -1, 64)
-	}
-	return "[" + strings.Join(texts, ",") + "]"
 }
 
 // cells returns the columns of a row from the content of an outcome.
@@ -180,11 +171,47 @@ func (p predicted) WhenAbsent() (said string, ok bool) {
 		for i := range numbers {
 			numbers[i], _ = value.Number(p.Absent[min(i, len(p.Absent)-1)]) // validated by Check
 		}
-		return numbersText(numbers), true
+		return encode(numbers), true
 	case examples.SeveralLabels:
-		return encodeTexts(append([]string{}, p.Absent...)), true
+		return encode(append([]string{}, p.Absent...)), true
 	}
 	return p.absentLabel(), true
+}
+
+// check finds invalid values of the keys under `examples` for the content of outcomes. classes are the possible labels; nil: any.
+func (p predicted) check(found *problems, classes []string) {
+	columns := map[examples.Task]string{examples.Numbers: "targets", examples.SeveralLabels: "label_columns"}[p.Task]
+	switch {
+	case p.Label != "" && len(p.Columns) > 0:
+		found.add("outcome.label", value.Quote(p.Label), "no label with examples."+columns+", which are the paths in an outcome")
+	case p.Label == "" && len(p.Columns) == 0:
+		found.add("outcome.label", "not set", "the path of the label in an outcome, such as kind; or examples.targets, the paths of numbers")
+	}
+	if p.Skips() {
+		return
+	}
+	isLabel := func(text string) bool {
+		return text != "" && text == strings.TrimSpace(text) && (len(classes) == 0 ||
+			slices.ContainsFunc(classes, func(class string) bool { return value.Label(class) == value.Label(text) }))
+	}
+	isTarget := func(text string) bool {
+		v, err := value.Number(text)
+		return err == nil && layout.CheckTarget(v) == nil
+	}
+	want, counts, valid := "the label of a row without an outcome", len(p.Absent) == 1, isLabel
+	switch p.Task {
+	case examples.Numbers:
+		want = fmt.Sprintf("one number for all targets of a row without an outcome, such as 0, or one for each of %d", len(p.Columns))
+		counts, valid = counts || len(p.Absent) == len(p.Columns), isTarget
+	case examples.SeveralLabels:
+		want, counts = "the labels of a row without an outcome, such as []", p.Absent != nil
+	}
+	if p.Task != examples.Numbers && len(classes) > 0 {
+		want += ", among examples.classes"
+	}
+	if !counts || slices.ContainsFunc(p.Absent, func(text string) bool { return !valid(text) }) {
+		found.add("outcome.absent", option.Shown(p.Absent), want+", or skip to leave the row out")
+	}
 }
 
 // Skips reports whether rows without an outcome are skipped.
@@ -197,7 +224,7 @@ func (p predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 func (p predicted) Any() string {
 	switch p.Task {
 	case examples.Numbers:
-		return numbersText(make([]float64, len(p.Columns)))
+		return encode(make([]float64, len(p.Columns)))
 	case examples.SeveralLabels:
 		return "[]"
 	}

@@ -55,9 +55,7 @@ func (o Options) checkOutcome(p *problems) {
 	if f, ok := o.messageFormat(); ok && f.Width != nil && layout.Column(o.JoinKey).IsName() {
 		p.add("key", o.JoinKey, "the number of a column, from 0: values in "+f.Name+" have no names")
 	}
-	for _, problem := range o.later().Check(o.Classes) {
-		p.add(problem.Key, problem.Value, problem.Want)
-	}
+	o.later().check(p, o.Classes)
 	read := o.ofOutcomes()
 	f, ok := read.messageFormat()
 	if !ok {

@@ -51,6 +51,18 @@ func (v opened) field(row []tabular.Cell, path string) *tabular.Cell {
 	return &row[at]
 }
 
+// keyOf returns the join key at a path in a row. name is the key of the configuration with the path.
+func (v opened) keyOf(row []tabular.Cell, path, name string) (string, error) {
+	key, err := v.field(row, path).Text()
+	switch {
+	case err != nil:
+		return "", fmt.Errorf("%s: %s: %w", name, value.Quote(path), err)
+	case key == "":
+		return "", fmt.Errorf("no key at %s (%s)", value.Quote(path), name)
+	}
+	return key, nil
+}
+
 // RowKeys returns the join keys of rows. Create it with [NewRowKeys].
 type RowKeys struct {
 	opened
@@ -85,12 +97,9 @@ func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, 
 		return "", false, err
 	}
 	for i, row := range rows {
-		has, err := k.field(row, k.path).Text()
+		has, err := k.keyOf(row, k.path, "examples.key")
 		if err != nil {
-			return "", false, fmt.Errorf("examples.key: %s: %w", value.Quote(k.path), err)
-		}
-		if has == "" {
-			return "", false, fmt.Errorf("no key at %s (examples.key)", value.Quote(k.path))
+			return "", false, err
 		}
 		if i > 0 && has != key {
 			return "", false, fmt.Errorf("rows with the keys %s and %s: expected one key per message, because its rows become "+
@@ -131,22 +140,13 @@ func (x *Outcomes) Read(ctx context.Context, m TopicMessage) (labels []outcome.L
 	}
 	for _, row := range rows {
 		l := outcome.Labelled{}
-		if x.key == "" {
-			if l.Key, err = outcome.ReadKey(m.Key, x.format); err != nil {
-				return nil, err
-			}
-		}
 		if x.key != "" {
-			if l.Key, err = x.field(row, x.key).Text(); err != nil {
-				return nil, fmt.Errorf("examples.outcome.key: %s: %w", value.Quote(x.key), err)
-			}
+			l.Key, err = x.keyOf(row, x.key, "examples.outcome.key")
+		} else if l.Key, err = outcome.ReadKey(m.Key, x.format); l.Key == "" && err == nil {
+			err = errors.New("the outcome has no key to join its row by: set examples.outcome.key to the path of a key in its value")
 		}
-		switch {
-		case l.Key == "" && x.key == "":
-			return nil, errors.New("the outcome has no key to join its row by: set examples.outcome.key to the path of a key in its " +
-				"value")
-		case l.Key == "":
-			return nil, fmt.Errorf("no key at %s (examples.outcome.key)", value.Quote(x.key))
+		if err != nil {
+			return nil, err
 		}
 		if l.Label, err = x.says.Read(func(path string) *tabular.Cell { return x.field(row, path) }); err != nil {
 			return nil, err

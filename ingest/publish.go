@@ -41,7 +41,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem
 	seal := &schemas.SourceSeal{ID: s.ID, Attempt: attempt.ID, Files: s.names(), Split: s.Split.String(), Partitions: len(spans),
 		After: s.after}
 	if s.isFile() {
-		seal.Content, seal.Bytes = s.digests[0], s.sizes[0].bytes
+		seal.Content, seal.Bytes = s.stored[0].digest, s.stored[0].bytes
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	queues := make([]chan wire.Message, partitions)

@@ -39,20 +39,10 @@ type Source struct {
 	options Options
 	all     *format.Collected // nil: the first error of a column ends the reading
 	opened  []string          // file names from the options
-	digests []wire.Digest     // of Files
-	sizes   []size            // of Files
+	stored  []stored          // Files
 	reading layout.Reading    // how their columns are read
 	after   int64             // number of leading rows that belong to other sources: see Grown
 }
-
-// size is the size of a file.
-type size struct {
-	bytes      int64
-	compressed bool
-}
-
-// sizeOf returns the size of a file that was read completely.
-func sizeOf(c *input.Content) size { return size{c.Bytes(), c.Kind != ""} }
 
 // errNoLabels is the error of a source without any label.
 var errNoLabels = errors.New("no row has a label: check examples.label (the label column) and examples.missing_values " +
@@ -84,15 +74,16 @@ func find(ctx context.Context, o Options, collected *format.Collected) ([]Source
 	if err != nil {
 		return nil, err
 	}
-	if o.FindsWords() {
-		if o, err = o.findWords(ctx, o.Train, collected); err != nil {
-			return nil, err
-		}
+	if collected == nil {
+		o.stored = map[string]stored{}
 	}
-	if o, err = o.findExtent(ctx, collected == nil); err != nil {
+	if o, err = o.findWords(ctx, collected); err != nil {
 		return nil, err
 	}
-	if o, err = o.findOffsets(ctx, o.Train, collected); err != nil {
+	if o, err = o.findExtent(ctx); err != nil {
+		return nil, err
+	}
+	if o, err = o.findOffsets(ctx, collected); err != nil {
 		return nil, err
 	}
 	o.Options = o.After(o.Learnt())
@@ -218,11 +209,11 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, 
 	return f, err
 }
 
-// digest sets the digests of the files.
+// digest reads the files for their digests.
 func (s *Source) digest(ctx context.Context) error {
 	for _, name := range s.opened {
-		if known, ok := s.options.digests[name]; ok {
-			s.digests, s.sizes = append(s.digests, known), append(s.sizes, s.options.sizes[name])
+		if known, ok := s.options.stored[name]; ok {
+			s.stored = append(s.stored, known)
 			continue
 		}
 		c, err := s.options.openContent(ctx, name)
@@ -234,7 +225,7 @@ func (s *Source) digest(ctx context.Context) error {
 		if err != nil {
 			return input.WholeFile(c.Name, err)
 		}
-		s.digests, s.sizes = append(s.digests, c.Digest()), append(s.sizes, sizeOf(c))
+		s.stored = append(s.stored, storedOf(c))
 	}
 	return nil
 }
@@ -246,7 +237,7 @@ func (s *Source) describe(ctx context.Context) error {
 		return err
 	}
 	defer closeAll(opened)
-	if s.digests != nil {
+	if s.stored != nil {
 		s.reading = r.Reading()
 		s.reading.Encoding = s.options.Encoding
 		columns, others := s.options.columnsOf(s.opened[0])
@@ -256,7 +247,11 @@ func (s *Source) describe(ctx context.Context) error {
 		for _, v := range others { // no column, but equal files in two folders are two sources
 			s.reading.Path = append(s.reading.Path, "/"+v.Column+"="+v.Text)
 		}
-		s.ID = s.idOf(0, s.digests...)
+		var digests []wire.Digest
+		for _, file := range s.stored {
+			digests = append(digests, file.digest)
+		}
+		s.ID = s.idOf(0, digests...)
 	}
 	s.Width, s.Columns = r.Width(), r.Columns()
 	if shape := s.options.Shape(); shape != (examples.Image{}) && shape.Size() != s.Width && (s.all == nil || len(s.all.Errors) == 0) {
@@ -355,7 +350,7 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 			return
 		}
 		for i, c := range opened {
-			if c.Digest() != s.digests[i] {
+			if c.Digest() != s.stored[i].digest {
 				yield(nil, input.WholeFile(c.Name, errors.New("the file changed while it was ingested")))
 				return
 			}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
 // View shows all columns and cells of a file, or of the tables in a directory. It only uses the options for reading files.
@@ -40,22 +39,11 @@ func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
 	}
 	defer c.Close()
 	if f.View == nil {
-		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, tables()))
+		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
 	}
 	err = f.View(c, o.Options, v)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
 	return err
-}
-
-// tables lists the formats of tables.
-func tables() string {
-	var names []string
-	for _, f := range formats() {
-		if f.View != nil {
-			names = append(names, f.Name)
-		}
-	}
-	return option.Enumerate(names, "or")
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -26,7 +25,7 @@ import (
 // a pipeline, one is active and the others stand by.
 func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, untilEnd bool,
 	rec event.Recorder) (*Retraining, error) {
-	if job.Examples.Augment != (ingest.Augment{}) {
+	if job.Examples.Augment != (schemas.Augment{}) {
 		return nil, errors.New("examples.augment: `run` does not support augmentation: remove the key, or use `train`")
 	}
 	if job.Average > 1 {

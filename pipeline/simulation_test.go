@@ -215,7 +215,7 @@ func simScenarios(t testing.TB) []*scenario {
 			j.Examples.Missing.Mode, j.Prepare = layout.MissingMean, schemas.Prepare{Scale: "standard", PCA: 2}
 		}).withReference(t),
 		emptyScenario(t, imageExamples(), 1<<20, rffStage(link.Softmax, 8, 2)).withJob(func(j *topics.Job) {
-			j.Examples.Image, j.Examples.Augment = []string{"2", "2", "1"}, ingest.Augment{Mirror: true, Shift: 1}
+			j.Examples.Image, j.Examples.Augment = []string{"2", "2", "1"}, schemas.Augment{Mirror: true, Shift: 1}
 		}).withReference(t),
 		emptyScenario(t, missingExamples(), 100, trees, columns(link.Softmax, 1), trees).withJob(func(j *topics.Job) {
 			j.Examples.Missing.Mode = layout.MissingMean

@@ -8,7 +8,7 @@ import (
 // Reasons quote the values of rows, and also names and counts, which are no values.
 var (
 	quoted     = regexp.MustCompile(`[a-z]+://[^\s"]+|"(?:[^"\\]|\\.)*"?|[-+]?[0-9][0-9.,]*(?:[eE][-+]?[0-9]+)?`)
-	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file|It) has|\bat|\bis in|one of|under|named|` +
+	beforeName = regexp.MustCompile(`(?:columns?|(?:object|message|schema|table|file) has|\bat|\bis in|one of|under|named|` +
 		`examples\.[a-z_.]+:)(?: [0-9]+ \()? ?$`)
 	betweenName = regexp.MustCompile(`^(?:,|,? and|,? or) $`)
 	beforeCount = regexp.MustCompile(`(?:^|\W)(?:rows(?: [0-9]+,)*|row|columns?|feature|lines?|bytes?|offset|index|id|schema(?: ID)?|` +

@@ -14,7 +14,7 @@ func TestWithoutValues(t *testing.T) {
 		`labels "a;b": expected one label, or examples.labels: several`:                                       `labels …: expected one label, or examples.labels: several`,
 		`rows of labels "Jane", "Doe" and 3 more are left out: no class of the version before`:                `rows of labels …, … and 3 more are left out: no class of the version before`,
 		`no column "kind": the object has "Kind", "length" and 7 more: examples.label names the label column`: `no column "kind": the object has "Kind", "length" and 7 more: examples.label names the label column`,
-		`no value in column "length". It has "Length" and "w", which no key names`:                            `no value in column "length". It has "Length" and "w", which no key names`,
+		`no value in column "length"; the message has "Length": has a producer renamed it?`:                   `no value in column "length"; the message has "Length": has a producer renamed it?`,
 		`no key at "of.view" (examples.outcome.key)`:                                                          `no key at "of.view" (examples.outcome.key)`,
 		`examples.key: "user.id": "Jane" is an object`:                                                        `examples.key: "user.id": … is an object`,
 		`rows with the keys "Jane" and "Doe": expected one key per message`:                                   `rows with the keys … and …: expected one key per message`,

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // untilEnd is the value of --until that ends a chain at the topic's end.
@@ -46,7 +45,7 @@ func newRun() *cobra.Command {
 						"selects the rows of a version"}
 				}
 			}
-			if a := schemas.Augment(c.Examples.Augment); a.Rows() > 1 {
+			if a := c.Examples.Augment; a.Rows() > 1 {
 				return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
 					Want: "no value for run: run supports neither augmentation nor averaging, train does"}
 			}

@@ -65,12 +65,6 @@ type Reader interface {
 	Names() []string
 }
 
-// Namer is a [Reader] that knows the names of what it does not read.
-type Namer interface {
-	// Unread returns the paths in the first row of a value that no column has, in order.
-	Unread(p Payload) []string
-}
-
 // Payload is a value without framing.
 type Payload struct {
 	Value []byte

@@ -2,6 +2,7 @@ package option
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 )
 
@@ -40,6 +41,14 @@ func TestCheck(t *testing.T) {
 	} {
 		if got := fmt.Sprint(Check(keys, test.options, options{})); got != test.want {
 			t.Errorf("%+v: %s, expected %s", test.options, got, test.want)
+		}
+	}
+}
+
+func TestEnumerate(t *testing.T) {
+	for words, want := range map[string]string{"": "", "a": "a", "a b": "a or b", "a b c": "a, b or c"} {
+		if got := Enumerate(strings.Fields(words), "or"); got != want {
+			t.Errorf("%q, expected %q", got, want)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	l *protocol.Ledger, r topics.ExamplesRetention) (*schemas.Plan, error) {
 	plan := &schemas.Plan{
 		Name: job.Name, Input: InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
-		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: schemas.Augment(job.Examples.Augment),
+		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: job.Examples.Augment,
 		Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -104,36 +103,6 @@ func (r *messages) noRows(content Nested) error {
 		return fmt.Errorf("%s: expected an object with the rows at %s (examples.rows)", value.Cell(content), value.Quote(r.options.Rows))
 	}
 	return message.NoRowsError(r.options.Rows, slices.Sorted(maps.Keys(membersOf(value.Cell(content)))))
-}
-
-// Unread implements message.Namer.
-func (r *messages) Unread(p message.Payload) (names []string) {
-	content := r.rowsOf(bytes.TrimSpace(p.Value))
-	if items := content.Items(); len(items) > 0 {
-		content = items[0]
-	}
-	return r.unread(content, nil)
-}
-
-// unread returns the paths below one in an object that no column has.
-func (r *messages) unread(object value.Cell, path []string) (names []string) {
-	if len(object) == 0 || object[0] != '{' {
-		return nil
-	}
-	members := membersOf(object)
-	for _, name := range slices.Sorted(maps.Keys(members)) {
-		at := append(slices.Clone(path), name)
-		within := slices.ContainsFunc(r.columns, func(column string) bool {
-			of := message.Path(column)
-			return len(of) >= len(at) && slices.Equal(of[:len(at)], at)
-		})
-		if within {
-			names = append(names, r.unread(members[name], at)...)
-		} else {
-			names = append(names, strings.Join(at, "."))
-		}
-	}
-	return names
 }
 
 // noColumn returns the error of an object without the label column, with its members, and the path at which the column was
