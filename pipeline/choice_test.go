@@ -345,6 +345,8 @@ func TestSearchChoosesPreparation(t *testing.T) {
 	_, m := train(t, openEmbedded(t), job)
 	listed := job
 	listed.Untuned, listed.Prepare = false, schemas.Prepare{Scale: prepare.ScaleNone}
+	listed.Stages = slices.Clone(listed.Stages)
+	listed.Stages[0].Ridge = 0.3
 	jobs := []topics.Job{job, listed, job}
 	jobs[2].Seed = 2
 	for i := range jobs {
@@ -362,5 +364,35 @@ func TestSearchChoosesPreparation(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// An auto ridge of the columns of sparse rows is one that held-out rows choose: the version learns from all rows, and is that of a job with
+// this ridge. With too few rows to choose, it is worth one row.
+func TestRidgeOfSparseRows(t *testing.T) {
+	long(t)
+	job := sparseChainJob(t, link.Softmax)
+	job.Stages = job.Stages[:1]
+	job.Stages[0].Ridge = schemas.RidgeAuto
+	for _, holdout := range []float64{0, 0.01} {
+		told := &eventRecorder{}
+		job.Examples.Holdout = holdout
+		report, m := trainRecorded(t, openEmbedded(t), job, told)
+		tried := 0
+		for _, notice := range eventsOf[event.Noticed](told) {
+			if strings.HasPrefix(notice.Text, "stages: tried") {
+				tried++
+			}
+		}
+		plan := m.Manifest.Plan
+		if chosen := holdout == 0; chosen != (tried > 1) || chosen != (plan.Stages[0].Ridge > 0) || plan.Holdout != holdout || plan.Warm != nil {
+			t.Errorf("holdout %g: %d ridges were tried; the plan has ridge %v, holdout %g", holdout, tried, plan.Stages[0].Ridge, plan.Holdout)
+		}
+		listed := job
+		listed.Stages = slices.Clone(job.Stages)
+		listed.Stages[0].Ridge = report.Stages[0].Ridge
+		if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
+			t.Errorf("a job with the chosen ridge %v has another version", report.Stages[0].Ridge)
+		}
 	}
 }

@@ -83,7 +83,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	began := p.Clock.Now()
 	r := newRunner(p, job, owner, planning.Arithmetic(blas), join, rec)
 	r.retention = files.Retention
-	if replay.NeedsChoice(job) {
+	if replay.NeedsChoice(job, true) {
 		r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
 			return replay.ResolvePlanned(ctx, p, dispatch.NewProcess(blas), job, plan, rows, rec)
 		}

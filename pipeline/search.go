@@ -48,7 +48,7 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 			job.Stages, job.Prepare = of.Stages, of.Prepare
 			continue
 		}
-		if !replay.NeedsChoice(*job) {
+		if !replay.NeedsChoice(*job, false) {
 			continue
 		}
 		if len(job.Stages) > 0 { // which a rule ends, differently for each job

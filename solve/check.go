@@ -128,7 +128,8 @@ func Keys() []option.Key {
 			mostLastPasses, MethodAuto, either(others), MaxPasses,
 			DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
 		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
-			"with the same features and link. A warm start keeps it"},
+			"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
+			"rows. A warm start keeps it"},
 		{Name: "method", Meaning: "optimizer: " + either(ways) + ". With the link " + either(quadratic) +
 			", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
 		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+

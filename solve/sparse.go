@@ -21,8 +21,8 @@ import (
 // L-BFGS starts from the square root of L·D + λI, as the matrix itself makes it fit rare inputs first: on texts it then
 // needs half as many passes to the same J.
 //
-// An auto ridge is worth one row: λ is the mean squared length of a row divided by the number of rows, as if each
-// direction had one more row with target 0.
+// A ridge that is still auto, as in a chain or with too few rows to choose it by held-out ones, is worth one row: λ is the
+// mean squared length of a row divided by the number of rows, as if each direction had one more row with target 0.
 func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	squares, err := sums.Shaped(statistics.FieldDiagonal, c.shape.Columns)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 
@@ -20,9 +21,10 @@ import (
 )
 
 // NeedsChoice reports whether the stages of a job, or their preparation and fit, must be chosen: it has no stages, or a stop
-// rule, or the preparation and fit of its columns are not configured.
-func NeedsChoice(job topics.Job) bool {
-	return len(job.Stages) == 0 || job.Untuned || slices.ContainsFunc(job.Stages, endsStages)
+// rule, or a part of the fit of the columns of sparse rows is not configured. chained says that the job is that of a chain.
+func NeedsChoice(job topics.Job, chained bool) bool {
+	return len(job.Stages) == 0 || job.Untuned || slices.ContainsFunc(job.Stages, endsStages) ||
+		!chained && slices.ContainsFunc(job.Stages, autoColumns)
 }
 
 func endsStages(s schemas.Stage) bool { return s.Stop != nil && s.Stop.Stages }
@@ -35,79 +37,84 @@ type candidate struct {
 	least   int // minimum number of stages
 }
 
+// chooser chooses the stages of a job, or their preparation and fit, by runs over the rows that the job learns from.
+type chooser struct {
+	pipeline *topics.Pipeline
+	process  dispatch.Process
+	job      topics.Job
+	plans    planner
+	rows     int64 // number of training rows; 0 if unknown
+	chained  bool
+	recorder event.Recorder
+}
+
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
 // its stages. The run of the job is then trained on all rows. If there is nothing to choose, it returns the job unchanged.
 // The files of the job must be ingested.
 func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
 	ingested *source.Ingested, rec event.Recorder) (topics.Job, error) {
-	if job.Untuned {
-		return tunedToFiles(ctx, p, by, job, ingested, rec)
-	}
-	if !NeedsChoice(job) {
-		return job, nil
-	}
-	return resolve(ctx, p, job, sealedRows(ingested), true, rec, func(jobs []topics.Job, with func(int, *Candidate) error) error {
-		return SearchIngested(ctx, p, by, jobs, ingested, 0, &notices{rec}, with)
-	})
-}
-
-// sealedRows returns the number of training rows of files.
-func sealedRows(ingested *source.Ingested) (rows int64) {
+	rows := int64(0)
 	for _, s := range ingested.Seals {
 		if s.Split == examples.Train.String() {
 			rows += s.Rows
 		}
 	}
-	return rows
+	c := &chooser{pipeline: p, process: by, job: job, plans: ingestedPlans(ctx, p, by, ingested, 0), rows: rows, recorder: rec}
+	return c.resolve(ctx)
 }
 
 // ResolvePlanned is [Resolve] for a job of a chain, with the rows of the plan of its first run, whose number is given.
 func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
 	rows int64, rec event.Recorder) (topics.Job, error) {
 	if job.Untuned {
-		return tunedToPlan(ctx, p, by, job, plan, rows, rec)
+		job.Prepare = plan.Prepare
 	}
-	return resolve(ctx, p, job, rows, false, rec, func(jobs []topics.Job, with func(int, *Candidate) error) error {
-		return searchPlanned(ctx, p, by, jobs[0], slices.All(jobs), plan, 0, &notices{rec}, with)
-	})
+	c := &chooser{pipeline: p, process: by, job: job, plans: samePlans(plan), rows: rows, chained: true, recorder: rec}
+	return c.resolve(ctx)
 }
 
-// searcher trains jobs, like [replay.SearchIngested].
-type searcher func(jobs []topics.Job, with func(int, *Candidate) error) error
+// try trains jobs that are similar to that of the chooser, each requested after with has received the run of the previous one.
+func (c *chooser) try(ctx context.Context, plans planner, jobs iter.Seq2[int, topics.Job], with func(int, *Candidate) error) error {
+	return search(ctx, c.pipeline, c.process, c.job, jobs, 1, &notices{c.recorder}, plans, with)
+}
 
-func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64, temper bool, rec event.Recorder,
-	train searcher) (topics.Job, error) {
-	held := heldOut(job, rows)
-	candidates, err := candidatesOf(ctx, p, job, rows)
+func (c *chooser) resolve(ctx context.Context) (topics.Job, error) {
+	job := c.job
+	if !NeedsChoice(job, c.chained) {
+		return job, nil
+	}
+	if job.Untuned || slices.ContainsFunc(job.Stages, autoColumns) {
+		tuned, err := c.tuned(ctx)
+		if err != nil || !slices.ContainsFunc(job.Stages, endsStages) {
+			return tuned, err
+		}
+		c.job, job = tuned, tuned
+	}
+	held := heldOut(job, c.rows)
+	candidates, err := candidatesOf(ctx, c.pipeline, job, c.rows)
 	if err != nil {
 		return job, err
 	}
 	if len(candidates) == 1 && candidates[0].least == len(candidates[0].stages) {
-		c := candidates[0]
-		event.Notice(rec, "stages: %s, by what the examples are", c.name)
-		job.Stages, job.Prepare = c.stages, c.prepare
+		only := candidates[0]
+		event.Notice(c.recorder, "stages: %s, by what the examples are", only.name)
+		job.Stages, job.Prepare = only.stages, only.prepare
 		return job, nil
 	}
-	search := func(candidates []candidate) (found, error) {
-		best, err := lowestOf(job, candidates, held, temper, rec, train)
-		if err != nil {
-			return best, fmt.Errorf("choose stages: %w", err)
+	best, err := c.lowestOf(ctx, candidates, held)
+	for err == nil {
+		larger := best.larger(job)
+		if larger == nil {
+			break
 		}
-		return best, nil
-	}
-	best, err := search(candidates)
-	if err != nil {
-		return job, err
-	}
-	for larger := best.larger(job); larger != nil; larger = best.larger(job) {
-		next, err := search([]candidate{*larger})
-		if err != nil {
-			return job, err
-		}
-		if !(next.loss < best.loss) {
+		var next found
+		if next, err = c.lowestOf(ctx, []candidate{*larger}, held); err != nil || !(next.loss < best.loss) {
 			break
 		}
 		best = next
+	}
+	if err != nil {
+		return job, fmt.Errorf("choose stages: %w", err)
 	}
 	job.Stages, job.Prepare = slices.Clone(best.stages[:best.end]), best.prepare
 	temperature := ""
@@ -115,7 +122,8 @@ func resolve(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64
 		job.Stages[best.end-1].Temperature = best.temperature
 		temperature = fmt.Sprintf(", temperature %g", best.temperature)
 	}
-	event.Notice(rec, "stages: chose %s, %s%s, and now learns from all rows", best.name, english.Plural(best.end, "stage", ""), temperature)
+	event.Notice(c.recorder, "stages: chose %s, %s%s, and now learns from all rows", best.name, english.Plural(best.end, "stage", ""),
+		temperature)
 	return job, nil
 }
 
@@ -136,28 +144,27 @@ type found struct {
 const nearlyLowest = 1.02
 
 // lowestOf returns the best candidate, with the given holdout fraction.
-func lowestOf(job topics.Job, candidates []candidate, held float64, temper bool, rec event.Recorder,
-	train searcher) (found, error) {
+func (c *chooser) lowestOf(ctx context.Context, candidates []candidate, held float64) (found, error) {
 	jobs := make([]topics.Job, len(candidates))
-	for i, c := range candidates {
-		jobs[i] = job
-		jobs[i].Stages, jobs[i].Prepare = c.stages, c.prepare
+	for i, tried := range candidates {
+		jobs[i] = c.job
+		jobs[i].Stages, jobs[i].Prepare = tried.stages, tried.prepare
 		jobs[i].Examples.Holdout = held
 	}
 	best := found{loss: math.Inf(1)}
-	err := train(jobs, func(i int, c *Candidate) error {
-		if c.Report == nil {
-			event.Notice(rec, "stages: %s can't be used: %v", candidates[i].name, c.Err)
+	err := c.try(ctx, c.plans, slices.All(jobs), func(i int, run *Candidate) error {
+		if run.Report == nil {
+			event.Notice(c.recorder, "stages: %s can't be used: %v", candidates[i].name, run.Err)
 			return nil
 		}
-		losses := lossesOf(c.Report, candidates[i].stages, temper)
+		losses := lossesOf(run.Report, candidates[i].stages, !c.chained)
 		at := lowest(losses, candidates[i].least)
-		rows := c.Report.Splits[examples.Holdout.String()].Rows
+		rows := run.Report.Splits[examples.Holdout.String()].Rows
 		if at < 0 {
 			return errNoHoldout
 		}
 		least := losses[at].loss
-		event.Notice(rec, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", candidates[i].name,
+		event.Notice(c.recorder, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", candidates[i].name,
 			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
 		if least < best.loss {
 			last := lastNear(losses, candidates[i].stages, at)

@@ -27,6 +27,8 @@ type Candidate struct {
 	Plan   *schemas.Plan
 	Report *schemas.Report // nil: the run has failed
 	Err    error           // cause of the failure; a *[dispatch.RunError]
+
+	version *schemas.Warm // of the run; nil: the run has failed
 }
 
 // SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. The weights are
@@ -37,19 +39,14 @@ type Candidate struct {
 // job's holdout; runs with the same fold are consecutive, because they share more data.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, plansOf(ctx, p, by, files, folds, 0), with)
+	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, ingestedPlans(ctx, p, by, files, folds), with)
 }
 
-// searchSome is [SearchIngested] over the given number of leading partitions, without folds. job has the common properties
-// of the jobs, of which each is requested after with has received the run of the previous one.
-func searchSome(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
-	jobs iter.Seq2[int, topics.Job], files *source.Ingested, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, by, job, jobs, 1, rec, plansOf(ctx, p, by, files, 0, partitions), with)
-}
+// planner returns the plan of a job's run, given the number of the training.
+type planner func(number int, job topics.Job) (*schemas.Plan, error)
 
-// plansOf returns the planner of a search over ingested files. partitions is the number of leading partitions to read; 0:
-// all.
-func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested, folds, partitions int) planner {
+// ingestedPlans returns the planner of a search over ingested files.
+func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested, folds int) planner {
 	var first *schemas.Plan
 	return func(number int, job topics.Job) (*schemas.Plan, error) {
 		plan, err := searchPlan(ctx, p, job, by, files)
@@ -61,9 +58,7 @@ func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files
 			plan.Holdout = 1 / float64(folds)
 		}
 		if first == nil {
-			if first = plan; partitions > 0 {
-				plan.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
-			}
+			first = plan
 		}
 		plan.Spans, plan.Sources, plan.Removed = first.Spans, first.Sources, first.Removed // ignoring later messages
 		plan.Expiring, plan.Outside, plan.Forgotten, plan.Heeded = first.Expiring, first.Outside, first.Forgotten, first.Heeded
@@ -71,21 +66,13 @@ func plansOf(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files
 	}
 }
 
-// planner returns the plan of a job's run, given the number of the training.
-type planner func(number int, job topics.Job) (*schemas.Plan, error)
-
-// searchPlanned is [searchSome] over the rows of a full run's plan, which may belong to a chain. partitions is the number
-// of leading spans to read; 0: all.
-func searchPlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job,
-	jobs iter.Seq2[int, topics.Job], plan *schemas.Plan, partitions int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, by, job, jobs, 1, rec, func(_ int, job topics.Job) (*schemas.Plan, error) {
+// samePlans returns the planner of a search over the rows of a full run's plan, which may belong to a chain.
+func samePlans(plan *schemas.Plan) planner {
+	return func(_ int, job topics.Job) (*schemas.Plan, error) {
 		own := *plan
-		if partitions > 0 {
-			own.Spans = plan.Spans[:min(partitions, len(plan.Spans))]
-		}
 		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
 		return &own, nil
-	}, with)
+	}
 }
 
 // search trains all jobs the given number of times, with the plans of planned.
@@ -104,7 +91,7 @@ func search(ctx context.Context, p *topics.Pipeline, by dispatch.Process, first 
 				return err
 			}
 			c := &Candidate{Plan: plan}
-			if c.Report, err = s.train(ctx, plan, known); err != nil {
+			if err := s.train(ctx, c, known); err != nil {
 				if !errors.As(err, new(*dispatch.RunError)) {
 					return err
 				}
@@ -144,33 +131,39 @@ func surveyOf(plan *schemas.Plan) wire.Digest {
 	return p.Content()
 }
 
-// train executes a run on the topics of a search. It reuses the result of an earlier run with the same survey. Only the
-// newest version is kept.
-func (a *again) train(ctx context.Context, plan *schemas.Plan, known surveys) (*schemas.Report, error) {
+// train executes the run of a candidate on the topics of a search. It reuses the result of an earlier run with the same
+// survey. Only the newest version is kept.
+func (a *again) train(ctx context.Context, c *Candidate, known surveys) error {
+	plan := c.Plan
 	l, err := a.submitHere(ctx, plan)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	of := surveyOf(plan)
-	if survey := known[of]; survey != nil {
+	if survey := known[of]; survey != nil && plan.Prepares() {
 		own := *survey
 		own.Identity = wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()}
 		if _, err := protocol.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
-			return nil, fmt.Errorf("write the result of the survey: %w", err)
+			return fmt.Errorf("write the result of the survey: %w", err)
 		}
 	}
 	a.Recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
 	report, err := a.Execute(ctx, plan, l)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	if known[of] == nil {
+	if known[of] == nil && plan.Prepares() {
 		if known[of], err = a.Survey(ctx, plan.Run()); err != nil {
-			return nil, err
+			return err
 		}
 	}
+	made, err := a.Version(ctx, plan.Run())
+	if err != nil {
+		return err
+	}
 	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
-	return report, nil
+	c.Report, c.version = report, &schemas.Warm{Run: made.Run, Manifest: made.Digest()}
+	return nil
 }
 
 // beside creates topics next to those of the pipeline for private runs of this process. Their names start with that of the

@@ -6,22 +6,19 @@ import (
 	"errors"
 	"fmt"
 	"iter"
-	"math"
 	"slices"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
@@ -30,19 +27,22 @@ const (
 	sparseHoldout = 0.2
 	// enoughSparse is the approximate number of training rows for the choice: more rows take longer and choose the same.
 	enoughSparse = 8000
-	// middleSparseRidge is the first ridge to try. A text has as many words as there are rows, so the best ridge is much
-	// larger than for dense rows: on NEWS20 1 to 3, on a sample of RCV1 0.3 to 1.
-	middleSparseRidge = 1.0
-	// sparseRidgeFactor is the ratio between adjacent ridges.
-	sparseRidgeFactor = 3
-	// sparsePasses is the maximum number of passes of a fit. The holdout loss may fall in a few more, the error does not: on
-	// NEWS20 it is 11.6 to 11.8 % after 5, 11.8 after 8 and 12.1 to 12.4 after 12.
-	sparsePasses = 6
-	// nearlySparse is the maximum factor by which the loss with a larger ridge may be higher: the difference is not
+	// quadraticRidge and otherRidge are the ridges that preparations are compared with.
+	quadraticRidge, otherRidge = 1, 0.3
+	// quadraticPasses is the maximum number of passes of a chosen quadratic fit. The holdout loss may fall in a few more, the
+	// error does not: on NEWS20 it is 11.6 to 11.8 % after 5, 11.8 after 8 and 12.1 to 12.4 after 12.
+	quadraticPasses = 6
+	// nearlyQuadratic is the maximum factor by which a quadratic loss with a larger ridge may be higher: the difference is not
 	// significant, and the larger ridge has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and
 	// Stone 1984).
-	nearlySparse = 1.025
+	nearlyQuadratic = 1.025
+	// leastGain is the fraction by which the loss must fall for the path of ridges to go on.
+	leastGain = 0.01
 )
+
+// sparseRidges is the path of ridges. A text has as many words as there are rows, so the best ridge is much larger than for
+// dense rows: on NEWS20 1 to 3 with a quadratic loss.
+func sparseRidges() []schemas.Ridge { return []schemas.Ridge{3, 1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001} }
 
 // sparsePreparations are the preparations to try: that of word counts, the same without column weights, and none, for rows
 // that are already prepared.
@@ -54,95 +54,74 @@ func sparsePreparations() []schemas.Prepare {
 	}
 }
 
-// tunedToFiles returns a job whose only stage has the kind columns, if its examples are sparse, with the preparation, the
-// passes and the ridge that have the lowest holdout loss on its files: see tuned. The default link is the identity,
-// because for single labels it has the lowest error after few passes. A job that starts from a version keeps the settings
-// of that version.
-func tunedToFiles(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, ingested *source.Ingested,
-	rec event.Recorder) (topics.Job, error) {
-	if job.Warm != "" {
-		return asBefore(ctx, p, job)
-	}
-	sparse := ingested.Sparse
-	if len(ingested.Seals) == 0 {
-		var err error
-		if sparse, err = areSparse(ctx, p, job); err != nil {
-			return job, err
-		}
-	}
-	if !sparse {
-		return job, nil
-	}
-	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
-	if err != nil {
-		return job, err
-	}
-	rows, partitions := sealedRows(ingested), (len(spans)+1)/2
-	if rows > 0 {
-		partitions = enough(len(spans), rows)
-	}
-	identity := job
-	if job.Unlinked && job.Examples.Task() == examples.OneLabel {
-		identity.Stages = slices.Clone(job.Stages)
-		identity.Stages[0].Link = quadraticLink(job.Examples.Task())
-	}
-	found, chosen, err := tuned(identity, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
-		return searchSome(ctx, p, by, trial, jobs, ingested, partitions, &notices{rec}, with)
-	})
-	if !chosen {
-		return job, err
-	}
-	return found, err
+// autoColumns reports whether a stage may need a ridge that is chosen by held-out rows: its features suit sparse rows, and its
+// ridge is auto.
+func autoColumns(s schemas.Stage) bool {
+	return s.Ridge == schemas.RidgeAuto && slices.Contains(stages.Suiting(stages.SparseRows), s.Features.Kind)
 }
 
-// tunedToPlan is tunedToFiles for the rows of a chain's first run, whose number is given. It keeps the link, because
-// updates on sparse rows can't have the identity.
-func tunedToPlan(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, plan *schemas.Plan,
-	rows int64, rec event.Recorder) (topics.Job, error) {
-	if job.Prepare = plan.Prepare; len(model.CheckOccurring(job.Stages)) > 0 {
+// tuned returns the job with the preparation and the ridge with the lowest holdout loss, if its examples are sparse: first one
+// of several preparations, if nothing configures how rows are prepared and fitted, and then a ridge, on a path from the
+// largest to smaller ones, each fit starting from the weights of the previous one. With nothing configured, the default link
+// is the identity, because for single labels it has the lowest error after few passes. A chain keeps its link, because
+// updates on sparse rows can't have the identity, and its ridge, because they keep the past as a quadratic. A job that starts
+// from a version keeps the settings of that version.
+func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
+	job := c.job
+	if job.Warm != "" && job.Untuned {
+		return c.asBefore(ctx)
+	}
+	if job.Warm != "" || c.chained && (!job.Untuned || len(model.CheckOccurring(job.Stages)) > 0) {
 		return job, nil // the run reports the error
 	}
-	if sparse, err := areSparse(ctx, p, job); err != nil || !sparse {
+	if sparse, err := c.areSparse(ctx); err != nil || !sparse {
 		return job, err
 	}
-	partitions := enough(len(plan.Spans), max(rows, 1))
-	found, _, err := tuned(job, rows, rec, func(trial topics.Job, jobs iter.Seq2[int, topics.Job], with seen) error {
-		return searchPlanned(ctx, p, by, trial, jobs, plan, partitions, &notices{rec}, with)
-	})
-	return found, err
-}
-
-// enough returns the number of spans with enough rows for the choice, assuming that all spans have equally many.
-func enough(spans int, rows int64) int {
-	return min(spans, int((enoughSparse*int64(spans)+rows-1)/rows))
-}
-
-// seen receives each run of a search.
-type seen func(int, *Candidate) error
-
-// tuned returns a job with the preparation, the passes and the ridge of its only stage that have the lowest holdout loss:
-// first a preparation, and with it a ridge. rows is the number of rows; 0 if unknown. chosen is false if there are too
-// few, or nothing could be trained: the job is then unchanged. try trains jobs similar to the first.
-func tuned(job topics.Job, rows int64, rec event.Recorder, try func(topics.Job, iter.Seq2[int, topics.Job], seen) error) (_ topics.Job,
-	chosen bool, err error) {
+	held := cmp.Or(job.Examples.Holdout, sparseHoldout)
+	if c.rows > 0 && float64(c.rows)*held < leastHeldOut {
+		return job, nil
+	}
 	trial := job
-	if trial.Examples.Holdout = cmp.Or(job.Examples.Holdout, sparseHoldout); rows > 0 && float64(rows)*trial.Examples.Holdout < leastHeldOut {
-		return job, false, nil
+	trial.Examples.Holdout, trial.Stages = held, slices.Clone(job.Stages)
+	ridge := schemas.Ridge(otherRidge)
+	if stage := &trial.Stages[0]; job.Untuned {
+		if !c.chained && job.Unlinked && job.Examples.Task() == examples.OneLabel {
+			stage.Link = quadraticLink(job.Examples.Task())
+		}
+		if link.Named(stage.Link).Quadratic {
+			stage.Passes, ridge = quadraticPasses, quadraticRidge
+		}
 	}
-	s := &sparseSearch{recorder: rec, best: math.Inf(1), nearly: 1}
-	stage := solve.Defaults()
-	stage.Features, stage.Link, stage.Passes = job.Stages[0].Features, job.Stages[0].Link, sparsePasses
-	switch err := try(trial, s.trials(trial, stage), func(_ int, c *Candidate) error { return s.see(c) }); {
-	case err != nil:
-		return job, false, fmt.Errorf("choose a preparation: %w", err)
-	case math.IsInf(s.best, 1):
-		return job, false, nil // the run reports the error
+	if c.chained {
+		ridge = schemas.RidgeAuto
 	}
-	job.Prepare, job.Stages = s.prepare, []schemas.Stage{s.stage}
-	job.Stages[0].Stop = nil
-	event.Notice(rec, "stages: no key sets how to prepare and fit sparse rows: of %s, held-out rows are predicted best with %s, "+
-		"which now learns from all rows", english.Plural(s.tried, "way", ""), described(s.prepare, s.stage, s.stage.Passes))
-	return job, true, nil
+	r := &ridgePath{recorder: c.recorder, job: trial, prepare: job.Prepare}
+	if job.Untuned {
+		if err := c.try(ctx, r.plans(c), r.compare(sparsePreparations(), ridge), r.see); err != nil {
+			return job, fmt.Errorf("choose a preparation: %w", err)
+		}
+	}
+	if !c.chained && (!job.Untuned || len(r.fits) > 0) {
+		if err := c.try(ctx, r.plans(c), r.path(), r.see); err != nil {
+			return job, fmt.Errorf("choose a ridge: %w", err)
+		}
+	}
+	if len(r.fits) == 0 {
+		return job, nil // the run reports the error
+	}
+	best := r.chosen()
+	job.Prepare, job.Stages = r.prepare, r.with(best.ridge).Stages
+	if !job.Untuned {
+		event.Notice(c.recorder, "stages: of %s, held-out rows are predicted best with ridge %v, which now learns from all rows",
+			english.Plural(r.tried, "ridge", ""), best.ridge)
+		return job, nil
+	}
+	if link.Named(job.Stages[0].Link).Quadratic {
+		job.Stages[0].Passes = best.passes
+	}
+	event.Notice(c.recorder, "stages: no key sets how to prepare and fit sparse rows: of %s, held-out rows are predicted best with %s, "+
+		"which now learns from all rows", english.Plural(r.tried, "way", ""), described(job.Prepare, job.Stages[0], job.Stages[0].Passes))
+	return job, nil
 }
 
 // quadraticLink returns the link of a task with a quadratic loss, which takes the fewest passes; if there is none the
@@ -153,18 +132,19 @@ func quadraticLink(task examples.Task) schemas.Link {
 	return schemas.Link(names[max(i, 0)])
 }
 
-// areSparse reports whether the examples of a job are sparse rows, by the first message of the topic.
-func areSparse(ctx context.Context, p *topics.Pipeline, job topics.Job) (bool, error) {
-	first, err := planning.LookAt(ctx, p, job)
+// areSparse reports whether the examples of the job are sparse rows, by the first message of the topic.
+func (c *chooser) areSparse(ctx context.Context) (bool, error) {
+	first, err := planning.LookAt(ctx, c.pipeline, c.job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return false, nil // the run reports errors in the messages
 	}
 	return first.Sparse, err
 }
 
-// asBefore returns a job with the preparation and the stage of the version that it starts from, if they were chosen.
-func asBefore(ctx context.Context, p *topics.Pipeline, job topics.Job) (topics.Job, error) {
-	m, err := p.Model(ctx, job.Warm)
+// asBefore returns the job with the preparation and the stage of the version that it starts from, if they were chosen.
+func (c *chooser) asBefore(ctx context.Context) (topics.Job, error) {
+	job := c.job
+	m, err := c.pipeline.Model(ctx, job.Warm)
 	if err != nil {
 		return job, fmt.Errorf("warm start: %w", err)
 	}
@@ -178,63 +158,114 @@ func asBefore(ctx context.Context, p *topics.Pipeline, job topics.Job) (topics.J
 	return job, nil
 }
 
-// sparseSearch is the state of a search.
-type sparseSearch struct {
+// ridgePath is the state of a choice of a preparation and a ridge.
+type ridgePath struct {
 	recorder event.Recorder
+	job      topics.Job // of the fits
 	prepare  schemas.Prepare
-	stage    schemas.Stage
-	best     float64 // lowest loss
-	nearly   float64 // maximum factor of the next loss above it
+	fits     []ridgeFit    // with the chosen preparation, in the order of the path
+	from     *schemas.Warm // the fit that the next one starts from; nil: none
 	tried    int
 }
 
-// trials yields the jobs to try, each after the previous one was seen.
-func (s *sparseSearch) trials(job topics.Job, stage schemas.Stage) iter.Seq2[int, topics.Job] {
-	stage.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
+// ridgeFit is a fit with a ridge.
+type ridgeFit struct {
+	ridge  schemas.Ridge
+	passes int
+	loss   float64 // of held-out rows
+}
+
+// chosen returns the fit with the lowest loss, or, if the loss is quadratic, that with the largest ridge whose loss is nearly the
+// lowest.
+func (r *ridgePath) chosen() ridgeFit {
+	best := slices.MinFunc(r.fits, func(a, b ridgeFit) int { return cmp.Compare(a.loss, b.loss) })
+	if link.Named(r.job.Stages[len(r.job.Stages)-1].Link).Quadratic {
+		return r.fits[slices.IndexFunc(r.fits, func(f ridgeFit) bool { return f.loss <= nearlyQuadratic*best.loss })]
+	}
+	return best
+}
+
+// with returns the job of a fit with a ridge.
+func (r *ridgePath) with(ridge schemas.Ridge) topics.Job {
+	job := r.job
+	job.Stages = slices.Clone(job.Stages)
+	for i := range job.Stages {
+		if s := &job.Stages[i]; autoColumns(*s) {
+			s.Ridge = ridge
+		}
+	}
+	return job
+}
+
+// compare yields a job for each preparation, with a ridge, and then keeps the best preparation.
+func (r *ridgePath) compare(preparations []schemas.Prepare, ridge schemas.Ridge) iter.Seq2[int, topics.Job] {
 	return func(yield func(int, topics.Job) bool) {
-		number := -1
-		quadratic := link.Named(stage.Link).Quadratic
-		if quadratic {
-			stage.Ridge = middleSparseRidge
-		}
-		try := func(how schemas.Prepare, ridge schemas.Ridge) bool {
-			stage.Ridge = ridge
-			job.Prepare, job.Stages = how, []schemas.Stage{stage}
-			number++
-			return yield(number, job)
-		}
-		for _, how := range sparsePreparations() {
-			if !try(how, stage.Ridge) {
+		var best []ridgeFit
+		for i, how := range preparations {
+			job := r.with(ridge)
+			if job.Prepare, r.fits, r.from = how, nil, nil; !yield(i, job) {
 				return
 			}
+			if len(r.fits) > 0 && (best == nil || r.fits[0].loss < best[0].loss) {
+				best, r.prepare = r.fits, how
+			}
 		}
-		if !quadratic || math.IsInf(s.best, 1) {
-			return // the solver chooses the ridge
-		}
-		s.nearly = nearlySparse
-		if !try(s.prepare, middleSparseRidge*sparseRidgeFactor) || s.stage.Ridge > middleSparseRidge {
-			return
-		}
-		s.nearly = 1
-		try(s.prepare, middleSparseRidge/sparseRidgeFactor)
+		r.fits, r.from = best, nil
 	}
 }
 
-// see keeps the run of a search if its holdout loss is lower than that of earlier ones.
-func (s *sparseSearch) see(c *Candidate) error {
+// path yields a job for each ridge, until the loss no longer falls.
+func (r *ridgePath) path() iter.Seq2[int, topics.Job] {
+	return func(yield func(int, topics.Job) bool) {
+		r.fits = nil
+		for i, ridge := range sparseRidges() {
+			job := r.with(ridge)
+			job.Prepare = r.prepare
+			if n := len(r.fits); n > 1 && r.fits[n-1].loss > (1-leastGain)*r.fits[n-2].loss || n < i || !yield(i, job) {
+				return
+			}
+		}
+	}
+}
+
+// plans returns the planner of the fits: over as many rows as are enough, each from the weights of the previous one, unless the
+// loss is quadratic, since few passes from 0 are a part of that fit. A fit ends where its holdout loss no longer falls.
+func (r *ridgePath) plans(c *chooser) planner {
+	return func(number int, job topics.Job) (*schemas.Plan, error) {
+		for i := range job.Stages {
+			if s := &job.Stages[i]; s.Stop == nil {
+				s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
+			}
+		}
+		plan, err := c.plans(number, job)
+		if err != nil {
+			return nil, err
+		}
+		spans := len(plan.Spans)
+		most := (spans + 1) / 2
+		if c.rows > 0 {
+			most = min(spans, int((enoughSparse*int64(spans)+c.rows-1)/c.rows))
+		}
+		plan.Spans, plan.Warm = slices.Clone(plan.Spans[:most]), r.from // all spans have about as many rows
+		return plan, nil
+	}
+}
+
+// see keeps what a fit has reached.
+func (r *ridgePath) see(_ int, c *Candidate) error {
 	if c.Report == nil {
 		return nil
 	}
-	s.tried++
-	report := c.Report.Stages[0]
-	if report.HoldoutLoss == nil {
+	r.tried++
+	last, stage := c.Report.Stages[len(c.Report.Stages)-1], c.Plan.Stages[slices.IndexFunc(r.job.Stages, autoColumns)]
+	if last.HoldoutLoss == nil {
 		return errNoHoldout
 	}
-	event.Notice(s.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(c.Plan.Prepare, c.Plan.Stages[0], report.Passes),
-		*report.HoldoutLoss)
-	if *report.HoldoutLoss < s.best*s.nearly {
-		s.best, s.prepare, s.stage = *report.HoldoutLoss, c.Plan.Prepare, c.Plan.Stages[0]
-		s.stage.Passes = max(1, report.Passes)
+	event.Notice(r.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(c.Plan.Prepare, stage, last.Passes),
+		*last.HoldoutLoss)
+	r.fits = append(r.fits, ridgeFit{stage.Ridge, max(1, last.Passes), *last.HoldoutLoss})
+	if !link.Named(stage.Link).Quadratic {
+		r.from = c.version
 	}
 	return nil
 }
