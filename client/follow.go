@@ -44,7 +44,7 @@ func (f *Follower) run(ctx context.Context) {
 // the brokers, so it finds out that they still answer. After an absence it reads the topic again: tombstones do not stay for ever, and a
 // version that is not listed is dropped.
 func (f *Follower) followPlans(ctx context.Context) error {
-	asked := f.now()
+	asked := f.now() // zero unless the brokers were just asked
 	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
 		return err
 	}
@@ -53,39 +53,16 @@ func (f *Follower) followPlans(ctx context.Context) error {
 		return err
 	}
 	defer plans.Close()
-	failed, retry := "", f.retry // the run whose version can't be read
-	var incomplete error         // why a version is passed over
-	newest := 0                  // the highest number of such a version
-	last := asked                // when the brokers were asked last
+	failed, retry := map[string]error{}, f.retry // by run, why a version can't be read; until the brokers are asked again
+	last := asked
 	for due := time.Now(); ; {
-		place, missing := plans.Find(f.options.version())
-		switch {
-		case missing != nil:
-			failed = ""
-			f.drop(asked, cmp.Or(incomplete, missing))
-		case place.Run != failed || !asked.IsZero(): // a version that can't be read is tried again when the ledger is read again
-			err := f.read(ctx, asked, place)
-			if protocol.IsIncomplete(err) && f.options.version() == protocol.Latest {
-				if place.Version > newest {
-					incomplete, newest = err, place.Version
-				}
-				plans.PassOver(place)
-				continue
-			}
-			if place.Version > newest {
-				incomplete = nil
-			}
-			if err != nil {
-				failed = place.Run
-				f.say(err)
-			} else {
-				failed, retry = "", f.retry
-				f.confirm(asked, incomplete)
-			}
+		failing := f.choose(ctx, asked, plans.Ledger, failed)
+		if !failing {
+			retry = f.retry
 		}
 		if !asked.IsZero() {
 			wait := f.options.checkEvery()
-			if failed != "" {
+			if failing {
 				wait, retry = retry, min(2*retry, lastRetry)
 			}
 			due = time.Now().Add(wait)
@@ -99,12 +76,38 @@ func (f *Follower) followPlans(ctx context.Context) error {
 			}
 			last = asked
 			err = plans.Renew(ctx, read)
-			incomplete, newest = nil, 0
+			clear(failed)
 		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// choose makes the first complete version of those that the options name the model. failing reports whether a version can't be read that
+// is not passed over. asked is as of confirm.
+func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledger, failed map[string]error) (failing bool) {
+	var incomplete error // why the first version is passed over
+	for place := range l.Wanted(f.options.version()) {
+		err, known := failed[place.Run]
+		if !known {
+			err = f.read(ctx, asked, place)
+		}
+		switch {
+		case err == nil:
+			f.confirm(asked, incomplete)
+			return false
+		case protocol.IsIncomplete(err) && f.options.version() == protocol.Latest:
+			failed[place.Run], incomplete = err, cmp.Or(incomplete, err)
+		default:
+			failed[place.Run] = err
+			f.say(err)
+			return true
+		}
+	}
+	_, missing := l.Find(f.options.version())
+	f.drop(asked, cmp.Or(incomplete, missing))
+	return false
 }
 
 // read makes the version at a place the model, unless it is that already. asked is as of confirm.

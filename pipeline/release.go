@@ -49,7 +49,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 			}
 		}
 		manifest, err := r.Version(ctx, next.Run)
-		if errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err) {
+		if protocol.IsMissing(err) {
 			return nil
 		}
 		if err != nil {

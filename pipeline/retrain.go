@@ -103,7 +103,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 func checkWords(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	m, err := p.Version(ctx, protocol.Latest)
 	switch {
-	case errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err):
+	case protocol.IsMissing(err):
 		return nil
 	case err != nil || m.Plan.Chain == nil:
 		return err

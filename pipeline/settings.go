@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"strings"
 
@@ -48,7 +47,7 @@ func (r *runner) newestPlan(ctx context.Context) (*schemas.Plan, error) {
 		}
 	}
 	m, err := r.Version(ctx, protocol.Latest)
-	if errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err) {
+	if protocol.IsMissing(err) {
 		return nil, nil
 	}
 	if err != nil {

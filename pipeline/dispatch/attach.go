@@ -125,7 +125,7 @@ func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
 	}
 	if f.report == nil { // a chain has deleted it; the version also has it, until it is removed
 		f.report, err = f.Client.Report(ctx, f.run)
-		if err != nil && !errors.As(err, new(*protocol.NoVersionError)) && !protocol.IsIncomplete(err) {
+		if err != nil && !protocol.IsMissing(err) {
 			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
 		}
 	}

@@ -74,12 +74,11 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 		if err != nil {
 			return nil, err
 		}
-		report, err := c.readUntil(ctx, v.Place, func(v *version) bool { return v.report != nil })
+		report, err := c.report(ctx, v.Place)
 		if err != nil {
 			return nil, err
 		}
-		v.Version = m.Manifest.Version
-		v.Withheld = report.report != nil && report.report.Withheld()
+		v.Version, v.Withheld = m.Manifest.Version, report != nil && report.Withheld()
 		places = append(places, v.Place)
 	}
 	slices.SortStableFunc(places, func(a, b schemas.Place) int { return cmp.Compare(a.Version, b.Version) })

@@ -37,7 +37,6 @@ type Ledger struct {
 	divisions    []schemas.Division    // of topics that ingest follows: the last attempt of each
 	versions     []schemas.Place       // by number
 	removed      map[int]string        // runs of removed versions, by version number
-	passedOver   map[string]bool       // runs with incomplete versions: see PassOver
 	highest      int                   // highest version number, removed versions included
 	pinned       string                // run of the last pin; "": none is pinned
 	damaged      []error               // why messages were skipped
@@ -55,14 +54,14 @@ func (c *Client) newLedger() *Ledger {
 	return &Ledger{
 		topic: c.Topics.Plans, incomplete: map[wire.Digest]bool{}, keys: map[string]keyed{}, ends: map[string]*schemas.End{},
 		ended: map[string]time.Time{}, overtaken: map[string]bool{}, seals: map[string][]*schemas.SourceSeal{}, lacking: map[string]bool{},
-		removed: map[int]string{}, passedOver: map[string]bool{},
+		removed: map[int]string{},
 	}
 }
 
 // clone returns a copy of a ledger without incomplete plans. Messages that are applied to one do not change the other.
 func (l *Ledger) clone() *Ledger {
 	c := *l
-	c.documents, c.incomplete, c.passedOver = wire.Documents{}, map[wire.Digest]bool{}, map[string]bool{}
+	c.documents, c.incomplete = wire.Documents{}, map[wire.Digest]bool{}
 	c.keys, c.ends, c.ended, c.overtaken = maps.Clone(l.keys), maps.Clone(l.ends), maps.Clone(l.ended), maps.Clone(l.overtaken)
 	c.lacking, c.removed = maps.Clone(l.lacking), maps.Clone(l.removed)
 	c.plans, c.sources, c.removedSeals = slices.Clone(l.plans), slices.Clone(l.sources), slices.Clone(l.removedSeals)

@@ -2,6 +2,7 @@ package protocol
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"strconv"
 
@@ -25,15 +26,11 @@ func (l *Ledger) addVersion(place schemas.Place) {
 // Versions returns the places of the versions that were not removed, by number.
 func (l *Ledger) Versions() []schemas.Place { return l.versions }
 
-// PassOver excludes a version from being the pinned, offered or latest one, because this reader found it incomplete or
-// damaged. Other readers of the topic are not affected.
-func (l *Ledger) PassOver(version schemas.Place) { l.passedOver[version.Run] = true }
-
-// Offered returns the place of the version with the highest number that is neither withheld nor passed over; nil if there
-// is none. It is the latest version for subscribers while none is pinned.
+// Offered returns the place of the version with the highest number that is not withheld; nil if there is none. It is the latest
+// version for subscribers while none is pinned.
 func (l *Ledger) Offered() *schemas.Place {
 	for i := len(l.versions) - 1; i >= 0; i-- {
-		if !l.versions[i].Withheld && !l.passedOver[l.versions[i].Run] {
+		if !l.versions[i].Withheld {
 			return &l.versions[i]
 		}
 	}
@@ -42,18 +39,34 @@ func (l *Ledger) Offered() *schemas.Place {
 
 // Pinned returns the place of the pinned version; nil if there is none. The pin of a removed version has no effect.
 func (l *Ledger) Pinned() *schemas.Place {
-	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 && !l.passedOver[l.pinned] {
+	if at := slices.IndexFunc(l.versions, func(p schemas.Place) bool { return p.Run == l.pinned }); at >= 0 {
 		return &l.versions[at]
 	}
 	return nil
 }
 
-// latest returns the place of [Latest] for subscribers: the pinned version, or else the offered one; nil if there is none.
-func (l *Ledger) latest() *schemas.Place {
-	if p := l.Pinned(); p != nil {
-		return p
+// Wanted yields the place of a version by number or run. For [Latest], it yields what subscribers get: the pinned version, then
+// the offered ones, the newest first. A reader takes the first complete one.
+func (l *Ledger) Wanted(want string) iter.Seq[schemas.Place] {
+	return func(yield func(schemas.Place) bool) {
+		if want != Latest {
+			for _, p := range l.versions {
+				if want == p.Run || want == strconv.Itoa(p.Version) {
+					yield(p)
+					return
+				}
+			}
+			return
+		}
+		if p := l.Pinned(); p != nil && !yield(*p) {
+			return
+		}
+		for _, p := range slices.Backward(l.versions) {
+			if !p.Withheld && p.Run != l.pinned && !yield(p) {
+				return
+			}
+		}
 	}
-	return l.Offered()
 }
 
 // ForSubscribers reports whether a version is the latest for subscribers, or would be if none were pinned.
@@ -87,17 +100,10 @@ func (l *Ledger) NamedBy(version schemas.Place) string {
 	return ""
 }
 
-// Find returns the place of a version by number, run, or [Latest]. The error is a *[NoVersionError].
+// Find returns the first place of [Ledger.Wanted]. The error is a *[NoVersionError].
 func (l *Ledger) Find(want string) (schemas.Place, error) {
-	if want == Latest {
-		if p := l.latest(); p != nil {
-			return *p, nil
-		}
-	}
-	for _, p := range l.versions {
-		if want == p.Run || want == strconv.Itoa(p.Version) {
-			return p, nil
-		}
+	for p := range l.Wanted(want) {
+		return p, nil
 	}
 	return schemas.Place{}, &NoVersionError{want, len(l.versions)}
 }

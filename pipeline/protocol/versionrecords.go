@@ -16,64 +16,59 @@ import (
 
 // version collects the records of a version.
 type version struct {
-	*Client
+	topic     string // versions topic
+	codec     Codec
 	place     schemas.Place
 	documents wire.Documents
 	collector wire.Collector[float32]
 	manifest  *schemas.Manifest                     // nil: not read yet
 	written   time.Time                             // timestamp of the manifest
-	report    *schemas.Report                       // nil: not read yet, or the version is from an earlier release
+	report    *schemas.Report                       // nil: not read yet, or there is none
 	records   map[wire.Digest]*wire.Record[float32] // by digest
 }
 
-func (c *Client) newVersion(place schemas.Place) *version {
-	return &version{Client: c, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
-}
-
-// read reads the version's messages in a range of offsets. It skips damaged ones.
-func (v *version) read(ctx context.Context, from, to int64) error {
-	err := v.Remaining(ctx, v.Topics.Versions, 0, from, to, func(m Message) error {
-		if m.Run() == v.place.Run && m.Value != nil {
-			v.apply(m)
-		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("read version %d: %w", v.place.Version, err)
+// readFrom reads the version at a place, from an offset of that place on. If that has no manifest, or not enough, it reads the
+// whole topic: if a message was written again, by a second solver or by a client that got no response, compaction keeps the last
+// copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
+func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
+	v := &version{topic: c.Topics.Versions, codec: c.Codec, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
+	read := func(from, to int64) error {
+		return c.Remaining(ctx, v.topic, 0, from, to, func(m Message) error {
+			if m.Run() == place.Run && m.Value != nil {
+				v.apply(m)
+			}
+			return nil
+		})
 	}
-	return nil
-}
-
-// readAll reads the version's messages at any offset. If a message was written again, by a second solver or by a client
-// that got no response, compaction keeps the last copy, which may be behind the version's place. The error means that
-// there is no manifest.
-func (v *version) readAll(ctx context.Context) error {
-	if err := v.read(ctx, 0, math.MaxInt64); err != nil {
-		return err
+	err := read(from, place.To)
+	if err == nil && (v.manifest == nil || !enough(v)) {
+		err = read(0, math.MaxInt64)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read version %d: %w", place.Version, err)
 	}
 	if v.manifest == nil {
-		return v.gone("its manifest is")
+		return nil, v.gone("its manifest is")
 	}
-	return nil
+	return v, nil
 }
 
+// apply adds a message of the version. It skips damaged ones.
 func (v *version) apply(m Message) {
 	switch m.Kind() {
 	case schemas.KindManifest:
+		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
+			if manifest, err := DecodeManifest(whole); err == nil {
+				v.manifest, v.written = manifest, m.Time
+			}
+		}
 	case schemas.KindReport:
 		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
 			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged report counts as none
 		}
-		return
 	default:
-		if r, err := v.Codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
+		if r, err := v.codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
 			v.records[m.Digest()] = r
-		}
-		return
-	}
-	if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
-		if manifest, err := DecodeManifest(whole); err == nil {
-			v.manifest, v.written = manifest, m.Time
 		}
 	}
 }
@@ -97,7 +92,7 @@ func IsIncomplete(err error) bool {
 
 // gone returns the error for a missing part of the version.
 func (v *version) gone(what string) error {
-	return &GoneError{v.place.Version, what, v.Topics.Versions}
+	return &GoneError{v.place.Version, what, v.topic}
 }
 
 // survey returns the survey's result of the version.

@@ -60,6 +60,9 @@ func (e *NoVersionError) Error() string {
 	return fmt.Sprintf("version %q: the pipeline has %d versions, but not this one", e.Want, e.Have)
 }
 
+// IsMissing reports whether an error means that a version does not exist, or is incomplete or damaged.
+func IsMissing(err error) bool { return errors.As(err, new(*NoVersionError)) || IsIncomplete(err) }
+
 // whole calls with for the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that with
 // finds incomplete: the newest complete version counts. The error may be a *[NoVersionError].
 func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place) error) error {
@@ -68,17 +71,15 @@ func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place
 		return err
 	}
 	var incomplete error // error of the first incomplete version
-	for {
-		place, err := l.Find(want)
-		if err != nil {
-			return cmp.Or(incomplete, err)
-		}
-		if err = with(place); want != Latest || !IsIncomplete(err) {
+	for place := range l.Wanted(want) {
+		if err := with(place); want != Latest || !IsIncomplete(err) {
 			return err
+		} else if incomplete == nil {
+			incomplete = err
 		}
-		l.PassOver(place)
-		incomplete = cmp.Or(incomplete, err)
 	}
+	_, err = l.Find(want)
+	return cmp.Or(incomplete, err)
 }
 
 // Version returns the manifest of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a
@@ -106,19 +107,16 @@ func (c *Client) Model(ctx context.Context, want string) (m *model.Model, err er
 // ModelAt reads the version at a place as a model, with its timestamp. The model shares unchanged tensors with before;
 // nil: none. The error may be a *[GoneError].
 func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model.Model) (m *model.Model, written time.Time, err error) {
-	v := c.newVersion(place)
-	if err := v.read(ctx, place.From, place.To); err != nil {
+	v, err := c.readFrom(ctx, place, place.From, func(v *version) bool {
+		m, err = v.model(before)
+		return err == nil
+	})
+	if err != nil {
 		return nil, written, err
 	}
-	if v.manifest != nil {
-		if m, err := v.model(before); err == nil {
-			return m, v.written, nil
-		}
+	if m == nil {
+		m, err = v.model(before)
 	}
-	if err := v.readAll(ctx); err != nil {
-		return nil, written, err
-	}
-	m, err = v.model(before)
 	return m, v.written, err
 }
 
@@ -126,7 +124,7 @@ func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model
 // *[GoneError].
 func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.SurveyResult, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
-		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.records[v.manifest.Prepare] != nil })
+		v, err := c.readFrom(ctx, place, place.From, func(v *version) bool { return v.records[v.manifest.Prepare] != nil })
 		if err == nil {
 			survey, err = v.survey()
 		}
@@ -138,60 +136,45 @@ func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.Su
 // Report returns the report of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
 func (c *Client) Report(ctx context.Context, want string) (report *schemas.Report, err error) {
 	err = c.whole(ctx, want, func(place schemas.Place) error {
-		v, err := c.readUntil(ctx, place, func(v *version) bool { return v.report != nil })
-		if err == nil {
-			report = v.report
-		}
+		report, err = c.report(ctx, place)
 		return err
 	})
 	return report, err
 }
 
-// readUntil reads the version at a place. If has is not satisfied by that, it reads the whole topic.
-func (c *Client) readUntil(ctx context.Context, place schemas.Place, has func(*version) bool) (*version, error) {
-	v := c.newVersion(place)
-	if err := v.read(ctx, place.From, place.To); err != nil {
+// report returns the report of the version at a place; nil if it has none.
+func (c *Client) report(ctx context.Context, place schemas.Place) (*schemas.Report, error) {
+	v, err := c.readFrom(ctx, place, place.From, func(v *version) bool { return v.report != nil })
+	if err != nil {
 		return nil, err
 	}
-	if v.manifest == nil || !has(v) {
-		if err := v.readAll(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
+	return v.report, nil
+}
+
+// manifest reads the manifest of the version at a place.
+func (c *Client) manifest(ctx context.Context, place schemas.Place) (*version, error) {
+	return c.readFrom(ctx, place, place.Manifest, func(*version) bool { return true })
 }
 
 // maxReportChunks limits the messages read for a report. A report with the largest confusion matrix takes five.
 const maxReportChunks = 16
 
-// Described returns the manifest and the report of the version at a place. The report is nil if an earlier release has
-// made the version. It reads no weights. The error may be a *[GoneError].
+// Described returns the manifest and the report of the version at a place. The report is nil if there is none. Described reads no
+// weights. The error may be a *[GoneError].
 func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished, report *schemas.Report, err error) {
-	v := c.newVersion(place)
-	// The report was written just before the manifest, usually as one message. Single messages are cheap to read.
-	chunks := int64(0)
+	from := place.Manifest // the report was written just before the manifest, usually as one message
 	err = c.Remaining(ctx, c.Topics.Versions, 0, place.Manifest-1, place.Manifest, func(m Message) error {
 		if m.Run() == place.Run && m.Kind() == schemas.KindReport {
-			v.apply(m)
-			chunks = min(int64(m.Chunk()), maxReportChunks)
+			from -= min(int64(m.Chunk())+1, maxReportChunks)
 		}
 		return nil
 	})
 	if err != nil {
 		return f, nil, fmt.Errorf("read version %d: %w", place.Version, err)
 	}
-	if chunks > 0 {
-		if err := v.read(ctx, place.Manifest-1-chunks, place.Manifest-1); err != nil {
-			return f, nil, err
-		}
-	}
-	if err := v.read(ctx, place.Manifest, place.To); err != nil {
+	v, err := c.readFrom(ctx, place, from, func(*version) bool { return true })
+	if err != nil {
 		return f, nil, err
-	}
-	if v.manifest == nil {
-		if err := v.readAll(ctx); err != nil {
-			return f, nil, err
-		}
 	}
 	return Finished{Manifest: *v.manifest, Written: v.written, Offered: !place.Withheld}, v.report, nil
 }
@@ -213,20 +196,6 @@ func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model,
 		return m, nil
 	}
 	return c.Model(ctx, warm.Run)
-}
-
-// manifest reads the manifest of a version.
-func (c *Client) manifest(ctx context.Context, place schemas.Place) (*version, error) {
-	v := c.newVersion(place)
-	if err := v.read(ctx, place.Manifest, place.To); err != nil {
-		return nil, err
-	}
-	if v.manifest == nil {
-		if err := v.readAll(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return v, nil
 }
 
 // Newest returns the last remembered model; nil if there is none.

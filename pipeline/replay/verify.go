@@ -187,7 +187,7 @@ func (a *again) gate(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan
 	}
 	offered, err := p.ModelOf(ctx, &gate.Offered)
 	switch {
-	case errors.As(err, new(*protocol.NoVersionError)) || errors.As(err, new(*protocol.GoneError)) || protocol.IsIncomplete(err):
+	case protocol.IsMissing(err):
 		event.Notice(a.Recorder, "the version of run %s, with which the gate compared, is gone: the holdout error may be that of "+
 			"earlier weights", gate.Offered.Run)
 		return nil, nil

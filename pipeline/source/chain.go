@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -23,7 +22,7 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 	}
 	m, err := p.Model(ctx, protocol.Latest)
 	switch {
-	case errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err):
+	case protocol.IsMissing(err):
 		return o, nil
 	case err != nil:
 		return o, fmt.Errorf("read what the chain has learnt: %w", err)

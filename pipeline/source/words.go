@@ -113,7 +113,7 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 func (f *Following) checkNumbers(ctx context.Context, o ingest.Options) error {
 	m, err := f.Version(ctx, protocol.Latest)
 	switch {
-	case errors.As(err, new(*protocol.NoVersionError)) || protocol.IsIncomplete(err):
+	case protocol.IsMissing(err):
 		return nil
 	case err != nil:
 		return err
