@@ -4,74 +4,41 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// runners is how many processes retrain a pipeline: one is active.
-const runners = 2
-
-// allChains makes the chains of a campaign and prints a line for each.
+// allChains makes the chains of a campaign.
 func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err error) {
-	if c.log, err = kafkalog.Open(ctx, kafkalog.Options{Brokers: c.cluster.direct}); err != nil {
-		return err
-	}
 	if c.skewed, err = buildSkewed(ctx, c.folder); err != nil {
 		return err
 	}
-	want, reference, err := c.chain(ctx, circumstances{}, nil)
+	want, err := c.chain(ctx, circumstances{}, nil, map[kind]int{})
 	if err != nil {
 		return fmt.Errorf("the chain without faults: %w", err)
 	}
 	if err := c.chainAlone(ctx, want); err != nil {
 		return err
 	}
-	updates := 0
-	for _, v := range want {
-		if v.Update {
-			updates++
-		}
-	}
-	fmt.Fprintf(out, "chaos: without faults, %.1f s, %d versions, %d of them updates, the last %s, equal to those of one "+
-		"process with the embedded broker\n",
-		reference.seconds, len(want), updates, want[len(want)-1].Digest.Short())
-	visits := make([]int, len(want))
-	for i := range visits {
-		visits[i] = chainVisits
-	}
-	total := tally{same: "the versions that they must have"}
-	for n := range o.runs {
-		seed := o.seed + uint64(n)
-		c.journal.note("chain with seed %d", seed)
+	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s, equal to those of one process with the embedded broker\n", len(want),
+		want[len(want)-1].Digest.Short())
+	visits := slices.Repeat([]int{chainVisits}, len(want))
+	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
 		in := circumstancesOf(seed)
-		got, one, err := c.chain(ctx, in, in.schedule(seed, visits))
-		if err == nil && one.faults[electBehind] == 0 {
+		got, err := c.chain(ctx, in, in.schedule(seed, visits), faults)
+		if err == nil && faults[electBehind] == 0 {
 			err = sameVersions(want, got)
 		}
-		total.add(seed, one, err == nil)
-		if err != nil {
-			c.dump(ctx)
-			fmt.Fprint(out, &total)
-			return fmt.Errorf("seed %d: %w", seed, err)
-		}
-		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %d versions: %s\n", seed, one.seconds, len(got), one)
-	}
-	fmt.Fprint(out, &total)
-	return nil
+		return fmt.Sprintf("%d versions", len(got)), err
+	})
 }
 
 // chainVisits is how many records of weights of each version a fault may come after.
@@ -96,8 +63,8 @@ func sameVersions(want, got []version) error {
 	return nil
 }
 
-// chain makes a chain in topics of its own while faults are injected, and returns its versions.
-func (c *campaign) chain(ctx context.Context, in circumstances, faults []fault) (made []version, o outcome, err error) {
+// chain makes a chain in topics of its own while faults are injected, which it counts, and returns its versions.
+func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, faults map[kind]int) ([]version, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
 	defer cancel()
 	c.runs++
@@ -105,7 +72,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, faults []fault) 
 	named := []string{"--set", "name=" + c.name}
 	repair, err := c.ingest(ctx, in, named)
 	if err != nil {
-		return nil, o, errors.Join(err, repair())
+		return nil, errors.Join(err, repair())
 	}
 	named = append(named, in.replicas()...)
 	counts := map[role]int{}
@@ -122,109 +89,38 @@ func (c *campaign) chain(ctx context.Context, in circumstances, faults []fault) 
 			c.journal.note("%s: the clock of the next process is ahead by %v", skewClocks, by)
 			return skew(by)
 		}
-	}
-	if err := c.scale(); err != nil {
-		return nil, o, errors.Join(err, repair())
+		faults[skewClocks]++
 	}
 	w, err := newWatch(ctx, c.log, c.name)
 	if err != nil {
-		return nil, o, errors.Join(err, repair())
+		return nil, errors.Join(err, repair())
 	}
-	w.chain, w.loses = true, in.behind
-	start := func(bool) error { return c.fleet.start(runner, "--until", "end") }
-	over := make(chan struct{})
-	i := &injector{cluster: c.cluster, fleet: c.fleet, front: runner, watch: w, journal: c.journal, submit: start, over: over,
-		done: map[kind]int{}}
-	for k, of := range map[kind]bool{brokerDown: in.down, skewClocks: in.skewed} {
-		if of {
-			i.done[k]++
-		}
-	}
+	w.chain = true
+	i := &injector{front: runner, submit: func(bool) error { return c.fleet.start(runner, "--until", "end") }, done: faults}
 	if in.down {
-		i.later(fault{kind: brokerDown, lasts: between(in.draw, 0, 4*time.Second)}, repair)
+		faults[brokerDown]++
+		i.before = func() { i.later(fault{kind: brokerDown, lasts: between(in.draw, 0, 4*time.Second)}, repair) }
 	}
-	began := time.Now()
-	for range runners {
-		if err := start(false); err != nil {
-			return nil, o, err
-		}
-	}
-	parts, running := errgroup.WithContext(ctx)
-	watching, stop := context.WithCancel(running)
-	parts.Go(func() error {
-		if err := w.follow(watching); watching.Err() == nil {
-			return err
-		}
-		return nil
-	})
-	injected := make(chan struct{})
-	parts.Go(func() error {
-		defer close(injected)
-		return i.run(running, faults)
-	})
-	parts.Go(func() error {
-		defer stop()
-		err := c.guardRunners(running, func() { close(over) }, injected)
-		o.seconds = time.Since(began).Seconds()
-		return err
-	})
-	if err = parts.Wait(); ctx.Err() != nil {
-		err = context.Cause(ctx)
-	}
-	o.faults, o.recovery = i.done, w.slowestRecovery()
-	if err != nil {
-		return nil, o, fmt.Errorf("%v: %w", w, err)
-	}
-	for _, p := range c.cluster.proxies {
-		p.LoseAnswers(0)
-	}
-	if err := c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...); err != nil {
-		return nil, o, err
-	}
-	if o.faults[electBehind] > 0 {
-		if err := c.goesOn(ctx, named); err != nil {
-			return nil, o, fmt.Errorf("after the brokers have lost messages: %w", err)
-		}
-	}
-	if made, err = c.versions(ctx, o.faults[electBehind] == 0); err != nil {
-		return nil, o, err
-	}
-	return made, o, nil
-}
-
-// guardRunners returns nil when all processes that retrain have ended without an error, as all is learnt. It calls over when the first has,
-// and waits until the faults are repaired, which may start another. It is an error if another process ends on its own.
-func (c *campaign) guardRunners(ctx context.Context, over func(), repaired <-chan struct{}) error {
-	for ended := false; ; {
-		select {
-		case p := <-c.fleet.unexpected:
-			if p.err != nil || p.role != runner {
-				return fmt.Errorf("%s ended on its own, %v: see %s", p.name, p.command.ProcessState, p.log)
-			}
-			if !ended {
-				ended = true
-				over()
-			}
-		case <-repaired:
-			repaired = nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-		if ended && repaired == nil && len(c.fleet.all(runner)) == 0 {
-			return nil
-		}
-	}
-}
-
-// goesOn runs the program once more without faults, until all is learnt.
-func (c *campaign) goesOn(ctx context.Context, named []string) error {
 	if err := c.scale(); err != nil {
-		return err
+		return nil, errors.Join(err, repair())
 	}
-	if _, err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
-		return err
+	for range runners {
+		if err := i.submit(false); err != nil {
+			return nil, errors.Join(err, repair())
+		}
 	}
-	return c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...)
+	if err := c.underFaults(ctx, w, i, list, c.guard(runner)); err != nil {
+		return nil, err
+	}
+	if faults[electBehind] > 0 {
+		if _, err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
+			return nil, fmt.Errorf("after the brokers have lost messages: %w", err)
+		}
+	}
+	if err := c.dismiss(); err != nil {
+		return nil, err
+	}
+	return c.versions(ctx, faults[electBehind] == 0)
 }
 
 // versions returns the versions of the chain. If all are there, their numbers are those in the chain.
@@ -247,30 +143,18 @@ func (c *campaign) versions(ctx context.Context, all bool) (made []version, err 
 
 // chainAlone makes the chain in one process with the embedded broker, and compares the last version.
 func (c *campaign) chainAlone(ctx context.Context, want []version) error {
-	out, err := exec.CommandContext(ctx, c.program, "run", "-c", c.file, "--set", "data_dir="+filepath.Join(c.folder, "alone"),
-		"--until", "end", "--quiet", "--report", "-").Output()
-	if err != nil {
-		return fmt.Errorf("run in one process: %w", err)
-	}
 	var report pipeline.Retraining
-	if err := json.Unmarshal(out, &report); err != nil {
-		return fmt.Errorf("run in one process: %w", err)
+	if err := c.alone(ctx, &report, "run", "--until", "end"); err != nil {
+		return err
 	}
 	last := want[len(want)-1]
 	if report.WeightsDigest != last.Digest || len(report.Updates) != len(want) {
 		return fmt.Errorf("one process has made %d versions, the last %s; several processes have made %d, the last %s",
 			len(report.Updates), report.WeightsDigest.Short(), len(want), last.Digest.Short())
 	}
-	var rows int64
-	for _, name := range c.config.Examples.Train {
-		n, err := lines(name)
-		if err != nil {
-			return err
-		}
-		rows += n
+	n, err := rows(c.config.Examples.Train)
+	if err == nil && report.Rows != n {
+		err = fmt.Errorf("%d rows were learnt, %s have %d", report.Rows, strings.Join(c.config.Examples.Train, ", "), n)
 	}
-	if report.Rows != rows {
-		return fmt.Errorf("%d rows were learnt, %s have %d", report.Rows, strings.Join(c.config.Examples.Train, ", "), rows)
-	}
-	return nil
+	return err
 }

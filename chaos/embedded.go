@@ -3,7 +3,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -33,36 +32,22 @@ const (
 // a process may end with an error that names the file, and the next one must go on once there is room, or the log is
 // repaired.
 func (c *campaign) embeddedChains(ctx context.Context, o options, out io.Writer) error {
-	began := time.Now()
 	want, err := c.embeddedChain(ctx, "reference", nil, nil)
 	if err != nil {
 		return fmt.Errorf("the chain without faults: %w", err)
 	}
-	took := time.Since(began)
-	fmt.Fprintf(out, "chaos: without faults, %.1f s, %d versions, the last %s\n", took.Seconds(), len(want), want[len(want)-1].Digest.Short())
-	total := tally{same: "the versions that they must have"}
-	for n := range o.runs {
-		seed := o.seed + uint64(n)
-		c.journal.note("chain with seed %d", seed)
-		one := outcome{faults: map[kind]int{}}
-		began := time.Now()
-		got, err := c.embeddedChain(ctx, strconv.FormatUint(seed, 10), rand.New(rand.NewPCG(seed, 1)), one.faults)
-		one.seconds = time.Since(began).Seconds()
-		if err == nil && one.faults[fillDisk]+one.faults[killFull]+one.faults[flipByte]+one.faults[killFlipped] == 0 {
+	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s\n", len(want), want[len(want)-1].Digest.Short())
+	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
+		name := strconv.FormatUint(seed, 10)
+		got, err := c.embeddedChain(ctx, name, rand.New(rand.NewPCG(seed, 1)), faults)
+		if err == nil && faults[fillDisk]+faults[killFull]+faults[flipByte]+faults[killFlipped] == 0 {
 			err = sameVersions(want, got)
 		}
-		total.add(seed, one, err == nil)
-		if err != nil {
-			fmt.Fprint(out, &total)
-			return fmt.Errorf("seed %d: %w", seed, err)
+		if err == nil {
+			err = os.RemoveAll(c.data(name))
 		}
-		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %d versions: %s\n", seed, one.seconds, len(got), one)
-		if err := os.RemoveAll(c.data(strconv.FormatUint(seed, 10))); err != nil {
-			return err
-		}
-	}
-	fmt.Fprint(out, &total)
-	return nil
+		return fmt.Sprintf("%d versions", len(got)), err
+	})
 }
 
 func (c *campaign) data(name string) string { return filepath.Join(c.folder, "embedded-"+name) }
@@ -95,20 +80,9 @@ func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Ra
 
 // embedded runs the program until all is learnt. before are words that come before its command, such as a shell that limits it.
 func (c *campaign) embedded(ctx context.Context, name string, before ...string) error {
-	return c.command(ctx, append(before, c.program, "run", "-c", c.file, "--set", "data_dir="+c.data(name), "--until", "end",
-		"--quiet", "--report", filepath.Join(c.folder, "report.json")))
-}
-
-// command runs a command line. An error has what it says.
-func (c *campaign) command(ctx context.Context, command []string) error {
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	err := cmd.Run()
-	if err != nil {
-		return fmt.Errorf("%w: %s", err, strings.TrimSpace(stderr.String()))
-	}
-	return nil
+	_, err := output(ctx, append(before, c.program, "run", "-c", c.file, "--set", "data_dir="+c.data(name), "--until", "end",
+		"--quiet", "--report", filepath.Join(c.folder, "report.json"))...)
+	return err
 }
 
 // interrupt runs the program under one fault.
@@ -160,7 +134,7 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 		} else if !failed(err) || !strings.Contains(err.Error(), "stagewise repair") {
 			return fmt.Errorf("with a flipped byte in %s: %w", file, err)
 		}
-		if err := c.command(ctx, []string{c.program, "repair", "-c", c.file, "--set", "data_dir=" + c.data(name)}); err != nil {
+		if _, err := output(ctx, c.program, "repair", "-c", c.file, "--set", "data_dir="+c.data(name)); err != nil {
 			return fmt.Errorf("repair %s: %w", file, err)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"slices"
 	"sync"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // fleet is the worker, solver, submitter and runner processes of a campaign. Its methods may be called from any goroutine.
@@ -89,26 +91,21 @@ func (f *fleet) leave(p *process) error {
 	return p.leave()
 }
 
-// scale starts or stops processes of a role until want are running.
-func (f *fleet) scale(r role, want int) error {
-	have := f.all(r)
-	for range max(0, want-len(have)) {
-		if err := f.start(r); err != nil {
-			return err
+// scale starts processes, or makes some leave at the same time, until as many of each role are running.
+func (f *fleet) scale(want map[role]int) error {
+	var leaving errgroup.Group
+	for r, n := range want {
+		have := f.all(r)
+		for range max(0, n-len(have)) {
+			if err := f.start(r); err != nil {
+				return errors.Join(err, leaving.Wait())
+			}
+		}
+		for _, p := range have[min(n, len(have)):] {
+			leaving.Go(func() error { return f.leave(p) })
 		}
 	}
-	return f.dismiss(have[min(want, len(have)):]...)
-}
-
-// dismiss makes processes leave, all at the same time.
-func (f *fleet) dismiss(list ...*process) error {
-	errs := make([]error, len(list))
-	var group sync.WaitGroup
-	for i, p := range list {
-		group.Go(func() { errs[i] = f.leave(p) })
-	}
-	group.Wait()
-	return errors.Join(errs...)
+	return leaving.Wait()
 }
 
 // close kills all remaining processes.

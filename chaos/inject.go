@@ -17,6 +17,7 @@ type injector struct {
 	watch   *watch
 	journal *journal
 	front   role                   // the submitter, or in a chain a runner
+	before  func()                 // called at the beginning; nil: nothing is
 	submit  func(again bool) error // starts another of that role
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
@@ -28,13 +29,15 @@ type injector struct {
 
 // run injects each fault at its moment, and returns when the run has ended and all faults are repaired.
 func (i *injector) run(ctx context.Context, faults []fault) error {
+	if i.before != nil {
+		i.before()
+	}
 	for _, f := range faults {
 		if !i.watch.await(ctx, f.at) {
 			break
 		}
 		i.sleep(f.after)
 		i.journal.note("%s", f)
-		i.watch.faulted(f.kind, time.Now())
 		if i.inject(ctx, f) {
 			i.done[f.kind]++
 		} else {

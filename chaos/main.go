@@ -36,16 +36,14 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
 func main() {
@@ -102,15 +100,21 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	defer events.Close()
 	c.journal = &journal{to: events}
 	fmt.Fprintf(out, "chaos: seed %d, %d runs, logs in %s\n", o.seed, o.runs, folder)
-	if o.embedded {
+	do := c.allRuns
+	switch {
+	case o.embedded:
 		c.cluster = &cluster{}
-		err = c.embeddedChains(ctx, o, out)
-	} else if c.cluster, err = startCluster(ctx, filepath.Join(folder, "kafka")); err == nil {
-		if o.chain {
-			err = c.allChains(ctx, o, out)
-		} else {
-			err = c.all(ctx, o, out)
+		do = c.embeddedChains
+	case o.chain:
+		do = c.allChains
+	}
+	if !o.embedded {
+		if c.cluster, err = startCluster(ctx, filepath.Join(folder, "kafka")); err == nil {
+			c.log, err = kafkalog.Open(ctx, kafkalog.Options{Brokers: c.cluster.direct})
 		}
+	}
+	if err == nil {
+		err = do(ctx, o, out)
 	}
 	if err != nil {
 		c.journal.note("%v", err)
@@ -125,104 +129,4 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	}
 	fmt.Fprintf(out, "chaos: the logs of all processes are in %s\n", folder)
 	return err
-}
-
-// all makes the runs of a campaign and prints a line for each.
-func (c *campaign) all(ctx context.Context, o options, out io.Writer) error {
-	if err := c.prepare(ctx); err != nil {
-		return err
-	}
-	reference, err := c.run(ctx, nil)
-	if err != nil {
-		return fmt.Errorf("the run without faults: %w", err)
-	}
-	if err := c.alone(ctx); err != nil {
-		return err
-	}
-	fmt.Fprintf(out, "chaos: without faults, %.1f s, weights %s, equal to those of one process with the embedded broker\n",
-		reference.seconds, c.reference.WeightsDigest.Short())
-
-	total := tally{same: "the weights, rows and report of the run without faults"}
-	visits := visitsOf(c.config.Job().Stages)
-	for n := range o.runs {
-		seed := o.seed + uint64(n)
-		c.journal.note("run with seed %d", seed)
-		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
-			return fmt.Errorf("seed %d: recreate the examples topic: %w", seed, err)
-		}
-		one, err := c.run(ctx, schedule(seed, kinds(), visits))
-		one.forgetful = c.forgetful
-		total.add(seed, one, err == nil)
-		if err != nil {
-			c.dump(ctx)
-			fmt.Fprint(out, &total)
-			return fmt.Errorf("seed %d: %w", seed, err)
-		}
-		fmt.Fprintf(out, "chaos: seed %d, %.1f s, equal: %s\n", seed, one.seconds, one)
-	}
-	fmt.Fprint(out, &total)
-	return c.fleet.dismiss(slices.Concat(c.fleet.all(worker), c.fleet.all(solver))...)
-}
-
-// forgetfulRuns is in which of how many runs the brokers keep the examples only for minutes.
-const forgetfulRuns = 10
-
-// tally sums up a campaign.
-type tally struct {
-	same        string // what is the same in runs that are equal
-	runs, equal int
-	minFaults   int // of a run that passed
-	faults      map[kind]int
-	slowest     recovery
-	slowestSeed uint64
-}
-
-func (t *tally) add(seed uint64, o outcome, equal bool) {
-	if t.faults == nil {
-		t.faults = map[kind]int{}
-	}
-	n := 0
-	for k, count := range o.faults {
-		t.faults[k] += count
-		n += count
-	}
-	if equal {
-		if t.minFaults = min(t.minFaults, n); t.equal == 0 {
-			t.minFaults = n
-		}
-		t.equal++
-	}
-	t.runs++
-	if o.recovery.took > t.slowest.took {
-		t.slowest, t.slowestSeed = o.recovery, seed
-	}
-}
-
-func (t *tally) String() string {
-	var b strings.Builder
-	sum := 0
-	for _, k := range slices.Sorted(maps.Keys(t.faults)) {
-		fmt.Fprintf(&b, "%6d  %s\n", t.faults[k], k)
-		sum += t.faults[k]
-	}
-	fmt.Fprintf(&b, "chaos: %d runs, %d with %s; %d faults, at least %d a run\n", t.runs, t.equal, t.same, sum, t.minFaults)
-	if t.slowest.took > 0 {
-		fmt.Fprintf(&b, "chaos: slowest recovery %.1f s, after: %s (seed %d)\n", t.slowest.took.Seconds(), t.slowest.kind, t.slowestSeed)
-	}
-	return b.String()
-}
-
-func (o outcome) String() string {
-	var list []string
-	if o.forgetful {
-		list = append(list, "examples stay for minutes")
-	}
-	for _, k := range slices.Sorted(maps.Keys(o.faults)) {
-		text := string(k)
-		if n := o.faults[k]; n > 1 {
-			text += fmt.Sprintf(" ×%d", n)
-		}
-		list = append(list, text)
-	}
-	return strings.Join(list, ", ")
 }

@@ -3,124 +3,146 @@
 package main
 
 import (
-	"errors"
 	"testing"
-	"time"
 
+	"golang.org/x/sync/errgroup"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-func newTestWatch() *watch {
-	return &watch{due: map[string]moment{}, changed: make(chan struct{})}
+// watched returns a client of a pipeline on an embedded broker, which has a run, and a watch of what comes.
+func watched(t *testing.T) (*protocol.Client, *watch) {
+	t.Helper()
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	client := protocol.NewClient(log, "test", nil)
+	for _, topic := range []string{client.Topics.Plans, client.Topics.Weights} {
+		if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	publish(t, client, client.Topics.Plans, planOf(t, 1)...)
+	w, err := newWatch(t.Context(), log, "test")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return client, w
 }
 
-// weightsMessage is what a solver publishes for a visit; final is not nil in the record that ends a stage.
-func weightsMessage(kind wire.Kind, run string, stage, visit int, final *schemas.Final) wire.Message {
-	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: run, Stage: stage, Visit: visit}, Final: final}
+func publish(t *testing.T, client *protocol.Client, topic string, messages ...wire.Message) {
+	t.Helper()
+	if _, err := client.Log.Append(t.Context(), topic, 0, messages...); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func plan(seed uint64) *schemas.Plan {
+	stage := solve.Defaults()
+	stage.Features = stages.Defaults()
+	return &schemas.Plan{
+		Name: "test", Spans: coverage.Spans{{To: 4}}, Foreign: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+		Stages: []schemas.Stage{stage, stage}, Seed: seed, Segment: 2,
+	}
+}
+
+func planOf(t *testing.T, seed uint64) []wire.Message {
+	t.Helper()
+	messages, err := plan(seed).Messages()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return messages
+}
+
+// record is what a solver publishes for a visit; final is not nil in the record that ends a stage.
+func record(kind wire.Kind, seed uint64, stage, visit int, final *schemas.Final) wire.Message {
+	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: plan(seed).Run(), Stage: stage, Visit: visit}, Final: final}
 	return w.Record().Messages(make([][]byte, 1))[0]
 }
 
-// A watch follows the first run that is planned. Late records of the run before it and repeated records change nothing.
+func ended(seed uint64, state string, version int) wire.Message {
+	end := &schemas.End{Run: plan(seed).Run(), State: state}
+	if version > 0 {
+		end.Version = &schemas.Place{Run: end.Run, Version: version}
+	}
+	return end.Message()
+}
+
+// A watch follows the first run that is planned after it. Records of other runs and repeated records change nothing.
 func TestWatchFollowsOneRun(t *testing.T) {
-	w, final := newTestWatch(), &schemas.Final{Visit: 1}
-	plan, other := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
-	run := plan.Run()
-	for _, step := range []struct {
-		m   wire.Message
-		due moment
-	}{
-		{weightsMessage(schemas.KindWeights, "old", 4, 5, nil), moment{}},
-		{weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil), moment{}}, // the other topic is read first
-		{planMessage(t, plan), moment{0, 0}},
-		{planMessage(t, other), moment{0, 0}},
-		{weightsMessage(schemas.KindWeights, "old", 4, 5, final), moment{0, 0}},
-		{weightsMessage(schemas.KindWeights, run, 0, 1, nil), moment{0, 1}},
-		{weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil), moment{0, 1}},
-		{weightsMessage(schemas.KindWeights, run, 0, 2, final), moment{1, 0}},
-		{(&schemas.End{Run: "old", State: schemas.Done}).Message(), moment{1, 0}},
-	} {
-		if err := w.see(step.m, time.Now()); err != nil {
-			t.Fatal(err)
-		}
-		if due := w.due[w.id()]; due != step.due || w.state() != nil {
-			t.Fatalf("%v after %v, ended: %v; expected %v", due, step.m.Headers, w.state(), step.due)
+	client, w := watched(t)
+	var following errgroup.Group
+	following.Go(func() error { return w.follow(t.Context()) })
+	weights, final := client.Topics.Weights, &schemas.Final{Visit: 1}
+	await := func(at moment) {
+		t.Helper()
+		if !w.await(t.Context(), at) || w.due != at {
+			t.Fatalf("%v, expected %v", w, at)
 		}
 	}
-	if !w.await(t.Context(), moment{0, 5}) {
+	publish(t, client, client.Topics.Plans, append(planOf(t, 2), planOf(t, 3)...)...)
+	await(moment{wire.Survey, 0})
+	publish(t, client, weights, record(schemas.KindWeights, 1, 4, 5, final), record(statistics.KindPrepare, 2, wire.Survey, 0, nil))
+	await(moment{0, 0})
+	publish(t, client, weights, record(schemas.KindWeights, 2, 0, 1, nil), record(statistics.KindPrepare, 2, wire.Survey, 0, nil))
+	await(moment{0, 1})
+	publish(t, client, weights, record(schemas.KindWeights, 2, 0, 2, final))
+	await(moment{1, 0})
+	if !w.await(t.Context(), moment{0, 5}) || w.state() != nil {
 		t.Error("await does not return for a moment in the past")
 	}
-	if err := w.see((&schemas.End{Run: run, State: schemas.Failed}).Message(), time.Now()); !errors.Is(err, errEnded) ||
-		w.state().State != schemas.Failed {
-		t.Errorf("%v, %+v", err, w.state())
-	}
-	if w.await(t.Context(), moment{0, 5}) {
+	publish(t, client, client.Topics.Plans, ended(1, schemas.Done, 1), ended(2, schemas.Failed, 0))
+	if w.await(t.Context(), moment{3, 0}) {
 		t.Error("await returns true after the end of the run")
+	}
+	if err := following.Wait(); err != nil || w.state().State != schemas.Failed || w.id() != plan(2).Run() {
+		t.Errorf("%v, %+v", err, w.state())
 	}
 }
 
 // A watch of a chain counts its versions, each once, whichever run makes them, and has no end of its own.
 func TestWatchFollowsAChain(t *testing.T) {
-	w := newTestWatch()
+	client, w := watched(t)
+	defer w.plans.Close()
 	w.chain = true
-	first, second := &schemas.Plan{Name: "a", Segment: 1}, &schemas.Plan{Name: "b", Segment: 1}
-	made := func(plan *schemas.Plan, version int) wire.Message {
-		return (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: &schemas.Place{Run: plan.Run(), Version: version}}).Message()
-	}
+	plans, weights := client.Topics.Plans, client.Topics.Weights
 	for _, step := range []struct {
-		m   wire.Message
-		due moment
+		topic string
+		m     wire.Message
+		due   moment
 	}{
-		{planMessage(t, first), moment{wire.Survey, 0}},
-		{weightsMessage(statistics.KindPrepare, first.Run(), wire.Survey, 0, nil), moment{0, 0}},
-		{weightsMessage(schemas.KindWeights, first.Run(), 0, 1, nil), moment{0, 1}},
-		{made(first, 1), moment{1, 0}},
-		{planMessage(t, second), moment{1, 0}},
-		{weightsMessage(statistics.KindPrepare, second.Run(), wire.Survey, 0, nil), moment{1, 0}},
-		{weightsMessage(schemas.KindWeights, second.Run(), 0, 1, nil), moment{1, 1}},
-		{made(first, 1), moment{1, 1}}, // written twice
-		{(&schemas.End{Run: second.Run(), State: schemas.Failed}).Message(), moment{1, 1}},
-		{made(second, 2), moment{2, 0}},
+		{plans, planOf(t, 2)[0], moment{wire.Survey, 0}},
+		{weights, record(statistics.KindPrepare, 2, wire.Survey, 0, nil), moment{0, 0}},
+		{weights, record(schemas.KindWeights, 2, 0, 1, nil), moment{0, 1}},
+		{plans, ended(2, schemas.Done, 1), moment{1, 0}},
+		{plans, planOf(t, 3)[0], moment{1, 0}},
+		{weights, record(schemas.KindWeights, 3, 0, 1, nil), moment{1, 0}},
+		{weights, record(schemas.KindWeights, 3, 0, 2, nil), moment{1, 1}},
+		{plans, ended(2, schemas.Done, 1), moment{1, 1}}, // written twice
+		{plans, ended(3, schemas.Done, 2), moment{2, 0}},
 	} {
-		if err := w.see(step.m, time.Now()); err != nil {
-			t.Fatal(err)
+		publish(t, client, step.topic, step.m)
+		d, _, err := w.plans.Deliver(t.Context(), protocol.MaxPatience)
+		if err == nil {
+			err = w.see(d.Message.Message)
 		}
-		if due := w.due[w.id()]; due != step.due || w.state() != nil {
-			t.Fatalf("%v after %v, ended: %v; expected %v", due, step.m.Headers, w.state(), step.due)
-		}
-	}
-}
-
-// A recovery ends with the next progress of the run, and with nothing else.
-func TestSlowestRecovery(t *testing.T) {
-	w, began := newTestWatch(), time.Now()
-	plan := &schemas.Plan{Name: "a", Segment: 1}
-	run := plan.Run()
-	after := func(seconds int, m wire.Message) {
-		t.Helper()
-		if err := w.see(m, began.Add(time.Duration(seconds)*time.Second)); err != nil {
-			t.Fatal(err)
+		if err != nil || w.due != step.due || w.state() != nil {
+			t.Fatalf("%v after %v, %v; expected %v", w, step.m.Headers, err, step.due)
 		}
 	}
-	after(0, planMessage(t, plan))
-	w.faulted(killWorker, began.Add(1*time.Second))
-	after(2, weightsMessage(schemas.KindWeights, "old", 4, 5, nil))
-	after(3, weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil))
-	w.faulted(killSolver, began.Add(4*time.Second))
-	after(5, weightsMessage(statistics.KindPrepare, run, wire.Survey, 0, nil))
-	w.faulted(killBroker, began.Add(8*time.Second))
-	after(9, weightsMessage(schemas.KindWeights, run, 0, 1, nil))
-	if slowest := w.slowestRecovery(); slowest.kind != killSolver || slowest.took != 5*time.Second {
-		t.Errorf("%+v", slowest)
-	}
-}
-
-func planMessage(t *testing.T, plan *schemas.Plan) wire.Message {
-	t.Helper()
-	messages, err := plan.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return messages[0]
 }
