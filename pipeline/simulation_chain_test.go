@@ -237,6 +237,7 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 	if plan.Update() != nil {
 		s.chained[id] = schemas.RunUpdate
 	}
+	s.added[id] = plan.Added()
 	if len(plan.Chain.Join) > 0 {
 		s.log.count(joining)
 	}
@@ -333,8 +334,19 @@ func (s *simulation) checkChain() {
 	if s.dataLost {
 		return
 	}
+	var added coverage.Spans
+	for _, id := range s.made {
+		added = append(added, s.added[id]...)
+	}
+	for n, p := range s.log.topics[s.topics.Examples] {
+		for _, m := range p.messages {
+			if len((coverage.Spans{{Partition: n, From: m.Offset, To: m.Offset + 1}}).Without(added)) > 0 {
+				s.fail("no run of the chain has added the message [%d]@%d", n, m.Offset)
+			}
+		}
+	}
 	if s.restaged && (s.holdout > 0 || s.tested || s.forget != nil) {
-		return // a full run that adds rows does not say how many of those that it adds are not for training, or forgotten
+		return // the report of a full run that adds rows counts those that are not learnt of the whole window
 	}
 	if s.differs {
 		rows := int64(0)

@@ -20,6 +20,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 )
@@ -429,11 +430,12 @@ type simulation struct {
 	restaged        bool                      // runners have other stages after they were stopped
 	// rows that runs of a chain have learnt, held out or left out as no class is theirs, by their reports
 	learnt      map[string]int64
-	fed         int            // messages that feed has written
-	times       int            // that nextTime has returned
-	offeredRows int64          // of the window of the version of a chain that was offered last
-	lessIsSaid  bool           // that the window has lost rows since
-	drawn       map[uint64]int // submissions by seed
+	added       map[string]coverage.Spans // by run of a chain: see schemas.Plan.Added
+	fed         int                       // messages that feed has written
+	times       int                       // that nextTime has returned
+	offeredRows int64                     // of the window of the version of a chain that was offered last
+	lessIsSaid  bool                      // that the window has lost rows since
+	drawn       map[uint64]int            // submissions by seed
 
 	keepRuns int // see protocol.Client
 
@@ -459,7 +461,7 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 	s := &simulation{
 		scenario: sc, settings: simSettings(sc.job), topics: protocol.TopicsOf(simName), random: rand.New(rand.NewPCG(seed, 7)),
 		log:   &simLog{topics: map[string][]*simPartition{}, moves: map[move]int{}, trace: func(string, ...any) {}},
-		drawn: map[uint64]int{}, learnt: map[string]int64{}, ends: map[string]string{}, removed: map[string]bool{}, leaving: map[string]bool{},
+		drawn: map[uint64]int{}, learnt: map[string]int64{}, added: map[string]coverage.Spans{}, ends: map[string]string{}, removed: map[string]bool{}, leaving: map[string]bool{},
 		removedRuns: map[int]string{},
 		warm:        map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
 		turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
