@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -24,8 +25,6 @@ type partition struct {
 	lost   bool              // see reached
 	end    int64             // offset after the last message in the state
 }
-
-func (s *scorer) newPartition(number int) *partition { return &partition{scorer: s, number: number} }
 
 // errOvertaken says that another process has predicted for the same messages and written first.
 var errOvertaken = errors.New("another process was faster")
@@ -66,12 +65,12 @@ func (p *partition) score(ctx context.Context) error {
 	p.reached[p.number].Store(p.state.Next)
 	begin := p.state
 	group, working := errgroup.WithContext(ctx)
-	ordered := make(chan *job, cap(p.room))
+	arrived := make(chan *job)
 	group.Go(func() error {
-		defer close(ordered)
-		return p.read(working, begin, ordered)
+		defer close(arrived)
+		return p.read(working, begin, arrived)
 	})
-	group.Go(func() error { return p.write(working, ordered) })
+	group.Go(func() error { return p.answer(working, arrived) })
 	return group.Wait()
 }
 
@@ -82,28 +81,29 @@ type job struct {
 	gone      bool
 	row       int // the first row that has no prediction
 	by        *model.Model
-	done      chan struct{} // closed when the fields below are set
+	done      *sync.WaitGroup // of the messages that are written together; the fields below are set then
 
 	parts []*prediction.Message
 	rows  int64
 	bad   bool
 }
 
-// read reads messages in order after the last prediction, and queues them for prediction.
-func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered chan<- *job) error {
+// read sends the messages after the last prediction in order.
+func (p *partition) read(ctx context.Context, begin prediction.Scored, to chan<- *job) error {
 	next := begin.Next
-	take := func(m protocol.Message) error {
-		by, err := p.model(ctx)
-		if err != nil {
-			return err
-		}
-		j := &job{partition: p.number, message: m, by: by, done: make(chan struct{})}
-		if m.Offset == begin.Next {
+	send := func(j *job) error {
+		if j.partition = p.number; j.message.Offset == begin.Next {
 			j.row = begin.Row
 		}
-		next = m.Offset + 1
-		return p.send(ctx, ordered, j)
+		select {
+		case to <- j:
+			next = j.message.Offset + 1
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
 	}
+	take := func(m protocol.Message) error { return send(&job{message: m}) }
 	for end := p.bounds[p.number].To; next < end; { // messages that the topic had when scoring began
 		first, last, err := p.client.Log.Bounds(ctx, p.From, p.number)
 		if err != nil {
@@ -115,28 +115,21 @@ func (p *partition) read(ctx context.Context, begin prediction.Scored, ordered c
 		if end = min(end, last); next >= end {
 			break
 		}
-		if first > next {
-			if begin.Row > 0 && next == begin.Next {
-				by, err := p.model(ctx)
-				if err != nil {
-					return err
-				}
-				gone := &job{partition: p.number, message: protocol.Message{Offset: next}, gone: true, row: begin.Row, by: by,
-					done: make(chan struct{})}
-				if err := p.send(ctx, ordered, gone); err != nil {
+		if from := next; first > from {
+			if begin.Row > 0 && from == begin.Next {
+				if err := send(&job{message: protocol.Message{Offset: from}, gone: true}); err != nil {
 					return err
 				}
 			}
-			if next > 0 {
-				event.Notice(p.rec, "the offsets %d to %d of %s[%d] were deleted before they had predictions", next, first-1, p.From, p.number)
+			if from > 0 {
+				event.Notice(p.rec, "the offsets %d to %d of %s[%d] were deleted before they had predictions", from, first-1, p.From, p.number)
 			}
 			next = first
 		}
 		err = p.client.Between(ctx, p.From, p.number, next, end, take)
-		deleted := (*kafkalog.DeletedError)(nil)
 		if err == nil {
 			next = end // behind the last message there may be offsets without one
-		} else if !errors.As(err, &deleted) {
+		} else if !errors.As(err, new(*kafkalog.DeletedError)) {
 			return fmt.Errorf("read %s[%d]: %w", p.From, p.number, err)
 		}
 	}
@@ -176,79 +169,55 @@ func (s *scorer) model(ctx context.Context) (*model.Model, error) {
 
 func (p *partition) lostExamples() error { return fmt.Errorf("%s[%d]: %w", p.From, p.number, errLost) }
 
-// send queues a message for prediction when the limit of messages in memory allows it.
-func (p *partition) send(ctx context.Context, ordered chan<- *job, j *job) error {
-	select {
-	case p.room <- struct{}{}:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	select {
-	case ordered <- j: // before work, which releases the place in memory
-	case <-ctx.Done():
-		<-p.room
-		return ctx.Err()
-	}
-	select {
-	case p.work <- j:
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-	return nil
-}
+// Bounds of the messages that are written together.
+const (
+	mostTogether = 64
+	bytesAtOnce  = 8 << 20
+)
 
-// mostTogether is the maximum number of messages in a write.
-const mostTogether = 64
-
-// write writes predictions in the order of the messages: those that are ready together.
-func (p *partition) write(ctx context.Context, ordered <-chan *job) error {
-	defer func() {
-		for range ordered { // of what is not written
-			<-p.room
-		}
-	}()
-	for {
-		var ready []*job
+// answer predicts messages, and writes the predictions in the order of the messages: those of messages that have arrived together.
+func (p *partition) answer(ctx context.Context, arrived <-chan *job) error {
+	for j := range arrived {
 		select {
-		case j, more := <-ordered:
-			if !more {
-				return nil
-			}
-			ready = append(ready, j)
+		case p.room <- struct{}{}:
 		case <-ctx.Done():
 			return ctx.Err()
 		}
-		err := p.await(ctx, ready[0])
-		for more := true; more && err == nil && len(ready) < mostTogether; {
-			select {
-			case j, open := <-ordered:
-				if more = open; open {
-					ready = append(ready, j)
-					err = p.await(ctx, j)
-				}
-			default:
-				more = false
-			}
-		}
-		if err == nil {
-			err = p.append(ctx, ready)
-		}
-		for range ready {
-			<-p.room
-		}
+		err := p.answerWith(ctx, j, arrived)
+		<-p.room
 		if err != nil {
 			return err
 		}
 	}
+	return ctx.Err()
 }
 
-func (p *partition) await(ctx context.Context, j *job) error {
-	select {
-	case <-j.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
+// answerWith answers a message, and those that arrive while it is sent to be predicted.
+func (p *partition) answerWith(ctx context.Context, j *job, arrived <-chan *job) error {
+	by, err := p.model(ctx)
+	if err != nil {
+		return err
 	}
+	var jobs []*job
+	var predicting sync.WaitGroup
+	for bytes := 0; j != nil; {
+		j.by, j.done = by, &predicting
+		predicting.Add(1)
+		select {
+		case p.work <- j:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		jobs, bytes = append(jobs, j), bytes+len(j.message.Value)
+		if j = nil; len(jobs) < mostTogether && bytes < bytesAtOnce {
+			select {
+			case j = <-arrived:
+			default:
+			}
+		}
+	}
+	predicting.Wait()
+	return p.append(ctx, jobs)
 }
 
 // append writes the predictions of messages, and checks whether they count.

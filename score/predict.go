@@ -29,7 +29,7 @@ func (s *scorer) predict(ctx context.Context) error {
 				predictor = j.by.Predictor(s.blas)
 			}
 			s.answer(j, predictor, &features)
-			close(j.done)
+			j.done.Done()
 		}
 	}
 }

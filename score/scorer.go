@@ -68,7 +68,7 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 	}
 	s := &scorer{
 		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
-		feed: newFeed(client.Log, o.From), work: make(chan *job), room: make(chan struct{}, 8*runtime.GOMAXPROCS(0)),
+		feed: newFeed(client.Log, o.From), work: make(chan *job), room: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 		reached: make([]atomic.Int64, len(bounds)),
 	}
 	for n := range s.reached {
@@ -127,7 +127,7 @@ type scorer struct {
 	bounds   []coverage.Span // of the topic, when scoring began
 	feed     *feed           // of the topic, after those
 	work     chan *job       // to those who predict
-	room     chan struct{}   // an element for each message in memory
+	room     chan struct{}   // an element for each partition whose messages are predicted
 	// forgotten are rows of the topic that were forgotten a second ago.
 	forgotten atomic.Pointer[coverage.Forgotten]
 	reached   []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
@@ -188,7 +188,7 @@ func (s *scorer) share(ctx context.Context) error {
 			}
 			own, stop := context.WithCancel(working)
 			stops[n] = stop
-			go func() { ends <- ended{n, s.newPartition(n).run(own), own.Err() != nil} }()
+			go func() { ends <- ended{n, (&partition{scorer: s, number: n}).run(own), own.Err() != nil} }()
 		}
 		if s.UntilEnd && len(stops) == 0 {
 			if all, err := s.allFinished(ctx, finished); all || err != nil {
