@@ -137,7 +137,8 @@ func (c *campaign) alone(ctx context.Context, report any, command ...string) err
 
 // underFaults starts processes of a role by start, injects faults, and returns when guard does and the faults are repaired. over
 // ends the injection.
-func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, faults []fault, guard func(context.Context, func(), <-chan struct{}) error) error {
+func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, faults []fault,
+	guard func(ctx context.Context, over func(), repaired <-chan struct{}) error) error {
 	over, injected := make(chan struct{}), make(chan struct{})
 	i.cluster, i.fleet, i.watch, i.journal, i.over = c.cluster, c.fleet, w, c.journal, over
 	parts, running := errgroup.WithContext(ctx)
