@@ -160,7 +160,7 @@ func TestArrowErrors(t *testing.T) {
 		{write(`[{"x":"2026-01-01","label":"a"}]`, nullable("x", arrow.FixedWidthTypes.Date32), nullable("label", word)), nil,
 			`a.arrow, column 0 ("x"): type date32: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or list it under examples.times`},
 		{write(`[{"x":1,"label":9223372036854775808}]`, nullable("x", f64), nullable("label", arrow.PrimitiveTypes.Uint64)), nil,
-			`a.arrow, column 1 ("label"): row 0, counted from 0: 9223372036854775808 does not fit int64`},
+			`a.arrow, column 1 ("label"): row 0, counted from 0: "9223372036854775808" is not a whole number that fits int64`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":[1],"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,
 			`a.arrow, column 0 ("x"): row 1, counted from 0: a list of 1: expected 2 numbers, as in the first row`},
 		{write(`[{"x":[1,2],"label":"a"},{"x":null,"label":"a"}]`, nullable("x", lists), nullable("label", word)), nil,

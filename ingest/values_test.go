@@ -191,7 +191,7 @@ func TestValuesThatCantBeUsed(t *testing.T) {
 		{"csv", "a,1", "1 features, expected 2 as in earlier values"},
 		{"csv", "a,1,x", `column 2: "x" is not a number: examples.categorical accepts columns of words, examples.columns.drop excludes a column, examples.missing_values lists the words for a missing value`},
 		{"csv", "a,1,2\nb,\"1,5\",2", `row 1, counted from 0: column 1: "1,5" is not a number: write decimals with a point`},
-		{"csv", "a,1,", "column 2: a missing value: examples.missing: mean uses the mean of the column"},
+		{"csv", "a,1,", "column 2: an empty field: examples.missing: mean uses the mean of the column"},
 		{"json", `{"label":"a","x":1,"y":2,"y":3}`, `duplicate member "y"`},
 		{"json", "{\"label\":\"\xff\",\"x\":1,\"y\":2}", "byte 10, 0xff, is not UTF-8: set examples.encoding, such as windows-1252, or convert the text"},
 		{"json", `{"label":"\udc00","x":1,"y":2}`, `byte 10: \udc00: an unpaired surrogate`},

@@ -313,7 +313,8 @@ func (r *jsonRows) set(column int, cell value.Cell) (err error) {
 
 // addText adds a text, or the word of a number or a boolean.
 func addText(c *tabular.Column, cell value.Cell) error {
-	text, err := cell.Text()
+	typed := tabular.JSON(cell)
+	text, err := typed.Text()
 	c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, cell.Null())
 	return err
 }
@@ -396,7 +397,8 @@ func (r *jsonRows) values(row value.Cell) error {
 	c, i := &r.block.Columns[0], int64(0)
 	r.room(row)
 	for cell := range row.All() {
-		v, err := cell.Number(value.Missing{})
+		number := tabular.JSON(cell)
+		v, err := number.Number(value.Missing{})
 		if err != nil {
 			return fmt.Errorf("value %d: %w", i, err)
 		}
@@ -427,7 +429,8 @@ func (r *jsonRows) pairs(row value.Cell) error {
 		c.Indices = append(c.Indices, index)
 	}
 	for cell := range values.All() {
-		v, err := cell.Number(value.Missing{})
+		number := tabular.JSON(cell)
+		v, err := number.Number(value.Missing{})
 		if err != nil {
 			return fmt.Errorf(`"values": element %d: %w`, len(c.Numbers)-n, err)
 		}

@@ -79,29 +79,20 @@ func (m *Messages) Laid() bool { return m.laid }
 func (m *Messages) Assign(n int, first []tabular.Cell) error {
 	m.begin(m.Options, n)
 	for i := range m.fields {
-		f := &m.fields[i]
-		if f.Kind = tabular.Numeric; i < len(first) && len(m.Options.Columns.Use) == 1 && i == n-1 && m.names != nil {
-			f.Kind, f.Length = first[i].ListKind()
+		f := &m.fields[i] // of any values
+		f.Kind, f.Digits, f.Joined = tabular.Text, true, true
+		if i < len(first) && len(m.Options.Columns.Use) == 1 && i == n-1 && m.names != nil {
+			switch kind, length := first[i].Kind(); kind {
+			case tabular.List, tabular.TextList:
+				f.Kind, f.Length = tabular.List, length
+			case tabular.Pairs:
+				f.Kind = tabular.Pairs
+			}
 		}
 		m.Cells[i].List, m.Cells[i].Length = f.Kind == tabular.List, f.Length
 	}
 	if err := m.Layout.Assign(); err != nil {
 		return err
-	}
-	for i, c := range m.Cells {
-		f := &m.fields[i]
-		switch c.Role {
-		case layout.Label:
-			if f.Kind = tabular.Text; m.Options.Several() {
-				f.Kind = tabular.Either
-			}
-		case layout.Category, layout.Hashed, layout.ServedLabel, layout.ServedVersion:
-			f.Kind = tabular.Text
-		case layout.Time:
-			f.Kind = tabular.Moment
-		case layout.Counted:
-			f.Kind, f.Joined = tabular.Text, true
-		}
 	}
 	if err := m.findSparse(); err != nil {
 		return err
@@ -195,7 +186,8 @@ func (m *Messages) AddSpreads(found layout.Spreads) {
 	}
 	for at := range m.Cells {
 		for row := 0; row < m.block.Rows && !m.present[at]; row++ {
-			m.present[at] = !m.block.Null(row, at)
+			cell := m.block.Cell(row, at)
+			m.present[at] = !cell.Null()
 		}
 	}
 	m.Layout.AddSpreads(&m.block, found)

@@ -43,11 +43,16 @@ func (p *partitioned) Read(n int, wanted []bool, b *tabular.Block) error {
 		return err
 	}
 	for _, v := range p.path {
-		c := tabular.Column{Nulls: slices.Repeat([]bool{v.Null}, b.Rows)}
-		if v.IsWhole {
-			c.Wholes = slices.Repeat([]int64{v.Whole}, b.Rows)
-		} else {
-			c.Texts = slices.Repeat([]string{v.Text}, b.Rows)
+		var c tabular.Column
+		for range b.Rows {
+			switch {
+			case v.Null:
+				c.AppendNull(!v.IsWhole)
+			case v.IsWhole:
+				c.AppendWhole(v.Whole, false)
+			default:
+				c.AppendText(v.Text)
+			}
 		}
 		b.Columns = append(b.Columns, c)
 	}

@@ -562,8 +562,9 @@ func (r *tableReader) eachLabel(put func(label string) bool) error {
 			return err
 		}
 		for row := range r.block.Rows {
-			text, null, err := r.block.Text(row, r.Label)
-			if err != nil || !null && !put(strings.TrimSpace(text)) {
+			cell := r.block.Cell(row, r.Label)
+			text, err := cell.Text()
+			if err != nil || !cell.Null() && !put(strings.TrimSpace(text)) {
 				return err
 			}
 		}
@@ -588,7 +589,8 @@ func (r *tableReader) view(v Viewer) error {
 		}
 		for at := range shown {
 			for row := 0; row < r.block.Rows && r.wanted[at]; row++ {
-				text, _, err := r.block.Text(row, at)
+				cell := r.block.Cell(row, at)
+				text, err := cell.Text()
 				if err == nil {
 					err = r.CheckText(text)
 				}

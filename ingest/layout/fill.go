@@ -54,6 +54,7 @@ type filling struct {
 	to     *examples.Rows
 	before int       // number of rows before those of the block
 	floats []float32 // the dense features of the block's rows
+	items  []float64 // of a list
 }
 
 // begin makes room for the features.
@@ -91,13 +92,14 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		}
 		return f.numbers(at, c)
 	case Category:
-		return f.texts(at, func(row int, word string, _ bool) error { return f.category(c, f.features(row), word) })
+		return f.texts(at, func(row int, word string) error { return f.category(c, f.features(row), word) })
 	case Hashed:
 		k := len(f.Options.Categorical)
-		return f.texts(at, func(row int, word string, _ bool) error { return f.hashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
+		return f.texts(at, func(row int, word string) error { return f.hashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
 	case Time:
 		return f.each(func(row int) error {
-			text, err := f.b.Time(row, at)
+			cell := f.b.Cell(row, at)
+			text, err := cell.Time()
 			if err != nil {
 				return err
 			}
@@ -114,7 +116,7 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		case c.Whole:
 			return f.wholes(at)
 		}
-		return f.texts(at, func(_ int, text string, _ bool) error {
+		return f.texts(at, func(_ int, text string) error {
 			word, err := f.Word(text)
 			if err == nil {
 				appendLabel(f.to, word)
@@ -144,13 +146,14 @@ func (f *filling) each(read func(row int) error) (row int, err error) {
 }
 
 // texts calls put for the text of each row.
-func (f *filling) texts(at int, put func(row int, text string, null bool) error) (row int, err error) {
+func (f *filling) texts(at int, put func(row int, text string) error) (row int, err error) {
 	return f.each(func(row int) error {
-		text, null, err := f.b.Text(row, at)
+		cell := f.b.Cell(row, at)
+		text, err := cell.Text()
 		if err != nil {
 			return err
 		}
-		return put(row, text, null)
+		return put(row, text)
 	})
 }
 
@@ -160,7 +163,7 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 	if numbers := f.b.Columns[at].Numbers; len(numbers) > 0 && !f.missing.HasNumbers() { // without a call for each
 		for row, v := range numbers {
 			if single := float32(v); single-single != 0 { // 0 only for finite numbers
-				if err := f.check(row, at, v); err != nil {
+				if err := f.checkNumber(v); err != nil {
 					return row, err
 				}
 			}
@@ -168,69 +171,57 @@ func (f *filling) numbers(at int, c Cell) (row int, err error) {
 		}
 		return 0, nil
 	}
-	for row := range f.b.Rows {
-		v, err := f.b.Number(row, at, f.missing)
-		if err == nil {
-			err = f.check(row, at, v)
-		}
-		if err != nil {
-			return row, err
-		}
+	return f.each(func(row int) error {
+		v, err := f.number(row, at)
 		out[row*stride] = float32(v - c.Offset)
-	}
-	return 0, nil
+		return err
+	})
 }
 
-// checkNumber returns an error for an invalid feature. missing describes a missing one.
-func (l *Layout) checkNumber(v float64, missing string) error {
+// number returns the number of a feature.
+func (f *filling) number(row, at int) (float64, error) {
+	cell := f.b.Cell(row, at)
+	v, err := cell.Number(f.missing)
+	if err != nil || v == v {
+		return v, cmp.Or(err, f.checkNumber(v))
+	}
+	missing := "a missing value"
+	if text, ok := cell.Word(); ok {
+		missing = missingText(strings.TrimSpace(text))
+	}
+	return v, f.CheckMissing(missing)
+}
+
+// checkNumber returns an error for an invalid feature.
+func (l *Layout) checkNumber(v float64) error {
 	switch single := float32(v); {
 	case single-single == 0: // only finite numbers
 		return nil
 	case v == v:
 		return fmt.Errorf("%v is not a finite float32", v)
 	}
-	return l.CheckMissing(missing)
-}
-
-// check is checkNumber for a feature of the block.
-func (f *filling) check(row, at int, v float64) error {
-	missing := "a missing value"
-	if texts := f.b.Columns[at].Texts; v != v && len(texts) > 0 {
-		missing = missingText(strings.TrimSpace(texts[row]))
-	}
-	return f.checkNumber(v, missing)
+	return l.CheckMissing("a missing value")
 }
 
 // lists reads a column with a list of all features in each row.
 func (f *filling) lists(at int, c Cell) (row int, err error) {
 	return f.each(func(row int) error {
-		list, null := f.b.List(row, at)
-		switch {
-		case null:
-			return fmt.Errorf("null: expected a list of %d numbers, as in the first row", c.Length)
-		case !list.IsList():
-			return fmt.Errorf("%s: expected a list of %d numbers, as in the first row", f.b.Cell(row, at), c.Length)
-		case list.Len() != c.Length:
-			return fmt.Errorf("a list of %d: expected %d numbers, as in the first row", list.Len(), c.Length)
+		list := f.b.Cell(row, at)
+		if !list.IsList() {
+			return fmt.Errorf("%s: expected a list of %d numbers, as in the first row", list.String(), c.Length)
+		}
+		if f.items, err = list.AppendNumbers(f.items[:0], f.missing); err != nil {
+			return err
+		}
+		if len(f.items) != c.Length {
+			return fmt.Errorf("a list of %d: expected %d numbers, as in the first row", len(f.items), c.Length)
 		}
 		out := f.features(row)[c.At : c.At+c.Length]
-		if numbers := list.Numbers(); c.Offsets == nil && !f.missing.HasNumbers() && len(numbers) == len(out) { // without a call for each
-			for i, v := range numbers {
-				if out[i] = float32(v); out[i]-out[i] != 0 { // 0 only for finite numbers
-					if err := f.check(row, at, v); err != nil {
-						return err
-					}
+		for i, v := range f.items {
+			if single := float32(v); single-single != 0 { // 0 only for finite numbers
+				if err := f.checkNumber(v); err != nil {
+					return err
 				}
-			}
-			return nil
-		}
-		for i := range out {
-			v, err := list.Number(i, f.missing)
-			if err == nil {
-				err = f.check(row, at, v)
-			}
-			if err != nil {
-				return err
 			}
 			if c.Offsets != nil {
 				v -= c.Offsets[i]
@@ -248,7 +239,8 @@ func (f *filling) counts(at int) (row int, err error) {
 		to = &f.mixed.texts
 	}
 	return f.each(func(row int) error {
-		text, err := f.b.Words(row, at)
+		cell := f.b.Cell(row, at)
+		text, err := cell.Words()
 		if err != nil {
 			return err
 		}
@@ -262,7 +254,8 @@ func (f *filling) entries(at int) (row int, err error) {
 	to.Indices, to.Values = slices.Grow(to.Indices, n), slices.Grow(to.Values, n)
 	return f.each(func(row int) error {
 		last := int64(-1)
-		err := f.b.Pairs(row, at, func(index int64, v float64) error {
+		cell := f.b.Cell(row, at)
+		err := cell.Pairs(func(index int64, v float64) error {
 			single := float32(v)
 			if err := examples.CheckIndex(index, last); err != nil {
 				return err
@@ -284,18 +277,17 @@ func (f *filling) entries(at int) (row int, err error) {
 func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 	return f.each(func(row int) error {
 		var labels []string
-		list, null := f.b.List(row, at)
-		switch {
-		case list.IsList():
-			texts, err := list.Texts()
+		cell := f.b.Cell(row, at)
+		if cell.IsList() {
+			texts, err := cell.Texts()
 			if err != nil {
 				return err
 			}
 			if labels, err = f.ListOf(texts); err != nil {
 				return err
 			}
-		case !null || c.Separated:
-			text, _, err := f.b.Text(row, at)
+		} else if !cell.Null() || c.Separated {
+			text, err := cell.Text()
 			if err != nil {
 				return err
 			}
@@ -312,9 +304,12 @@ func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 func (f *filling) wholes(at int) (row int, err error) {
 	checked := len(f.Options.Classes) > 0 || len(f.Options.MissingValues) > 0
 	return f.each(func(row int) error {
-		v, null, err := f.b.Whole(row, at)
-		if err != nil {
-			return err
+		cell, v := f.b.Cell(row, at), int64(0)
+		null := cell.Null()
+		if !null {
+			if v, err = cell.Whole(); err != nil {
+				return err
+			}
 		}
 		if checked && !null {
 			word, err := f.Word(strconv.FormatInt(v, 10))
@@ -334,7 +329,7 @@ func (f *filling) indicators(at int) (row int, err error) {
 	for len(f.to.LabelLists) < f.before+f.b.Rows {
 		f.to.LabelLists = append(f.to.LabelLists, []string{})
 	}
-	return f.texts(at, func(row int, text string, _ bool) error {
+	return f.texts(at, func(row int, text string) error {
 		has, err := Indicate(strings.TrimSpace(text))
 		if has {
 			labels := &f.to.LabelLists[f.before+row]
@@ -351,7 +346,8 @@ func (f *filling) targets(at int, c Cell) (row int, err error) {
 		f.to.Targets = slices.Grow(f.to.Targets, n-len(f.to.Targets))[:n]
 	}
 	return f.each(func(row int) error {
-		v, err := f.b.Number(row, at, f.missing)
+		cell := f.b.Cell(row, at)
+		v, err := cell.Number(f.missing)
 		if err != nil {
 			return fmt.Errorf("%w: expected a number to predict", err)
 		}
@@ -363,7 +359,8 @@ func (f *filling) targets(at int, c Cell) (row int, err error) {
 // weights reads the column of weights.
 func (f *filling) weights(at int) (row int, err error) {
 	return f.each(func(row int) error {
-		v, err := f.b.Number(row, at, f.missing)
+		cell := f.b.Cell(row, at)
+		v, err := cell.Number(f.missing)
 		if err != nil {
 			return err
 		}
@@ -384,10 +381,10 @@ func (f *filling) served(at int, c Cell) (row int, err error) {
 	if n := f.before + f.b.Rows; len(f.to.Served) < n {
 		f.to.Served = append(f.to.Served, make([]examples.Served, n-len(f.to.Served))...)
 	}
-	return f.texts(at, func(row int, text string, null bool) error {
+	return f.texts(at, func(row int, text string) error {
 		to := &f.to.Served[f.before+row]
 		switch text = strings.TrimSpace(text); {
-		case null || text == "":
+		case text == "":
 		case c.Role == ServedLabel:
 			if len(text) > examples.MaxLabel {
 				return fmt.Errorf("a served label of %d bytes: expected at most %d", len(text), examples.MaxLabel)
@@ -434,16 +431,15 @@ func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) (troubles []Troub
 			continue
 		}
 		for row := range b.Rows {
-			var text string
-			var err error
+			cell := b.Cell(row, at)
+			read := cell.Text
 			switch c.Role {
 			case Time:
-				text, err = b.Time(row, at)
+				read = cell.Time
 			case Counted:
-				text, err = b.Words(row, at)
-			default:
-				text, _, err = b.Text(row, at)
+				read = cell.Words
 			}
+			text, err := read()
 			if err == nil {
 				err = found.Add(l, at, text)
 			}
@@ -468,7 +464,8 @@ func (l *Layout) AddSpreads(b *tabular.Block, found Spreads) {
 			continue
 		}
 		for row := range b.Rows {
-			if v, err := b.Number(row, at, l.missing); err == nil {
+			cell := b.Cell(row, at)
+			if v, err := cell.Number(l.missing); err == nil {
 				found.Add(name, v)
 			}
 		}
@@ -479,7 +476,8 @@ func (l *Layout) AddSpreads(b *tabular.Block, found Spreads) {
 func (l *Layout) AddAges(b *tabular.Block, found Spreads) {
 	for at, c := range l.Cells {
 		for row := 0; row < b.Rows && c.Role == Time; row++ {
-			if text, err := b.Time(row, at); err == nil {
+			cell := b.Cell(row, at)
+			if text, err := cell.Time(); err == nil {
 				found.addTime(l, at, text)
 			}
 		}

@@ -103,7 +103,8 @@ func (l *Layout) WithoutValue(lacks []bool, b *tabular.Block, filled *examples.R
 	floats = floats[len(floats)-b.Rows*l.Features:]
 	for row := range b.Rows {
 		if c.Role == Counted || c.Role == Hashed {
-			text, err := b.Words(row, column)
+			cell := b.Cell(row, column)
+			text, err := cell.Words()
 			lacks = append(lacks, err == nil && l.isMissing(text))
 			continue
 		}

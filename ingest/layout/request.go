@@ -3,6 +3,7 @@ package layout
 import (
 	"fmt"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -92,10 +93,11 @@ func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
 func (r *Request) IsText(column int) bool { return r.Cells[column].Role == Counted }
 
 // Number returns the number of a feature, NaN for a missing one.
-func (r *Request) Number(cell value.Cell) (float64, error) {
+func (r *Request) Number(json value.Cell) (float64, error) {
+	cell := tabular.JSON(json)
 	v, err := cell.Number(r.missing)
 	if err == nil {
-		err = r.checkNumber(v, "a missing value")
+		err = r.checkNumber(v)
 	}
 	return v, r.advise(-1, err)
 }

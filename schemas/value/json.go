@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"strings"
 )
@@ -91,68 +90,6 @@ func (c Cell) String() string {
 	return string(c)
 }
 
-// boolean returns a value that is a boolean.
-func (c Cell) boolean() (v, ok bool) {
-	switch string(c) {
-	case "true":
-		return true, true
-	case "false":
-		return false, true
-	}
-	return false, false
-}
-
-// isText reports whether a value is a string.
-func (c Cell) isText() bool { return len(c) > 0 && c[0] == '"' }
-
-// text returns a string.
-func (c Cell) text() string { return string(c.Name()) }
-
-// Number returns a number, or NaN if it is missing: a JSON number, a boolean, which is 0 or 1, or a string with either.
-func (c Cell) Number(missing Missing) (float64, error) {
-	if len(c) > 0 && (c[0] == '-' || c[0]-'0' <= 9) { // the usual case, first
-		if v, err := strconv.ParseFloat(string(c), 64); err == nil {
-			return missing.OrNaN(v), nil
-		}
-	}
-	switch v, ok := c.boolean(); {
-	case c.Null():
-		return math.NaN(), nil
-	case ok:
-		return ofBoolean(v), nil
-	case c.isText():
-		return missing.Number(c.text())
-	case c[0] == '{' || c[0] == '[':
-		return 0, fmt.Errorf("%s: expected a number", c)
-	}
-	v, err := Number(string(c))
-	return missing.OrNaN(v), err
-}
-
-// Whole returns a number that is written as an integer and fits int64.
-func (c Cell) Whole() (int64, error) {
-	v, err := strconv.ParseInt(string(c), 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s is not a whole number that fits int64", c)
-	}
-	return v, nil
-}
-
-// Text returns a string unchanged, or the word of a number or a boolean; "" for null.
-func (c Cell) Text() (string, error) {
-	switch v, ok := c.boolean(); {
-	case c.Null():
-		return "", nil
-	case c.isText():
-		return c.text(), nil
-	case ok:
-		return WordOfBoolean(v), nil
-	case c[0] == '{' || c[0] == '[':
-		return "", fmt.Errorf("%s: expected a number or a text", c)
-	}
-	return WordOfLiteral(string(c)), nil
-}
-
 // WordOfLiteral returns the word of a JSON number.
 func WordOfLiteral(number string) string {
 	if whole, fraction, _ := strings.Cut(number, "."); strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE") {
@@ -163,13 +100,4 @@ func WordOfLiteral(number string) string {
 		return number
 	}
 	return WordOf(v)
-}
-
-// Field returns a value as in CSV: a string, or the literal of a number or a boolean; "" for null. Arrays and objects are
-// errors.
-func (c Cell) Field() (string, error) {
-	if c.Null() || c.isText() || c[0] == '{' || c[0] == '[' {
-		return c.Text()
-	}
-	return string(c), nil
 }

@@ -91,37 +91,8 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-// A value of JSON is the number, the word and the text that it is, and what is no value of a column is an error.
-func TestCells(t *testing.T) {
-	for cell, want := range map[string]struct {
-		number      float64
-		word, field string
-	}{
-		`1.0`: {1, "1", "1.0"}, `-2.50`: {-2.5, "-2.5", "-2.50"}, `1e400`: {math.Inf(1), "1e400", "1e400"}, `true`: {1, "true", "true"},
-		`false`: {0, "false", "false"}, `null`: {math.NaN(), "", ""}, ``: {math.NaN(), "", ""},
-		`"1.5"`: {1.5, "1.5", "1.5"}, `"NA"`: {math.NaN(), "NA", "NA"}, `"\u0031"`: {1, "1", "1"},
-	} {
-		number, err := Cell(cell).Number(MissingOf(Usual()))
-		if err != nil || number != want.number && !(number != number && want.number != want.number) {
-			t.Errorf("%s: %v, %v, expected %v", cell, number, err, want.number)
-		}
-		word, err := Cell(cell).Text()
-		if err != nil || word != want.word {
-			t.Errorf("%s: %q, %v, expected %q", cell, word, err, want.word)
-		}
-		field, err := Cell(cell).Field()
-		if err != nil || field != want.field {
-			t.Errorf("%s: %q, %v, expected %q", cell, field, err, want.field)
-		}
-	}
-	for _, cell := range []Cell{Cell(`[1]`), Cell(`{"a":1}`)} {
-		_, number := cell.Number(Missing{})
-		_, text := cell.Text()
-		_, field := cell.Field()
-		if number == nil || text == nil || field == nil {
-			t.Errorf("%s: no error", cell)
-		}
-	}
+// A member that comes twice is an error.
+func TestMembers(t *testing.T) {
 	if err := Cell(`{"a":1,"b":2,"a":3}`).Members(func(string, Cell) error { return nil }); err == nil ||
 		err.Error() != `duplicate member "a"` {
 		t.Errorf("a name twice: %v", err)
@@ -203,9 +174,6 @@ func FuzzJSON(f *testing.F) {
 			t.Fatalf("%q has another character than it says: %s", text, again)
 		}
 		cell := Cell(text)
-		_, _ = cell.Number(MissingOf(Usual()))
-		_, _ = cell.Text()
-		_, _ = cell.Field()
 		names := map[string]bool{}
 		err := cell.Members(func(name string, _ Cell) error {
 			if names[name] {

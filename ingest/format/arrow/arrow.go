@@ -286,28 +286,24 @@ func (s *source) fillValues(c *tabular.Column, of *arrowvalue.Values, from, to i
 	case arrowvalue.Boolean, arrowvalue.Whole:
 		c.Truths = of.Type == arrowvalue.Boolean
 		for i := from; i < to; i++ {
-			v, ok, null := int64(0), true, of.Null(i)
-			if !null {
-				v, ok = of.Whole(i)
+			if of.Null(i) {
+				c.AppendNull(false)
+			} else {
+				v, _ := of.Whole(i)
+				c.AppendWhole(v, of.Unsigned())
 			}
-			if !ok { // in texts, integers have any size
-				c.Wholes, c.Nulls = c.Wholes[:0], c.Nulls[:0]
-				break
-			}
-			c.Wholes, c.Nulls = append(c.Wholes, v), append(c.Nulls, null)
 		}
-		if len(c.Wholes) == to-from {
-			return nil
-		}
+		return nil
 	}
 	var all input.Unpacked
 	for i := from; i < to; i++ {
-		text, null := "", of.Null(i)
-		if !null {
-			text = of.Text(i)
+		if of.Null(i) {
+			c.AppendNull(true)
+			continue
 		}
+		text := of.Text(i)
 		all.Texts += len(text)
-		c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, null)
+		c.AppendText(text)
 	}
 	if s.reserve != nil && of.Type == arrowvalue.Text {
 		return s.reserve(all)

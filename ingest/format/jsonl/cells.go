@@ -11,59 +11,24 @@ import (
 
 // jsonKinds records the kinds of a column's values.
 type jsonKinds struct {
-	seen   int        // bitmap of kinds
-	length int        // length of the first list of numbers
-	word   value.Cell // the first string that is not a number
+	seen   int          // bitmap of kinds
+	length int          // length of the first list of numbers
+	word   tabular.Cell // the first string that is not a number; null: none
 }
 
 // see records the kind of a value. Null and empty lists have none.
-func (k *jsonKinds) see(cell value.Cell, missing value.Missing) {
-	if cell == nil {
+func (k *jsonKinds) see(cell tabular.Cell, missing value.Missing) {
+	kind, length := cell.Kind()
+	if kind == tabular.Either {
 		return
 	}
-	switch first := cell[0]; first {
-	case '"':
-		if k.seen |= 1 << tabular.Text; k.word == nil {
-			if _, err := cell.Number(missing); err != nil {
-				k.word = cell
-			}
-		}
-	case 't', 'f':
-		k.seen |= 1 << tabular.Boolean
-	case '{':
-		k.seen |= 1 << kindOfObject(cell)
-	case '[':
-		items := cell.Items()
-		if len(items) == 0 {
-			return
-		}
-		switch items[0][0] {
-		case '"':
-			k.seen |= 1 << tabular.TextList
-		case '{':
-			k.seen |= 1 << tabular.Pairs
-		case '[':
-			k.seen |= 1 << tabular.Unread
-		default:
-			k.seen |= 1 << tabular.List
-			k.length = cmp.Or(k.length, len(items))
-		}
-	default:
-		if _, err := cell.Whole(); err == nil {
-			k.seen |= 1 << tabular.Whole
-		} else {
-			k.seen |= 1 << tabular.Numeric
-		}
+	k.seen |= 1 << kind
+	if kind == tabular.List {
+		k.length = cmp.Or(k.length, length)
 	}
-}
-
-// kindOfObject returns Pairs for an object whose names are indices.
-func kindOfObject(cell value.Cell) tabular.Kind {
-	object := tabular.JSON(cell)
-	if _, err := object.Entries(); err != nil {
-		return tabular.Unread
+	if _, err := cell.Number(missing); kind == tabular.Text && err != nil && k.word.Null() {
+		k.word = cell
 	}
-	return tabular.Pairs
 }
 
 // kind returns the kind of a column with these values: Text includes numbers, and TextList lists of numbers.
@@ -89,14 +54,14 @@ func (k *jsonKinds) kind() tabular.Kind {
 }
 
 // digits reports whether all strings of the column are numbers.
-func (k *jsonKinds) digits() bool { return k.kind() == tabular.Text && k.word == nil }
+func (k *jsonKinds) digits() bool { return k.kind() == tabular.Text && k.word.Null() }
 
 // advice returns the advice for a column of numbers and words; "" for another one.
 func (k *jsonKinds) advice() string {
-	if k.kind() != tabular.Text || k.word == nil || k.seen == 1<<tabular.Text {
+	if k.kind() != tabular.Text || k.word.Null() || k.seen == 1<<tabular.Text {
 		return ""
 	}
-	return fmt.Sprintf("examples.missing_values lists the words for a missing value, if %s is one", k.word)
+	return fmt.Sprintf("examples.missing_values lists the words for a missing value, if %s is one", &k.word)
 }
 
 // String lists the kinds for error messages.

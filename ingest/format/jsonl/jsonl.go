@@ -47,8 +47,8 @@ type source struct {
 
 // row is a line. A missing member is null, or missing at the end.
 type row struct {
-	line  int
-	cells []tabular.Cell
+	line, bytes int
+	cells       []tabular.Cell
 }
 
 // open reads the first rows, from which the types of columns are inferred.
@@ -77,9 +77,9 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 			if i == len(kinds) {
 				kinds = append(kinds, jsonKinds{})
 			}
-			kinds[i].see(cell.Source(), missing)
-			bytes += len(cell.Source())
+			kinds[i].see(cell, missing)
 		}
+		bytes += row.bytes
 		s.ahead = append(s.ahead, row)
 	}
 	if len(s.ahead) == 0 {
@@ -113,9 +113,7 @@ func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
 				return err
 			}
 		}
-		for i := range next.cells {
-			bytes += len(next.cells[i].Source())
-		}
+		bytes += next.bytes
 		b.Cells, b.Lines = append(b.Cells, next.cells), append(b.Lines, next.line)
 	}
 	return nil
@@ -140,7 +138,7 @@ func (s *source) read() (next row, err error) {
 		if err != nil {
 			return next, s.FailLine(err)
 		}
-		return row{s.Line, cells}, nil
+		return row{s.Line, len(line), cells}, nil
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"io"
 	"math"
 	"math/big"
-	"strconv"
 	"strings"
 	"time"
 
@@ -159,41 +158,18 @@ func (l *leaf) isItem(v *parquet.Value) bool { return v.DefinitionLevel() >= l.p
 
 // put appends a value to a column.
 func (l *leaf) put(to *tabular.Column, v *parquet.Value) {
-	null := v.IsNull()
-	switch l.kind {
-	case tabular.Numeric:
-		number := math.NaN()
-		if !null {
-			number = l.number(v)
-		}
-		to.Numbers = append(to.Numbers, number)
-	case tabular.Text, tabular.Moment:
-		text := ""
-		if !null {
-			text = l.text(v)
-		}
-		to.Texts, to.Nulls = append(to.Texts, text), append(to.Nulls, null)
-	case tabular.Whole, tabular.Boolean:
-		whole := int64(0)
-		if !null {
-			whole = l.whole(v)
-		}
-		to.Truths = l.kind == tabular.Boolean
-		if l.unsigned && whole < 0 || len(to.Texts) > 0 { // in texts, integers have any size
-			l.putUnsigned(to, uint64(whole), null)
-			return
-		}
-		to.Wholes, to.Nulls = append(to.Wholes, whole), append(to.Nulls, null)
+	isText := l.kind == tabular.Text || l.kind == tabular.Moment
+	switch {
+	case v.IsNull():
+		to.AppendNull(isText)
+	case isText:
+		to.AppendText(l.text(v))
+	case l.kind == tabular.Numeric:
+		to.Numbers = append(to.Numbers, l.number(v))
+	default:
+		to.AppendWhole(l.whole(v), l.unsigned)
 	}
-}
-
-// putUnsigned appends an integer to a column, whose integers become texts.
-func (l *leaf) putUnsigned(to *tabular.Column, whole uint64, null bool) {
-	for _, v := range to.Wholes {
-		to.Texts = append(to.Texts, strconv.FormatInt(v, 10))
-	}
-	to.Wholes = to.Wholes[:0]
-	to.Texts, to.Nulls = append(to.Texts, strconv.FormatUint(whole, 10)), append(to.Nulls, null)
+	to.Truths = l.kind == tabular.Boolean
 }
 
 // whole returns an integer, or the bits of an unsigned one of 64 bits. A boolean is 0 or 1.

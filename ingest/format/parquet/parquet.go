@@ -247,7 +247,7 @@ func (c *column) readRow(to *tabular.Column) error {
 		null = v.DefinitionLevel() == 0 && l.nullable
 		return nil
 	})
-	to.Ends = append(to.Ends, max(len(to.Numbers), len(to.Wholes), len(to.Texts)))
+	to.Ends = append(to.Ends, max(len(to.Numbers), len(to.Texts)))
 	to.NoLists = append(to.NoLists, null)
 	return err
 }

@@ -2,10 +2,13 @@ package tabular
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -14,19 +17,22 @@ import (
 
 // Cell is a value with its kind: other rows may have values of other kinds in the same column. The zero value is null.
 type Cell struct {
-	kind  cellKind
-	json  value.Cell
-	text  string
-	bits  uint64  // of a number or a boolean
-	items *[]Cell // of a list
+	kind cellKind
+	text string  // a text, or the digits of a number; a time in a zone
+	bits uint64  // of a number or a boolean
+	list *[]Cell // items
+	json value.Cell
+
+	column   *Column // has the items, or nil
+	from, to int
 }
 
 type cellKind uint8
 
 const (
 	cellNull cellKind = iota
-	cellJSON
 	cellText
+	cellDigits
 	cellFloat
 	cellInstant
 	cellWhole
@@ -37,10 +43,30 @@ const (
 
 // JSON returns a JSON value validated by CheckJSON; null if there is none.
 func JSON(c value.Cell) Cell {
-	if c.Null() {
+	switch {
+	case c.Null():
 		return Cell{}
+	case c[0] == '"':
+		return Word(string(c.Name()))
+	case c[0] == '[':
+		return Cell{kind: cellList, json: c}
+	case c[0] == '{':
+		return Cell{kind: cellObject, json: c}
+	case c[0] == 't', c[0] == 'f':
+		return Truth(c[0] == 't')
 	}
-	return Cell{kind: cellJSON, json: c}
+	if v, err := strconv.ParseInt(string(c), 10, 64); err == nil && string(c) != "-0" {
+		return Integer(v)
+	}
+	v, err := strconv.ParseFloat(string(c), 64)
+	whole, fraction, _ := strings.Cut(string(c), ".")
+	switch isWhole := strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE"); {
+	case err != nil:
+		return Cell{kind: cellDigits, text: string(c)}
+	case isWhole && math.Abs(v) > maxExact: // of any length
+		return Cell{kind: cellDigits, text: whole}
+	}
+	return Float(v)
 }
 
 // Word returns a text. It is parsed as a number like a CSV field.
@@ -78,7 +104,7 @@ func Integer(v int64) Cell { return Cell{kind: cellWhole, bits: uint64(v)} }
 // Unsigned returns an integer that may be too large for int64.
 func Unsigned(v uint64) Cell {
 	if v > math.MaxInt64 {
-		return Word(strconv.FormatUint(v, 10))
+		return Cell{kind: cellDigits, text: strconv.FormatUint(v, 10)}
 	}
 	return Integer(int64(v))
 }
@@ -93,75 +119,108 @@ func Truth(v bool) Cell {
 }
 
 // Items returns a list.
-func Items(items []Cell) Cell { return Cell{kind: cellList, items: &items} }
+func Items(items []Cell) Cell { return Cell{kind: cellList, list: &items} }
 
 // Object returns a value with members, which is not a column value itself.
 func Object() Cell { return Cell{kind: cellObject} }
 
-// Source returns the JSON value of a cell; nil if it is null or from another format.
+// Source returns the JSON of a list or an object; nil for another value, or from another format.
 func (c *Cell) Source() value.Cell { return c.json }
 
 func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
 func (c *Cell) whole() int64 { return int64(c.bits) }
 
-// null is a cell at the end of a row that omits it.
-var null Cell
-
 // Null reports whether a value is null or missing.
 func (c *Cell) Null() bool { return c.kind == cellNull }
 
 // IsList reports whether a value is a list.
-func (c *Cell) IsList() bool {
-	return c.kind == cellList || c.kind == cellJSON && c.json[0] == '['
+func (c *Cell) IsList() bool { return c.kind == cellList }
+
+// items iterates over the items of a list. Another value has none.
+func (c Cell) items() iter.Seq[Cell] {
+	return func(yield func(Cell) bool) {
+		switch {
+		case c.list != nil:
+			slices.Values(*c.list)(yield)
+		case c.column != nil:
+			for i := c.from; i < c.to && yield(c.column.cell(i)); i++ {
+			}
+		case c.kind == cellList:
+			for item := range c.json.All() {
+				if !yield(JSON(item)) {
+					return
+				}
+			}
+		}
+	}
 }
 
 // List returns the items of a list; nil for another value.
-func (c *Cell) List() []Cell {
-	if c.kind == cellList {
-		return *c.items
+func (c *Cell) List() []Cell { return slices.Collect(c.items()) }
+
+// AppendNumbers appends the numbers of a list; NaN for a missing one.
+func (c *Cell) AppendNumbers(numbers []float64, missing value.Missing) ([]float64, error) {
+	if c.column != nil && len(c.column.Numbers) > 0 && !missing.HasNumbers() {
+		return append(numbers, c.column.Numbers[c.from:c.to]...), nil
 	}
-	items := c.json.Items()
-	if items == nil {
-		return nil
+	for item := range c.items() {
+		v, err := item.Number(missing)
+		if err != nil {
+			return numbers, err
+		}
+		numbers = append(numbers, v)
 	}
-	cells := make([]Cell, len(items))
-	for i, item := range items {
-		cells[i] = JSON(item)
-	}
-	return cells
+	return numbers, nil
 }
 
-func (c *Cell) isObject() bool {
-	return c.kind == cellObject || c.kind == cellJSON && c.json[0] == '{'
-}
-
-// ListKind returns the kind of a column that may have all features, from its first value.
-func (c *Cell) ListKind() (k Kind, length int) {
-	switch {
-	case c.isObject():
-		return Pairs, 0
-	case !c.IsList():
+// Kind returns the kind of a value, and the length of a list. A null and an empty list have the kind Either.
+func (c *Cell) Kind() (k Kind, length int) {
+	switch c.kind {
+	case cellText:
+		return Text, 0
+	case cellFloat, cellDigits, cellInstant:
 		return Numeric, 0
+	case cellWhole:
+		return Whole, 0
+	case cellBoolean:
+		return Boolean, 0
+	case cellObject:
+		if _, err := c.entries(); err == nil {
+			return Pairs, 0
+		}
+		return Unread, 0
 	}
-	if items := c.List(); len(items) == 0 || !items[0].isObject() {
-		return List, len(items)
+	items := c.List()
+	if len(items) == 0 {
+		return Either, 0
 	}
-	return Pairs, 0
+	switch items[0].kind {
+	case cellText:
+		return TextList, len(items)
+	case cellObject:
+		return Pairs, 0
+	case cellList:
+		return Unread, 0
+	}
+	return List, len(items)
 }
+
+// Word returns a value that is a text.
+func (c *Cell) Word() (text string, ok bool) { return c.text, c.kind == cellText }
 
 // String formats a value for an error, truncated if it is long.
 func (c *Cell) String() string {
-	switch c.kind {
-	case cellJSON:
+	switch {
+	case len(c.json) > 0:
 		return c.json.String()
-	case cellList:
-		return fmt.Sprintf("an array of %d", len(*c.items))
-	case cellObject:
+	case c.kind == cellList:
+		return fmt.Sprintf("an array of %d", len(c.List()))
+	case c.kind == cellObject:
 		return "an object"
-	case cellText:
+	case c.kind == cellText:
 		return value.Quote(c.text)
-	case cellNull:
+	case c.kind == cellNull:
 		return "null"
 	}
 	text, _ := c.Text() // of numbers and booleans
@@ -171,44 +230,42 @@ func (c *Cell) String() string {
 // Number returns a number, NaN for a missing one: a number, a boolean as 0 or 1, or a text with either.
 func (c *Cell) Number(missing value.Missing) (float64, error) {
 	switch c.kind {
-	case cellNull:
-		return math.NaN(), nil
+	case cellText, cellDigits:
+		return missing.Number(c.text)
 	case cellFloat, cellInstant:
 		return missing.OrNaN(c.float()), nil
 	case cellWhole:
 		return missing.OrNaN(float64(c.whole())), nil
 	case cellBoolean:
 		return float64(c.whole()), nil
-	case cellText:
-		return missing.Number(c.text)
-	}
-	if c.isObject() {
-		return 0, fmt.Errorf("%s: expected a number: name one of its members, as in user.age", c)
-	}
-	if c.IsList() {
+	case cellObject:
+		return 0, fmt.Errorf("%s: expected a number: name one of its members, as in user.age", c.String())
+	case cellList:
 		return 0, fmt.Errorf("%s: expected a number: name one of its values by index, as in items.0, or list only this column in "+
-			"examples.columns.use", c)
+			"examples.columns.use", c.String())
 	}
-	return c.json.Number(missing)
+	return math.NaN(), nil
 }
 
 // Whole returns a number that is an integer and fits into int64.
 func (c *Cell) Whole() (int64, error) {
-	switch c.kind {
-	case cellJSON:
-		return c.json.Whole()
-	case cellWhole, cellBoolean:
+	switch v := c.float(); {
+	case c.kind == cellWhole, c.kind == cellBoolean:
 		return c.whole(), nil
+	case c.kind == cellFloat && v == math.Trunc(v) && math.Abs(v) <= maxExact:
+		return int64(v), nil
+	case c.kind == cellText: // of integers
+		if v, err := strconv.ParseInt(c.text, 10, 64); err == nil {
+			return v, nil
+		}
 	}
-	return 0, fmt.Errorf("%s is not a whole number that fits int64", c)
+	return 0, fmt.Errorf("%s is not a whole number that fits int64", c.String())
 }
 
 // Text returns a text, or the formatted number or boolean; "" for null.
 func (c *Cell) Text() (string, error) {
 	switch c.kind {
-	case cellNull:
-		return "", nil
-	case cellText:
+	case cellText, cellDigits:
 		return c.text, nil
 	case cellFloat, cellInstant:
 		return value.WordOf(c.float()), nil
@@ -216,19 +273,17 @@ func (c *Cell) Text() (string, error) {
 		return strconv.FormatInt(c.whole(), 10), nil
 	case cellBoolean:
 		return value.WordOfBoolean(c.whole() != 0), nil
-	}
-	if c.isObject() {
-		return "", fmt.Errorf("%s: expected a number or a text: name one of its members, as in user.country", c)
-	}
-	if c.IsList() {
+	case cellObject:
+		return "", fmt.Errorf("%s: expected a number or a text: name one of its members, as in user.country", c.String())
+	case cellList:
 		return "", fmt.Errorf("%s: expected a number or a text: name one of its values by index, as in items.0; examples.text counts "+
-			"the words of a list", c)
+			"the words of a list", c.String())
 	}
-	return c.json.Text()
+	return "", nil
 }
 
-// time returns a text that [value.Time] parses.
-func (c *Cell) time() (string, error) {
+// Time returns a text that [value.Time] parses.
+func (c *Cell) Time() (string, error) {
 	if c.kind != cellInstant {
 		return c.Text()
 	}
@@ -239,9 +294,22 @@ func (c *Cell) time() (string, error) {
 	return time.Unix(int64(seconds), int64((c.float()-seconds)*1e9)).UTC().Format(time.RFC3339Nano), nil
 }
 
-// Texts returns the texts of a list; nil for another value.
+// Words returns a text whose words are counted: that of a list has its texts, separated by spaces.
+func (c *Cell) Words() (string, error) {
+	if !c.IsList() {
+		return c.Text()
+	}
+	texts, err := c.Texts()
+	return strings.Join(texts, " "), err
+}
+
+// Texts returns the texts of a list, or the words of its numbers; nil for another value.
 func (c *Cell) Texts() (texts []string, err error) {
-	for _, item := range c.List() {
+	if !c.IsList() {
+		return nil, nil
+	}
+	texts = []string{}
+	for item := range c.items() {
 		text, err := item.Text()
 		if err != nil {
 			return nil, err
@@ -257,25 +325,48 @@ type Entry struct {
 	Value float64
 }
 
-// Entries returns a sparse row from JSON: a list of objects with index and value, or an object with a value for each
-// index, in any order.
-func (c *Cell) Entries() (entries []Entry, err error) {
-	if c.kind != cellJSON {
-		return nil, fmt.Errorf("%s: expected a list of index and value", c)
+// Pairs calls put for each index and value of a sparse row.
+func (c *Cell) Pairs(put func(index int64, v float64) error) error {
+	if c.Null() {
+		return errors.New("null instead of a sparse row")
 	}
-	if c.json[0] == '{' {
-		err := c.json.Members(func(index string, number value.Cell) error {
-			entry, err := entryOf(value.Cell(index), number)
-			entries = append(entries, entry)
-			return err
-		})
+	if c.column != nil {
+		for i := c.from; i < c.to; i++ {
+			if err := put(c.column.Indices[i], c.column.Numbers[i]); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	entries, err := c.entries()
+	for i := 0; i < len(entries) && err == nil; i++ {
+		err = put(entries[i].Index, entries[i].Value)
+	}
+	return err
+}
+
+// entries returns a sparse row from JSON: a list of objects with index and value, or an object with a value for each index, in any
+// order.
+func (c *Cell) entries() (entries []Entry, err error) {
+	add := func(index, number value.Cell) error {
+		at, err := strconv.ParseInt(string(index), 10, 64)
+		if err != nil {
+			return fmt.Errorf("index %s: expected a whole number from 0 to %d", index, examples.MaxColumns-1)
+		}
+		cell := JSON(number)
+		v, err := cell.Number(value.Missing{})
+		entries = append(entries, Entry{at, v})
+		return err
+	}
+	switch {
+	case len(c.json) == 0:
+		return nil, fmt.Errorf("%s: expected a list of index and value", c.String())
+	case c.kind == cellObject:
+		err := c.json.Members(func(index string, number value.Cell) error { return add(value.Cell(index), number) })
 		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Index, b.Index) })
 		return entries, err
 	}
-	if !c.IsList() {
-		return nil, fmt.Errorf("%s: expected a list of index and value", c)
-	}
-	for i, item := range c.json.Items() {
+	for item := range c.json.All() {
 		var index, number value.Cell
 		err := item.Members(func(name string, member value.Cell) error {
 			switch name {
@@ -287,21 +378,11 @@ func (c *Cell) Entries() (entries []Entry, err error) {
 			return nil
 		})
 		if err != nil || index.Null() || number.Null() {
-			return nil, fmt.Errorf("entry %d is %s: expected an index and a value", i, string(item[:min(len(item), 40)]))
+			return nil, fmt.Errorf("entry %d is %s: expected an index and a value", len(entries), string(item[:min(len(item), 40)]))
 		}
-		entry, err := entryOf(index, number)
-		if err != nil {
+		if err := add(index, number); err != nil {
 			return nil, err
 		}
-		entries = append(entries, entry)
 	}
 	return entries, nil
-}
-
-func entryOf(index, number value.Cell) (e Entry, err error) {
-	if e.Index, err = strconv.ParseInt(string(index), 10, 64); err != nil {
-		return e, fmt.Errorf("index %s: expected a whole number from 0 to %d", index, examples.MaxColumns-1)
-	}
-	e.Value, err = number.Number(value.Missing{})
-	return e, err
 }
