@@ -159,14 +159,14 @@ func TestPathsThatAreNowhere(t *testing.T) {
 	}{
 		{func(o *Options) { o.Rows = "events" }, `{"data":[],"id":1}`, `no rows at "events" (examples.rows): the message has "data" and "id"`},
 		{func(o *Options) { o.Rows = "a.0.b" }, `{"a":[{"c":1}]}`, `no rows at "a.0.b" (examples.rows): the message has "a"`},
-		{func(o *Options) { o.Rows = "events" }, `[{}]`, `an array of 1: expected an object with the rows at "events" (examples.rows)`},
+		{func(o *Options) { o.Rows = "events" }, `[{}]`, `no rows at "events" (examples.rows): the message has no members`},
 		{func(o *Options) { o.Rows = "events" }, `{"events":[{"label":"a","x":1},3]}`, "row 1, counted from 0: 3: expected an object with a value for each column, or an array of such objects"},
 		{func(o *Options) { o.Rows = "events" }, `{"events":"no"}`, `"no": expected an object with a value for each column, or an array of such objects`},
 		{func(o *Options) { o.Columns.Use = []string{"x", "user"} }, `{"label":"a","x":1,"user":{"age":3}}`, `column "user": an object: expected a number: name one of its members, as in user.age`},
 		{func(o *Options) { o.Columns.Use = []string{"x", "items"} }, `{"label":"a","x":1,"items":[3]}`, `column "items": an array of 1: expected a number: name one of its values by index, as in items.0, or list only this column in examples.columns.use`},
-		{func(o *Options) { o.Label = "user.kind" }, `{"user":{"sort":"a"},"x":1}`, `no column "user.kind": the object has "user" and "x": examples.label names the label column`},
+		{func(o *Options) { o.Label = "user.kind" }, `{"user":{"sort":"a"},"x":1}`, `no column "user.kind": the message has "user" and "x": examples.label names the label column`},
 		{func(o *Options) { o.Label = "tags" }, `{"tags":["a","b"],"x":1}`, `column "tags": an array of 2: expected a number or a text: name one of its values by index, as in items.0; examples.text counts the words of a list`},
-		{func(*Options) {}, `{"events":[{"label":"a","x":1}]}`, `no column "label": the object has "events". The column is in "events": set examples.rows to that path`},
+		{func(*Options) {}, `{"events":[{"label":"a","x":1}]}`, `no column "label": the message has "events". The column is in "events": set examples.rows to that path`},
 		{func(o *Options) { o.Columns.Use = []string{"user.age"} }, `{"label":"a","user":{"age":1,"age":2}}`, `duplicate member "age"`},
 	} {
 		o := ofTopic("json", func(o *Options) { o.Columns.Use = []string{"x"}; test.change(o) })

@@ -207,7 +207,7 @@ func TestMessageIndexes(t *testing.T) {
 		{TopicMessage{Value: framed(1, append([]byte{2, 8}, first...))}, "schema 1 of " + r.URL() + ": the schema has no message at index [4], which the value refers to"},
 		{TopicMessage{Value: framed(1, []byte{200, 1, 2})}, "the list of message indexes after the schema ID is truncated"},
 		{TopicMessage{Value: framed(1, []byte{3})}, "no list of message indexes after the schema ID: was it written by a Protobuf serializer?"},
-		{TopicMessage{Value: framed(1, append([]byte{2, 2}, within...))}, `schema 1 of ` + r.URL() + `: no column "label": the message has no members: examples.label names the label column`},
+		{TopicMessage{Value: framed(1, append([]byte{2, 2}, within...))}, `no column "label": the message has no members: examples.label names the label column`},
 	} {
 		_, err := v.Add(t.Context(), test.m)
 		if (err == nil) != (test.reason == "") || err != nil && err.Error() != test.reason {

@@ -61,7 +61,8 @@ type Reader interface {
 	// valid until the next call. Except for an *UnavailableError and the context's error, an error means that the value is
 	// invalid.
 	Read(ctx context.Context, p Payload) ([][]tabular.Cell, error)
-	// Names returns the names of columns that the last value has, read or not, for errors; nil: columns have no names.
+	// Names returns the paths of the values that the last message and its last row have, read or not; nil: columns have no
+	// names.
 	Names() []string
 }
 

@@ -2,12 +2,10 @@ package message
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Path splits a path into member names and list indices, from 0, as in items.0.price.
@@ -47,34 +45,4 @@ func Columns(o layout.Options) []string {
 		return slices.Concat(columns, o.Categorical, o.Times.Columns())
 	}
 	return append(columns, o.Columns.Use...)
-}
-
-// Predicted returns the number of leading Columns that are labels or targets, and must be in a message.
-func Predicted(o layout.Options) int {
-	if o.LeavesLabelOut() || o.LabelComesLater() {
-		return 0
-	}
-	return max(1, len(o.Targets)+len(o.LabelColumns))
-}
-
-// NoColumnError is the error of a message, with these members, without a label or target column.
-func NoColumnError(o layout.Options, column int, members []string) error {
-	key := "examples.label names the label column"
-	switch {
-	case len(o.Targets) > 0:
-		key = "examples.targets names the columns to predict"
-	case len(o.LabelColumns) > 0:
-		key = "examples.label_columns names the columns of labels"
-	}
-	has := "no members"
-	if len(members) > 0 {
-		has = layout.SomeNames(members)
-	}
-	return fmt.Errorf("no column %s: the message has %s: %s", value.Quote(Columns(o)[column]), has, key)
-}
-
-// NoRowsError is the error of a message without a value at the path of its rows.
-func NoRowsError(path string, names []string) error {
-	return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(path),
-		layout.SomeNames(names))
 }

@@ -3,8 +3,11 @@ package message
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Meaning describes the values of formats whose columns have names.
@@ -13,9 +16,8 @@ const Meaning = "an object with a value for each column, or an array of such obj
 // Rows reads the rows of messages: a value is a row or a list of rows, or these are at the path examples.rows, and share the
 // columns of the enclosing value that they lack. It is not safe for concurrent use.
 type Rows[V Nested[V]] struct {
-	// NoRows and NoColumn return the error of a value without the path of the rows, and of a row without the label column. nil
-	// means that the schema of the values has been checked, by [Options.CheckSchema].
-	NoRows, NoColumn func(v V) error
+	// Names returns the paths that the last value has, for errors.
+	Names func() []string
 
 	options Options
 	columns *Paths[V]
@@ -28,8 +30,8 @@ type Rows[V Nested[V]] struct {
 }
 
 // NewRows returns a reader of the columns of the options.
-func NewRows[V Nested[V]](o Options) *Rows[V] {
-	r := &Rows[V]{options: o, names: Columns(o.Options), most: MaxRows(o.Options)}
+func NewRows[V Nested[V]](o Options, names func() []string) *Rows[V] {
+	r := &Rows[V]{Names: names, options: o, names: Columns(o.Options), most: MaxRows(o.Options)}
 	r.columns = NewPaths[V](r.names)
 	if o.Rows != "" {
 		for _, name := range Path(o.Rows) {
@@ -65,9 +67,9 @@ func (r *Rows[V]) Add(v V) error {
 	switch {
 	case err != nil:
 		return err
-	case !ok && r.NoRows != nil:
-		return r.NoRows(v)
-	case !ok, rows.Kind() == Null: // for example the state after the deletion of a row
+	case !ok:
+		return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(r.options.Rows), r.members())
+	case rows.Kind() == Null: // for example the state after the deletion of a row
 		return nil
 	}
 	r.shared = append(r.shared, make([]tabular.Cell, len(r.names))...)
@@ -110,27 +112,37 @@ func (r *Rows[V]) row(v V) error {
 		return err
 	}
 	o := &r.options
-	if r.NoColumn != nil && len(o.Targets)+len(o.LabelColumns) == 0 && Predicted(o.Options) > 0 && !r.columns.Has(0) &&
+	if len(o.Targets)+len(o.LabelColumns) == 0 && !o.LeavesLabelOut() && !o.LabelComesLater() && !r.columns.Has(0) &&
 		(len(r.shared) == 0 || r.shared[0].Null()) {
-		return r.NoColumn(v)
+		return r.noLabel()
 	}
 	return nil
 }
 
-// CheckSchema returns an error if a schema lacks the path of the rows, or a column to predict. has reports whether it has a
-// value at a path, in which an item of a list has any index. names are those of its members.
-func (o Options) CheckSchema(names []string, has func(path []string) bool) error {
-	rows := Path(o.Rows)
-	if o.Rows == "" {
-		rows = nil
-	} else if !has(rows) {
-		return NoRowsError(o.Rows, names)
-	}
-	for at := range Predicted(o.Options) {
-		column := Path(Columns(o.Options)[at])
-		if !has(slices.Concat(rows, column)) && !has(slices.Concat(rows, []string{"0"}, column)) && !has(column) {
-			return NoColumnError(o.Options, at, names)
+// noLabel returns the error of a row without the label column, with the path at which the value has it.
+func (r *Rows[V]) noLabel() error {
+	advice := ": examples.label names the label column"
+	for _, name := range r.Names() {
+		if within, ok := strings.CutSuffix(name, "."+r.names[0]); ok {
+			if r.options.Rows != "" {
+				within = r.options.Rows + "." + within
+			}
+			advice = fmt.Sprintf(". The column is in %s: set examples.rows to that path", value.Quote(strings.TrimSuffix(within, ".0")))
 		}
 	}
-	return nil
+	return fmt.Errorf("no column %s: the message has %s%s", value.Quote(r.names[0]), r.members(), advice)
+}
+
+// members lists the members of the last value.
+func (r *Rows[V]) members() string {
+	var members []string
+	for _, name := range r.Names() {
+		if name, _, _ = strings.Cut(name, "."); !slices.Contains(members, name) {
+			members = append(members, name)
+		}
+	}
+	if len(members) == 0 {
+		return "no members"
+	}
+	return layout.SomeNames(members)
 }

@@ -159,10 +159,12 @@ func (c *Paths[V]) find(at *Step, part V) error {
 	return part.Parts(at, c.keep)
 }
 
-// find returns the part of a value at a path. ok is false if there is none.
+// find returns the part of a value at a path, or a null before it. ok is false if there is none.
 func find[V Nested[V]](v V, path []*Step) (found V, ok bool, err error) {
 	for _, step := range path {
-		ok = false
+		if ok = false; v.Kind() == Null {
+			return v, true, nil
+		}
 		if kind := v.Kind(); kind == Object || kind == List {
 			err = v.Parts(step, func(_ *Step, part V) error {
 				found, ok = part, true

@@ -25,7 +25,8 @@ func Messages() message.Format {
 		Label:    message.Label,
 		Unframed: true,
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{options: o, rows: message.NewRows[nested](o), wanted: map[string]bool{}}
+			r := &messages{wanted: map[string]bool{}}
+			r.rows = message.NewRows[nested](o, r.Names)
 			for _, name := range append(message.Columns(o.Options), o.Rows) {
 				r.wanted[name], r.wanted[message.Path(name)[0]] = true, true
 			}
@@ -36,10 +37,9 @@ func Messages() message.Format {
 
 // messages reads streams.
 type messages struct {
-	options message.Options
-	rows    *message.Rows[nested]
-	wanted  map[string]bool // columns of a batch with values that are read
-	names   []string        // of the columns of the last stream
+	rows   *message.Rows[nested]
+	wanted map[string]bool // columns of a batch with values that are read
+	names  []string        // of the columns of the last stream
 }
 
 // Names implements message.Reader.
@@ -58,13 +58,9 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 		return nil, err
 	}
 	defer s.Close()
-	of := arrow.StructOf(s.Schema().Fields()...)
-	r.names = r.names[:0]
-	for _, f := range of.Fields() {
+	r.names = nil
+	for _, f := range s.Schema().Fields() {
 		r.names = append(r.names, f.Name)
-	}
-	if err := r.options.CheckSchema(r.names, func(path []string) bool { return has(of, path) }); err != nil {
-		return nil, err
 	}
 	r.rows.Begin()
 	for {

@@ -161,12 +161,6 @@ func (n nested) Cell() tabular.Cell {
 	return tabular.Object()
 }
 
-// has reports whether values of a type have a column, by name or by path.
-func has(t *arrow.StructType, path []string) bool {
-	_, named := t.FieldIdx(strings.Join(path, "."))
-	return named || partType(t, path) != nil
-}
-
 // partType returns the type of the values at a path in values of a type; nil: none.
 func partType(t arrow.DataType, path []string) arrow.DataType {
 	if len(path) == 0 {

@@ -26,7 +26,8 @@ func Messages() message.Format {
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{options: o, rows: message.NewRows[nested](o), writers: map[*message.Schema]*writer{}}
+			r := &messages{writers: map[*message.Schema]*writer{}}
+			r.rows = message.NewRows[nested](o, r.Names)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -39,16 +40,14 @@ func Messages() message.Format {
 				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
 			r.ours = nodeOf(schema)
-			w := r.writer(o.Schema, schema)
-			r.writers[nil] = w
-			return r, w.err
+			r.writers[nil] = &writer{Schema: schema, name: o.Schema}
+			return r, nil
 		},
 	}
 }
 
 // messages reads records.
 type messages struct {
-	options message.Options
 	rows    *message.Rows[nested]
 	ours    *schemaNode // the reader schema; nil: none
 	writers map[*message.Schema]*writer
@@ -57,19 +56,21 @@ type messages struct {
 }
 
 // Names implements message.Reader. Fields of nested records are not listed.
-func (r *messages) Names() []string {
+func (r *messages) Names() (names []string) {
 	if r.last == nil {
 		return nil
 	}
-	return r.last.names
+	for _, f := range r.last.Root().ExpandReferences().Fields {
+		names = append(names, f.Name)
+	}
+	return names
 }
 
 // writer is a schema of values, or the reason why it can't be used.
 type writer struct {
 	*avro.Schema
 	name  string
-	names []string // of fields
-	value any      // the last value, whose memory the next one of the schema reuses
+	value any // the last value, whose memory the next one of the schema reuses
 	err   error
 }
 
@@ -149,22 +150,10 @@ func (r *messages) writerOf(s *message.Schema) *writer {
 	w, known := r.writers[s]
 	if !known {
 		schema, err := r.parse(s)
-		if err == nil {
-			w = r.writer(s.Name, schema)
-		} else {
-			w = &writer{err: fmt.Errorf("%s: %w", s.Name, err)}
+		if w = (&writer{Schema: schema, name: s.Name}); err != nil {
+			w.err = fmt.Errorf("%s: %w", s.Name, err)
 		}
 		r.writers[s] = w
-	}
-	return w
-}
-
-// writer returns a schema, which must have the columns to predict, and the path of the rows if there is one.
-func (r *messages) writer(name string, s *avro.Schema) *writer {
-	root := nodeOf(s)
-	w := &writer{Schema: s, name: name, names: root.names()}
-	if err := r.options.CheckSchema(w.names, func(path []string) bool { return root.has(r.ours, path) }); err != nil {
-		w.err = fmt.Errorf("%s: %w", name, err)
 	}
 	return w
 }

@@ -2,8 +2,6 @@ package avro
 
 import (
 	"math/big"
-	"slices"
-	"strconv"
 
 	"github.com/twmb/avro"
 
@@ -187,40 +185,4 @@ func (n *schemaNode) field(name string) (*avro.SchemaField, *schemaNode) {
 		}
 	}
 	return nil, nil
-}
-
-// names returns the names of the fields of a record.
-func (n *schemaNode) names() (names []string) {
-	for _, f := range n.Fields {
-		names = append(names, f.Name)
-	}
-	return names
-}
-
-// has reports whether values of a writer schema have a value at a path, with the aliases and defaults of a reader schema.
-func (n *schemaNode) has(ours *schemaNode, path []string) bool {
-	if n == nil || len(path) == 0 {
-		return n != nil
-	}
-	if i, err := strconv.Atoi(path[0]); err == nil && i >= 0 && n.items().has(ours.items(), path[1:]) {
-		return true
-	}
-	f, of := ours.field(path[0])
-	if _, found := n.field(path[0]); found != nil || f == nil {
-		return found.has(of, path[1:])
-	}
-	return f.HasDefault && nested{value: f.Default}.has(path[1:]) || slices.ContainsFunc(f.Aliases, func(alias string) bool {
-		_, found := n.field(alias)
-		return found.has(of, path[1:])
-	})
-}
-
-// has reports whether a default has a value at a path.
-func (n nested) has(path []string) bool {
-	if len(path) == 0 {
-		return true
-	}
-	members, _ := n.value.(map[string]any)
-	v, ok := members[path[0]]
-	return ok && nested{value: v}.has(path[1:])
 }

@@ -23,7 +23,8 @@ func Messages() message.Format {
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{options: o, types: map[*message.Schema][]*messageType{}, rows: message.NewRows[nested](o)}
+			r := &messages{types: map[*message.Schema][]*messageType{}}
+			r.rows = message.NewRows[nested](o, r.Names)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -35,27 +36,29 @@ func Messages() message.Format {
 			if err != nil {
 				return nil, err
 			}
-			t := r.typeOf(o.Schema, of)
-			r.types[nil] = []*messageType{t}
-			return r, t.err
+			r.types[nil] = []*messageType{typeOf(o.Schema, of)}
+			return r, nil
 		},
 	}
 }
 
 // messages decodes messages.
 type messages struct {
-	options message.Options
-	rows    *message.Rows[nested]
-	types   map[*message.Schema][]*messageType // of a schema, as encountered
-	last    *messageType                       // of the last value; nil: none was read
+	rows  *message.Rows[nested]
+	types map[*message.Schema][]*messageType // of a schema, as encountered
+	last  *messageType                       // of the last value; nil: none was read
 }
 
 // Names implements message.Reader. Fields of nested messages are not listed.
-func (r *messages) Names() []string {
+func (r *messages) Names() (names []string) {
 	if r.last == nil {
 		return nil
 	}
-	return r.last.names
+	of := r.last.fields.of.Fields()
+	for i := range of.Len() {
+		names = append(names, string(of.Get(i).Name()))
+	}
+	return names
 }
 
 // messageType is a message type of a schema, or the reason why it can't be used.
@@ -64,20 +67,11 @@ type messageType struct {
 	indexes []int              // of the type in the schema
 	read    *dynamicpb.Message // reusable message, empty between values, since its large field map is expensive to create
 	fields  *fields
-	names   []string // of the fields, for errors
 	err     error
 }
 
-// typeOf returns a message type, which must have the columns to predict and the path of the rows.
-func (r *messages) typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
-	t := &messageType{schema: schema, read: dynamicpb.NewMessage(of), fields: fieldsOf(of)}
-	for i := range of.Fields().Len() {
-		t.names = append(t.names, string(of.Fields().Get(i).Name()))
-	}
-	if err := r.options.CheckSchema(t.names, t.fields.has); err != nil {
-		t.err = fmt.Errorf("%s: %w", schema, err)
-	}
-	return t
+func typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
+	return &messageType{schema: schema, read: dynamicpb.NewMessage(of), fields: fieldsOf(of)}
 }
 
 // messageTypeOf returns the message type of a value.
@@ -93,7 +87,7 @@ func (r *messages) messageTypeOf(ctx context.Context, m message.Payload) *messag
 	if err == nil {
 		var found protoreflect.MessageDescriptor
 		if found, err = indexed(file, m.Indexes); err == nil {
-			t = r.typeOf(m.Schema.Name, found)
+			t = typeOf(m.Schema.Name, found)
 		}
 	}
 	if err != nil {

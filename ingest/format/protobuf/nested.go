@@ -120,27 +120,6 @@ func (n nested) at(next *message.Step) (part nested, ok bool) {
 	return part, false
 }
 
-// has reports whether a message type has values at a path.
-func (f *fields) has(path []string) bool {
-	found := f.named(path[0])
-	path = path[1:]
-	switch {
-	case found == nil:
-		return false
-	case len(path) > 0 && found.entry != nil:
-		if _, ok := keyOf(found.MapKey(), path[0]); !ok {
-			return false
-		}
-		found, path = found.entry, path[1:]
-	case len(path) > 0 && found.list:
-		if i, err := strconv.Atoi(path[0]); err != nil || i < 0 {
-			return false
-		}
-		path = path[1:]
-	}
-	return len(path) == 0 || found.within != nil && found.within.has(path)
-}
-
 // keyOf parses a map key.
 func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey, ok bool) {
 	switch f.Kind() {

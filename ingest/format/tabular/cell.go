@@ -58,10 +58,10 @@ func JSON(c value.Cell) Cell {
 	if v, err := strconv.ParseInt(string(c), 10, 64); err == nil && string(c) != "-0" {
 		return Integer(v)
 	}
-	v, err := strconv.ParseFloat(string(c), 64)
+	v, _ := value.Number(string(c))
 	whole, fraction, _ := strings.Cut(string(c), ".")
 	switch isWhole := strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE"); {
-	case err != nil:
+	case v-v != 0: // out of range
 		return Cell{kind: cellDigits, text: string(c)}
 	case isWhole && math.Abs(v) > maxExact: // of any length
 		return Cell{kind: cellDigits, text: whole}
