@@ -190,7 +190,7 @@ func (r *tableReader) layFeatures(want layout.Features) error {
 	case !want.Sparse && (r.Options.Text != "" || r.Options.Mixed()):
 		return input.WholeFile(r.Name, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
 	case want.Sparse && r.Options.Mixed():
-		return r.LayMixed(want)
+		return r.LayByName(want, "")
 	case want.Sparse && (r.Options.Text != "" || !r.isDigits()):
 		return r.laySparse()
 	case want.Columns != nil && r.Names != nil && !r.HasList(want.Width):
@@ -198,7 +198,7 @@ func (r *tableReader) layFeatures(want layout.Features) error {
 		if r.table.Line > 0 && r.Options.Header == nil {
 			otherwise = " (if the first row is an example: --header=false)"
 		}
-		return r.LayByName(want.Columns, otherwise)
+		return r.LayByName(want, otherwise)
 	}
 	return r.LayByPlace(want)
 }

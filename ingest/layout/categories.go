@@ -11,35 +11,35 @@ import (
 // maxCategories is the maximum number of words of a categorical column. A column with more is an identifier or a text.
 const maxCategories = 1000
 
-// category sets the feature of a word to 1, and those of the column's other words to 0. Surrounding space is ignored.
-func (l *Layout) category(c Cell, features []float32, word string) error {
+// wordOf returns the word of a text; "" if it is missing. Surrounding space is ignored.
+func (l *Layout) wordOf(text string) (word string, err error) {
+	if text = strings.TrimSpace(text); l.isMissing(text) {
+		return "", l.CheckMissing(missingText(text))
+	}
+	return value.Word(text), l.CheckText(text)
+}
+
+// category sets the feature of a word to 1, and those of the column's other words to 0.
+func (l *Layout) category(c Cell, features []float32, text string) error {
 	own := features[c.At : c.At+c.words.Features()]
 	clear(own)
-	word = strings.TrimSpace(word)
-	if l.isMissing(word) {
+	at, known := c.index[text] // of most, without a look at how they are spelt
+	if known && !l.isMissing(text) {
+		features[at] = 1
+		return nil
+	}
+	word, err := l.wordOf(text)
+	if word == "" {
 		for i := range own {
 			own[i] = float32(math.NaN())
 		}
-		return l.CheckMissing(missingText(word))
+		return err
 	}
-	at, known := c.find(word)
-	if !known {
-		if err := l.CheckText(word); err != nil {
-			return err
-		}
+	if at, known = c.index[word]; !known {
 		at = c.At + len(own) - 1
 	}
 	features[at] = 1
-	return nil
-}
-
-// find returns the feature position of a word, in any of its spellings.
-func (c *Cell) find(text string) (at int, known bool) {
-	if at, known = c.index[text]; known {
-		return at, true
-	}
-	at, known = c.index[value.Word(text)]
-	return at, known
+	return err
 }
 
 // categoryWords are the different words of each categorical column, by column name.

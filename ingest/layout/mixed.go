@@ -171,45 +171,11 @@ func (l *Layout) finishMixed() error {
 	return nil
 }
 
-// hashWord records the word of a hashed column of the current row. Surrounding space is ignored.
-func (l *Layout) hashWord(c Cell, words []string, word string) error {
-	word = strings.TrimSpace(word)
-	if l.isMissing(word) {
-		words[c.At] = ""
-		return l.CheckMissing(missingText(word))
-	}
-	if err := l.CheckText(word); err != nil {
-		return err
-	}
-	words[c.At] = value.Word(word)
-	return nil
+// hashWord records the word of a hashed column of the current row.
+func (l *Layout) hashWord(c Cell, words []string, text string) (err error) {
+	words[c.At], err = l.wordOf(text)
+	return err
 }
 
 // IsMixed reports whether rows are mixed: see [Options.Mixed].
 func (l *Layout) IsMixed() bool { return l.mixed != nil }
-
-// LayMixed assigns the roles of columns of mixed rows to predict as in training, by name or number.
-func (l *Layout) LayMixed(want Features) error {
-	l.IgnoreAll()
-	for _, of := range sourcesOf(want.Columns) {
-		at, err := l.Column(Column(of.name))
-		if err != nil {
-			return err
-		}
-		if l.Cells[at].List {
-			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
-		}
-		for _, column := range of.columns {
-			l.Cells[at].fill(l.Features, column)
-			l.Features += column.Features()
-		}
-	}
-	l.Table = want.Columns
-	if err := l.beginMixed(); err != nil {
-		return err
-	}
-	if err := l.AssignText(); err != nil {
-		return err
-	}
-	return l.Finish()
-}

@@ -31,13 +31,16 @@ func (c *Cell) fill(at int, column examples.Column) {
 	c.Role, c.At, c.Offset = Feature, at, column.Offset
 }
 
-// LayByName assigns the positions of a model's columns in the file by name. Other columns are not read. otherwise is the
-// advice if the file seems to lack a column.
-func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
+// LayByName assigns the roles and positions of the columns that a model needs by name, or by number in a file without names. Other
+// columns are not read. otherwise is the advice if the file seems to lack a column.
+func (l *Layout) LayByName(want Features, otherwise string) error {
 	l.IgnoreAll()
 	var missing []string
-	for _, of := range sourcesOf(want) {
+	for _, of := range sourcesOf(want.Columns) {
 		at, err := l.find(of.name)
+		if l.Names == nil {
+			at, err = l.Column(Column(of.name))
+		}
 		switch {
 		case err != nil:
 			return err
@@ -55,6 +58,15 @@ func (l *Layout) LayByName(want examples.Columns, otherwise string) error {
 	}
 	if len(missing) > 0 {
 		return l.Locate(-1, fmt.Errorf("the file lacks columns that the model needs: %s%s", SomeNames(missing), otherwise))
+	}
+	if l.Options.Mixed() {
+		l.Table = want.Columns
+		if err := l.beginMixed(); err != nil {
+			return err
+		}
+		if err := l.AssignText(); err != nil {
+			return err
+		}
 	}
 	return l.Finish()
 }

@@ -2,9 +2,9 @@ package layout
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -20,48 +20,34 @@ type Request struct {
 // without columns have a column of sparse rows. A request of a dense model is safe for concurrent use.
 func NewRequest(o Options, want Features) (*Request, error) {
 	o = o.ToPredictWith(want)
-	asIs := func(_ int, err error) error { return err }
-	r := &Request{Names: newNames(nil)}
-	laid := func(l Layout) *Request {
-		r.Layout = &l
-		for _, c := range l.Cells {
-			r.numeric = append(r.numeric, c.Role == Feature)
-		}
-		return r
+	names := o.needs
+	if want.Columns == nil && !want.Sparse {
+		names = make([]string, want.Width)
 	}
-	if want.Sparse {
-		r.Names = newNames(o.needs)
-		l := New(o, "", max(1, len(o.needs)), asIs)
-		l.Names, l.ByName = o.needs, true
-		switch {
-		case o.Mixed():
-			err := l.LayMixed(want)
-			return laid(l), err
-		case o.Text != "":
-			l.Text, l.Cells[0].Role = 0, Counted
-		default:
-			l.Sparse, l.Cells[0].Role = 0, Entries
-		}
-		return laid(l), nil
+	l := New(o, "", max(1, len(names)), func(_ int, err error) error { return err })
+	r := &Request{Layout: &l, Names: newNames(names)}
+	l.ByName, l.Names = true, r.List()
+	var err error
+	switch {
+	case want.Columns == nil && !want.Sparse:
+		err = l.LayByPlace(want)
+	case !want.Sparse || o.Mixed():
+		err = l.LayByName(want, "")
+	case o.Text != "":
+		l.Text, l.Cells[0].Role = 0, Counted
+	default:
+		l.Sparse, l.Cells[0].Role = 0, Entries
 	}
-	columns := want.Columns
-	if columns == nil {
-		columns = make(examples.Columns, want.Width)
+	if err == nil && !want.Sparse && l.Features != want.Width {
+		err = fmt.Errorf("the columns have %d features, the model has %d", l.Features, want.Width)
 	}
-	sources := sourcesOf(columns)
-	l := New(o, "", len(sources), asIs)
-	names := make([]string, len(sources))
-	for i, of := range sources {
-		names[i] = of.name
-		for _, column := range of.columns {
-			l.Cells[i].fill(l.Features, column)
-			l.Features += column.Features()
-		}
+	if err != nil {
+		return nil, err
 	}
-	if r.Names = newNames(names); l.Features != want.Width {
-		return nil, fmt.Errorf("the columns have %d features, the model has %d", l.Features, want.Width)
+	for _, c := range l.Cells {
+		r.numeric = append(r.numeric, c.Role == Feature)
 	}
-	if laid(l); len(sources) == want.Width && !l.missing.HasNumbers() && r.onlyNumbers() {
+	if !want.Sparse && len(names) == want.Width && !l.missing.HasNumbers() && !slices.Contains(r.numeric, false) {
 		list := Cell{Role: Feature, List: true, Length: want.Width}
 		if want.Columns.HasOffsets() {
 			for _, c := range want.Columns {
@@ -71,16 +57,6 @@ func NewRequest(o Options, want Features) (*Request, error) {
 		r.Cells = []Cell{list}
 	}
 	return r, nil
-}
-
-// onlyNumbers reports whether all columns are numbers.
-func (r *Request) onlyNumbers() bool {
-	for _, numeric := range r.numeric {
-		if !numeric {
-			return false
-		}
-	}
-	return true
 }
 
 // IsList reports whether the rows have all numbers as a list.
