@@ -140,6 +140,16 @@ func TestArrowLists(t *testing.T) {
 	}
 }
 
+// A column of the type null has missing values.
+func TestArrowNulls(t *testing.T) {
+	record := arrowRows(t, `[{"x":1,"n":null,"label":"a"},{"x":2,"n":null,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Float64),
+		nullable("n", arrow.Null), nullable("label", arrow.BinaryTypes.String))
+	got, _, names, problem := readAs(t, "a.arrow", arrowContent(t, record, 1, true), nil)
+	if problem != "" || fmt.Sprint(got.Floats) != "[1 NaN 2 NaN]" || names != `["x","n"]` {
+		t.Errorf("%v, columns %s, %s", got.Floats, names, problem)
+	}
+}
+
 func TestArrowErrors(t *testing.T) {
 	f64, word := arrow.PrimitiveTypes.Float64, arrow.BinaryTypes.String
 	good := arrowRows(t, `[{"x":1,"label":"a"},{"x":null,"label":"b"}]`, nullable("x", f64), nullable("label", word))
@@ -154,6 +164,9 @@ func TestArrowErrors(t *testing.T) {
 		want    string
 	}{
 		{stream, func(o *Options) { o.Missing.Mode = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
+		{write(`[{"x":1,"n":null,"label":"a"}]`, nullable("x", f64), nullable("n", arrow.Null), nullable("label", word)),
+			func(o *Options) { o.Missing.Mode = layout.MissingError }, `a.arrow, column 1 ("n"): row 0, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
+		{slices.Concat(stream, stream), nil, "a.arrow: bytes behind the end of the Arrow stream: expected one stream with all batches"},
 		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: a truncated Arrow stream"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},

@@ -68,7 +68,7 @@ func (r *Rows[V]) Add(v V) error {
 	case err != nil:
 		return err
 	case !ok:
-		return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(r.options.Rows), r.members())
+		return r.noRows()
 	case rows.Kind() == Null: // for example the state after the deletion of a row
 		return nil
 	}
@@ -111,12 +111,32 @@ func (r *Rows[V]) row(v V) error {
 	if err := Read(r.columns, v, row); err != nil {
 		return err
 	}
-	o := &r.options
-	if len(o.Targets)+len(o.LabelColumns) == 0 && !o.LeavesLabelOut() && !o.LabelComesLater() && !r.columns.Has(0) &&
-		(len(r.shared) == 0 || r.shared[0].Null()) {
+	if r.needsLabel() && !r.columns.Has(0) && (len(r.shared) == 0 || r.shared[0].Null()) {
 		return r.noLabel()
 	}
 	return nil
+}
+
+// needsLabel reports whether each row must have the label column.
+func (r *Rows[V]) needsLabel() bool {
+	o := &r.options
+	return len(o.Targets)+len(o.LabelColumns) == 0 && !o.LeavesLabelOut() && !o.LabelComesLater()
+}
+
+// Check returns an error if all values lack the label column or the rows, because their schema has no field with that name.
+func (r *Rows[V]) Check(has func(name string) bool) error {
+	switch rows := r.options.Rows; {
+	case rows != "" && !has(Path(rows)[0]):
+		return r.noRows()
+	case rows == "" && r.needsLabel() && !has(r.names[0]) && !has(Path(r.names[0])[0]):
+		return r.noLabel()
+	}
+	return nil
+}
+
+// noRows returns the error of a value without the path of the rows.
+func (r *Rows[V]) noRows() error {
+	return fmt.Errorf("no rows at %s (examples.rows): the message has %s", value.Quote(r.options.Rows), r.members())
 }
 
 // noLabel returns the error of a row without the label column, with the path at which the value has it.

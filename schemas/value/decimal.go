@@ -21,3 +21,12 @@ func Decimal(unscaled *big.Int, scale int) float64 {
 	v, _ := new(big.Rat).SetFrac(unscaled, power).Float64()
 	return v
 }
+
+// BigEndian returns an integer from its bytes in two's complement.
+func BigEndian(digits []byte) *big.Int {
+	n := new(big.Int).SetBytes(digits)
+	if len(digits) > 0 && digits[0] >= 0x80 {
+		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(digits))))
+	}
+	return n
+}

@@ -2,6 +2,7 @@ package arrow
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -39,6 +40,7 @@ func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrow
 // source reads record batches one by one, each in one or several blocks.
 type source struct {
 	stream  *stream.Reader
+	more    func() bool                // whether bytes follow the stream
 	reserve func(input.Unpacked) error // nil: without limits
 	fields  []tabular.Field
 	own     int             // number of columns of the file; those within them follow
@@ -56,7 +58,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
 		return format.Table{}, input.ErrEmpty
 	}
-	from, file := arrowStreamOf(c)
+	from, file, more := arrowStreamOf(c)
 	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return format.Table{}, err
@@ -65,7 +67,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
 	}
 	schema := arrow.StructOf(r.Schema().Fields()...)
-	s := &source{stream: r, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
+	s := &source{stream: r, more: more, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
 	for _, f := range schema.Fields() {
 		field := fieldOf(f.Name, f.Type)
 		field.Digits = want != nil && c.Value != nil && field.Kind == tabular.Text // a request's numbers may be texts, as in JSON
@@ -137,7 +139,7 @@ func kindOf(t arrow.DataType) tabular.Kind {
 		return tabular.Boolean
 	case arrowvalue.Whole:
 		return tabular.Whole
-	case arrowvalue.Number:
+	case arrowvalue.Number, arrowvalue.Null:
 		return tabular.Numeric
 	case arrowvalue.Text:
 		return tabular.Text
@@ -179,17 +181,24 @@ func pairOf(t arrow.DataType) (index, value int, ok bool) {
 	return index, value, hasIndex && hasValue
 }
 
-// arrowStreamOf returns the stream in a content, and whether the content is a file.
-func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
+// errMore is the error of further bytes, such as a second stream, whose rows would be lost.
+var errMore = errors.New("bytes behind the end of the Arrow stream: expected one stream with all batches")
+
+// arrowStreamOf returns the stream in a content, whether the content is a file, and what reports whether bytes follow its end.
+func arrowStreamOf(c *input.Content) (from io.Reader, file bool, more func() bool) {
 	if c.Value != nil {
 		file = isArrowFile(c.Value)
-		return bytes.NewBuffer(bytes.TrimPrefix(c.Value, []byte(arrowMagic))), file
+		rest := bytes.NewBuffer(bytes.TrimPrefix(c.Value, []byte(arrowMagic)))
+		return rest, file, func() bool { return !file && rest.Len() > 0 }
 	}
 	first, _ := c.Peek(len(arrowMagic))
 	if file = isArrowFile(first); file { // the next read overwrites first
 		c.Discard(len(arrowMagic)) // already peeked
 	}
-	return c, file
+	return c, file, func() bool {
+		rest, _ := c.Peek(1)
+		return !file && len(rest) > 0
+	}
 }
 
 // Fields implements tabular.Source.
@@ -207,7 +216,9 @@ func (s *source) load() (ok bool, err error) {
 			f := s.fields[column]
 			return f.Kind != tabular.Unread || s.parents[f.Name]
 		})
-		if err == io.EOF {
+		if err == io.EOF && s.more() {
+			err = errMore
+		} else if err == io.EOF {
 			return false, nil
 		}
 		if err != nil {
@@ -280,7 +291,7 @@ func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Value
 // fillValues sets the values of a column without lists, or the items of its lists.
 func (s *source) fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) error {
 	switch of.Type {
-	case arrowvalue.Number:
+	case arrowvalue.Number, arrowvalue.Null:
 		c.Numbers = of.AppendNumbers(c.Numbers, from, to)
 		return nil
 	case arrowvalue.Boolean, arrowvalue.Whole:

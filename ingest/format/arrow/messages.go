@@ -1,7 +1,6 @@
 package arrow
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -10,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -52,8 +52,8 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 			err = fmt.Errorf("the stream is damaged: %v", cause)
 		}
 	}()
-	file := isArrowFile(p.Value)
-	s, err := stream.NewReader(bytes.NewBuffer(bytes.TrimPrefix(p.Value, []byte(arrowMagic))), file, memory.DefaultAllocator)
+	from, file, more := arrowStreamOf(&input.Content{Value: p.Value})
+	s, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
@@ -65,10 +65,12 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 	r.rows.Begin()
 	for {
 		batch, err := s.Next(func(column int) bool { return r.wanted[r.names[column]] })
-		if err == io.EOF {
+		switch {
+		case err == io.EOF && more():
+			return nil, errMore
+		case err == io.EOF:
 			return r.rows.All(), nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, err
 		}
 		if err := r.add(batch); err != nil {

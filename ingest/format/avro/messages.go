@@ -40,8 +40,10 @@ func Messages() message.Format {
 				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
 			r.ours = nodeOf(schema)
-			r.writers[nil] = &writer{Schema: schema, name: o.Schema}
-			return r, nil
+			r.last = &writer{Schema: schema, name: o.Schema}
+			r.writers[nil] = r.last
+			names := r.Names()
+			return r, r.rows.Check(func(name string) bool { return slices.Contains(names, name) })
 		},
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"math"
 	"math/big"
+	"slices"
 	"strings"
 	"time"
 
@@ -70,9 +71,8 @@ type leaf struct {
 	unit     time.Duration // of a time; 0: another value
 	zone     *time.Location
 
-	group  int // next row group
-	pages  parquet.Pages
-	values parquet.ValueReader // of a page; nil: none
+	group  int                            // next row group
+	values parquet.ColumnChunkValueReader // of the row group before; nil: all were read
 	ahead  []parquet.Value
 	at     int // of the next value in ahead
 }
@@ -222,12 +222,7 @@ func (l *leaf) unscaled(v *parquet.Value) *big.Int {
 	if kind := v.Kind(); kind == parquet.Int32 || kind == parquet.Int64 {
 		return big.NewInt(l.whole(v))
 	}
-	digits := v.ByteArray()
-	n := new(big.Int).SetBytes(digits)
-	if len(digits) > 0 && digits[0] >= 0x80 {
-		n.Sub(n, new(big.Int).Lsh(big.NewInt(1), uint(8*len(digits))))
-	}
-	return n
+	return value.BigEndian(v.ByteArray())
 }
 
 // text returns a text, or a time as [value.Time] parses it.
@@ -254,52 +249,29 @@ const maxValues = 1024
 func (l *leaf) peek() (*parquet.Value, error) {
 	for l.at == len(l.ahead) {
 		if l.values == nil {
-			if ok, err := l.nextPage(); err != nil || !ok {
-				return nil, err
+			if l.group == len(l.file.RowGroups()) {
+				return nil, nil
 			}
+			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
+			l.group++
 		}
-		if l.ahead == nil {
-			l.ahead = make([]parquet.Value, maxValues)
+		l.ahead = slices.Grow(l.ahead[:0], maxValues)[:maxValues]
+		n, err := l.values.ReadValues(l.ahead)
+		if l.ahead, l.at = l.ahead[:n], 0; err == io.EOF {
+			err = l.close()
 		}
-		n, err := l.values.ReadValues(l.ahead[:maxValues])
-		l.ahead, l.at = l.ahead[:n], 0
-		if err == io.EOF || err == nil && n == 0 {
-			l.values = nil
-		} else if err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 	return &l.ahead[l.at], nil
 }
 
-// nextPage starts the next page. ok is false after the last.
-func (l *leaf) nextPage() (ok bool, err error) {
-	for {
-		if l.pages == nil {
-			if l.group == len(l.file.RowGroups()) {
-				return false, nil
-			}
-			l.pages = l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()].Pages()
-			l.group++
-		}
-		page, err := l.pages.ReadPage()
-		if err == nil {
-			l.values = page.Values()
-			return true, nil
-		}
-		if closing := l.close(); err != io.EOF {
-			return false, err
-		} else if closing != nil {
-			return false, closing
-		}
-	}
-}
-
 // close releases the pages of a row group.
 func (l *leaf) close() (err error) {
-	if l.pages != nil {
-		err = l.pages.Close()
-		l.pages = nil
+	if l.values != nil {
+		err = l.values.Close()
+		l.values = nil
 	}
 	return err
 }

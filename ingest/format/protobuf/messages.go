@@ -36,8 +36,9 @@ func Messages() message.Format {
 			if err != nil {
 				return nil, err
 			}
-			r.types[nil] = []*messageType{typeOf(o.Schema, of)}
-			return r, nil
+			r.last = typeOf(o.Schema, of)
+			r.types[nil] = []*messageType{r.last}
+			return r, r.rows.Check(func(name string) bool { return r.last.fields.named(name) != nil })
 		},
 	}
 }

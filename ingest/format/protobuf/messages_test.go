@@ -136,6 +136,8 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 		{`syntax = "proto3"; import "gone.proto"; message E {}`, "", "", "examples.schema: events.proto:1:27: open "},
 		{events, "", "", `examples.message: not set, and the file has "shop.Other" and "shop.Event": expected one of them`},
 		{events, "shop.Events", "", `examples.message: no message "shop.Events": expected one of "shop.Event" and "shop.Other"`},
+		{events, "shop.Event.Item", "items", `no rows at "items" (examples.rows): the message has "price", "again" and "label"`},
+		{events, "shop.Other", "", `no column "label": the message has "x": examples.label names the label column`},
 		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
 	} {
 		if _, err := readerOf(t, test.schema, test.name, test.rows, "label", "x"); err == nil || !strings.Contains(err.Error(), test.want) {

@@ -1,10 +1,6 @@
 package tabular
 
-import (
-	"math/big"
-
-	"github.com/stagewise/stagewise/schemas/value"
-)
+import "github.com/stagewise/stagewise/schemas/value"
 
 // maxDigits limits the bytes of a decimal number, because more take too long.
 const maxDigits = 1 << 10
@@ -17,10 +13,7 @@ func Decimal(digits []byte, scale int) Cell {
 	case len(digits) > maxDigits || scale > value.MaxScale || scale < -value.MaxScale:
 		return Object()
 	}
-	unscaled := new(big.Int).SetBytes(digits)
-	if digits[0] >= 0x80 {
-		unscaled.Sub(unscaled, new(big.Int).Lsh(big.NewInt(1), uint(8*len(digits))))
-	}
+	unscaled := value.BigEndian(digits)
 	if scale == 0 && unscaled.IsInt64() {
 		return Integer(unscaled.Int64())
 	}
