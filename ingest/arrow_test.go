@@ -166,7 +166,7 @@ func TestArrowErrors(t *testing.T) {
 		{stream, func(o *Options) { o.Missing.Mode = layout.MissingError }, `a.arrow, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
 		{write(`[{"x":1,"n":null,"label":"a"}]`, nullable("x", f64), nullable("n", arrow.Null), nullable("label", word)),
 			func(o *Options) { o.Missing.Mode = layout.MissingError }, `a.arrow, column 1 ("n"): row 0, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
-		{slices.Concat(stream, stream), nil, "a.arrow: bytes behind the end of the Arrow stream: expected one stream with all batches"},
+		{slices.Concat(stream, stream), nil, fmt.Sprintf("a.arrow: damaged or foreign bytes: %d bytes after the end of the stream: expected all batches in one stream", len(stream))},
 		{stream[:len(stream)-8], nil, "a.arrow: damaged or foreign bytes: a truncated Arrow stream"},
 		{stream[:len(stream)-30], nil, "a.arrow: damaged or foreign bytes: the stream ends within a message: unexpected EOF"},
 		{write(`[{"x":1,"label":null}]`, nullable("x", f64), nullable("label", word)), nil, "a.arrow: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)"},

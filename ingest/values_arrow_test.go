@@ -73,7 +73,7 @@ func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 		{func(o *Options) { o.Rows = "events" }, content, `no rows at "events" (examples.rows): the message has "kind", "w", "user", "items" and "tags"`},
 		{func(o *Options) { o.Label, o.Rows = "kind", "tags" }, content, `row 0, counted from 0: "p": expected an object with a value for each column`},
 		{func(o *Options) { o.Label, o.Columns.Use = "kind", []string{"user", "w"} }, content, `row 0, counted from 0: column "user": an object: expected a number: name one of its members, as in user.age`},
-		{func(o *Options) { o.Label = "kind" }, slices.Concat(content, content), "bytes behind the end of the Arrow stream"},
+		{func(o *Options) { o.Label = "kind" }, slices.Concat(content, content), "bytes after the end of the stream: expected all batches in one stream"},
 		{func(*Options) {}, content[:100], "damaged"},
 		{func(*Options) {}, []byte(`{"kind":"a"}`), "JSON: set examples.format: json"},
 	} {

@@ -140,7 +140,7 @@ func TestRefusalsOfArrow(t *testing.T) {
 		{"empty", m, nil, "the request: "},
 		{"JSON", m, []byte(`{"rows": [[1, 2]]}`), "the request: "},
 		{"cut off", m, good[:len(good)-20], "the request: "},
-		{"two streams", m, slices.Concat(good, good), "bytes behind the end of the Arrow stream"},
+		{"two streams", m, slices.Concat(good, good), "bytes after the end of the stream"},
 		{"other width", m, listsOf(t, [][]float32{{1, 2, 3}}, 1), "expected 2 features"},
 		{"NaN", m, listsOf(t, [][]float32{{1, nan}}, 1), "row 0, counted from 0: a missing value: the model was trained with examples.missing: error"},
 		{"names", named, good, `columns that the model needs: "age", "city" and "height"`},

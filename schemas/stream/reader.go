@@ -2,6 +2,7 @@ package stream
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ type Reader struct {
 	messages *frames
 	reader   *ipc.Reader
 	bounded  *boundedAllocator
-	whole    *bytes.Buffer // what the messages are read from; nil: it is not in memory
+	from     io.Reader
 }
 
 // NewReader reads the schema of a stream. If from is a *bytes.Buffer, its bytes are not copied, and must not change
@@ -32,7 +33,7 @@ type Reader struct {
 // magic number: a footer may follow. The error wraps [ErrDamaged], and that of from if it has one.
 func NewReader(from io.Reader, file bool, mem memory.Allocator) (_ *Reader, err error) {
 	whole, _ := from.(*bytes.Buffer)
-	r := &Reader{bounded: &boundedAllocator{mem: mem}, whole: whole}
+	r := &Reader{bounded: &boundedAllocator{mem: mem}, from: from}
 	next := func(n int64) ([]byte, error) {
 		if whole != nil {
 			r.bounded.left += 4 * int(max(0, min(n, int64(whole.Len()))))
@@ -97,10 +98,14 @@ func (r *Reader) Next(read func(column int) bool) (record arrow.Record, err erro
 		return nil, r.reader.Err()
 	case !next && !r.messages.ended:
 		return nil, errors.New("a truncated Arrow stream")
-	case !next && r.whole != nil && r.whole.Len() > 0 && !r.messages.footer:
-		return nil, fmt.Errorf("%d bytes after the end of the stream: expected all batches in one stream", r.whole.Len())
-	case !next:
+	case !next && r.messages.footer:
 		return nil, io.EOF
+	case !next:
+		rest, err := io.Copy(io.Discard, r.from)
+		if err == nil && rest > 0 {
+			err = fmt.Errorf("%d bytes after the end of the stream: expected all batches in one stream", rest)
+		}
+		return nil, cmp.Or(err, io.EOF)
 	}
 	record = r.reader.Record()
 	if err := validateColumns(record, read); err != nil {

@@ -2,7 +2,6 @@ package arrow
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -58,7 +57,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
 		return format.Table{}, input.ErrEmpty
 	}
-	from, file, more := arrowStreamOf(c)
+	from, file := arrowStreamOf(c)
 	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return format.Table{}, err
@@ -67,7 +66,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
 	}
 	schema := arrow.StructOf(r.Schema().Fields()...)
-	s := &source{stream: r, more: more, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
+	s := &source{stream: r, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
 	for _, f := range schema.Fields() {
 		field := fieldOf(f.Name, f.Type)
 		field.Digits = want != nil && c.Value != nil && field.Kind == tabular.Text // a request's numbers may be texts, as in JSON
@@ -181,24 +180,16 @@ func pairOf(t arrow.DataType) (index, value int, ok bool) {
 	return index, value, hasIndex && hasValue
 }
 
-// errMore is the error of further bytes, such as a second stream, whose rows would be lost.
-var errMore = errors.New("bytes behind the end of the Arrow stream: expected one stream with all batches")
-
-// arrowStreamOf returns the stream in a content, whether the content is a file, and what reports whether bytes follow its end.
-func arrowStreamOf(c *input.Content) (from io.Reader, file bool, more func() bool) {
+// arrowStreamOf returns the stream in a content, and whether the content is a file.
+func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
 	if c.Value != nil {
-		file = isArrowFile(c.Value)
-		rest := bytes.NewBuffer(bytes.TrimPrefix(c.Value, []byte(arrowMagic)))
-		return rest, file, func() bool { return !file && rest.Len() > 0 }
+		return bytes.NewBuffer(bytes.TrimPrefix(c.Value, []byte(arrowMagic))), isArrowFile(c.Value)
 	}
 	first, _ := c.Peek(len(arrowMagic))
 	if file = isArrowFile(first); file { // the next read overwrites first
 		c.Discard(len(arrowMagic)) // already peeked
 	}
-	return c, file, func() bool {
-		rest, _ := c.Peek(1)
-		return !file && len(rest) > 0
-	}
+	return c, file
 }
 
 // Fields implements tabular.Source.
@@ -216,9 +207,7 @@ func (s *source) load() (ok bool, err error) {
 			f := s.fields[column]
 			return f.Kind != tabular.Unread || s.parents[f.Name]
 		})
-		if err == io.EOF && s.more() {
-			err = errMore
-		} else if err == io.EOF {
+		if err == io.EOF {
 			return false, nil
 		}
 		if err != nil {

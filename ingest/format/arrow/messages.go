@@ -52,7 +52,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 			err = fmt.Errorf("the stream is damaged: %v", cause)
 		}
 	}()
-	from, file, more := arrowStreamOf(&input.Content{Value: p.Value})
+	from, file := arrowStreamOf(&input.Content{Value: p.Value})
 	s, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
@@ -66,8 +66,6 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 	for {
 		batch, err := s.Next(func(column int) bool { return r.wanted[r.names[column]] })
 		switch {
-		case err == io.EOF && more():
-			return nil, errMore
 		case err == io.EOF:
 			return r.rows.All(), nil
 		case err != nil:
