@@ -39,7 +39,6 @@ func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrow
 // source reads record batches one by one, each in one or several blocks.
 type source struct {
 	stream  *stream.Reader
-	more    func() bool                // whether bytes follow the stream
 	reserve func(input.Unpacked) error // nil: without limits
 	fields  []tabular.Field
 	own     int             // number of columns of the file; those within them follow
