@@ -34,10 +34,11 @@ func AddPairs(gram []float64, l Leaves, leaves int, h []float32) {
 				gram[at[leaf]+below*leaves+int(leaf)] += rows.h[i]
 			}
 			above := 0
-			for ; above+1 < below; above += 2 {
-				rows.addTwo(gram[above*leaves:], l.Tree(above)[from:to], l.Tree(above + 1)[from:to], leaves)
+			for ; above+4 <= below; above += 4 {
+				rows.addFour(gram[above*leaves:], leaves, l.Tree(above)[from:to], l.Tree(above + 1)[from:to], l.Tree(above + 2)[from:to],
+					l.Tree(above + 3)[from:to])
 			}
-			if above < below {
+			for ; above < below; above++ {
 				rows.add(gram[above*leaves:], l.Tree(above)[from:to])
 			}
 		}
@@ -59,15 +60,18 @@ func (p *pairs) add(sums []float64, above []uint8) {
 	}
 }
 
-// addTwo is add for two trees whose columns are adjacent in the sums: additions to the same sum form a dependency
-// chain, but those of two trees are independent.
-func (p *pairs) addTwo(sums []float64, first, second []uint8, leaves int) {
-	at, h, second := p.at[:len(first)], p.h[:len(first)], second[:len(first)]
-	others := sums[leaves:]
-	for i, leaf := range first {
+// addFour is add for four trees whose columns are adjacent in the sums: additions to the same sum form a dependency
+// chain, but those of different trees are independent.
+func (p *pairs) addFour(sums []float64, leaves int, a, b, c, d []uint8) {
+	at, h := p.at[:len(a)], p.h[:len(a)]
+	b, c, d = b[:len(a)], c[:len(a)], d[:len(a)]
+	second, third, fourth := sums[leaves:], sums[2*leaves:], sums[3*leaves:]
+	for i, leaf := range a {
 		from, v := at[i], h[i]
 		sums[from+int(leaf)] += v
-		others[from+int(second[i])] += v
+		second[from+int(b[i])] += v
+		third[from+int(c[i])] += v
+		fourth[from+int(d[i])] += v
 	}
 }
 
