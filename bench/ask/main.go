@@ -22,7 +22,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve"
 )
@@ -95,7 +94,7 @@ func asJSON(batch *examples.Rows) ([]byte, error) {
 
 func asArrow(batch *examples.Rows) ([]byte, error) {
 	floats := examples.Rows{Rows: batch.Rows, Cols: batch.Cols, Floats: make([]float32, len(batch.Bytes))}
-	kernel.FromBytes(floats.Floats, batch.Bytes)
+	examples.FromBytes(floats.Floats, batch.Bytes)
 	record := floats.Record(memory.DefaultAllocator)
 	defer record.Release()
 	return examples.Encode(record, memory.DefaultAllocator)

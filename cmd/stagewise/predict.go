@@ -196,7 +196,7 @@ func (d decision) decide(fields []string, probabilities []float32) {
 // fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.
 func fill(dst []float32, rows *examples.Rows) {
 	if rows.Bytes != nil {
-		kernel.FromBytes(dst, rows.Bytes)
+		examples.FromBytes(dst, rows.Bytes)
 		return
 	}
 	copy(dst, rows.Floats)

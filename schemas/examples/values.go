@@ -143,6 +143,17 @@ func (e *Batch) Image() string {
 // Missing reports whether any feature is missing.
 func (e *Batch) Missing() bool { return e.missing }
 
+// FromBytes converts src into dst. It panics if their lengths differ.
+func FromBytes(dst []float32, src []uint8) {
+	if len(dst) != len(src) {
+		panic(fmt.Sprintf("schemas: %d bytes into %d values", len(src), len(dst)))
+	}
+	for i, v := range src {
+		// The bits of 2²³ + v. A processor converts integers four times slower.
+		dst[i] = math.Float32frombits(0x4B000000|uint32(v)) - 1<<23
+	}
+}
+
 // Features writes the features into dst, Rows × width, row-major. Missing features are NaN. The width is Width for dense
 // examples and at least Width for sparse examples. Features panics on any other width or length.
 func (e *Batch) Features(dst []float32, width int) {
@@ -160,9 +171,7 @@ func (e *Batch) Features(dst []float32, width int) {
 			}
 		}
 	case e.bytes != nil:
-		for i, v := range e.bytes[e.first : e.first+len(dst)] {
-			dst[i] = float32(v)
-		}
+		FromBytes(dst, e.bytes[e.first:e.first+len(dst)])
 		if e.deltas != nil {
 			e.align(dst)
 		}

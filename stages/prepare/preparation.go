@@ -2,7 +2,6 @@ package prepare
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
@@ -260,7 +259,7 @@ func (p *Preparation) Apply(blas *kernel.BLAS, dst, raw kernel.Dense) (overflowe
 			dst.Cols, p.Width(), p.Inputs()))
 	}
 	if p.Unit {
-		unitRows(raw)
+		kernel.UnitRows(raw)
 	}
 	if p.Ranks != nil {
 		p.Ranks.apply(dst, raw, p.Center, p.Scale)
@@ -324,30 +323,10 @@ func (p *Preparation) Add(g *onnx.Graph, raw onnx.Value) onnx.Value {
 	return x
 }
 
-// unitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add
-// nothing to the length and stay missing.
-func unitRows(x kernel.Dense) {
-	for i := range x.Rows {
-		row, sum := x.Row(i), 0.0
-		for _, v := range row {
-			if v == v {
-				sum += float64(v) * float64(v)
-			}
-		}
-		if sum == 0 {
-			continue
-		}
-		scale := 1 / math.Sqrt(sum) // float64: for rows of subnormal numbers it exceeds the range of float32
-		for j, v := range row {
-			row[j] = float32(float64(v) * scale)
-		}
-	}
-}
-
 // ScaleRows applies the part of a preparation that precedes the survey's results: it divides each raw row by its length
 // if configured. The survey takes its moments of rows scaled in this way.
 func ScaleRows(p schemas.Prepare, x kernel.Dense) {
 	if p.Scale == ScaleUnit {
-		unitRows(x)
+		kernel.UnitRows(x)
 	}
 }

@@ -43,7 +43,7 @@ func Read(ctx context.Context, m *model.Model, file string, o ingest.Options, li
 		for ; next < len(chosen) && chosen[next] < seen+batch.Rows; next++ {
 			at := chosen[next] - seen
 			if batch.Bytes != nil {
-				kernel.FromBytes(rows.Features.Row(next), batch.Bytes[at*batch.Cols:(at+1)*batch.Cols])
+				examples.FromBytes(rows.Features.Row(next), batch.Bytes[at*batch.Cols:(at+1)*batch.Cols])
 			} else {
 				copy(rows.Features.Row(next), batch.Floats[at*batch.Cols:(at+1)*batch.Cols])
 			}
