@@ -2,13 +2,14 @@
 
 package kernel
 
-func hasAVX2() bool { return false }
-func withoutAVX2()  {}
+func hasAVX2() bool  { return false }
+func withoutAVX2()   {}
+func withoutAVX512() {}
 
 const missing = "kernel: the loops of this processor are in Go"
 
-func mulNarrow(dst, x, w *float32, n, p, k, stride int)             { panic(missing) }
-func crossNarrow(sum, x, r *float32, n, p, k, strideX, strideR int) { panic(missing) }
+func mulPanel(dst, x, w *float32, n, p, k, stride int)              { panic(missing) }
+func crossPanel(sum, x, r *float32, n, p, k, strideX, strideR int)  { panic(missing) }
 func scaleRows(x, factors, offset, constants *float32, n, p int)    { panic(missing) }
 func cosineRows(x, offsets, constants *float32, n, p int)           { panic(missing) }
 func conjoinRows(dst, words *uint64, offsets *int, n int)           { panic(missing) }
@@ -27,9 +28,6 @@ func mulSparseRow(dst *float32, indices *int32, values, w *float32, n, k, stride
 	panic(missing)
 }
 func crossSparseRow(sum *float64, indices *int32, values, r *float32, weight float32, n, k int) {
-	panic(missing)
-}
-func softmaxRows(x, highest, sums *float32, first *int32, constants *float32, n, k int) {
 	panic(missing)
 }
 func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n, k int) { panic(missing) }

@@ -124,90 +124,84 @@ func SoftmaxRows(x Dense, logs []float64, first []int32) {
 	if logs != nil && len(logs) != x.Rows || first != nil && len(first) != x.Rows {
 		panic(fmt.Sprintf("kernel: SoftmaxRows: logs and first have %d and %d values, want %d", len(logs), len(first), x.Rows))
 	}
-	switch {
-	case x.Cols == 0:
+	if x.Cols == 0 {
 		for i := range logs {
 			logs[i] = math.Inf(-1)
 		}
 		clear(first)
-	case x.Cols <= panel && hasAVX2():
-		softmaxNarrow(x, logs, first)
-	default:
-		softmaxWide(x, logs, first)
+		return
 	}
-}
-
-// exponential returns the constants of softmaxRows: 1/ln 2; ln 2 in two parts, the first of which is exact times an
-// integer; the polynomial P of exp(r) = 1 + r + r²·P(r) on ±ln 2/2, with the coefficients of Cephes' expf; 1;
-// minExponent; −Inf.
-func exponential() [12]float32 {
-	return [...]float32{
-		1 / math.Ln2, 0.693359375, -2.12194440e-4,
-		1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1,
-		1, minExponent, float32(math.Inf(-1)),
+	var memory [softmaxTile]float32
+	tile, rows := memory[:], min(softmaxRows, softmaxTile/x.Cols&^(lanes-1))
+	if rows == 0 {
+		tile, rows = make([]float32, lanes*x.Cols), lanes
 	}
-}
-
-func softmaxNarrow(x Dense, logs []float64, first []int32) {
-	const rows = 64
-	constants := exponential()
-	var highest, sums [rows]float32
-	var greatest [rows]int32
 	for from := 0; from < x.Rows; from += rows {
-		n := min(rows, x.Rows-from)
-		softmaxRows(&x.Data[from*x.Cols], &highest[0], &sums[0], &greatest[0], &constants[0], n, x.Cols)
-		if logs != nil {
-			for i, sum := range sums[:n] {
-				logs[from+i] = float64(highest[i]) + math.Log(float64(sum))
-			}
-		}
-		if first != nil {
-			for i, column := range greatest[:n] {
-				if sums[i] != sums[i] {
-					column = 0
-				}
-				first[from+i] = column
-			}
-		}
+		softmax(x, from, min(from+rows, x.Rows), logs, first, tile)
 	}
 }
 
-func softmaxWide(x Dense, logs []float64, first []int32) {
-	for i := range x.Rows {
-		row := x.Row(i)
-		highest, column := row[0], 0
-		for j, v := range row[1:] {
-			if v > highest || v != v {
-				highest, column = v, j+1
-			}
-		}
-		if highest-highest != 0 { // NaN or infinite
-			highest, column = float32(math.NaN()), 0
-		}
-		if first != nil {
-			first[i] = int32(column)
-		}
-		if logs != nil {
-			logs[i] = float64(highest)
-		}
-		for j, v := range row {
-			row[j] = max(v-highest, minExponent)
+// softmaxRows is the largest number of rows that SoftmaxRows processes at a time, and softmaxTile the number of their values, so that
+// they stay in the first-level cache.
+const softmaxRows, softmaxTile = 64, 4096
+
+// softmax is SoftmaxRows for the rows [begin, end), at most softmaxRows. It transposes them into tile, as a vector operation on a
+// column processes several rows.
+func softmax(x Dense, begin, end int, logs []float64, first []int32, tile []float32) {
+	k, n := x.Cols, end-begin
+	width := (n + lanes - 1) &^ (lanes - 1)
+	tile = tile[:k*width]
+	for j := range k {
+		column, from := tile[j*width:][:n], x.Data[begin*k+j:]
+		for i := range column {
+			column[i] = from[i*k]
 		}
 	}
-	exponentials(x.Data)
-	for i := range x.Rows {
-		row := x.Row(i)
-		var sum float64
-		for _, v := range row {
-			sum += float64(v)
+	var highest, shifted [softmaxRows]float32
+	var sums [softmaxRows]float64
+	most, valid := highest[:width], shifted[:width]
+	copy(most, tile)
+	for j := 1; j < k; j++ {
+		vek32.Maximum_Inplace(most, tile[j*width:][:width])
+	}
+	if first != nil {
+		first = first[begin:end]
+		for j := k - 1; j >= 0; j-- {
+			for i, v := range tile[j*width:][:n] {
+				if v == most[i] {
+					first[i] = int32(j)
+				}
+			}
+		}
+	}
+	for j := range k {
+		column := tile[j*width:][:width]
+		vek32.Sub_Inplace(column, most)
+		vek32.Add_Inplace(valid, column)
+		vek32.MaximumNumber_Inplace(column, minExponent)
+	}
+	vek32.Exp_Inplace(tile)
+	for j := range k {
+		for i, v := range tile[j*width:][:n] {
+			sums[i] += float64(v)
+		}
+	}
+	for i, sum := range sums[:n] {
+		if valid[i] != valid[i] { // the row has a NaN, or its maximum is infinite
+			sum = math.NaN()
+			if first != nil {
+				first[i] = 0
+			}
 		}
 		if logs != nil {
-			logs[i] += math.Log(sum)
+			logs[begin+i] = float64(most[i]) + math.Log(sum)
 		}
-		// exponentials may have turned a row of NaN into 0 or NaN. The sum is then 0 or NaN too, and 0·(1/0) is NaN.
-		scale := float32(1 / sum)
-		for j := range row {
-			row[j] *= scale
+		most[i] = float32(1 / sum)
+	}
+	for j := range k {
+		to := x.Data[begin*k+j:]
+		for i, v := range tile[j*width:][:n] {
+			to[i*k] = v * most[i]
 		}
 	}
 }

@@ -17,12 +17,12 @@ func isNaN(v float32) bool { return v != v }
 // withEachAcceleration runs the test with each set of vector instructions of this machine, and without any.
 func withEachAcceleration(t *testing.T, test func(t *testing.T)) {
 	defer restoreVector()()
-	for _, choice := range []string{vectorAVX2, vectorNone} {
+	for _, choice := range []string{"", vectorAVX2, vectorNone} {
 		if err := UseVector(choice); err != nil {
 			t.Log(err)
 			continue
 		}
-		t.Run(choice, test)
+		t.Run("vector="+choice, test)
 	}
 }
 

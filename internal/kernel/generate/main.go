@@ -34,10 +34,12 @@ func main() {
 
 // generate returns the texts of the generated files by name.
 func generate() (map[string][]byte, error) {
-	w := &writer{build.NewContext()}
+	w := &writer{Context: build.NewContext()}
+	avx512 := &writer{w.Context, true}
 	w.selections()
 	for _, loop := range []func(){
-		w.mulNarrow, w.crossNarrow, w.addResponses, w.cosineRows, w.softmaxRows, w.scaleRows, w.mulSparseRow, w.crossSparseRow,
+		w.mulNarrow, avx512.mulNarrow, w.crossNarrow, avx512.crossNarrow, w.addResponses,
+		w.cosineRows, w.scaleRows, w.mulSparseRow, w.crossSparseRow,
 		w.conjoinRows, w.addLeafRows, w.addLeafResiduals, w.boundRows, w.addParts,
 	} {
 		loop()
