@@ -8,10 +8,11 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
@@ -22,81 +23,46 @@ import (
 
 var update = flag.Bool("update", false, "rewrite the golden files, and the table in docs/configuration.md")
 
-// archive is a file of testdata/bad: wrong configurations in the format of txtar. case.yaml is the file of a case, case.env
-// and case.set are its variables and settings, one a line, and case.txt is the whole message. A case without a file has one
-// stage. Passwords in them are hunter2, which no message shows.
-type archive struct {
-	path    string
-	comment string
-	cases   []string          // in order
-	parts   map[string]string // by name: case.yaml
-}
-
-var section = regexp.MustCompile(`(?m)^-- (\S+)\.(yaml|env|set|txt) --\n`)
-
-func archives(t testing.TB) []*archive {
+// archives returns the files of testdata/bad: wrong configurations. case.yaml is the file of a case, case.env and case.set are its
+// variables and settings, one a line, and case.txt is the whole message. A case without a file has one stage. Passwords in them are
+// hunter2, which no message shows.
+func archives(t testing.TB) map[string]*txtar.Archive {
 	t.Helper()
 	paths, err := filepath.Glob("testdata/bad/*.txtar")
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("archives %v: %v", paths, err)
 	}
-	all := make([]*archive, len(paths))
-	for i, path := range paths {
-		content, err := os.ReadFile(path)
-		if err != nil {
+	all := map[string]*txtar.Archive{}
+	for _, path := range paths {
+		if all[path], err = txtar.ParseFile(path); err != nil {
 			t.Fatal(err)
 		}
-		all[i] = parseArchive(t, path, string(content))
 	}
 	return all
 }
 
-func parseArchive(t testing.TB, path, text string) *archive {
-	t.Helper()
-	marks := section.FindAllStringSubmatchIndex(text, -1)
-	if len(marks) == 0 {
-		t.Fatalf("%s has no case", path)
-	}
-	a := &archive{path: path, comment: text[:marks[0][0]], parts: map[string]string{}}
-	for i, m := range marks {
-		end := len(text)
-		if i+1 < len(marks) {
-			end = marks[i+1][0]
-		}
-		name, part := text[m[2]:m[3]], text[m[2]:m[5]]
-		if _, twice := a.parts[part]; twice {
-			t.Fatalf("%s: %s is there twice", path, part)
-		}
-		if a.parts[part] = text[m[1]:end]; !slices.Contains(a.cases, name) {
-			a.cases = append(a.cases, name)
-		}
-	}
-	return a
-}
-
-func (a *archive) String() string {
-	var b strings.Builder
-	b.WriteString(a.comment)
-	for _, name := range a.cases {
-		for _, kind := range []string{"yaml", "env", "set", "txt"} {
-			if part, ok := a.parts[name+"."+kind]; ok {
-				fmt.Fprintf(&b, "-- %s.%s --\n%s", name, kind, part)
-			}
-		}
-	}
-	return b.String()
-}
-
 // Every case of the archives in testdata/bad is wrong, with exactly the message that it has there.
 func TestWrongConfigurations(t *testing.T) {
-	for _, a := range archives(t) {
-		for _, name := range a.cases {
-			t.Run(filepath.Base(a.path)+"/"+name, func(t *testing.T) {
-				yaml, ok := a.parts[name+".yaml"]
-				if !ok {
-					yaml = "name: a\nstages: [{}]\n"
+	for path, a := range archives(t) {
+		parts := map[string]string{"": "name: a\nstages: [{}]\n"}
+		for _, file := range a.Files {
+			if _, twice := parts[file.Name]; twice {
+				t.Fatalf("%s: %s is there twice", path, file.Name)
+			}
+			parts[file.Name] = string(file.Data)
+		}
+		for i := range a.Files {
+			message := &a.Files[i]
+			name, is := strings.CutSuffix(message.Name, ".txt")
+			if !is {
+				continue
+			}
+			t.Run(filepath.Base(path)+"/"+name, func(t *testing.T) {
+				file := name + ".yaml"
+				if _, has := parts[file]; !has {
+					file = ""
 				}
-				c, err := load(name+".yaml", []byte(yaml), lines(a.parts[name+".env"]), lines(a.parts[name+".set"]))
+				c, err := load(name+".yaml", []byte(parts[file]), lines(parts[name+".env"]), lines(parts[name+".set"]))
 				wrong := (*Error)(nil)
 				if !errors.As(err, &wrong) || c != nil {
 					t.Fatalf("configuration %v, error %v: expected an *Error alone", c, err)
@@ -105,14 +71,14 @@ func TestWrongConfigurations(t *testing.T) {
 					t.Errorf("the password is in\n%v", err)
 				}
 				got := err.Error() + "\n"
-				if want := a.parts[name+".txt"]; !*update && got != want {
+				if want := string(message.Data); !*update && got != want {
 					t.Errorf("got\n%s\nexpected\n%s", got, want)
 				}
-				a.parts[name+".txt"] = got
+				message.Data = []byte(got)
 			})
 		}
 		if *update {
-			golden(t, a.path, a.String())
+			golden(t, path, string(txtar.Format(a)))
 		}
 	}
 }
@@ -470,8 +436,10 @@ func FuzzLoad(f *testing.F) {
 		add(content)
 	}
 	for _, a := range archives(f) {
-		for _, name := range a.cases {
-			add([]byte(a.parts[name+".yaml"]))
+		for _, file := range a.Files {
+			if strings.HasSuffix(file.Name, ".yaml") {
+				add(file.Data)
+			}
 		}
 	}
 	f.Fuzz(func(t *testing.T, content []byte, key, value, variable string) {

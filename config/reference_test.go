@@ -90,18 +90,10 @@ func defaultOf(t *testing.T, v reflect.Value, key string) string {
 	if key == "name" {
 		return "required"
 	}
-	for name := range strings.SplitSeq(key, ".") {
-		if v = reflect.Indirect(v); name == "*" {
-			v = v.Index(0)
-			continue
-		}
-		for _, field := range reflect.VisibleFields(v.Type()) {
-			if field.IsExported() && !field.Anonymous && option.KeyOf(field) == name {
-				v = v.FieldByIndex(field.Index)
-				break
-			}
-		}
+	if stage, is := strings.CutPrefix(key, "stages.*."); is {
+		key, v = stage, option.Field(v, "stages").Index(0)
 	}
+	v = option.Field(v, key)
 	switch value := v.Interface().(type) {
 	case option.Bytes:
 		if value == 0 {

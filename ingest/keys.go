@@ -88,8 +88,9 @@ func Keys() []option.Key {
 		{Name: "text", Rule: isColumn(),
 			Meaning: "tables: text column, by number or by name, whose word counts are the features. Others are " +
 				"features too only if `columns`, `categorical` or `times` is set: see [events](texts.md#events); none: no texts"},
-		{Name: "words.vocabulary", When: "text", Rule: vocabulary.IsVocabulary(),
-			Meaning: "with `text`: how words are assigned to columns: " + vocabulary.VocabularyMeanings()},
+		{Name: "words.vocabulary", When: "text", Rule: option.OneOf(vocabulary.Hashed, vocabulary.Counted, ""),
+			Meaning: "with `text`: how words are assigned to columns: `hashed` (a hash assigns each word to one of `columns`) or `counted` " +
+				"(each word of `train` has its own column, up to `columns` words; others are ignored)"},
 		{Name: "words.columns", When: "text", Rule: option.Whole(1, examples.MaxColumns),
 			Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or maximum size of a "+
 				"counted vocabulary, up to %d", vocabulary.MaxVocabulary)},

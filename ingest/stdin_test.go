@@ -49,19 +49,3 @@ func TestStandardInputIsAFile(t *testing.T) {
 		}
 	}
 }
-
-// A pattern may match files with categorical columns.
-func TestPatternWithWords(t *testing.T) {
-	f := folder(t.TempDir())
-	f.write(t, "b.csv", []byte("y,colour\n0,red\n"))
-	f.write(t, "a.csv", []byte("y,colour\n1,blue\n"))
-	o := Defaults()
-	o.Label, o.Categorical, o.Train = "y", []string{"colour"}, []string{f.path("*.csv")}
-	sources, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(sources) != 2 || sources[0].Width != 3 { // blue, red, and all others
-		t.Errorf("sources %+v", sources)
-	}
-}

@@ -1,9 +1,6 @@
 package ingest
 
 import (
-	"context"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -33,45 +30,6 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	record := b.NewRecord()
 	t.Cleanup(record.Release)
 	return record
-}
-
-// A text column in Arrow gives the rows of the same column in a CSV, whatever the record batches.
-func TestTextsOfArrow(t *testing.T) {
-	var texts []string
-	csv := "message,kind\n"
-	for i := range 130 {
-		text := strings.Join(slices.Repeat([]string{"one", "Two words", "naïve", ""}[i%4:i%4+1], i%7), " ")
-		texts, csv = append(texts, text), csv+`"`+text+`",`+[]string{"work", "home"}[i%2]+"\n"
-	}
-	o := Defaults()
-	o.Text, o.Label, o.Words.Columns, o.Words.Phrases = "message", "kind", 100, 2
-	for _, rows := range []int{63, 64, 65, 1000} {
-		f := newFolder(t)
-		o.BatchRows, o.Train = rows, []string{f.write(t, "mail.csv", []byte(csv))}
-		all, err := readSources(o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		want := all[0]
-		for _, group := range []int64{1, 64, 1000} {
-			name := f.write(t, "mail.arrow", arrowContent(t, mail(t, texts, arrow.BinaryTypes.String), group, group == 64))
-			o.Train = []string{name}
-			all, err := readSources(o)
-			if err != nil {
-				t.Fatal(err)
-			}
-			got := all[0]
-			if !slices.Equal(got.Sparse.Ends, want.Sparse.Ends) || !slices.Equal(got.Sparse.Indices, want.Sparse.Indices) ||
-				!slices.Equal(got.Sparse.Values, want.Sparse.Values) ||
-				!slices.Equal(got.Words, want.Words) || got.Rows != 130 {
-				t.Errorf("batches of %d, groups of %d: other rows than those of the CSV", rows, group)
-			}
-			predicted, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 100, Sparse: true}))
-			if err != nil || !slices.Equal(predicted.Sparse.Indices, want.Sparse.Indices) || predicted.Rows != 130 {
-				t.Errorf("batches of %d, groups of %d: %d other rows to predict: %v", rows, group, predicted.Rows, err)
-			}
-		}
-	}
 }
 
 func TestTextsOfArrowAreChecked(t *testing.T) {

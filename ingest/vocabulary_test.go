@@ -18,7 +18,7 @@ import (
 // countedOptions are the options of texts with a counted vocabulary.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
-	o.Text, o.Label, o.Words = "message", "kind", vocabulary.Options{Vocabulary: vocabulary.CountedVocabulary().Name, Columns: columns,
+	o.Text, o.Label, o.Words = "message", "kind", vocabulary.Options{Vocabulary: vocabulary.Counted, Columns: columns,
 		Phrases: phrases}
 	return o
 }
@@ -100,7 +100,7 @@ func TestCountedAsHashed(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		o.Words.Vocabulary, o.Words.Columns = vocabulary.HashedVocabulary().Name, 1<<26
+		o.Words.Vocabulary, o.Words.Columns = vocabulary.Hashed, 1<<26
 		hashed, err := readSources(o)
 		if err != nil {
 			t.Fatal(err)
@@ -151,7 +151,7 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 		return sources[0].ID
 	}
 	hashed := countedOptions(100, 1)
-	hashed.Words.Vocabulary = vocabulary.HashedVocabulary().Name
+	hashed.Words.Vocabulary = vocabulary.Hashed
 	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
 		t.Errorf("%s with the words of one file, %s with those of two", a, b)
 	}

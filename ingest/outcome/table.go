@@ -130,20 +130,24 @@ func (t *table) get(key string) ([]entry, error) {
 	return entries, err
 }
 
-// first returns the first entry, if its position is before a limit.
-func (t *table) first(before examples.JoinPlace) (e entry, ok bool) {
+// earliest returns the first entry in memory and its queue; nil: there is none.
+func (t *table) earliest() (e entry, from *queue) {
 	for _, q := range t.queues {
-		for head := q.head(); head != nil; head = q.head() {
-			if ok && compare(e.place, head.place) <= 0 || compare(head.place, before) >= 0 {
-				break
-			}
+		for head := q.head(); head != nil && (from == nil || compare(head.place, e.place) < 0); head = q.head() {
 			if at, has := find(t.byKey[head.key], head.place); has {
-				e, ok = t.byKey[head.key][at], true
+				e, from = t.byKey[head.key][at], q
 				break
 			}
-			q.pop()
+			q.pop() // it was removed
 		}
 	}
+	return e, from
+}
+
+// first returns the first entry, if its position is before a limit.
+func (t *table) first(before examples.JoinPlace) (e entry, ok bool) {
+	e, from := t.earliest()
+	ok = from != nil && compare(e.place, before) < 0
 	if !t.budget.disk.has(t.prefix) {
 		return e, ok
 	}
@@ -179,18 +183,26 @@ func (t *table) remove(e entry) error {
 	if !e.settled {
 		t.open--
 	}
-	entries := t.byKey[e.key]
-	at, has := find(entries, e.place)
-	if !has {
+	if !t.forget(e) {
 		return t.budget.disk.removeFirst(t.prefix)
 	}
-	t.bytes -= e.size()
-	if len(entries) == 1 {
-		delete(t.byKey, e.key)
-		return nil
-	}
-	t.byKey[e.key] = slices.Delete(entries, at, at+1)
 	return nil
+}
+
+// forget removes an entry from memory, but not from its queue. It returns false if it is not in memory.
+func (t *table) forget(e entry) bool {
+	entries := t.byKey[e.key]
+	at, has := find(entries, e.place)
+	switch {
+	case !has:
+		return false
+	case len(entries) == 1:
+		delete(t.byKey, e.key)
+	default:
+		t.byKey[e.key] = slices.Delete(entries, at, at+1)
+	}
+	t.bytes -= e.size()
+	return true
 }
 
 // spill moves the oldest entries to disk, about half of the bytes.
@@ -198,42 +210,17 @@ func (t *table) spill() error {
 	target := t.bytes / 2
 	return t.budget.disk.add(t.prefix, func(yield func(entry) bool) {
 		for t.bytes > target {
-			if e, ok := t.popFirst(); !ok || !yield(e) {
+			e, from := t.earliest()
+			if from == nil {
+				return
+			}
+			from.pop()
+			t.forget(e)
+			if !yield(e) {
 				return
 			}
 		}
 	})
-}
-
-// popFirst removes the first entry in memory.
-func (t *table) popFirst() (e entry, ok bool) {
-	var from *queue
-	for _, q := range t.queues {
-		for head := q.head(); head != nil; head = q.head() {
-			at, has := find(t.byKey[head.key], head.place)
-			if !has {
-				q.pop()
-				continue
-			}
-			if !ok || compare(head.place, e.place) < 0 {
-				e, ok, from = t.byKey[head.key][at], true, q
-			}
-			break
-		}
-	}
-	if !ok {
-		return e, false
-	}
-	from.pop()
-	t.bytes -= e.size()
-	entries := t.byKey[e.key]
-	if len(entries) == 1 {
-		delete(t.byKey, e.key)
-	} else {
-		at, _ := find(entries, e.place)
-		t.byKey[e.key] = slices.Delete(entries, at, at+1)
-	}
-	return e, true
 }
 
 // budget is the memory of a join's tables.

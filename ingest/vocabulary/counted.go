@@ -17,30 +17,13 @@ const (
 	maxPhrasesFound = 1 << 22
 )
 
-// CountedVocabulary assigns a column to each phrase in the training files, in alphabetical order; if there are too many,
-// to those in the most texts.
-func CountedVocabulary() vocabulary {
-	return vocabulary{
-		Name:    "counted",
-		meaning: "each word of `train` has its own column, up to `columns` words; others are ignored",
-		most:    MaxVocabulary,
-		found:   true,
-		open: func(how Options) func(phrase []byte) (int32, bool) {
-			return func(phrase []byte) (int32, bool) {
-				column, known := how.places[string(phrase)]
-				return column, known
-			}
-		},
-	}
-}
-
 // Counting returns Options with the words and phrases of a counted vocabulary, in column order, from a source or a
 // version. Without any, it returns the Options unchanged.
 func (t Options) Counting(phrases []string) Options {
 	if len(phrases) == 0 {
 		return t
 	}
-	t.Vocabulary, t.counted, t.places = CountedVocabulary().Name, phrases, make(map[string]int32, len(phrases))
+	t.Vocabulary, t.counted, t.places = Counted, phrases, make(map[string]int32, len(phrases))
 	for i, phrase := range phrases {
 		t.places[phrase] = int32(i)
 	}

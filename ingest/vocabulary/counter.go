@@ -2,6 +2,7 @@ package vocabulary
 
 import (
 	"errors"
+	"hash/fnv"
 	"slices"
 	"strings"
 	"unicode"
@@ -12,7 +13,7 @@ import (
 
 // Options configure how a text column becomes word counts: sparse rows. They are part of each version trained on texts.
 type Options struct {
-	// Vocabulary is the name of a vocabulary: see vocabularies.
+	// Vocabulary is Hashed, or "", or Counted.
 	Vocabulary string `yaml:"vocabulary" json:"-"`
 	// Columns is the number of columns, or its maximum.
 	Columns int `yaml:"columns"`
@@ -23,83 +24,105 @@ type Options struct {
 	places  map[string]int32 // column of each of them
 }
 
+// Names of vocabularies, which assign columns to the words of texts and their phrases.
+const (
+	// Hashed assigns a column by hash: FNV-1a of 64 bits (RFC 9923), modulo the number of columns. So no file has to be read first, and no
+	// list of words is kept (Weinberger et al. 2009).
+	Hashed = "hashed"
+	// Counted assigns a column to each phrase in the training files, in alphabetical order; if there are too many, to those in the most
+	// texts.
+	Counted = "counted"
+)
+
 // MaxPhrases is the maximum of Options.Phrases: a text has as many phrases of each length as it has words.
 const MaxPhrases = 5
 
 // Defaults returns the Options of an empty configuration.
-func Defaults() Options {
-	return Options{Vocabulary: vocabularies()[0].Name, Columns: 1 << 18, Phrases: 1}
-}
+func Defaults() Options { return Options{Vocabulary: Hashed, Columns: 1 << 18, Phrases: 1} }
 
-// MaxColumns returns the maximum of Columns, that of all vocabularies if the vocabulary is unknown.
+// MaxColumns returns the maximum of Columns.
 func (t Options) MaxColumns() int {
-	v, known := t.vocabulary()
-	if !known {
-		return examples.MaxColumns
+	if t.Found() {
+		return MaxVocabulary
 	}
-	return v.most
+	return examples.MaxColumns
 }
 
 // Found reports whether the vocabulary has the phrases of the training files, which are read for it first.
-func (t Options) Found() bool {
-	v, _ := t.vocabulary()
-	return v.found
+func (t Options) Found() bool { return t.Vocabulary == Counted }
+
+// row has the columns of a sparse row that counts what occurs.
+type row struct {
+	counts map[int32]float32 // by column
+	places []int32           // columns, ascending
+}
+
+// count begins a row, and counts the columns for which put is called.
+func (r *row) count(each func(put func(column int32)) error) error {
+	if r.counts == nil {
+		r.counts = map[int32]float32{}
+	}
+	clear(r.counts)
+	r.places = r.places[:0]
+	err := each(func(column int32) {
+		if r.counts[column]++; r.counts[column] == 1 {
+			r.places = append(r.places, column)
+		}
+	})
+	slices.Sort(r.places)
+	return err
+}
+
+// AppendTo appends the columns of the last row, starting at a column, to the current row.
+func (r *row) AppendTo(rows *examples.SparseRows, from int) {
+	for _, column := range r.places {
+		rows.Append(int32(from)+column, r.counts[column])
+	}
 }
 
 // Counter counts the words of texts. It is not safe for concurrent use. Create it with NewCounter.
 type Counter struct {
 	phrases
+	row
 	column func(phrase []byte) (column int32, known bool) // of the vocabulary
-	counts map[int32]float32                              // of the last text, by column
-	places []int32                                        // columns of the last text, ascending
 }
 
 // NewCounter returns a counter for texts with these options.
 func NewCounter(how Options) *Counter {
-	v, _ := how.vocabulary()
-	return &Counter{phrases: phrases{most: how.Phrases}, column: v.open(how)}
+	c := &Counter{phrases: phrases{most: how.Phrases}}
+	if how.Found() {
+		c.column = func(phrase []byte) (int32, bool) {
+			column, known := how.places[string(phrase)]
+			return column, known
+		}
+		return c
+	}
+	hash, columns := fnv.New64a(), uint64(how.Columns)
+	c.column = func(phrase []byte) (int32, bool) {
+		hash.Reset()
+		hash.Write(phrase) // never fails
+		return int32(hash.Sum64() % columns), true
+	}
+	return c
 }
 
-// Count counts the words of a text and their phrases. It ignores those without a column.
-func (c *Counter) Count(text string) error {
-	if c.counts == nil {
-		c.counts = map[int32]float32{}
-	}
-	clear(c.counts)
-	c.places = c.places[:0]
-	err := c.each(text, func(phrase []byte) error {
-		column, known := c.column(phrase)
-		if !known {
+// Append counts the words of a text and their phrases, and appends the counts as a row. It ignores those without a column. It is an error
+// if the text is not UTF-8.
+func (c *Counter) Append(rows *examples.SparseRows, text string) error {
+	err := c.count(func(put func(column int32)) error {
+		return c.each(text, func(phrase []byte) error {
+			if column, known := c.column(phrase); known {
+				put(column)
+			}
 			return nil
-		}
-		if c.counts[column]++; c.counts[column] == 1 {
-			c.places = append(c.places, column)
-		}
-		return nil
+		})
 	})
-	slices.Sort(c.places)
+	if err == nil {
+		c.AppendTo(rows, 0)
+		rows.End()
+	}
 	return err
 }
-
-// AppendTo appends the counts of the last text as a row.
-func (c *Counter) AppendTo(rows *examples.SparseRows) {
-	for _, column := range c.places {
-		rows.Append(column, c.counts[column])
-	}
-	rows.End()
-}
-
-// Append counts a text and appends the counts as a row. It is an error if the text is not UTF-8.
-func (c *Counter) Append(rows *examples.SparseRows, text string) error {
-	if err := c.Count(text); err != nil {
-		return err
-	}
-	c.AppendTo(rows)
-	return nil
-}
-
-// Size returns the number of columns of the last text.
-func (c *Counter) Size() int { return len(c.places) }
 
 // phrases finds the words of texts, and their phrases.
 type phrases struct {

@@ -29,11 +29,10 @@ func TestWordsAreCounted(t *testing.T) {
 	} {
 		c := NewCounter(Options{Columns: 1 << 20, Phrases: test.phrases})
 		for range 2 { // the memory is reused
-			if err := c.Count(test.text); err != nil {
+			var rows examples.SparseRows
+			if err := c.Append(&rows, test.text); err != nil {
 				t.Fatal(err)
 			}
-			var rows examples.SparseRows
-			c.AppendTo(&rows)
 			indices, values := rows.Row(0)
 			got := map[int32]float32{}
 			for i, index := range indices {
@@ -45,7 +44,7 @@ func TestWordsAreCounted(t *testing.T) {
 		}
 	}
 	c := NewCounter(Options{Columns: 1, Phrases: 1})
-	if err := c.Count("a b c"); err != nil || c.counts[0] != 3 {
+	if err := c.Append(&examples.SparseRows{}, "a b c"); err != nil || c.counts[0] != 3 {
 		t.Errorf("one column: %v: %v", c.counts, err)
 	}
 }
@@ -58,13 +57,12 @@ func FuzzWords(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string, phrases, columns uint8) {
 		c := NewCounter(Options{Columns: int(columns) + 1, Phrases: int(phrases)%MaxPhrases + 1})
 		var rows examples.SparseRows
-		if err := c.Count(text); err != nil {
+		if err := c.Append(&rows, text); err != nil {
 			if utf8.ValidString(text) {
 				t.Fatal(err)
 			}
 			return
 		}
-		c.AppendTo(&rows)
 		words, want, sum := 0, 0, float32(0)
 		for range strings.FieldsFuncSeq(strings.ToLower(text), func(r rune) bool {
 			return !unicode.IsLetter(r) && !unicode.IsDigit(r) &&

@@ -4,8 +4,6 @@ import (
 	"hash"
 	"hash/fnv"
 	"slices"
-
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Hasher hashes the words of several columns of a row, and of crosses of such columns, to columns of sparse rows. It is
@@ -15,14 +13,13 @@ type Hasher struct {
 	names   []string
 	crosses [][]int // indices in names
 	hash    hash.Hash64
-	counts  map[int32]float32 // of the last row, by column
-	places  []int32           // columns of the last row, ascending
+	row
 }
 
 // NewHasher returns a hasher of the words of columns with these names, and of crosses of some of them, to a number of
 // columns.
 func NewHasher(columns int, names []string, cross [][]string) *Hasher {
-	h := &Hasher{columns: uint64(columns), names: names, hash: fnv.New64a(), counts: map[int32]float32{}}
+	h := &Hasher{columns: uint64(columns), names: names, hash: fnv.New64a()}
 	for i := range names {
 		h.crosses = append(h.crosses, []int{i})
 	}
@@ -39,33 +36,23 @@ func NewHasher(columns int, names []string, cross [][]string) *Hasher {
 // Hash hashes a row with these words in the columns of the hasher, in order; "": none. A cross needs words in all of its
 // columns.
 func (h *Hasher) Hash(words []string) {
-	clear(h.counts)
-	h.places = h.places[:0]
-	for _, cross := range h.crosses {
-		if slices.ContainsFunc(cross, func(i int) bool { return words[i] == "" }) {
-			continue
-		}
-		h.hash.Reset()
-		for _, i := range cross {
-			for _, text := range []string{h.names[i], words[i]} { // a hash never fails
-				h.hash.Write([]byte(text))
-				h.hash.Write([]byte{0})
+	_ = h.count(func(put func(column int32)) error {
+		for _, cross := range h.crosses {
+			if slices.ContainsFunc(cross, func(i int) bool { return words[i] == "" }) {
+				continue
 			}
+			h.hash.Reset()
+			for _, i := range cross {
+				for _, text := range []string{h.names[i], words[i]} { // a hash never fails
+					h.hash.Write([]byte(text))
+					h.hash.Write([]byte{0})
+				}
+			}
+			put(int32(h.hash.Sum64() % h.columns))
 		}
-		column := int32(h.hash.Sum64() % h.columns)
-		if h.counts[column]++; h.counts[column] == 1 {
-			h.places = append(h.places, column)
-		}
-	}
-	slices.Sort(h.places)
+		return nil
+	})
 }
 
 // Most returns the maximum number of columns of a row.
 func (h *Hasher) Most() int { return len(h.crosses) }
-
-// AppendTo appends the columns of the last row, starting at a column, to the current row.
-func (h *Hasher) AppendTo(rows *examples.SparseRows, from int) {
-	for _, column := range h.places {
-		rows.Append(int32(from)+column, h.counts[column])
-	}
-}
