@@ -5,6 +5,7 @@ package main
 import (
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -72,7 +73,11 @@ func planOf(t *testing.T, seed uint64) []wire.Message {
 // record is what a solver publishes for a visit; final is not nil in the record that ends a stage.
 func record(kind wire.Kind, seed uint64, stage, visit int, final *schemas.Final) wire.Message {
 	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: plan(seed).Run(), Stage: stage, Visit: visit}, Final: final}
-	return w.Record().Messages(make([][]byte, 1))[0]
+	messages, err := w.Record().Encode(memory.DefaultAllocator)
+	if err != nil {
+		panic(err)
+	}
+	return messages[0]
 }
 
 func ended(seed uint64, state string, version int) wire.Message {

@@ -87,13 +87,7 @@ func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
 	for i, w := range c.weights {
 		if u := c.Plan.Update(); u != nil && u.Sparse {
 			if w.Final != nil {
-				record := c.whole(w.Stage, m.Weights(w.Stage)).Record()
-				for _, block := range m.Manifest.Blocks {
-					if block.Stage == w.Stage {
-						record.Known = block.Digest // megabytes are not hashed again
-					}
-				}
-				records = append(records, record)
+				records = append(records, c.whole(w.Stage, m.Weights(w.Stage)).Record())
 			}
 			continue
 		}

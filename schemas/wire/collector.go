@@ -39,7 +39,7 @@ type chunkKey struct {
 	chunks int
 }
 
-// incomplete is a record with missing chunks.
+// incomplete is a record that may have missing chunks.
 type incomplete struct {
 	chunkKey
 	values map[int][]byte // by chunk number
@@ -69,15 +69,41 @@ func (e *EvictedError) Unwrap() error { return ErrDamaged }
 // The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError]
 // refers to another record; the chunk of this message is kept.
 func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
-	whole, err := c.Collect(m)
-	if err != nil || whole == nil {
+	o, err := c.collect(m)
+	if err != nil || o == nil {
 		return nil, err
 	}
-	return whole.Decode(mem)
+	r := &Record[T]{Identity: o.Identity, Notes: Notes(m)}
+	a := newAssembly[T](o.bytes)
+	for i := 0; i < o.chunks && err == nil; i++ {
+		err = a.decode(o.values[i], mem)
+	}
+	if err == nil {
+		if err = a.tensors.Complete(); err != nil {
+			err = fmt.Errorf("%w: %v", ErrDamaged, err)
+		}
+	}
+	if r.Tensors = a.tensors; err == nil && r.Digest() != o.digest {
+		err = fmt.Errorf("%w: its digest is %s, its header says %q", ErrDamaged, r.Digest().Short(), o.digest.Short())
+	}
+	if err != nil {
+		return nil, fmt.Errorf("decode %v: %w", r.Identity, err)
+	}
+	return r, nil
 }
 
-// Collect is [Collector.Add] for a caller that decodes the record itself.
-func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
+// CollectHeaders is [Collector.Add] without the tensors, for a caller that has them: the digest in the headers suffices.
+func (c *Collector[T]) CollectHeaders(m Message) (*Record[T], error) {
+	m.Value = nil
+	o, err := c.collect(m)
+	if err != nil || o == nil {
+		return nil, err
+	}
+	return &Record[T]{Identity: o.Identity, Notes: Notes(m)}, nil
+}
+
+// collect adds one message. It returns the chunks of the record if the message completes it, and otherwise nil.
+func (c *Collector[T]) collect(m Message) (*incomplete, error) {
 	id, err := IdentityOf(m)
 	if err != nil {
 		return nil, err
@@ -90,84 +116,26 @@ func (c *Collector[T]) Collect(m Message) (*Chunks[T], error) {
 	if err != nil {
 		return nil, err
 	}
-	if chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks {
-		return nil, fmt.Errorf("%w: chunk %d of %d, expected at most %d chunks, numbered from 0", ErrDamaged, chunk, chunks, maxChunks)
-	}
 	digest := m.Digest()
-	if len(digest) > MaxName {
+	switch {
+	case chunks < 1 || chunks > maxChunks || chunk < 0 || chunk >= chunks:
+		return nil, fmt.Errorf("%w: chunk %d of %d, expected at most %d chunks, numbered from 0", ErrDamaged, chunk, chunks, maxChunks)
+	case len(digest) > MaxName:
 		return nil, fmt.Errorf("%w: a digest of %d digits, expected at most %d", ErrDamaged, len(digest), MaxName)
-	}
-	if len(m.Value) > MaxMessage {
+	case len(m.Value) > MaxMessage:
 		return nil, fmt.Errorf("%w: a chunk of %d bytes, expected at most %d", ErrDamaged, len(m.Value), MaxMessage)
 	}
+	key := chunkKey{id, digest, chunks}
 	if chunks == 1 {
-		return &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: [][]byte{m.Value}}, nil
+		return &incomplete{key, map[int][]byte{0: m.Value}, recordOverhead + chunkOverhead + len(m.Value)}, nil
 	}
-	o := c.record(chunkKey{id, digest, chunks})
+	o := c.record(key)
 	c.keep(o, chunk, m.Value)
 	if len(o.values) < chunks {
 		return nil, c.evict()
 	}
 	c.remove(o)
-	whole := &Chunks[T]{Identity: id, Digest: digest, Notes: Notes(m), Values: make([][]byte, chunks)}
-	for i := range chunks {
-		whole.Values[i] = o.values[i]
-	}
-	return whole, nil
-}
-
-// CollectHeaders collects a record without its tensors, for a caller that has them: the digest in the headers suffices.
-func (c *Collector[T]) CollectHeaders(m Message) (*Record[T], error) {
-	m.Value = nil
-	whole, err := c.Collect(m)
-	if err != nil || whole == nil {
-		return nil, err
-	}
-	return &Record[T]{Identity: whole.Identity, Notes: whole.Notes}, nil
-}
-
-// Chunks has all chunks of a record, undecoded.
-type Chunks[T Number] struct {
-	Identity
-	Digest Digest   // digest in the headers of the messages
-	Notes  []Header // of the message that arrived last
-	Values [][]byte // of the messages, in the order of the chunks
-}
-
-// Decode decodes the record and checks its digest. An error wraps [ErrDamaged].
-func (c *Chunks[T]) Decode(mem memory.Allocator) (*Record[T], error) {
-	tensors, err := DecodeTensors[T](c.Values, mem)
-	if err != nil {
-		return nil, fmt.Errorf("decode %v: %w", c.Identity, err)
-	}
-	return c.Record(tensors)
-}
-
-// Record makes the record from its decoded tensors, if they have the digest in the headers. An error wraps [ErrDamaged].
-func (c *Chunks[T]) Record(t Tensors[T]) (*Record[T], error) {
-	r := &Record[T]{Identity: c.Identity, Notes: c.Notes, Tensors: t}
-	if got := r.Digest(); got != c.Digest {
-		return nil, fmt.Errorf("decode %v: %w: its digest is %s, its header says %q", c.Identity, ErrDamaged, got.Short(), c.Digest.Short())
-	}
-	return r, nil
-}
-
-// DecodeTensors decodes the values of all chunks of a record, in order. An error wraps [ErrDamaged].
-func DecodeTensors[T Number](values [][]byte, mem memory.Allocator) (Tensors[T], error) {
-	bytes := recordOverhead
-	for _, value := range values {
-		bytes += chunkOverhead + len(value)
-	}
-	a := newAssembly[T](bytes)
-	for _, value := range values {
-		if err := a.decode(value, mem); err != nil {
-			return nil, err
-		}
-	}
-	if err := a.tensors.Complete(); err != nil {
-		return nil, fmt.Errorf("%w: %v", ErrDamaged, err)
-	}
-	return a.tensors, nil
+	return o, nil
 }
 
 // record returns the incomplete record of a chunk.

@@ -6,11 +6,9 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"hash"
-	"math"
 	"sync"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/endian"
 )
 
 // Digest is a SHA-256 in lower-case hexadecimal. The zero value is no digest.
@@ -72,28 +70,12 @@ func (h *hasher) text(values ...string) {
 	}
 }
 
-// writeNumbers writes the little-endian bytes of the values, but not their count.
+// writeNumbers writes the bytes of the values, but not their count. All supported machines are little-endian.
 func writeNumbers[T Number](h *hasher, values []T) {
-	if endian.IsBigEndian {
-		writeSwapped(h, values)
-		return
-	}
 	switch values := any(values).(type) {
 	case []float32:
 		h.Write(arrow.Float32Traits.CastToBytes(values))
 	case []float64:
 		h.Write(arrow.Float64Traits.CastToBytes(values))
-	}
-}
-
-// writeSwapped is writeNumbers for a big-endian machine.
-func writeSwapped[T Number](h *hasher, values []T) {
-	for _, v := range values {
-		switch v := any(v).(type) {
-		case float32:
-			h.Write(binary.LittleEndian.AppendUint32(h.AvailableBuffer(), math.Float32bits(v)))
-		case float64:
-			h.Write(binary.LittleEndian.AppendUint64(h.AvailableBuffer(), math.Float64bits(v)))
-		}
 	}
 }

@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"bytes"
 	"fmt"
 	"strconv"
 
@@ -18,23 +17,12 @@ const DocumentChunk = MaxMessage - 16<<10
 // its length.
 const MaxDocument = 64 << 20
 
-// DocumentError reports that a document is too long to be written.
-type DocumentError struct {
-	Kind  Kind
-	Bytes int
-}
-
-// Error implements error.
-func (e *DocumentError) Error() string {
-	return fmt.Sprintf("the %s has %d bytes of JSON, expected at most %d", e.Kind, e.Bytes, MaxDocument)
-}
-
 // MessagesOf encodes a value as the messages of a document. Their keys contain the digest, so that compaction never mixes
-// the chunks of two documents. The error is a *[DocumentError].
+// the chunks of two documents. It returns an error if the document is too long.
 func MessagesOf(kind Kind, run string, value any) ([]Message, error) {
 	content := JSON(value)
 	if len(content) > MaxDocument {
-		return nil, &DocumentError{kind, len(content)}
+		return nil, fmt.Errorf("the %s has %d bytes of JSON, expected at most %d", kind, len(content), MaxDocument)
 	}
 	digest, chunks := DigestOf(content), (len(content)-1)/DocumentChunk+1
 	messages := make([]Message, chunks)
@@ -55,17 +43,20 @@ type Documents struct{ chunks Collector[float32] }
 // Add adds one message. When the message completes a document, Add returns a message with the complete content, for
 // [schemas.DecodeJSON], and true. An error wraps [ErrDamaged].
 func (d *Documents) Add(m Message) (whole Message, ok bool, err error) {
-	chunks, err := d.chunks.Collect(m)
+	chunks, err := d.chunks.collect(m)
 	if err != nil || chunks == nil {
 		return Message{}, false, err
 	}
 	whole = m
-	if len(chunks.Values) > 1 {
-		whole.Value = bytes.Join(chunks.Values, nil)
+	if chunks.chunks > 1 {
+		whole.Value = nil
+		for i := range chunks.chunks {
+			whole.Value = append(whole.Value, chunks.values[i]...)
+		}
 	}
-	if got := DigestOf(whole.Value); got != chunks.Digest {
+	if got := DigestOf(whole.Value); got != chunks.digest {
 		return Message{}, false, fmt.Errorf("%w: document %s has digest %s, its header says %s", ErrDamaged, stream.Quote(m.Key),
-			got.Short(), stream.Quote(string(chunks.Digest)))
+			got.Short(), stream.Quote(string(chunks.digest)))
 	}
 	return whole, true, nil
 }

@@ -21,8 +21,6 @@ type Record[T Number] struct {
 	Identity
 	Notes   []Header // further headers; their order is part of the digest
 	Tensors Tensors[T]
-	// Known is the digest, of a record that nothing changes any more; "": [Record.Digest] computes it.
-	Known Digest
 }
 
 // Note returns the value of the first note with that key, or "" if there is none.
@@ -59,9 +57,6 @@ func (r *Record[T]) Damaged(err error) error {
 // Digest returns the digest of the identity, the notes and every bit of the tensors. The identity contains the parent's
 // digest, so a digest identifies the whole chain of records before it.
 func (r *Record[T]) Digest() Digest {
-	if r.Known != "" {
-		return r.Known
-	}
 	h := newHasher()
 	h.text(string(r.Kind), r.Run, string(r.Parent))
 	h.int(r.Stage, r.Visit, r.Partition, len(r.Notes))
@@ -155,12 +150,14 @@ func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
 
 // EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, because it has
 // at least one row of a tensor.
-func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) ([]Message, error) {
-	values, err := r.Tensors.EncodeWithin(bytes, mem)
-	if err != nil {
-		return nil, fmt.Errorf("encode %v: %w", r.Identity, err)
+func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) (messages []Message, err error) {
+	for m, err := range r.EachWithin(bytes, mem) {
+		if err != nil {
+			return nil, err
+		}
+		messages = append(messages, m)
 	}
-	return r.Messages(values), nil
+	return messages, nil
 }
 
 // EachWithin is [Record.EncodeWithin] with one message at a time, to bound the memory of a large record. It ends after an
@@ -172,49 +169,23 @@ func (r *Record[T]) EachWithin(bytes int, mem memory.Allocator) iter.Seq2[Messag
 			yield(Message{}, fmt.Errorf("encode %v: %w", r.Identity, err))
 			return
 		}
-		digest := r.Digest()
+		digest, form := r.Digest(), FormatOf[T]()
 		for i, segments := range chunks {
-			value, err := encodeChunk(segments, mem)
+			value, err := encodeSegments(form.Schema, segments, mem)
+			if err == nil && len(value) > MaxMessage {
+				err = fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
+			}
 			if err != nil {
 				yield(Message{}, fmt.Errorf("encode %v: %w", r.Identity, err))
 				return
 			}
-			if !yield(r.message(i, len(chunks), digest, value), nil) {
+			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(len(chunks))},
+				Header{"digest", string(digest)}, Header{"schema", form.fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
+			if !yield(Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}, nil) {
 				return
 			}
 		}
 	}
-}
-
-// Messages makes the record's messages from its encoded tensors; see [Tensors.EncodeWithin].
-func (r *Record[T]) Messages(values [][]byte) []Message {
-	messages, digest := make([]Message, len(values)), r.Digest()
-	for i, value := range values {
-		messages[i] = r.message(i, len(values), digest, value)
-	}
-	return messages
-}
-
-// message makes message i of the record, which has a number of messages.
-func (r *Record[T]) message(i, of int, digest Digest, value []byte) Message {
-	headers := append(r.Headers(), Header{"chunk", strconv.Itoa(i)}, Header{"chunks", strconv.Itoa(of)},
-		Header{"digest", string(digest)}, Header{"schema", FormatOf[T]().fingerprint}, Header{"notes", strconv.Itoa(len(r.Notes))})
-	return Message{Key: r.Key(i), Headers: append(headers, r.Notes...), Value: value}
-}
-
-// EncodeWithin encodes the tensors as the values of a record's messages; see [Record.EncodeWithin].
-func (t Tensors[T]) EncodeWithin(bytes int, mem memory.Allocator) ([][]byte, error) {
-	chunks, err := t.chunks(bytes)
-	if err != nil {
-		return nil, err
-	}
-	values := make([][]byte, len(chunks))
-	for i, segments := range chunks {
-		if values[i], err = encodeChunk(segments, mem); err != nil {
-			return nil, err
-		}
-	}
-	return values, nil
 }
 
 // chunks divides the tensors into chunks of about that many bytes.
@@ -242,18 +213,6 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 		return nil, fmt.Errorf("%d chunks, expected at most %d", len(chunks), maxChunks)
 	}
 	return chunks, nil
-}
-
-// encodeChunk encodes the value of a chunk.
-func encodeChunk[T Number](segments []segment[T], mem memory.Allocator) ([]byte, error) {
-	value, err := encodeSegments(FormatOf[T]().Schema, segments, mem)
-	if err != nil {
-		return nil, err
-	}
-	if len(value) > MaxMessage {
-		return nil, fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
-	}
-	return value, nil
 }
 
 // encodeSegments encodes segments as one value.
@@ -312,7 +271,7 @@ func newAssembly[T Number](bytes int) *assembly[T] {
 	return &assembly[T]{left: bytes / int(unsafe.Sizeof(T(0)))}
 }
 
-// decode decodes the next chunk and adds it.
+// decode decodes the next chunk, and appends copies of its rows to the tensors.
 func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
 	record, err := stream.Decode(value, mem, nil)
 	if err != nil {
