@@ -66,7 +66,7 @@ func FuzzDecodeExamples(f *testing.F) {
 					e.Label(row)
 				}
 			}
-			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil)); err != nil && !errors.Is(err, wire.ErrDamaged) {
+			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil), examples.UnknownLabel); err != nil && !errors.Is(err, wire.ErrDamaged) {
 				t.Error(err)
 			}
 			e.Release()

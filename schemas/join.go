@@ -20,7 +20,7 @@ func (w *Window) Bytes() (bytes int64) {
 }
 
 // Join joins increments: see [Chain.Join]. Each group must consist of neighbours with the same weight and disjoint
-// offsets; otherwise the error is a *[MergeError] and the window is unchanged.
+// offsets; otherwise Join returns an error and the window is unchanged.
 func (w *Window) Join(groups [][]int) error {
 	if len(groups) == 0 {
 		return nil
@@ -34,7 +34,7 @@ func (w *Window) Join(groups [][]int) error {
 		for i, number := range numbers {
 			place, any := at[number]
 			if delete(at, number); !any || i > 0 && w.Increments[place-1].Increment.Number != numbers[i-1] {
-				return &MergeError{numbers}
+				return errMerge(numbers)
 			}
 		}
 		if len(numbers) > 0 {
@@ -49,7 +49,7 @@ func (w *Window) Join(groups [][]int) error {
 			n = len(numbers)
 			var ok bool
 			if joined, ok = join(w.Increments[i : i+n]); !ok {
-				return &MergeError{numbers}
+				return errMerge(numbers)
 			}
 		}
 		all, i = append(all, joined), i+n

@@ -65,7 +65,7 @@ func (m *Manifest) Ridge(stage int) Ridge {
 	return ridge
 }
 
-// Messages encodes the manifest for the versions topic. The error is a *[wire.DocumentError].
+// Messages encodes the manifest for the versions topic.
 func (m *Manifest) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindManifest, m.Run, m) }
 
 // Check returns an error for a manifest without a plan, or with a plan that fails its own check.

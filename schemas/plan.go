@@ -222,7 +222,7 @@ func orNil[S ~[]E, E any](list S) S {
 // Run returns the run ID. It depends only on the plan, not on earlier runs.
 func (p *Plan) Run() string { return p.Digest().Short() }
 
-// Messages encodes the plan for the plans topic. The error is a *[wire.DocumentError].
+// Messages encodes the plan for the plans topic.
 func (p *Plan) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindPlan, p.Run(), p) }
 
 // MaxSegments is the maximum number of segments of a plan, because workers keep state in memory for each. It allows 33

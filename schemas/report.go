@@ -172,5 +172,5 @@ func (r *Report) Check() error {
 	return wire.CheckName(r.Run)
 }
 
-// Messages encodes the report for the weights topic. The error is a *[wire.DocumentError].
+// Messages encodes the report for the weights topic.
 func (r *Report) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindReport, r.Run, r) }

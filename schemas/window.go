@@ -77,7 +77,7 @@ func (p StatePlace) Same(o StatePlace) bool {
 	return p.Run != "" && p.Run == o.Run && p.Index == o.Index
 }
 
-// Messages encodes the window for the state topic. The error is a *[wire.DocumentError].
+// Messages encodes the window for the state topic.
 func (w *Window) Messages() ([]wire.Message, error) { return wire.MessagesOf(KindWindow, w.Run, w) }
 
 // Rows returns the number of rows of the window, including forgotten rows.
@@ -248,17 +248,14 @@ func (w *Window) Merged(number int) bool {
 	return i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms)
 }
 
-// MergeError reports that increments can't be merged because a window does not have them, or they are not adjacent.
-type MergeError struct{ Numbers []int }
-
-// Error names the increments.
-func (e *MergeError) Error() string {
-	return fmt.Sprintf("increments %d are not adjacent in the window, and can't be merged", e.Numbers)
+// errMerge returns the error of increments that a window does not have, or that are not adjacent.
+func errMerge(numbers []int) error {
+	return fmt.Errorf("increments %d are not adjacent in the window, and can't be merged", numbers)
 }
 
 // Merge gives increments common terms, by the groups of [Chain.Merged]: each has the numbers of increments that are the
 // first with their terms, and includes all increments that share these terms. at returns the place of the terms of a
-// group. If a group is not adjacent, the error is a *[MergeError] and the window is unchanged.
+// group. If a group is not adjacent, Merge returns an error and the window is unchanged.
 func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
 	before := map[int][]int{} // indices of increments with common terms, by the number of the first
 	for _, group := range w.Groups() {
@@ -269,12 +266,12 @@ func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
 		for _, number := range numbers {
 			merged[g] = append(merged[g], before[number]...)
 			if before[number] == nil {
-				return &MergeError{numbers}
+				return errMerge(numbers)
 			}
 			delete(before, number)
 		}
 		if slices.Sort(merged[g]); len(merged[g]) > 0 && merged[g][len(merged[g])-1]-merged[g][0] >= len(merged[g]) {
-			return &MergeError{numbers}
+			return errMerge(numbers)
 		}
 	}
 	for g, places := range merged {

@@ -8,7 +8,7 @@ func (r *Rows) Slice(from, to int) *Rows {
 	cut.Rows = to - from
 	cut.Floats, cut.Bytes = slice(r.Floats, from*r.Cols, to*r.Cols), slice(r.Bytes, from*r.Cols, to*r.Cols)
 	if r.Sparse != nil {
-		cut.Sparse = r.Sparse.slice(from, to)
+		cut.Sparse = r.Sparse.Slice(from, to)
 	}
 	if len(r.Targets) > 0 {
 		k := len(r.Targets) / r.Rows
@@ -61,8 +61,8 @@ func slice[V any](column []V, from, to int) []V {
 	return column[from:to]
 }
 
-// slice returns the rows from one on, before another.
-func (s *SparseRows) slice(from, to int) *SparseRows {
+// Slice returns the rows from one on, before another. They share the memory of s.
+func (s *SparseRows) Slice(from, to int) *SparseRows {
 	first := 0
 	if from > 0 {
 		first = s.Ends[from-1]

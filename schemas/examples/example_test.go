@@ -84,7 +84,7 @@ func ExampleBatch_Classes() {
 	}
 	defer batch.Release()
 	classes := make([]int32, batch.Rows)
-	fmt.Println(labels.Text(), batch.Classes(classes, labels), classes)
+	fmt.Println(labels.Text(), batch.Classes(classes, labels, examples.UnknownLabel), classes)
 	// Output:
 	// [2 9 10] <nil> [1 0 2]
 }

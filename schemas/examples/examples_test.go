@@ -223,7 +223,7 @@ func TestLabelTypes(t *testing.T) {
 				got = append(got, label)
 			}
 			classes := make([]int32, e.Rows)
-			if err := e.Classes(classes, labels); err != nil || !slices.Equal(classes, []int32{1, 0, Unlabelled, 1}[first:]) ||
+			if err := e.Classes(classes, labels, UnknownLabel); err != nil || !slices.Equal(classes, []int32{1, 0, Unlabelled, 1}[first:]) ||
 				!slices.Equal(got, []string{"7", "100", "-", "7"}[first:]) {
 				t.Errorf("%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
 			}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Labels is the frozen set of classes of a run, in order. Class c of every score, residual and probability is the label
@@ -94,19 +93,10 @@ func (l *Labels) Len() int { return len(l.text) }
 // Text returns the labels in order. The caller must not change them.
 func (l *Labels) Text() []string { return l.text }
 
-// UnknownLabelError is the error of a label that is not in the frozen set of classes. It wraps [wire.ErrDamaged].
-type UnknownLabelError struct {
-	Row   int // in its message, from 0
-	Label string
+// UnknownLabel returns the error of a label that is not in the frozen set of classes. It wraps [wire.ErrDamaged].
+func UnknownLabel(row int, label string) error {
+	return &ValueError{row, -1, fmt.Sprintf("label %q is not one of the classes", label)}
 }
-
-// Error implements error.
-func (e *UnknownLabelError) Error() string {
-	return fmt.Sprintf("row %d: label %q is not one of the classes", e.Row, e.Label)
-}
-
-// Unwrap returns ErrDamaged.
-func (e *UnknownLabelError) Unwrap() error { return wire.ErrDamaged }
 
 // Classes of rows that are of no class. All of them are negative.
 const (
@@ -114,29 +104,10 @@ const (
 	Unknown    = -2 // a row with a label that is not a class
 )
 
-// Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It returns an
-// *[UnknownLabelError] for a label that l does not have. dst has an element for each row.
-func (e *Batch) Classes(dst []int32, l *Labels) (err error) {
-	e.classes(dst, l, func(row int) bool {
-		err = &UnknownLabelError{row, e.Label(row)}
-		return false
-	})
-	return err
-}
-
-// KnownClasses is Classes for rows that may have labels that l does not have: these rows are [Unknown]. It calls unknown with each such
-// label.
-func (e *Batch) KnownClasses(dst []int32, l *Labels, unknown func(label string)) {
-	e.classes(dst, l, func(row int) bool {
-		unknown(e.Label(row))
-		dst[row] = Unknown
-		return true
-	})
-}
-
-// classes writes the class of each row into dst. It calls unknown with the row of a label that l does not have, and continues if unknown
-// returns true.
-func (e *Batch) classes(dst []int32, l *Labels, unknown func(row int) bool) {
+// Classes writes the class of each row into dst, or [Unlabelled] for a row without a label. It calls unknown for a label that l
+// does not have: the row is then [Unknown], unless unknown returns an error, such as [UnknownLabel], which Classes returns. dst has an
+// element for each row.
+func (e *Batch) Classes(dst []int32, l *Labels, unknown func(row int, label string) error) error {
 	for row := range e.Rows {
 		if !e.Labelled(row) {
 			dst[row] = Unlabelled
@@ -149,8 +120,13 @@ func (e *Batch) classes(dst []int32, l *Labels, unknown func(row int) bool) {
 			number, _ := e.labels.Whole(row)
 			class, ok = l.numbers[number]
 		}
-		if dst[row] = class; !ok && !unknown(row) {
-			return
+		if dst[row] = class; ok {
+			continue
+		}
+		dst[row] = Unknown
+		if err := unknown(row, e.Label(row)); err != nil {
+			return err
 		}
 	}
+	return nil
 }

@@ -47,9 +47,9 @@ func TestClassesCompareAsText(t *testing.T) {
 		c.rows.Rows, c.rows.Cols, c.rows.Bytes = 3, 1, []uint8{1, 2, 3}
 		e := arrowtest.Must(Decode(encodeRows(t, &c.rows, mem), mem))(t)
 		got := make([]int32, 3)
-		err := e.Classes(got, labels)
+		err := e.Classes(got, labels, UnknownLabel)
 		if c.err != "" {
-			var unknown *UnknownLabelError
+			var unknown *ValueError
 			if !errors.As(err, &unknown) || !errors.Is(err, wire.ErrDamaged) || err.Error() != c.err {
 				t.Errorf("%v, expected %s", err, c.err)
 			}

@@ -37,19 +37,6 @@ func (s *SparseRows) Row(row int) (indices []int32, values []float32) {
 	return s.Indices[from:to:to], s.Values[from:to:to]
 }
 
-// Slice returns the rows of a range. They share the memory of s.
-func (s *SparseRows) Slice(from, to int) *SparseRows {
-	first := 0
-	if from > 0 {
-		first = s.Ends[from-1]
-	}
-	part := &SparseRows{Indices: s.Indices[first:s.Ends[to-1]], Values: s.Values[first:s.Ends[to-1]]}
-	for _, end := range s.Ends[from:to] {
-		part.Ends = append(part.Ends, end-first)
-	}
-	return part
-}
-
 // Leading writes the first columns of each row into dst (n × columns, row-major), with zeros.
 func (s *SparseRows) Leading(dst []float32, columns int) {
 	clear(dst)

@@ -8,7 +8,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // targets are the regression targets of each row.
@@ -69,22 +68,8 @@ func (e *Batch) setTargets(column arrow.Array) error {
 	return nil
 }
 
-// TargetsError is the error of a message with a wrong number of targets. It wraps [wire.ErrDamaged].
-type TargetsError struct {
-	Got  int // per row
-	Want []string
-}
-
-// Error implements error.
-func (e *TargetsError) Error() string {
-	return fmt.Sprintf("%d targets in each row: expected %d: %.100q", e.Got, len(e.Want), e.Want)
-}
-
-// Unwrap returns ErrDamaged.
-func (e *TargetsError) Unwrap() error { return wire.ErrDamaged }
-
 // Targets writes the targets of the rows into dst (Rows × k, row-major), and whether each row has them into known,
-// which has an element for each row. The targets of a row without any are 0. The error is a *[TargetsError] if rows do
+// which has an element for each row. The targets of a row without any are 0. The error is a *[ValueError] if rows do
 // not have k targets.
 func (e *Batch) Targets(dst []float64, known []bool, want []string) error {
 	clear(dst)
@@ -95,7 +80,7 @@ func (e *Batch) Targets(dst []float64, known []bool, want []string) error {
 			continue
 		}
 		if e.targets.width != k {
-			return &TargetsError{e.targets.width, want}
+			return &ValueError{row, -1, fmt.Sprintf("%d targets, expected %d: %.100q", e.targets.width, k, want)}
 		}
 		known[row] = true
 		from, _ := e.targets.lists.Range(row)

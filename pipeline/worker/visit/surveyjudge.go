@@ -36,7 +36,7 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		truth.Targets = rows.Targets
 	} else {
 		truth.Classes = make([]int32, batch.Rows)
-		batch.KnownClasses(truth.Classes, examples.NewLabels(m.Labels()), func(string) {})
+		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), unknownLabel(true, func(string) {}))
 	}
 	if batch.Sparse != m.Sparse() {
 		return

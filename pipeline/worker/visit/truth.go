@@ -37,21 +37,22 @@ func standardizeTargets(by standardizer, targets []float64, k int) (dst kernel.D
 // readLabelSets finds the label sets of a message's rows (n × k). Unknown labels are handled as in readLabels.
 func readLabelSets(open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
 	rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
-	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, func(row int, label string) error {
-		if !open {
-			return &examples.UnknownLabelError{Row: row, Label: label}
-		}
-		unknown(label)
-		return nil
-	})
+	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, unknownLabel(open, unknown))
 }
 
 // readLabels finds the classes of a message's rows, or marks rows as unlabelled. If open, as in a chain that may learn further
 // labels, unknown is called with each label that is not a class. Otherwise such a label is an error.
-func readLabels(open bool, examples *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
-	if open {
-		examples.KnownClasses(rows.Classes, labels, unknown)
+func readLabels(open bool, batch *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
+	return batch.Classes(rows.Classes, labels, unknownLabel(open, unknown))
+}
+
+// unknownLabel returns the function that readLabels calls for labels that are not classes.
+func unknownLabel(open bool, unknown func(label string)) func(row int, label string) error {
+	if !open {
+		return examples.UnknownLabel
+	}
+	return func(_ int, label string) error {
+		unknown(label)
 		return nil
 	}
-	return examples.Classes(rows.Classes, labels)
 }
