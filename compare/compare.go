@@ -168,31 +168,24 @@ func flatten(key string, value any, fields map[string]string) {
 	fields[key] = fmt.Sprint(value)
 }
 
-// everyStage begins the key of a field that has one value in all stages of each run.
-const everyStage = "stages.*."
-
 // foldStages makes one field of those of all stages, where each of the plans has one value.
 func foldStages(plans []map[string]string) {
-	values := map[string][]map[string]bool{} // by the name of the field, of each plan
-	for i, of := range plans {
+	apart := map[string]bool{} // fields that have other values in another stage of their plan
+	for _, of := range plans {
+		values := map[string]string{}
 		for key, value := range of {
 			if _, name, ok := stageOf(key); ok {
-				if values[name] == nil {
-					values[name] = make([]map[string]bool, len(plans))
-				}
-				if values[name][i] == nil {
-					values[name][i] = map[string]bool{}
-				}
-				values[name][i][value] = true
+				before, any := values[name]
+				apart[name] = apart[name] || any && before != value
+				values[name] = value
 			}
 		}
 	}
 	for _, of := range plans {
 		for key, value := range maps.Clone(of) {
-			_, name, ok := stageOf(key)
-			if ok && !slices.ContainsFunc(values[name], func(of map[string]bool) bool { return len(of) > 1 }) {
+			if _, name, ok := stageOf(key); ok && !apart[name] {
 				delete(of, key)
-				of[everyStage+name] = value
+				of["stages.*."+name] = value
 			}
 		}
 	}

@@ -3,6 +3,7 @@ package explain
 import (
 	"cmp"
 	"context"
+	"maps"
 	"math"
 	"slices"
 
@@ -50,7 +51,7 @@ type columnValue struct {
 // valuesOf returns the values at which a curve has points.
 func valuesOf(rows *Rows, c *column) (values []columnValue) {
 	if c.isWords() {
-		words, counts := countWords(rows, c)
+		words, of := rowsByWord(rows, c)
 		for _, place := range words[:min(len(words), curveWords)] {
 			features := make([]float32, c.to-c.from)
 			for j := range features {
@@ -61,7 +62,7 @@ func valuesOf(rows *Rows, c *column) (values []columnValue) {
 					features[j] = 1
 				}
 			}
-			values = append(values, columnValue{c.wordText(place), counts[place], features})
+			values = append(values, columnValue{c.wordText(place), len(of[place]), features})
 		}
 		return values
 	}
@@ -75,17 +76,15 @@ func valuesOf(rows *Rows, c *column) (values []columnValue) {
 	return values
 }
 
-// countWords returns the places of the words that rows have, the most frequent first, and how many rows have each.
-func countWords(rows *Rows, c *column) (words []int, counts map[int]int) {
-	counts = map[int]int{}
+// rowsByWord returns the places of the words that rows have, the most frequent first, and the rows with each.
+func rowsByWord(rows *Rows, c *column) (words []int, of map[int][]int) {
+	of = map[int][]int{}
 	for i := range rows.Len() {
-		counts[c.word(rows.Features.Row(i))]++
+		place := c.word(rows.Features.Row(i))
+		of[place] = append(of[place], i)
 	}
-	for place := range counts {
-		words = append(words, place)
-	}
-	slices.SortFunc(words, func(a, b int) int { return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b)) })
-	return words, counts
+	words = slices.SortedFunc(maps.Keys(of), func(a, b int) int { return cmp.Or(cmp.Compare(len(of[b]), len(of[a])), cmp.Compare(a, b)) })
+	return words, of
 }
 
 // numbersOf returns the numbers of a column, sorted, and how many are missing.

@@ -4,8 +4,9 @@ import (
 	"context"
 	"math"
 	"runtime"
-	"slices"
-	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -43,18 +44,13 @@ type each struct {
 // mean returns the means of rows; of all without a list.
 func (e *each) mean(rows []int) (m Measures) {
 	if rows == nil {
-		for i := range e.loss {
-			m.add(Measures{e.wrong[i], e.loss[i]}, 1)
-		}
+		rows = evenly(len(e.loss), len(e.loss))
 	}
 	for _, i := range rows {
 		m.add(Measures{e.wrong[i], e.loss[i]}, 1)
 	}
-	n := len(rows)
-	if rows == nil {
-		n = len(e.loss)
-	}
-	return Measures{100 * m.Error / float64(n), m.Loss / float64(n)}
+	n := float64(len(rows))
+	return Measures{100 * m.Error / n, m.Loss / n}
 }
 
 // tile is how many rows are predicted at a time.
@@ -70,10 +66,10 @@ type predictor struct {
 // all rows.
 func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change func(at int, row []float32),
 	with func(at int, p []float32)) error {
-	n, k := rows.Len(), len(p.Model().Labels())
-	if list != nil {
-		n = len(list)
+	if list == nil {
+		list = evenly(rows.Len(), rows.Len())
 	}
+	n, k := len(list), len(p.Model().Labels())
 	for from := 0; from < n; from += tile {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -81,12 +77,8 @@ func (p *predictor) predict(ctx context.Context, rows *Rows, list []int, change 
 		to := min(from+tile, n)
 		p.tile.Reshape(to-from, rows.Features.Cols)
 		for i := from; i < to; i++ {
-			of := i
-			if list != nil {
-				of = list[i]
-			}
 			row := p.tile.Row(i - from)
-			copy(row, rows.Features.Row(of))
+			copy(row, rows.Features.Row(list[i]))
 			if change != nil {
 				change(i, row)
 			}
@@ -120,13 +112,7 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 	}
 	e.predicted, e.truth = make([]int32, n), make([]float64, n)
 	return e, p.predict(ctx, rows, nil, change, func(i int, out []float32) {
-		best := 0
-		for c, v := range out {
-			if v > out[best] {
-				best = c
-			}
-		}
-		e.predicted[i], e.truth[i] = int32(best), float64(out[rows.Classes[i]])
+		e.predicted[i], e.truth[i] = link.Largest(out), float64(out[rows.Classes[i]])
 		e.loss[i] = logLoss(e.truth[i])
 		if e.predicted[i] != rows.Classes[i] {
 			e.wrong[i] = 1
@@ -136,26 +122,18 @@ func (p *predictor) measure(ctx context.Context, rows *Rows, change func(at int,
 
 // parallel calls do with the numbers below n and a predictor of its own for each process, until an error.
 func parallel(m *model.Model, blas *kernel.BLAS, n int, do func(p *predictor, i int) error) error {
-	next := make(chan int, n)
-	for i := range n {
-		next <- i
-	}
-	close(next)
-	errs := make([]error, n)
-	var group sync.WaitGroup
+	var group errgroup.Group
+	var next atomic.Int64
 	for range min(runtime.GOMAXPROCS(0), n) {
-		group.Go(func() {
+		group.Go(func() error {
 			p := &predictor{Predictor: m.Predictor(blas)}
-			for i := range next {
-				if errs[i] = do(p, i); errs[i] != nil {
-					return
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				if err := do(p, int(i)); err != nil {
+					return err
 				}
 			}
+			return nil
 		})
 	}
-	group.Wait()
-	if at := slices.IndexFunc(errs, func(err error) bool { return err != nil }); at >= 0 {
-		return errs[at]
-	}
-	return nil
+	return group.Wait()
 }

@@ -16,19 +16,16 @@ func slicesOf(rows *Rows, c *column, own *each) Slices {
 		}
 	}
 	if c.isWords() {
-		words, _ := countWords(rows, c)
-		shown := words[:min(len(words), sliceWords)]
-		of, rest := map[int][]int{}, []int(nil)
-		for i := range rows.Len() {
-			if place := c.word(rows.Features.Row(i)); slices.Contains(shown, place) {
-				of[place] = append(of[place], i)
+		words, of := rowsByWord(rows, c)
+		var rest []int
+		for i, place := range words {
+			if i < sliceWords {
+				add(c.wordText(place), of[place])
 			} else {
-				rest = append(rest, i)
+				rest = append(rest, of[place]...)
 			}
 		}
-		for _, place := range shown {
-			add(c.wordText(place), of[place])
-		}
+		slices.Sort(rest)
 		add("all others", rest)
 		return s
 	}
