@@ -299,46 +299,6 @@ func updatePlan() *Plan {
 	return p
 }
 
-// Content that does not fit its kind is an error that wraps ErrDamaged or is a *ShapeError.
-func TestRecordsOfOtherContent(t *testing.T) {
-	for name, err := range map[string]error{
-		"visit without coverage": second(statistics.VisitOf(&wire.Record[float64]{})),
-		"survey without count":   second(statistics.SurveyVisitOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "covered", Value: coverage.Coverage{}.Text()}}})),
-		"gram without weight":    second(statistics.BlockGramOf(&wire.Record[float32]{}, nil)),
-		"seal without offsets":   second(statistics.SealOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "covered", Value: coverage.Coverage{}.Text()}}})),
-		"seal without coverage": second(statistics.SealOf(&wire.Record[float64]{Notes: []wire.Header{{Key: "from", Value: "0"},
-			{Key: "to", Value: "1"}, {Key: "rows", Value: "1"}}})),
-		"prepare without rows": second(statistics.SurveyResultOf(&wire.Record[float32]{})),
-		"prepare without quarantined": second(statistics.SurveyResultOf(&wire.Record[float32]{Notes: []wire.Header{{Key: "rows",
-			Value: "1 2 3"}}})),
-		"weights of no number of passes": second(WeightsOf(&wire.Record[float32]{Notes: []wire.Header{{Key: "final", Value: "1"},
-			{Key: "links", Value: "x"}}})),
-		"quarantine of another kind": second(QuarantinedOf(wire.Message{})),
-		"quarantine without offset":  second(QuarantinedOf(wire.Message{Headers: []wire.Header{{Key: "kind", Value: "quarantine"}}})),
-	} {
-		if !errors.Is(err, wire.ErrDamaged) {
-			t.Errorf("%s: %v", name, err)
-		}
-	}
-	rows, draws := wire.Matrix(statistics.FieldSample, 1, 2, []float32{1, 2}), wire.Words[float32](statistics.FieldDraws,
-		[]string{"00000000000000ff"})
-	for _, tensors := range []wire.Tensors[float32]{
-		nil, {rows}, {draws}, {rows, wire.Words[float32](statistics.FieldDraws, []string{"1", "2"})}, {wire.Vector(statistics.FieldSample,
-			[]float32{1}), draws},
-	} {
-		_, err := statistics.SampleOf(&wire.Record[float32]{Tensors: tensors})
-		if shape := (*wire.ShapeError)(nil); !errors.As(err, &shape) {
-			t.Errorf("%v: %v", tensors, err)
-		}
-	}
-	if _, err := statistics.SampleOf(&wire.Record[float32]{Tensors: wire.Tensors[float32]{rows,
-		wire.Words[float32](statistics.FieldDraws, []string{"xyz"})}}); !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("a draw that is no number: %v", err)
-	}
-}
-
-func second[T any](_ T, err error) error { return err }
-
 // positions are how far a topic of two partitions was read.
 func positions() []TopicPosition {
 	return []TopicPosition{{Partition: 0, Next: 7, Last: "0123456789ab"}, {Partition: 4, Next: 2, Last: "ba9876543210"}}

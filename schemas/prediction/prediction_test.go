@@ -2,9 +2,7 @@ package prediction_test
 
 import (
 	"errors"
-	"math"
 	"reflect"
-	"slices"
 	"strings"
 	"testing"
 
@@ -35,29 +33,6 @@ func TestPredictionRoundTrip(t *testing.T) {
 				}
 			}
 		}
-	}
-}
-
-// The first message of a generation is marked.
-func TestPredictionAfterLostMessages(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	p := schemastest.Prediction(examples.OneLabel, 0, 3)
-	p.After, p.Row, p.Until, p.Rows, p.Generation, p.Lost = 9, 0, 0, 0, 2, true
-	m := arrowtest.Must(p.Encode(mem))(t)
-	if got := arrowtest.Must(prediction.Decode(m, mem))(t); got.Generation != 2 || !got.Lost ||
-		got.Begins() != (prediction.Scored{Next: math.MaxInt64, Generation: 1}) {
-		t.Errorf("became %+v", got)
-	}
-}
-
-// An unusable message has no rows, and a reason.
-func TestPredictionWithoutRows(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	p := schemastest.Prediction(examples.OneLabel, 0, 3)
-	p.After, p.Row, p.Until, p.Rows, p.Reason = 9, 0, 0, 0, "3 features, the model has 4"
-	got := arrowtest.Must(prediction.Decode(arrowtest.Must(p.Encode(mem))(t), mem))(t)
-	if got.Reason != p.Reason || len(got.Classes) != 0 || !slices.Equal(got.Labels, p.Labels) {
-		t.Errorf("became %+v", got)
 	}
 }
 
