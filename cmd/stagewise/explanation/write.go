@@ -4,9 +4,10 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
@@ -25,78 +26,67 @@ func Write(stdout io.Writer, r *explain.Report, a About) error {
 	if err := artifact.WriteJSON(a.JSON, stdout, r); err != nil {
 		return err
 	}
+	importance, dependence, errors, wrong := describe(r, "", a.Top)
+	list := slices.Concat([]compare.Table{importance}, dependence, errors, []compare.Table{wrong})
+	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measured(r))
+	if r.Unlabelled > 0 {
+		head += fmt.Sprintf("\n%s rows without a label are left out", humanize.Comma(r.Unlabelled))
+	}
+	if r.Unknown > 0 {
+		head += fmt.Sprintf("\n%s rows are left out: their labels are unknown to the model", humanize.Comma(r.Unknown))
+	}
 	if a.HTML != "" {
-		if err := artifact.Write(a.HTML, stdout, func(w io.Writer) error { return writePage(w, r, a) }); err != nil {
+		err := artifact.Write(a.HTML, stdout, func(w io.Writer) error {
+			about := compare.About{Title: "What predictions depend on", Text: strings.ReplaceAll(head, "\n", "; ")}
+			return compare.WriteTables(w, about, list)
+		})
+		if err != nil {
 			return err
 		}
 	}
 	if a.JSON == artifact.StandardOutput || a.HTML == artifact.StandardOutput {
 		return nil
 	}
-	return writeText(stdout, r, a)
+	more := ""
+	if n := len(r.Importance) - a.Top; n > 0 {
+		more = fmt.Sprintf("and %s: --top %d\n", english.Plural(n, "less important column", ""), len(r.Importance))
+	}
+	_, err := io.WriteString(stdout, head+"\n"+text(list[:1])+more+text(list[1:]))
+	return err
 }
 
-// writePage writes the report as a page.
-func writePage(w io.Writer, r *explain.Report, a About) error {
-	text := fmt.Sprintf("Version %d, %s rows of %s: %s.", r.Version, humanize.Comma(int64(r.Rows)), a.File,
-		measured(r.Measures, r.Task == regression))
-	if r.Unlabelled > 0 {
-		text += fmt.Sprintf(" %d rows without a label are left out.", r.Unlabelled)
-	}
-	if r.Unknown > 0 {
-		text += fmt.Sprintf(" %d rows have labels unknown to the model, and are left out.", r.Unknown)
-	}
-	importance := tables(r, fmt.Sprintf("rows of %s", a.File), a.Top)
-	importance[0].Title = "importance of columns"
-	list := slices.Concat(importance[:1], dependence(r), importance[1:], []compare.Table{mostWrong(r)})
-	return compare.WriteTables(w, compare.About{Title: "What predictions depend on", Text: text}, list)
-}
+// The widths of tables on a screen, which fit into 80 columns.
+const (
+	nameWidth = 24 // characters of a name or a cell
+	headWidth = 11 // characters of the head of a cell
+	barWidth  = 20 // of the longest bar
+	maxCells  = 4  // of a row
+)
 
-// dependence returns a table of the partial dependence on each column.
-func dependence(r *explain.Report) (list []compare.Table) {
-	what := "Mean probability of each label"
-	if r.Task == regression {
-		what = "Mean prediction"
-	}
-	for i, c := range r.Dependence {
-		t := compare.Table{Caption: what + " if all rows had this value of " + c.Name, Head: append([]string{c.Name}, r.Labels...)}
-		if i == 0 {
-			t.Title = "partial dependence"
+// text returns tables for people, in lines of at most 80 characters.
+func text(list []compare.Table) string {
+	var out strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&out, "\n%s\n\n", t.Caption)
+		shown, most := artifact.Table{Right: true}, min(len(t.Head), maxCells+1)
+		row := func(width int, name string, cells []string, bar float64) {
+			all := []any{artifact.Cut(strings.Join(strings.Fields(name), " "), nameWidth)}
+			for _, cell := range cells[:most-1] {
+				all = append(all, artifact.Cut(strings.Join(strings.Fields(cell), " "), width))
+			}
+			if t.Barred() {
+				all = append(all, strings.Repeat("█", int(barWidth*max(bar, 0)+0.5)))
+			}
+			shown.Row(all...)
 		}
-		for _, p := range c.Points {
-			t.Rows = append(t.Rows, compare.Bar{Name: p.Value, Cells: numbers(p.Mean)})
+		row(headWidth, t.Head[0], t.Head[1:], 0)
+		for _, b := range t.Rows {
+			row(nameWidth, b.Name, b.Cells, b.Length)
 		}
-		list = append(list, t)
-	}
-	return list
-}
-
-// mostWrong returns a table of the rows with the largest loss.
-func mostWrong(r *explain.Report) compare.Table {
-	t := compare.Table{Title: "rows with the largest loss",
-		Caption: "The highest loss first, also if all are predicted right. Rows count from 0",
-		Head:    []string{"row", "label", "predicted", "probability of the label", "log loss"}}
-	if r.Task == regression {
-		t.Head = append([]string{"row"}, r.Labels...)
-		for _, name := range r.Labels {
-			t.Head = append(t.Head, name+", predicted")
+		_ = shown.Write(&out) // a builder has no errors
+		if more := len(t.Head) - most; more > 0 {
+			fmt.Fprintf(&out, "and %s: --html\n", english.Plural(more, "other column", ""))
 		}
 	}
-	for _, w := range r.Wrong {
-		cells := []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}
-		if r.Task == regression {
-			cells = numbers(slices.Concat(w.Numbers, w.Predictions))
-		}
-		t.Rows = append(t.Rows, compare.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: cells})
-	}
-	return t
-}
-
-// numbers writes measures.
-func numbers(values []float64) []string {
-	texts := make([]string, len(values))
-	for i, v := range values {
-		texts[i] = number(v)
-	}
-	return texts
+	return out.String()
 }
