@@ -11,6 +11,9 @@ import (
 	"strings"
 )
 
+// uncompressed is the content encoding of an unencoded body.
+const uncompressed = "identity"
+
 // unpackBytes is the memory for decompressing a body besides the body: the window of 32 KiB, tables, and a buffer.
 const unpackBytes = 48 << 10
 
@@ -35,7 +38,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (_ *body, err erro
 		}
 	}()
 	switch encoding := strings.ToLower(r.Header.Get("Content-Encoding")); encoding {
-	case "", "identity":
+	case "", uncompressed:
 	case "gzip", "x-gzip":
 		b.packed = true
 	default:

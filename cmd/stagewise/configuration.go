@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"strings"
@@ -217,4 +218,20 @@ func openSolverBLAS() (*kernel.BLAS, error) {
 		blas.UseForSolves()
 	}
 	return blas, err
+}
+
+// newList makes a command list what read finds in a pipeline. check may be nil.
+func newList[T any](cmd *cobra.Command, check func(*config.Config, []string) error, read func(context.Context, *topics.Pipeline) (T, error),
+	write func(io.Writer, T) error) *cobra.Command {
+	var from configFlags
+	cmd.Args = cobra.NoArgs
+	cmd.RunE = from.onPipeline(check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		found, err := read(cmd.Context(), topics.Open(log, c.Name, nil))
+		if err != nil {
+			return err
+		}
+		return write(cmd.OutOrStdout(), found)
+	})
+	from.add(cmd)
+	return cmd
 }

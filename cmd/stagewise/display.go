@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -78,6 +80,28 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 		gathered.Finish()
 		end()
 	}
+}
+
+// session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and closes it. finish
+// ends what is shown, so that results can follow. role is that of a service, whose metrics are served, and which SIGTERM may end; "": none.
+func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, role string,
+	with func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error,
+	do func(log *kafkalog.Log, recorder event.Recorder, finish func()) error) error {
+	recorder, finish := f.recorder(c, cmd.ErrOrStderr())
+	defer finish()
+	if role != "" {
+		var stop func()
+		var err error
+		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, role, recorder); err != nil {
+			return err
+		}
+		defer stop()
+	}
+	err := with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error { return do(log, recorder, finish) })
+	if role != "" && terminated(cmd.Context()) {
+		return nil
+	}
+	return failed(err)
 }
 
 // reasons passes events on, without values of rows in the reasons why messages can't be used unless they are wanted.

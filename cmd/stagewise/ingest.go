@@ -1,14 +1,15 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 )
@@ -46,16 +47,11 @@ func newIngest() *cobra.Command {
 				return failed(err)
 			}
 			defer remove()
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			if follows && until == "" { // a service
-				var stop func()
-				if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleIngest, recorder); err != nil {
-					return err
-				}
-				defer stop()
+			role := protocol.RoleIngest
+			if !follows || until != "" {
+				role = "" // it ends by itself
 			}
-			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 				if follows {
 					if err := createFollowed(cmd.Context(), c, log); err != nil {
 						return err
@@ -64,14 +60,25 @@ func newIngest() *cobra.Command {
 				}
 				return source.Ingest(cmd.Context(), log, c.Job(), recorder)
 			})
-			if follows && until == "" && terminated(cmd.Context()) {
-				return nil
-			}
-			return failed(err)
 		}),
 	}
 	from.add(cmd)
 	show.add(cmd)
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the topic")
 	return cmd
+}
+
+// createFollowed creates the topics that a pipeline follows on an embedded broker with a listener, if they are missing: other
+// programs can create topics only while the broker runs.
+func createFollowed(ctx context.Context, c *config.Config, log *kafkalog.Log) error {
+	if c.Listen == "" {
+		return nil
+	}
+	var followed []kafkalog.Topic
+	for _, topic := range []string{c.Examples.FromTopic, c.Examples.Outcome.Topic} {
+		if topic != "" {
+			followed = append(followed, kafkalog.Topic{Name: topic, Partitions: c.Examples.Partitions})
+		}
+	}
+	return log.Create(ctx, followed...)
 }

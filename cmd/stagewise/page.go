@@ -35,9 +35,7 @@ func newPage() *cobra.Command {
 			if err := errors.Join(show.check(), checkPage("--listen", listen)); err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			err := withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			err := show.session(cmd, c, "", withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 				stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
 				if err != nil {
 					return err
@@ -48,7 +46,7 @@ func newPage() *cobra.Command {
 			if cmd.Context().Err() != nil {
 				return nil
 			}
-			return failed(err)
+			return err
 		}),
 	}
 	from.add(cmd)

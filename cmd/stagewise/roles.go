@@ -5,7 +5,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -45,20 +44,13 @@ func newRole(role, use, short string,
 			if err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			recorder, stop, err := telemetry.Serve(cmd.Context(), c, role, recorder)
-			if err != nil {
-				return err
-			}
-			defer stop()
-			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			err = show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 				return serve(cmd.Context(), log, blas, c.Job(), recorder)
 			})
 			if cmd.Context().Err() != nil {
 				return nil
 			}
-			return failed(err)
+			return err
 		}),
 	}
 	from.add(cmd)

@@ -10,11 +10,11 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
@@ -68,16 +68,11 @@ func newRun() *cobra.Command {
 				return failed(err)
 			}
 			defer remove()
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			if until == "" { // a service
-				var stop func()
-				if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleRun, recorder); err != nil {
-					return err
-				}
-				defer stop()
+			role := protocol.RoleRun
+			if until != "" {
+				role = "" // it ends by itself
 			}
-			err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 				if show.onScreen() {
 					screen.Describe(cmd.ErrOrStderr(), c, blas)
 				}
@@ -98,10 +93,6 @@ func newRun() *cobra.Command {
 				}
 				return artifact.WriteRetraining(report, cmd.OutOrStdout(), result, c)
 			})
-			if until == "" && terminated(cmd.Context()) {
-				return nil
-			}
-			return failed(err)
 		}),
 	}
 	from.add(cmd)

@@ -75,28 +75,20 @@ func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error
 	if err != nil {
 		return err
 	}
-	recorder, finish := f.show.recorder(c, cmd.ErrOrStderr())
-	defer finish()
-	counts := &screen.ScoreCounts{}
-	if !o.UntilEnd {
-		var stop func()
-		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, protocol.RoleScore, recorder); err != nil {
-			return err
-		}
-		defer stop()
-		recorder.Record(event.Following{Topic: o.From})
+	role, counts := protocol.RoleScore, &screen.ScoreCounts{}
+	if o.UntilEnd {
+		role = "" // it ends by itself
 	}
-	recorder = telemetry.Tee{recorder, counts}
-	err = withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
-		return f.score(cmd.Context(), log, c, o, blas, recorder)
+	err = f.show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		if !o.UntilEnd {
+			recorder.Record(event.Following{Topic: o.From})
+		}
+		return f.score(cmd.Context(), log, c, o, blas, telemetry.Tee{recorder, counts})
 	})
-	if finish(); err == nil && f.show.onScreen() {
+	if err == nil && o.UntilEnd && f.show.onScreen() {
 		counts.Conclude(cmd.ErrOrStderr(), o)
 	}
-	if !o.UntilEnd && terminated(cmd.Context()) {
-		return nil
-	}
-	return failed(err)
+	return err
 }
 
 // score predicts for the partitions that this process gets.

@@ -18,6 +18,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -78,9 +79,7 @@ func newSearch() *cobra.Command {
 				list[i].Examples.ClassWeight = weight
 				jobs[i] = list[i].Job()
 			}
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			return failed(withLog(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			return show.session(cmd, c, "", withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 				err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
 					list[i].Add(made)
 					return nil
@@ -89,7 +88,7 @@ func newSearch() *cobra.Command {
 					return err
 				}
 				return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, page)
-			}))
+			})
 		}),
 	}
 	from.add(cmd)

@@ -13,6 +13,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -61,12 +62,11 @@ func newTrain() *cobra.Command {
 				}
 				defer remove()
 			}
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
 			with := withLog
 			if attach != "" {
 				with = withPipeline
 			}
-			return failed(with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			return show.session(cmd, c, "", with, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 				if show.onScreen() {
 					screen.Describe(cmd.ErrOrStderr(), c, blas)
 				}
@@ -76,7 +76,6 @@ func newTrain() *cobra.Command {
 					id      = attach
 					options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
 				)
-				defer finish()
 				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
 				if err != nil {
 					return err
@@ -124,7 +123,7 @@ func newTrain() *cobra.Command {
 					return fmt.Errorf("version %d is not offered: %s", result.Version, result.Outcomes.Why())
 				}
 				return nil
-			}))
+			})
 		}),
 	}
 	from.add(cmd)

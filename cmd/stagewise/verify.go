@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
@@ -33,16 +34,14 @@ func newVerify() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			recorder, finish := show.recorder(c, cmd.ErrOrStderr())
-			defer finish()
-			return failed(withPipeline(cmd.Context(), c, recorder, func(log *kafkalog.Log) error {
+			return show.session(cmd, c, "", withPipeline, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 				same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
 				finish()
 				for _, v := range same {
 					fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
 				}
 				return err
-			}))
+			})
 		}),
 	}
 	from.add(cmd)

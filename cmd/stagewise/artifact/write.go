@@ -2,6 +2,7 @@ package artifact
 
 import (
 	"bufio"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -10,7 +11,10 @@ import (
 
 	"github.com/google/renameio/v2"
 
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 // StandardOutput is the path that stands for the standard output.
@@ -87,4 +91,36 @@ func WriteModel(path string, stdout io.Writer, m *model.Model) error {
 		_, err := m.WriteTo(w)
 		return err
 	})
+}
+
+// Report is what --report writes. schemas/report.schema.json describes it.
+type Report struct {
+	*schemas.Report
+	// Configuration is that of the command that submitted the run, with all defaults; nil if this command only attached to it.
+	Configuration *config.Config `json:"configuration,omitempty"`
+}
+
+// WriteReport writes a report as JSON for people and programs. An empty path stands for no file.
+func WriteReport(path string, stdout io.Writer, r *schemas.Report, c *config.Config) error {
+	return WriteJSON(path, stdout, Report{r, c})
+}
+
+// WriteJSON writes a value as JSON for people and programs. An empty path stands for no file.
+func WriteJSON(path string, stdout io.Writer, value any) error {
+	if path == "" {
+		return nil
+	}
+	return Write(path, stdout, func(w io.Writer) error {
+		e := json.NewEncoder(w)
+		e.SetIndent("", "  ")
+		return e.Encode(value)
+	})
+}
+
+// WriteRetraining writes the report of a chain as JSON. An empty path stands for no file.
+func WriteRetraining(path string, stdout io.Writer, r *pipeline.Retraining, c *config.Config) error {
+	return WriteJSON(path, stdout, struct {
+		*pipeline.Retraining
+		Configuration *config.Config `json:"configuration"`
+	}{r, c})
 }

@@ -18,8 +18,8 @@ var nan = math.NaN()
 // regression is the task of a model of numbers.
 const regression = "regression"
 
-// describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the rows
-// with the largest loss. of says which rows were permuted, in the caption of the first one, which has so many columns at most.
+// describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
+// rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
 func describe(r *explain.Report, of string, top int) (importance compare.Table, dependence, slices []compare.Table, wrong compare.Table) {
 	for _, c := range r.Dependence {
 		if len(c.Points) > 0 {

@@ -4,10 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log"
 	"math"
 	"net"
 	"net/http"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"syscall"
@@ -157,4 +159,36 @@ func (t Tee) Record(e event.Event) {
 	for _, r := range t {
 		r.Record(e)
 	}
+}
+
+// Ask asks a process whether it works, at a URL of its /live or /ready. The error is its answer, unless that is 200, or why there is none.
+func Ask(ctx context.Context, url string) error {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return err
+	}
+	answer, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return err
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusOK {
+		return nil
+	}
+	why, err := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+	return errors.Join(fmt.Errorf("%s: %s: %s", url, answer.Status, strings.TrimSpace(string(why))), err)
+}
+
+// Build returns the version of this program, and the revision that it was built from; empty if that is not known.
+func Build() (version, revision string) {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "(devel)", ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" {
+			revision = s.Value
+		}
+	}
+	return info.Main.Version, revision
 }
