@@ -14,16 +14,16 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## MNIST through Kafka topics to a trained model; ARGS="--set seed=2" goes to stagewise train
-	@scripts/demo.sh $(ARGS)
+	@scripts/demo.sh mnist $(ARGS)
 
 demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for others
-	@scripts/demo-images.sh $(DATA) $(ARGS)
+	@scripts/demo.sh images $(DATA) $(ARGS)
 
 demo-table: ## a table with words and prices: a model in seconds, the importance of its columns, and pages of both
-	@scripts/demo-table.sh $(ARGS)
+	@scripts/demo.sh table $(ARGS)
 
 stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
-	@scripts/stream.sh $(ARGS)
+	@scripts/demo.sh stream $(ARGS)
 
 loop: ## a model that learns from what it answered: the error of what was served falls; ARGS=--kafka for real Kafka
 	@scripts/loop.sh $(ARGS)

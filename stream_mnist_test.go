@@ -21,7 +21,7 @@ func TestMNISTStream(t *testing.T) {
 			t.Error("make stream has changed " + figure)
 		}
 	}()
-	command := exec.CommandContext(t.Context(), "scripts/stream.sh")
+	command := exec.CommandContext(t.Context(), "scripts/demo.sh", "stream")
 	command.Env = append(os.Environ(), "MNIST_DIR="+os.Getenv("STAGEWISE_MNIST"))
 	if out, err := command.CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)

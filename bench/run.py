@@ -652,7 +652,6 @@ def errors_by_seconds(path):
 
     drawing, axes = plot.subplots(figsize=(8, 6))
     axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="test error on MNIST, %")
-    axes.points = []  # what mark has marked, and what it is called
     yield axes
     lines = np.concatenate([line.get_xydata() for line in axes.lines])
     axes.set(xlim=round_limits(lines[:, 0], (1, 1.5, 2, 3, 5, 7)), ylim=round_limits(lines[:, 1], (1, 1.5, 2, 3, 5, 7)))
@@ -663,7 +662,6 @@ def errors_by_seconds(path):
     axes.grid(alpha=0.3)
     axes.legend(fontsize=8, loc="upper center", bbox_to_anchor=(0.5, -0.11), ncols=2, frameon=False)
     drawing.tight_layout()
-    name_points(drawing, axes)
     drawing.savefig(path, metadata={"Date": None})
 
 
@@ -677,50 +675,12 @@ def round_limits(values, digits):
     return max(n for n in numbers if n <= values.min() * 0.98), min(n for n in numbers if n >= values.max() * 1.02)
 
 
-def name_points(drawing, axes):
-    """Writes the name of each point beside it, where it covers the least of curves, points and other names, and no other point is nearer."""
-    drawing.canvas.draw()
-    marks = np.array([axes.transData.transform(point) for *point, _ in axes.points])
-    taken = list(marks)
-    for line in axes.lines:
-        ends = axes.transData.transform(line.get_xydata())
-        for one, other in zip(ends, ends[1:]):
-            taken += [one + (other - one) * part for part in np.linspace(0, 1, 2 + int(np.hypot(*(other - one)) / 4))]
-    taken = np.array(taken)
-    for own, (x, y, label) in enumerate(axes.points):
-        choices = []
-        for away in (6, 14, 24, 36):
-            look = {"arrowprops": {"arrowstyle": "-", "linewidth": 0.5, "color": "gray", "shrinkA": 0, "shrinkB": 2}} if away > 6 else {}  # a line from the name to its point
-            for across, down, horizontal, vertical in ((1, 0, "left", "center"), (1, 1, "left", "bottom"), (1, -1, "left", "top"), (0, 1, "center", "bottom"), (0, -1, "center", "top"),
-                                                       (-1, 0, "right", "center"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top")):
-                text = axes.annotate(label, (x, y), textcoords="offset points", xytext=(away * across, away * down), ha=horizontal, va=vertical, fontsize=8, **look)
-                box = letters_box(text)
-                inside = (taken >= box.min - 4) & (taken <= box.max + 4)
-                beyond = box.x0 < axes.bbox.x0 or box.x1 > axes.bbox.x1 or box.y0 < axes.bbox.y0 or box.y1 > axes.bbox.y1
-                apart = np.hypot(*np.maximum(np.maximum(box.min - marks, marks - box.max), 0).T)
-                nearer = int((np.delete(apart, own) < apart[own] + 4).sum())
-                choices.append((1000 * beyond + 6 * nearer + away / 8 + int(inside.all(axis=1).sum()), len(choices), text, box))
-        _, _, text, box = min(choices, key=lambda c: c[:2])
-        for *_, other, _ in choices:
-            if other is not text:
-                other.remove()
-        taken = np.concatenate([taken, [[px, py] for px in np.arange(box.x0, box.x1, 4) for py in np.arange(box.y0, box.y1, 4)]])
-
-
-def letters_box(text):
-    """Returns where the letters of a name are, without the line to its point."""
-    from matplotlib.text import Text
-
-    text.get_window_extent()  # puts the letters where they will be
-    return Text.get_window_extent(text)
-
-
-def mark(b, axes, name, label):
-    """Marks the median of a peer, if it was measured."""
+def mark(b, axes, name, label, side="right"):
+    """Marks the median of a peer, if it was measured, with its name on a side."""
     if name in b.raw:
         x, y = b.median(name), b.median(name, "error")
         axes.plot([x], [y], "k^", markersize=5)
-        axes.points.append((x, y, label))
+        axes.annotate(label, (x, y), textcoords="offset points", xytext=(6 if side == "right" else -6, 0), va="center", ha="left" if side == "right" else "right", fontsize=8)
 
 
 def figure(b):
@@ -737,10 +697,10 @@ def figure(b):
             if name in b.raw:
                 middle = sorted(b.raw[name], key=lambda r: r["seconds"])[len(b.raw[name]) // 2]
                 axes.plot(*zip(*((t, e) for t, e in middle["curve"] if e < 6)), look, markersize=3, linewidth=1, label=label)  # the first pass has learnt nothing
-        # Those that have the least room come first.
-        for name, label in (("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("numpy, paper", "NumPy, the same\nin memory"), ("numpy, identity", "NumPy, identity"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
+        for name, label in (("mlp", "MLPClassifier"), ("neighbors", "3 nearest\nneighbours"), ("numpy, paper", "NumPy, the same\nin memory"), ("logistic", "LogisticRegression"), ("sgd", "SGDClassifier"),
                             ("liblinear", "liblinear"), ("vowpal", "Vowpal Wabbit"), ("spark", "Spark MLlib"), ("ridge", "Ridge, 4000"), ("svc", "SVC")):
             mark(b, axes, name, label)
+        mark(b, axes, "numpy, identity", "NumPy, identity", "left")
 
 
 def machine():

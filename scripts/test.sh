@@ -129,7 +129,7 @@ mnist() {
   local packages
   packages=$(tagged mnist)
   scripts/blas.sh
-  scripts/mnist.sh .demo/mnist || fail "the accuracy tests need MNIST; the line above says what is missing"
+  scripts/data.sh mnist .demo/mnist || fail "the accuracy tests need MNIST; the line above says what is missing"
   # shellcheck disable=SC2086 # a list of packages
   STAGEWISE_MNIST=$PWD/.demo/mnist go test -tags $tags -run '^TestMNIST' -count=1 -p 1 -timeout 30m $packages
 }
@@ -249,7 +249,7 @@ loop() {
 }
 
 table() {
-  scripts/demo-table.sh --quiet || fail "make demo-table failed: the lines above say why"
+  scripts/demo.sh table --quiet || fail "make demo-table failed: the lines above say why"
   sed -n 's/^  "test_error": \([0-9.]*\),*$/\1/p' .demo/diamonds.json |
     awk '{ e = $1 } END { print "test: error of diamonds: " e " %"; exit !(NR == 1 && e <= 22.7) }' || fail "the error is above 22.7 %, or the report has none"
   grep -q 'Importance of columns' .demo/diamonds.html && grep -q '"train_error":' .demo/diamonds-run.html || fail "the pages lack the importance of columns, or the curves"
