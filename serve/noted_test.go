@@ -155,25 +155,6 @@ func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label stri
 	}
 }
 
-// A chunked answer is written like any other.
-func TestLongAnswersOnATopic(t *testing.T) {
-	many := make([]string, 3000)
-	for i := range many {
-		many[i] = fmt.Sprint("class ", i)
-	}
-	m := newModelOf(t, many, 1, 2, nil, layout.MissingError)
-	rows := strings.Repeat("[1,2],", 299) + "[1,2]"
-	w, messages := recorded(t, m, typeJSON, "long", []byte(`{"rows": [`+rows+`]}`))
-	if w.Code != http.StatusOK || len(messages) != 300 {
-		t.Fatalf("%d, %d messages", w.Code, len(messages))
-	}
-	for i, message := range messages {
-		if want := fmt.Sprintf("long/%d", i); string(message.Key) != want || !json.Valid(message.Value) {
-			t.Fatalf("%s: %s", message.Key, message.Value)
-		}
-	}
-}
-
 // Targets and several labels are written as such, and an invalid id is rejected before the prediction.
 func TestAnswersOfOtherTasks(t *testing.T) {
 	numbers := newModelOf(t, labels, 1, 2, nil, layout.MissingError, func(m *schemas.Manifest) { m.Plan.Targets, m.Plan.Stages[0].Link = labels, link.Identity })

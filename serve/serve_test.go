@@ -216,29 +216,6 @@ func TestRowsOfJSON(t *testing.T) {
 	}
 }
 
-// Many rows are answered like few.
-func TestManyRows(t *testing.T) {
-	m := newModel(t, 1, 2, nil, layout.MissingError)
-	for _, n := range []int{1, tileRows - 1, tileRows, tileRows + 1, 3 * tileRows} {
-		var rows [][]float32
-		for i := range n {
-			rows = append(rows, []float32{float32(i), float32(i % 7)})
-		}
-		body, err := json.Marshal(map[string]any{"rows": rows})
-		if err != nil {
-			t.Fatal(err)
-		}
-		o := Defaults()
-		o.MaxRows = n
-		checkAnswer(t, ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeJSON, body), m, rows...)
-		if o.MaxRows--; n > 1 {
-			if w := ask(newServer(t, o, Fixed(m)), "POST", "/predict", typeJSON, body); w.Code != http.StatusRequestEntityTooLarge {
-				t.Errorf("%d rows, %d allowed: %d: %s", n, o.MaxRows, w.Code, w.Body)
-			}
-		}
-	}
-}
-
 // reason returns the reason of an error response.
 func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	t.Helper()
@@ -249,7 +226,7 @@ func reason(t *testing.T, w *httptest.ResponseRecorder) string {
 	return refused.Error
 }
 
-// Invalid requests are rejected with a reason and a position.
+// Invalid requests are rejected with a reason.
 func TestRefusals(t *testing.T) {
 	plain := newServer(t, Defaults(), Fixed(newModel(t, 3, 3, nil, layout.MissingError)))
 	named := newServer(t, Defaults(), Fixed(newModel(t, 4, 5, people, layout.MissingError)))
