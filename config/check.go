@@ -46,13 +46,9 @@ const notSet = "not set"
 func (c *Config) problems() []option.Problem {
 	var all []option.Problem
 	wrong := func(key string, value any, want string) {
-		all = append(all, option.Problem{Key: key, Value: quoted(fmt.Sprint(value)), Want: want})
+		all = append(all, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	under := func(prefix string, problems []option.Problem) {
-		for _, p := range problems {
-			all = append(all, option.Problem{Key: join(prefix, p.Key), Value: quoted(p.Value), Want: p.Want})
-		}
-	}
+	under := func(prefix string, problems []option.Problem) { all = append(all, option.ProblemsUnder(prefix, problems)...) }
 
 	switch {
 	case c.Name == "":

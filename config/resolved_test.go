@@ -26,7 +26,8 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		var set []string
 		if filepath.Base(file) == "empty.yaml" { // all that parses itself
 			set = []string{"examples={times: {t: [hour], u: {parts: [age], unit: ms}}, offsets: {v: 1}, class_weight: {a: 2}}",
-				"prepare.hash={columns: 2^10, cross: [[c, d]]}", "examples.categorical=c,d", "threshold={cost: {fp: 1, fn: 20}}", "memory=1GiB"}
+				"prepare.hash={columns: 2^10, cross: [[c, d]]}", "examples.categorical=c,d", "threshold={cost: {fp: 1, fn: 20}}", "memory=1GiB",
+				"examples.missing_values=[]"}
 		}
 		c, err := load(file, content, environ, set)
 		if err != nil {

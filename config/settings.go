@@ -263,7 +263,7 @@ func (s *settings) impossible(problems []option.Problem) {
 		if known[p.Key] || s.suggested[p.Key] {
 			continue
 		}
-		known[p.Key] = true
+		known[p.Key], p.Value = true, quoted(p.Value)
 		set, ok := s.set[p.Key]
 		if !ok {
 			set = s.set[p.Key[:max(0, strings.LastIndexByte(p.Key, '.'))]] // the mapping that lacks the key

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -127,28 +126,6 @@ func TestCSV(t *testing.T) {
 func isFileError(err error) bool {
 	_, ok := errors.AsType[*input.Error](err)
 	return ok
-}
-
-// Labels are correct even if there are more than the reader caches.
-func TestCSVManyLabels(t *testing.T) {
-	var table bytes.Buffer
-	const rows = 65536 + 1000
-	for i := range rows {
-		fmt.Fprintf(&table, "w%d,1\n", i%(65536+10))
-	}
-	f := newFolder(t)
-	o := Defaults()
-	o.Label = "0"
-	o.Train = []string{f.write(t, "a.csv", table.Bytes())}
-	whole, err := readSources(o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for i, word := range whole[0].Words {
-		if word != fmt.Sprintf("w%d", i%(65536+10)) {
-			t.Fatalf("row %d: %s", i, word)
-		}
-	}
 }
 
 func FuzzCSV(f *testing.F) {

@@ -14,11 +14,13 @@ func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: expected %s", p.Key, p.Value, p.Want)
 }
 
-// ProblemsUnder returns problems with keys as those of keys below another key.
+// ProblemsUnder returns problems with keys as those of keys below another key; "" is no key.
 func ProblemsUnder(prefix string, problems []Problem) []Problem {
 	below := make([]Problem, len(problems))
 	for i, p := range problems {
-		p.Key = prefix + "." + p.Key
+		if prefix != "" {
+			p.Key = prefix + "." + p.Key
+		}
 		below[i] = p
 	}
 	return below
