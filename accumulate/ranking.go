@@ -2,7 +2,6 @@ package accumulate
 
 import (
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -14,18 +13,8 @@ import (
 // maxRanked bounds the classes whose probabilities are ranked: 3 MB in memory for each segment that is measured.
 const maxRanked = 100
 
-// dense is what the name of a ranking ends with that has all values. On topics a ranking is of pairs, see [Sum.Pack].
+// dense is what the name of a ranking ends with that has all values. Other rankings are of pairs, see [Sum.Pack].
 const dense = "/dense"
-
-// fewRanked is the part of a dense ranking's values up to which what was added is a list. The list must be sorted, which for each addend
-// takes as long as clearing and reading some twenty values (BenchmarkRanking).
-const fewRanked = 1.0 / 32
-
-// addend is a weight that is added to a value of a ranking.
-type addend struct {
-	at     int
-	weight float64
-}
 
 // histograms are those of the probabilities of k classes: count of them, the first of which is of class first. Of two classes there is one,
 // of the second: the other's probability is what is lacking of 1.
@@ -62,7 +51,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 		classes = s.Field(statistics.FieldClasses, examples.Splits, 4, k)
 	}
 	if h.count > 0 {
-		ranking = s.denseRanking(h, len(rows.Classes)*h.count)
+		ranking = s.Field(statistics.FieldRanking+dense, examples.Splits, h.count, h.bins(), 2)
 	}
 	if threshold > 0 && k == 2 {
 		decided = s.Field(statistics.FieldDecided, examples.Splits, 2, 2)
@@ -83,17 +72,12 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 		if w == 0 {
 			continue
 		}
-		s.splits[split] = true
 		for c := range h.count {
 			at := 2 * ((split*h.count+c)*h.bins() + h.bin(row[h.first+c]))
 			if int(class) == h.first+c {
 				at++
 			}
-			if ranking == nil {
-				s.ranked = append(s.ranked, addend{at, w})
-			} else {
-				ranking[at] += w
-			}
+			ranking[at] += w
 		}
 		if decided != nil {
 			at := split*4 + int(class)*2
@@ -105,32 +89,7 @@ func (s *Sum) AddRanking(rows Rows, probabilities kernel.Dense, predicted []int3
 	}
 }
 
-// denseRanking returns the values of the histograms, which so many are about to be added to; nil if they are few, and are to be listed.
-func (s *Sum) denseRanking(h histograms, adding int) []float64 {
-	size := examples.Splits * h.size()
-	i := slices.IndexFunc(s.fields, func(f wire.Tensor[float64]) bool { return f.Name == statistics.FieldRanking+dense })
-	if i < 0 {
-		i = len(s.fields)
-		s.fields = append(s.fields, wire.Tensor[float64]{Name: statistics.FieldRanking + dense})
-	}
-	f := &s.fields[i]
-	switch {
-	case f.Data != nil:
-		return f.Data
-	case float64(len(s.ranked)+adding) <= fewRanked*float64(size):
-		s.ranked = slices.Grow(s.ranked, adding)
-		return nil
-	}
-	f.Shape, f.Data = []int{examples.Splits, h.count, h.bins(), 2}, make([]float64, size)
-	for _, r := range s.ranked {
-		f.Data[r.at] += r.weight
-	}
-	s.ranked = nil
-	return f.Data
-}
-
-// Pack makes the histograms what they are on topics: pairs of a place and its value, as most values are 0. Only packed sums merge and have
-// measures.
+// Pack makes the histograms pairs of a place and its value, as most values are 0. Only packed sums merge and have measures.
 func (s *Sum) Pack() {
 	for i, f := range s.fields {
 		name, ok := strings.CutSuffix(f.Name, dense)
@@ -138,31 +97,11 @@ func (s *Sum) Pack() {
 			continue
 		}
 		var pairs []float64
-		for split, size := 0, len(f.Data)/examples.Splits; split < examples.Splits; split++ {
-			if !s.splits[split] {
-				continue
-			}
-			for at := split * size; at < (split+1)*size; at++ {
-				if v := f.Data[at]; v != 0 {
-					pairs = append(pairs, float64(at), v)
-				}
+		for at, v := range f.Data {
+			if v != 0 {
+				pairs = append(pairs, float64(at), v)
 			}
 		}
-		// In the order in which they were added, so that a sum has the bits that it has in a dense ranking.
-		order := make([]uint64, len(s.ranked)) // by place, then by number: it takes a fifth of the time of a stable sort
-		for i, r := range s.ranked {
-			order[i] = uint64(r.at)<<32 | uint64(i)
-		}
-		slices.Sort(order)
-		for _, key := range order {
-			r := s.ranked[uint32(key)]
-			if n := len(pairs); n > 0 && pairs[n-2] == float64(r.at) {
-				pairs[n-1] += r.weight
-			} else {
-				pairs = append(pairs, float64(r.at), r.weight)
-			}
-		}
-		s.ranked = nil
 		s.fields[i] = wire.Matrix(name, len(pairs)/2, 2, pairs)
 	}
 }

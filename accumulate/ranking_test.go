@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"slices"
-	"strconv"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -197,20 +196,16 @@ func TestRankingOfParts(t *testing.T) {
 	}
 }
 
-// The ranking of a few rows, which is a list before it is packed, has the bits of a dense one, whenever it becomes that.
-func TestRankingOfFewRows(t *testing.T) {
+// A packed ranking has the sums of the weights in the order of the rows.
+func TestPackedRanking(t *testing.T) {
 	p := ranked(rand.New(rand.NewPCG(5, 4)), 1000, 3, 0)
 	for i := range p.Weights {
 		p.Weights[i], p.Splits[i] = 1/(1+float32(i)), examples.Split(i%examples.Splits)
 	}
-	few := int(fewRanked * float64(examples.Splits*histogramsOf(3).size()) / 3)
-	for _, n := range []int{0, 1, few - 1, few, few + 1, 1000} {
-		want := make([]float64, examples.Splits*histogramsOf(3).size())
+	for _, n := range []int{0, 1, 1000} {
 		sum, h := &Sum{}, histogramsOf(3)
-		for from := 0; from < n || from == 0; from += 50 {
-			to := min(from+50, n)
-			sum.AddRanking(p.Rows.Slice(from, to), p.probabilities.Slice(from, to), p.class[from:to], 0)
-		}
+		sum.AddRanking(p.Rows.Slice(0, n), p.probabilities.Slice(0, n), p.class[:n], 0)
+		want := make([]float64, examples.Splits*h.size())
 		for i := range n {
 			for c := range 3 {
 				at := 2 * ((int(p.Splits[i])*3+c)*h.bins() + h.bin(p.probabilities.Row(i)[c]))
@@ -219,10 +214,6 @@ func TestRankingOfFewRows(t *testing.T) {
 				}
 				want[at] += float64(p.Weights[i])
 			}
-		}
-		dense := sum.denseRanking(h, 0) != nil
-		if dense != (n > few) {
-			t.Errorf("a ranking of %d rows is dense: %v", n, dense)
 		}
 		sum.Pack()
 		for split := range examples.Splits {
@@ -323,21 +314,5 @@ func TestRankingOfManyClasses(t *testing.T) {
 		if m := sum.MeasuresOf(examples.Train, k); m.AUC != nil || m.BalancedError != nil != want {
 			t.Errorf("%d classes have %v, %v", k, m.AUC, m.BalancedError)
 		}
-	}
-}
-
-// BenchmarkRanking measures a segment of that many rows of ten classes, from the first addend to pairs. It made fewRanked.
-func BenchmarkRanking(b *testing.B) {
-	for _, n := range []int{64, 256, 1024, 4096} {
-		b.Run(strconv.Itoa(n), func(b *testing.B) {
-			p := ranked(rand.New(rand.NewPCG(6, 5)), n, 10, 0)
-			for b.Loop() {
-				var sum Sum
-				for from := 0; from < n; from += 64 {
-					sum.AddRanking(p.Rows.Slice(from, from+64), p.probabilities.Slice(from, from+64), p.class[from:from+64], 0)
-				}
-				sum.Pack()
-			}
-		})
 	}
 }

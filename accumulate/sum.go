@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -15,11 +14,9 @@ import (
 type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
-	tiles     tiles                 // of the Gram matrix, which are not in its field yet
-	occurring *occurring            // nil: the fields are of all columns
-	ranked    []addend              // what the ranking has beside its field, until [Sum.Pack]
-	splits    [examples.Splits]bool // those that the ranking has rows of
-	single    bool                  // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
+	tiles     tiles      // of the Gram matrix, which are not in its field yet
+	occurring *occurring // nil: the fields are of all columns
+	single    bool       // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -156,9 +153,6 @@ func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error 
 
 // merge is Merge for a sum whose Gram matrix is a field or one tile. A field that s lacks becomes what keep makes of that of o.
 func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
-	if len(s.ranked)+len(o.ranked) > 0 {
-		panic("accumulate: a sum is merged that is not packed")
-	}
 	s.Spread(nil)
 	for _, f := range o.fields {
 		mine, ok := s.find(f.Name)
