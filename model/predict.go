@@ -24,39 +24,31 @@ func (m *Model) Predict(features, probabilities []float32) (label string) {
 	return label
 }
 
-// Probabilities writes the probability of each label (n × k, row-major) for each of n rows of raw features (n × d, row-major; NaN for a
-// missing one), which it leaves as they are. It is otherwise like [Model.Predict], and many rows at once take less time each.
-func (m *Model) Probabilities(probabilities, rows []float32) {
-	m.mustHaveRows("probabilities", len(probabilities), rows)
+// Probabilities writes the probability of each label (n × k, row-major) of n rows, which it leaves as they are: raw features (n × d; NaN
+// for a missing one), or sparse rows if [Model.Sparse] is true. It is otherwise like [Model.Predict], and many rows at once take less time
+// each.
+func (m *Model) Probabilities(probabilities []float32, rows *examples.Rows) {
+	mustHave("probabilities", len(probabilities), rows.Rows*len(m.Labels()))
 	p := m.borrow()
 	defer m.predictors.Put(p)
+	if rows.Sparse != nil {
+		copy(probabilities, p.ProbabilitiesSparse(rows.Sparse).Data)
+		return
+	}
 	copy(probabilities, p.Probabilities(p.copied(rows)).Data)
 }
 
-// ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
-func (m *Model) ProbabilitiesSparse(probabilities []float32, rows *examples.SparseRows) {
-	mustHave("probabilities", len(probabilities), rows.Len()*len(m.Labels()))
-	p := m.borrow()
-	defer m.predictors.Put(p)
-	copy(probabilities, p.ProbabilitiesSparse(rows).Data)
-}
-
-// Numbers writes the numbers (n × k, row-major) that a model of numbers predicts for each of n rows of raw features (n
-// × d, row-major; NaN for a missing one), which it leaves as they are. It panics if the model predicts labels. It is
+// Numbers writes the numbers (n × k, row-major) that a model of numbers predicts of n rows. It panics if the model predicts labels. It is
 // otherwise like [Model.Probabilities].
-func (m *Model) Numbers(numbers []float64, rows []float32) {
-	m.mustHaveRows("numbers", len(numbers), rows)
+func (m *Model) Numbers(numbers []float64, rows *examples.Rows) {
+	mustHave("numbers", len(numbers), rows.Rows*len(m.Labels()))
 	p := m.borrow()
 	defer m.predictors.Put(p)
+	if rows.Sparse != nil {
+		copy(numbers, p.NumbersSparse(rows.Sparse))
+		return
+	}
 	copy(numbers, p.Numbers(p.copied(rows)))
-}
-
-// NumbersSparse is Numbers for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
-func (m *Model) NumbersSparse(numbers []float64, rows *examples.SparseRows) {
-	mustHave("numbers", len(numbers), rows.Len()*len(m.Labels()))
-	p := m.borrow()
-	defer m.predictors.Put(p)
-	copy(numbers, p.NumbersSparse(rows))
 }
 
 // borrow returns a predictor that nobody uses. The caller puts it back into the pool.
@@ -68,20 +60,15 @@ func (m *Model) borrow() *Predictor {
 }
 
 // copied returns rows of raw features in memory of the predictor, which may change them.
-func (p *Predictor) copied(rows []float32) kernel.Dense {
+func (p *Predictor) copied(rows *examples.Rows) kernel.Dense {
 	width := p.Model().Width()
-	p.raw.Reshape(len(rows)/width, width)
-	copy(p.raw.Data, rows)
+	mustHave("rows", len(rows.Floats), rows.Rows*width)
+	p.raw.Reshape(rows.Rows, width)
+	copy(p.raw.Data, rows.Floats)
 	return p.raw
 }
 
-// mustHaveRows panics unless rows are whole rows of raw features, and there is room for what is predicted of them.
-func (m *Model) mustHaveRows(what string, got int, rows []float32) {
-	n := len(rows) / m.Width()
-	mustHave("rows", len(rows), n*m.Width())
-	mustHave(what, got, n*len(m.Labels()))
-}
-
+// mustHave panics unless a slice has the expected length.
 func mustHave(what string, got, want int) {
 	if got != want {
 		panic(fmt.Sprintf("model: %s of %d values, expected %d", what, got, want))

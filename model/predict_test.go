@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
@@ -65,7 +66,7 @@ func TestProbabilitiesOfManyRows(t *testing.T) {
 	for _, n := range []int{0, 3, 200, 1} {
 		rows := raw(n, 4)
 		got := make([]float32, n*3)
-		m.Probabilities(got, rows.Data)
+		m.Probabilities(got, &examples.Rows{Rows: n, Floats: rows.Data})
 		if want := m.Predictor(nil).Probabilities(rows).Data; !slices.Equal(got, want) {
 			t.Errorf("%d rows: %v, a predictor says %v", n, got, want)
 		}
@@ -84,8 +85,8 @@ func TestPredictPanicsAtOtherLengths(t *testing.T) {
 	for name, call := range map[string]func(){
 		"features":      func() { m.Predict(make([]float32, 3), nil) },
 		"probabilities": func() { m.Predict(make([]float32, 4), make([]float32, 2)) },
-		"rows":          func() { m.Probabilities(make([]float32, 3), make([]float32, 5)) },
-		"more":          func() { m.Probabilities(make([]float32, 4), make([]float32, 4)) },
+		"rows":          func() { m.Probabilities(make([]float32, 3), &examples.Rows{Rows: 1, Floats: make([]float32, 5)}) },
+		"more":          func() { m.Probabilities(make([]float32, 4), &examples.Rows{Rows: 1, Floats: make([]float32, 4)}) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer func() {

@@ -22,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // parts returns the parts of the memory for requests.
@@ -53,6 +54,11 @@ func manyClasses(n int) []string {
 		names[i] = fmt.Sprintf("class %d", i)
 	}
 	return names
+}
+
+// denseOf returns rows of features.
+func denseOf(rows ...[]float32) *examples.Rows {
+	return &examples.Rows{Rows: len(rows), Floats: slices.Concat(rows...)}
 }
 
 // someRows returns n rows of two features, and the request with them.
@@ -87,7 +93,7 @@ func TestLongAnswers(t *testing.T) {
 	for _, n := range []int{1, 50, 64, 65, 400} {
 		rows, body := someRows(t, n)
 		want := make([]float32, n*classes)
-		m.Probabilities(want, slices.Concat(rows...))
+		m.Probabilities(want, denseOf(rows...))
 		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
 			s := newServer(t, Defaults(), Fixed(m))
 			var got answered

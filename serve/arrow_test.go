@@ -78,7 +78,7 @@ func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows
 	record := r.Record()
 	got := record.Column(1).(*array.FixedSizeList).ListValues().(*array.Float32).Float32Values()
 	want := make([]float32, len(rows)*len(labels))
-	m.Probabilities(want, slices.Concat(rows...))
+	m.Probabilities(want, denseOf(rows...))
 	if !slices.Equal(got, want) {
 		t.Errorf("the probabilities are %v, expected %v", got, want)
 	}

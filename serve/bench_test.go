@@ -108,7 +108,7 @@ func benchmarkPredict(b *testing.B, m *model.Model, n int) {
 				}
 				defer s.closeAnswers(b.Context())
 			}
-			all, probabilities := slices.Concat(rows...), make([]float32, n*10)
+			all, probabilities := denseOf(rows...), make([]float32, n*10)
 			var predictions, answers time.Duration
 			b.ReportAllocs()
 			for b.Loop() {

@@ -35,7 +35,7 @@ func TestPredictedNumbers(t *testing.T) {
 		s := newServer(t, Defaults(), Fixed(m))
 		rows, body := someRows(t, n)
 		want := make([]float64, n*targets)
-		m.Numbers(want, slices.Concat(rows...))
+		m.Numbers(want, denseOf(rows...))
 		if last := want[targets-1]; last-last == 0 || want[0] == float64(float32(want[0])) {
 			t.Fatalf("%v and %v: expected a number that float32 does not have, and one that is not finite", want[0], last)
 		}

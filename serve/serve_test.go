@@ -175,7 +175,7 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, row
 		t.Fatalf("%d labels and %d rows of probabilities, expected %d", len(got.Labels), len(got.Probabilities), len(rows))
 	}
 	want := make([]float32, len(rows)*len(labels))
-	m.Probabilities(want, slices.Concat(rows...))
+	m.Probabilities(want, denseOf(rows...))
 	for i, row := range rows {
 		label := m.Predict(row, nil)
 		if got.Labels[i] != label || !slices.Equal(got.Probabilities[i], want[i*len(labels):(i+1)*len(labels)]) {

@@ -73,7 +73,7 @@ func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows
 	}
 	k := len(labels)
 	want := make([]float32, rows.Len()*k)
-	m.ProbabilitiesSparse(want, rows)
+	m.Probabilities(want, &examples.Rows{Rows: rows.Len(), Sparse: rows})
 	if len(got.Probabilities) != rows.Len() || len(got.Labels) != rows.Len() {
 		t.Fatalf("%.60s: %d rows and %d labels, expected %d", body, len(got.Probabilities), len(got.Labels), rows.Len())
 	}

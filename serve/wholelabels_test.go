@@ -43,7 +43,7 @@ type probable struct {
 func topOf(m *model.Model, rows [][]float32, top int) (labels []int64, want [][]probable) {
 	for _, row := range rows {
 		all := make([]float32, len(m.Labels()))
-		m.Probabilities(all, row)
+		m.Probabilities(all, denseOf(row))
 		var list []probable
 		for _, class := range mostProbable(nil, all, top) {
 			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // an integer
@@ -119,7 +119,7 @@ func TestSeveralWholeLabels(t *testing.T) {
 	var given [][]int64
 	for _, row := range rows {
 		all := make([]float32, len(m.Labels()))
-		m.Probabilities(all, row)
+		m.Probabilities(all, denseOf(row))
 		given = append(given, examples.WholeNumbers(m.Given(all)))
 	}
 	var got struct {

@@ -36,19 +36,11 @@ func (p *predicted) predict(v *version, rows *examples.Rows) {
 	values := rows.Rows * len(v.Labels())
 	if v.predictsNumbers() {
 		p.numbers = resized(p.numbers, values)
-		if v.Sparse() {
-			v.NumbersSparse(p.numbers, rows.Sparse)
-		} else {
-			v.Numbers(p.numbers, rows.Floats)
-		}
+		v.Numbers(p.numbers, rows)
 		return
 	}
 	p.probabilities = resized(p.probabilities, values)
-	if v.Sparse() {
-		v.ProbabilitiesSparse(p.probabilities, rows.Sparse)
-	} else {
-		v.Probabilities(p.probabilities, rows.Floats)
-	}
+	v.Probabilities(p.probabilities, rows)
 }
 
 // resized returns a slice of n values that reuses memory if possible.
