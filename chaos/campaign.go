@@ -48,7 +48,8 @@ type campaign struct {
 
 // each makes runs with the seeds of the options by one, which counts the faults and returns what the run is. It prints a line for each,
 // and the sum.
-func (c *campaign) each(ctx context.Context, o options, out io.Writer, one func(seed uint64, n int, faults map[kind]int) (string, error)) error {
+func (c *campaign) each(ctx context.Context, o options, out io.Writer,
+	one func(seed uint64, n int, faults map[kind]int) (string, error)) error {
 	total, fewest := map[kind]int{}, 0
 	sum := func(equal int) {
 		all := 0
