@@ -89,6 +89,9 @@ func space(c Cell, at int) int {
 func end(c Cell, at int) int {
 	depth := 0
 	for ; at < len(c); at++ {
+		if depth > 0 && '"' < c[at] && c[at] < '[' { // of numbers and between values, within an object or array
+			continue
+		}
 		switch c[at] {
 		case '"':
 			for at++; c[at] != '"'; at++ {
