@@ -27,7 +27,7 @@ func (f *Follower) run(ctx context.Context) {
 	for wait := f.retry; ; wait = min(2*wait, lastRetry) {
 		began := time.Now()
 		err := f.followPlans(ctx)
-		f.say(err)
+		f.confirm(time.Time{}, err)
 		if time.Since(began) > lastRetry {
 			wait = f.retry
 		}
@@ -101,12 +101,15 @@ func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledg
 			failed[place.Run], incomplete = err, cmp.Or(incomplete, err)
 		default:
 			failed[place.Run] = err
-			f.say(err)
+			f.confirm(time.Time{}, err)
 			return true
 		}
 	}
 	_, missing := l.Find(f.options.version())
-	f.drop(asked, cmp.Or(incomplete, missing))
+	f.confirm(asked, cmp.Or(incomplete, missing)) // before the change, so that whoever is told of it finds the reason
+	if f.model.Load() != nil {
+		f.offer(nil, time.Time{}, asked)
+	}
 	return false
 }
 
@@ -123,14 +126,6 @@ func (f *Follower) read(ctx context.Context, asked time.Time, place schemas.Plac
 	m.Predict(make([]float32, m.Width()), nil) // makes the random draws, for which the first prediction would wait
 	f.offer(m, written, asked)
 	return nil
-}
-
-// drop notes that there is no version to have, and that the brokers were asked, if they were.
-func (f *Follower) drop(asked time.Time, missing error) {
-	f.confirm(asked, missing) // before the change, so that whoever is told of it finds the reason
-	if f.model.Load() != nil {
-		f.offer(nil, time.Time{}, asked)
-	}
 }
 
 // offer makes m the model. asked is as of confirm: whoever sees the model sees that too.
@@ -158,13 +153,6 @@ func (f *Follower) confirm(asked time.Time, but error) {
 	if !asked.IsZero() {
 		f.confirmed = asked
 	}
-}
-
-// say notes what went wrong.
-func (f *Follower) say(err error) {
-	f.mutex.Lock()
-	defer f.mutex.Unlock()
-	f.err = err
 }
 
 // wait notes that an operation waits for brokers, or no longer does.

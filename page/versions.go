@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 
@@ -17,12 +18,10 @@ import (
 // described is the state of a version.
 type described struct {
 	Version
-	parent string  // the run of its parent; empty: it started from nothing
-	ends   []int64 // by partition: before which offset its run has looked at messages; −1: it says nothing
-	// report is that of the version that subscribers get; nil for others, and if there is none.
-	report   *schemas.Report
-	reported bool                   // there is one
-	served   []schemas.ServedReport // how often versions answered wrongly, of the new rows of an update
+	parent  string                 // the run of its parent; empty: it started from nothing
+	ends    []int64                // by partition: before which offset its run has looked at messages; −1: it says nothing
+	quality *Quality               // nil: it has no report
+	served  []schemas.ServedReport // how often versions answered wrongly, of the new rows of an update
 }
 
 // describeVersions describes the versions, the newest first, and follows new ones.
@@ -94,7 +93,7 @@ func (r *reader) listed() []schemas.Place { return r.places[max(0, len(r.places)
 func (r *reader) latest() string { return cmp.Or(r.pinned, r.offered) }
 
 // next returns where the version is that is described next: that which subscribers get, and then the newest. It forgets versions that were
-// removed, and reports that nobody needs.
+// removed.
 func (r *reader) next() (place schemas.Place, any bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
@@ -104,21 +103,13 @@ func (r *reader) next() (place schemas.Place, any bool) {
 		order = append([]schemas.Place{r.places[at]}, order...)
 	}
 	kept := map[string]bool{}
-	for i, p := range order {
+	for _, p := range order {
 		kept[p.Run] = true
-		d := r.catalogue[p.Run]
-		if d != nil && i > 0 && p.Run != latest {
-			d.report = nil
-		}
-		if !any && (d == nil || p.Run == latest && d.report == nil && d.reported) {
+		if !any && r.catalogue[p.Run] == nil {
 			place, any = p, true
 		}
 	}
-	for run := range r.catalogue {
-		if !kept[run] {
-			delete(r.catalogue, run)
-		}
-	}
+	maps.DeleteFunc(r.catalogue, func(run string, _ *described) bool { return !kept[run] })
 	return place, any
 }
 
@@ -130,7 +121,7 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 		}
 		return nil
 	}
-	d := &described{report: report, reported: report != nil, Version: Version{
+	d := &described{Version: Version{
 		Version: f.Version, Run: f.Run, Written: milliseconds(f.Written), Kind: kindOf(f.Plan), Rows: f.Rows[examples.Train.String()],
 		TrainError: metric("train_error"), HoldoutError: metric("holdout_error"), TestError: metric("test_error"), Offered: f.Offered,
 		Digest: f.WeightsDigest.Short(),
@@ -150,7 +141,7 @@ func describe(f protocol.Finished, report *schemas.Report) *described {
 	if report == nil {
 		return d
 	}
-	d.Seconds = report.Seconds
+	d.Seconds, d.quality = report.Seconds, qualityOf(report)
 	if u := report.Retrain; u != nil {
 		d.Kind, d.Rows, d.PrequentialError, d.Drift, d.MostlyBad, d.UnknownRows, d.AtLeast = u.Kind, u.Rows, u.PrequentialError, u.Drift,
 			u.MostlyBad != nil, u.UnknownRows, u.AtLeast
@@ -182,8 +173,8 @@ func (r *reader) versions() (list []Version, quality *Quality) {
 		}
 		list = append(list, v)
 	}
-	if d := r.catalogue[r.latest()]; d != nil && d.report != nil {
-		quality = qualityOf(d.report)
+	if d := r.catalogue[r.latest()]; d != nil {
+		quality = d.quality
 	}
 	return list, quality
 }

@@ -15,23 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Attach returns the report and the model of a run that has ended, and an error for a run that does not exist.
-func TestAttach(t *testing.T) {
-	log, job := openEmbedded(t), newMultiStageJob(t)
-	want, _ := train(t, log, job)
-	report, model, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), want.Run, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if report.WeightsDigest != want.WeightsDigest || model.Digest() != want.WeightsDigest {
-		t.Errorf("digest %s in the report and %s of the model, expected %s", report.WeightsDigest, model.Digest(), want.WeightsDigest)
-	}
-	if _, _, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), "0123", event.Ignore{}); !errors.As(err,
-		new(*dispatch.UnknownRunError)) {
-		t.Errorf("got error %v, expected an *UnknownRunError", err)
-	}
-}
-
 // silentLog is a log of which nothing comes: its subscriptions are late twice, and then end.
 type silentLog struct{ protocol.Log }
 

@@ -151,7 +151,7 @@ func (s *simulation) checkTopics(ctx context.Context, p *topics.Pipeline) error 
 	if err != nil || s.retention > 0 { // else it would end the changes
 		return err
 	}
-	_, err = topics.Configure(ctx, p.Admin, settings.Differences)
+	_, err = topics.Apply(ctx, p.Admin, settings.Differences)
 	return err
 }
 

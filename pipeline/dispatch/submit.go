@@ -31,7 +31,7 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 		return nil, err
 	}
 	l.Report(rec)
-	if p.Admin.Embedded() && !heed.AnyUnfinished(l) {
+	if p.Admin.Embedded() && !l.AnyUnfinished() {
 		if err := topics.Clear(ctx, p, job); err != nil {
 			return nil, err
 		}

@@ -182,7 +182,7 @@ func RemoveLearnt(ctx context.Context, p *topics.Pipeline, learnt []schemas.Plac
 // releaseLearnt removes the state that a chain does not need to continue from its newest version not trained on forgotten
 // rows. It does nothing while a run is unfinished, since the run may need the rest.
 func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, learnt []schemas.Place) error {
-	if AnyUnfinished(l) {
+	if l.AnyUnfinished() {
 		return nil
 	}
 	var kept *protocol.StateWindow

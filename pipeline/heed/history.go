@@ -93,14 +93,6 @@ func (e *MissingPlanError) Error() string {
 	return fmt.Sprintf("version %d depends on run %s, whose plan is no longer on %s: it can't be reproduced", e.Version, e.Run, e.Topic)
 }
 
-// AnyUnfinished reports whether any run is unfinished.
-func AnyUnfinished(l *protocol.Ledger) bool {
-	for range l.Unfinished() {
-		return true
-	}
-	return false
-}
-
 // PlansOf returns the plans of runs.
 func PlansOf(runs []EarlierRun) (plans []*schemas.Plan) {
 	for _, r := range runs {

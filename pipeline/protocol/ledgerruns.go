@@ -206,6 +206,11 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 	}
 }
 
+// AnyUnfinished reports whether any run has no end.
+func (l *Ledger) AnyUnfinished() bool {
+	return slices.ContainsFunc(l.plans, func(p submitted) bool { return l.ends[p.run] == nil })
+}
+
 // Runs returns the runs with known plans, and their plans, in the order of these.
 func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
 	return func(yield func(string, *schemas.Plan) bool) {

@@ -70,9 +70,8 @@ func (p *Plans) Await(ctx context.Context, timeout time.Duration) (d *Delivery, 
 		return d, late, err
 	}
 	read := p.client.ReadLedger
-	for range p.Unfinished() {
+	if p.AnyUnfinished() {
 		read = p.client.RereadLedger
-		break
 	}
 	return nil, true, p.Renew(ctx, read)
 }

@@ -160,12 +160,7 @@ func (s *Settings) compare(cluster admin, want, has kafkalog.Topic, config map[s
 
 // Apply changes the settings of topics to those of the configuration for the given differences. It returns the applied
 // ones.
-func Apply(ctx context.Context, log *kafkalog.Log, differences []Difference) (applied []Difference, err error) {
-	return Configure(ctx, log, differences)
-}
-
-// Configure applies differences to the settings of topics, and returns the applied ones.
-func Configure(ctx context.Context, cluster admin, differences []Difference) (applied []Difference, err error) {
+func Apply(ctx context.Context, cluster admin, differences []Difference) (applied []Difference, err error) {
 	byTopic := map[string]map[string]string{}
 	for _, d := range differences {
 		if d.Applies() {
