@@ -58,6 +58,9 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 	weights := make([][]*schemas.Weights, len(c.Plan.Stages))
 	for t := range weights {
 		weights[t] = c.weightsOf(t)
+		if trees := c.structure(t); trees != nil && c.Plan.Update() != nil { // those of the previous version
+			weights[t] = append([]*schemas.Weights{trees}, weights[t]...)
+		}
 	}
 	if u := c.Plan.Update(); u != nil && u.Sparse {
 		for t := range weights {
