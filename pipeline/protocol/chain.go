@@ -38,7 +38,6 @@ type Chain struct {
 	ridges    map[int]schemas.Ridge // ridges of the initial weights
 
 	outline bool         // the chain keeps no weights
-	like    *Chain       // chain to compare with: its records are not decoded again; nil: none
 	earlier *model.Model // version that the run starts from; nil: none
 	drawn   *model.Stage // cached stage, so that its random features are drawn only once
 	drawnAt int          // number of the cached stage
@@ -52,10 +51,7 @@ type early struct {
 
 // NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
 func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
-	return newChain(plan, plan.Digest(), codec, rec)
-}
-
-func newChain(plan *schemas.Plan, root wire.Digest, codec Codec, rec event.Recorder) *Chain {
+	root := plan.Digest()
 	return &Chain{
 		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
 		early: map[wire.Digest]early{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
@@ -64,11 +60,7 @@ func newChain(plan *schemas.Plan, root wire.Digest, codec Codec, rec event.Recor
 
 // NewOutline returns a chain that keeps no weights, for observers of the run.
 func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
-	return NewChain(plan, codec, event.Ignore{}).outlined()
-}
-
-// outlined makes an empty chain keep no weights.
-func (c *Chain) outlined() *Chain {
+	c := NewChain(plan, codec, event.Ignore{})
 	c.outline = true
 	return c
 }
@@ -82,13 +74,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	if c.Has(m.Digest()) { // a duplicate, which need not be decoded
 		return false, nil
 	}
-	collect := c.codec.CollectSingle
-	if c.like != nil && c.like.Has(m.Digest()) { // its content was checked when that chain accepted it
-		collect = func(of *wire.Collector[float32], m wire.Message) (*wire.Record[float32], error) {
-			return of.CollectHeaders(m)
-		}
-	}
-	r, err := collect(&c.collector, m)
+	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
 		event.Skip(c.rec, "weights", err) // a solver will write it again
 		return false, nil
@@ -132,10 +118,6 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 			w.Tensors = nil
 		}
 		c.weights = append(c.weights, w)
-		return nil
-	}
-	if c.like != nil && r.Tensors == nil {
-		c.Survey, c.Prepared = c.like.Survey, c.like.Prepared
 		return nil
 	}
 	survey, err := statistics.SurveyResultOf(r)

@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/event"
 )
 
 // Read applies all messages of the run on the weights topic, and returns the offset from which to subscribe. The error is
@@ -49,8 +48,7 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 // differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
 // there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
 func (c *Chain) differs(ctx context.Context, client *Client) (bool, error) {
-	there := newChain(c.Plan, c.Root, c.codec, event.Ignore{}).outlined()
-	there.like = c
+	there := NewOutline(c.Plan, c.codec)
 	_, err := there.Read(ctx, client)
 	if errors.As(err, new(*ExpiredError)) {
 		return false, nil

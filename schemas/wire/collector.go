@@ -92,16 +92,6 @@ func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) 
 	return r, nil
 }
 
-// CollectHeaders is [Collector.Add] without the tensors, for a caller that has them: the digest in the headers suffices.
-func (c *Collector[T]) CollectHeaders(m Message) (*Record[T], error) {
-	m.Value = nil
-	o, err := c.collect(m)
-	if err != nil || o == nil {
-		return nil, err
-	}
-	return &Record[T]{Identity: o.Identity, Notes: Notes(m)}, nil
-}
-
 // collect adds one message. It returns the chunks of the record if the message completes it, and otherwise nil.
 func (c *Collector[T]) collect(m Message) (*incomplete, error) {
 	id, err := IdentityOf(m)

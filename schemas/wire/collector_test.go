@@ -132,30 +132,3 @@ func TestRecordOfManyTensors(t *testing.T) {
 	}
 	roundTrip(t, sums(tensors...))
 }
-
-// Without its tensors a record is complete when all its chunks have arrived, and none of their values are kept.
-func TestCollectHeaders(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	r := &Record[float32]{Identity: Identity{Kind: "weights", Run: "run", Parent: "parent"}, Notes: []Header{{"final", "1"}},
-		Tensors: Tensors[float32]{Vector("W", make([]float32, 3*segmentValues))}}
-	messages, err := r.EncodeWithin(4*segmentValues, mem)
-	if err != nil || len(messages) < 3 {
-		t.Fatalf("%d messages: %v", len(messages), err)
-	}
-	var c Collector[float32]
-	for i, m := range messages {
-		for range 2 {
-			if got, err := c.CollectHeaders(m); err != nil || (got != nil) != (i == len(messages)-1) {
-				t.Fatalf("message %d: %v, %v", i, got, err)
-			} else if got != nil {
-				if got.Identity != r.Identity || len(got.Notes) != 1 || got.Tensors != nil {
-					t.Errorf("got %v", got)
-				}
-				return
-			}
-		}
-		if c.kept() != recordOverhead+(i+1)*chunkOverhead {
-			t.Errorf("%d bytes are kept after %d messages", c.kept(), i+1)
-		}
-	}
-}
