@@ -4162,6 +4162,7 @@ row:
 	ADDQ    codes+40(FP), DI
 	IMULQ   DX, R8
 	ADDQ    values+56(FP), R8
+	VMOVUPD (R8), Y0
 	MOVQ    sums+0(FP), R9
 	MOVQ    parts+8(FP), R10
 	MOVQ    named+16(FP), R11
@@ -4173,22 +4174,28 @@ column:
 	MOVBQZX (R10)(SI*1), SI
 	IMULQ   DX, SI
 	ADDQ    R9, SI
-	XORQ    R13, R13
+	VADDPD  (SI), Y0, Y1
+	VMOVUPD Y1, (SI)
+	MOVQ    $0x00000020, R13
+	CMPQ    R13, DX
+	JGE     added
 
 values:
-	VMOVUPD (R8)(R13*1), Y0
-	VADDPD  (SI)(R13*1), Y0, Y0
-	VMOVUPD Y0, (SI)(R13*1)
+	VMOVUPD (R8)(R13*1), Y1
+	VADDPD  (SI)(R13*1), Y1, Y1
+	VMOVUPD Y1, (SI)(R13*1)
 	ADDQ    $0x20, R13
 	CMPQ    R13, DX
 	JLT     values
-	ADDQ    BX, R9
-	ADDQ    $0x00000100, R10
-	ADDQ    $0x04, R11
-	DECQ    R12
-	JNZ     column
-	ADDQ    $0x04, AX
-	DECQ    CX
-	JNZ     row
+
+added:
+	ADDQ BX, R9
+	ADDQ $0x00000100, R10
+	ADDQ $0x04, R11
+	DECQ R12
+	JNZ  column
+	ADDQ $0x04, AX
+	DECQ CX
+	JNZ  row
 	VZEROUPPER
 	RET
