@@ -3955,117 +3955,208 @@ TEXT ·addLeafRows(SB), NOSPLIT, $0-64
 	MOVQ    leaves+8(FP), CX
 	MOVQ    rows+24(FP), DX
 	MOVQ    k+48(FP), BX
-	LEAQ    selection<>+64(SB), SI
+	MOVQ    stride+56(FP), SI
+	MOVQ    each+40(FP), DI
+	SHLQ    $0x02, SI
+	IMULQ   SI, DI
+	MOVQ    rows+24(FP), R8
+	CMPQ    BX, $0x08
+	JLE     narrow_begin
+	LEAQ    selection<>+64(SB), R9
 	SHLQ    $0x02, BX
-	SUBQ    BX, SI
-	VMOVUPS (SI), Y0
-	VMOVUPS 32(SI), Y1
-	MOVQ    stride+56(FP), BX
-	MOVQ    each+40(FP), SI
-	SHLQ    $0x02, BX
-	IMULQ   BX, SI
-	MOVQ    rows+24(FP), R9
+	SUBQ    BX, R9
+	VMOVUPS (R9), Y0
+	VMOVUPS 32(R9), Y1
 
-rows:
+wide_rows:
 	CMPQ       DX, $0x04
-	JL         rest
-	MOVQ       AX, R8
-	VMASKMOVPS (R8), Y0, Y2
-	VMASKMOVPS 32(R8), Y1, Y3
-	ADDQ       BX, R8
-	VMASKMOVPS (R8), Y0, Y4
-	VMASKMOVPS 32(R8), Y1, Y5
-	ADDQ       BX, R8
-	VMASKMOVPS (R8), Y0, Y6
-	VMASKMOVPS 32(R8), Y1, Y7
-	ADDQ       BX, R8
-	VMASKMOVPS (R8), Y0, Y8
-	VMASKMOVPS 32(R8), Y1, Y9
-	ADDQ       BX, R8
+	JL         wide_rest
+	MOVQ       AX, R9
+	VMASKMOVPS (R9), Y0, Y2
+	VMASKMOVPS 32(R9), Y1, Y3
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y4
+	VMASKMOVPS 32(R9), Y1, Y5
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y6
+	VMASKMOVPS 32(R9), Y1, Y7
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y8
+	VMASKMOVPS 32(R9), Y1, Y9
+	ADDQ       SI, R9
 	MOVQ       count+32(FP), R10
 	MOVQ       w+16(FP), R11
-	MOVQ       CX, DI
+	MOVQ       CX, BX
 
-tree:
-	MOVBQZX    (DI), R8
-	IMULQ      BX, R8
-	ADDQ       R11, R8
-	VMASKMOVPS (R8), Y0, Y10
+wide_tree:
+	MOVBQZX    (BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y10
 	VADDPS     Y10, Y2, Y2
-	VMASKMOVPS 32(R8), Y1, Y10
+	VMASKMOVPS 32(R9), Y1, Y10
 	VADDPS     Y10, Y3, Y3
-	MOVBQZX    1(DI), R8
-	IMULQ      BX, R8
-	ADDQ       R11, R8
-	VMASKMOVPS (R8), Y0, Y10
+	MOVBQZX    1(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y10
 	VADDPS     Y10, Y4, Y4
-	VMASKMOVPS 32(R8), Y1, Y10
+	VMASKMOVPS 32(R9), Y1, Y10
 	VADDPS     Y10, Y5, Y5
-	MOVBQZX    2(DI), R8
-	IMULQ      BX, R8
-	ADDQ       R11, R8
-	VMASKMOVPS (R8), Y0, Y10
+	MOVBQZX    2(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y10
 	VADDPS     Y10, Y6, Y6
-	VMASKMOVPS 32(R8), Y1, Y10
+	VMASKMOVPS 32(R9), Y1, Y10
 	VADDPS     Y10, Y7, Y7
-	MOVBQZX    3(DI), R8
-	IMULQ      BX, R8
-	ADDQ       R11, R8
-	VMASKMOVPS (R8), Y0, Y10
+	MOVBQZX    3(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y10
 	VADDPS     Y10, Y8, Y8
-	VMASKMOVPS 32(R8), Y1, Y10
+	VMASKMOVPS 32(R9), Y1, Y10
 	VADDPS     Y10, Y9, Y9
-	ADDQ       R9, DI
-	ADDQ       SI, R11
+	ADDQ       R8, BX
+	ADDQ       DI, R11
 	DECQ       R10
-	JNZ        tree
+	JNZ        wide_tree
 	VMASKMOVPS Y2, Y0, (AX)
 	VMASKMOVPS Y3, Y1, 32(AX)
-	ADDQ       BX, AX
+	ADDQ       SI, AX
 	VMASKMOVPS Y4, Y0, (AX)
 	VMASKMOVPS Y5, Y1, 32(AX)
-	ADDQ       BX, AX
+	ADDQ       SI, AX
 	VMASKMOVPS Y6, Y0, (AX)
 	VMASKMOVPS Y7, Y1, 32(AX)
-	ADDQ       BX, AX
+	ADDQ       SI, AX
 	VMASKMOVPS Y8, Y0, (AX)
 	VMASKMOVPS Y9, Y1, 32(AX)
-	ADDQ       BX, AX
+	ADDQ       SI, AX
 	ADDQ       $0x04, CX
 	SUBQ       $0x04, DX
-	JMP        rows
+	JMP        wide_rows
 
-rest:
+wide_rest:
 	TESTQ      DX, DX
-	JZ         done
-	MOVQ       AX, R8
-	VMASKMOVPS (R8), Y0, Y2
-	VMASKMOVPS 32(R8), Y1, Y3
-	ADDQ       BX, R8
+	JZ         wide_done
+	MOVQ       AX, R9
+	VMASKMOVPS (R9), Y0, Y2
+	VMASKMOVPS 32(R9), Y1, Y3
+	ADDQ       SI, R9
 	MOVQ       count+32(FP), R10
 	MOVQ       w+16(FP), R11
-	MOVQ       CX, DI
+	MOVQ       CX, BX
 
-last:
-	MOVBQZX    (DI), R8
-	IMULQ      BX, R8
-	ADDQ       R11, R8
-	VMASKMOVPS (R8), Y0, Y4
+wide_last:
+	MOVBQZX    (BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y4
 	VADDPS     Y4, Y2, Y2
-	VMASKMOVPS 32(R8), Y1, Y4
+	VMASKMOVPS 32(R9), Y1, Y4
 	VADDPS     Y4, Y3, Y3
-	ADDQ       R9, DI
-	ADDQ       SI, R11
+	ADDQ       R8, BX
+	ADDQ       DI, R11
 	DECQ       R10
-	JNZ        last
+	JNZ        wide_last
 	VMASKMOVPS Y2, Y0, (AX)
 	VMASKMOVPS Y3, Y1, 32(AX)
-	ADDQ       BX, AX
+	ADDQ       SI, AX
 	INCQ       CX
 	DECQ       DX
-	JMP        rest
+	JMP        wide_rest
 
-done:
+wide_done:
+	VZEROUPPER
+	RET
+
+narrow_begin:
+	LEAQ    selection<>+64(SB), R9
+	SHLQ    $0x02, BX
+	SUBQ    BX, R9
+	VMOVUPS (R9), Y0
+
+narrow_rows:
+	CMPQ       DX, $0x04
+	JL         narrow_rest
+	MOVQ       AX, R9
+	VMASKMOVPS (R9), Y0, Y1
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y2
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y3
+	ADDQ       SI, R9
+	VMASKMOVPS (R9), Y0, Y4
+	ADDQ       SI, R9
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, BX
+
+narrow_tree:
+	MOVBQZX    (BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y5
+	VADDPS     Y5, Y1, Y1
+	MOVBQZX    1(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y5
+	VADDPS     Y5, Y2, Y2
+	MOVBQZX    2(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y5
+	VADDPS     Y5, Y3, Y3
+	MOVBQZX    3(BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y5
+	VADDPS     Y5, Y4, Y4
+	ADDQ       R8, BX
+	ADDQ       DI, R11
+	DECQ       R10
+	JNZ        narrow_tree
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       SI, AX
+	VMASKMOVPS Y2, Y0, (AX)
+	ADDQ       SI, AX
+	VMASKMOVPS Y3, Y0, (AX)
+	ADDQ       SI, AX
+	VMASKMOVPS Y4, Y0, (AX)
+	ADDQ       SI, AX
+	ADDQ       $0x04, CX
+	SUBQ       $0x04, DX
+	JMP        narrow_rows
+
+narrow_rest:
+	TESTQ      DX, DX
+	JZ         narrow_done
+	MOVQ       AX, R9
+	VMASKMOVPS (R9), Y0, Y1
+	ADDQ       SI, R9
+	MOVQ       count+32(FP), R10
+	MOVQ       w+16(FP), R11
+	MOVQ       CX, BX
+
+narrow_last:
+	MOVBQZX    (BX), R9
+	IMULQ      SI, R9
+	ADDQ       R11, R9
+	VMASKMOVPS (R9), Y0, Y2
+	VADDPS     Y2, Y1, Y1
+	ADDQ       R8, BX
+	ADDQ       DI, R11
+	DECQ       R10
+	JNZ        narrow_last
+	VMASKMOVPS Y1, Y0, (AX)
+	ADDQ       SI, AX
+	INCQ       CX
+	DECQ       DX
+	JMP        narrow_rest
+
+narrow_done:
 	VZEROUPPER
 	RET
 

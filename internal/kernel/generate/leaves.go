@@ -15,31 +15,38 @@ func (w *writer) addLeafRows() {
 			"leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; "+
 			"rows, count, k > 0.")
 	scores, leaves, left := w.integer("scores"), w.integer("leaves"), w.integer("rows")
-	m := w.maskOf(w.integer("k"), narrow/lanes)
-	stride, tree := w.integer("stride"), w.integer("each")
+	k, stride, tree := w.integer("k"), w.integer("stride"), w.integer("each")
 	w.SHLQ(operand.U8(2), stride)
 	w.IMULQ(stride, tree) // bytes of w per tree
 	leaf, from, rows := w.GP64(), w.GP64(), w.integer("rows")
+	w.CMPQ(k, operand.U8(lanes))
+	w.JLE(operand.LabelRef("narrow_begin"))
+	for _, width := range []struct {
+		prefix    string
+		registers int
+	}{{"wide_", 2}, {"narrow_", 1}} {
+		w.Label(width.prefix + "begin")
+		m := w.maskOf(k, width.registers)
+		w.Label(width.prefix + "rows")
+		w.CMPQ(left, operand.U8(leafRows))
+		w.JL(operand.LabelRef(width.prefix + "rest"))
+		w.addTrees(width.prefix+"tree", leafRows, scores, leaves, leaf, from, rows, stride, tree, m)
+		w.ADDQ(operand.U8(leafRows), leaves)
+		w.SUBQ(operand.U8(leafRows), left)
+		w.JMP(operand.LabelRef(width.prefix + "rows"))
 
-	w.Label("rows")
-	w.CMPQ(left, operand.U8(leafRows))
-	w.JL(operand.LabelRef("rest"))
-	w.addTrees("tree", leafRows, scores, leaves, leaf, from, rows, stride, tree, m)
-	w.ADDQ(operand.U8(leafRows), leaves)
-	w.SUBQ(operand.U8(leafRows), left)
-	w.JMP(operand.LabelRef("rows"))
+		w.Label(width.prefix + "rest")
+		w.TESTQ(left, left)
+		w.JZ(operand.LabelRef(width.prefix + "done"))
+		w.addTrees(width.prefix+"last", 1, scores, leaves, leaf, from, rows, stride, tree, m)
+		w.INCQ(leaves)
+		w.DECQ(left)
+		w.JMP(operand.LabelRef(width.prefix + "rest"))
 
-	w.Label("rest")
-	w.TESTQ(left, left)
-	w.JZ(operand.LabelRef("done"))
-	w.addTrees("last", 1, scores, leaves, leaf, from, rows, stride, tree, m)
-	w.INCQ(leaves)
-	w.DECQ(left)
-	w.JMP(operand.LabelRef("rest"))
-
-	w.Label("done")
-	w.VZEROUPPER()
-	w.RET()
+		w.Label(width.prefix + "done")
+		w.VZEROUPPER()
+		w.RET()
+	}
 }
 
 // addTrees adds the leaves of the given rows in all trees to their scores, and advances scores past these rows.
