@@ -48,7 +48,9 @@ func (c *Config) problems() []option.Problem {
 	wrong := func(key string, value any, want string) {
 		all = append(all, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	under := func(prefix string, problems []option.Problem) { all = append(all, option.ProblemsUnder(prefix, problems)...) }
+	under := func(prefix string, problems []option.Problem) {
+		all = append(all, option.ProblemsUnder(prefix, problems)...)
+	}
 
 	switch {
 	case c.Name == "":

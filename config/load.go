@@ -5,7 +5,11 @@ import (
 	"os"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/go-viper/mapstructure/v2"
+	"github.com/spf13/viper"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -37,7 +41,10 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	s.commandLine("--set", set)
 	s.commandLine("--over", over)
 
-	c := s.config()
+	c, err := s.config()
+	if err != nil {
+		return nil, err
+	}
 	c.untuned, c.ignored = s.untuned(c), s.ignored
 	c.unlinked = c.untuned && !s.has("stages.0.link")
 	s.impossible(c.problems())
@@ -101,7 +108,7 @@ func (s *settings) lastStage(c *Config) {
 }
 
 // config returns the defaults with what was set over them.
-func (s *settings) config() *Config {
+func (s *settings) config() (*Config, error) {
 	c := Defaults()
 	for i := range s.given.Stages {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
@@ -121,7 +128,9 @@ func (s *settings) config() *Config {
 		}
 		c.Stages = append(c.Stages, stage)
 	}
-	s.over("", reflect.ValueOf(c).Elem(), reflect.ValueOf(&s.given).Elem())
+	if err := s.decode(c); err != nil {
+		return nil, err
+	}
 	for i := range c.Stages {
 		stage := &c.Stages[i]
 		if !s.has(fmt.Sprintf("stages.%d.rate", i)) && solve.WholeSteps(stage.Link) {
@@ -131,25 +140,44 @@ func (s *settings) config() *Config {
 	if !s.has("examples.holdout") {
 		c.Examples.Holdout = c.defaultHoldout()
 	}
-	return c
+	return c, nil
 }
 
-// over puts the values that were given for a key, and for those below it, over the defaults.
-func (s *settings) over(key string, defaults, given reflect.Value) {
-	t := behind(defaults.Type())
-	switch {
-	case isValue(t) && s.has(key):
-		defaults.Set(given)
-	case isList(t):
-		for i := range defaults.Len() {
-			s.over(fmt.Sprintf("%s.%d", key, i), defaults.Index(i), given.Index(i))
-		}
-	case defaults.Kind() != reflect.Pointer || !defaults.IsNil():
-		defaults, given = reflect.Indirect(defaults), reflect.Indirect(given)
-		for _, field := range keysOf(t) {
-			s.over(join(key, option.KeyOf(field)), defaults.FieldByIndex(field.Index), given.FieldByIndex(field.Index))
+// decode decodes the values that were set over the defaults in c. A list has as many elements in c as were set.
+func (s *settings) decode(c *Config) error {
+	v, given := viper.New(), reflect.ValueOf(&s.given).Elem()
+	for key := range s.set {
+		if s.has(key) {
+			v.Set(key, option.Field(given, key).Interface())
 		}
 	}
+	err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {
+		d.TagName, d.Squash = "yaml", true
+		d.MatchName = func(key, name string) bool {
+			return key == name || key == option.KeyOf(reflect.StructField{Name: name})
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("decode configuration: %w", err)
+	}
+	return nil
+}
+
+// decodeHook takes values that have the type of their field as they are, and makes a list of the mapping by number that viper has of keys
+// such as stages.0.passes.
+func decodeHook(from, to reflect.Value) (any, error) {
+	switch below, numbered := from.Interface().(map[string]any); {
+	case from.Type() == to.Type():
+		to.Set(from)
+		return nil, nil
+	case to.Kind() == reflect.Slice && numbered:
+		elements := make([]any, to.Len())
+		for i := range elements {
+			elements[i] = below[strconv.Itoa(i)]
+		}
+		return elements, nil
+	}
+	return from.Interface(), nil
 }
 
 // defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.

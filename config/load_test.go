@@ -295,8 +295,8 @@ security:
 		}
 		s.environment(environ)
 		s.commandLine("--set", set)
-		c := s.config()
-		if err := s.failure(); err != nil {
+		c, err := s.config()
+		if err := errors.Join(err, s.failure()); err != nil {
 			t.Fatal(err)
 		}
 		return c

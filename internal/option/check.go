@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -111,7 +112,12 @@ func isEmpty(v reflect.Value) bool {
 // Field returns the field of a key in a struct, or below it. It panics if there is none.
 func Field(of reflect.Value, key string) reflect.Value {
 	for name := range strings.SplitSeq(key, ".") {
-		field, ok := fieldOf(reflect.Indirect(of), name)
+		of = reflect.Indirect(of)
+		if i, err := strconv.Atoi(name); err == nil && of.Kind() == reflect.Slice {
+			of = of.Index(i)
+			continue
+		}
+		field, ok := fieldOf(of, name)
 		if !ok {
 			panic(fmt.Sprintf("option: %s has no key %s", of.Type(), key))
 		}
