@@ -68,87 +68,40 @@ func Time(text string, u Unit) (time.Time, error) {
 
 // timeOfText parses a date, an optional time of day and an optional zone.
 func timeOfText(text string) (t time.Time, ok bool) {
-	year, rest, ok := wholeOf(text, 4, 0, 9999)
-	month, rest, ok := after(rest, ok, '-', 1, 12)
-	day, rest, ok := after(rest, ok, '-', 1, 31)
-	if !ok || year == 0 {
+	if len(text) <= len(time.DateOnly) {
+		return parse(time.DateOnly, text)
+	}
+	day, clock, zone := text[:len(time.DateOnly)], text[len(time.DateOnly):], "Z"
+	if clock[0] != 'T' && clock[0] != ' ' {
 		return t, false
 	}
-	if rest == "" {
-		return date(year, month, day, 0, 0, 0, 0, time.UTC)
+	clock = clock[1:]
+	if at := strings.IndexAny(clock, " ZzU+-"); at >= 0 {
+		clock, zone = clock[:at], strings.TrimPrefix(clock[at:], " ")
 	}
-	if rest[0] != 'T' && rest[0] != ' ' {
+	form := "15:04:05" // and a fraction
+	switch {
+	case len(clock) == len("15:04"):
+		form = "15:04"
+	case len(clock) > len("15:04:05.999999999"):
 		return t, false
 	}
-	hour, rest, ok := wholeOf(rest[1:], 2, 0, 23)
-	minute, rest, ok := after(rest, ok, ':', 0, 59)
-	second, nanoseconds := 0, 0
-	if ok && strings.HasPrefix(rest, ":") {
-		if second, rest, ok = wholeOf(rest[1:], 2, 0, 59); ok && (strings.HasPrefix(rest, ".") || strings.HasPrefix(rest, ",")) {
-			nanoseconds, rest, ok = fraction(rest[1:])
-		}
+	switch {
+	case zone == "z", zone == "UTC":
+		zone = "Z"
+	case len(zone) == len("+00"):
+		form += "Z07"
+	case len(zone) == len("+0000"):
+		form += "Z0700"
 	}
-	zone, known := zoneOf(strings.TrimPrefix(rest, " "))
-	if !ok || !known {
-		return t, false
+	if !strings.Contains(form, "Z") {
+		form += "Z07:00"
 	}
-	return date(year, month, day, hour, minute, second, nanoseconds, zone)
+	return parse("2006-01-02T"+form, day+"T"+clock+zone)
 }
 
-// date is [time.Date] for a valid day.
-func date(year, month, day, hour, minute, second, nanoseconds int, zone *time.Location) (time.Time, bool) {
-	t := time.Date(year, time.Month(month), day, hour, minute, second, nanoseconds, zone)
-	return t, t.Day() == day
-}
-
-// zoneOf returns the zone of a text; UTC if it is empty.
-func zoneOf(text string) (*time.Location, bool) {
-	switch text {
-	case "", "Z", "z", "UTC":
-		return time.UTC, true
-	}
-	sign := 1
-	if text[0] == '-' {
-		sign = -1
-	} else if text[0] != '+' {
-		return nil, false
-	}
-	hours, rest, ok := wholeOf(text[1:], 2, 0, 23)
-	minutes := 0
-	if ok && rest != "" {
-		minutes, rest, ok = wholeOf(strings.TrimPrefix(rest, ":"), 2, 0, 59)
-	}
-	return time.FixedZone("", sign*(3600*hours+60*minutes)), ok && rest == ""
-}
-
-// after returns the two-digit number after a byte, if ok.
-func after(text string, ok bool, separator byte, least, most int) (number int, rest string, _ bool) {
-	if !ok || text == "" || text[0] != separator {
-		return 0, text, false
-	}
-	return wholeOf(text[1:], 2, least, most)
-}
-
-// wholeOf returns the number of the first n bytes, which must be digits, and the rest of the text.
-func wholeOf(text string, n, least, most int) (number int, rest string, ok bool) {
-	if len(text) < n {
-		return 0, text, false
-	}
-	for _, c := range []byte(text[:n]) {
-		if c < '0' || c > '9' {
-			return 0, text, false
-		}
-		number = 10*number + int(c-'0')
-	}
-	return number, text[n:], number >= least && number <= most
-}
-
-// fraction returns the nanoseconds given by up to nine digits after a point.
-func fraction(text string) (nanoseconds int, rest string, ok bool) {
-	n, unit := 0, int(1e9)
-	for ; n < len(text) && text[n] >= '0' && text[n] <= '9'; n++ {
-		unit /= 10
-		nanoseconds += int(text[n]-'0') * unit
-	}
-	return nanoseconds, text[n:], n >= 1 && n <= 9
+// parse is [time.Parse] for the years from 1, regardless of the time zone of the machine.
+func parse(form, text string) (t time.Time, ok bool) {
+	t, err := time.ParseInLocation(form, text, time.UTC)
+	return t, err == nil && t.Year() > 0
 }

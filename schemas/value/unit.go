@@ -123,28 +123,12 @@ func timeOfDigits(number float64) (t time.Time, ok bool) {
 	if !(number >= 1e7 && number < 1e14) || number != math.Trunc(number) {
 		return t, false
 	}
+	const form = "20060102150405"
 	digits := strconv.FormatInt(int64(number), 10)
-	year, rest, ok := wholeOf(digits, 4, 1, 9999)
-	month, rest, ok := digitsAfter(rest, ok, 1, 12)
-	day, rest, ok := digitsAfter(rest, ok, 1, 31)
-	var clock [3]int
-	for i := range clock {
-		if rest != "" {
-			clock[i], rest, ok = digitsAfter(rest, ok, 0, []int{23, 59, 59}[i])
-		}
-	}
-	if !ok || rest != "" {
+	if len(digits)%2 != 0 {
 		return t, false
 	}
-	return date(year, month, day, clock[0], clock[1], clock[2], 0, time.UTC)
-}
-
-// digitsAfter returns the next two-digit number, if ok.
-func digitsAfter(text string, ok bool, least, most int) (number int, rest string, _ bool) {
-	if !ok {
-		return 0, text, false
-	}
-	return wholeOf(text, 2, least, most)
+	return parse(form[:len(digits)], digits)
 }
 
 // UnitError reports a number in a column of times whose unit is unknown.
