@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -22,6 +24,9 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 		switch column := b.Field(1).(type) {
 		case *array.StringBuilder:
 			column.Append(text)
+		case *array.ListBuilder:
+			column.Append(true)
+			column.ValueBuilder().(*array.StringBuilder).AppendValues(strings.Fields(text), nil)
 		case *array.Int64Builder:
 			column.Append(int64(i))
 		}
@@ -30,6 +35,24 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	record := b.NewRecord()
 	t.Cleanup(record.Release)
 	return record
+}
+
+// Lists of words are texts.
+func TestListsOfWords(t *testing.T) {
+	o, want := Defaults(), []int32(nil)
+	o.Text, o.Label = "message", "kind"
+	for _, of := range []arrow.DataType{arrow.BinaryTypes.String, arrow.ListOf(arrow.BinaryTypes.String)} {
+		record := mail(t, []string{"one", "two words"}, of)
+		o.Train = []string{newFolder(t).write(t, "mail.arrow", arrowContent(t, record, 10, false))}
+		all, err := readSources(o)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := all[0].Sparse.Indices; want != nil && !slices.Equal(got, want) || len(got) != 3 {
+			t.Errorf("%v: %v, expected %v", of, got, want)
+		}
+		want = slices.Clone(all[0].Sparse.Indices)
+	}
 }
 
 func TestTextsOfArrowAreChecked(t *testing.T) {

@@ -80,7 +80,7 @@ func (m *Messages) Assign(n int, first []tabular.Cell) error {
 	m.begin(m.Options, n)
 	for i := range m.fields {
 		f := &m.fields[i] // of any values
-		f.Kind, f.Digits, f.Joined = tabular.Text, true, true
+		f.Kind, f.Digits = tabular.Text, true
 		if i < len(first) && len(m.Options.Columns.Use) == 1 && i == n-1 && m.names != nil {
 			switch kind, length := first[i].Kind(); kind {
 			case tabular.List, tabular.TextList:

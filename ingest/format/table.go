@@ -241,7 +241,7 @@ func (c *columns) checkTypes() error {
 		f := c.fields[i]
 		isNumber := tabular.IsNumber(f.Kind) || f.Digits
 		isText := f.Kind == tabular.Text || isNumber
-		isList := f.Kind == tabular.List || f.Kind == tabular.TextList || f.Kind == tabular.Either
+		isList := f.Kind == tabular.List || f.Kind == tabular.TextList
 		ok, want := true, ""
 		switch cell.Role {
 		case layout.Label:
@@ -255,7 +255,7 @@ func (c *columns) checkTypes() error {
 		case layout.Time:
 			ok, want = isText || f.Kind == tabular.Moment, "times of type %s: expected dates, times, text or numbers"
 		case layout.Counted:
-			ok, want = f.Kind == tabular.Text || f.Joined, "texts of type %s: expected text"
+			ok, want = f.Kind == tabular.Text || f.Kind == tabular.TextList, "texts of type %s: expected text"
 		case layout.Weight:
 			ok, want = isNumber, "weights of type %s: expected numbers"
 		case layout.Feature:

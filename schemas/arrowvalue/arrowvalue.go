@@ -260,10 +260,10 @@ func (v *Values) Named(member string) *Values {
 func (v *Values) AppendNumbers(numbers []float64, from, to int) []float64 {
 	numbers = slices.Grow(numbers, to-from)
 	if v.Column.NullN() == 0 {
-		if doubles, ok := v.Doubles(); ok {
+		if doubles, ok := Raw[float64](v.Column); ok {
 			return append(numbers, doubles[from:to]...)
 		}
-		if singles, ok := v.Singles(); ok {
+		if singles, ok := Raw[float32](v.Column); ok {
 			for _, v := range singles[from:to] {
 				numbers = append(numbers, float64(v))
 			}
@@ -292,44 +292,19 @@ func (v *Values) Width() (n int, fixed bool) {
 // Unsigned reports whether integers may be too large for int64.
 func (v *Values) Unsigned() bool { return v.unsigned }
 
-// Floats returns all values of a column of this type; nil for another one. Nulls have any value.
-func Floats[T float32 | float64](column arrow.Array) []T {
+// Raw returns all values of a column of this type. Nulls have any value. ok is false for a column of another type.
+func Raw[T uint8 | float32 | float64](column arrow.Array) (raw []T, ok bool) {
 	var values any
 	switch c := column.(type) {
+	case *array.Uint8:
+		values = c.Uint8Values()
 	case *array.Float32:
 		values = c.Float32Values()
 	case *array.Float64:
 		values = c.Float64Values()
 	}
-	floats, _ := values.([]T)
-	return floats
-}
-
-// Singles returns all values of a column of float32. Nulls have any value.
-func (v *Values) Singles() (values []float32, ok bool) {
-	c, ok := v.Column.(*array.Float32)
-	if ok {
-		values = c.Float32Values()
-	}
-	return values, ok
-}
-
-// Doubles is Singles for float64.
-func (v *Values) Doubles() (values []float64, ok bool) {
-	c, ok := v.Column.(*array.Float64)
-	if ok {
-		values = c.Float64Values()
-	}
-	return values, ok
-}
-
-// Bytes is Singles for uint8.
-func (v *Values) Bytes() (values []uint8, ok bool) {
-	c, ok := v.Column.(*array.Uint8)
-	if ok {
-		values = c.Uint8Values()
-	}
-	return values, ok
+	raw, ok = values.([]T)
+	return raw, ok
 }
 
 // AppendJSON appends a value of a column as JSON; null if it is not finite.

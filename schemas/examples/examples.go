@@ -197,7 +197,7 @@ func (e *Batch) setPairs(lists, pairs *arrowvalue.Values) (ok bool, err error) {
 		return false, nil
 	}
 	e.indices, e.values = pairs.At(0), pairs.At(1)
-	if e.singles, ok = e.values.Singles(); !ok || e.indices.Type != arrowvalue.Whole || e.indices.Unsigned() {
+	if e.singles, ok = arrowvalue.Raw[float32](e.values.Column); !ok || e.indices.Type != arrowvalue.Whole || e.indices.Unsigned() {
 		return false, nil
 	}
 	for _, column := range []*arrowvalue.Values{pairs, e.indices, e.values} {
@@ -229,13 +229,13 @@ func (e *Batch) setLists(lists *arrowvalue.Values) error {
 // setValues keeps the values of dense features, or returns false if they have another type.
 func (e *Batch) setValues(values *arrowvalue.Values) (ok bool, err error) {
 	e.values = values
-	if e.singles, ok = values.Singles(); ok {
+	if e.singles, ok = arrowvalue.Raw[float32](values.Column); ok {
 		return true, nil
 	}
-	if e.doubles, ok = values.Doubles(); ok {
+	if e.doubles, ok = arrowvalue.Raw[float64](values.Column); ok {
 		return true, nil
 	}
-	if e.bytes, ok = values.Bytes(); ok && values.Column.NullN() > 0 {
+	if e.bytes, ok = arrowvalue.Raw[uint8](values.Column); ok && values.Column.NullN() > 0 {
 		return true, errors.New("nulls among uint8 features: features that may be missing must be float32 or float64")
 	}
 	return ok, nil

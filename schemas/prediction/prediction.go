@@ -263,9 +263,9 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 		}
 	}
 	first := lists.Data().Offset() * classes
-	if numbers := arrowvalue.Floats[float64](values); numbers != nil {
+	if numbers, ok := arrowvalue.Raw[float64](values); ok {
 		p.Numbers = slices.Clone(numbers[first : first+n*classes])
-	} else if probabilities := arrowvalue.Floats[float32](values); probabilities != nil {
+	} else if probabilities, ok := arrowvalue.Raw[float32](values); ok {
 		p.Probabilities = slices.Clone(probabilities[first : first+n*classes])
 	}
 	return p, nil

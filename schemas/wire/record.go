@@ -296,7 +296,7 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
 	offsets, lists, texts := record.Column(2).(*array.Int64), record.Column(3).(*array.List), record.Column(4).(*array.List)
 	sizes := shapes.ListValues().(*array.Int64)
-	data := arrowvalue.Floats[T](lists.ListValues())
+	data, _ := arrowvalue.Raw[T](lists.ListValues())
 	words := texts.ListValues().(*array.String)
 	for row := range int(record.NumRows()) {
 		if offsets.Value(row) == 0 {

@@ -19,7 +19,7 @@ type jsonKinds struct {
 // see records the kind of a value. Null and empty lists have none.
 func (k *jsonKinds) see(cell tabular.Cell, missing value.Missing) {
 	kind, length := cell.Kind()
-	if kind == tabular.Either {
+	if kind == tabular.None {
 		return
 	}
 	k.seen |= 1 << kind

@@ -89,7 +89,6 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 		f := &s.fields[i]
 		f.Kind, f.Type, f.Length, f.Digits = kinds[i].kind(), kinds[i].String(), kinds[i].length, kinds[i].digits()
 		f.Advice = kinds[i].advice()
-		f.Joined = f.Kind == tabular.TextList
 	}
 	s.closed, s.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
 	return format.Table{Source: s, HasNames: true}, nil

@@ -174,7 +174,7 @@ func (c *Cell) AppendNumbers(numbers []float64, missing value.Missing) ([]float6
 	return numbers, nil
 }
 
-// Kind returns the kind of a value, and the length of a list. A null and an empty list have the kind Either.
+// Kind returns the kind of a value, and the length of a list. A null and an empty list have the kind None.
 func (c *Cell) Kind() (k Kind, length int) {
 	switch c.kind {
 	case cellText:
@@ -193,7 +193,7 @@ func (c *Cell) Kind() (k Kind, length int) {
 	}
 	items := c.List()
 	if len(items) == 0 {
-		return Either, 0
+		return None, 0
 	}
 	switch items[0].kind {
 	case cellText:

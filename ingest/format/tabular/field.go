@@ -11,7 +11,7 @@ const (
 	Text                 // words, or whole texts
 	List                 // of numbers, with a fixed length
 	TextList             // lists of texts
-	Either               // lists of texts in some rows, texts in others
+	None                 // of a null or an empty list
 	Pairs                // lists of index and value: sparse rows
 	Moment               // dates or times, formatted as [value.Time] parses them
 )
@@ -24,7 +24,6 @@ type Field struct {
 	Name   string
 	Kind   Kind
 	Type   string // type name of the file format
-	Joined bool   // a text may be a list of words
 	Digits bool   // a text column whose texts may all be numbers
 	Length int    // of a list
 	Advice string // how to make an unsupported column readable; "": convert it to numbers
