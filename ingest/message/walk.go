@@ -11,20 +11,15 @@ import (
 // Nested is a decoded value of type V, which may have parts: the members of an object, the entries of a map, or the items
 // of a list.
 type Nested[V any] interface {
-	Walked[V]
-	// Items calls put for each item of a list, until an error.
-	Items(put func(item V) error) error
-	// Cell returns the value as that of a column.
-	Cell() tabular.Cell
-}
-
-// Walked is a value of type V in which [Paths] find columns.
-type Walked[V any] interface {
 	// Kind returns what the value is.
 	Kind() Kind
 	// Parts calls put for each part of an object or a list that at has a step for: members by name, entries by key, items by
 	// index. It returns the first error of put, or that of an invalid value.
 	Parts(at *Step, put func(at *Step, part V) error) error
+	// Items calls put for each item of a list, until an error.
+	Items(put func(item V) error) error
+	// Cell returns the value as that of a column.
+	Cell() tabular.Cell
 }
 
 // Kind is the kind of a [Nested] value.
@@ -81,7 +76,7 @@ func (n *Step) step(name string) *Step {
 
 // Paths finds columns in values: members, and nested values by path. A member whose name equals a path takes precedence.
 // It is not safe for concurrent use.
-type Paths[V Walked[V]] struct {
+type Paths[V Nested[V]] struct {
 	root  Step
 	walk  int        // number of values
 	found []presence // by column, in the last value
@@ -99,7 +94,7 @@ const (
 )
 
 // NewPaths returns the Paths with these names.
-func NewPaths[V Walked[V]](names []string) *Paths[V] {
+func NewPaths[V Nested[V]](names []string) *Paths[V] {
 	c := &Paths[V]{root: Step{column: -1}, found: make([]presence, len(names))}
 	for i, name := range names {
 		at := &c.root

@@ -40,11 +40,13 @@ type source struct {
 	parser  *csv.Reader
 	names   []string // nil: there is no header
 
-	record  []string // last row
-	line    int      // of the record
-	width   int      // number of columns; 0: not known yet
-	pending bool     // the record is the next row
-	blank   blankRows
+	record  []string                    // last row
+	line    int                         // of the record
+	width   int                         // number of columns; 0: not known yet
+	pending bool                        // the record is the next row
+	end     int                         // in a file with one column: last line of the row
+	blanks  int                         // in such a file: empty lines that are the next rows
+	held    []string                    // the row after them; nil: end of file
 	doubt   func(record []string) error // returns the reason why the fields of a row may not be columns; nil: no check
 }
 
@@ -69,9 +71,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 	} else if err != nil {
 		return format.Table{}, err
 	}
-	if s.pending, s.width = true, len(s.record); s.width == 1 {
-		s.blank.first(s.record, s.line)
-	}
+	s.pending, s.width, s.end = true, len(s.record), s.line+strings.Count(s.record[0], "\n")
 	header := hasHeader(o)
 	if want != nil {
 		if header, err = s.headerToPredict(*want, first); err != nil {
@@ -85,8 +85,8 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 		for i, name := range s.record {
 			s.names[i] = strings.Clone(strings.TrimSpace(name))
 		}
-	case want != nil && s.width == 1 && s.blank.begin(s.record):
-		s.pending = false
+	case want != nil && s.width == 1:
+		s.pending, s.blanks, s.held, s.end = false, s.line-1, s.record, 0
 	}
 	return format.Table{Source: s, HasNames: header, Line: line, Describe: func(how *layout.Reading) {
 		if how.Header = header; comma != ',' {
@@ -153,38 +153,45 @@ func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
 	return nil
 }
 
-// read reads the next row that is not blank. All rows have as many columns as the first one. With one column, blank rows
-// count.
+// read reads the next row that is not blank. All rows have as many columns as the first one. With one column, an empty line is a row
+// without a value, which the parser skips; the last line counts only if it ends with a line end of its own.
 func (s *source) read() error {
 	for {
-		if s.pending {
+		switch {
+		case s.pending:
 			s.pending = false
 			return nil
-		}
-		if record, line, ok := s.blank.next(); ok {
-			s.record, s.line = record, line
+		case s.blanks > 0:
+			s.blanks--
+			s.end++
+			s.record, s.line = []string{""}, s.end
+			return nil
+		case s.held != nil:
+			s.record, s.line, s.held = s.held, s.end+1, nil
+			s.end = s.line + strings.Count(s.record[0], "\n")
 			return nil
 		}
 		s.limit.left = input.MaxRowBytes
 		record, err := s.parser.Read()
-		if err == io.EOF && s.width == 1 && s.blank.ends(s.limit.lines()) {
+		if err == io.EOF && s.width == 1 && s.limit.lines() > s.end {
+			s.blanks = s.limit.lines() - s.end
 			continue
 		}
 		if err != nil {
 			return s.readError(err)
 		}
-		s.record = record
-		s.line, _ = s.parser.FieldPos(0)
-		switch {
-		case len(record) == 1 && s.width != 1 && strings.TrimSpace(record[0]) == "": // a blank row
-		case s.width > 0 && len(record) != s.width:
-			return s.fail(fmt.Errorf("%d columns, expected %d", len(record), s.width))
-		default:
-			if s.width == 1 && s.blank.before(record, s.line) {
-				continue
-			}
-			return nil
+		line, _ := s.parser.FieldPos(0)
+		if s.width == 1 && len(record) == 1 {
+			s.blanks, s.held = line-s.end-1, record
+			continue
 		}
+		if s.record, s.line = record, line; len(record) == 1 && strings.TrimSpace(record[0]) == "" {
+			continue
+		}
+		if s.width > 0 && len(record) != s.width {
+			return s.fail(fmt.Errorf("%d columns, expected %d", len(record), s.width))
+		}
+		return nil
 	}
 }
 

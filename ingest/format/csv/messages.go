@@ -1,10 +1,14 @@
 package csv
 
 import (
+	"bytes"
 	"context"
+	"encoding/csv"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -54,21 +58,32 @@ type messages struct {
 // Names implements message.Reader.
 func (r *messages) Names() []string { return nil }
 
-// Read implements message.Reader.
+// Read implements message.Reader. A syntax error has the line, from 1, and the byte.
 func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
-	records, err := Rows(p.Value, r.delimiter)
-	if err != nil {
-		return nil, err
+	comma := ','
+	if r.delimiter != "" {
+		comma = []rune(r.delimiter)[0]
 	}
-	if len(records) == 0 {
-		return nil, errors.New("an empty value: expected " + meaning)
-	}
+	parser := newParser(bytes.NewReader(p.Value), comma)
 	r.read = r.read[:0]
-	for _, record := range records {
+	for {
+		record, err := parser.Read()
+		if syntax, ok := errors.AsType[*csv.ParseError](err); ok {
+			return nil, fmt.Errorf("line %d, byte %d: %w", syntax.Line, syntax.Column, syntax.Err)
+		}
+		switch {
+		case err == io.EOF && len(r.read) == 0:
+			return nil, errors.New("an empty value: expected " + meaning)
+		case err == io.EOF:
+			return r.read, nil
+		case err != nil:
+			return nil, err
+		case len(record) == 1 && strings.TrimSpace(record[0]) == "": // a blank row
+			continue
+		}
 		row := message.NextRow(&r.read, len(record))
 		for i, text := range record {
 			row[i] = tabular.Word(text)
 		}
 	}
-	return r.read, nil
 }

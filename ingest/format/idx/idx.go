@@ -288,7 +288,11 @@ func (r *idxReader) readImages() error {
 		return err
 	}
 	r.batch.Floats = slices.Grow(r.batch.Floats[:0], count)[:count]
-	if at := floats(r.batch.Floats, r.packed, r.images.kind); at < count {
+	for at := range count {
+		v := float32(valueAt(r.packed, at, r.images.kind))
+		if r.batch.Floats[at] = v; v-v == 0 { // 0 only for finite numbers
+			continue
+		}
 		size := idxValueBytes(r.images.kind)
 		before := (r.images.read - int64(r.batch.Rows)) * int64(r.batch.Cols)
 		return &input.Error{
@@ -305,12 +309,9 @@ func (r *idxReader) readLabels() error {
 		return err
 	}
 	r.batch.Numbers = slices.Grow(r.batch.Numbers[:0], r.batch.Rows)[:r.batch.Rows]
-	wholeNumbers(r.batch.Numbers, r.packed, r.labels.kind)
-	if r.classes == nil {
-		return nil
-	}
-	for i, n := range r.batch.Numbers {
-		if !r.classes[n] {
+	for i := range r.batch.Numbers {
+		n := int64(valueAt(r.packed, i, r.labels.kind))
+		if r.batch.Numbers[i] = n; r.classes != nil && !r.classes[n] {
 			row := r.labels.read - int64(r.batch.Rows) + int64(i)
 			return r.labels.fail(r.labels.headerEnd+row*int64(idxValueBytes(r.labels.kind)), fmt.Errorf("label %q is not one of the classes",
 				strconv.FormatInt(n, 10)))
@@ -326,43 +327,20 @@ func (r *idxReader) readPacked(f *idxArray, values int) error {
 	return f.readRows(r.packed, r.batch.Rows)
 }
 
-// floats decodes values of a type. It stops at the first that is not a finite float32 and returns its index, or len(dst)
-// if all are.
-func floats(dst []float32, packed []byte, kind byte) int {
+// valueAt decodes a value of a type.
+func valueAt(packed []byte, i int, kind byte) float64 {
 	big := binary.BigEndian
-	for i := range dst {
-		switch kind {
-		case idxInt8:
-			dst[i] = float32(int8(packed[i]))
-		case idxInt16:
-			dst[i] = float32(int16(big.Uint16(packed[2*i:])))
-		case idxInt32:
-			dst[i] = float32(int32(big.Uint32(packed[4*i:])))
-		case idxFloat32:
-			dst[i] = math.Float32frombits(big.Uint32(packed[4*i:]))
-		case idxFloat64:
-			dst[i] = float32(math.Float64frombits(big.Uint64(packed[8*i:])))
-		}
-		if v := dst[i]; v-v != 0 { // v-v is 0 for finite v only
-			return i
-		}
+	switch kind {
+	case idxInt8:
+		return float64(int8(packed[i]))
+	case idxInt16:
+		return float64(int16(big.Uint16(packed[2*i:])))
+	case idxInt32:
+		return float64(int32(big.Uint32(packed[4*i:])))
+	case idxFloat32:
+		return float64(math.Float32frombits(big.Uint32(packed[4*i:])))
+	case idxFloat64:
+		return math.Float64frombits(big.Uint64(packed[8*i:]))
 	}
-	return len(dst)
-}
-
-// wholeNumbers decodes values of an integer type.
-func wholeNumbers(dst []int64, packed []byte, kind byte) {
-	big := binary.BigEndian
-	for i := range dst {
-		switch kind {
-		case idxUint8:
-			dst[i] = int64(packed[i])
-		case idxInt8:
-			dst[i] = int64(int8(packed[i]))
-		case idxInt16:
-			dst[i] = int64(int16(big.Uint16(packed[2*i:])))
-		case idxInt32:
-			dst[i] = int64(int32(big.Uint32(packed[4*i:])))
-		}
-	}
+	return float64(packed[i])
 }

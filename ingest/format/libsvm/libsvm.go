@@ -279,6 +279,7 @@ func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) er
 	if err != nil {
 		return err
 	}
+	s.dense = layout.Extent{}
 	for {
 		if err := s.read(); err == io.EOF {
 			return nil
@@ -286,15 +287,11 @@ func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) er
 			return err
 		}
 		_, rest, field := s.cutLabel()
-		for ; len(rest) > 0; field++ {
-			var token []byte
-			if token, rest = cutField(rest); bytes.HasPrefix(token, []byte(queryField)) {
-				continue
-			}
-			index, _, err := parsePair(token)
-			if err != nil {
-				return s.fail(field, err)
-			}
+		var row tabular.Column
+		if err := s.appendRow(&row, rest, field); err != nil {
+			return err
+		}
+		for _, index := range row.Indices {
 			found.Add(index)
 		}
 	}
