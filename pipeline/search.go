@@ -16,8 +16,9 @@ import (
 )
 
 // Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs without stages use
-// those chosen for the first of them. A rule that ends stages ends those of each job as in [Train]. Jobs on sparse rows without a
-// configured preparation and fit use those chosen for the first job with the same link.
+// those chosen for the first of them. A rule that ends stages ends those of each job as in [Train], and the auto ridge of sparse
+// rows is chosen for each. Jobs on sparse rows without a configured preparation and fit use those chosen for the first job with the
+// same link.
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)
@@ -32,42 +33,32 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 	if err != nil {
 		return err
 	}
-	var chosen *topics.Job
-	tuned := map[schemas.Link]topics.Job{}
+	chosen := map[schemas.Link]topics.Job{} // shared choices by link; empty: without stages
 	for i := range jobs {
 		job := &jobs[i]
-		if job.Untuned {
-			link := job.Stages[0].Link
-			of, known := tuned[link]
-			if !known {
-				if of, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
-					return err
-				}
-				tuned[link] = of
-			}
-			job.Stages, job.Prepare = of.Stages, of.Prepare
-			continue
-		}
 		if !replay.NeedsChoice(*job, false) {
 			continue
 		}
-		if len(job.Stages) > 0 { // which a rule ends, differently for each job
-			if *job, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
+		shared, link := len(job.Stages) == 0 || job.Untuned, schemas.Link("")
+		if job.Untuned {
+			link = job.Stages[0].Link
+		}
+		of, known := chosen[link]
+		if !shared || !known {
+			if of, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
 				return err
 			}
-			continue
 		}
-		if chosen == nil {
-			of, err := replay.Resolve(ctx, p, by, *job, files, rec)
-			if err != nil {
-				return err
-			}
-			chosen = &of
+		if shared {
+			chosen[link] = of
 		}
-		job.Stages = chosen.Stages
-		if job.Prepare.Scale == prepare.ScaleAuto {
-			job.Prepare.Scale = chosen.Prepare.Scale
+		switch {
+		case len(job.Stages) > 0:
+			job.Prepare = of.Prepare
+		case job.Prepare.Scale == prepare.ScaleAuto:
+			job.Prepare.Scale = of.Prepare.Scale
 		}
+		job.Stages = of.Stages
 	}
 	return replay.SearchIngested(ctx, p, by, jobs, files, folds, rec, with)
 }
