@@ -94,15 +94,6 @@ func (c *ColumnRows) Merge(o *ColumnRows) {
 // Columns returns the number of counted columns, except those of a segment without a page.
 func (c *ColumnRows) Columns() int { return c.count }
 
-// MergeWhole is Merge for counts that nobody uses afterwards.
-func (c *ColumnRows) MergeWhole(o *ColumnRows) {
-	if c.pages == nil {
-		*c = *o
-		return
-	}
-	c.Merge(o)
-}
-
 // Record returns the counts that are not 0, in the order of the columns.
 func (c *ColumnRows) Record() (counts []examples.ColumnRows) {
 	c.addUnpaged(c.unpaged)

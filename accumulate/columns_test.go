@@ -57,12 +57,6 @@ func TestColumnRowsAreAMonoid(t *testing.T) {
 		}
 		whole.MergeRecord(second.Record())
 		whole.Merge(&first)
-		var merged ColumnRows
-		merged.MergeWhole(&first)
-		merged.MergeWhole(&second)
-		if got := merged.Record(); !slices.Equal(got, want) {
-			t.Errorf("cut at %d: merged whole %v, expected %v", cut, got, want)
-		}
 		if got := whole.Record(); !slices.Equal(got, want) {
 			t.Errorf("cut at %d: %v, expected %v", cut, got, want)
 		}

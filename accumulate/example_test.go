@@ -51,21 +51,6 @@ func ExampleSum_Merge() {
 	// true
 }
 
-// A reduction asks for the partitions of each group in order.
-func ExampleReduction() {
-	r := accumulate.NewReduction(coverage.Tree{Parts: 3})
-	for group := range r.Groups() {
-		for part, more := r.Next(group); more; part, more = r.Next(group) {
-			if err := r.Add(group, sumOver(part, 0, float64(part))); err != nil {
-				fmt.Println(err)
-			}
-		}
-	}
-	total, err := r.Sum()
-	fmt.Println(total.Messages, total.Field(statistics.FieldTrace, 1), err)
-	// Output: 3 [3] <nil>
-}
-
 // The sample keeps the rows with the smallest hashes, whoever offers them.
 func ExampleSample() {
 	here, there := accumulate.Sample{Max: 2}, accumulate.Sample{Max: 2}

@@ -16,7 +16,6 @@ type Sum struct {
 	fields    []wire.Tensor[float64]
 	tiles     tiles      // of the Gram matrix, which are not in its field yet
 	occurring *occurring // nil: the fields are of all columns
-	single    bool       // the values of the Gram matrix are in single precision: see [Sum.RoundGram]
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
@@ -50,24 +49,9 @@ func (s *Sum) Move(from *Sum, name, as string) {
 	}
 }
 
-// RoundGram rounds the Gram matrix, if there is one, to single precision, as a record of it alone has it.
-func (s *Sum) RoundGram() {
-	if s.isTile() {
-		return
-	}
-	if s.addTiles(); s.single { // it is that of one tile
-		return
-	}
-	gram, _ := s.find(statistics.FieldGram)
-	for i, x := range gram.Data {
-		gram.Data[i] = float64(float32(x))
-	}
-	s.single = true
-}
-
 // AddGram adds the field gram, of a packed Gram matrix that it does not copy: the memory is that of a [BufferPool].
 func (s *Sum) AddGram(matrix []float64) {
-	s.fields, s.single = append(s.fields, wire.Vector(statistics.FieldGram, matrix)), false
+	s.fields = append(s.fields, wire.Vector(statistics.FieldGram, matrix))
 }
 
 // read returns the values of the field of that name, or zeros if it is absent or has another shape: the sum is of records of a topic.
@@ -181,18 +165,12 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 		case !ok:
 			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
-			if f.Name == statistics.FieldGram {
-				s.single = o.single
-			}
 		case ofPairs(f.Name):
 			s.set(mergedPairs(mine, f))
 		case statistics.ByColumn(f.Name):
 			s.set(mergedTables(mine, f))
 		default:
 			add(mine.Data, f.Data)
-			if f.Name == statistics.FieldGram {
-				s.single = false
-			}
 		}
 	}
 	return nil

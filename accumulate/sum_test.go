@@ -7,7 +7,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -179,51 +178,6 @@ func TestMergeRefusesOtherShapes(t *testing.T) {
 	mustEqual(t, got, base)
 }
 
-// reduce reduces the sums of partitions, the last group first.
-func reduce(parts []*Sum) (*Sum, error) {
-	r := NewReduction(coverage.Tree{Parts: len(parts)})
-	for group := r.Groups() - 1; group >= 0; group-- {
-		for part, more := r.Next(group); more; part, more = r.Next(group) {
-			if err := r.Add(group, parts[part]); err != nil {
-				return nil, err
-			}
-		}
-	}
-	return r.Sum()
-}
-
-// Partitions associate as (1+…+32) + (33+…+64) + …, to the bit, whichever group is complete first.
-func TestReduceAssociatesByGroups(t *testing.T) {
-	for _, n := range []int{0, 1, 31, 32, 33, 64, 65} {
-		r := rand.New(rand.NewPCG(uint64(n), 2))
-		var sums []*Sum
-		total, flat := 0.0, 0.0
-		for from := 0; from < n; from += 32 {
-			group := 0.0
-			for p := from; p < min(from+32, n); p++ {
-				value := r.NormFloat64() * math.Exp(10*r.NormFloat64())
-				sums = append(sums, covering(p, 0, 1, value))
-				group += value
-				flat += value
-			}
-			total += group
-		}
-		got, err := reduce(sums)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if value := got.Field(statistics.FieldCross, 1, 1)[0]; value != total {
-			t.Errorf("%d partitions sum to %v, by groups %v, without them %v", n, value, total, flat)
-		}
-		if got.Messages != int64(n) || len(got.Spans) != n {
-			t.Errorf("%d partitions: %+v", n, got.Coverage)
-		}
-	}
-	if _, err := reduce([]*Sum{covering(0, 0, 2, 1), covering(0, 1, 3, 1)}); err == nil {
-		t.Error("overlapping sums were reduced")
-	}
-}
-
 func TestFields(t *testing.T) {
 	s := covering(0, 0, 1, 7)
 	if f, ok := s.Take(statistics.FieldCross); !ok || f.Data[0] != 7 {
@@ -244,48 +198,6 @@ func TestFields(t *testing.T) {
 		}
 	}()
 	s.Field(statistics.FieldCross, 3)
-}
-
-// A rounded Gram matrix has values in single precision, and those nearest to what it was, be it of one tile, of several, or merged.
-func TestRoundedGram(t *testing.T) {
-	const p = 5
-	a := &Accumulator{BLAS: kernel.Gonum(), Crosses: &CrossPool{}}
-	of := func(blocks int) *Sum {
-		a.Begin(p, 0, true)
-		for b := range blocks {
-			block, ones := kernel.NewDense(tileRows, p), make([]float32, tileRows)
-			for i := range ones {
-				ones[i] = 1
-			}
-			for i := range block.Data {
-				block.Data[i] = 1 / float32(3+b+i%7)
-			}
-			a.AddGram(block, ones)
-		}
-		return a.End()
-	}
-	merged := of(1)
-	if err := merged.Merge(of(1)); err != nil {
-		t.Fatal(err)
-	}
-	whole := &Sum{}
-	if err := whole.MergeWhole(of(1), nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	given := &Sum{}
-	given.RoundGram() // it has none
-	given.AddGram([]float64{1. / 3})
-	for name, sum := range map[string]*Sum{"none": {}, "one": of(1), "three": of(3), "merged": merged, "whole": whole, "given": given} {
-		before, _ := sum.Tensors().Find(statistics.FieldGram)
-		want := slices.Clone(before.Data)
-		sum.RoundGram()
-		after, _ := sum.Tensors().Find(statistics.FieldGram)
-		for i, v := range want {
-			if got := after.Data[i]; got != float64(float32(v)) {
-				t.Errorf("%s: %v became %v", name, v, got)
-			}
-		}
-	}
 }
 
 // A field that moves has another name and the same memory, also within a sum.

@@ -39,7 +39,7 @@ func (s *Sum) HasGram() bool { return s.gramSize() > 0 }
 
 // TakeGram removes the Gram matrix, and returns it as a sum of its own over nothing; that is empty if there is none.
 func (s *Sum) TakeGram() *Sum {
-	gram := &Sum{tiles: s.tiles, single: s.single}
+	gram := &Sum{tiles: s.tiles}
 	s.tiles = tiles{}
 	if field, any := s.Take(statistics.FieldGram); any {
 		gram.fields = append(gram.fields, field)
@@ -64,13 +64,11 @@ func (s *Sum) addTiles() {
 		return
 	}
 	gram, begun := s.find(statistics.FieldGram)
-	single := s.isTile()
 	if !begun {
 		gram.Data = s.tiles.buffers.Get(len(s.tiles.list[0]))
 		s.AddGram(gram.Data)
 	}
 	kernel.AddEach(gram.Data, begun, s.tiles.list...) // the first tile of a field is written, not added
-	s.single = single
 	s.tiles.drop()
 }
 

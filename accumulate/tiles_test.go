@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -36,56 +35,39 @@ func gramField(s *Sum) []float64 {
 	return slices.Clone(gram.Data)
 }
 
-// However many tiles wait, and in whatever memory, a Gram matrix has the bits of adding each segment to its partition, each rounded
-// partition to its group, and each group to those before it.
+// However many tiles wait, and in whatever memory, a Gram matrix has the bits of adding each segment to its share, and each share
+// to those before it.
 func TestTilesAddUpInOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 1))
 	weights := map[string]func() float32{
 		"ones":     one,
 		"counts":   func() float32 { return float32(r.IntN(3)) },
 		"fraction": func() float32 { return r.Float32() * 3 },
-		"zeros":    func() float32 { return float32(r.IntN(50) / 49) }, // of most partitions all
+		"zeros":    func() float32 { return float32(r.IntN(50) / 49) }, // of most segments all
 	}
 	buffers := &BufferPool{}
-	for _, c := range []struct{ p, partitions, group int }{
-		{1, 40, 32}, {63, 33, 32}, {64, 12, 5}, {65, 70, 32}, {65, 9, 1}, {1024, 11, 6}, // of which four tiles are all that wait
+	for _, c := range []struct{ p, shares, segments int }{
+		{1, 2, 40}, {63, 3, 12}, {64, 5, 4}, {65, 9, 8}, {65, 9, 1}, {1024, 2, 11}, // of which four tiles are all that wait
 	} {
 		for name, weight := range weights {
 			t.Run(fmt.Sprint(c, name), func(t *testing.T) {
 				a, plain := &Accumulator{BLAS: kernel.Gonum(), Buffers: buffers}, &Accumulator{BLAS: kernel.Gonum()}
-				tree := coverage.Tree{Parts: c.partitions, Group: c.group}
-				reduction := NewReduction(tree)
-				reduction.Buffers = buffers
-				var groups [][]float64
-				for group := range tree.Groups() {
-					var partitions [][]float64
-					from, to := tree.Range(group)
-					for range to - from {
-						whole, segments := &Sum{}, [][]float64(nil)
-						for range r.IntN(4) {
-							m := messageOf(r, 1+r.IntN(3), c.p, 0, weight)
-							if err := whole.MergeWhole(gramOf(a, m), buffers, nil); err != nil {
-								t.Fatal(err)
-							}
-							segments = append(segments, gramField(gramOf(plain, m)))
-						}
-						whole.RoundGram()
-						if err := reduction.Add(group, whole.TakeGram()); err != nil {
+				sum, shares := &Sum{}, [][]float64(nil)
+				for range c.shares {
+					share, segments := &Sum{}, [][]float64(nil)
+					for range r.IntN(c.segments + 1) {
+						m := messageOf(r, 1+r.IntN(3), c.p, 0, weight)
+						if err := share.MergeWhole(gramOf(a, m), buffers, nil); err != nil {
 							t.Fatal(err)
 						}
-						sum := added(segments)
-						for i, v := range sum {
-							sum[i] = float64(float32(v))
-						}
-						partitions = append(partitions, sum)
+						segments = append(segments, gramField(gramOf(plain, m)))
 					}
-					groups = append(groups, added(partitions))
+					if err := sum.MergeWhole(share.TakeGram(), buffers, nil); err != nil {
+						t.Fatal(err)
+					}
+					shares = append(shares, added(segments))
 				}
-				sum, err := reduction.Sum()
-				if err != nil {
-					t.Fatal(err)
-				}
-				want := added(groups)
+				want := added(shares)
 				if sum.HasGram() != (want != nil) {
 					t.Fatalf("the sum has a Gram matrix: %v, expected %v", sum.HasGram(), want != nil)
 				}

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve"
 	"github.com/stagewise/stagewise/solve"
@@ -111,7 +110,6 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
-		Group:        coverage.GroupSize,
 		Arithmetic:   planning.ArithmeticStrict,
 		Keep:         topics.DefaultKeep,
 		GiveUp:       topics.DefaultGiveUp,
@@ -162,10 +160,6 @@ func (c *Config) Job() topics.Job {
 	if how.Values == prepare.ValuesNone {
 		how.Values = "" // so that a plan of dense rows does not mention it
 	}
-	group := c.Group
-	if group == coverage.GroupSize {
-		group = 0 // so that a plan does not mention it
-	}
 	learnt := func(s schemas.Stage) bool {
 		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
 	}
@@ -185,7 +179,7 @@ func (c *Config) Job() topics.Job {
 		Seed:         c.Seed,
 		OnBadMessage: c.OnBadMessage,
 		Segment:      int64(c.Segment),
-		Group:        group,
+		Group:        c.Group,
 		Memory:       int64(c.Memory),
 		Arithmetic:   c.Arithmetic,
 		Topics:       c.Topics,

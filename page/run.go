@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -26,9 +25,9 @@ type followed struct {
 	plan    *schemas.Plan
 	chain   *protocol.Chain
 	codec   protocol.Codec
-	of      map[int]bool // the partitions that each visit has
-	numbers []int        // the same, in order
-	end     *schemas.End // nil: it goes on
+	of      map[int]bool  // the partitions that each visit has
+	shares  map[int][]int // the partitions of each share, by the first that the share may have
+	end     *schemas.End  // nil: it goes on
 	news    time.Time
 	reports map[int]*schemas.StageReport
 	passes  map[int][]*pass // of each stage, in the order of their visits
@@ -197,14 +196,16 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 
 func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	f := &followed{
-		plan: plan, chain: protocol.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{},
+		plan: plan, chain: protocol.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{}, shares: map[int][]int{},
 		reports: map[int]*schemas.StageReport{},
 		passes:  map[int][]*pass{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{},
 		survey: map[int]bool{},
 	}
-	f.numbers = plan.Partitions()
-	for _, p := range f.numbers {
-		f.of[p] = true
+	for _, share := range plan.Shares(plan.Partitions()) {
+		f.shares[share.First] = share.Partitions
+		for _, p := range share.Partitions {
+			f.of[p] = true
+		}
 	}
 	return f
 }
@@ -240,7 +241,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 			if f.seals[id.Stage] == nil {
 				f.seals[id.Stage] = map[int]bool{}
 			}
-			for _, number := range coverage.Merged(f.numbers, id.Partition, id.Merged) {
+			for _, number := range f.shares[id.Partition] {
 				f.seals[id.Stage][number] = true
 			}
 		}
@@ -254,7 +255,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 // addVisit takes a part of a visit.
 func (f *followed) addVisit(m wire.Message) {
 	id, err := wire.IdentityOf(m)
-	of := coverage.Merged(f.numbers, id.Partition, id.Merged)
+	of := f.shares[id.Partition]
 	if err != nil || len(of) == 0 {
 		return
 	}
@@ -268,25 +269,12 @@ func (f *followed) addVisit(m wire.Message) {
 		return
 	}
 	p := f.pass(id)
-	if p == nil || p.whole || p.have[id.Partition] && id.Merged == 0 {
+	if p == nil || p.whole || p.have[of[0]] {
 		return
 	}
 	record, err := f.codec.CollectDouble(&f.records, m)
 	if err != nil || record == nil {
 		return
-	}
-	have := 0
-	for _, number := range of {
-		if p.have[number] {
-			have++
-		}
-	}
-	switch {
-	case have == 0:
-	case have == len(p.have): // a merged record after those of some of its partitions
-		p.losses = [len(p.losses)]statistics.Losses{}
-	default:
-		return // some would count twice
 	}
 	for split, sums := range statistics.LossesOf(record.Tensors) {
 		l := &p.losses[split]

@@ -24,7 +24,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: true,
+		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.ShareSize(len(r.backlog.Ends())), Foreign: true,
 		Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.chain.Number, Attempt: r.chain.Attempt, Begins: r.backlog.Begins(), Open: len(job.Examples.Classes) == 0,

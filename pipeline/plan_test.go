@@ -61,7 +61,7 @@ func FuzzLedger(f *testing.F) {
 			}
 			if segments < 100_000 { // the segments of a plan at the limit take too long
 				for i, span := range p.Spans {
-					partition.New(span, i, p.Segment)
+					partition.New(p.Segment, partition.NewPart(span, i, nil))
 				}
 			}
 		}

@@ -156,7 +156,7 @@ func (s simAdmin) Join(string, string) *kafkalog.Member {
 }
 
 // JoinGroups is not called either.
-func (s simAdmin) JoinGroups(string, string, int) *kafkalog.Member {
+func (s simAdmin) JoinGroups(string, string, func(int) int) *kafkalog.Member {
 	panic("an actor joins a group of the simulation")
 }
 

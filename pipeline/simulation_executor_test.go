@@ -28,7 +28,7 @@ func (e sequential) Run(ctx context.Context, p *visit.Pass) error {
 		return write(ctx)
 	}
 	var again []*visit.Load
-	for _, of := range p.Partitions {
+	for _, of := range p.Shares {
 		for l, err := range p.Loads(ctx, of, func() error { return nil }) {
 			if err != nil {
 				return err

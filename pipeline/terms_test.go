@@ -28,7 +28,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 	var scores [2]*model.Model
 	for i, test := range []struct {
 		state option.Bytes
-		sent  int // terms of a stage
+		sent  int // terms of a stage and a share
 	}{{4 << 30, every + 1}, {1, 2}} {
 		job.Topics.State = test.state
 		log, sent, full := openEmbedded(t), map[wire.Identity]int{}, 0
@@ -68,13 +68,10 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
 			t.Fatal(err)
 		}
-		if full != 1 || len(sent) != test.sent*stages {
-			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*stages)
+		if full != 1 || len(sent) != test.sent*stages*partitions {
+			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*stages*partitions)
 		}
 		for id, values := range sent {
-			if id.Merged != partitions {
-				t.Errorf("%v has the terms of %d partitions, expected %d", id, id.Merged, partitions)
-			}
 			if want := 2 * (columns + 1) * classes; values != want && values != want-2*classes {
 				t.Errorf("%v has %d values, expected %d", id, values, want)
 			}

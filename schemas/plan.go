@@ -60,7 +60,7 @@ type Plan struct {
 	Intercept  bool       `json:"intercept"`       // whether the first block of the run, or of each member, ends with a constant feature
 	Seed       uint64     `json:"seed"`            // seed of all random draws
 	Segment    int64      `json:"segment"`         // messages per segment, at least 1; see Span.Segments
-	Group      int        `json:"group,omitempty"` // partitions per group, merged before the groups; 0: coverage.GroupSize
+	Group      int        `json:"group,omitempty"` // maximum number of partitions of a share; 0: 1
 	Arithmetic Arithmetic `json:"arithmetic"`      // arithmetic of the process that made the plan
 	Warm       *Warm      `json:"warm,omitempty"`  // version to start from; absent: none
 	Chain      *Chain     `json:"chain,omitempty"` // place in a chain of retraining; absent: none
@@ -158,9 +158,47 @@ func (p *Plan) Partitions() (numbers []int) {
 	return slices.Compact(numbers)
 }
 
-// Merges returns how sums over that many partitions associate.
-func (p *Plan) Merges(partitions int) coverage.Tree {
-	return coverage.Tree{Parts: partitions, Group: p.Group}
+// DefaultShares is the maximum number of shares unless the number of partitions of a share is configured: as many workers have
+// work, and as many records of a visit cross the statistics topic.
+const DefaultShares = 8
+
+// ShareSize returns the number of partitions of a share of a topic with the given number of partitions; 0 configured means that
+// there are at most [DefaultShares].
+func ShareSize(configured, partitions int) int {
+	if configured > 0 {
+		return configured
+	}
+	return max(1, (partitions+DefaultShares-1)/DefaultShares)
+}
+
+// Share is consecutive partitions that a worker owns together. A record of statistics is that of a share: its sums associate
+// over segments in the order of the partitions, then over shares in order. So bits do not depend on who owns what.
+type Share struct {
+	First      int   // the first partition that the share may have: its identity in records, and in a worker's ownership
+	Partitions []int // of the plan, ascending
+}
+
+// ShareOf returns the first partition of the share that a partition belongs to.
+func (p *Plan) ShareOf(partition int) int { return partition - partition%max(p.Group, 1) }
+
+// Shares divides ascending partitions into shares.
+func (p *Plan) Shares(partitions []int) (shares []Share) {
+	for _, number := range partitions {
+		if last := len(shares) - 1; last >= 0 && shares[last].First == p.ShareOf(number) {
+			shares[last].Partitions = append(shares[last].Partitions, number)
+			continue
+		}
+		shares = append(shares, Share{p.ShareOf(number), []int{number}})
+	}
+	return shares
+}
+
+// Surveyed returns the partitions of the examples that the survey reads, in order.
+func (p *Plan) Surveyed() (numbers []int) {
+	for _, s := range p.Spans.Hulls() {
+		numbers = append(numbers, s.Partition)
+	}
+	return numbers
 }
 
 // Prepares reports whether the run's survey makes a preparation. A run that starts from a version keeps the version's preparation.

@@ -85,7 +85,7 @@ const KindFailure wire.Kind = "failure"
 type Failure struct {
 	Run    string      `json:"run"`    // run ID
 	Parent wire.Digest `json:"parent"` // parent of the visit's records; a failure of a visit that is not due is ignored
-	// Partitions are the partitions of the examples topic that the worker does not visit, ascending.
+	// Partitions are the first partitions of the shares that the worker does not visit, ascending.
 	Partitions []int `json:"partitions"`
 	// name of the source with missing messages, in the format of [SourceName]; empty for other failures
 	Source string `json:"source,omitempty"`

@@ -38,7 +38,7 @@ const (
 type Member struct {
 	log          *Log
 	group, topic string
-	size         int // number of partitions to assign together: see JoinGroups
+	size         func(partitions int) int // number of partitions to assign together: see JoinGroups
 	changed      chan struct{}
 	leave        func() error
 	commits      sync.WaitGroup // commits in flight
@@ -69,10 +69,13 @@ const notLeader = -1
 
 // Join joins a consumer group for the partitions of one topic, and returns without waiting. The membership lasts until
 // Leave, or until Err returns an error; transient errors are retried. All members of a group must specify the same topic.
-func (l *Log) Join(group, topic string) *Member { return l.JoinGroups(group, topic, 1) }
+func (l *Log) Join(group, topic string) *Member {
+	return l.JoinGroups(group, topic, func(int) int { return 1 })
+}
 
-// JoinGroups is Join for members that should own whole groups of the given number of consecutive partitions.
-func (l *Log) JoinGroups(group, topic string, size int) *Member {
+// JoinGroups is Join for members that own whole groups of consecutive partitions. size returns how many a group has if the topic has
+// the given number.
+func (l *Log) JoinGroups(group, topic string, size func(partitions int) int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
 	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1), divided: notLeader}
 	m.coordinator.Store(anyBroker)
@@ -380,7 +383,7 @@ func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMem
 	for p := range numbers {
 		numbers[p] = p
 	}
-	for member, share := range assignGroups(numbers, claims, m.size) {
+	for member, share := range assignGroups(numbers, claims, m.size(len(numbers))) {
 		topic := kmsg.NewConsumerMemberAssignmentTopic()
 		topic.Topic = m.topic
 		for _, p := range share {

@@ -26,14 +26,9 @@ func decodeClaim(data []byte) claim {
 	return c
 }
 
-// minGroups is the minimum average number of groups per member for whole groups to be assigned: then the largest share is
-// at most a third larger than the smallest.
-const minGroups = 4
-
-// assignGroups assigns partitions as assign does, but in whole groups of size consecutive partitions, if there are enough: the
-// sums of a group with a single owner are sent as one record.
+// assignGroups assigns partitions as assign does, but in whole groups of size consecutive partitions.
 func assignGroups(partitions []int, claims map[string]claim, size int) map[string][]int {
-	if size <= 1 || len(partitions) < minGroups*size*len(claims) {
+	if size <= 1 {
 		return assign(partitions, claims)
 	}
 	partitions = slices.Compact(slices.Sorted(slices.Values(partitions)))

@@ -64,7 +64,7 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partit
 	}
 	var works *kafkalog.Member
 	m.JoinWorkers = func() {
-		works = p.Admin.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.Merges().Size())
+		works = p.Admin.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.ShareSize)
 		m.Works = works
 	}
 	m.JoinWorkers()

@@ -40,7 +40,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	}
 	limit(ctx, p, job, bytes)
 	store := partition.NewStore(bytes)
-	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.Merges().Size()) }
+	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.ShareSize) }
 	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		CheckStore(ctx, p, store)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)

@@ -29,7 +29,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Group: job.Group, Foreign: len(job.Examples.Train) == 0,
+		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
 		Topic: topics.ArchiveTopic(p),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
@@ -40,6 +40,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	if err != nil {
 		return nil, err
 	}
+	plan.Group = job.ShareSize(len(all))
 	bounds := all
 	if plan.Foreign {
 		sealed, err := topics.SealedBy(ctx, p, l)

@@ -85,11 +85,8 @@ func (s *Solver) lookAhead(number int) error {
 	if missing, err := s.reduce(a.gram); err != nil || missing != nil {
 		return err
 	}
-	whole, err := a.gram.sum()
-	if err == nil {
-		a.factor(whole)
-	}
-	return err
+	a.factor(a.gram.sum())
+	return nil
 }
 
 // endAhead waits until all factoring has ended.

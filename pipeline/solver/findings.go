@@ -3,7 +3,6 @@ package solver
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -26,49 +25,46 @@ type surveyFindings struct {
 	Covered     map[int]coverage.Coverage // by partition
 	Quarantined int64
 	PassedOver  coverage.PassedOver
-	Untrained   map[string]int64 // rows of labels that occur only in the holdout and test rows of a record's partitions
+	Untrained   map[string]int64 // rows of labels that occur only in the holdout and test rows of a share
 	surveyedChain
 
-	visits map[int]record // by the first partition of each
+	visits []surveyedShare // in the order of the shares
 }
 
-// record is the survey's visit to partitions, with a span of each.
-type record struct {
+// surveyedShare is the survey's visit to a share.
+type surveyedShare struct {
 	*statistics.SurveyVisit
-	spans coverage.Spans
+	share *schemas.Share
 }
 
 // newSurveyFindings returns empty findings.
 func newSurveyFindings() *surveyFindings {
 	return &surveyFindings{Labels: accumulate.LabelSet{}, Sample: &accumulate.Sample{}, Untrained: map[string]int64{},
-		Covered: map[int]coverage.Coverage{}, visits: map[int]record{}}
+		Covered: map[int]coverage.Coverage{}}
 }
 
 // errOtherPoint means that workers used different points for their moments. Each uses the first rows that it has read: the
 // topic has changed during the run.
 var errOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
-// Add adds a visit to partitions, with a span of each. It replaces earlier visits to some of them, because a merged
-// record may follow the records of its parts. It returns [errOtherPoint] if the sums of the visit can't be added to the
-// earlier ones.
-func (f *surveyFindings) Add(visit *statistics.SurveyVisit, spans coverage.Spans) error {
-	for _, other := range f.visits {
-		if visit.Sparse != other.Sparse || !slices.Equal(visit.Shift, other.Shift) || !slices.Equal(visit.TargetShift, other.TargetShift) {
-			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, other.Partition, errOtherPoint)
+// Add adds the visit to the next share. It returns [errOtherPoint] if the sums of the visit can't be added to the earlier ones.
+func (f *surveyFindings) Add(visit *statistics.SurveyVisit, share *schemas.Share) error {
+	if len(visit.Parts) != len(share.Partitions) {
+		return fmt.Errorf("%v covers %d partitions, expected %v", visit.Identity, len(visit.Parts), share.Partitions)
+	}
+	if len(f.visits) > 0 {
+		first := f.visits[0]
+		if visit.Sparse != first.Sparse || !slices.Equal(visit.Shift, first.Shift) || !slices.Equal(visit.TargetShift, first.TargetShift) {
+			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, first.Partition, errOtherPoint)
 		}
-		break // its point is that of all visits
 	}
-	for _, span := range spans {
-		delete(f.visits, span.Partition)
-	}
-	f.visits[visit.Partition] = record{visit, spans}
+	f.visits = append(f.visits, surveyedShare{visit, share})
 	return nil
 }
 
 // fold combines the findings of all visits. It is called once, after the last one.
 func (f *surveyFindings) fold(plan *schemas.Plan) {
-	for _, number := range slices.Sorted(maps.Keys(f.visits)) {
-		visit := f.visits[number]
+	for _, visit := range f.visits {
 		f.Shift, f.Targets, f.Columns, f.Image, f.Sparse = visit.Shift, visit.TargetShift, visit.Columns, visit.Image, visit.Sparse
 		f.ColumnRows.MergeRecord(visit.ColumnRows)
 		for i, label := range visit.Labels {
@@ -84,10 +80,7 @@ func (f *surveyFindings) fold(plan *schemas.Plan) {
 		f.Quarantined += visit.Quarantined
 		f.PassedOver.Add(visit.PassedOver)
 		for i, covered := range visit.Parts {
-			f.Covered[visit.spans[i].Partition] = covered
-		}
-		if visit.Merged == 0 {
-			f.Covered[number] = visit.Covered
+			f.Covered[visit.share.Partitions[i]] = covered
 		}
 		f.surveyedChain.add(plan, visit)
 	}

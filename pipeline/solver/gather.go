@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -18,41 +16,32 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// gathering reduces the records of a visit. It adds the record of a partition as soon as it is next in its group, and the
-// merged records of workers that own all partitions of a group as they arrive. So with a thousand partitions, memory holds
-// only the records that arrived before their turn.
+// gathering reduces the records of a visit, in the order of their shares.
 type gathering struct {
 	protocol.Visit
-	spans coverage.Spans // one for each partition; see Solver.visited
-	parts []*part
+	shares []schemas.Share
+	parts  []*part
 }
 
 // part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
 	kind wire.Kind
-	// on reports whether a partition has a record, of the terms of the increments at a place; nil: each has one, of the visit.
-	on    func(partition int) bool
+	// on reports whether a share has a record, of the terms of the increments at a place; nil: each has one, of the visit.
+	on    func(*schemas.Share) bool
 	place int // see [schemas.Chain.TermsPlaces]
-	// arrived is the number of records of the place when the part was reduced last, and missing the result.
-	arrived int
-	missing *wire.Identity
-	// sum returns the sum of the records of partitions with the given spans. It is called once all of them have arrived.
-	sum       func(wire.Identity, coverage.Spans) (*accumulate.Sum, error)
-	reduction *accumulate.Reduction
+	// read returns the sum in a record that has arrived.
+	read  func(wire.Identity, *schemas.Share) (*accumulate.Sum, error)
+	next  int // the first share whose record is not part of total
+	total *accumulate.Sum
 }
 
 // gathering returns an empty gathering of a visit's records.
 func (s *Solver) gathering(v protocol.Visit, parts ...*part) *gathering {
-	g := &gathering{Visit: v, spans: s.spansOf(v.Stage), parts: parts}
-	for _, p := range parts {
-		p.reduction = accumulate.NewReduction(s.plan.Merges(len(g.spans)))
-		p.reduction.Buffers, p.reduction.Crosses = s.Grams, s.Crosses
-	}
-	return g
+	return &gathering{Visit: v, shares: s.sharesOf(v.Stage), parts: parts}
 }
 
-// spansOf returns a span of each partition for which visits to a stage have records.
-func (s *Solver) spansOf(stage int) coverage.Spans {
+// sharesOf returns the shares for which visits to a stage have records.
+func (s *Solver) sharesOf(stage int) []schemas.Share {
 	if stage == wire.Survey {
 		return s.surveyed
 	}
@@ -60,30 +49,25 @@ func (s *Solver) spansOf(stage int) coverage.Spans {
 }
 
 // sum returns the sum of all records once they have arrived.
-func (g *gathering) sum() (*accumulate.Sum, error) {
-	all, err := g.parts[0].reduction.Sum()
-	if err != nil {
-		return nil, err
-	}
+func (g *gathering) sum() *accumulate.Sum {
+	all := cmp.Or(g.parts[0].total, &accumulate.Sum{})
 	for _, p := range g.parts[1:] {
-		sum, err := p.reduction.Sum()
-		if err != nil {
-			return nil, err
+		if p.total != nil {
+			all = accumulate.NewSum(all.Coverage, append(all.Tensors(), p.total.Tensors()...))
 		}
-		all = accumulate.NewSum(all.Coverage, append(all.Tensors(), sum.Tensors()...))
 	}
-	return all, nil
+	return all
 }
 
 // visitSum gathers the sums of a visit. withGram adds the Gram matrix, a separate record that is needed in visits that fit a
 // calibration.
 func (s *Solver) visitSum(withGram bool) []*part {
-	parts := []*part{{kind: statistics.KindVisit, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+	parts := []*part{{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
-		return s.sumOf(visit, spans)
+		return s.sumOf(visit, share)
 	}}}
 	if withGram {
 		parts = append(parts, s.exactGram())
@@ -93,7 +77,7 @@ func (s *Solver) visitSum(withGram bool) []*part {
 
 // exactGram gathers the Gram matrices of the survey or of a calibration.
 func (s *Solver) exactGram() *part {
-	return &part{kind: statistics.KindGram, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+	return &part{kind: statistics.KindGram, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
 		gram, err := statistics.ExactGramOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
@@ -102,10 +86,9 @@ func (s *Solver) exactGram() *part {
 	}}
 }
 
-// sealSum gathers the sums in the seals of a stage, and the terms of increments. Workers write the terms first, but records
-// of single partitions and merged ones may be on different partitions of the topic.
+// sealSum gathers the sums in the seals of a stage, and the terms of increments, which workers write before.
 func (s *Solver) sealSum(stage int) []*part {
-	parts := []*part{{kind: statistics.KindSeal, sum: func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+	parts := []*part{{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		seal, err := statistics.SealOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
@@ -114,7 +97,7 @@ func (s *Solver) sealSum(stage int) []*part {
 			return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected separate records: all workers of a run must run the same "+
 				"release", wire.ErrDamaged, terms.Shape)
 		}
-		return s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, spans)
+		return s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, share)
 	}}}
 	return append(parts, s.terms(stage)...)
 }
@@ -130,7 +113,7 @@ func (s *Solver) updateGrams() []*part {
 
 // blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(kind wire.Kind) *part {
-	return &part{kind: kind, sum: func(id wire.Identity, _ coverage.Spans) (sum *accumulate.Sum, err error) {
+	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (sum *accumulate.Sum, err error) {
 		if isSingle(id) {
 			sum, err = singleGram(s.inbox.single(id), s.Grams.Get)
 		} else {
@@ -143,28 +126,22 @@ func (s *Solver) blockGram(kind wire.Kind) *part {
 	}}
 }
 
-// sumOf returns the sum of a record of partitions, given one span of each. The record must cover all spans of the plan in
-// these partitions, and in an update also their revisited rows.
-func (s *Solver) sumOf(v *statistics.Visit, spans coverage.Spans) (*accumulate.Sum, error) {
+// sumOf returns the sum of a record of a share. The record must cover all spans of the plan in its partitions, and in an
+// update also their revisited rows.
+func (s *Solver) sumOf(v *statistics.Visit, share *schemas.Share) (*accumulate.Sum, error) {
 	var want coverage.Spans
-	for _, span := range spans {
-		of, err := s.coveredOf(v.Stage, span.Partition)
+	for _, number := range share.Partitions {
+		of, err := s.coveredOf(v.Stage, number)
 		if err != nil {
 			return nil, err
 		}
 		want = append(want, of...)
 	}
-	covered := v.Covered
-	if v.Merged > 0 {
-		if got := want.Digest(); v.Spans != got {
-			return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Spans.Short(), got.Short())
-		}
-		covered.Spans = want
+	if digest := want.Digest(); v.Spans != digest {
+		return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Spans.Short(), digest.Short())
 	}
-	if !slices.Equal(covered.Spans, want) {
-		return nil, fmt.Errorf("%v covers %v, expected %v", v.Identity, covered.Spans, want)
-	}
-	sum := accumulate.NewSum(covered, v.Sums)
+	v.Covered.Spans = want
+	sum := accumulate.NewSum(v.Covered, v.Sums)
 	if s.plan.Chain == nil {
 		return sum, nil
 	}
@@ -187,9 +164,9 @@ func (s *Solver) coveredOf(stage, partition int) (coverage.Spans, error) {
 	return want.Union(past)
 }
 
-// identity returns the identity of a partition's record of a visit.
-func (s *Solver) identity(kind wire.Kind, v protocol.Visit, partition int) wire.Identity {
-	return wire.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: partition, Parent: v.Parent}
+// identity returns the identity of a share's record of a visit.
+func (s *Solver) identity(kind wire.Kind, v protocol.Visit, share int) wire.Identity {
+	return wire.Identity{Kind: kind, Run: s.run, Stage: v.Stage, Visit: v.Number, Partition: share, Parent: v.Parent}
 }
 
 // errAccepted means that another solver was faster: the weights that the statistics were gathered for are already
@@ -231,7 +208,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			return nil, fmt.Errorf("reduce visit %d: %w", g.Number, err)
 		}
 		if missing == nil {
-			return g.sum()
+			return g.sum(), nil
 		}
 		failure := s.failure(g)
 		if failure != nil && alone { // no other process can make the visit
@@ -263,7 +240,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if err := s.readMissed(ctx); err != nil {
 				return nil, err
 			}
-			if passed && !s.come(*missing) {
+			if passed && !s.inbox.has(*missing) {
 				return nil, &goneError{*missing}
 			}
 			if !alone { // otherwise the visit takes long
@@ -301,65 +278,29 @@ func (s *Solver) hasPassed(id wire.Identity) bool {
 }
 
 // isSealed reports whether missing terms of increments were on the topic: the seal, which workers publish after them, has
-// arrived. A worker that has published both publishes them again if it still owns the partition.
+// arrived. A worker that has published both publishes them again if it still owns the share.
 func (s *Solver) isSealed(id wire.Identity) bool {
 	if id.Kind != statistics.KindIncrement {
 		return false
 	}
 	id.Kind, id.Visit = statistics.KindSeal, 0
-	return s.come(id)
+	return s.inbox.has(id)
 }
 
-// failure returns the failure of a partition with missing records; nil if there is none.
+// failure returns the failure of a share with missing records; nil if there is none.
 func (s *Solver) failure(g *gathering) *schemas.Failure {
-	for _, partition := range slices.Sorted(maps.Keys(s.failures)) {
+	for i := range g.shares {
+		failure := s.failures[g.shares[i].First]
 		for _, p := range g.parts {
-			if p.has(partition) && !s.come(s.identityOf(g, p, partition)) {
-				return s.failures[partition]
+			if failure != nil && p.has(&g.shares[i]) && !s.inbox.has(s.identityOf(g, p, &g.shares[i])) {
+				return failure
 			}
 		}
 	}
 	return nil
 }
 
-// come reports whether a record of one partition, or a merged record that includes it, has arrived, reduced or not.
-func (s *Solver) come(id wire.Identity) bool {
-	if _, come := s.inbox.digest(id); come {
-		return true
-	}
-	return s.isMerged(id)
-}
-
-// isMerged reports whether a merged record with all partitions of another record has arrived.
-func (s *Solver) isMerged(id wire.Identity) bool {
-	return slices.ContainsFunc(s.merging(id), func(other wire.Identity) bool {
-		_, come := s.inbox.digest(other)
-		return come
-	})
-}
-
-// merging returns the identities of the merged records that may have all partitions of another record.
-func (s *Solver) merging(id wire.Identity) (merged []wire.Identity) {
-	spans := s.spansOf(id.Stage)
-	tree, end := s.plan.Merges(len(spans)), max(id.Merged, 1)
-	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
-	for group := range tree.Groups() {
-		first, to := tree.Range(group)
-		if from < 0 || from+end > to {
-			continue
-		}
-		for _, begin := range []int{0, first} { // the first groups, or the group
-			other := id
-			other.Partition, other.Merged = spans[begin].Partition, to-begin
-			if begin <= from && other != id {
-				merged = append(merged, other)
-			}
-		}
-	}
-	return merged
-}
-
-// reduce adds the records that have arrived, and returns the first missing one; nil if none is missing.
+// reduce adds the records that have arrived, and returns the first missing one of a part; nil if none is missing.
 func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 	for _, p := range g.parts {
 		lacking, err := s.reducePart(g, p)
@@ -373,69 +314,50 @@ func (s *Solver) reduce(g *gathering) (missing *wire.Identity, err error) {
 
 // reducePart is reduce for a part of a gathering.
 func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err error) {
-	if p.on != nil { // there may be hundreds of these parts
-		arrived := 1 + s.inbox.Arrived(p.kind, g.Stage, p.place)
-		if p.arrived == arrived && p.missing != nil {
-			return p.missing, nil
+	for ; p.next < len(g.shares); p.next++ {
+		share := &g.shares[p.next]
+		if !p.has(share) {
+			continue
 		}
-		defer func() { p.arrived, p.missing = arrived, missing }()
-	}
-	lacking, err := p.reduction.AddReady(func(from, to int) (*accumulate.Sum, error) {
-		id := s.identityOf(g, p, g.spans[from].Partition)
-		if to-from > 1 {
-			if id.Merged = to - from; !s.inbox.Has(id) {
-				return nil, nil
-			}
-			for _, span := range g.spans[from:to] { // earlier records are included in it
-				s.inbox.drop(s.identityOf(g, p, span.Partition))
-			}
-		} else if !p.has(id.Partition) {
-			return accumulate.NewSum(coverage.Coverage{}, nil), nil
-		} else if lacks, err := s.lacks(id); lacks || err != nil {
-			missing = cmp.Or(missing, &id)
+		id := s.identityOf(g, p, share)
+		if lacks, err := s.lacks(id); lacks || err != nil {
+			return &id, err
+		}
+		sum, err := p.read(id, share)
+		if err != nil {
 			return nil, err
 		}
-		return p.sum(id, g.spans[from:to])
-	})
-	if lacking < 0 || err != nil {
-		return nil, err
+		if p.total == nil {
+			p.total = sum
+		} else if err := p.total.MergeWhole(sum, s.Grams, s.Crosses); err != nil {
+			return nil, err
+		}
 	}
-	return missing, nil
+	return nil, nil
 }
 
-// has reports whether a partition has a record.
-func (p *part) has(partition int) bool { return p.on == nil || p.on(partition) }
+// has reports whether a share has a record.
+func (p *part) has(share *schemas.Share) bool { return p.on == nil || p.on(share) }
 
-// identityOf returns the identity of a partition's record of a part.
-func (s *Solver) identityOf(g *gathering, p *part, partition int) wire.Identity {
+// identityOf returns the identity of a share's record of a part.
+func (s *Solver) identityOf(g *gathering, p *part, share *schemas.Share) wire.Identity {
 	v := g.Visit
 	if p.on != nil {
 		v.Number = p.place
 	}
-	return s.identity(p.kind, v, partition)
+	return s.identity(p.kind, v, share.First)
 }
 
-// lacks reports whether a record of one partition has not arrived. The error is a *[goneError] if it never will.
+// lacks reports whether a record has not arrived. The error is a *[goneError] if it never will: a worker makes the visits to a
+// share in order, and seals a stage before it visits the next one. So the record is gone if a later record of the share has
+// arrived.
 func (s *Solver) lacks(id wire.Identity) (bool, error) {
 	if s.inbox.Has(id) {
 		return false, nil
 	}
-	if s.isGone(id) {
+	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
+	if last, any := s.inbox.latest[id.Partition]; any && (last.Stage > id.Stage || !seals && id.Before(last)) {
 		return true, &goneError{id}
 	}
 	return true, nil
-}
-
-// isGone reports whether a missing record of one partition will never arrive. A worker makes the visits to a partition in
-// order, and seals a stage before it visits the next one. So the record is gone if a later record of the partition has
-// arrived, unless a merged record on another partition of the statistics topic may include it: that may be from another
-// worker than the later record. In this case [Solver.gather] searches the topic after a wait.
-func (s *Solver) isGone(id wire.Identity) bool {
-	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement
-	last, any := s.inbox.last(id.Partition)
-	if passed := any && (last.Stage > id.Stage || !seals && id.Before(last)); !passed {
-		return false
-	}
-	elsewhere := func(merged wire.Identity) bool { return merged.Partition != id.Partition }
-	return !slices.ContainsFunc(s.merging(id), elsewhere)
 }

@@ -54,21 +54,6 @@ func TestSealThatIsGone(t *testing.T) {
 	}
 }
 
-// A seal that may be merged with those of other partitions is not gone because another worker has continued with each of
-// the partitions: the merged record may come after the records of that worker.
-func TestSealThatMayBeMerged(t *testing.T) {
-	plan := &schemas.Plan{Name: "merged", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}, {Partition: 1, From: 0, To: 1}},
-		Group: 32}
-	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
-	for partition := range 2 {
-		s.inbox.noteVisit(wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Partition: partition}, []int{partition})
-	}
-	seal := wire.Identity{Kind: statistics.KindSeal, Run: s.run, Stage: 0, Partition: 1}
-	if lacks, err := s.lacks(seal); !lacks || err != nil {
-		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
-	}
-}
-
 // accept adds a record to the solver's chain, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
@@ -144,7 +129,7 @@ func TestFailureThatCounts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1})
-			s.visited, s.surveyed = visitedSpans(s.plan), s.plan.Spans.Hulls()
+			s.visited, s.surveyed = s.plan.Shares(s.plan.Partitions()), s.plan.Shares(s.plan.Surveyed())
 			if !test.alone {
 				s.owner = groupOwner{make(chan struct{})}
 			}

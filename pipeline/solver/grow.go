@@ -20,7 +20,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	}
 	s.inbox.Begin(number)
 	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
-	visits := &part{kind: statistics.KindVisit, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+	visits := &part{kind: statistics.KindVisit, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
@@ -41,10 +41,10 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	return s.publishWeights(ctx, w.Record())
 }
 
-// samples gathers samples of rows. A row may arrive twice, in the record of its partition and in a merged one.
+// samples gathers samples of rows.
 func (s *Solver) samples(all *accumulate.Sample) *part {
 	drawn := map[uint64]bool{}
-	return &part{kind: statistics.KindSample, sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) {
+	return &part{kind: statistics.KindSample, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
 		sample, err := statistics.SampleOf(s.inbox.single(id))
 		if err != nil {
 			return nil, err

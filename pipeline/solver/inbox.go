@@ -15,18 +15,10 @@ type inbox struct {
 	doubles map[wire.Identity]*wire.Record[float64]
 	singles map[wire.Identity]*wire.Record[float32] // see isSingle
 	digests map[wire.Identity]wire.Digest           // of all records that have arrived, reduced or not
-	latest  map[int]wire.Identity                   // by partition, the latest visit that has arrived, or the seal of a later stage
-	arrived map[inboxVisit]int                      // number of records that have arrived
-	ahead   int                                     // number of changes of latest by records of later stages
+	latest  map[int]wire.Identity                   // by share, the latest visit that has arrived, or the seal of a later stage
 
 	doubleChunks wire.Collector[float64]
 	singleChunks wire.Collector[float32]
-}
-
-// visit is what records of different partitions have in common.
-type inboxVisit struct {
-	kind          wire.Kind
-	stage, number int
 }
 
 // newInbox returns an empty inbox.
@@ -34,7 +26,6 @@ func newInbox() inbox {
 	return inbox{
 		doubles: map[wire.Identity]*wire.Record[float64]{}, singles: map[wire.Identity]*wire.Record[float32]{},
 		digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
-		arrived: map[inboxVisit]int{},
 	}
 }
 
@@ -44,12 +35,6 @@ func (b *inbox) Begin(stage int) {
 	maps.DeleteFunc(b.doubles, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.singles, func(id wire.Identity, _ *wire.Record[float32]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
-	maps.DeleteFunc(b.arrived, func(v inboxVisit, _ int) bool { return v.stage < stage })
-}
-
-// Arrived returns a number that changes when a record of a visit arrives, or when it may turn out that a record never will.
-func (b *inbox) Arrived(kind wire.Kind, stage, number int) int {
-	return b.arrived[inboxVisit{kind, stage, number}] + b.ahead
 }
 
 // solves returns the current stage.
@@ -64,10 +49,10 @@ func (b *inbox) digest(id wire.Identity) (digest wire.Digest, come bool) {
 	return digest, come
 }
 
-// last returns the latest visit of a partition that has arrived, or the seal of a later stage.
-func (b *inbox) last(partition int) (id wire.Identity, any bool) {
-	id, any = b.latest[partition]
-	return id, any
+// has reports whether a record has arrived, reduced or not.
+func (b *inbox) has(id wire.Identity) bool {
+	_, come := b.digests[id]
+	return come
 }
 
 // Has reports whether a record is buffered.
@@ -87,15 +72,9 @@ func (b *inbox) single(id wire.Identity) *wire.Record[float32] {
 	return r
 }
 
-// drop removes a record that is not needed because it is included in another record that was reduced.
-func (b *inbox) drop(id wire.Identity) {
-	delete(b.doubles, id)
-	delete(b.singles, id)
-}
-
-// collect adds a message to its record, of the given partitions. A record has arrived when it is complete. A record in the
+// collect adds a message to its record. A record has arrived when it is complete. A record in the
 // wrong precision is never found, since gathering requests each identity in one precision only.
-func (b *inbox) collect(codec protocol.Codec, id wire.Identity, partitions []int, m wire.Message) error {
+func (b *inbox) collect(codec protocol.Codec, id wire.Identity, m wire.Message) error {
 	if single := isSingle(id); wire.IsSingle(m) != single {
 		return fmt.Errorf("%w: the %v has the wrong precision", wire.ErrDamaged, id)
 	} else if single {
@@ -112,31 +91,24 @@ func (b *inbox) collect(codec protocol.Codec, id wire.Identity, partitions []int
 		b.doubles[id] = r
 	}
 	b.digests[id] = m.Digest()
-	b.arrived[inboxVisit{id.Kind, id.Stage, id.Visit}]++
-	b.noteVisit(id, partitions)
+	b.noteVisit(id)
 	return nil
 }
 
 // isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks that
-// workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations, and
-// merged Gram matrices, sums of the partitions' matrices rounded to single precision.
+// workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations.
 func isSingle(id wire.Identity) bool {
 	if id.Kind == statistics.KindSample {
 		return true
 	}
-	return id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0 && id.Merged == 0
+	return id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0
 }
 
-// noteVisit records the latest visit of partitions, or the seal of a later stage, since the earlier visits may be deleted.
-// Missing earlier records will then never arrive.
-func (b *inbox) noteVisit(id wire.Identity, partitions []int) {
-	for _, number := range partitions {
-		last, any := b.latest[number]
-		if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
-			b.latest[number] = id
-			if id.Stage > b.stage {
-				b.ahead++
-			}
-		}
+// noteVisit records the latest visit of a share, or the seal of a later stage, since the earlier visits may be deleted. Missing
+// earlier records will then never arrive.
+func (b *inbox) noteVisit(id wire.Identity) {
+	last, any := b.latest[id.Partition]
+	if id.Kind == statistics.KindVisit && (!any || last.Before(id)) || id.Kind == statistics.KindSeal && (!any || last.Stage < id.Stage) {
+		b.latest[id.Partition] = id
 	}
 }

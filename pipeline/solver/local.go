@@ -41,7 +41,7 @@ func (s *Solver) gatherLocal(ctx context.Context, g *gathering) (*accumulate.Sum
 	case missing != nil:
 		return nil, fmt.Errorf("%w: the visit has no %v", wire.ErrDamaged, *missing)
 	}
-	return g.sum()
+	return g.sum(), nil
 }
 
 // visitLocal makes the visit of a gathering.

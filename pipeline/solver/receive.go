@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -104,12 +103,12 @@ func (s *Solver) collect(m wire.Message) error {
 	if err != nil {
 		return err
 	}
-	partitions := s.partitionsOf(id)
-	if id.Stage < s.inbox.solves() || id.Stage >= len(s.plan.Stages) || partitions == nil {
-		return nil // of a solved stage, or of a stage or partitions outside the plan
+	known := slices.ContainsFunc(s.sharesOf(id.Stage), func(share schemas.Share) bool { return share.First == id.Partition })
+	if id.Stage < s.inbox.solves() || id.Stage >= len(s.plan.Stages) || !known {
+		return nil // of a solved stage, or of a stage or share outside the plan
 	}
-	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) || s.isMerged(id) {
-		s.inbox.noteVisit(id, partitions)
+	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) {
+		s.inbox.noteVisit(id)
 		return nil // no longer needed
 	}
 	if digest, twice := s.inbox.digest(id); twice {
@@ -119,24 +118,7 @@ func (s *Solver) collect(m wire.Message) error {
 		}
 		return nil
 	}
-	return s.inbox.collect(s.Codec, id, partitions, m)
-}
-
-// partitionsOf returns the partitions of a record whose earlier records come before it; the others are on other partitions
-// of the statistics topic. It returns nil if the plan does not have or does not merge the partitions.
-func (s *Solver) partitionsOf(id wire.Identity) (numbers []int) {
-	spans, topic := s.spansOf(id.Stage), max(len(s.plan.Since.Statistics), 1)
-	from := slices.IndexFunc(spans, func(span coverage.Span) bool { return span.Partition == id.Partition })
-	if from < 0 || id.Merged > 0 && !s.plan.Merges(len(spans)).Has(from, id.Merged) {
-		return nil
-	}
-	at := protocol.StatisticsPartition(id.Partition, topic)
-	for _, span := range spans[from : from+max(id.Merged, 1)] {
-		if protocol.StatisticsPartition(span.Partition, topic) == at {
-			numbers = append(numbers, span.Partition)
-		}
-	}
-	return numbers
+	return s.inbox.collect(s.Codec, id, m)
 }
 
 // isAccepted reports whether the final weights of a stage, or the survey's result, are accepted. From then on, only the

@@ -138,7 +138,7 @@ func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 	if lacks, err := s.lacks(seal); err != nil || !lacks {
 		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
 	}
-	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2}, []int{2})
+	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
 	if _, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
 		t.Errorf("got error %v, expected a *GoneError", err)
 	}

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve/linear"
 )
@@ -33,8 +32,8 @@ type Solver struct {
 
 	subscription protocol.Subscription
 	inbox        inbox
-	failures     map[int]*schemas.Failure  // of the due visit, by partition
-	early        map[int]*schemas.Failure  // of visits whose weights have not arrived, by partition
+	failures     map[int]*schemas.Failure  // of the due visit, by share
+	early        map[int]*schemas.Failure  // of visits whose weights have not arrived, by share
 	read         map[int]*protocol.Written // last record, by partition of the statistics topic
 	missed       bool                      // the statistics may have missing records: see readMissed
 	claims       int                       // number of claims
@@ -42,11 +41,10 @@ type Solver struct {
 	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
-	// spans of the plan in the partitions that visits to stages read; empty for partitions without new rows in an update
-	visited  coverage.Spans
-	surveyed coverage.Spans // spans of the partitions that the survey reads
-	options  Options
-	chained  chained
+	visited      []schemas.Share // that visits to stages read
+	surveyed     []schemas.Share // that the survey reads
+	options      Options
+	chained      chained
 }
 
 // Options are the resources of a solver besides its client.
@@ -66,7 +64,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Codec, rec)
 	return &Solver{
-		visited: visitedSpans(plan), surveyed: plan.Spans.Hulls(), options: o,
+		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		began: client.Clock.Now(), preserved: client.Clock.Now(),
 		inbox: newInbox(), failures: map[int]*schemas.Failure{}, early: map[int]*schemas.Failure{}, read: map[int]*protocol.Written{},
@@ -166,19 +164,6 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 		}
 	}
 	return s.finish(ctx)
-}
-
-// visitedSpans returns, for each partition that visits to stages read, the hull of the plan's spans. It is empty for
-// partitions without new rows in an update.
-func visitedSpans(plan *schemas.Plan) (spans coverage.Spans) {
-	for _, number := range plan.Partitions() {
-		span := coverage.Span{Partition: number}
-		if hulls := plan.Spans.On(number).Hulls(); len(hulls) > 0 {
-			span = hulls[0]
-		}
-		spans = append(spans, span)
-	}
-	return spans
 }
 
 // factorsOf returns the buffer for the factors of a stage.

@@ -95,7 +95,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 // has principal components. Results other than sums go to found.
 func (s *Solver) surveySum(found *surveyFindings) []*part {
 	visits := &part{kind: statistics.KindVisit}
-	visits.sum = func(id wire.Identity, spans coverage.Spans) (*accumulate.Sum, error) {
+	visits.read = func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		visit, err := statistics.SurveyVisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
@@ -104,7 +104,7 @@ func (s *Solver) surveySum(found *surveyFindings) []*part {
 			return nil, fmt.Errorf("%w: a survey without the findings of a chain: all workers of a run must run the same release",
 				wire.ErrDamaged)
 		}
-		if err := found.Add(visit, spans); err != nil {
+		if err := found.Add(visit, share); err != nil {
 			return nil, err
 		}
 		covered := visit.Covered

@@ -21,15 +21,15 @@ type surveyedChain struct {
 	Increments []coverage.Increment // of a full run
 }
 
-// add adds the findings of a chain's run in a record's partitions.
-func (f *surveyedChain) add(plan *schemas.Plan, visit record) {
+// add adds the findings of a chain's run in a share.
+func (f *surveyedChain) add(plan *schemas.Plan, visit surveyedShare) {
 	if plan.Chain == nil {
 		return
 	}
 	f.Unknown = examples.AddLabelRows(f.Unknown, visit.Unknown)
 	f.Bad.Merge(visit.Bad)
 	for i := range visit.Chained {
-		f.addPartition(plan, visit.spans[i].Partition, &visit.Chained[i])
+		f.addPartition(plan, visit.share.Partitions[i], &visit.Chained[i])
 	}
 }
 

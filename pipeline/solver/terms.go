@@ -38,19 +38,21 @@ func (s *Solver) terms(stage int) (parts []*part) {
 		return nil
 	}
 	places := s.chained.found.TermsPlaces
-	on := map[int]map[int]bool{} // the partitions of each place
+	on := map[int]map[int]bool{} // the shares of each place, by first partition
 	for _, place := range places {
 		on[place] = map[int]bool{}
 	}
-	for _, span := range s.spansOf(stage) {
-		for _, place := range s.plan.Chain.TermsOn(span.Partition, places) {
-			on[place][span.Partition] = true
+	for _, share := range s.sharesOf(stage) {
+		for _, number := range share.Partitions {
+			for _, place := range s.plan.Chain.TermsOn(number, places) {
+				on[place][share.First] = true
+			}
 		}
 	}
 	for _, place := range slices.Sorted(maps.Keys(on)) {
 		parts = append(parts, &part{kind: statistics.KindIncrement, place: place,
-			on:  func(partition int) bool { return on[place][partition] },
-			sum: func(id wire.Identity, _ coverage.Spans) (*accumulate.Sum, error) { return s.termsSum(id) },
+			on:   func(share *schemas.Share) bool { return on[place][share.First] },
+			read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) { return s.termsSum(id) },
 		})
 	}
 	return parts

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // DefaultKeep is the default number of retained versions.
@@ -29,7 +28,7 @@ type Job struct {
 	Seed         uint64                // of all random draws
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64                 // number of messages summed together
-	Group        int                   // number of partitions merged first; 0: coverage.GroupSize
+	Group        int                   // number of partitions of a share; 0: see schemas.ShareSize
 	Memory       int64                 // memory for rows, blocks and matrices in bytes; 0: half of the free memory
 	Arithmetic   string                // ArithmeticStrict, or "", or ArithmeticAny
 	Topics       TopicOptions          // of created topics; the zero value is DefaultTopics()
@@ -47,7 +46,5 @@ func (j Job) Members() []schemas.Stage {
 	return j.Stages
 }
 
-// Merges returns the association of the job's sums over partitions.
-func (j *Job) Merges() coverage.Tree {
-	return coverage.Tree{Parts: j.Examples.Partitions, Group: j.Group}
-}
+// ShareSize returns the number of partitions of a share of a topic with the given number of partitions.
+func (j *Job) ShareSize(partitions int) int { return schemas.ShareSize(j.Group, partitions) }

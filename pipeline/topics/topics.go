@@ -44,7 +44,7 @@ type admin interface {
 	IsEmbedded(ctx context.Context) (bool, error)
 	Members(ctx context.Context, group string) ([]string, error)
 	Join(group, topic string) *kafkalog.Member
-	JoinGroups(group, topic string, size int) *kafkalog.Member
+	JoinGroups(group, topic string, size func(partitions int) int) *kafkalog.Member
 }
 
 // extend makes sure that a topic has at least the given number of partitions.

@@ -15,26 +15,26 @@ import (
 
 // gramsAhead is an ongoing sum of Gram matrices.
 type gramsAhead struct {
-	stage      int
-	partitions []*partition.State
-	wait       func() error // waits until they are published
+	stage  int
+	shares []*partition.Share
+	wait   func() error // waits until they are published
 }
 
 // beginGrams starts publishing the Gram matrices of a stage that is not yet due. If it needs data that is not in memory,
 // it publishes them before it returns, because only one goroutine at a time may load data into memory.
-func (w *Worker) beginGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
+func (w *Worker) beginGrams(ctx context.Context, stage, due int, shares []*partition.Share) error {
 	if err := w.endGrams(); err != nil {
 		return err
 	}
-	if !w.inMemory(partitions) {
-		return w.sumGrams(ctx, stage, due, partitions)
+	if !w.inMemory(shares) {
+		return w.sumGrams(ctx, stage, due, shares)
 	}
-	a := &gramsAhead{stage: stage, partitions: withoutGram(stage, partitions)}
+	a := &gramsAhead{stage: stage, shares: withoutGram(stage, shares)}
 	visit, err := w.gramVisit(stage, due)
 	if err != nil {
 		return err
 	}
-	a.wait = w.executor.Begin(func() error { return w.sums(ctx, visit, a.partitions, w.gramExtent()) })
+	a.wait = w.executor.Begin(func() error { return w.sums(ctx, visit, a.shares, w.gramExtent()) })
 	w.ahead = a
 	return nil
 }
@@ -49,7 +49,7 @@ func (w *Worker) endGrams() error {
 	if err := a.wait(); err != nil {
 		return fmt.Errorf("sum the Gram matrix of %s: %w", event.StageName(a.stage), err)
 	}
-	for _, p := range a.partitions {
+	for _, p := range a.shares {
 		p.SetGrams(a.stage + 1)
 	}
 	return nil
@@ -63,29 +63,29 @@ func (w *Worker) dropGrams() {
 	}
 }
 
-// sumGrams publishes the Gram matrices of an update's stage for the partitions that have not published them; due is the
+// sumGrams publishes the Gram matrices of an update's stage for the shares that have not published them; due is the
 // due stage.
-func (w *Worker) sumGrams(ctx context.Context, stage, due int, partitions []*partition.State) error {
-	partitions = withoutGram(stage, partitions)
-	if len(partitions) == 0 {
+func (w *Worker) sumGrams(ctx context.Context, stage, due int, shares []*partition.Share) error {
+	shares = withoutGram(stage, shares)
+	if len(shares) == 0 {
 		return nil
 	}
 	visit, err := w.gramVisit(stage, due)
 	if err != nil {
 		return err
 	}
-	if err := w.sums(ctx, visit, partitions, w.gramExtent()); err != nil {
+	if err := w.sums(ctx, visit, shares, w.gramExtent()); err != nil {
 		return err
 	}
-	for _, p := range partitions {
+	for _, p := range shares {
 		p.SetGrams(stage + 1)
 	}
 	return nil
 }
 
-// withoutGram returns the partitions that have not published their Gram matrices of a stage.
-func withoutGram(stage int, partitions []*partition.State) []*partition.State {
-	return slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.HasGram(stage) })
+// withoutGram returns the shares that have not published their Gram matrices of a stage.
+func withoutGram(stage int, shares []*partition.Share) []*partition.Share {
+	return slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.HasGram(stage) })
 }
 
 // gramVisit returns the visit that sums the Gram matrices of an update's stage.
@@ -93,21 +93,21 @@ func (w *Worker) gramVisit(stage, due int) (*visit.Visit, error) {
 	return visit.NewGram(w.visitRun(), w.chain, stage, stage > due)
 }
 
-// gramExtent returns the number of leading segments of a partition that the Gram matrices of an update cover.
-func (w *Worker) gramExtent() func(*partition.State) int {
+// gramExtent returns the number of leading segments of a share that the Gram matrices of an update cover.
+func (w *Worker) gramExtent() func(*partition.Share) int {
 	switch u := w.plan.Update(); {
 	case u.Restart:
-		return (*partition.State).Staying
+		return (*partition.Share).Staying
 	case u.TakesAway():
-		return (*partition.State).All
+		return (*partition.Share).All
 	}
-	return (*partition.State).Recent
+	return (*partition.Share).Recent
 }
 
 // inMemory reports whether the rows for the Gram matrices of an update are decoded in memory.
-func (w *Worker) inMemory(partitions []*partition.State) bool {
+func (w *Worker) inMemory(shares []*partition.Share) bool {
 	extent := w.gramExtent()
-	for _, p := range partitions {
+	for _, p := range shares {
 		if slices.ContainsFunc(p.Segments()[:extent(p)], func(s *partition.Segment) bool { return s.Batches() == nil }) {
 			return false
 		}

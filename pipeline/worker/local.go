@@ -2,13 +2,13 @@ package worker
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -39,23 +39,19 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 	w := New(l.client, l.blas, l.plan, 0, protocol.NewSoleOwner(last+1), l.option, l.rec)
 	w.chain, w.earlier, w.store, w.local = chain, earlier, l.option.Store, &sync.Mutex{}
 	l.worker, l.failed = w, false
-	for i, number := range l.plan.Partitions() {
-		p := w.state(number, i)
-		w.partitions = append(w.partitions, p)
-		if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, p.Span()); err != nil {
-			return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, number, err)
-		}
+	for i := range w.sharesOfPlan() {
+		w.shares = append(w.shares, w.share(i))
 	}
-	return nil
+	return w.begin(ctx, w.shares)
 }
 
 // Visit makes a visit, and returns its records.
 func (l *Local) Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error) {
 	return l.collect(ctx, func(w *Worker) error {
 		began := w.Clock.Now()
-		err := w.visit(ctx, v, w.partitions)
+		err := w.visit(ctx, v, w.shares)
 		if err == nil {
-			w.visited(v, w.partitions, began)
+			w.visited(v, w.shares, began)
 		}
 		return err
 	})
@@ -68,7 +64,7 @@ func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error)
 		if err := w.reserve(v); err != nil {
 			return err
 		}
-		return w.withScores(ctx, stage, w.partitions, func() error { return w.sumGrams(ctx, stage, stage, w.partitions) })
+		return w.withScores(ctx, stage, w.shares, func() error { return w.sumGrams(ctx, stage, stage, w.shares) })
 	})
 }
 
@@ -91,9 +87,12 @@ func (l *Local) End() {
 	if !l.failed {
 		l.worker.leave()
 	}
-	for _, p := range l.worker.partitions {
-		if p.Release(l.worker.budget); l.failed {
-			l.worker.store.Drop(p.Partition())
+	for _, p := range l.worker.shares {
+		p.Release(l.worker.budget)
+	}
+	if l.failed {
+		for _, number := range partition.Numbers(l.worker.shares) {
+			l.worker.store.Drop(number)
 		}
 	}
 	l.worker.budget.Give(l.worker.reserved)

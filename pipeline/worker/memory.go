@@ -24,12 +24,6 @@ const (
 	// each outcome that waits for its turn, the tiles of both cores, and those of the increment being summed and of the one
 	// being written.
 	termMatrices = 16
-	// mergedMatrices is the additional number if the terms of partitions are merged, besides two for each increment, in the sum
-	// of the first groups and in that of another group.
-	mergedMatrices = 6
-	// maxMergedTerms is the maximum size in bytes of the terms of all increments in a merge, unless there is only one: each
-	// partition has rows of most increments, so all of them are summed at the same time.
-	maxMergedTerms = 64 << 20
 	// segmentScores is the number of n × k matrices of float32 for the n rows of a segment whose residuals are published: scores
 	// after the stage, and the message with scores and residuals, whose buffer grows.
 	segmentScores = 5
@@ -64,11 +58,7 @@ func (w *Worker) measured() (m matrices, err error) {
 			m.always = max(m.always, protocol.SparseBytes(p, k, w.options.Solves))
 			continue
 		}
-		merged := int64(0)
-		if w.mergesTerms(p, k) {
-			merged = 2*2*w.places() + mergedMatrices
-		}
-		m.always, m.first = max(m.always, 8*(solver*p*p+(terms+merged)*p*k)), max(m.first, 8*gramMatrices*p*p)
+		m.always, m.first = max(m.always, 8*(solver*p*p+terms*p*k)), max(m.first, 8*gramMatrices*p*p)
 		all += 8 * kept * p * k
 	}
 	m.always += all
@@ -96,15 +86,15 @@ func (w *Worker) scoresOfSegment() (bytes int64) {
 	return 4 * matrices * rows * int64(w.plan.Augment.Rows()) * int64(w.chain.Prepared.Labels.Len())
 }
 
-// publications returns the number of partitions whose residuals are written concurrently.
+// publications returns the number of shares whose residuals are written concurrently.
 func (w *Worker) publications() int {
 	return int(min(max(maxPublicationBytes/max(w.scoresOfSegment(), 1), 1), maxPublications))
 }
 
-// reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a partition so
+// reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a share so
 // far, if the budget lacks it. If the budget is too small, it drops the messages of surveyed segments, given by their number
-// in each partition.
-func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.State]int) {
+// in each share.
+func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share]int) {
 	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
 	if need <= w.reserved || w.budget.Has(need-w.reserved) {
 		return
@@ -126,7 +116,9 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	case w.plan.Chain == nil:
 		return 0, 0
 	case u == nil:
-		stage, kept = termMatrices, 2*w.places()
+		if stage, kept = termMatrices, 2*w.places(); w.plan.Group > 1 { // each partition of a share has rows of most increments
+			stage += 2 * 2 * w.places()
+		}
 	default: // a worker has them as sums and as a record, the solver as before and after the run
 		visited := int64(1 + len(u.Refresh))
 		stage, kept = 4*visited, 4*visited+2*int64(len(u.Leave))
@@ -142,16 +134,6 @@ func (w *Worker) places() int64 {
 	places := w.plan.Chain.TermsPlaces()
 	slices.Sort(places)
 	return int64(len(slices.Compact(places)))
-}
-
-// mergesTerms reports whether the terms of increments in a stage with p columns and k classes are merged across partitions,
-// at the end of a stage of a full run of a chain.
-func (w *Worker) mergesTerms(p, k int64) bool {
-	if w.plan.Chain == nil || w.plan.Update() != nil {
-		return false
-	}
-	n := w.places()
-	return n == 1 || 8*2*n*p*k <= maxMergedTerms
 }
 
 // reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous
@@ -177,7 +159,7 @@ func (w *Worker) reserve(v protocol.Visit) error {
 	if w.budget.Reserve(need) {
 		return nil
 	}
-	for _, p := range w.partitions {
+	for _, p := range w.shares {
 		p.DropBlocks(w.budget)
 		p.DropMessages(w.budget)
 	}

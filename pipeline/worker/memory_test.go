@@ -36,28 +36,3 @@ func TestMemoryOfTerms(t *testing.T) {
 		}
 	}
 }
-
-// The terms of many increments of many columns and classes are not merged across partitions: that needs all of them in
-// memory at the same time.
-func TestTermsAreMergedInLittleMemory(t *testing.T) {
-	full := &schemas.Chain{Number: 9, Increments: make([]coverage.Increment, 8)}
-	for i := range full.Increments {
-		full.Increments[i].Number = i + 1
-	}
-	for name, test := range map[string]struct {
-		chain  *schemas.Chain
-		p, k   int64
-		merges bool
-	}{
-		"no chain":         {nil, 1, 1, false},
-		"update":           {&schemas.Chain{Number: 9, Update: &schemas.Update{}}, 1, 1, false},
-		"small":            {full, 1024, 512, true},
-		"large":            {full, 1024, 513, false},
-		"of one increment": {&schemas.Chain{Number: 1}, 8192, 1000, true},
-	} {
-		w := &Worker{plan: &schemas.Plan{Chain: test.chain}}
-		if merges := w.mergesTerms(test.p, test.k); merges != test.merges {
-			t.Errorf("%s: merged: %v, expected %v", name, merges, test.merges)
-		}
-	}
-}

@@ -12,12 +12,12 @@ import (
 	"github.com/stagewise/stagewise/sink"
 )
 
-// sealStage publishes and seals the residuals after a final stage, for the partitions whose residuals are not sealed yet.
+// sealStage publishes and seals the residuals after a final stage, for the shares whose residuals are not sealed yet.
 func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	_, parent := w.chain.Final(stage)
-	var open []*partition.State
-	for _, p := range w.partitions {
-		if seal := w.seals.of(p.Partition(), stage); seal == nil || seal.Parent != parent {
+	var open []*partition.Share
+	for _, p := range w.shares {
+		if seal := w.seals.of(w.first(p), stage); seal == nil || seal.Parent != parent {
 			open = append(open, p)
 		}
 	}
@@ -35,13 +35,15 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	return nil
 }
 
-// commit commits the offsets that the partitions had at the start of the run, so that monitoring tools show the lag of
+// commit commits the offsets that the partitions of shares had at the start of the run, so that monitoring tools show the lag of
 // training. A failure does not affect the run.
-func (w *Worker) commit(partitions []*partition.State) {
+func (w *Worker) commit(shares []*partition.Share) {
 	ends := map[int]int64{}
-	for _, p := range partitions {
-		if !p.Span().Empty() {
-			ends[p.Partition()] = p.Span().To
+	for _, p := range shares {
+		for _, part := range p.Parts() {
+			if !part.Span.Empty() {
+				ends[part.Span.Partition] = part.Span.To
+			}
 		}
 	}
 	w.owner.Commit(ends, func(err error) {
@@ -52,27 +54,27 @@ func (w *Worker) commit(partitions []*partition.State) {
 }
 
 const (
-	// maxPublications is the maximum number of partitions whose residuals are written concurrently: each write waits for the
+	// maxPublications is the maximum number of shares whose residuals are written concurrently: each write waits for the
 	// brokers.
 	maxPublications = 8
 	// maxPublicationBytes is the maximum memory in bytes for the scores of their segments, unless there is only one.
 	maxPublicationBytes = 256 << 20
 )
 
-// publishStage publishes the residuals after a stage for partitions whose scores before it are loaded. It seals those of a
-// partition when the brokers have acknowledged all of them.
-func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*partition.State) error {
+// publishStage publishes the residuals after a stage for shares whose scores before it are loaded. It seals those of a share when
+// the brokers have acknowledged all of them.
+func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partition.Share) error {
 	current, err := w.stageVisit(ctx, protocol.Visit{Stage: stage})
 	if err != nil {
 		return err
 	}
 	_, current.Parent = w.chain.Final(stage)
-	for _, p := range partitions {
+	attempt, sums, open := w.Fresh(), map[*partition.Share]*accumulate.Sum{}, map[*partition.Share]*openSeal{}
+	for _, p := range shares {
 		p.BeginPublication()
+		open[p] = w.openSeal(current.Visit, p, attempt)
 	}
-	attempt := w.Fresh()
-	blocks := w.sealBlocks(current, partitions)
-	sums, open, terms := map[*partition.State]*accumulate.Sum{}, map[*partition.State]*openSeal{}, w.termsOf(current, partitions, blocks)
+	terms := w.termsOf(current)
 	s := &visit.Scan[*visit.Outcome]{
 		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
 		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
@@ -81,11 +83,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
 		},
 		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
-			p := at.Partition
-			if open[p] == nil {
-				open[p] = &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, current.Visit, p), Attempt: attempt, From: -1}}
-			}
-			seal := open[p]
+			p := at.Share
 			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
 			if err != nil {
 				return nil, err
@@ -97,7 +95,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				}
 			}
 			return func(ctx context.Context) error {
-				if err := w.writeResiduals(ctx, seal, o); err != nil {
+				if err := w.writeResiduals(ctx, open[p], p.Segments()[at.Segment].Span.Partition, o); err != nil {
 					return err
 				}
 				if writeTerms != nil {
@@ -108,68 +106,74 @@ func (w *Worker) publishStage(ctx context.Context, stage int, partitions []*part
 				if whole == nil {
 					return nil
 				}
-				return w.seal(ctx, current, p, seal, whole, blocks[p])
+				return w.seal(ctx, current, p, open[p], whole)
 			}, nil
 		},
 	}
-	return s.Run(ctx, w.executor, partitions)
+	return s.Run(ctx, w.executor, shares)
 }
 
 // openSeal is the seal of residuals that are still being written.
 type openSeal struct {
 	statistics.Seal
-	digester sink.Digester
+	digesters map[int]*sink.Digester // by partition
 }
 
-// writeResiduals writes the residuals of a segment, and adds them to the seal.
-func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, o *visit.Outcome) error {
-	offset, err := w.Log.Append(ctx, w.Topics.Residuals, seal.Partition, o.Messages...)
+// openSeal returns the seal of a share without residuals.
+func (w *Worker) openSeal(v protocol.Visit, p *partition.Share, attempt string) *openSeal {
+	s := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, v, p), Attempt: attempt},
+		digesters: map[int]*sink.Digester{}}
+	for _, part := range p.Parts() {
+		number := part.Span.Partition
+		s.Parts = append(s.Parts, statistics.SealedPart{Partition: number, From: -1})
+		s.digesters[number] = &sink.Digester{}
+	}
+	return s
+}
+
+// writeResiduals writes the residuals of a segment of a partition, and adds them to the seal.
+func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, number int, o *visit.Outcome) error {
+	offset, err := w.Log.Append(ctx, w.Topics.Residuals, number, o.Messages...)
 	if err != nil {
 		return err
 	}
-	if seal.From < 0 {
-		seal.From = offset
+	for _, scored := range o.Scores {
+		seal.digesters[number].Add(scored.Offset, scored.Row, scored.Score, scored.Votes)
 	}
-	for _, part := range o.Scores {
-		seal.digester.Add(part.Offset, part.Row, part.Score, part.Votes)
+	for i := range seal.Parts {
+		if part := &seal.Parts[i]; part.Partition == number {
+			if part.From < 0 {
+				part.From = offset
+			}
+			part.Rows += o.Rows
+		}
 	}
-	seal.Rows += o.Rows
 	return nil
 }
 
-// seal publishes the seal of a partition's residuals, all of which are acknowledged, or that of its block once it is
-// complete. sum covers the partition.
-func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.State, open *openSeal, sum *accumulate.Sum, of *sealBlock) error {
-	seal := open.Seal
-	seal.Scores = open.digester.Digest()
-	if w.plan.Chain != nil && of == nil { // otherwise those of the block are stacked
+// seal publishes the seal of a share's residuals, all of which are acknowledged. sum covers the share.
+func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.Share, open *openSeal, sum *accumulate.Sum) error {
+	if w.plan.Chain != nil {
 		visit.StackTerms(w.plan, v.Of, 0, sum, w.Crosses)
 	}
-	seal.Covered, seal.Sums = sum.Coverage, sum.Tensors()
-	_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, seal.Partition)
-	if err != nil {
-		return err
-	}
-	if seal.From < 0 { // without rows there are no residuals that could expire
-		seal.From = end
-	}
-	seal.To = end
-	if of != nil {
-		return of.add(ctx, p, &seal, sum)
-	}
-	return w.publishSeal(ctx, &seal, []*partition.State{p}, []*statistics.Seal{&seal})
-}
-
-// publishSeal publishes the seal of partitions. each has the seal of each partition.
-func (w *Worker) publishSeal(ctx context.Context, seal *statistics.Seal, partitions []*partition.State, each []*statistics.Seal) error {
-	if err := publish(ctx, w, seal.Record()); err != nil {
-		return err
-	}
-	for i, p := range partitions {
-		w.seals.add(each[i])
-		if !visit.EndsMember(w.plan, seal.Stage) { // the next member starts from other scores, and from the published votes
-			p.Published(seal.Stage)
+	open.Covered, open.Sums = sum.Coverage, sum.Tensors()
+	for i := range open.Parts {
+		part := &open.Parts[i]
+		_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, part.Partition)
+		if err != nil {
+			return err
 		}
+		if part.From < 0 { // without rows there are no residuals that could expire
+			part.From = end
+		}
+		part.To, part.Scores = end, open.digesters[part.Partition].Digest()
+	}
+	if err := publish(ctx, w, open.Seal.Record()); err != nil {
+		return err
+	}
+	w.seals.add(&open.Seal)
+	if !visit.EndsMember(w.plan, open.Stage) { // the next member starts from other scores, and from the published votes
+		p.Published(open.Stage)
 	}
 	return nil
 }

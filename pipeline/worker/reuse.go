@@ -39,13 +39,13 @@ func (w *Worker) made() partition.Made {
 	}
 }
 
-// reuse restores the batches of an earlier run to partitions.
-func (w *Worker) reuse(partitions []*partition.State) {
+// reuse restores the batches of an earlier run to shares.
+func (w *Worker) reuse(shares []*partition.Share) {
 	if w.store == nil {
 		return
 	}
 	made := w.made()
-	for _, p := range partitions {
+	for _, p := range shares {
 		w.store.Return(p, made, w.plan.Chain != nil)
 	}
 }
@@ -57,15 +57,15 @@ func (w *Worker) leave() {
 		return
 	}
 	made := w.made()
-	for _, p := range w.partitions {
+	for _, p := range w.shares {
 		w.store.Leave(p, made, func(stage int) bool { return !w.plan.Stages[stage].Scores })
 	}
 }
 
-// gramKey returns the key of a partition's Gram matrix in the store; false if it can't be shared. That of a stage with
+// gramKey returns the key of a share's Gram matrix in the store; false if it can't be shared. That of a stage with
 // scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum over
 // increments.
-func (w *Worker) gramKey(v *visit.Visit, p *partition.State) (partition.GramKey, bool) {
+func (w *Worker) gramKey(v *visit.Visit, p *partition.Share) (partition.GramKey, bool) {
 	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.Calibrates() || v.Of.Features.Leaves() > 0 ||
 		w.plan.Stages[v.Stage].Scores {
 		return partition.GramKey{}, false
@@ -75,16 +75,16 @@ func (w *Worker) gramKey(v *visit.Visit, p *partition.State) (partition.GramKey,
 	if v.Sample != nil {
 		of = &sample{v.Sample.Want, v.Sample.Total}
 	}
-	depends := []any{w.made().Rows, p.Covered(), p.Ordinal(), w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features,
+	depends := []any{w.made().Rows, p.Covered(), p.Parts()[0].Ordinal, w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features,
 		w.plan.Intercept && w.plan.BeginsMember(v.Stage), of}
-	return partition.GramKey{Partition: p.Partition(), Of: wire.DigestJSON(depends)}, true
+	return partition.GramKey{Share: w.first(p), Of: wire.DigestJSON(depends)}, true
 }
 
 // publishKnownGrams publishes the Gram matrices that an earlier run has summed, and reports whether it has those of all
-// partitions. If one is missing, it publishes none.
-func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitions []*partition.State) (bool, error) {
-	records := make([]*wire.Record[float32], len(partitions))
-	for i, p := range partitions {
+// shares. If one is missing, it publishes none.
+func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, shares []*partition.Share) (bool, error) {
+	records := make([]*wire.Record[float32], len(shares))
+	for i, p := range shares {
 		key, ok := w.gramKey(v, p)
 		if !ok {
 			return false, nil
@@ -95,26 +95,9 @@ func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, partitio
 		}
 		records[i] = &wire.Record[float32]{Identity: w.identity(statistics.KindGram, v.Visit, p), Notes: earlier.Notes, Tensors: earlier.Tensors}
 	}
-	blocks := w.blocks(v.Visit, partitions, 0)
-	for i, p := range partitions {
-		if blocks[p] == nil {
-			if err := publish(ctx, w, records[i]); err != nil {
-				return false, err
-			}
-			continue
-		}
-		g, err := statistics.BlockGramOf(records[i], w.Grams.Get)
-		if err != nil {
+	for _, record := range records {
+		if err := publish(ctx, w, record); err != nil {
 			return false, err
-		}
-		var all writes
-		if err := blocks[p].mergeGram(&all, p, gramSum(g)); err != nil {
-			return false, err
-		}
-		if write := all.write(); write != nil {
-			if err := write(ctx); err != nil {
-				return false, err
-			}
 		}
 	}
 	return true, nil

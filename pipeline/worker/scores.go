@@ -14,16 +14,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// loadScores loads the scores before a stage, which the previous stage has published, for partitions that lack them.
+// loadScores loads the scores before a stage, which the previous stage has published, for shares that lack them.
 // Residuals that are not sealed, or no longer on the topic, are computed and published again, if necessary from stage 0.
-func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partition.State) error {
-	w.setCovered(partitions)
+func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.Share) error {
+	w.setCovered(shares)
 	if w.plan.Update() != nil {
-		w.beginScores(partitions)
+		w.beginScores(shares)
 		return nil
 	}
-	var without []*partition.State
-	for _, p := range partitions {
+	var without []*partition.Share
+	for _, p := range shares {
 		if !p.HasScores(stage) {
 			p.SetScores(protocol.NoStage) // restore overwrites the scores before it detects wrong ones
 			without = append(without, p)
@@ -53,7 +53,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, partitions []*partit
 			return err
 		}
 		if len(unsealed) > 0 {
-			return fmt.Errorf("partition %d: %w, although they were published again", unsealed[0].Partition(), visit.ErrUnsealed)
+			return fmt.Errorf("partitions %v: %w, although they were published again", numbers(unsealed[0]), visit.ErrUnsealed)
 		}
 	}
 	for _, p := range without {
@@ -68,30 +68,30 @@ const maxRepetitions = 3
 
 // withScores calls do once the scores before a stage are loaded. If residuals are deleted in the meantime, it computes
 // them again and repeats do.
-func (w *Worker) withScores(ctx context.Context, stage int, partitions []*partition.State, do func() error) error {
+func (w *Worker) withScores(ctx context.Context, stage int, shares []*partition.Share, do func() error) error {
 	for repetition := 0; ; repetition++ {
-		err := w.loadScores(ctx, stage, partitions)
+		err := w.loadScores(ctx, stage, shares)
 		if err == nil {
 			err = do()
 		}
 		if !errors.Is(err, visit.ErrUnsealed) || repetition == maxRepetitions {
 			return err
 		}
-		for _, p := range partitions {
+		for _, p := range shares {
 			p.SetScores(protocol.NoStage)
 		}
 	}
 }
 
-// restore reads the scores of partitions. It returns the partitions whose residuals must be computed again.
-func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, partitions []*partition.State) (unsealed []*partition.State,
+// restore reads the scores of shares. It returns the shares whose residuals must be computed again.
+func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, shares []*partition.Share) (unsealed []*partition.Share,
 	err error) {
-	for _, p := range partitions {
+	for _, p := range shares {
 		switch err := before.Restore(ctx, p); {
 		case errors.Is(err, visit.ErrUnsealed):
 			unsealed = append(unsealed, p)
 		case err != nil:
-			return nil, fmt.Errorf("read residuals %s[%d] of stage %d: %w", w.Topics.Residuals, p.Partition(), before.Stage, err)
+			return nil, err
 		}
 	}
 	return unsealed, nil
@@ -105,13 +105,13 @@ func (w *Worker) scoresBefore(stage int) *visit.ResidualsReader {
 	_, parent := w.chain.Final(stage - 1)
 	return &visit.ResidualsReader{
 		Client: w.Client, Run: w.run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
-		Seal: func(number int) *statistics.Seal { return w.seals.of(number, stage-1) },
+		Seal: func(p *partition.Share) *statistics.Seal { return w.seals.of(w.first(p), stage-1) },
 		From: model.LinkOf(w.plan, stage-1), To: model.LinkOf(w.plan, stage), Begins: w.plan.BeginsMember(stage), Votes: w.plan.Votes(stage - 1),
 	}
 }
 
-// setCovered sets the coverage of each partition from the survey's result.
-func (w *Worker) setCovered(partitions []*partition.State) {
+// setCovered sets the coverage of each share from the survey's result.
+func (w *Worker) setCovered(shares []*partition.Share) {
 	if w.covered == nil {
 		w.surveyed = map[int]coverage.Coverage{}
 		for _, c := range w.chain.Survey.Covered {
@@ -132,15 +132,20 @@ func (w *Worker) setCovered(partitions []*partition.State) {
 			}
 		}
 	}
-	for _, p := range partitions {
-		p.SetCovered(w.surveyed[p.Partition()], w.covered[p.Partition()])
+	for _, p := range shares {
+		surveyed, covered := coverage.Coverage{}, coverage.Coverage{}
+		for _, part := range p.Parts() { // partitions have no offsets in common
+			_ = surveyed.Merge(w.surveyed[part.Span.Partition])
+			_ = covered.Merge(w.covered[part.Span.Partition])
+		}
+		p.SetCovered(surveyed, covered)
 	}
 }
 
 // beginScores restores the batches of an earlier run, with the scores before stage 0. Visits of an update advance them.
-func (w *Worker) beginScores(partitions []*partition.State) {
-	var without []*partition.State
-	for _, p := range partitions {
+func (w *Worker) beginScores(shares []*partition.Share) {
+	var without []*partition.Share
+	for _, p := range shares {
 		if !p.HasScores(0) {
 			without = append(without, p)
 		}

@@ -216,7 +216,7 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 // scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as read by a scan.
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
-	of := map[*partition.State][]float32{}
+	of := map[*partition.Share][]float32{}
 	s := &visit.Scan[[]float32]{
 		LoadSource: &visit.LoadSource{Client: w.Client, Counting: w.counting, Scores: w.scoresBefore(2)},
 		Process: func() func(context.Context, *visit.Load) ([]float32, error) {
@@ -231,14 +231,14 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 			}
 		},
 		Collect: func(at visit.LoadPlace, scores []float32) (visit.Write, error) {
-			of[at.Partition] = append(of[at.Partition], scores...)
+			of[at.Share] = append(of[at.Share], scores...)
 			return nil, nil
 		},
 	}
-	if err := s.Run(t.Context(), w.executor, w.partitions); err != nil {
+	if err := s.Run(t.Context(), w.executor, w.shares); err != nil {
 		t.Fatal(err)
 	}
-	for _, p := range w.partitions {
+	for _, p := range w.shares {
 		all = append(all, of[p]...)
 	}
 	return all
@@ -250,7 +250,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	plan, client := finalWeights(t)
 	first := newTestWorker(t, plan, client, 1<<30)
-	if err := first.loadScores(t.Context(), 2, first.partitions); err != nil { // publishes stages 0 and 1
+	if err := first.loadScores(t.Context(), 2, first.shares); err != nil { // publishes stages 0 and 1
 		t.Fatal(err)
 	}
 	want := scoresBeforeStage2(t, first)
@@ -271,10 +271,10 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	for name, damage := range map[string]func(w *Worker, number int){
 		"nothing": func(*Worker, int) {},
 		"the digest of the seals": func(w *Worker, number int) {
-			w.seals.of(number, 1).Scores = "wrong"
+			w.seals.of(number, 1).Parts[0].Scores = "wrong"
 		},
-		"the rows of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Rows-- },
-		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).To -= 2 },
+		"the rows of the seals": func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].Rows-- },
+		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
 			r, err := client.Codec.DecodeResiduals(*m, testClasses)
@@ -288,10 +288,10 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		},
 		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
 		"deleted messages": func(w *Worker, number int) {
-			log.first[topicPartition{topic, number}] = w.seals.of(number, 1).From + 1
+			log.first[topicPartition{topic, number}] = w.seals.of(number, 1).Parts[0].From + 1
 		},
 		"both stages": func(w *Worker, number int) {
-			w.seals.of(number, 0).Scores, w.seals.of(number, 1).Scores = "wrong", "wrong"
+			w.seals.of(number, 0).Parts[0].Scores, w.seals.of(number, 1).Parts[0].Scores = "wrong", "wrong"
 		},
 		"no seals": func(w *Worker, number int) {
 			w.seals.forget(number, 0)
@@ -304,24 +304,25 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 				saved[p] = slices.Clone(messages)
 			}
 			w := newTestWorker(t, plan, client, bytes)
-			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.partitions); err != nil { // loads batches into memory
+			if err := w.visit(t.Context(), w.chain.Visits(1)[0], w.shares); err != nil { // loads batches into memory
 				t.Fatalf("%s: %v", name, err)
 			}
 			damage(w, 1)
-			if err := w.withScores(t.Context(), 2, w.partitions, func() error { return nil }); err != nil {
+			if err := w.withScores(t.Context(), 2, w.shares, func() error { return nil }); err != nil {
 				t.Errorf("%s, %d bytes: %v", name, bytes, err)
 				continue
 			}
-			for _, p := range w.partitions {
-				got, before := w.seals.of(p.Partition(), 1), first.seals.of(p.Partition(), 1)
-				if got.Scores != before.Scores || got.Rows != before.Rows || !got.Covered.Same(before.Covered) {
-					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, p.Partition(), got, before)
+			for _, p := range w.shares {
+				number := w.first(p)
+				got, before := w.seals.of(number, 1), first.seals.of(number, 1)
+				if got.Parts[0].Scores != before.Parts[0].Scores || got.Parts[0].Rows != before.Parts[0].Rows || got.Covered.Checksum != before.Covered.Checksum {
+					t.Errorf("%s, %d bytes: partition %d is sealed with %+v, first with %+v", name, bytes, number, got, before)
 				}
-				if again := got.Attempt != before.Attempt; again != (name != "nothing" && p.Partition() == 1) {
-					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, p.Partition(), again)
+				if again := got.Attempt != before.Attempt; again != (name != "nothing" && number == 1) {
+					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, number, again)
 				}
 				if !p.HasScores(2) {
-					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, p.Partition())
+					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, number)
 				}
 			}
 			if got := scoresBeforeStage2(t, w); !slices.Equal(got, want) {
@@ -336,12 +337,12 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 func TestSealOfNoResiduals(t *testing.T) {
 	plan, client := finalWeights(t)
 	w := newTestWorker(t, plan, client, 0)
-	p, log := w.partitions[0], client.Log.(*memoryLog)
-	at := topicPartition{client.Topics.Residuals, p.Partition()}
+	p, log := w.shares[0], client.Log.(*memoryLog)
+	at := topicPartition{client.Topics.Residuals, w.first(p)}
 	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
 	_, parent := w.chain.Final(1)
-	open := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, protocol.Visit{Stage: 1, Parent: parent}, p), From: -1}}
-	if err := w.seal(t.Context(), nil, p, open, &accumulate.Sum{}, nil); err != nil {
+	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
+	if err := w.seal(t.Context(), nil, p, open, &accumulate.Sum{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {
@@ -354,7 +355,7 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	plan, client := finalWeights(t)
 	w := newTestWorker(t, plan, client, 0)
 	times := 0
-	err := w.withScores(t.Context(), 1, w.partitions, func() error {
+	err := w.withScores(t.Context(), 1, w.shares, func() error {
 		times++
 		return fmt.Errorf("read residuals: %w", visit.ErrUnsealed)
 	})
@@ -363,7 +364,7 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	}
 	other := errors.New("other")
 	times = 0
-	if err := w.withScores(t.Context(), 1, w.partitions, func() error { times++; return other }); err != other || times != 1 {
+	if err := w.withScores(t.Context(), 1, w.shares, func() error { times++; return other }); err != other || times != 1 {
 		t.Errorf("another error: %d times, %v", times, err)
 	}
 }

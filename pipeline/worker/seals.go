@@ -23,17 +23,17 @@ type seals struct {
 	next map[int]int64 // by statistics partition: offset of the next message to read
 }
 
-// sealed is a partition of the examples, and a stage.
-type sealed struct{ partition, stage int }
+// sealed is a share, by its first partition, and a stage.
+type sealed struct{ share, stage int }
 
-// of returns the seal of a partition after a stage, or nil.
-func (s *seals) of(partition, stage int) *statistics.Seal {
+// of returns the seal of a share after a stage, or nil.
+func (s *seals) of(share, stage int) *statistics.Seal {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	return s.known[sealed{partition, stage}]
+	return s.known[sealed{share, stage}]
 }
 
-// add adds a seal, or replaces the one of its partition and stage.
+// add adds a seal, or replaces the one of its share and stage.
 func (s *seals) add(seal *statistics.Seal) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -43,11 +43,11 @@ func (s *seals) add(seal *statistics.Seal) {
 	s.known[sealed{seal.Partition, seal.Stage}] = seal
 }
 
-// forget causes the residuals of a partition after a stage to be published again.
-func (s *seals) forget(partition, stage int) {
+// forget causes the residuals of a share after a stage to be published again.
+func (s *seals) forget(share, stage int) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	delete(s.known, sealed{partition, stage})
+	delete(s.known, sealed{share, stage})
 }
 
 // sealDigest is the common properties of a seal's messages.
@@ -56,14 +56,14 @@ type sealDigest struct {
 	digest wire.Digest
 }
 
-// findSeals reads the seals of partitions that other workers owned before. There are none until stage 0 is final.
-func (w *Worker) findSeals(ctx context.Context, adopted []*partition.State) error {
+// findSeals reads the seals of shares that other workers owned before. There are none until stage 0 is final.
+func (w *Worker) findSeals(ctx context.Context, adopted []*partition.Share) error {
 	if final, _ := w.chain.Final(0); final == nil || w.plan.Update() != nil || len(adopted) == 0 {
 		return nil
 	}
 	var numbers []int
 	for _, p := range adopted {
-		numbers = append(numbers, w.statisticsOf(p.Partition()))
+		numbers = append(numbers, w.statisticsOf(w.first(p)))
 	}
 	slices.Sort(numbers)
 	for _, number := range slices.Compact(numbers) {
@@ -118,13 +118,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		if err != nil {
 			return nil
 		}
-		each, err := seal.Each()
-		if err != nil {
-			return nil
-		}
-		for _, of := range each {
-			w.seals.add(of)
-		}
+		w.seals.add(seal)
 		w.written.add(whole)
 		return nil
 	})

@@ -38,74 +38,69 @@ func (w *Worker) values(k int) int {
 	return 2 * k
 }
 
-// maxWrites is the number of partitions whose sums are written concurrently, because a large Gram matrix takes long to
+// maxWrites is the number of shares whose sums are written concurrently, because a large Gram matrix takes long to
 // write.
 const maxWrites = 2
 
-// sum publishes the sums of partitions whose scores before the stage are loaded.
-func (w *Worker) sum(ctx context.Context, v protocol.Visit, partitions []*partition.State) error {
+// sum publishes the sums of shares whose scores before the stage are loaded.
+func (w *Worker) sum(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
 	current, err := w.stageVisit(ctx, v)
 	if err != nil {
 		return err
 	}
-	extent := (*partition.State).All
+	extent := (*partition.Share).All
 	if u := w.plan.Update(); u != nil && u.Sparse {
-		extent = (*partition.State).Staying
+		extent = (*partition.Share).Staying
 	} else if u != nil {
 		if w.ahead != nil && w.ahead.stage == v.Stage {
 			if err := w.endGrams(); err != nil {
 				return err
 			}
 		}
-		if err := w.sumGrams(ctx, v.Stage, v.Stage, partitions); err != nil {
+		if err := w.sumGrams(ctx, v.Stage, v.Stage, shares); err != nil {
 			return err
 		}
-		extent = (*partition.State).Staying
+		extent = (*partition.Share).Staying
 	} else {
-		known, err := w.publishKnownGrams(ctx, current, partitions)
+		known, err := w.publishKnownGrams(ctx, current, shares)
 		switch {
 		case err != nil:
 			return err
 		case known:
 			current = current.WithoutGram()
-		case v.Number == 0 && !current.Of.Features.Sparse() && w.keepsBlocks(current, partitions):
+		case v.Number == 0 && !current.Of.Features.Sparse() && w.keepsBlocks(current, shares):
 			current = current.GramFirst()
 		}
 	}
-	return w.sums(ctx, current, partitions, extent)
+	return w.sums(ctx, current, shares, extent)
 }
 
-// fewValues is the maximum size of a cross moment, in values of 8 bytes, for partitions to be summed concurrently: 32 MB.
+// fewValues is the maximum size of a cross moment, in values of 8 bytes, for shares to be summed concurrently: 32 MB.
 const fewValues = 1 << 22
 
-// sumsApart reports whether the sums of a visit are so large that partitions are summed sequentially. Otherwise memory
-// would hold the sums of as many of the last partitions as there are cores, besides that of the partitions before them.
+// sumsApart reports whether the sums of a visit are so large that shares are summed sequentially. Otherwise memory would
+// hold the sums of as many of the last shares as there are cores.
 func (w *Worker) sumsApart(v *visit.Visit) bool {
 	return v.Of.Features.Sparse() && w.plan.Update() == nil && v.Of.Features.Size() > fewValues/v.Of.Classes
 }
 
-// sums publishes the sums of a visit to partitions, over the leading segments of each, as many as extent returns.
-func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*partition.State, extent func(*partition.State) int) error {
-	blocks := w.blocks(current.Visit, partitions, w.plan.Stages[current.Stage].Features.Sample)
-	for _, p := range partitions {
+// sums publishes the sums of a visit to shares, over the leading segments of each, as many as extent returns.
+func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*partition.Share, extent func(*partition.Share) int) error {
+	for _, p := range shares {
 		if extent(p) > 0 {
 			continue
 		}
 		gram, rest := current.Parts(0)
-		write, err := w.sumsOf(blocks[p], current, p, &accumulate.Sum{}, &accumulate.Sample{}, gram, rest)
-		if err == nil && write != nil {
-			err = write(ctx)
-		}
-		if err != nil {
+		if err := w.publishSums(ctx, current, p, &accumulate.Sum{}, &accumulate.Sample{}, gram, rest); err != nil {
 			return err
 		}
 	}
 	progress := func(int64) {}
 	if _, rest := current.Parts(0); rest || current.Twice() { // not part of what a visit has read
-		progress = w.progress(current.Visit, partitions)
+		progress = w.progress(current.Visit, shares)
 	}
-	sums := [2]map[*partition.State]*accumulate.Sum{{}, {}} // by round
-	left, samples := leaving{}, map[*partition.State]*accumulate.Sample{}
+	sums := [2]map[*partition.Share]*accumulate.Sum{{}, {}} // by round
+	left, samples := leaving{}, map[*partition.Share]*accumulate.Sample{}
 	var processors []*visit.Processor
 	s := &visit.Scan[*visit.Outcome]{
 		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
@@ -117,7 +112,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 			return p.Sum
 		},
 		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
-			p := at.Partition
+			p := at.Share
 			gram, rest := current.Parts(at.Round)
 			progress(o.Rows)
 			left.add(at, o)
@@ -136,10 +131,10 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 				return nil, err
 			}
 			sample := samples[p]
-			return w.sumsOf(blocks[p], current, p, whole, sample, gram, rest)
+			return func(ctx context.Context) error { return w.publishSums(ctx, current, p, whole, sample, gram, rest) }, nil
 		},
 	}
-	err := s.Run(ctx, w.executor, partitions)
+	err := s.Run(ctx, w.executor, shares)
 	if err != nil || !current.Of.Features.Sparse() {
 		processors = nil // processors for other rows have memory for a Gram matrix, which only the first visit needs
 	}
@@ -147,11 +142,11 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, partitions []*p
 	return err
 }
 
-// keepsBlocks reports whether the partitions' blocks fit into memory besides the messages. Then the Gram matrix can be
+// keepsBlocks reports whether the shares' blocks fit into memory besides the messages. Then the Gram matrix can be
 // summed first, and the solver factors it while the rest is summed.
-func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool {
+func (w *Worker) keepsBlocks(v *visit.Visit, shares []*partition.Share) bool {
 	bytes := int64(0)
-	for _, p := range partitions {
+	for _, p := range shares {
 		columns := v.Of.Features.Size()
 		if v.ByLeaves() {
 			columns = (v.Of.Features.Trees() + 3) / 4 // one byte each
@@ -165,12 +160,12 @@ func (w *Worker) keepsBlocks(v *visit.Visit, partitions []*partition.State) bool
 	return w.budget.Has(bytes)
 }
 
-// merge adds a segment's sum to the sum of its partition, which has the given number of segments. It returns the
-// partition's sum when it is complete, otherwise nil. The sum must have the coverage of the survey, even if it is only a
+// merge adds a segment's sum to the sum of its share, which has the given number of segments. It returns the share's sum when it
+// is complete, otherwise nil. The sum must have the coverage of the survey, even if it is only a
 // Gram matrix or that of a sample: the error is a *coverageError if it differs.
-func merge(sums map[*partition.State]*accumulate.Sum, at visit.LoadPlace, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
+func merge(sums map[*partition.Share]*accumulate.Sum, at visit.LoadPlace, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
 	crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
-	p := at.Partition
+	p := at.Share
 	if sums[p] == nil {
 		sum.Spread(crosses)
 		sums[p] = sum
@@ -183,7 +178,7 @@ func merge(sums map[*partition.State]*accumulate.Sum, at visit.LoadPlace, sum *a
 	whole, covered := sums[p], p.CoveredOf(segments)
 	delete(sums, p)
 	if !whole.Coverage.Same(covered) {
-		return nil, fmt.Errorf("partition %d: %w", p.Partition(), &coverageError{whole.Coverage, covered})
+		return nil, fmt.Errorf("partitions %v: %w", numbers(p), &coverageError{whole.Coverage, covered})
 	}
 	return whole, nil
 }
@@ -197,19 +192,12 @@ func (e *coverageError) Error() string {
 		e.Got.Rows, e.Got.Messages, e.Got.Checksum, e.Want.Rows, e.Want.Messages, e.Want.Checksum)
 }
 
-// sumsOf returns a function that writes the sums of a partition, or of its block once it is complete; of is nil if there
-// is no block. It returns nil if there is nothing to write yet.
-func (w *Worker) sumsOf(of *block, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample, gram,
-	rest bool) (visit.Write, error) {
-	if of != nil {
-		return of.sums(v, p, sum, sample, gram, rest)
-	}
-	return func(ctx context.Context) error { return w.publishSums(ctx, v, p, sum, sample, gram, rest) }, nil
-}
+// numbers returns the partitions of a share.
+func numbers(p *partition.Share) []int { return partition.Numbers([]*partition.Share{p}) }
 
-// publishSums writes a partition's sums: the Gram matrix, the rest, or both. In a visit that grows trees, it writes the
+// publishSums writes a share's sums: the Gram matrix, the rest, or both. In a visit that grows trees, it writes the
 // sample before them, since no record of a visit may follow its sums.
-func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum, sample *accumulate.Sample,
+func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum, sample *accumulate.Sample,
 	gram, rest bool) error {
 	if v.Number == wire.Growth {
 		if err := publish(ctx, w, sample.Record(w.identity(statistics.KindSample, v.Visit, p)).Record()); err != nil {
@@ -231,10 +219,10 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	return publish(ctx, w, r.Record())
 }
 
-// publishGram writes the Gram matrix of the sums as a separate record. A partition without rows in the sample has no
-// matrix, unless it is the plan's first: of a thousand partitions few have such rows. The Gram matrix of a block was
+// publishGram writes the Gram matrix of the sums as a separate record. A share without rows in the sample has no
+// matrix, unless it is the plan's first. The Gram matrix of a block was
 // summed in single precision and is sent in it. That of a calibration is nearly singular, and is sent in double precision.
-func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.State, sum *accumulate.Sum) error {
+func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum) error {
 	if w.plan.Update().TakesAway() {
 		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
 			return err
@@ -251,9 +239,9 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	return publish(ctx, w, w.keepGram(v, p, r))
 }
 
-// extractGram removes the Gram matrix of a partition from its sum, and returns it with the weight of its rows.
-func (w *Worker) extractGram(v *visit.Visit, p *partition.State, sum *accumulate.Sum) *accumulate.Sum {
-	if n := v.Of.Features.Size(); v.Number == 0 && p.Ordinal() == 0 && w.plan.Update() == nil { // even without rows
+// extractGram removes the Gram matrix of a share from its sum, and returns it with the weight of its rows.
+func (w *Worker) extractGram(v *visit.Visit, p *partition.Share, sum *accumulate.Sum) *accumulate.Sum {
+	if n := v.Of.Features.Size(); v.Number == 0 && p.Parts()[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	gram := sum.TakeGram()
@@ -263,8 +251,8 @@ func (w *Worker) extractGram(v *visit.Visit, p *partition.State, sum *accumulate
 	return gram
 }
 
-// keepGram stores the Gram matrix of a partition for runs that share it, and returns its record.
-func (w *Worker) keepGram(v *visit.Visit, p *partition.State, g *statistics.Gram) *wire.Record[float32] {
+// keepGram stores the Gram matrix of a share for runs that share it, and returns its record.
+func (w *Worker) keepGram(v *visit.Visit, p *partition.Share, g *statistics.Gram) *wire.Record[float32] {
 	record := g.BlockRecord()
 	if key, ok := w.gramKey(v, p); ok {
 		w.store.KeepGram(key, record)

@@ -20,19 +20,19 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 		"rows":     func(c *coverage.Coverage) { c.Rows++ },
 		"checksum": func(c *coverage.Coverage) { c.Checksum++ },
 	} {
-		p, expected := partition.New(span, 0, 2), covered
+		p, expected := partition.New(2, partition.NewPart(span, 0, nil)), covered
 		change(&expected)
 		p.SetCovered(expected, coverage.Coverage{})
-		sums := map[*partition.State]*accumulate.Sum{}
+		sums := map[*partition.Share]*accumulate.Sum{}
 		part := func(at int) *accumulate.Sum {
 			half := coverage.Coverage{Spans: coverage.Spans{p.Segments()[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return accumulate.NewSum(half, nil)
 		}
-		if whole, err := merge(sums, visit.LoadPlace{Partition: p, Segment: 0}, part(0), 2, &accumulate.BufferPool{},
+		if whole, err := merge(sums, visit.LoadPlace{Share: p, Segment: 0}, part(0), 2, &accumulate.BufferPool{},
 			nil); whole != nil || err != nil {
 			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, visit.LoadPlace{Partition: p, Segment: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
+		whole, err := merge(sums, visit.LoadPlace{Share: p, Segment: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)

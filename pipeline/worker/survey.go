@@ -14,8 +14,8 @@ import (
 // survey finds the labels, counts the rows of each split, and quarantines unusable messages. Unless the run keeps the
 // preparation of the version that it starts from, the survey also sums the moments of columns and samples rows. A repeated
 // survey reads all messages again: those in memory lack the unusable ones, and the log may have changed.
-func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*partition.State) error {
-	for _, p := range partitions {
+func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
+	for _, p := range shares {
 		p.DropMessages(w.budget)
 	}
 	offered, err := w.offeredModel(ctx)
@@ -28,17 +28,16 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 	if err != nil {
 		return err
 	}
-	progress, found := w.progress(v, partitions), map[*partition.State]*visit.Findings{}
-	surveyed := map[*partition.State]int{} // number of segments
-	blocks := w.blocks(v, partitions, 0)
+	progress, found := w.progress(v, shares), map[*partition.Share]*visit.Findings{}
+	surveyed := map[*partition.Share]int{} // number of segments
 	if err := w.claim(ctx); err != nil {
 		return err
 	}
 	claimed, interval := w.Clock.Now(), w.claimInterval()
 	s := &visit.Scan[*visit.Findings]{
-		LoadSource: source, Extent: (*partition.State).Recent, MaxWrites: maxWrites, Process: current.Processor,
+		LoadSource: source, Extent: (*partition.Share).Recent, MaxWrites: maxWrites, Process: current.Processor,
 		Collect: func(at visit.LoadPlace, of *visit.Findings) (visit.Write, error) {
-			p := at.Partition
+			p := at.Share
 			progress(of.Rows())
 			for _, q := range of.Quarantined {
 				w.rec.Record(q)
@@ -56,7 +55,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 			if columns, labels := found[p].Width(); columns > 0 {
 				w.reserveFound(columns, labels, surveyed)
 			}
-			if !p.LastRecent(at.Segment) {
+			if at.Segment < p.Recent()-1 {
 				if w.Clock.Since(claimed) < interval {
 					return nil, nil
 				}
@@ -66,13 +65,10 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, partitions []*par
 			whole := found[p]
 			delete(found, p)
 			identity := func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
-			if b := blocks[p]; b != nil {
-				return b.survey(current, p, whole)
-			}
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil
 		},
 	}
-	if err := s.Run(ctx, w.executor, partitions); err != nil {
+	if err := s.Run(ctx, w.executor, shares); err != nil {
 		return err
 	}
 	return current.Err()
@@ -84,7 +80,7 @@ func (w *Worker) claim(ctx context.Context) error {
 		return nil
 	}
 	c := schemas.Claim{Run: w.run}
-	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.partitions[0].Partition()), c.Message())
+	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.first(w.shares[0])), c.Message())
 	return err
 }
 
@@ -96,7 +92,7 @@ func (w *Worker) claimInterval() time.Duration {
 	return min(protocol.MaxPatience, w.GiveUp/4)
 }
 
-// publishSurvey writes the survey's records of a partition.
+// publishSurvey writes the survey's records of a share.
 func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error {
 	if r.Sample != nil {
 		if err := publish(ctx, w, r.Sample); err != nil {

@@ -7,72 +7,35 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// terms sums the terms of increments at the end of a stage of a full run of a chain: by partition, and then by block.
+// terms sums the terms of increments at the end of a stage of a full run of a chain, by share.
 type terms struct {
 	*Worker
-	visit  *visit.Visit
-	of     map[*partition.State]*visit.IncrementTerms
-	blocks map[*partition.State]*sealBlock
-	merged map[*sealBlock]map[int]*merging // by place, see [schemas.Chain.TermsPlaces]; nil: the terms of partitions are not merged
+	visit *visit.Visit
+	of    map[*partition.Share]*visit.IncrementTerms
 }
 
-// termsOf returns empty terms; nil if the run is not of a chain.
-func (w *Worker) termsOf(v *visit.Visit, partitions []*partition.State, blocks map[*partition.State]*sealBlock) *terms {
-	if w.plan.Chain == nil {
-		return nil
-	}
-	t := &terms{Worker: w, visit: v, of: map[*partition.State]*visit.IncrementTerms{}, blocks: blocks}
-	for _, p := range partitions {
-		t.of[p] = visit.NewIncrementTerms(w.plan.Chain, p)
-	}
-	if w.mergesTerms(int64(v.Of.Features.Size()), int64(v.Of.Classes)) {
-		t.merged = map[*sealBlock]map[int]*merging{}
-	}
-	return t
+// termsOf returns empty terms.
+func (w *Worker) termsOf(v *visit.Visit) *terms {
+	return &terms{Worker: w, visit: v, of: map[*partition.Share]*visit.IncrementTerms{}}
 }
 
-// add adds the terms of a segment. It returns a function that writes those of an increment if they are complete, in the
-// partition or in its block; otherwise nil.
-func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (func(context.Context) error, error) {
-	p := at.Partition
+// add adds the terms of a segment. It returns a function that writes those of an increment if they are complete in the
+// share; otherwise nil.
+func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (visit.Write, error) {
+	p := at.Share
+	if t.of[p] == nil {
+		t.of[p] = visit.NewIncrementTerms(t.plan.Chain, p)
+	}
 	sum, place, err := t.of[p].Add(p.Segments()[at.Segment], of)
 	if err != nil || sum == nil {
 		return nil, err
 	}
-	v := protocol.Visit{Stage: t.visit.Stage, Number: place, Parent: t.visit.Parent}
-	id := t.identity(statistics.KindIncrement, v, p)
-	if b := t.blocks[p]; b != nil && t.merged != nil {
-		if sum, err = t.merging(b, place).add(b.at[p], sum); err != nil || sum == nil {
-			return nil, err
-		}
-		delete(t.merged[b], place)
-		id = t.identity(statistics.KindIncrement, v, b.first)
-		id.Merged = len(b.at)
-	}
+	id := t.identity(statistics.KindIncrement, protocol.Visit{Stage: t.visit.Stage, Number: place, Parent: t.visit.Parent}, p)
 	return func(ctx context.Context) error { return t.publish(ctx, id, sum) }, nil
-}
-
-// merging returns the sum of a block's terms at a place. Partitions without rows of its increments have none.
-func (t *terms) merging(b *sealBlock, place int) *merging {
-	if t.merged[b] == nil {
-		t.merged[b] = map[int]*merging{}
-	}
-	m := t.merged[b][place]
-	if m == nil {
-		m = b.merging()
-		t.merged[b][place] = m
-		for p, at := range b.at {
-			if !t.of[p].Has(place) {
-				m.early[at] = accumulate.NewSum(coverage.Coverage{}, nil)
-			}
-		}
-	}
-	return m
 }
 
 // publish writes the terms of an increment.

@@ -24,31 +24,31 @@ import (
 // use.
 type Worker struct {
 	*protocol.Client
-	blas       *kernel.BLAS
-	rec        event.Recorder
-	plan       *schemas.Plan
-	run        string
-	watch      int64 // the run's end is on the plans topic at this offset or later
-	owner      protocol.Owner
-	chain      *protocol.Chain
-	earlier    *model.Model       // the version that the run starts from; nil: none
-	partitions []*partition.State // owned partitions, in the plan's order
-	seals      seals
-	written    written
-	counting   *protocol.Counting
-	rows       *visit.RowReader
-	store      *partition.Store
-	budget     *partition.Budget
-	surveyed   map[int]coverage.Coverage // by the survey, by partition
-	covered    map[int]coverage.Coverage // by the survey and by the plan of an update
-	matrices   *matrices                 // nil: not known yet
-	reserved   int64                     // bytes of the budget reserved for the matrices
-	executor   visit.Executor
-	options    Options
-	ahead      *gramsAhead       // nil: there is none
-	records    *protocol.Records // of a visit of which nothing is sent; nil: records are published
-	local      *sync.Mutex       // guards records
-	idle       visit.Idle        // of the last visit, if it was to sparse rows
+	blas     *kernel.BLAS
+	rec      event.Recorder
+	plan     *schemas.Plan
+	run      string
+	watch    int64 // the run's end is on the plans topic at this offset or later
+	owner    protocol.Owner
+	chain    *protocol.Chain
+	earlier  *model.Model       // the version that the run starts from; nil: none
+	shares   []*partition.Share // owned shares, in the plan's order
+	seals    seals
+	written  written
+	counting *protocol.Counting
+	rows     *visit.RowReader
+	store    *partition.Store
+	budget   *partition.Budget
+	surveyed map[int]coverage.Coverage // by the survey, by partition
+	covered  map[int]coverage.Coverage // by the survey and by the plan of an update
+	matrices *matrices                 // nil: not known yet
+	reserved int64                     // bytes of the budget reserved for the matrices
+	executor visit.Executor
+	options  Options
+	ahead    *gramsAhead       // nil: there is none
+	records  *protocol.Records // of a visit of which nothing is sent; nil: records are published
+	local    *sync.Mutex       // guards records
+	idle     visit.Idle        // of the last visit, if it was to sparse rows
 }
 
 // Options are the resources of a worker. With the zero value it keeps nothing in memory that it could read or compute
@@ -101,7 +101,7 @@ var errDiffers = errors.New("the weights topic has other accepted weights")
 
 func (w *Worker) work(ctx context.Context) error {
 	defer func() {
-		for _, p := range w.partitions {
+		for _, p := range w.shares {
 			p.Release(w.budget)
 		}
 		w.budget.Give(w.reserved)
@@ -125,8 +125,8 @@ func (w *Worker) work(ctx context.Context) error {
 	if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
-	for _, p := range w.partitions {
-		w.store.Drop(p.Partition()) // the stored data may be what does not match the log
+	for _, number := range partition.Numbers(w.shares) {
+		w.store.Drop(number) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
@@ -276,7 +276,7 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 	}
 }
 
-// catchUp does everything that is due for the worker's partitions.
+// catchUp does everything that is due for the worker's shares.
 func (w *Worker) catchUp(ctx context.Context) error {
 	if err := w.adopt(ctx); err != nil {
 		return err
@@ -291,15 +291,15 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	}
 	if v.Stage == len(w.plan.Stages) {
 		if w.plan.Update() != nil {
-			w.commit(w.partitions)
+			w.commit(w.shares)
 		}
 		return nil
 	}
 	if w.plan.Update().IsLocal() {
 		return nil // the solver makes the visits
 	}
-	var due []*partition.State
-	for _, p := range w.partitions {
+	var due []*partition.Share
+	for _, p := range w.shares {
 		if p.Visited() != v {
 			due = append(due, p)
 		}
@@ -324,17 +324,17 @@ func (w *Worker) catchUp(ctx context.Context) error {
 }
 
 // visited records that a visit is complete.
-func (w *Worker) visited(v protocol.Visit, partitions []*partition.State, began time.Time) {
+func (w *Worker) visited(v protocol.Visit, shares []*partition.Share, began time.Time) {
 	w.rec.Record(event.Visited{
-		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(partitions), Rows: rows(partitions),
+		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(shares), Rows: rows(shares),
 		Elapsed: w.Clock.Since(began),
 	})
 }
 
-// visit makes one visit to partitions, and publishes the statistics of each partition as soon as they are complete.
-func (w *Worker) visit(ctx context.Context, v protocol.Visit, partitions []*partition.State) error {
+// visit makes one visit to shares, and publishes the statistics of each share as soon as they are complete.
+func (w *Worker) visit(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
 	if v.Stage == wire.Survey {
-		recent := slices.DeleteFunc(slices.Clone(partitions), func(p *partition.State) bool { return p.Recent() == 0 })
+		recent := slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.Recent() == 0 })
 		if len(recent) == 0 {
 			return nil
 		}
@@ -343,31 +343,31 @@ func (w *Worker) visit(ctx context.Context, v protocol.Visit, partitions []*part
 	if err := w.reserve(v); err != nil {
 		return err
 	}
-	return w.withScores(ctx, v.Stage, partitions, func() error { return w.sum(ctx, v, partitions) })
+	return w.withScores(ctx, v.Stage, shares, func() error { return w.sum(ctx, v, shares) })
 }
 
-// adopt takes over newly owned partitions, and releases those no longer owned.
+// adopt takes over newly owned shares, and releases those no longer owned.
 func (w *Worker) adopt(ctx context.Context) error {
 	if err := protocol.CheckMembership(w.owner); err != nil {
 		return err
 	}
-	held := map[int]*partition.State{}
-	for _, p := range w.partitions {
-		held[p.Partition()] = p
+	held := map[int]*partition.Share{}
+	for _, p := range w.shares {
+		held[w.first(p)] = p
 	}
-	var partitions, adopted []*partition.State
+	var shares, adopted []*partition.Share
 	owned := w.owner.Owned()
-	for i, number := range w.plan.Partitions() {
-		if _, mine := slices.BinarySearch(owned, number); !mine {
+	for i, share := range w.sharesOfPlan() {
+		if _, mine := slices.BinarySearch(owned, share.First); !mine {
 			continue
 		}
-		p := held[number]
+		p := held[share.First]
 		if p == nil {
-			p = w.state(number, i)
+			p = w.share(i)
 			adopted = append(adopted, p)
 		}
-		delete(held, number)
-		partitions = append(partitions, p)
+		delete(held, share.First)
+		shares = append(shares, p)
 	}
 	if len(held) > 0 {
 		if err := w.endGrams(); err != nil {
@@ -377,34 +377,58 @@ func (w *Worker) adopt(ctx context.Context) error {
 	for _, p := range held {
 		p.Release(w.budget)
 	}
-	w.partitions = partitions
-	w.store.Retain(partition.Numbers(partitions))
-	for _, p := range adopted {
-		if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, p.Span()); err != nil {
-			return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, p.Partition(), err)
-		}
+	w.shares = shares
+	w.store.Retain(partition.Numbers(shares))
+	if err := w.begin(ctx, adopted); err != nil {
+		return err
 	}
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}
-	w.rec.Record(event.Owned{Run: w.run, Partitions: partition.Numbers(partitions)})
+	w.rec.Record(event.Owned{Run: w.run, Partitions: partition.Numbers(shares)})
 	return w.findSeals(ctx, adopted)
 }
 
-// state returns the empty state of a partition. ordinal is its index among the partitions of the plan.
-func (w *Worker) state(number, ordinal int) *partition.State {
-	span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
-	spans := w.plan.Spans.On(number)
-	if len(spans) > 0 {
-		span = spans.Hulls()[0]
+// begin drops data of earlier runs that the log no longer has.
+func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
+	for _, p := range shares {
+		for _, part := range p.Parts() {
+			if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
+				return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, part.Span.Partition, err)
+			}
+		}
 	}
-	p := partition.New(span, ordinal, w.plan.Segment)
-	if len(spans) > 1 { // of sources that were sealed late
-		p.Cut([]coverage.Increment{{Covered: []coverage.Coverage{{Spans: spans}}}}, w.plan.Segment)
+	return nil
+}
+
+// sharesOfPlan returns all shares of the plan.
+func (w *Worker) sharesOfPlan() []schemas.Share { return w.plan.Shares(w.plan.Partitions()) }
+
+// first returns the first partition that a share may have, which identifies it.
+func (w *Worker) first(p *partition.Share) int { return w.plan.ShareOf(p.Parts()[0].Span.Partition) }
+
+// share returns the empty state of a share, by its index in the plan.
+func (w *Worker) share(index int) *partition.Share {
+	ordinal, shares := 0, w.sharesOfPlan()
+	for _, earlier := range shares[:index] {
+		ordinal += len(earlier.Partitions)
 	}
-	if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
-		p.Cut(w.plan.Chain.Increments, w.plan.Segment)
+	var parts []*partition.Part
+	for i, number := range shares[index].Partitions {
+		span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
+		spans, increments := w.plan.Spans.On(number), []coverage.Increment(nil)
+		if len(spans) > 0 {
+			span = spans.Hulls()[0]
+		}
+		if len(spans) > 1 { // of sources that were sealed late
+			increments = []coverage.Increment{{Covered: []coverage.Coverage{{Spans: spans}}}}
+		}
+		if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
+			increments = w.plan.Chain.Increments
+		}
+		parts = append(parts, partition.NewPart(span, ordinal+i, increments))
 	}
+	p := partition.New(w.plan.Segment, parts...)
 	if u := w.plan.Update(); u != nil {
 		for i := range u.Refresh {
 			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
@@ -419,28 +443,28 @@ func (w *Worker) state(number, ordinal int) *partition.State {
 	return p
 }
 
-// owned returns the partitions of the run that the worker owns now.
+// owned returns the first partitions of the shares of the run that the worker owns now.
 func (w *Worker) owned() (numbers []int) {
 	owned := w.owner.Owned()
-	for _, number := range w.plan.Partitions() {
-		if _, mine := slices.BinarySearch(owned, number); mine {
-			numbers = append(numbers, number)
+	for _, share := range w.sharesOfPlan() {
+		if _, mine := slices.BinarySearch(owned, share.First); mine {
+			numbers = append(numbers, share.First)
 		}
 	}
 	return numbers
 }
 
-// identity returns the identity of a partition's record for a visit.
-func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.State) wire.Identity {
-	return wire.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: p.Partition(), Parent: v.Parent}
+// identity returns the identity of a share's record for a visit.
+func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.Share) wire.Identity {
+	return wire.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: w.first(p), Parent: v.Parent}
 }
 
-// statisticsOf returns the statistics partition for the records of an examples partition.
-func (w *Worker) statisticsOf(number int) int {
-	return protocol.StatisticsPartition(number, max(len(w.plan.Since.Statistics), 1))
+// statisticsOf returns the statistics partition for the records of a share, given its first partition.
+func (w *Worker) statisticsOf(first int) int {
+	return protocol.StatisticsPartition(first/max(w.plan.Group, 1), max(len(w.plan.Since.Statistics), 1))
 }
 
-// publish writes a record of a partition's statistics, or adds it to the records of a visit of which nothing is sent.
+// publish writes a record of a share's statistics, or adds it to the records of a visit of which nothing is sent.
 func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) error {
 	if w.records != nil {
 		w.local.Lock()
@@ -461,9 +485,9 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 }
 
 // progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
-func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(rows int64) {
-	done, of := int64(0), rows(partitions)
-	if v.Stage == wire.Survey && !w.plan.Foreign && len(partitions) == len(w.plan.Spans) {
+func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows int64) {
+	done, of := int64(0), rows(shares)
+	if v.Stage == wire.Survey && !w.plan.Foreign && len(shares) == len(w.sharesOfPlan()) {
 		for _, s := range w.plan.Sources {
 			of += s.Rows
 		}
@@ -474,9 +498,9 @@ func (w *Worker) progress(v protocol.Visit, partitions []*partition.State) func(
 	}
 }
 
-// rows returns the number of rows that the survey has found in partitions.
-func rows(partitions []*partition.State) (n int64) {
-	for _, p := range partitions {
+// rows returns the number of rows that the survey has found in shares.
+func rows(shares []*partition.Share) (n int64) {
+	for _, p := range shares {
 		n += p.Covered().Rows
 	}
 	return n

@@ -9,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -92,27 +91,29 @@ func (w *Worker) repeat(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, p := range w.partitions {
-		if visits[p.Partition()] {
+	for _, p := range w.shares {
+		if visits[w.first(p)] {
 			w.repeatVisit(p, v)
 		}
-		if seals[p.Partition()] {
-			w.seals.forget(p.Partition(), seal)
+		if seals[w.first(p)] {
+			w.seals.forget(w.first(p), seal)
 		}
 	}
 	return nil
 }
 
-// repeatVisit makes a visit to a partition due again.
-func (w *Worker) repeatVisit(p *partition.State, v protocol.Visit) {
+// repeatVisit makes a visit to a share due again.
+func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
 	p.SetVisited(protocol.Visit{})
 	p.SetGrams(0)
 	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
-		w.store.Drop(p.Partition())
+		for _, part := range p.Parts() {
+			w.store.Drop(part.Span.Partition)
+		}
 	}
 }
 
-// lost returns the partitions of those wanted records that are no longer on the log where a solver reads them.
+// lost returns the shares, by first partition, of those wanted records that are no longer on the log where a solver reads them.
 func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
 	lost := map[int]bool{}
 	for _, r := range w.written.those(wanted) {
@@ -124,9 +125,7 @@ func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map
 				continue
 			}
 		}
-		for _, number := range coverage.Merged(w.numbers(r.Stage), r.Partition, r.Merged) {
-			lost[number] = true
-		}
+		lost[r.Partition] = true
 	}
 	return lost, nil
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Chained is what a run of a chain needs from the survey of each partition. It does not add up: a merged record has that of
-// each of its partitions.
+// Chained is what a run of a chain needs from the survey of each partition. It does not add up: the record of a share
+// has that of each of its partitions.
 type Chained struct {
 	Skipped  coverage.Spans      // messages in the span that are not included
 	Progress []PartitionProgress // of the sources of the plan, after the span

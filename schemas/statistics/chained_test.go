@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// A merged record of a survey has the messages and served answers of each partition, which decoding divides again.
+// The record of a survey has the messages and served answers of each partition, which decoding divides again.
 func TestChainedPartitions(t *testing.T) {
 	losses := Losses{Weight: 2, Rows: 1, Errors: 1, Loss: 3}
 	partitions := []Chained{
@@ -21,7 +21,7 @@ func TestChainedPartitions(t *testing.T) {
 	}
 	covered := coverage.Coverage{Spans: coverage.Spans{{To: 1}, {Partition: 1, To: 1}, {Partition: 2, To: 5}}}
 	visit := func(chained []Chained) *wire.Record[float64] {
-		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Merged: 3}, Covered: covered}, Parts: make([]coverage.Coverage, 3),
+		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit}, Covered: covered}, Parts: make([]coverage.Coverage, 3),
 			Chained: chained}
 		return v.Record()
 	}

@@ -15,7 +15,7 @@ const KindLeave wire.Kind = "leave"
 // OfGram reports whether records of a kind are for a Gram matrix: that of new rows, or of rows that leave the window.
 func OfGram(kind wire.Kind) bool { return kind == KindGram || kind == KindLeave }
 
-// Gram is the Gram matrix of one partition's span. It has its own record, so that a worker can publish it while it
+// Gram is the Gram matrix of a share. It has its own record, so that a worker can publish it while it
 // still computes the other sums of the visit.
 type Gram struct {
 	wire.Identity

@@ -11,7 +11,7 @@ import (
 // KindSample is the kind of a [Sample] record.
 const KindSample wire.Kind = "sample"
 
-// Sample has raw rows that the survey drew from one partition's span. It is as confidential as the examples.
+// Sample has raw rows that the survey drew from a share. It is as confidential as the examples.
 type Sample struct {
 	wire.Identity
 	Width int       // features of a row

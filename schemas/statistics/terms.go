@@ -40,9 +40,9 @@ func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
 
 // Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
 //
-// In a record of the kind increment, they are those of an increment, or of increments that the run merges, in one partition or in merged
-// ones, at the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments
-// of a partition until it seals it.
+// In a record of the kind increment, they are those of an increment, or of increments that the run merges, in a share,
+// at the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments until
+// it seals the share.
 type Terms struct {
 	wire.Identity // Visit is the index of the increment among those that the run visited, or see [schemas.Chain.TermsPlaces]
 	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k; in the kind increment Σ w x (y − g)ᵀ.

@@ -13,34 +13,32 @@ import (
 // KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
 const KindVisit wire.Kind = "visit"
 
-// Visit has the sums of one partition's span for one visit of a stage. The Gram matrix has its own record, a [Gram].
+// Visit has the sums of a share for one visit of a stage. The Gram matrix has its own record, a [Gram].
 type Visit struct {
 	wire.Identity
-	Covered coverage.Coverage     `header:"covered"`         // coverage of the sums
-	Spans   wire.Digest           `header:"spans,omitempty"` // of Covered.Spans, of merged partitions: the record has no spans
-	Sums    wire.Tensors[float64] `tensor:"*"`               // see the constants Field…
+	Covered coverage.Coverage     `header:"covered"` // coverage of the sums; without spans in a record
+	Spans   wire.Digest           `header:"spans"`   // of Covered.Spans
+	Sums    wire.Tensors[float64] `tensor:"*"`       // see the constants Field…
 }
 
-// shortened returns the coverage in a record, and for merged partitions the digest of its spans in their place: the spans of ten thousand
-// partitions do not fit into a header.
-func shortened(merged int, c coverage.Coverage, spans wire.Digest) (coverage.Coverage, wire.Digest) {
-	if merged > 0 {
-		spans, c.Spans = cmp.Or(spans, c.Spans.Digest()), nil
-	}
+// shortened returns the coverage in a record, and the digest of its spans in their place: the spans of ten thousand partitions do
+// not fit into a header. spans is the digest if the coverage is that of a record.
+func shortened(c coverage.Coverage, spans wire.Digest) (coverage.Coverage, wire.Digest) {
+	spans, c.Spans = cmp.Or(spans, c.Spans.Digest()), nil
 	return c, spans
 }
 
 // Record makes the record of the visit.
 func (v *Visit) Record() *wire.Record[float64] {
 	short := *v
-	short.Covered, short.Spans = shortened(v.Merged, v.Covered, v.Spans)
+	short.Covered, short.Spans = shortened(v.Covered, v.Spans)
 	return wire.RecordOf[float64](&short)
 }
 
-// VisitOf is the inverse of [Visit.Record]. An error wraps [wire.ErrDamaged].
+// VisitOf is the inverse of [Visit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
 func VisitOf(r *wire.Record[float64]) (*Visit, error) { return read(r, &Visit{}) }
 
-// SurveyVisit is the survey of one partition's span, or of those of merged partitions.
+// SurveyVisit is the survey of a share.
 type SurveyVisit struct {
 	Visit
 	Shift []float32 `tensor:"shift"` // d: origin of the moments
@@ -48,8 +46,8 @@ type SurveyVisit struct {
 	Labels      []string            `tensor:"labels"`
 	Quarantined int64               `header:"quarantined"` // quarantined messages
 	PassedOver  coverage.PassedOver `header:"passed_over"`
-	// Parts are the coverages of merged partitions, in order; nil: a single partition.
-	Parts       []coverage.Coverage `tensor:"covered,texts,omitempty"`
+	// Parts are the coverages of the partitions, in order.
+	Parts       []coverage.Coverage `tensor:"covered,texts"`
 	TargetShift []float64           `tensor:"target_shift,omitzero"` // k: origin of the moments of the targets; nil: 0
 	// LabelRows are the numbers of training rows of Labels; nil if the run keeps the classes of a version.
 	LabelRows  []int64               `tensor:"label_rows,omitzero"`
@@ -77,7 +75,7 @@ type surveyRecord struct {
 // Record makes the record of the visit.
 func (v *SurveyVisit) Record() *wire.Record[float64] {
 	short := *v
-	short.Covered, short.Spans = shortened(v.Merged, v.Covered, v.Spans)
+	short.Covered, short.Spans = shortened(v.Covered, v.Spans)
 	if short.ColumnRows = nil; v.Sparse {
 		short.ColumnRows = append([]examples.ColumnRows{}, v.ColumnRows...)
 	}
@@ -91,7 +89,7 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	return wire.RecordOf[float64](&r)
 }
 
-// SurveyVisitOf is the inverse of [SurveyVisit.Record]. An error wraps [wire.ErrDamaged].
+// SurveyVisitOf is the inverse of [SurveyVisit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
 func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
 	of, err := read(r, &surveyRecord{SurveyVisit: &SurveyVisit{}})
 	if err != nil {
@@ -121,10 +119,7 @@ func (r *surveyRecord) Check() (err error) {
 			return fmt.Errorf("%d rows of column %d", n.Rows, n.Column)
 		}
 	}
-	if len(v.Parts) != v.Merged {
-		return &wire.ShapeError{Tensor: "covered", Got: []int{len(v.Parts)}, Want: []int{v.Merged}}
-	}
-	if n := max(v.Merged, 1); v.Chained != nil && len(v.Chained) != n {
+	if n := len(v.Parts); v.Chained != nil && len(v.Chained) != n {
 		return &wire.ShapeError{Tensor: tensorChained, Got: []int{len(v.Chained)}, Want: []int{n}}
 	}
 	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {

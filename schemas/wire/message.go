@@ -3,7 +3,6 @@ package wire
 import (
 	"fmt"
 	"strconv"
-	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -79,13 +78,13 @@ const Growth = -1
 
 // Identity identifies a record of a run. A record that another process computes again has the same identity.
 type Identity struct {
-	Kind      Kind
-	Run       string // see Plan.Run
-	Stage     int    // Survey, 0, 1, …
-	Visit     int    // Growth, 0, 1, …; on the weights topic, the visit that these weights are for
-	Partition int    // of the examples topic; 0 on the weights topic
-	// Merged is the number of partitions of the record, consecutive in the plan, from Partition on; 0: only Partition.
-	Merged int
+	Kind  Kind
+	Run   string // see Plan.Run
+	Stage int    // Survey, 0, 1, …
+	Visit int    // Growth, 0, 1, …; on the weights topic, the visit that these weights are for
+	// Partition is a partition of the examples topic; in statistics, the first of those that a share may have; on the weights
+	// topic 0.
+	Partition int
 	// Parent is the digest of the record that this one was computed from. Statistics have the newest weights as their
 	// parent, weights have the weights before them, and the survey's records have the plan.
 	Parent Digest
@@ -94,29 +93,15 @@ type Identity struct {
 // Key returns the message key of a chunk of the record.
 func (id Identity) Key(chunk int) string {
 	key := append(append(append(make([]byte, 0, 64), id.Run...), '/'), id.Kind...)
-	for _, n := range [...]int{id.Stage, id.Visit} {
+	for _, n := range [...]int{id.Stage, id.Visit, id.Partition, chunk} {
 		key = strconv.AppendInt(append(key, '/'), int64(n), 10)
 	}
-	key = append(append(append(key, '/'), id.partitions()...), '/')
-	return string(strconv.AppendInt(key, int64(chunk), 10))
-}
-
-// partitions returns the partition as text; for merged partitions, the first one, a plus sign and their number. Readers without support for
-// merged records treat it as damaged, not as the record of the first partition.
-func (id Identity) partitions() string {
-	if id.Merged == 0 {
-		return strconv.Itoa(id.Partition)
-	}
-	return strconv.Itoa(id.Partition) + "+" + strconv.Itoa(id.Merged)
+	return string(key)
 }
 
 // String describes the record for errors and log lines.
 func (id Identity) String() string {
-	merged := ""
-	if id.Merged > 0 {
-		merged = fmt.Sprintf(" and the %d after it", id.Merged-1)
-	}
-	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d%s", id.Kind, id.Run, id.Stage, id.Visit, id.Partition, merged)
+	return fmt.Sprintf("%s of run %s, stage %d, visit %d, partition %d", id.Kind, id.Run, id.Stage, id.Visit, id.Partition)
 }
 
 // Headers returns the identity as headers. The slice has capacity for the further headers of a message.
@@ -126,7 +111,7 @@ func (id Identity) Headers() []Header {
 		Header{"run", id.Run},
 		Header{"stage", strconv.Itoa(id.Stage)},
 		Header{"visit", strconv.Itoa(id.Visit)},
-		Header{"partition", id.partitions()},
+		Header{"partition", strconv.Itoa(id.Partition)},
 		Header{"parent", string(id.Parent)},
 	)
 }
@@ -151,28 +136,13 @@ func IdentityOf(m Message) (id Identity, err error) {
 	}
 	if id.Stage, err = m.Number("stage"); err == nil {
 		if id.Visit, err = m.Number("visit"); err == nil {
-			id.Partition, id.Merged, err = partitionsOf(m.Get("partition"))
+			id.Partition, err = m.Number("partition")
 		}
 	}
 	if err != nil {
 		return Identity{}, err
 	}
 	return id, nil
-}
-
-// partitionsOf is the inverse of Identity.partitions.
-func partitionsOf(text string) (first, merged int, err error) {
-	one, number, some := strings.Cut(text, "+")
-	if first, err = strconv.Atoi(one); err == nil && some {
-		if merged, err = strconv.Atoi(number); merged < 2 && err == nil {
-			err = strconv.ErrRange
-		}
-	}
-	if err != nil {
-		err = fmt.Errorf("%w: header partition is %s, expected a whole number, or one, a plus sign and how many are merged", ErrDamaged,
-			stream.Quote(text))
-	}
-	return first, merged, err
 }
 
 // Before reports whether id precedes other in a run: in an earlier stage, or an earlier visit of the same stage.

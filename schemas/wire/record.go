@@ -60,9 +60,6 @@ func (r *Record[T]) Digest() Digest {
 	h := newHasher()
 	h.text(string(r.Kind), r.Run, string(r.Parent))
 	h.int(r.Stage, r.Visit, r.Partition, len(r.Notes))
-	if r.Merged > 0 {
-		h.int(r.Merged)
-	}
 	for _, n := range r.Notes {
 		h.text(n.Key, n.Value)
 	}

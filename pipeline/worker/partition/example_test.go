@@ -10,7 +10,7 @@ import (
 
 // Segments are aligned to multiples of their length, so runs over overlapping spans share all except the outermost ones.
 func ExampleNew() {
-	state := partition.New(coverage.Span{Partition: 2, From: 10, To: 40}, 0, 16)
+	state := partition.New(16, partition.NewPart(coverage.Span{Partition: 2, From: 10, To: 40}, 0, nil))
 	for _, segment := range state.Segments() {
 		fmt.Println(segment.Span)
 	}
@@ -21,9 +21,9 @@ func ExampleNew() {
 }
 
 // Messages stay in memory while the budget allows. A partition that moves to another worker releases its memory.
-func ExampleState_Release() {
+func ExampleShare_Release() {
 	budget := partition.NewBudget(1000)
-	state := partition.New(coverage.Span{To: 2}, 0, 1)
+	state := partition.New(1, partition.NewPart(coverage.Span{To: 2}, 0, nil))
 	for _, segment := range state.Segments() {
 		segment.KeepMessages([]partition.Message{{Message: wire.Message{Value: make([]byte, 600)}}}, budget)
 		fmt.Println("kept:", segment.Messages() != nil)

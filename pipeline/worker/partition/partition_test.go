@@ -1,6 +1,7 @@
 package partition
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -101,7 +102,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		bytes := int64(random.IntN(20_000))
 		budget := NewBudget(bytes)
-		s := New(coverage.Span{Partition: 1, From: 3, To: 20}, 0, 4)
+		s := New(4, NewPart(coverage.Span{Partition: 1, From: 3, To: 20}, 0, nil))
 		shared := kernel.Dense{}
 		for range 50 {
 			segment := s.Segments()[random.IntN(len(s.Segments()))]
@@ -149,7 +150,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
-	segment := New(coverage.Span{To: 1}, 0, 1).Segments()[0]
+	segment := New(1, NewPart(coverage.Span{To: 1}, 0, nil)).Segments()[0]
 	for name, test := range map[string]struct {
 		budget      int64
 		kept, after bool // whether the batch's block is kept for 4 columns, and then for 5
@@ -178,7 +179,7 @@ func TestBlock(t *testing.T) {
 func TestMissingBytes(t *testing.T) {
 	const rows, inputs, classes, columns = 6, 3, 2, 4
 	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
-	s, budget := New(coverage.Span{To: 4}, 0, 2), NewBudget(1<<20)
+	s, budget := New(2, NewPart(coverage.Span{To: 4}, 0, nil)), NewBudget(1<<20)
 	s.SetCovered(coverage.Coverage{}, coverage.Coverage{Rows: rows})
 	if _, ok := s.MissingBytes(1, inputs, 2*classes, columns); ok {
 		t.Error("nothing is read, and nothing is missing")
@@ -205,8 +206,8 @@ func TestMissingBytes(t *testing.T) {
 
 // kept returns the state of a span of four messages, two per segment, with a batch of two rows and two classes for each
 // message of the segments in memory.
-func kept(inMemory ...int) *State {
-	s := New(coverage.Span{Partition: 5, From: 10, To: 14}, 2, 2)
+func kept(inMemory ...int) *Share {
+	s := New(2, NewPart(coverage.Span{Partition: 5, From: 10, To: 14}, 2, nil))
 	for _, i := range inMemory {
 		span := s.Segments()[i].Span
 		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewBudget(1<<20))
@@ -214,18 +215,31 @@ func kept(inMemory ...int) *State {
 	return s
 }
 
-// A state has its properties, and its segments cover its span.
+// The segments of a share cover its partitions in order; those that an update revisits follow, and those that leave are last.
 func TestNew(t *testing.T) {
-	s := kept()
-	if s.Partition() != 5 || s.Ordinal() != 2 || s.Span() != (coverage.Span{Partition: 5, From: 10, To: 14}) || s.Recent() != 2 {
-		t.Errorf("%+v", s)
+	increment := func(partition int, from, to int64) coverage.Increment {
+		return coverage.Increment{Covered: []coverage.Coverage{{Spans: coverage.Spans{{Partition: partition, From: from, To: to}}}}}
 	}
-	if s.All() != 2 || s.Staying() != 2 || s.Segments()[0].Span.To != s.Segments()[1].Span.From ||
-		!slices.Equal(Numbers([]*State{s, s}), []int{5, 5}) {
-		t.Errorf("segments %v, %v", s.Segments()[0].Span, s.Segments()[1].Span)
+	s := New(2, NewPart(coverage.Span{Partition: 4, From: 3, To: 6}, 2, nil), NewPart(coverage.Span{Partition: 5}, 3, nil),
+		NewPart(coverage.Span{Partition: 6, To: 4}, 4, []coverage.Increment{increment(6, 2, 4), increment(6, 0, 2)}))
+	refresh, leave := increment(5, 0, 2), increment(4, 0, 2)
+	s.AddPast(&refresh, 1, false, 2)
+	s.AddPast(&leave, 0, true, 2)
+	got := ""
+	for _, segment := range s.Segments() {
+		got += fmt.Sprintf("%v %d %d %v %v %v\n", segment.Span, segment.Increment, segment.Index, segment.Last, segment.Past, segment.Leaves)
+	}
+	if want := `[4]@3–4 0 0 false false false
+[4]@4–6 0 1 true false false
+[6]@0–2 1 0 false false false
+[6]@2–4 0 1 true false false
+[5]@0–2 1 0 false true false
+[4]@0–2 0 0 false true true
+`; got != want || s.Recent() != 4 || s.Staying() != 5 || s.All() != 6 || !slices.Equal(Numbers([]*Share{s}), []int{4, 5, 6}) {
+		t.Errorf("%d, %d and %d segments:\n%s", s.Recent(), s.Staying(), s.All(), got)
 	}
 	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (protocol.Visit{}) {
-		t.Error("a new state has scores, or rows in memory")
+		t.Error("an empty share has scores, or rows in memory")
 	}
 }
 
@@ -282,17 +296,17 @@ func TestResiduals(t *testing.T) {
 		return &residuals.Message{Offset: offset, Row: row, Classes: 2, Score: score}
 	}
 	s := kept(0)
-	s.BeginResiduals(100)
+	s.BeginResiduals(s.parts[0], 100)
 	for at, p := range map[int64]*residuals.Message{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
-		if !s.AddResiduals(p, at) {
+		if !s.AddResiduals(s.parts[0], p, at) {
 			t.Errorf("offset %d is not of the run", p.Offset)
 		}
 	}
-	if s.AddResiduals(part(14, 0, 1, 2), 70) {
+	if s.AddResiduals(s.parts[0], part(14, 0, 1, 2), 70) {
 		t.Error("an offset behind the span is of the run")
 	}
-	s.AddResiduals(part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
-	s.EndResiduals()
+	s.AddResiduals(s.parts[0], part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
+	s.EndResiduals(s.parts[0])
 	first, second := s.Segments()[0], s.Segments()[1]
 	if first.Residuals() != 50 || second.Residuals() != 100 {
 		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.Residuals(), second.Residuals())
@@ -302,9 +316,9 @@ func TestResiduals(t *testing.T) {
 			t.Errorf("message %d has scores %v, expected %v", i, got, want)
 		}
 	}
-	s.BeginResiduals(100)
-	s.AddResiduals(part(12, 0, 1, 2), 80)
-	if s.EndResiduals(); first.Residuals() != 80 || second.Residuals() != 80 {
+	s.BeginResiduals(s.parts[0], 100)
+	s.AddResiduals(s.parts[0], part(12, 0, 1, 2), 80)
+	if s.EndResiduals(s.parts[0]); first.Residuals() != 80 || second.Residuals() != 80 {
 		t.Errorf("residuals begin at %d and %d, expected both at 80", first.Residuals(), second.Residuals())
 	}
 }
@@ -317,9 +331,9 @@ func TestVotes(t *testing.T) {
 	first.Votes = kernel.NewDense(first.Len(), 2)
 	part := &residuals.Message{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
 	read := func() []float32 {
-		s.BeginResiduals(100)
-		s.AddResiduals(part, 50)
-		s.EndResiduals()
+		s.BeginResiduals(s.parts[0], 100)
+		s.AddResiduals(s.parts[0], part, 50)
+		s.EndResiduals(s.parts[0])
 		return first.Votes.Data
 	}
 	if got := read(); !slices.Equal(got, []float32{0, 0, 0.25, 0.75}) {

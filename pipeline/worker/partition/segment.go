@@ -6,10 +6,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Segment is a fixed range of a partition's offsets whose messages are summed together. Create segments with [New]. A
-// segment may be used by one goroutine at a time.
+// Segment is a fixed range of a partition's offsets whose messages are summed together. Create segments with [New]. A segment
+// may be used by one goroutine at a time.
 type Segment struct {
-	Span coverage.Span // offset range
+	Part  *Part
+	Span  coverage.Span // offset range
+	Index int           // of a segment in the run's own spans, among those of its partition
+	Last  bool          // it is the last of these
 	// Increment is the index of the segment's increment: in a full run among those of the plan; in an update among the visited
 	// ones, starting with the new one, or if Leaves is set among the leaving ones.
 	Increment int

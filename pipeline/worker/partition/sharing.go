@@ -13,10 +13,10 @@ func NewSharingStore(bytes int64) *Store {
 	return s
 }
 
-// GramKey identifies the Gram matrix of a partition's block. Of is the digest of everything that it depends on.
+// GramKey identifies the Gram matrix of a share's block. Of is the digest of everything that it depends on.
 type GramKey struct {
-	Partition int
-	Of        wire.Digest
+	Share int // its first partition
+	Of    wire.Digest
 }
 
 // Shares reports whether the store is for runs over the same messages.

@@ -142,9 +142,9 @@ func (s *Store) retain(numbers []int) {
 	}
 }
 
-// Leave stores the batches of a partition at the end of a run. hasBlock reports whether the blocks of a stage depend only
+// Leave stores the batches of a share at the end of a run. hasBlock reports whether the blocks of a stage depend only
 // on made. All data in a store has the same dependencies: data with others is dropped.
-func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
+func (s *Store) Leave(p *Share, made Made, hasBlock func(stage int) bool) {
 	if s == nil {
 		return
 	}
@@ -175,10 +175,10 @@ func (s *Store) Leave(p *State, made Made, hasBlock func(stage int) bool) {
 	}
 }
 
-// Return restores the batches of an earlier run to a partition if they belong to the messages that the survey has counted.
-// It drops the other batches of the partition, except in a chain (chained), where a later run may visit them. made is the
+// Return restores the batches of an earlier run to a share if they belong to the messages that the survey has counted.
+// It drops the other batches of its partitions, except in a chain (chained), where a later run may visit them. made is the
 // dependencies of the run's batches.
-func (s *Store) Return(p *State, made Made, chained bool) {
+func (s *Store) Return(p *Share, made Made, chained bool) {
 	if s == nil {
 		return
 	}
@@ -207,7 +207,7 @@ func (s *Store) Return(p *State, made Made, chained bool) {
 		}
 	}
 	for span := range s.batches {
-		if span.Partition == p.Partition() && !chained {
+		if !chained && p.Has(span.Partition) {
 			s.dropBatches(span)
 		}
 	}

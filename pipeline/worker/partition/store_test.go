@@ -34,14 +34,14 @@ func TestBatchesComeBack(t *testing.T) {
 		store, span := NewStore(budget), coverage.Span{To: 4}
 		b := newBatch(3, 65, 3, 2)
 		b.Checksum = 7
-		before := New(span, 0, 4)
+		before := New(4, NewPart(span, 0, nil))
 		before.Segments()[0].KeepBatches([]*Batch{b}, store.Budget())
 		b.Block(0, 5, &kernel.Dense{}, store.Budget())
 		store.Leave(before, made, func(int) bool { return test.own })
 		if before.Segments()[0].Batches() != nil || !store.Budget().Has(budget) {
 			t.Errorf("%s: what was left is not spare", name)
 		}
-		after := New(span, 0, 4)
+		after := New(4, NewPart(span, 0, nil))
 		after.Segments()[0].SetCounted(test.counted)
 		store.Return(after, test.made, false)
 		got := after.Segments()[0].Batches()

@@ -13,8 +13,8 @@ import (
 // No segment of a partition is processed before all of the previous partition are collected, and all are collected in
 // order.
 func TestPartitionsApart(t *testing.T) {
-	partitions := []*partition.State{inMemory(7), inMemory(0), inMemory(1), inMemory(30)}
-	place := map[*partition.State]int{}
+	partitions := []*partition.Share{inMemory(7), inMemory(0), inMemory(1), inMemory(30)}
+	place := map[*partition.Share]int{}
 	segments := 0
 	begin := make([]int64, len(partitions)) // number of segments in the previous partitions
 	for i, p := range partitions {
@@ -23,7 +23,7 @@ func TestPartitionsApart(t *testing.T) {
 	}
 	var collected atomic.Int64
 	s := twoRounds(func(_ context.Context, l *Load) (int, error) {
-		if at := place[l.Partition]; collected.Load() < begin[at] {
+		if at := place[l.Share]; collected.Load() < begin[at] {
 			return 0, fmt.Errorf("partition %d: %d segments are collected, of %d before it", at, collected.Load(), begin[at])
 		}
 		return 0, nil

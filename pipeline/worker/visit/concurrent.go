@@ -34,8 +34,8 @@ func (Concurrent) Begin(do func() error) (wait func() error) {
 func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 	writing, ctx := errgroup.WithContext(ctx)
 	writing.SetLimit(p.MaxWrites)
-	last := map[*partition.State]chan struct{}{} // closed after the last write of a partition
-	err := c.compute(ctx, p, func(of *partition.State, write Write) {
+	last := map[*partition.Share]chan struct{}{} // closed after the last write of a share
+	err := c.compute(ctx, p, func(of *partition.Share, write Write) {
 		before, done := last[of], make(chan struct{})
 		last[of] = done
 		writing.Go(func() error {
@@ -53,12 +53,12 @@ func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 }
 
 // compute returns when all outcomes are collected. It starts writes with background; they may still be running.
-func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.State, Write)) error {
+func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.Share, Write)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
 	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
 	segments := 0
-	for _, of := range p.Partitions {
+	for _, of := range p.Shares {
 		segments += p.Segments(of)
 	}
 	r := &running{
@@ -97,7 +97,7 @@ type running struct {
 	tokens     chan struct{}
 	readAhead  int64
 	ahead      *semaphore.Weighted // read-ahead bytes
-	background func(*partition.State, Write)
+	background func(*partition.Share, Write)
 }
 
 // finished is a segment whose outcome is not collected yet.
@@ -116,14 +116,14 @@ func (r *running) token(ctx context.Context) error {
 	}
 }
 
-// read sends the segments of one partition after the other. The last partitions, as many as there are processors, are
+// read sends the segments of one share after the other. The last shares, as many as there are processors, are
 // interleaved. Their last segments, which are short, then come at the end, so that no processor works on a long segment
 // while the others are idle.
 func (r *running) read(ctx context.Context) error {
 	defer close(r.loaded)
-	partitions := r.Partitions
-	for ; len(partitions) > cap(r.outcomes) || r.Apart && len(partitions) > 1; partitions = partitions[1:] {
-		for l, err := range r.Loads(ctx, partitions[0], func() error { return r.token(ctx) }) {
+	shares := r.Shares
+	for ; len(shares) > cap(r.outcomes) || r.Apart && len(shares) > 1; shares = shares[1:] {
+		for l, err := range r.Loads(ctx, shares[0], func() error { return r.token(ctx) }) {
 			if err == nil {
 				err = r.send(ctx, l)
 			}
@@ -137,7 +137,7 @@ func (r *running) read(ctx context.Context) error {
 			}
 		}
 	}
-	return r.interleave(ctx, partitions)
+	return r.interleave(ctx, shares)
 }
 
 // collected waits until the outcomes of all segments that were read are collected: then all tokens are free.
@@ -153,10 +153,10 @@ func (r *running) collected(ctx context.Context) error {
 	return nil
 }
 
-// interleave sends segments of the partitions in round-robin order.
-func (r *running) interleave(ctx context.Context, partitions []*partition.State) error {
+// interleave sends segments of the shares in round-robin order.
+func (r *running) interleave(ctx context.Context, shares []*partition.Share) error {
 	var reading []func() (*Load, error, bool)
-	for _, p := range partitions {
+	for _, p := range shares {
 		next, stop := iter.Pull2(r.Loads(ctx, p, func() error { return r.token(ctx) }))
 		defer stop()
 		reading = append(reading, next)
@@ -236,18 +236,18 @@ func (r *running) process(ctx context.Context, process LoadProcessor) error {
 	return nil
 }
 
-// collectInOrder collects the outcomes of all segments, by partition and round in segment order.
+// collectInOrder collects the outcomes of all segments, by share and round in segment order.
 func (r *running) collectInOrder(segments int) error {
 	type sequence struct {
-		partition *partition.State
-		round     int
+		share *partition.Share
+		round int
 	}
 	if segments == 0 {
 		close(r.again)
 	}
 	next, early := map[sequence]int{}, map[sequence]map[int]*finished{}
 	for f := range r.outcomes {
-		in := sequence{f.Partition, f.Round}
+		in := sequence{f.Share, f.Round}
 		if early[in] == nil {
 			early[in] = map[int]*finished{}
 		}
@@ -264,7 +264,7 @@ func (r *running) collectInOrder(segments int) error {
 				return err
 			}
 			if write != nil {
-				r.background(f.Partition, write)
+				r.background(f.Share, write)
 			}
 			r.ahead.Release(ready.bytes)
 			<-r.tokens

@@ -16,9 +16,9 @@ import (
 
 // Segments are read one partition after the other, interleaved for the last partitions, and in order within a partition.
 func TestOrderOfSegments(t *testing.T) {
-	partitions := func(segments ...int64) (all []*partition.State) {
+	partitions := func(segments ...int64) (all []*partition.Share) {
 		for n, length := range segments {
-			p := partition.New(coverage.Span{Partition: n, To: length}, n, 1)
+			p := partition.New(1, partition.NewPart(coverage.Span{Partition: n, To: length}, n, nil))
 			for _, segment := range p.Segments() {
 				segment.KeepBatches([]*partition.Batch{}, partition.NewBudget(0))
 			}
@@ -28,7 +28,7 @@ func TestOrderOfSegments(t *testing.T) {
 	}
 	for _, test := range []struct {
 		processors int
-		partitions []*partition.State
+		partitions []*partition.Share
 		want       string
 	}{
 		{2, partitions(), "[]"},
@@ -49,7 +49,7 @@ func TestOrderOfSegments(t *testing.T) {
 		}
 		got := []string{}
 		for l := range c.loaded {
-			got = append(got, fmt.Sprintf("%d%d", l.Partition.Partition(), l.Index))
+			got = append(got, fmt.Sprintf("%d%d", l.Segment().Span.Partition, l.Index))
 		}
 		if fmt.Sprint(got) != test.want {
 			t.Errorf("%d processors: %v, want %s", test.processors, got, test.want)
@@ -69,7 +69,7 @@ func TestOrderOfSegments(t *testing.T) {
 }
 
 // inOrder is a pass over partitions, like that of a scan.
-func inOrder(partitions []*partition.State) *Pass {
+func inOrder(partitions []*partition.Share) *Pass {
 	s := &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})}}
-	return &Pass{Partitions: partitions, Segments: s.segments, Loads: s.loads}
+	return &Pass{Shares: partitions, Segments: s.segments, Loads: s.loads}
 }

@@ -29,7 +29,7 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 		p.beginTerms()
 	}
 	id := wire.Identity{
-		Kind: residuals.Kind, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Partition.Partition(),
+		Kind: residuals.Kind, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Segment().Span.Partition,
 		Parent: p.visit.Parent,
 	}
 	for _, b := range batches {

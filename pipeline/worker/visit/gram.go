@@ -1,5 +1,7 @@
 package visit
 
+import "github.com/stagewise/stagewise/pipeline/worker/partition"
+
 // gramSample selects whole messages with about want of total training rows. It spreads them evenly along each partition,
 // with a different start in each partition.
 type gramSample struct{ Want, Total int64 }
@@ -10,6 +12,12 @@ func newGramSample(want, total int64) *gramSample {
 		want, total = max(want/2, 1), total/2
 	}
 	return &gramSample{want, total}
+}
+
+// samples reports whether a message of a segment is part of the Gram matrix, given its ordinal among the accepted messages of
+// the segment.
+func (v *Visit) samples(s *partition.Segment, message int) bool {
+	return v.Sample == nil || v.Sample.has(s.Part.Ordinal, int64(s.Index)*v.Plan.Segment+int64(message))
 }
 
 // has reports whether a message is in the sample. partition is the ordinal of its partition in the plan, message its

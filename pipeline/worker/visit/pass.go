@@ -15,20 +15,20 @@ type Executor interface {
 	Begin(do func() error) (wait func() error)
 }
 
-// Pass is a scan without the type of its outcomes. The outcomes of a partition and round are collected in segment order.
+// Pass is a scan without the type of its outcomes. The outcomes of a share and round are collected in segment order.
 type Pass struct {
-	Partitions []*partition.State
-	// Segments returns the number of segments of a partition.
-	Segments func(*partition.State) int
-	// Loads reads the segments of a partition in order. It calls turn, which may wait, before each.
-	Loads func(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error]
+	Shares []*partition.Share
+	// Segments returns the number of segments of a share.
+	Segments func(*partition.Share) int
+	// Loads reads the segments of a share in order. It calls turn, which may wait, before each.
+	Loads func(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error]
 	// Processor returns a processor for one goroutine.
 	Processor func() LoadProcessor
 	// Twice means that each segment is processed again after its first outcome is collected: see [Load.Again].
 	Twice     bool
-	Apart     bool // a partition is read after all outcomes of the previous one are collected
+	Apart     bool // a share is read after all outcomes of the previous one are collected
 	MaxWrites int  // maximum number of concurrent writes, at least 1
-	InOrder   bool // a write starts after the earlier writes of its partition
+	InOrder   bool // a write starts after the earlier writes of its share
 }
 
 // LoadProcessor computes the outcome of a load, and returns the collector of the outcome.

@@ -106,7 +106,7 @@ func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, e
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		b, err := p.prepare(l.Partition.Partition(), m, segment)
+		b, err := p.prepare(l.Segment().Span.Partition, m, segment)
 		if err != nil {
 			continue // quarantined by the survey, and not counted
 		}
@@ -292,7 +292,7 @@ func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch
 		if !l.Segment().Leaves { // also outside the sample: all must match the survey
 			sum.Count(b.Examples, b.Checksum)
 		}
-		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
+		sampled := gram && p.visit.samples(l.Segment(), i)
 		if !sampled && !rest {
 			continue
 		}

@@ -10,21 +10,24 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// reader reads the data for the segments of one partition, in order.
+// reader reads the data for the segments of a share, in order.
 type reader struct {
 	*LoadSource
-	partition *partition.State
+	share     *partition.Share
+	part      *partition.Part        // of examples and replay
 	examples  protocol.Reader        // nil until first needed
-	next      int                    // next segment to read
+	next      int                    // next segment of the part to read
+	at        int64                  // offset after the last segment that was read
 	ahead     *protocol.Message      // example read too early
-	replay    *protocol.SpanCounting // nil until first needed
-	residuals *residualsReader       // nil until first needed
+	replay    *protocol.SpanCounting // of the part; nil until first needed
+	residuals *residualsReader       // of a partition; nil until first needed
 }
 
-// replayed returns the messages of the partition that count, as far as read.
-func (r *reader) replayed() *protocol.SpanCounting {
-	if r.replay == nil {
-		r.replay = r.Counting.Replay(r.partition.Span())
+// replayed returns the messages of a partition that count, as far as read.
+func (r *reader) replayed(part *partition.Part) *protocol.SpanCounting {
+	if r.part != part {
+		r.close()
+		r.part, r.next, r.ahead, r.examples, r.residuals, r.replay = part, 0, nil, nil, nil, r.Counting.Replay(part.Span)
 	}
 	return r.replay
 }
@@ -45,21 +48,26 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		return nil
 	}
 	topics := r.Client.Topics
-	if l.Messages == nil && segment.Past {
-		if err := r.readPast(ctx, l); err != nil {
-			return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
+	if segment.Past {
+		if l.Messages == nil {
+			if err := r.readPast(ctx, l); err != nil {
+				return fmt.Errorf("read examples %s%v again: %w", topics.Examples, segment.Span, err)
+			}
 		}
+		return nil // an update computes its scores
 	}
-	if l.Messages == nil && !segment.Past {
+	replay := r.replayed(segment.Part)
+	if l.Messages == nil {
 		// Whether a message is a duplicate depends on all messages before it, so reading starts with the span, even if the first
 		// segments are in memory.
-		for ; r.next <= l.Index; r.next++ {
-			*l = Load{Partition: l.Partition, Index: l.Index}
-			read, err := r.readMessages(ctx, l, r.partition.Segments()[r.next].Span)
+		first := l.Index - segment.Index
+		for ; r.next <= segment.Index; r.next++ {
+			*l = Load{Share: l.Share, Index: l.Index}
+			read, err := r.readMessages(ctx, l, replay, r.share.Segments()[first+r.next].Span)
 			if err != nil {
 				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
 			}
-			if r.Whole && r.next == l.Index {
+			if r.Whole && r.next == segment.Index {
 				r.Store.Keep(segment.Span, read)
 			}
 		}
@@ -68,7 +76,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		return nil
 	}
 	if r.residuals == nil {
-		r.residuals = r.Scores.reader(r.partition.Partition(), segment.Residuals())
+		r.residuals = r.Scores.reader(l.Share, segment.Part, segment.Residuals())
 	}
 	if err := r.residuals.load(ctx, l); err != nil {
 		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
@@ -78,14 +86,16 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 
 // readMessages reads the messages of the next segment, with the given span, and returns them. Those that count become the
 // messages of the load. Messages between segments do not belong to the run.
-func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) (read []protocol.Message, err error) {
-	if r.examples == nil || r.next > 0 && span.From-r.partition.Segments()[r.next-1].Span.To >= wideGap {
+func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.SpanCounting, span coverage.Span) (read []protocol.Message,
+	err error) {
+	if r.examples == nil || r.next > 0 && span.From-r.at >= wideGap {
 		if r.examples != nil {
 			r.examples.Close()
 		}
 		r.examples, r.ahead = r.Store.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
-			From: span.From, To: r.partition.Span().To}), nil
+			From: span.From, To: r.part.Span.To}), nil
 	}
+	r.at = span.To
 	for {
 		if r.ahead == nil {
 			m, err := r.examples.Next(ctx)
@@ -106,7 +116,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, span coverage.Span) 
 			continue
 		}
 		read = append(read, m)
-		if reason := r.replayed().AcceptAt(m.Offset, m.Message); reason != "" {
+		if reason := replay.AcceptAt(m.Offset, m.Message); reason != "" {
 			l.PassedOver.Count(reason, 1)
 			l.Skipped = append(l.Skipped, m.Offset)
 			continue

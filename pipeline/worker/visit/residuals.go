@@ -24,10 +24,10 @@ type ResidualsReader struct {
 	Stage    int
 	Parent   wire.Digest // the stage's final weights
 	Classes  int
-	Seal     func(partition int) *statistics.Seal // returns nil if the partition is not sealed
-	From, To link.Link                            // links of the stage and of the next one
-	Begins   bool                                 // the next stage is the first of a member, whose scores start at 0
-	Votes    bool                                 // the residuals have votes of finished members
+	Seal     func(*partition.Share) *statistics.Seal // returns nil if the share is not sealed
+	From, To link.Link                               // links of the stage and of the next one
+	Begins   bool                                    // the next stage is the first of a member, whose scores start at 0
+	Votes    bool                                    // the residuals have votes of finished members
 }
 
 // ErrUnsealed means that residuals do not match their seal, are gone, or have no seal. They are then computed and
@@ -47,13 +47,14 @@ type residualsReader struct {
 	scratch  link.Scratch
 }
 
-// reader returns a reader of a partition's residuals, which must be sealed. It starts at offset from of the residuals
+// reader returns a reader of the residuals of a partition in a share, which must be sealed. It starts at offset from of the residuals
 // topic, or at the start of the sealed range if that is later.
-func (r *ResidualsReader) reader(partition int, from int64) *residualsReader {
-	seal := r.Seal(partition)
+func (r *ResidualsReader) reader(s *partition.Share, part *partition.Part, from int64) *residualsReader {
+	seal, number := r.Seal(s), part.Span.Partition
+	of := seal.Part(number)
 	return &residualsReader{
 		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
-		messages: r.Client.Log.Range(r.Client.Topics.Residuals, partition, max(from, seal.From), seal.To),
+		messages: r.Client.Log.Range(r.Client.Topics.Residuals, number, max(from, of.From), of.To),
 	}
 }
 
@@ -136,45 +137,56 @@ func (r *residualsReader) load(ctx context.Context, l *Load) error {
 	return nil
 }
 
-// Restore reads the sealed residuals of a partition and verifies them against the seal. It copies the scores to the
-// batches in memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals
-// must be computed again. Some batches then have wrong scores.
-func (r *ResidualsReader) Restore(ctx context.Context, p *partition.State) error {
-	seal := r.Seal(p.Partition())
+// Restore reads the sealed residuals of a share and verifies them against the seal. It copies the scores to the batches in
+// memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals must be computed
+// again. Some batches then have wrong scores.
+func (r *ResidualsReader) Restore(ctx context.Context, s *partition.Share) error {
+	seal := r.Seal(s)
 	if seal == nil || seal.Parent != r.Parent {
 		return ErrUnsealed
 	}
-	if p.HasScoresAfter(r.Stage) { // published by this worker, and still in memory
-		p.Advance(r.From, r.To)
+	if s.HasScoresAfter(r.Stage) { // published by this worker, and still in memory
+		s.Advance(r.From, r.To)
 		return nil
 	}
-	reader := r.reader(p.Partition(), 0)
+	for _, part := range s.Parts() {
+		if err := r.restore(ctx, s, part); err != nil {
+			return fmt.Errorf("read residuals %s[%d] of stage %d: %w", r.Client.Topics.Residuals, part.Span.Partition, r.Stage, err)
+		}
+	}
+	if r.Begins {
+		s.ClearScores()
+	} else {
+		s.ConvertScores(r.From, r.To)
+	}
+	return nil
+}
+
+// restore is Restore for a partition of the share, without conversion of the scores.
+func (r *ResidualsReader) restore(ctx context.Context, s *partition.Share, part *partition.Part) error {
+	seal := r.Seal(s).Part(part.Span.Partition)
+	reader := r.reader(s, part, 0)
 	defer reader.close()
 	var digester sink.Digester
 	rows := int64(0)
-	p.BeginResiduals(seal.To)
+	s.BeginResiduals(part, seal.To)
 	for {
-		part, err := reader.next(ctx)
+		m, err := reader.next(ctx)
 		if err == io.EOF {
 			break
 		}
 		if err != nil {
 			return err
 		}
-		digester.Add(part.Offset, part.Row, part.Score, part.Votes)
-		rows += int64(len(part.Score) / r.Classes)
-		if !p.AddResiduals(part, reader.at) {
-			return fmt.Errorf("%w: offset %d is not of the run", ErrUnsealed, part.Offset)
+		digester.Add(m.Offset, m.Row, m.Score, m.Votes)
+		rows += int64(len(m.Score) / r.Classes)
+		if !s.AddResiduals(part, m, reader.at) {
+			return fmt.Errorf("%w: offset %d is not of the run", ErrUnsealed, m.Offset)
 		}
 	}
-	p.EndResiduals()
+	s.EndResiduals(part)
 	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
 		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", ErrUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
-	}
-	if r.Begins {
-		p.ClearScores()
-	} else {
-		p.ConvertScores(r.From, r.To)
 	}
 	return nil
 }

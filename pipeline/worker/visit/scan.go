@@ -11,32 +11,32 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Scan processes the segments of partitions in one or two rounds:
+// Scan processes the segments of shares in one or two rounds:
 //
 //	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
 //
-// A reader reads the segments of a partition in order, ahead of the processors. Each processor computes the outcome of one
-// segment at a time. The outcomes of each partition are collected in segment order, whatever the order in which they were
+// A reader reads the segments of a share in order, ahead of the processors. Each processor computes the outcome of one
+// segment at a time. The outcomes of each share are collected in segment order, whatever the order in which they were
 // computed.
 type Scan[T any] struct {
 	*LoadSource
-	// Extent returns the number of leading segments of a partition to scan; nil: all.
-	Extent func(*partition.State) int
+	// Extent returns the number of leading segments of a share to scan; nil: all.
+	Extent func(*partition.Share) int
 	// Process is called once for each goroutine that processes segments. The goroutine calls the returned function for each of
 	// its segments.
 	Process func() func(ctx context.Context, l *Load) (T, error)
 	// Twice means that the segments are processed again in a second round, which a segment enters when its first outcome is
 	// collected.
 	Twice bool
-	// Collect is called for each outcome, in order within a partition and round. If it returns a write, that runs while
+	// Collect is called for each outcome, in order within a share and round. If it returns a write, that runs while
 	// further outcomes are computed.
 	Collect func(at LoadPlace, outcome T) (Write, error)
-	// Apart means that no segment of a partition is read before all outcomes of the previous partition are collected, because
+	// Apart means that no segment of a share is read before all outcomes of the previous share are collected, because
 	// the sums of both would need too much memory. It can't be combined with Twice.
 	Apart bool
 	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
 	MaxWrites int
-	// InOrder means that the writes of a partition run sequentially, in the order of collection.
+	// InOrder means that the writes of a share run sequentially, in the order of collection.
 	InOrder bool
 }
 
@@ -57,14 +57,14 @@ type LoadSource struct {
 
 // Load is a segment with the data read for it.
 type Load struct {
-	Partition *partition.State
-	Index     int // of the segment in its partition
-	Round     int
-	Messages  []partition.Message
+	Share    *partition.Share
+	Index    int // of the segment in its share
+	Round    int
+	Messages []partition.Message
 	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
 	PassedOver coverage.PassedOver
 	Skipped    []int64                        // offsets of these messages
-	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a whole scan
+	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a partition in a whole scan
 	Scores     []kernel.Dense                 // of the messages, if the scan reads scores
 	Votes      []kernel.Dense                 // of the messages, if the scan reads scores; empty before a member is finished
 	bytes      int64                          // read ahead, until the outcome is collected
@@ -72,30 +72,30 @@ type Load struct {
 
 // LoadPlace is the segment of an outcome.
 type LoadPlace struct {
-	Partition *partition.State
-	Segment   int // index in its partition
-	Round     int // 0 or 1
+	Share   *partition.Share
+	Segment int // index in its share
+	Round   int // 0 or 1
 }
 
-func (l *Load) place() LoadPlace { return LoadPlace{l.Partition, l.Index, l.Round} }
+func (l *Load) place() LoadPlace { return LoadPlace{l.Share, l.Index, l.Round} }
 
 // Segment returns the segment.
-func (l *Load) Segment() *partition.Segment { return l.Partition.Segments()[l.Index] }
+func (l *Load) Segment() *partition.Segment { return l.Share.Segments()[l.Index] }
 
 // Again returns the load of the second round.
 func (l *Load) Again() *Load {
-	next := &Load{Partition: l.Partition, Index: l.Index, Round: 1}
+	next := &Load{Share: l.Share, Index: l.Index, Round: 1}
 	if l.Segment().Batches() == nil {
 		next.Messages, next.Scores, next.Votes = l.Messages, l.Scores, l.Votes
 	}
 	return next
 }
 
-// Run executes the scan of partitions with an executor. It returns when all outcomes are collected and all writes are
+// Run executes the scan of shares with an executor. It returns when all outcomes are collected and all writes are
 // done.
-func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.State) error {
+func (s *Scan[T]) Run(ctx context.Context, e Executor, shares []*partition.Share) error {
 	return e.Run(ctx, &Pass{
-		Partitions: partitions, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
+		Shares: shares, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
 		InOrder: s.InOrder,
 		Processor: func() LoadProcessor {
 			process := s.Process()
@@ -107,23 +107,23 @@ func (s *Scan[T]) Run(ctx context.Context, e Executor, partitions []*partition.S
 	})
 }
 
-// loads yields the segments of a partition in order, with the data read for those that are not in memory. It calls turn,
+// loads yields the segments of a share in order, with the data read for those that are not in memory. It calls turn,
 // which may wait, before each.
-func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() error) iter.Seq2[*Load, error] {
+func (s *Scan[T]) loads(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
-		r := &reader{LoadSource: s.LoadSource, partition: p}
+		r := &reader{LoadSource: s.LoadSource, share: p}
 		defer r.close()
 		for i := range s.segments(p) {
-			l := &Load{Partition: p, Index: i}
+			l := &Load{Share: p, Index: i}
 			err := turn()
 			if err == nil {
 				err = r.read(ctx, l)
 			}
-			if err == nil && s.Whole && p.LastRecent(i) {
+			if err == nil && s.Whole && l.Segment().Last {
 				var missing coverage.PassedOver
-				missing, err = r.replayed().Complete()
+				missing, err = r.replay.Complete()
 				l.PassedOver.Add(missing)
-				l.Progress = r.replayed().Progress()
+				l.Progress = r.replay.Progress()
 			}
 			if !yield(l, err) || err != nil {
 				return
@@ -132,8 +132,8 @@ func (s *Scan[T]) loads(ctx context.Context, p *partition.State, turn func() err
 	}
 }
 
-// segments returns the number of leading segments of a partition to scan.
-func (s *Scan[T]) segments(p *partition.State) int {
+// segments returns the number of leading segments of a share to scan.
+func (s *Scan[T]) segments(p *partition.Share) int {
 	if s.Extent == nil {
 		return p.All()
 	}

@@ -48,7 +48,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 			return 0, nil
 		})
 		s.Collect = func(LoadPlace, int) (Write, error) { return nil, nil }
-		if err := s.Run(t.Context(), Concurrent{}, []*partition.State{inMemory(40)}); !errors.Is(err, bad) {
+		if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(40)}); !errors.Is(err, bad) {
 			t.Errorf("round %d: %v", round, err)
 		}
 	}
@@ -80,7 +80,7 @@ func TestScanInTwoRounds(t *testing.T) {
 			ahead[at.Round].Add(-1)
 			return nil, nil
 		}
-		err := s.Run(t.Context(), Concurrent{}, []*partition.State{inMemory(segments)})
+		err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(segments)})
 		if err != nil || collected != [2]int{segments, segments} {
 			t.Errorf("collected %v, %v", collected, err)
 		}
@@ -99,8 +99,8 @@ func twoRounds(work func(context.Context, *Load) (int, error)) *Scan[int] {
 }
 
 // inMemory returns a partition whose segments need not be read.
-func inMemory(segments int64) *partition.State {
-	p, budget := partition.New(coverage.Span{From: 0, To: segments}, 0, 1), partition.NewBudget(0)
+func inMemory(segments int64) *partition.Share {
+	p, budget := partition.New(1, partition.NewPart(coverage.Span{From: 0, To: segments}, 0, nil)), partition.NewBudget(0)
 	for _, segment := range p.Segments() {
 		segment.KeepBatches([]*partition.Batch{}, budget)
 	}
@@ -138,7 +138,7 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 				return nil, nil
 			},
 		}
-		err := s.Run(t.Context(), Concurrent{readAhead}, []*partition.State{partition.New(coverage.Span{To: messages}, 0, 1)})
+		err := s.Run(t.Context(), Concurrent{readAhead}, []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))})
 		if err != nil || rows != messages {
 			t.Errorf("%d messages, %v", rows, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/solve/survey"
 )
 
-// Findings are the results of the survey in a segment, or in the merged segments of a partition.
+// Findings are the results of the survey in a segment, or in the merged segments of a share.
 type Findings struct {
 	// Quarantined are the quarantined messages of a segment. For merged segments only their number is kept.
 	Quarantined []event.Quarantined
@@ -25,7 +25,29 @@ type Findings struct {
 	unknown     map[string]int64     // numbers of rows with labels that are not classes
 	untrained   map[string]int64     // numbers of rows outside the training split, by label
 	unusable    coverage.BadMessages // of the newest increment of a chain
-	chained     statistics.Chained   // of a chain
+	messages    []statistics.MessageLosses
+	served      []statistics.ServedLosses
+	parts       []surveyedPart // in order
+}
+
+// surveyedPart is what the survey finds of one partition.
+type surveyedPart struct {
+	number  int
+	covered coverage.Coverage
+	chained statistics.Chained
+}
+
+// merge adds a later segment of the partition.
+func (p *surveyedPart) merge(next *surveyedPart) error {
+	c, n := &p.chained, &next.chained
+	c.Skipped, c.Messages = append(c.Skipped, n.Skipped...), append(c.Messages, n.Messages...)
+	c.Served, c.Progress = statistics.AddServed(c.Served, n.Served...), n.Progress
+	for i, covered := range n.Increments {
+		if err := c.Increments[i].Merge(covered); err != nil {
+			return err
+		}
+	}
+	return p.covered.Merge(next.covered)
 }
 
 // Width returns the number of columns of sparse rows and the number of labels.
@@ -56,10 +78,6 @@ func (f *Findings) add(next *Findings) error {
 	f.labels.Merge(next.labels)
 	f.columns.Merge(&next.columns)
 	f.passedOver.Add(next.passedOver)
-	f.chained.Skipped = append(f.chained.Skipped, next.chained.Skipped...)
-	f.chained.Messages = append(f.chained.Messages, next.chained.Messages...)
-	f.chained.Served = statistics.AddServed(f.chained.Served, next.chained.Served...)
-	f.chained.Progress = next.chained.Progress
 	f.unusable.Merge(next.unusable)
 	for label, rows := range next.unknown {
 		f.unknown[label] += rows
@@ -67,97 +85,49 @@ func (f *Findings) add(next *Findings) error {
 	for label, rows := range next.untrained {
 		f.untrained[label] += rows
 	}
-	for i, covered := range next.chained.Increments {
-		if err := f.chained.Increments[i].Merge(covered); err != nil {
-			return err
-		}
+	if last := len(f.parts) - 1; f.parts[last].number == next.parts[0].number {
+		return f.parts[last].merge(&next.parts[0])
 	}
+	f.parts = append(f.parts, next.parts...)
 	return nil
 }
 
-// SurveyRecords are the survey's records of a partition.
+// SurveyRecords are the survey's records of a share.
 type SurveyRecords struct {
 	Sample *wire.Record[float32] // nil: the run keeps the preparation of a version
 	Visit  *wire.Record[float64]
 	Gram   *wire.Record[float64] // nil: the plan has no principal components
 }
 
-// Records returns the records of a partition's findings. identity returns the identity of the record of a kind.
+// Records returns the records of a share's findings, which it takes apart. identity returns the identity of the record of a kind.
 func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r SurveyRecords) {
-	sums := s.Sums(f)
-	if sums.Sample != nil {
-		r.Sample = sums.Sample.Record(identity(statistics.KindSample)).Record()
-	}
-	if sums.Gram != nil {
-		r.Gram = statistics.GramOf(identity(statistics.KindGram), sums.Gram.Tensors()).ExactRecord()
-	}
-	var chained []statistics.Chained
-	if s.Plan.Chain != nil {
-		chained = []statistics.Chained{f.chained}
-	}
-	r.Visit = s.Visit(f, identity(statistics.KindVisit), sums.Sum, chained)
-	return r
-}
-
-// SurveySums are the findings that are merged in order.
-type SurveySums struct {
-	Sum    *accumulate.Sum
-	Sample *accumulate.Sample // nil: the run keeps the preparation of a version
-	Gram   *accumulate.Sum    // nil: the plan asks for no principal components
-}
-
-// Sums removes the sums from the findings of a partition, and returns them.
-func (s *Survey) Sums(f *Findings) (sums SurveySums) {
 	first := s.first
 	if s.Plan.Prepares() {
-		sums.Sample = f.sample
+		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
 	}
 	if s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
 		if !f.sum.HasGram() {
 			f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
 		}
-		sums.Gram = f.sum.TakeGram()
+		r.Gram = statistics.GramOf(identity(statistics.KindGram), f.sum.TakeGram().Tensors()).ExactRecord()
 	}
-	sums.Sum, f.sum, f.sample = f.sum, nil, nil
-	return sums
-}
-
-// Join adds the findings of another partition after its sums were removed, except those that a chain needs of each partition.
-func (f *Findings) Join(o *Findings) {
-	if f.labels == nil {
-		f.labels, f.untrained, f.unknown = accumulate.LabelSet{}, map[string]int64{}, map[string]int64{}
-	}
-	f.labels.Merge(o.labels)
-	f.columns.MergeWhole(&o.columns)
-	f.bad += o.bad
-	f.passedOver.Add(o.passedOver)
-	f.unusable.Merge(o.unusable)
-	for label, rows := range o.untrained {
-		f.untrained[label] += rows
-	}
-	for label, rows := range o.unknown {
-		f.unknown[label] += rows
-	}
-}
-
-// Chained returns what a chain needs of the partition of the findings.
-func (f *Findings) Chained() statistics.Chained { return f.chained }
-
-// Visit returns the record of a partition's findings with the given sum, or of merged findings, with the coverage of each
-// partition. chained is [Findings.Chained] of each partition; nil outside a chain.
-func (s *Survey) Visit(f *Findings, id wire.Identity, sum *accumulate.Sum, chained []statistics.Chained,
-	parts ...coverage.Coverage) *wire.Record[float64] {
-	first := s.first
 	visit := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: id, Covered: sum.Coverage, Sums: sum.Tensors()}, Parts: parts, Chained: chained,
+		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.sum.Coverage, Sums: f.sum.Tensors()},
 		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
 		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
 		Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(), Bad: f.unusable,
 	}
+	for i := range f.parts {
+		visit.Parts = append(visit.Parts, f.parts[i].covered)
+		if s.Plan.Chain != nil {
+			visit.Chained = append(visit.Chained, f.parts[i].chained)
+		}
+	}
 	if s.Plan.Prepares() && len(f.labels) > 0 {
 		visit.LabelRows = f.labels.Rows()
 	}
-	return visit.Record()
+	r.Visit = visit.Record()
+	return r
 }
 
 // skippedSpans returns the messages of a segment that do not count: those passed over, and those in quarantine.

@@ -52,15 +52,15 @@ func (e *replacedError) Error() string {
 
 // checkRead returns a *[replacedError] if messages of the segment that the survey has read in advance were replaced.
 func (s *Survey) checkRead(l *Load) error {
-	number, span := l.Partition.Partition(), l.Segment().Span
+	span := l.Segment().Span
 	for _, read := range s.first.read {
-		if read.partition != number || read.offset < span.From || read.offset >= span.To {
+		if read.partition != span.Partition || read.offset < span.From || read.offset >= span.To {
 			continue
 		}
 		if !slices.ContainsFunc(l.Messages, func(m partition.Message) bool {
-			return m.Offset == read.offset && m.Checksum(number, 0) == read.checksum
+			return m.Offset == read.offset && m.Checksum(span.Partition, 0) == read.checksum
 		}) {
-			return &replacedError{s.Client.Topics.Examples, number, read.offset}
+			return &replacedError{s.Client.Topics.Examples, span.Partition, read.offset}
 		}
 	}
 	return nil

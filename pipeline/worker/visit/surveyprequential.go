@@ -43,11 +43,11 @@ func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, r
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
 				one.Errors = w
 			}
-			found.chained.Served = statistics.AddServed(found.chained.Served, one)
+			found.served = statistics.AddServed(found.served, one)
 		}
 	}
 	if message.Rows > 0 {
-		found.chained.Messages = append(found.chained.Messages, message)
+		found.messages = append(found.messages, message)
 	}
 	return nil
 }

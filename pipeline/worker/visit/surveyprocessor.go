@@ -43,8 +43,8 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	if err := p.checkRead(l); err != nil {
 		return nil, err
 	}
-	number := l.Partition.Partition()
-	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Partition.Span())}, labels: accumulate.LabelSet{},
+	number := l.Segment().Span.Partition
+	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}, labels: accumulate.LabelSet{},
 		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
 	found.sum = p.accumulator.Sum()
@@ -74,8 +74,9 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
 		}
 	}
+	part := surveyedPart{number: number}
 	if p.Plan.Chain != nil {
-		found.chained.Skipped, found.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		part.chained.Skipped, part.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
 			found.unusable.Usable(len(good))
 			for _, q := range bad {
@@ -95,10 +96,13 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	found.sum.Pack()
 	found.columns.Pack()
 	found.sum.Spans = coverage.Spans{l.Segment().Span}
+	part.covered = found.sum.Coverage
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
-		found.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
-		found.chained.Increments[l.Segment().Increment] = found.sum.Coverage
+		part.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		part.chained.Increments[l.Segment().Increment] = found.sum.Coverage
 	}
+	part.chained.Messages, part.chained.Served = found.messages, found.served
+	found.parts = []surveyedPart{part}
 	if n := found.passedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
 		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
@@ -231,14 +235,17 @@ func (p *surveyor) moments(found *Findings, number int, offset int64, fitted []f
 	}
 }
 
-// sampleRows returns the number of rows to sample from a span: its share of the survey's sample by offsets, plus six
-// standard deviations. If every partition sent a full sample, a thousand partitions would send gigabytes.
-func sampleRows(all coverage.Spans, span coverage.Span) int {
-	offsets := int64(0)
+// sampleRows returns the number of rows to sample from a share: its part of the survey's sample by offsets, plus six standard
+// deviations.
+func sampleRows(all coverage.Spans, share *partition.Share) int {
+	offsets, own := int64(0), int64(0)
 	for _, s := range all {
-		offsets += s.To - s.From
+		offsets += s.Len()
 	}
-	part := accumulate.SampleRows * float64(span.To-span.From) / float64(max(offsets, 1))
+	for _, part := range share.Parts() {
+		own += part.Span.Len()
+	}
+	part := accumulate.SampleRows * float64(own) / float64(max(offsets, 1))
 	return min(int(math.Ceil(part+6*math.Sqrt(part)))+8, accumulate.SampleRows)
 }
 

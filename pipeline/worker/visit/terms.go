@@ -11,17 +11,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// IncrementTerms sums the terms of a partition's increments, at the end of a stage of a full run of a chain. The memory of
-// an increment's terms, and of those merged with it, is released after the last of the partition's segments with rows of
-// them. As an increment is one or a few ranges of offsets, memory seldom holds the terms of more than one.
+// IncrementTerms sums the terms of the increments in a share, at the end of a stage of a full run of a chain. The memory of
+// an increment's terms, and of those merged with it, is released after the last of the share's segments with rows of them. As
+// an increment is one or a few ranges of offsets in a partition, memory seldom holds the terms of more than one if the share
+// has one partition.
 type IncrementTerms struct {
 	places []int // by increment: see [schemas.Chain.TermsPlaces]
 	left   map[int]int
 	sums   map[int]*accumulate.Sum
 }
 
-// NewIncrementTerms returns the empty terms of a partition.
-func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms {
+// NewIncrementTerms returns the empty terms of a share.
+func NewIncrementTerms(chain *schemas.Chain, p *partition.Share) *IncrementTerms {
 	t := &IncrementTerms{places: chain.TermsPlaces(), left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
 	for _, segment := range p.Segments() {
 		t.left[t.places[segment.Increment]]++
@@ -29,13 +30,7 @@ func NewIncrementTerms(chain *schemas.Chain, p *partition.State) *IncrementTerms
 	return t
 }
 
-// Has reports whether the partition has rows of the increments at a place.
-func (t *IncrementTerms) Has(place int) bool {
-	_, any := t.left[place]
-	return any
-}
-
-// Add adds the terms of the partition's next segment. It returns the sum of its increment once it is complete, with its
+// Add adds the terms of the share's next segment. It returns the sum of its increment once it is complete, with its
 // place; otherwise nil.
 func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, place int, err error) {
 	place = t.places[segment.Increment]

@@ -24,8 +24,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 			chain.Merge = append(chain.Merge, [2]int{i + 1 - i%10, i + 1})
 		}
 	}
-	p := partition.New(coverage.Span{To: increments * perIncrement}, 0, segment)
-	p.Cut(chain.Increments, segment)
+	p := partition.New(segment, partition.NewPart(coverage.Span{To: increments * perIncrement}, 0, chain.Increments))
 	terms, sent := NewIncrementTerms(chain, p), map[int]float64{}
 	for i, s := range p.Segments() {
 		whole, place, err := terms.Add(s, accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms,

@@ -40,7 +40,7 @@ func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition
 			break // the visit is abandoned
 		}
 		sum.Count(b.Examples, b.Checksum) // also outside the sample: all must match the survey
-		sampled := gram && (p.visit.Sample == nil || p.visit.Sample.has(l.Partition.Ordinal(), int64(l.Index)*p.Plan.Segment+int64(i)))
+		sampled := gram && p.visit.samples(l.Segment(), i)
 		if !sampled && !rest {
 			continue
 		}
@@ -212,7 +212,7 @@ func (p *Processor) sumGrowth(ctx context.Context, l *Load, batches []*partition
 			if w == 0 {
 				continue
 			}
-			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, l.Partition.Partition(), b.Offset, i)
+			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, l.Segment().Span.Partition, b.Offset, i)
 			if sample.Wants(hash) {
 				growthRow(row, b.Codes[i*coder.Width():][:coder.Width()], p.score.Row(i), w)
 				sample.Offer(hash, row)

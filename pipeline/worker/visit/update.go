@@ -153,6 +153,6 @@ func (p *Processor) countForgotten(sum *accumulate.Sum, l *Load, batches []*part
 		sum.Field(statistics.FieldForgotten, 1+len(p.Plan.Update().Refresh))[l.Segment().Increment] += float64(end - first)
 	}
 	for _, b := range batches {
-		p.Plan.Forgotten.In(l.Partition.Partition(), b.Offset, b.Examples, count)
+		p.Plan.Forgotten.In(l.Segment().Span.Partition, b.Offset, b.Examples, count)
 	}
 }

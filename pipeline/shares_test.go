@@ -15,10 +15,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Whoever owns which partitions, the weights are the same, and the statistics have as few records as the owners allow: one of the first
-// groups, and one of each other group that has one owner.
-func TestWorkersMergeWhatTheyOwn(t *testing.T) {
-	const partitions = 20 // in three groups of 6, and one of 2
+// Whoever owns which partitions, the weights are the same, and the statistics have one record of each share.
+func TestSharesHaveOneRecord(t *testing.T) {
+	const partitions, group, shares = 20, 6, 4
 	between := func(from, to int) (list protocol.SoleOwner) {
 		for p := from; p < to; p++ {
 			list = append(list, p)
@@ -34,26 +33,23 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 		}
 	}
 	var want wire.Digest
-	for _, test := range []struct {
-		name   string
-		owners []protocol.SoleOwner
-		visits int // records of a visit
-	}{
-		{"one", []protocol.SoleOwner{between(0, partitions)}, 1},
-		{"whole groups", []protocol.SoleOwner{between(0, 12), between(12, partitions)}, 1 + 2},
-		{"the middle of groups", []protocol.SoleOwner{between(0, 9), between(9, 15), between(15, partitions)}, 1 + 3 + 3 + 3 + 3 + 1},
-		{"no group", []protocol.SoleOwner{odd, even}, partitions},
+	for name, owners := range map[string][]protocol.SoleOwner{
+		"one":                  {between(0, partitions)},
+		"whole shares":         {between(0, 12), between(12, partitions)},
+		"the middle of shares": {between(0, 9), between(9, 15), between(15, partitions)},
+		"two of the same":      {between(0, partitions), between(0, partitions)},
+		"no whole share":       {odd, even},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			job := newJob(t, rings(1000, 5, 3, 1), table{}, rffStage(link.Softmax, 33, 3), rffStage(link.Calibrated, 17, 2))
-			job.Examples.Partitions, job.Examples.BatchRows, job.Group = partitions, 10, 6
+			job.Examples.Partitions, job.Examples.BatchRows, job.Group = partitions, 10, group
 			job.Prepare = schemas.Prepare{Scale: "standard", PCA: 3}
 			p, plan := submitJob(t, log, job, event.Ignore{})
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			worked := make(chan error)
-			for _, owner := range test.owners {
+			for _, owner := range owners {
 				go func() {
 					worked <- worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
 				}()
@@ -62,7 +58,7 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for range test.owners {
+			for range owners {
 				if err := <-worked; err != nil {
 					t.Error(err)
 				}
@@ -74,31 +70,27 @@ func TestWorkersMergeWhatTheyOwn(t *testing.T) {
 			if got := versions[0].WeightsDigest; want == "" {
 				want = got
 			} else if got != want {
-				t.Errorf("the weights have digest %s, of one worker %s", got, want)
+				t.Errorf("the weights have digest %s, of other owners %s", got, want)
 			}
-			records := map[wire.Identity]bool{}
+			records := map[wire.Identity]map[int]bool{}
 			for _, m := range readTopic(t, log, p.Topics.Statistics) {
-				if id, err := wire.IdentityOf(protocol.FromKafka(m)); err == nil {
-					records[id] = true
+				id, err := wire.IdentityOf(protocol.FromKafka(m))
+				if err != nil {
+					continue
+				}
+				of := id
+				if of.Partition = 0; records[of] == nil {
+					records[of] = map[int]bool{}
+				}
+				records[of][id.Partition] = true
+			}
+			for id, of := range records {
+				if len(of) != shares || !of[0] || !of[group] || !of[2*group] || !of[3*group] {
+					t.Errorf("%v: records of %v, expected %d", id, of, shares)
 				}
 			}
-			counts := map[string]int{"visit": 0, "Gram matrix": 0, "survey": 0, "seal": 0}
-			for id := range records {
-				switch {
-				case id.Kind == statistics.KindVisit && id.Stage == 0 && id.Visit == 1:
-					counts["visit"]++
-				case id.Kind == statistics.KindGram && id.Stage == wire.Survey:
-					counts["Gram matrix"]++
-				case id.Kind == statistics.KindVisit && id.Stage == wire.Survey:
-					counts["survey"]++
-				case id.Kind == statistics.KindSeal && id.Stage == 0:
-					counts["seal"]++
-				}
-			}
-			for what, n := range counts {
-				if n != test.visits {
-					t.Errorf("%d records of a %s, expected %d", n, what, test.visits)
-				}
+			if visit := (wire.Identity{Kind: statistics.KindVisit, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()}); records[visit] == nil {
+				t.Error("there is no record of the survey")
 			}
 		})
 	}

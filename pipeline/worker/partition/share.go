@@ -1,0 +1,305 @@
+package partition
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/residuals"
+)
+
+// Share is a worker's state of one share of a plan: of consecutive partitions, whose sums are one record. Create shares with
+// [New]. A share is not safe for concurrent use, except that each segment may be used by another goroutine, and that the
+// coverage does not change once it is set.
+type Share struct {
+	parts    []*Part
+	segments []*Segment
+	recent   int               // number of leading segments in the run's own spans
+	staying  int               // number of leading segments outside leaving increments
+	grams    int               // in an update, number of stages with published Gram matrices
+	known    bool              // whether surveyed and covered are set
+	surveyed coverage.Coverage // coverage of the survey
+	covered  coverage.Coverage // coverage of the survey and of an update's plan
+	visited  protocol.Visit    // last visit with published sums
+	scores   int               // stage before which the batches have the scores, or protocol.NoStage
+	after    int               // stage after which the batches have the scores, or protocol.NoStage
+}
+
+// Part is a partition of a share.
+type Part struct {
+	Span       coverage.Span // offset range of the run; empty if an update has no new rows in the partition
+	Ordinal    int           // index of the partition in the plan
+	from, to   int           // the segments in the run's own spans
+	increments []coverage.Increment
+}
+
+// NewPart returns a partition with the given hull of a run's own spans, and its index in the plan. The offsets of the
+// increments are divided into segments; nil means those of the span.
+func NewPart(span coverage.Span, ordinal int, increments []coverage.Increment) *Part {
+	return &Part{Span: span, Ordinal: ordinal, increments: increments}
+}
+
+// New returns the empty state of a share with the given partitions, in order. segment is the number of offsets of a segment.
+func New(segment int64, parts ...*Part) *Share {
+	s := &Share{parts: parts, scores: protocol.NoStage, after: protocol.NoStage}
+	for _, part := range parts {
+		part.from = len(s.segments)
+		if part.increments == nil {
+			for _, span := range part.Span.Segments(segment) {
+				s.segments = append(s.segments, &Segment{Part: part, Span: span})
+			}
+		}
+		for i := range part.increments {
+			s.add(part, &part.increments[i], Segment{Increment: i}, segment)
+		}
+		part.to = len(s.segments)
+		own := s.segments[part.from:part.to]
+		slices.SortFunc(own, func(a, b *Segment) int { return cmp.Compare(a.Span.From, b.Span.From) })
+		for i, segment := range own {
+			segment.Index, segment.Last = i, i == len(own)-1
+		}
+	}
+	s.recent, s.staying = len(s.segments), len(s.segments)
+	return s
+}
+
+// add adds the segments of an increment in a partition, with the properties of like.
+func (s *Share) add(part *Part, increment *coverage.Increment, like Segment, segment int64) {
+	covered, _ := increment.On(part.Span.Partition)
+	for _, span := range covered.Spans {
+		for _, span := range span.Segments(segment) {
+			next := like
+			next.Part, next.Span = part, span
+			s.segments = append(s.segments, &next)
+		}
+	}
+}
+
+// AddPast adds the segments of an increment that an update revisits, or that leaves; for place see [Segment]. Leaving
+// increments come last.
+func (s *Share) AddPast(increment *coverage.Increment, place int, leaves bool, segment int64) {
+	for _, part := range s.parts {
+		s.add(part, increment, Segment{Increment: place, Leaves: leaves, Past: true}, segment)
+	}
+	if !leaves {
+		s.staying = len(s.segments)
+	}
+}
+
+// Recent returns the number of leading segments in the run's own spans, which the survey reads.
+func (s *Share) Recent() int { return s.recent }
+
+// Staying returns the number of leading segments outside leaving increments, which visits read.
+func (s *Share) Staying() int { return s.staying }
+
+// All returns the number of segments.
+func (s *Share) All() int { return len(s.segments) }
+
+// Parts returns the partitions, in order.
+func (s *Share) Parts() []*Part { return s.parts }
+
+// Has reports whether a partition belongs to the share.
+func (s *Share) Has(number int) bool {
+	return slices.ContainsFunc(s.parts, func(p *Part) bool { return p.Span.Partition == number })
+}
+
+// Segments returns the segments, in order.
+func (s *Share) Segments() []*Segment { return s.segments }
+
+// Covered returns the coverage of the survey and of an update's plan: later visits must cover the same messages.
+func (s *Share) Covered() coverage.Coverage { return s.covered }
+
+// CoveredOf returns this coverage for a number of leading segments: those of the run's own spans, or all that stay.
+func (s *Share) CoveredOf(segments int) coverage.Coverage {
+	if segments == s.recent {
+		return s.surveyed
+	}
+	return s.covered
+}
+
+// SetCovered sets the coverage of the survey, and that of the survey and an update's plan. Only the first call has an
+// effect: another goroutine may be comparing the Gram matrix of a later stage with it.
+func (s *Share) SetCovered(surveyed, all coverage.Coverage) {
+	if !s.known {
+		s.known, s.surveyed, s.covered = true, surveyed, all
+	}
+}
+
+// Visited returns the last visit with published sums.
+func (s *Share) Visited() protocol.Visit { return s.visited }
+
+// SetVisited records that the sums of a visit are published. The zero visit means that none are, so that they are computed
+// and published again.
+func (s *Share) SetVisited(v protocol.Visit) { s.visited = v }
+
+// HasGram reports whether the Gram matrix of an update's stage is published.
+func (s *Share) HasGram(stage int) bool { return stage < s.grams }
+
+// SetGrams records the number of leading stages with published Gram matrices.
+func (s *Share) SetGrams(stages int) { s.grams = stages }
+
+// HasScores reports whether the batches have the scores before a stage.
+func (s *Share) HasScores(stage int) bool { return s.scores == stage }
+
+// SetScores records that the batches have the scores before a stage, or no valid ones if stage is [protocol.NoStage].
+func (s *Share) SetScores(stage int) { s.scores = stage }
+
+// ZeroScores sets the scores before stage 0, which are all zero, and clears the votes.
+func (s *Share) ZeroScores() {
+	s.ClearScores()
+	for _, b := range s.batches() {
+		clear(b.Votes.Data)
+		b.At = 0
+	}
+	s.scores = 0
+}
+
+// ClearScores sets the scores before the first stage of a member, which are all zero.
+func (s *Share) ClearScores() {
+	for _, b := range s.batches() {
+		clear(b.Score.Data)
+	}
+}
+
+// BeginPublication invalidates the batches' scores after a stage before they are overwritten.
+func (s *Share) BeginPublication() { s.after = protocol.NoStage }
+
+// Published records that the residuals after a stage are published and sealed. If the whole share is in memory, its
+// batches have the scores after the stage, and the next stage need not read them.
+func (s *Share) Published(stage int) {
+	if s.inMemory() {
+		s.after = stage
+	}
+}
+
+// HasScoresAfter reports whether all batches have the scores after a stage.
+func (s *Share) HasScoresAfter(stage int) bool { return s.after == stage }
+
+// Advance turns the scores after a stage into the scores before the next one, whose link may have another unit. All
+// batches must have the scores after the stage: see [Share.HasScoresAfter].
+func (s *Share) Advance(from, to link.Link) {
+	scratch := link.Scratch{}
+	for _, b := range s.batches() {
+		b.Score, b.After, b.Shown = b.After, b.Score, ""
+		link.Convert(b.Score, from, to, &scratch)
+	}
+	s.after = protocol.NoStage
+}
+
+// ConvertScores converts the batches' scores from the unit of one link to that of another.
+func (s *Share) ConvertScores(from, to link.Link) {
+	scratch := link.Scratch{}
+	for _, b := range s.batches() {
+		link.Convert(b.Score, from, to, &scratch)
+	}
+}
+
+// BeginResiduals starts recording the residuals offset of each segment of a partition, and clears its batches' votes: once a
+// member is finished, they are in the residuals. end is the offset after the partition's last residuals.
+func (s *Share) BeginResiduals(part *Part, end int64) {
+	for _, segment := range s.segments[part.from:part.to] {
+		for _, b := range segment.batches {
+			clear(b.Votes.Data)
+		}
+		segment.residuals = end
+	}
+}
+
+// AddResiduals copies the scores and votes of a residuals message of a partition to its batch, if that is in memory, and
+// records the residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in
+// the order of the examples. The result is false if the examples message does not belong to the run.
+func (s *Share) AddResiduals(part *Part, m *residuals.Message, at int64) bool {
+	own := s.segments[part.from:part.to]
+	i, _ := slices.BinarySearchFunc(own, m.Offset, func(s *Segment, offset int64) int {
+		if s.Span.To <= offset {
+			return -1
+		}
+		return 1
+	})
+	if i == len(own) {
+		return false
+	}
+	segment := own[i]
+	segment.residuals = min(segment.residuals, at)
+	from := m.Row * m.Classes
+	for _, b := range segment.batches {
+		if b.Offset == m.Offset && from+len(m.Score) <= len(b.Score.Data) {
+			copy(b.Score.Data[from:], m.Score)
+			if m.Votes != nil && b.Votes.Rows > 0 {
+				copy(b.Votes.Data[from:], m.Votes)
+			}
+		}
+	}
+	return true
+}
+
+// EndResiduals completes the offsets: for a segment without residuals, it records the offset of the next segment.
+func (s *Share) EndResiduals(part *Part) {
+	for i := part.to - 2; i >= part.from; i-- {
+		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
+	}
+}
+
+// inMemory reports whether the whole share is in memory.
+func (s *Share) inMemory() bool {
+	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
+}
+
+// MissingBytes returns the additional memory needed to keep all rows, each augmented to the given number of rows, and
+// their blocks, from the numbers of inputs, of [Batch.values] and of columns of the block. ok is false if a part of the
+// share would have to be read first.
+func (s *Share) MissingBytes(each, inputs, values, columns int) (bytes int64, ok bool) {
+	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, values) + int64(4*columns))
+	for _, segment := range s.segments {
+		if segment.batches == nil && segment.messages == nil {
+			return 0, false
+		}
+		bytes -= segment.held(columns)
+	}
+	return bytes, true
+}
+
+// DropMessages drops the undecoded messages, and returns their memory to the budget.
+func (s *Share) DropMessages(budget *Budget) { s.DropMessagesOf(len(s.segments), budget) }
+
+// DropMessagesOf is DropMessages for the first segments.
+func (s *Share) DropMessagesOf(segments int, budget *Budget) {
+	for _, segment := range s.segments[:segments] {
+		segment.dropMessages(budget)
+	}
+}
+
+// DropBlocks drops the blocks of rows in memory, and returns their memory to the budget. The rows are kept.
+func (s *Share) DropBlocks(budget *Budget) {
+	for _, b := range s.batches() {
+		b.dropBlock(budget)
+	}
+}
+
+// Release returns all memory of the share to the budget. The share must not be used afterwards.
+func (s *Share) Release(budget *Budget) {
+	for _, segment := range s.segments {
+		segment.dropMessages(budget)
+		segment.dropBatches(budget)
+	}
+}
+
+// batches returns the batches that are in memory.
+func (s *Share) batches() (batches []*Batch) {
+	for _, segment := range s.segments {
+		batches = append(batches, segment.batches...)
+	}
+	return batches
+}
+
+// Numbers returns the numbers of the partitions of shares.
+func Numbers(shares []*Share) (numbers []int) {
+	for _, s := range shares {
+		for _, part := range s.parts {
+			numbers = append(numbers, part.Span.Partition)
+		}
+	}
+	return numbers
+}
