@@ -159,7 +159,7 @@ func (s *simulation) startWorker(i int) {
 			return s.join(a, s.workers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{&s.gramsFirst}}, event.Ignore{}).Work(ctx)
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
@@ -174,7 +174,7 @@ func (s *simulation) startSolver(i int) {
 			return s.join(a, s.solvers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Store: store, Executor: sequential{&s.gramsFirst}}, event.Ignore{})
+			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{})
 			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}

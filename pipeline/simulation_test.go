@@ -381,10 +381,6 @@ func (sc *scenario) learnFrom(t testing.TB, workers int) {
 	if s.checkEnd(); s.violation != nil {
 		t.Fatalf("without faults: %v", s.violation)
 	}
-	if inMemory := sc.job.Memory >= 1<<20; s.gramsFirst > 0 != inMemory {
-		t.Fatalf("%d visits sum Gram matrices before the rest; expected some if and only if blocks stay in memory of 1 MiB "+
-			"or more, which is %v", s.gramsFirst, inMemory)
-	}
 }
 
 // simulation is one schedule under way: the log, the actors, and what is known of the runs.
@@ -448,12 +444,11 @@ type simulation struct {
 	removedRuns map[int]string         // these runs by the numbers of their versions
 	outcomes    []string               // what submitters saw: the states of their runs' ends
 
-	settings   map[string]map[string]string // of topics
-	ordered    bool                         // operators have changed something
-	ended      bool                         // the topic that is followed gets nothing more
-	onChanged  string                       // what followers do if it has changed
-	read       int64                        // rows that the topic had that is followed
-	gramsFirst int                          // visits that sum Gram matrices before the rest
+	settings  map[string]map[string]string // of topics
+	ordered   bool                         // operators have changed something
+	ended     bool                         // the topic that is followed gets nothing more
+	onChanged string                       // what followers do if it has changed
+	read      int64                        // rows that the topic had that is followed
 }
 
 // simulation returns a simulation whose topics have the examples, and nothing else.

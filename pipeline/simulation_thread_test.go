@@ -64,7 +64,7 @@ func (s *simulation) startThread(process *actor, name string, do func() error) *
 
 // process returns what an actor works on runs with: its roles are threads.
 func (s *simulation) process(a *actor) dispatch.Process {
-	return dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic, Executor: sequential{new(int)},
+	return dispatch.Process{BLAS: s.blas, Arithmetic: simArithmetic, Executor: sequential{},
 		Together: func(parts ...func()) { s.together(a, parts) }}
 }
 

@@ -59,30 +59,14 @@ func (g *gathering) sum() *accumulate.Sum {
 	return all
 }
 
-// visitSum gathers the sums of a visit. withGram adds the Gram matrix, a separate record that is needed in visits that fit a
-// calibration.
-func (s *Solver) visitSum(withGram bool) []*part {
-	parts := []*part{{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
+// visitSum gathers the sums of a visit.
+func (s *Solver) visitSum() *part {
+	return &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
 		return s.sumOf(visit, share)
-	}}}
-	if withGram {
-		parts = append(parts, s.exactGram())
-	}
-	return parts
-}
-
-// exactGram gathers the Gram matrices of the survey or of a calibration.
-func (s *Solver) exactGram() *part {
-	return &part{kind: statistics.KindGram, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-		gram, err := statistics.ExactGramOf(s.inbox.double(id))
-		if err != nil {
-			return nil, err
-		}
-		return accumulate.NewSum(coverage.Coverage{}, gram.Fields()), nil
 	}}
 }
 

@@ -158,7 +158,7 @@ func TestFailureThatCounts(t *testing.T) {
 			s.scratch = &scratch{}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(false)...))
+			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
 			var failure *failureError
 			if failed := errors.As(err, &failure); failed != test.fails {
 				t.Errorf("gather ends with %v, expected a failure: %v", err, test.fails)
@@ -205,7 +205,7 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 		}
 		s.scratch = &scratch{}
 		v, _ := s.chain.Due()
-		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum(false)...))
+		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
 		if counts, want := errors.As(err, new(*failureError)), failure.Parent == survey.Digest(); counts != want {
 			t.Errorf("a failure %s: gather ends with %v", name, err)
 		}
@@ -222,7 +222,7 @@ func TestFailureOfExpiredWeights(t *testing.T) {
 		Message: protocol.Message{Message: failure.Message()}}}}
 	s.scratch = &scratch{}
 	v, _ := s.chain.Due()
-	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(false)...)); !errors.As(err, new(*failureError)) {
+	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.As(err, new(*failureError)) {
 		t.Errorf("gather ends with %v, expected the failure", err)
 	}
 }
@@ -355,7 +355,7 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			s.Log = topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: plan, s.Topics.Statistics: test.topic(visit(s, 0), visit(s, 1))}}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(false)...))
+			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
 			if found := err == nil; found != test.found || found && len(sum.Spans) != 2 || !found && !errors.Is(err, errOver) {
 				t.Errorf("gather returns %+v, %v", sum, err)
 			}
@@ -419,7 +419,7 @@ func TestWaitingIsSaid(t *testing.T) {
 		s.Log, s.scratch, s.subscription = plansLog{messages: plan}, &scratch{}, &scripted{late: 3}
 		s.inbox.Begin(wire.Survey)
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum(false)...)); !errors.Is(err, errOver) {
+		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errOver) {
 			t.Fatalf("gather ends with %v", err)
 		}
 		if want := map[bool]notices{true: 0, false: 3}[alone]; said != want {

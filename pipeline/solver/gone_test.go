@@ -53,7 +53,7 @@ func TestVisitThatIsGone(t *testing.T) {
 			}
 			s.Log, s.scratch, s.subscription = log, &scratch{}, &scripted{late: 3}
 			s.inbox.Begin(0)
-			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(false)...))
+			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
 			switch gone := errors.As(err, new(*goneError)); {
 			case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
 				t.Errorf("gather returns %+v, %v", sum, err)
@@ -102,7 +102,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 			s.owner = groupOwner{make(chan struct{})}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-			if sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum(false)...)); !errors.Is(err, errAccepted) {
+			if sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errAccepted) {
 				t.Errorf("gather returns %+v, %v; expected errAccepted", sum, err)
 			}
 		})

@@ -95,13 +95,10 @@ func (b *inbox) collect(codec protocol.Codec, id wire.Identity, m wire.Message) 
 	return nil
 }
 
-// isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks that
-// workers sum in a stage's first visit. In double precision are the Gram matrices of the survey and of calibrations.
+// isSingle reports whether a record of the statistics is in single precision: samples, and the Gram matrices of blocks of
+// stages.
 func isSingle(id wire.Identity) bool {
-	if id.Kind == statistics.KindSample {
-		return true
-	}
-	return id.Kind == statistics.KindGram && id.Stage != wire.Survey && id.Visit == 0
+	return id.Kind == statistics.KindSample || id.Kind == statistics.KindGram
 }
 
 // noteVisit records the latest visit of a share, or the seal of a later stage, since the earlier visits may be deleted. Missing

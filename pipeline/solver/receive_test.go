@@ -56,9 +56,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 	for _, id := range []wire.Identity{
 		{Kind: statistics.KindSample, Stage: wire.Survey},
 		{Kind: statistics.KindVisit, Stage: wire.Survey},
-		{Kind: statistics.KindGram, Stage: wire.Survey},
 		{Kind: statistics.KindGram, Stage: 0},
-		{Kind: statistics.KindGram, Stage: 0, Visit: 1},
 		{Kind: statistics.KindVisit, Stage: 0},
 		{Kind: statistics.KindSeal, Stage: 0},
 	} {

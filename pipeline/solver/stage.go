@@ -126,7 +126,7 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	if err != nil {
 		return err
 	}
-	sums := s.gathering(v, s.visitSum(!f.stage.Link.HasGradient(v.Number))...)
+	sums := s.gathering(v, s.visitSum())
 	if v.Number == 0 && !f.shape.Sparse {
 		if factoring, err = s.precondition(ctx, v, f, sums); err != nil {
 			return err

@@ -91,8 +91,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	return s.publishWeights(ctx, result.Record())
 }
 
-// surveySum gathers the survey's sums, and to compute a preparation also its samples, and its Gram matrices if the plan
-// has principal components. Results other than sums go to found.
+// surveySum gathers the survey's sums, and to compute a preparation also its samples. Results other than sums go to found.
 func (s *Solver) surveySum(found *surveyFindings) []*part {
 	visits := &part{kind: statistics.KindVisit}
 	visits.read = func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
@@ -118,9 +117,6 @@ func (s *Solver) surveySum(found *surveyFindings) []*part {
 	parts := []*part{visits}
 	if s.plan.Prepares() {
 		parts = append(parts, s.samples(found.Sample))
-	}
-	if s.plan.Prepares() && s.plan.Prepare.PCA > 0 {
-		parts = append(parts, s.exactGram())
 	}
 	return parts
 }

@@ -6,12 +6,13 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 )
 
-// The Gram matrices of an update do not depend on weights. So a worker sums those of a stage while the previous stage is
-// solved and visited.
+// The Gram matrix of a stage does not depend on weights. So a worker sums it in a visit of its own, before the first visit to the
+// stage: in an update while the previous stage is solved and visited.
 
 // gramsAhead is an ongoing sum of Gram matrices.
 type gramsAhead struct {
@@ -27,10 +28,10 @@ func (w *Worker) beginGrams(ctx context.Context, stage, due int, shares []*parti
 		return err
 	}
 	if !w.inMemory(shares) {
-		return w.sumGrams(ctx, stage, due, shares)
+		return w.sumGrams(ctx, w.chain.GramVisit(stage), due, shares)
 	}
 	a := &gramsAhead{stage: stage, shares: withoutGram(stage, shares)}
-	visit, err := w.gramVisit(stage, due)
+	visit, err := visit.NewGram(w.visitRun(), w.chain, w.chain.GramVisit(stage), true)
 	if err != nil {
 		return err
 	}
@@ -63,22 +64,29 @@ func (w *Worker) dropGrams() {
 	}
 }
 
-// sumGrams publishes the Gram matrices of an update's stage for the shares that have not published them; due is the
-// due stage.
-func (w *Worker) sumGrams(ctx context.Context, stage, due int, shares []*partition.Share) error {
-	shares = withoutGram(stage, shares)
+// sumGrams publishes the Gram matrices of a stage for the shares that have not published them; first is the first visit to the
+// stage, and due the due stage.
+func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, due int, shares []*partition.Share) error {
+	shares = withoutGram(first.Stage, shares)
 	if len(shares) == 0 {
 		return nil
 	}
-	visit, err := w.gramVisit(stage, due)
+	if w.plan.Update() != nil {
+		first = w.chain.GramVisit(first.Stage)
+	}
+	current, err := visit.NewGram(w.visitRun(), w.chain, first, first.Stage > due)
+	if err != nil || current.Of.Features.Sparse() {
+		return err
+	}
+	known, err := w.publishKnownGrams(ctx, current, shares)
+	if err == nil && !known {
+		err = w.sums(ctx, current, shares, w.gramExtent())
+	}
 	if err != nil {
 		return err
 	}
-	if err := w.sums(ctx, visit, shares, w.gramExtent()); err != nil {
-		return err
-	}
 	for _, p := range shares {
-		p.SetGrams(stage + 1)
+		p.SetGrams(first.Stage + 1)
 	}
 	return nil
 }
@@ -88,18 +96,13 @@ func withoutGram(stage int, shares []*partition.Share) []*partition.Share {
 	return slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.HasGram(stage) })
 }
 
-// gramVisit returns the visit that sums the Gram matrices of an update's stage.
-func (w *Worker) gramVisit(stage, due int) (*visit.Visit, error) {
-	return visit.NewGram(w.visitRun(), w.chain, stage, stage > due)
-}
-
-// gramExtent returns the number of leading segments of a share that the Gram matrices of an update cover.
+// gramExtent returns the number of leading segments of a share that Gram matrices cover.
 func (w *Worker) gramExtent() func(*partition.Share) int {
 	switch u := w.plan.Update(); {
+	case u == nil || u.TakesAway():
+		return (*partition.Share).All
 	case u.Restart:
 		return (*partition.Share).Staying
-	case u.TakesAway():
-		return (*partition.Share).All
 	}
 	return (*partition.Share).Recent
 }

@@ -66,7 +66,7 @@ func (w *Worker) leave() {
 // scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum over
 // increments.
 func (w *Worker) gramKey(v *visit.Visit, p *partition.Share) (partition.GramKey, bool) {
-	if !w.store.Shares() || w.plan.Chain != nil || v.Number != 0 || v.Calibrates() || v.Of.Features.Leaves() > 0 ||
+	if !w.store.Shares() || w.plan.Chain != nil || v.Of.Features.Leaves() > 0 ||
 		w.plan.Stages[v.Stage].Scores {
 		return partition.GramKey{}, false
 	}

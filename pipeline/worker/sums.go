@@ -30,14 +30,6 @@ func (w *Worker) stageVisit(ctx context.Context, v protocol.Visit) (*visit.Visit
 	return s, err
 }
 
-// values returns the number of values of a row in memory besides its inputs, for k classes: see [partition.Batch].
-func (w *Worker) values(k int) int {
-	if w.plan.Members() > 1 {
-		return 3 * k
-	}
-	return 2 * k
-}
-
 // maxWrites is the number of shares whose sums are written concurrently, because a large Gram matrix takes long to
 // write.
 const maxWrites = 2
@@ -48,28 +40,15 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, shares []*partition.
 	if err != nil {
 		return err
 	}
-	extent := (*partition.Share).All
-	if u := w.plan.Update(); u != nil && u.Sparse {
-		extent = (*partition.Share).Staying
-	} else if u != nil {
+	extent := (*partition.Share).Staying
+	if u := w.plan.Update(); v.Number == 0 && u == nil || u.SumsGrams() {
 		if w.ahead != nil && w.ahead.stage == v.Stage {
 			if err := w.endGrams(); err != nil {
 				return err
 			}
 		}
-		if err := w.sumGrams(ctx, v.Stage, v.Stage, shares); err != nil {
+		if err := w.sumGrams(ctx, v, v.Stage, shares); err != nil {
 			return err
-		}
-		extent = (*partition.Share).Staying
-	} else {
-		known, err := w.publishKnownGrams(ctx, current, shares)
-		switch {
-		case err != nil:
-			return err
-		case known:
-			current = current.WithoutGram()
-		case v.Number == 0 && !current.Of.Features.Sparse() && w.keepsBlocks(current, shares):
-			current = current.GramFirst()
 		}
 	}
 	return w.sums(ctx, current, shares, extent)
@@ -90,22 +69,21 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 		if extent(p) > 0 {
 			continue
 		}
-		gram, rest := current.Parts(0)
-		if err := w.publishSums(ctx, current, p, &accumulate.Sum{}, &accumulate.Sample{}, gram, rest); err != nil {
+		if err := w.publishSums(ctx, current, p, &accumulate.Sum{}, &accumulate.Sample{}); err != nil {
 			return err
 		}
 	}
 	progress := func(int64) {}
-	if _, rest := current.Parts(0); rest || current.Twice() { // not part of what a visit has read
+	if !current.Gram { // not part of what a visit has read
 		progress = w.progress(current.Visit, shares)
 	}
-	sums := [2]map[*partition.Share]*accumulate.Sum{{}, {}} // by round
+	sums := map[*partition.Share]*accumulate.Sum{}
 	left, samples := leaving{}, map[*partition.Share]*accumulate.Sample{}
 	var processors []*visit.Processor
 	s := &visit.Scan[*visit.Outcome]{
 		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
 			Increment: current.Increment},
-		Extent: extent, MaxWrites: maxWrites, Twice: current.Twice(), Apart: w.sumsApart(current),
+		Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
 		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)
 			processors = append(processors, p)
@@ -113,7 +91,6 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 		},
 		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
-			gram, rest := current.Parts(at.Round)
 			progress(o.Rows)
 			left.add(at, o)
 			if o.Sample != nil {
@@ -123,7 +100,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 					samples[p].Merge(o.Sample)
 				}
 			}
-			whole, err := merge(sums[at.Round], at, o.Sum, extent(p), w.Grams, w.Crosses)
+			whole, err := merge(sums, at, o.Sum, extent(p), w.Grams, w.Crosses)
 			if err != nil || whole == nil {
 				return nil, err
 			}
@@ -131,7 +108,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 				return nil, err
 			}
 			sample := samples[p]
-			return func(ctx context.Context) error { return w.publishSums(ctx, current, p, whole, sample, gram, rest) }, nil
+			return func(ctx context.Context) error { return w.publishSums(ctx, current, p, whole, sample) }, nil
 		},
 	}
 	err := s.Run(ctx, w.executor, shares)
@@ -140,24 +117,6 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	}
 	w.idle.Keep(processors)
 	return err
-}
-
-// keepsBlocks reports whether the shares' blocks fit into memory besides the messages. Then the Gram matrix can be
-// summed first, and the solver factors it while the rest is summed.
-func (w *Worker) keepsBlocks(v *visit.Visit, shares []*partition.Share) bool {
-	bytes := int64(0)
-	for _, p := range shares {
-		columns := v.Of.Features.Size()
-		if v.ByLeaves() {
-			columns = (v.Of.Features.Trees() + 3) / 4 // one byte each
-		}
-		missing, ok := p.MissingBytes(w.plan.Augment.Rows(), w.chain.Prepared.Inputs(), w.values(v.Of.Classes), columns)
-		if !ok {
-			return false
-		}
-		bytes += missing
-	}
-	return w.budget.Has(bytes)
 }
 
 // merge adds a segment's sum to the sum of its share, which has the given number of segments. It returns the share's sum when it
@@ -195,22 +154,17 @@ func (e *coverageError) Error() string {
 // numbers returns the partitions of a share.
 func numbers(p *partition.Share) []int { return partition.Numbers([]*partition.Share{p}) }
 
-// publishSums writes a share's sums: the Gram matrix, the rest, or both. In a visit that grows trees, it writes the
-// sample before them, since no record of a visit may follow its sums.
-func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum, sample *accumulate.Sample,
-	gram, rest bool) error {
+// publishSums writes a share's sums. In a visit that grows trees, it writes the sample before them, since no record of a visit may
+// follow its sums.
+func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum,
+	sample *accumulate.Sample) error {
+	if v.Gram {
+		return w.publishGram(ctx, v, p, sum)
+	}
 	if v.Number == wire.Growth {
 		if err := publish(ctx, w, sample.Record(w.identity(statistics.KindSample, v.Visit, p)).Record()); err != nil {
 			return err
 		}
-	}
-	if gram {
-		if err := w.publishGram(ctx, v, p, sum); err != nil {
-			return err
-		}
-	}
-	if !rest {
-		return nil
 	}
 	if w.plan.Update().SumsGrams() {
 		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
@@ -219,43 +173,24 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 	return publish(ctx, w, r.Record())
 }
 
-// publishGram writes the Gram matrix of the sums as a separate record. A share without rows in the sample has no
-// matrix, unless it is the plan's first. The Gram matrix of a block was
-// summed in single precision and is sent in it. That of a calibration is nearly singular, and is sent in double precision.
+// publishGram writes the Gram matrix of a stage's block. It was summed in single precision and is sent in it. A share without rows
+// in the sample has no matrix, unless it is the plan's first.
 func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum) error {
 	if w.plan.Update().TakesAway() {
 		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
 			return err
 		}
 	}
-	gram := w.extractGram(v, p, sum)
-	r := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), gram.Tensors())
-	if w.records == nil { // otherwise the solver keeps the matrix
-		defer w.Grams.Put(gram)
-	}
-	if v.Calibrates() {
-		return publish(ctx, w, r.ExactRecord())
-	}
-	return publish(ctx, w, w.keepGram(v, p, r))
-}
-
-// extractGram removes the Gram matrix of a share from its sum, and returns it with the weight of its rows.
-func (w *Worker) extractGram(v *visit.Visit, p *partition.Share, sum *accumulate.Sum) *accumulate.Sum {
-	if n := v.Of.Features.Size(); v.Number == 0 && p.Parts()[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
+	if n := v.Of.Features.Size(); p.Parts()[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
-	gram := sum.TakeGram()
-	if !v.Calibrates() {
-		gram.Move(sum, statistics.FieldGramRows, statistics.FieldGramRows)
+	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
+	if w.records == nil { // otherwise the solver keeps the matrix
+		defer w.Grams.Put(sum)
 	}
-	return gram
-}
-
-// keepGram stores the Gram matrix of a share for runs that share it, and returns its record.
-func (w *Worker) keepGram(v *visit.Visit, p *partition.Share, g *statistics.Gram) *wire.Record[float32] {
-	record := g.BlockRecord()
-	if key, ok := w.gramKey(v, p); ok {
+	record := gram.BlockRecord()
+	if key, ok := w.gramKey(v, p); ok { // for runs that share it
 		w.store.KeepGram(key, record)
 	}
-	return record
+	return publish(ctx, w, record)
 }

@@ -99,8 +99,5 @@ func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error
 			return err
 		}
 	}
-	if err := publish(ctx, w, r.Visit); err != nil || r.Gram == nil {
-		return err
-	}
-	return publish(ctx, w, r.Gram)
+	return publish(ctx, w, r.Visit)
 }

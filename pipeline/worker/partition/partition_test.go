@@ -132,7 +132,10 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 			}
 			held := int64(0)
 			for _, segment := range s.Segments() {
-				held += ValueBytes(segment.Messages()) + segment.held(1<<20)
+				held += ValueBytes(segment.Messages())
+				for _, b := range segment.Batches() {
+					held += b.bytes()
+				}
 			}
 			if now := left(budget); held+now != bytes || now < 0 {
 				t.Fatalf("seed %d: %d bytes held and %d left of %d", seed, held, now, bytes)
@@ -172,35 +175,6 @@ func TestBlock(t *testing.T) {
 			}
 		}
 		segment.dropBatches(budget)
-	}
-}
-
-// Nothing is missing if every row and every block fits.
-func TestMissingBytes(t *testing.T) {
-	const rows, inputs, classes, columns = 6, 3, 2, 4
-	whole := rows * (rowBytes(inputs, 2*classes) + 4*columns)
-	s, budget := New(2, NewPart(coverage.Span{To: 4}, 0, nil)), NewBudget(1<<20)
-	s.SetCovered(coverage.Coverage{}, coverage.Coverage{Rows: rows})
-	if _, ok := s.MissingBytes(1, inputs, 2*classes, columns); ok {
-		t.Error("nothing is read, and nothing is missing")
-	}
-	s.Segments()[0].KeepMessages([]Message{{}}, budget)
-	s.Segments()[1].KeepMessages([]Message{{}}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != whole || !ok {
-		t.Errorf("all is read: %d bytes are missing, expected %d", bytes, whole)
-	}
-	b := newBatch(2, rows, inputs, classes)
-	s.Segments()[0].KeepBatches([]*Batch{}, budget)
-	s.Segments()[1].KeepBatches([]*Batch{b}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != 4*columns*rows || !ok {
-		t.Errorf("all rows are there: %d bytes are missing, expected the blocks' %d", bytes, 4*columns*rows)
-	}
-	b.Block(0, columns, &kernel.Dense{}, budget)
-	if bytes, ok := s.MissingBytes(1, inputs, 2*classes, columns); bytes != 0 || !ok || !s.inMemory() {
-		t.Errorf("all blocks are there: %d bytes are missing", bytes)
-	}
-	if bytes, _ := s.MissingBytes(1, inputs, 2*classes, columns-1); bytes != 0 {
-		t.Errorf("larger blocks than needed are there: %d bytes are missing", bytes)
 	}
 }
 

@@ -87,12 +87,3 @@ func (s *Segment) dropBatches(budget *Budget) {
 
 // Residuals returns the start offset of the segment's scores on the residuals topic.
 func (s *Segment) Residuals() int64 { return s.residuals }
-
-// held returns the memory of the segment's batches. It counts blocks only up to the given number of columns.
-func (s *Segment) held(columns int) (bytes int64) {
-	for _, b := range s.batches {
-		rows := int64(b.Len())
-		bytes += rows*rowBytes(b.Inputs.Cols, b.values()) + min(int64(cap(b.block.Data)), rows*int64(columns))*4
-	}
-	return bytes
-}

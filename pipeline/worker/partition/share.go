@@ -247,20 +247,6 @@ func (s *Share) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// MissingBytes returns the additional memory needed to keep all rows, each augmented to the given number of rows, and
-// their blocks, from the numbers of inputs, of [Batch.values] and of columns of the block. ok is false if a part of the
-// share would have to be read first.
-func (s *Share) MissingBytes(each, inputs, values, columns int) (bytes int64, ok bool) {
-	bytes = s.covered.Rows * int64(each) * (rowBytes(inputs, values) + int64(4*columns))
-	for _, segment := range s.segments {
-		if segment.batches == nil && segment.messages == nil {
-			return 0, false
-		}
-		bytes -= segment.held(columns)
-	}
-	return bytes, true
-}
-
 // DropMessages drops the undecoded messages, and returns their memory to the budget.
 func (s *Share) DropMessages(budget *Budget) { s.DropMessagesOf(len(s.segments), budget) }
 

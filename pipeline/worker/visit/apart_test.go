@@ -22,13 +22,13 @@ func TestPartitionsApart(t *testing.T) {
 		segments += len(p.Segments())
 	}
 	var collected atomic.Int64
-	s := twoRounds(func(_ context.Context, l *Load) (int, error) {
+	s := newScan(func(_ context.Context, l *Load) (int, error) {
 		if at := place[l.Share]; collected.Load() < begin[at] {
 			return 0, fmt.Errorf("partition %d: %d segments are collected, of %d before it", at, collected.Load(), begin[at])
 		}
 		return 0, nil
 	})
-	s.Twice, s.Apart = false, true
+	s.Apart = true
 	s.Collect = func(LoadPlace, int) (Write, error) { collected.Add(1); return nil, nil }
 	if err := s.Run(t.Context(), Concurrent{}, partitions); err != nil || collected.Load() != int64(segments) {
 		t.Fatalf("%d of %d segments: %v", collected.Load(), segments, err)

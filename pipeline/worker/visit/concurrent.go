@@ -57,13 +57,9 @@ func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*parti
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
 	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
-	segments := 0
-	for _, of := range p.Shares {
-		segments += p.Segments(of)
-	}
 	r := &running{
 		Pass: p, background: background, readAhead: readAhead, ahead: semaphore.NewWeighted(readAhead),
-		loaded: make(chan *Load), again: make(chan *Load, segments), outcomes: make(chan *finished, processors),
+		loaded: make(chan *Load), outcomes: make(chan *finished, processors),
 		tokens: make(chan struct{}, 2*processors),
 	}
 	group.Go(func() error { return r.read(ctx) })
@@ -81,7 +77,7 @@ func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*parti
 		close(r.outcomes)
 		return nil
 	})
-	group.Go(func() error { return r.collectInOrder(segments) })
+	group.Go(func() error { return r.collectInOrder() })
 	return group.Wait()
 }
 
@@ -89,9 +85,8 @@ func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*parti
 type running struct {
 	*Pass
 	loaded   chan *Load
-	again    chan *Load // of the second round, in order; never full
 	outcomes chan *finished
-	// A segment acquires a token before it is read, or enters the second round, and releases it when its outcome is collected.
+	// A segment acquires a token before it is read, and releases it when its outcome is collected.
 	// That limits the number of outcomes that wait for an earlier one. As segments acquire tokens in order, the first segment
 	// that is not collected always has one.
 	tokens     chan struct{}
@@ -197,38 +192,15 @@ func (r *running) send(ctx context.Context, l *Load) error {
 	}
 }
 
-// process processes segments in one goroutine, until both rounds are complete.
+// process processes segments in one goroutine.
 func (r *running) process(ctx context.Context, process LoadProcessor) error {
-	one := func(l *Load) error {
+	for l := range r.loaded {
 		collect, err := process(ctx, l)
 		if err != nil {
 			return err
 		}
 		select {
 		case r.outcomes <- &finished{l, collect}:
-			return nil
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	for l := range r.loaded {
-		if err := one(l); err != nil {
-			return err
-		}
-	}
-	for r.Twice {
-		if err := r.token(ctx); err != nil {
-			return err
-		}
-		select {
-		case l, more := <-r.again:
-			if !more {
-				<-r.tokens
-				return nil
-			}
-			if err := one(l); err != nil {
-				return err
-			}
 		case <-ctx.Done():
 			return ctx.Err()
 		}
@@ -236,18 +208,11 @@ func (r *running) process(ctx context.Context, process LoadProcessor) error {
 	return nil
 }
 
-// collectInOrder collects the outcomes of all segments, by share and round in segment order.
-func (r *running) collectInOrder(segments int) error {
-	type sequence struct {
-		share *partition.Share
-		round int
-	}
-	if segments == 0 {
-		close(r.again)
-	}
-	next, early := map[sequence]int{}, map[sequence]map[int]*finished{}
+// collectInOrder collects the outcomes of all segments, by share in segment order.
+func (r *running) collectInOrder() error {
+	next, early := map[*partition.Share]int{}, map[*partition.Share]map[int]*finished{}
 	for f := range r.outcomes {
-		in := sequence{f.Share, f.Round}
+		in := f.Share
 		if early[in] == nil {
 			early[in] = map[int]*finished{}
 		}
@@ -264,18 +229,10 @@ func (r *running) collectInOrder(segments int) error {
 				return err
 			}
 			if write != nil {
-				r.background(f.Share, write)
+				r.background(in, write)
 			}
 			r.ahead.Release(ready.bytes)
 			<-r.tokens
-			if in.round == 0 {
-				if r.Twice {
-					r.again <- ready.Load.Again()
-				}
-				if segments--; segments == 0 {
-					close(r.again)
-				}
-			}
 		}
 	}
 	return nil

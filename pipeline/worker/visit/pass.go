@@ -15,7 +15,7 @@ type Executor interface {
 	Begin(do func() error) (wait func() error)
 }
 
-// Pass is a scan without the type of its outcomes. The outcomes of a share and round are collected in segment order.
+// Pass is a scan without the type of its outcomes. The outcomes of a share are collected in segment order.
 type Pass struct {
 	Shares []*partition.Share
 	// Segments returns the number of segments of a share.
@@ -24,8 +24,6 @@ type Pass struct {
 	Loads func(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error]
 	// Processor returns a processor for one goroutine.
 	Processor func() LoadProcessor
-	// Twice means that each segment is processed again after its first outcome is collected: see [Load.Again].
-	Twice     bool
 	Apart     bool // a share is read after all outcomes of the previous one are collected
 	MaxWrites int  // maximum number of concurrent writes, at least 1
 	InOrder   bool // a write starts after the earlier writes of its share

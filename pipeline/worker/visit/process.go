@@ -237,6 +237,8 @@ func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
 		sum = p.countSparse(ctx, batches)
 	case p.visit.Of.Features.Sparse():
 		sum = p.fitSparse(ctx, batches)
+	case p.visit.Gram:
+		sum = p.sumGram(ctx, l, batches)
 	case p.visit.Calibrates():
 		sum = p.calibrate(ctx, batches)
 	default:
@@ -254,80 +256,81 @@ func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
 	} else {
 		sum.Spans = coverage.Spans{l.Segment().Span}
 	}
-	if p.visit.Twice() { // each of two rounds is about half of the work, and reports half of the rows
-		o.Rows = 0
-		for _, b := range batches {
-			o.Rows += int64(b.Examples)
-		}
-		o.Rows = (o.Rows + int64(l.Round)) / 2
-	}
 	return o, nil
 }
 
-// fit computes the sums of a gradient, and in the first visit to a stage the Gram matrix.
-func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
-	gram, rest := p.visit.Parts(l.Round)
-	classes := p.visit.Of.Classes
-	if !rest {
-		classes = 0
-	}
-	counted := gram && p.countsPairs(batches)
-	p.accumulator.Begin(p.visit.Of.Features.Size(), classes, gram && !counted)
+// sumGram computes the Gram matrix of a stage's block: of the rows in the sample; in an update of new and of leaving rows, and
+// after a change of the stream of all.
+func (p *Processor) sumGram(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
+	segment, update := l.Segment(), p.Plan.Update()
+	summed, counted := !segment.Past || segment.Leaves || update.Restart, p.countsPairs(batches)
+	p.accumulator.Begin(p.visit.Of.Features.Size(), 0, !counted)
 	sum := p.accumulator.Sum()
 	var pairs []float64
-	update := p.Plan.Update() != nil
-	if update {
-		gram, rest = p.partsOf(l.Segment(), gram, rest)
-		if rest {
-			p.beginTerms()
-		}
-	}
 	for i, b := range batches {
 		if ctx.Err() != nil {
 			break // the visit is abandoned
 		}
-		if update && rest {
-			p.advance(b)
-		}
-		if !l.Segment().Leaves { // also outside the sample: all must match the survey
+		if !segment.Leaves { // also outside the sample: all must match the survey
 			sum.Count(b.Examples, b.Checksum)
 		}
-		sampled := gram && p.visit.samples(l.Segment(), i)
-		if !sampled && !rest {
+		if !summed || !p.visit.samples(segment, i) {
 			continue
 		}
-		if sampled && counted {
+		if counted {
 			pairs = p.countPairs(sum, pairs, b)
-			if sampled = false; !rest {
-				continue
-			}
+			continue
 		}
 		block, made := p.blockOf(b)
 		for from, to := range model.Tiles(b.Inputs.Rows) {
 			if !made {
 				p.expand(p.visit.Of, block, b, from, to)
 			}
-			if rest {
-				p.gradient(sum, b, block.Slice(from, to), from, to)
-			}
 		}
-		if sampled {
-			p.accumulator.AddGram(block, b.Fitted)
-			weight := sum.Field(statistics.FieldGramRows, 1)
-			for _, w := range b.Fitted {
-				weight[0] += float64(w)
-			}
+		p.accumulator.AddGram(block, b.Fitted)
+		weight := sum.Field(statistics.FieldGramRows, 1)
+		for _, w := range b.Fitted {
+			weight[0] += float64(w)
 		}
 	}
 	whole := p.accumulator.End()
 	if pairs != nil {
 		whole.AddGram(pairs)
 	}
+	if segment.Leaves {
+		whole.Move(whole, statistics.FieldGram, statistics.Increment(segment.Increment).Leaving())
+		whole.Take(statistics.FieldGramRows)
+	}
+	return whole
+}
+
+// fit computes the sums of a gradient.
+func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
+	p.accumulator.Begin(p.visit.Of.Features.Size(), p.visit.Of.Classes, false)
+	sum, update := p.accumulator.Sum(), p.Plan.Update() != nil
 	if update {
-		p.nameSums(whole, l.Segment(), rest)
-		if rest {
-			p.countForgotten(whole, l, batches)
+		p.beginTerms()
+	}
+	for _, b := range batches {
+		if ctx.Err() != nil {
+			break // the visit is abandoned
 		}
+		if update {
+			p.advance(b)
+		}
+		sum.Count(b.Examples, b.Checksum)
+		block, made := p.blockOf(b)
+		for from, to := range model.Tiles(b.Inputs.Rows) {
+			if !made {
+				p.expand(p.visit.Of, block, b, from, to)
+			}
+			p.gradient(sum, b, block.Slice(from, to), from, to)
+		}
+	}
+	whole := p.accumulator.End()
+	if update {
+		p.nameSums(whole, l.Segment())
+		p.countForgotten(whole, l, batches)
 	}
 	return whole
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Scan processes the segments of shares in one or two rounds:
+// Scan processes the segments of shares:
 //
 //	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
 //
@@ -25,14 +25,11 @@ type Scan[T any] struct {
 	// Process is called once for each goroutine that processes segments. The goroutine calls the returned function for each of
 	// its segments.
 	Process func() func(ctx context.Context, l *Load) (T, error)
-	// Twice means that the segments are processed again in a second round, which a segment enters when its first outcome is
-	// collected.
-	Twice bool
-	// Collect is called for each outcome, in order within a share and round. If it returns a write, that runs while
+	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while
 	// further outcomes are computed.
 	Collect func(at LoadPlace, outcome T) (Write, error)
 	// Apart means that no segment of a share is read before all outcomes of the previous share are collected, because
-	// the sums of both would need too much memory. It can't be combined with Twice.
+	// the sums of both would need too much memory.
 	Apart bool
 	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
 	MaxWrites int
@@ -59,7 +56,6 @@ type LoadSource struct {
 type Load struct {
 	Share    *partition.Share
 	Index    int // of the segment in its share
-	Round    int
 	Messages []partition.Message
 	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
 	PassedOver coverage.PassedOver
@@ -74,28 +70,18 @@ type Load struct {
 type LoadPlace struct {
 	Share   *partition.Share
 	Segment int // index in its share
-	Round   int // 0 or 1
 }
 
-func (l *Load) place() LoadPlace { return LoadPlace{l.Share, l.Index, l.Round} }
+func (l *Load) place() LoadPlace { return LoadPlace{l.Share, l.Index} }
 
 // Segment returns the segment.
 func (l *Load) Segment() *partition.Segment { return l.Share.Segments()[l.Index] }
-
-// Again returns the load of the second round.
-func (l *Load) Again() *Load {
-	next := &Load{Share: l.Share, Index: l.Index, Round: 1}
-	if l.Segment().Batches() == nil {
-		next.Messages, next.Scores, next.Votes = l.Messages, l.Scores, l.Votes
-	}
-	return next
-}
 
 // Run executes the scan of shares with an executor. It returns when all outcomes are collected and all writes are
 // done.
 func (s *Scan[T]) Run(ctx context.Context, e Executor, shares []*partition.Share) error {
 	return e.Run(ctx, &Pass{
-		Shares: shares, Segments: s.segments, Loads: s.loads, Twice: s.Twice, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
+		Shares: shares, Segments: s.segments, Loads: s.loads, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
 		InOrder: s.InOrder,
 		Processor: func() LoadProcessor {
 			process := s.Process()

@@ -30,72 +30,63 @@ func openEmbedded(t testing.TB) *kafkalog.Log {
 	return log
 }
 
-// A segment that fails while others wait for their turn ends the scan, in either round.
+// A segment that fails while others wait for their turn ends the scan.
 func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
-	for round := range 2 {
-		var others sync.WaitGroup
-		others.Add(1)
-		bad := errors.New("bad")
-		s := twoRounds(func(_ context.Context, l *Load) (int, error) {
-			switch {
-			case l.Round != round:
-			case l.Index == 0:
-				others.Wait()
-				return 0, bad
-			case l.Index == 1:
-				others.Done()
-			}
-			return 0, nil
-		})
-		s.Collect = func(LoadPlace, int) (Write, error) { return nil, nil }
-		if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(40)}); !errors.Is(err, bad) {
-			t.Errorf("round %d: %v", round, err)
+	var others sync.WaitGroup
+	others.Add(1)
+	bad := errors.New("bad")
+	s := newScan(func(_ context.Context, l *Load) (int, error) {
+		switch l.Index {
+		case 0:
+			others.Wait()
+			return 0, bad
+		case 1:
+			others.Done()
 		}
+		return 0, nil
+	})
+	s.Collect = func(LoadPlace, int) (Write, error) { return nil, nil }
+	if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(40)}); !errors.Is(err, bad) {
+		t.Error(err)
 	}
 }
 
-// Both rounds of a scan are collected in order, and while one segment is slow few others wait for it.
-func TestScanInTwoRounds(t *testing.T) {
+// A scan is collected in order, and while one segment is slow few others wait for it.
+func TestScanIsCollectedInOrder(t *testing.T) {
 	const segments = 200
 	limit := int64(2 * runtime.GOMAXPROCS(0))
-	for slow := range 2 {
-		var ahead [2]atomic.Int64
-		s := twoRounds(func(_ context.Context, l *Load) (int, error) {
-			if l.Round == slow && l.Index == 3 {
-				for ahead[slow].Load() < limit-1 { // the maximum number
-					runtime.Gosched()
-				}
+	var ahead atomic.Int64
+	s := newScan(func(_ context.Context, l *Load) (int, error) {
+		if l.Index == 3 {
+			for ahead.Load() < limit-1 { // the maximum number
+				runtime.Gosched()
 			}
-			if n := ahead[l.Round].Add(1); n > limit {
-				t.Errorf("round %d: %d segments at once, expected at most %d", l.Round, n, limit)
-			}
-			return 0, nil
-		})
-		collected := [2]int{}
-		s.Collect = func(at LoadPlace, _ int) (Write, error) {
-			if at.Segment != collected[at.Round] || at.Round == 1 && at.Segment >= collected[0] {
-				t.Errorf("segment %d of round %d comes behind %v", at.Segment, at.Round, collected)
-			}
-			collected[at.Round]++
-			ahead[at.Round].Add(-1)
-			return nil, nil
 		}
-		err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(segments)})
-		if err != nil || collected != [2]int{segments, segments} {
-			t.Errorf("collected %v, %v", collected, err)
+		if n := ahead.Add(1); n > limit {
+			t.Errorf("%d segments at once, expected at most %d", n, limit)
 		}
+		return 0, nil
+	})
+	collected := 0
+	s.Collect = func(at LoadPlace, _ int) (Write, error) {
+		if at.Segment != collected {
+			t.Errorf("segment %d comes behind %v", at.Segment, collected)
+		}
+		collected++
+		ahead.Add(-1)
+		return nil, nil
 	}
-	s := twoRounds(nil)
+	if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(segments)}); err != nil || collected != segments {
+		t.Errorf("collected %v, %v", collected, err)
+	}
 	if err := s.Run(t.Context(), Concurrent{}, nil); err != nil {
 		t.Error(err)
 	}
 }
 
-func twoRounds(work func(context.Context, *Load) (int, error)) *Scan[int] {
-	return &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})}, Twice: true, Process: func() func(context.Context,
-		*Load) (int, error) {
-		return work
-	}}
+func newScan(work func(context.Context, *Load) (int, error)) *Scan[int] {
+	return &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})},
+		Process: func() func(context.Context, *Load) (int, error) { return work }}
 }
 
 // inMemory returns a partition whose segments need not be read.

@@ -96,7 +96,6 @@ func (f *Findings) add(next *Findings) error {
 type SurveyRecords struct {
 	Sample *wire.Record[float32] // nil: the run keeps the preparation of a version
 	Visit  *wire.Record[float64]
-	Gram   *wire.Record[float64] // nil: the plan has no principal components
 }
 
 // Records returns the records of a share's findings, which it takes apart. identity returns the identity of the record of a kind.
@@ -105,11 +104,8 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 	if s.Plan.Prepares() {
 		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
-		if !f.sum.HasGram() {
-			f.sum.Field(statistics.FieldGram, len(first.shift)*(len(first.shift)+1)/2) // publish a zero matrix even without rows
-		}
-		r.Gram = statistics.GramOf(identity(statistics.KindGram), f.sum.TakeGram().Tensors()).ExactRecord()
+	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !f.sum.HasGram() {
+		f.sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
 	}
 	visit := statistics.SurveyVisit{
 		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.sum.Coverage, Sums: f.sum.Tensors()},

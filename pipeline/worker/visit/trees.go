@@ -28,11 +28,9 @@ func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
 	return *leaves
 }
 
-// sumLeaves computes the sums of a gradient, and in the first visit to a stage the Gram matrix: Σ h x xᵀ, where h is the
-// mean curvature of the loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and
-// few passes find the minimum.
+// sumLeaves computes the sums of a gradient, or the Gram matrix of the stage: Σ h x xᵀ, where h is the mean curvature of the
+// loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and few passes find the minimum.
 func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
-	gram, rest := p.visit.Parts(l.Round)
 	sum := &accumulate.Sum{}
 	var matrix []float64
 	for i, b := range batches {
@@ -40,24 +38,20 @@ func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition
 			break // the visit is abandoned
 		}
 		sum.Count(b.Examples, b.Checksum) // also outside the sample: all must match the survey
-		sampled := gram && p.visit.samples(l.Segment(), i)
-		if !sampled && !rest {
-			continue
-		}
-		leaves := p.leavesOf(b)
-		if sampled || p.visit.Sample != nil {
+		sampled := p.visit.Gram && p.visit.samples(l.Segment(), i)
+		if sampled || !p.visit.Gram && p.visit.Sample != nil {
 			p.curvatureBefore(b)
 		}
-		if rest {
-			p.gradientOfLeaves(sum, b, leaves)
-		}
-		if sampled {
+		switch {
+		case !p.visit.Gram:
+			p.gradientOfLeaves(sum, b, p.leavesOf(b))
+		case sampled:
 			if matrix == nil {
 				n := p.visit.Of.Features.Size()
 				matrix = p.Buffers.Get(n * (n + 1) / 2)
 				clear(matrix)
 			}
-			p.addPairs(sum, matrix, b, leaves)
+			p.addPairs(sum, matrix, b, p.leavesOf(b))
 		}
 	}
 	if matrix != nil {

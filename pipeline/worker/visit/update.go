@@ -90,18 +90,6 @@ func (r *Run) Increment(s *partition.Segment) *coverage.Increment {
 	return &u.Refresh[s.Increment-1]
 }
 
-// partsOf reports what a round of an update sums in a segment: the Gram matrix, for new and for leaving rows, and after a change of
-// the stream for all; and the rest, for new and revisited rows.
-func (p *Processor) partsOf(s *partition.Segment, gram, rest bool) (bool, bool) {
-	switch {
-	case s.Leaves:
-		return gram, false
-	case s.Past:
-		return gram && p.Plan.Update().Restart, rest
-	}
-	return gram, rest
-}
-
 // beginTerms starts summing the terms of a segment's increment.
 func (p *Processor) beginTerms() {
 	columns, classes := p.visit.Of.Features.Size(), p.visit.Of.Classes
@@ -121,17 +109,11 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 }
 
 // nameSums renames the sums of a segment to the names of its increment.
-func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment, rest bool) {
+func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment) {
 	increment := statistics.Increment(s.Increment)
-	if s.Leaves {
-		sum.Move(sum, statistics.FieldGram, increment.Leaving())
-		sum.Take(statistics.FieldGramRows)
-	}
-	if rest {
-		sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
-		sum.Move(sum, statistics.FieldCross, increment.Cross())
-		p.countVisited(sum, increment)
-	}
+	sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
+	sum.Move(sum, statistics.FieldCross, increment.Cross())
+	p.countVisited(sum, increment)
 }
 
 // countVisited records the losses of a segment as those of its increment.

@@ -35,8 +35,10 @@ type Visit struct {
 	Of     *model.Stage
 	fitted *sink.Fitted
 	passed []passed    // of an update: the earlier stages
-	Sample *gramSample // messages for the Gram matrix in visit 0; nil: all
-	rounds []parts     // parts of each round: one or two rounds
+	Sample *gramSample // messages for the Gram matrix of the stage; nil: all
+	// Gram means that the visit only sums the Gram matrix of the stage, which does not depend on weights. It is a visit of its own, before
+	// the first that the chain lists.
+	Gram bool
 	// ownBlocks means that the blocks of batches belong to another stage, because this one is not yet due, so each processor
 	// computes blocks in memory of its own.
 	ownBlocks bool
@@ -48,21 +50,13 @@ type Visit struct {
 	Offered   *model.Model      // of an update: the version for subscribers, if the visit evaluates revisited increments
 }
 
-// parts are the sums of a round: the Gram matrix, the rest, or both.
-type parts struct{ gram, rest bool }
-
-// New returns a visit to a stage with its weights. It has one round.
+// New returns a visit to a stage with its weights.
 func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
-	stage, err := chain.Stage(v.Stage)
+	s, err := newVisit(run, chain, v)
 	if err != nil {
 		return nil, err
 	}
-	s := &Visit{Run: run, Visit: v, Of: stage}
-	sums, update, sparse := parts{rest: true}, run.Plan.Update() != nil, stage.Features.Sparse()
-	if !sparse && !update { // an update sums its Gram matrices in separate visits
-		sums.gram = v.Number == 0 || s.Calibrates()
-	}
-	s.rounds = []parts{sums}
+	stage, update, sparse := s.Of, run.Plan.Update() != nil, s.Of.Features.Sparse()
 	if update && sparse {
 		if s.passed, err = s.passedBefore(chain); err != nil {
 			return nil, err
@@ -81,12 +75,6 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 		s.fitted, err = chain.FittedFor(stage, v) // a solver that takes over makes earlier visits again
 		return s, err
 	}
-	if v.Number == 0 && run.Plan.Chain == nil && !sparse { // a chain adds to the Gram matrix, so it covers all rows
-		all := chain.Survey.Rows[examples.Train]
-		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), s.ByLeaves(), all); n < all {
-			s.Sample = newGramSample(n, all)
-		}
-	}
 	if stage.Features.FittedAtATime() > 0 {
 		return s, s.readBlocks(chain)
 	}
@@ -94,37 +82,30 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	return s, err
 }
 
-// NewGram returns the visit that only sums the Gram matrices of an update's stage. ahead means that the stage is not yet
-// due.
-func NewGram(run *Run, chain *protocol.Chain, stage int, ahead bool) (*Visit, error) {
-	s, err := chain.Stage(stage)
+// NewGram returns the visit that only sums the Gram matrix of a stage. ahead means that the stage is not yet due.
+func NewGram(run *Run, chain *protocol.Chain, v protocol.Visit, ahead bool) (*Visit, error) {
+	s, err := newVisit(run, chain, v)
+	if err == nil {
+		s.Gram, s.ownBlocks = true, ahead
+	}
+	return s, err
+}
+
+// newVisit returns a visit without weights.
+func newVisit(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
+	stage, err := chain.Stage(v.Stage)
 	if err != nil {
 		return nil, err
 	}
-	v := &Visit{Run: run, Visit: chain.GramVisit(stage), Of: s, rounds: []parts{{gram: true}}, ownBlocks: ahead}
-	return v, nil
+	s := &Visit{Run: run, Visit: v, Of: stage}
+	if v.Number == 0 && run.Plan.Chain == nil && !stage.Features.Sparse() { // a chain adds to the Gram matrix, so it covers all rows
+		all := chain.Survey.Rows[examples.Train]
+		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), s.ByLeaves(), all); n < all {
+			s.Sample = newGramSample(n, all)
+		}
+	}
+	return s, nil
 }
-
-// WithoutGram returns the visit without the Gram matrix, which an earlier run has summed.
-func (v *Visit) WithoutGram() *Visit { return v.inRounds(parts{rest: true}) }
-
-// GramFirst returns the visit in two rounds: the first sums the Gram matrix, the second the rest.
-func (v *Visit) GramFirst() *Visit { return v.inRounds(parts{gram: true}, parts{rest: true}) }
-
-func (v *Visit) inRounds(rounds ...parts) *Visit {
-	other := *v
-	other.rounds = rounds
-	return &other
-}
-
-// Twice reports whether the visit goes through the segments in two rounds.
-func (v *Visit) Twice() bool { return len(v.rounds) == 2 }
 
 // Calibrates reports whether the visit is the second of a pass of Algorithm 2, which fits a calibration.
 func (v *Visit) Calibrates() bool { return !v.Of.Link.HasGradient(v.Number) }
-
-// Parts reports what a round of the visit sums: the Gram matrix, the rest, or both.
-func (v *Visit) Parts(round int) (gram, rest bool) {
-	p := v.rounds[round]
-	return p.gram, p.rest
-}
