@@ -90,14 +90,8 @@ func (c Cell) String() string {
 	return string(c)
 }
 
-// WordOfLiteral returns the word of a JSON number.
-func WordOfLiteral(number string) string {
-	if whole, fraction, _ := strings.Cut(number, "."); strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE") {
-		return withoutSign(whole) // an integer of any length
-	}
-	v, err := strconv.ParseFloat(number, 64)
-	if err != nil {
-		return number
-	}
-	return WordOf(v)
+// Number returns a JSON number. ok is false if it is out of range.
+func (c Cell) Number() (v float64, ok bool) {
+	v, err := strconv.ParseFloat(string(c), 64)
+	return v, err == nil
 }

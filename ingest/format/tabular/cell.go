@@ -55,15 +55,20 @@ func JSON(c value.Cell) Cell {
 	case c[0] == 't', c[0] == 'f':
 		return Truth(c[0] == 't')
 	}
-	if v, err := strconv.ParseInt(string(c), 10, 64); err == nil && string(c) != "-0" {
-		return Integer(v)
+	if !slices.ContainsFunc(c, func(b byte) bool { return b == '.' || b == 'e' || b == 'E' }) && string(c) != "-0" {
+		if v, err := strconv.ParseInt(string(c), 10, 64); err == nil {
+			return Integer(v)
+		}
 	}
-	v, _ := value.Number(string(c))
+	v, ok := c.Number()
+	if ok && math.Abs(v) <= maxExact {
+		return Float(v)
+	}
 	whole, fraction, _ := strings.Cut(string(c), ".")
 	switch isWhole := strings.Trim(fraction, "0") == "" && !strings.ContainsAny(whole, "eE"); {
-	case v-v != 0: // out of range
+	case !ok:
 		return Cell{kind: cellDigits, text: string(c)}
-	case isWhole && math.Abs(v) > maxExact: // of any length
+	case isWhole: // of any length
 		return Cell{kind: cellDigits, text: whole}
 	}
 	return Float(v)
