@@ -18,7 +18,7 @@ func CheckJSON(text []byte) error {
 	if err := CheckUTF8(text); err != nil {
 		return err
 	}
-	if !json.Valid(text) {
+	if !valid(text) && !json.Valid(text) {
 		return notJSON(json.Unmarshal(text, new(json.RawMessage)))
 	}
 	return CheckEscapes(text)

@@ -156,10 +156,14 @@ func FuzzText(f *testing.F) {
 // What is taken as JSON is JSON, and its strings are what encoding/json reads, without a character in the place of bytes that are none.
 func FuzzJSON(f *testing.F) {
 	for _, seed := range []string{`{"a":1,"b":[true,"x"]}`, `"\ud83d\ude00"`, `"\ud800"`, "\"\xff\"", `{"a":1,"a":2}`, `[1e999,-0.0]`,
-		`{"a":"\\ud800"}`} {
+		`{"a":"\\ud800"}`, ` [ { "a" : [ ] , "b" : { } } , -12.5E-3 , "\/\b" ] `, `[01]`, `[1.]`, `{"a" 1}`, `[1,]`, `"\x"`, `tru`, `-`, `[1}`, "\"\t\""} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
+		deep := bytes.Count(text, []byte{'['})+bytes.Count(text, []byte{'{'}) > maxDepth
+		if quick, is := valid(text), json.Valid(text); quick != is && !(deep && is) {
+			t.Fatalf("%q: JSON %v, expected %v", text, quick, is)
+		}
 		if CheckJSON(text) != nil {
 			return
 		}

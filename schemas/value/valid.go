@@ -1,0 +1,142 @@
+package value
+
+// maxDepth is the maximum depth of objects and arrays that valid follows.
+const maxDepth = 64
+
+// valid reports whether a text is JSON without deeper objects and arrays than maxDepth. [json.Valid] takes several times as long, which
+// requests with many numbers would notice.
+func valid(text []byte) bool {
+	at, ok := validValue(text, validSpace(text, 0), maxDepth)
+	return ok && validSpace(text, at) == len(text)
+}
+
+// validSpace returns the end of the white space at an index.
+func validSpace(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
+		at++
+	}
+	return at
+}
+
+// validValue returns the end of the value that begins at an index.
+func validValue(text []byte, at, depth int) (end int, ok bool) {
+	if at == len(text) {
+		return at, false
+	}
+	switch c := text[at]; {
+	case c == '{' || c == '[':
+		return validList(text, at, depth)
+	case c == '"':
+		return validString(text, at)
+	case c == '-' || c-'0' <= 9:
+		return validNumber(text, at)
+	}
+	for _, literal := range []string{"null", "true", "false"} {
+		if to := at + len(literal); to <= len(text) && string(text[at:to]) == literal {
+			return to, true
+		}
+	}
+	return at, false
+}
+
+// validList returns the end of an object or an array.
+func validList(text []byte, at, depth int) (end int, ok bool) {
+	object, closing := text[at] == '{', text[at]+2 // in ASCII
+	if at = validSpace(text, at+1); depth == 0 || at == len(text) {
+		return at, false
+	}
+	if text[at] == closing {
+		return at + 1, true
+	}
+	for {
+		if object {
+			if at == len(text) || text[at] != '"' {
+				return at, false
+			}
+			if at, ok = validString(text, at); !ok {
+				return at, false
+			}
+			if at = validSpace(text, at); at == len(text) || text[at] != ':' {
+				return at, false
+			}
+			at = validSpace(text, at+1)
+		}
+		for !object { // over small whole numbers, such as pixels
+			to := validDigits(text, at)
+			if to == at || to == len(text) || text[to] != ',' || text[at] == '0' && to > at+1 {
+				break
+			}
+			at = to + 1
+		}
+		at = validSpace(text, at)
+		if at, ok = validValue(text, at, depth-1); !ok {
+			return at, false
+		}
+		if at = validSpace(text, at); at == len(text) || text[at] != ',' {
+			return at + 1, at < len(text) && text[at] == closing
+		}
+		at = validSpace(text, at+1)
+	}
+}
+
+// validString returns the end of a string.
+func validString(text []byte, at int) (end int, ok bool) {
+	for at++; at < len(text); at++ {
+		switch c := text[at]; {
+		case c == '"':
+			return at + 1, true
+		case c < ' ':
+			return at, false
+		case c != '\\':
+		case at+1 == len(text):
+			return at, false
+		case text[at+1] == 'u':
+			if _, ok := escaped(text[at:]); !ok {
+				return at, false
+			}
+			at += 5
+		default:
+			switch at++; text[at] {
+			case '"', '\\', '/', 'b', 'f', 'n', 'r', 't':
+			default:
+				return at, false
+			}
+		}
+	}
+	return at, false
+}
+
+// validNumber returns the end of a number.
+func validNumber(text []byte, at int) (end int, ok bool) {
+	if text[at] == '-' {
+		at++
+	}
+	from := at
+	if at = validDigits(text, at); at == from || text[from] == '0' && at > from+1 {
+		return at, false
+	}
+	if at < len(text) && text[at] == '.' {
+		from = at + 1
+		if at = validDigits(text, from); at == from {
+			return at, false
+		}
+	}
+	if at < len(text) && text[at]|0x20 == 'e' {
+		if at++; at < len(text) && (text[at] == '+' || text[at] == '-') {
+			at++
+		}
+		from = at
+		if at = validDigits(text, from); at == from {
+			return at, false
+		}
+	}
+	return at, true
+}
+
+// validDigits returns the end of the digits at an index.
+func validDigits(text []byte, at int) int {
+	for at < len(text) && text[at]-'0' <= 9 {
+		at++
+	}
+	return at
+}
