@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // A follower on real brokers has versions with trees, of a run and of a chain that keeps its trees, as their files have them: the
@@ -97,10 +98,10 @@ func follows(t *testing.T, f *client.Follower, version int, do func(args ...stri
 	}
 	const n = 200
 	r, d, k := rand.New(rand.NewPCG(1, uint64(version))), followed.Width(), len(followed.Labels())
-	rows := make([]float32, n*d)
-	for i := range rows {
-		if rows[i] = float32(6 * r.Float64()); r.IntN(5) == 0 {
-			rows[i] = float32(math.NaN())
+	rows := &examples.Rows{Rows: n, Cols: d, Floats: make([]float32, n*d)}
+	for i := range rows.Floats {
+		if rows.Floats[i] = float32(6 * r.Float64()); r.IntN(5) == 0 {
+			rows.Floats[i] = float32(math.NaN())
 		}
 	}
 	got, want := make([]float32, n*k), make([]float32, n*k)
