@@ -111,6 +111,21 @@ func TestPage(t *testing.T) {
 	}
 }
 
+// A page has no confusion matrix that nobody can read.
+func TestPageOfManyClasses(t *testing.T) {
+	var page bytes.Buffer
+	run := made("a", 0.1, 2)
+	s := run.Report.Splits["test"]
+	s.Confusion = make([][]int64, mostClasses+1)
+	run.Report.Splits["test"] = s
+	if err := WritePage(&page, About{}, []Run{run}); err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(page.String(), `"confusion":[`) || run.Report.Splits["test"].Confusion == nil {
+		t.Error("the page has the matrix, or the report has lost it")
+	}
+}
+
 // svgSpace is a name, not an address.
 const svgSpace = "http://www.w3.org/2000/svg"
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -79,6 +80,9 @@ type page struct {
 	}
 }
 
+// mostClasses is the maximum number of classes of a readable confusion matrix.
+const mostClasses = 50
+
 // drawnRun has the part of a run's report that the script draws; empty for a run without a report.
 type drawnRun struct {
 	Title  string
@@ -127,7 +131,13 @@ func WritePage(w io.Writer, about About, runs []Run) error {
 	for _, r := range runs {
 		drawn, of := drawnRun{Title: r.Title}, ""
 		if r.Report != nil {
-			drawn.Labels, drawn.Stages, drawn.Splits = r.Report.Labels, r.Report.Stages, r.Report.Splits
+			drawn.Labels, drawn.Stages, drawn.Splits = r.Report.Labels, r.Report.Stages, maps.Clone(r.Report.Splits)
+			for name, s := range drawn.Splits {
+				if len(s.Confusion) > mostClasses {
+					s.Confusion = nil
+					drawn.Splits[name] = s
+				}
+			}
 		}
 		if len(runs) > 1 {
 			of = ": " + r.Title
