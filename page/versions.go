@@ -251,7 +251,7 @@ func pairsOf(confusion [][]int64, labels []string) (pairs []Pair) {
 		}
 	}
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(b.Rows, a.Rows) })
-	return pairs[:min(len(pairs), maxPairs)]
+	return slices.Clone(pairs[:min(len(pairs), maxPairs)]) // a version keeps them, without all others
 }
 
 // name returns the name of a version for people.
