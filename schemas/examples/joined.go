@@ -67,12 +67,12 @@ func (c JoinCounts) Plus(o JoinCounts) JoinCounts {
 // whose join is behind, so matches are scaled to the outcomes of the join that is furthest. If a join has read less than half as many,
 // it is not yet known which outcomes have no row, and none is counted as such.
 func Together(joins []JoinCounts) (all JoinCounts) {
-	furthest, known := int64(0), true
+	furthest := int64(0)
 	for _, c := range joins {
 		furthest = max(furthest, c.Outcomes)
 	}
+	known := !slices.ContainsFunc(joins, func(c JoinCounts) bool { return c.Behind(furthest) })
 	for _, c := range joins {
-		known = known && !c.Behind(furthest)
 		if known {
 			c = c.Scaled(furthest)
 		}

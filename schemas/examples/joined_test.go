@@ -40,3 +40,21 @@ func TestJoined(t *testing.T) {
 		}
 	}
 }
+
+// Counts of joins together do not depend on their order, also if one of them is behind.
+func TestTogether(t *testing.T) {
+	ahead, near, behind := JoinCounts{Rows: 9, Outcomes: 100, Matched: 9}, JoinCounts{Rows: 8, Outcomes: 60, Matched: 6, Late: 3}, JoinCounts{Outcomes: 10, Matched: 1}
+	for _, c := range []struct {
+		joins []JoinCounts
+		want  JoinCounts
+	}{
+		{nil, JoinCounts{}},
+		{[]JoinCounts{ahead, near}, JoinCounts{Rows: 17, Outcomes: 100, Matched: 19, Late: 5}},
+		{[]JoinCounts{ahead, near, behind}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
+		{[]JoinCounts{behind, near, ahead}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
+	} {
+		if got := Together(c.joins); got != c.want {
+			t.Errorf("%+v: %+v, expected %+v", c.joins, got, c.want)
+		}
+	}
+}
