@@ -73,6 +73,7 @@ func TestJSON(t *testing.T) {
 		`1.0`: {1, "1"}, `-2.50`: {-2.5, "-2.5"}, `1e400`: {math.Inf(1), "1e400"}, `true`: {1, "true"}, `false`: {0, "false"},
 		`null`: {math.NaN(), ""}, ``: {math.NaN(), ""}, `"1.5"`: {1.5, "1.5"}, `"NA"`: {math.NaN(), "NA"}, `"\u0031"`: {1, "1"},
 		`-0`: {math.Copysign(0, -1), "0"}, `9007199254740993`: {1 << 53, "9007199254740993"}, `18446744073709551617.0`: {1 << 64, "18446744073709551617"},
+		`9007199254740993.0`: {1 << 53, "9007199254740993"},
 	} {
 		cell := JSON(value.Cell(text))
 		number, err := cell.Number(value.MissingOf(value.Usual()))
@@ -82,6 +83,10 @@ func TestJSON(t *testing.T) {
 		if word, err := cell.Text(); err != nil || word != want.word {
 			t.Errorf("%s: %q, %v, expected %q", text, word, err, want.word)
 		}
+	}
+	boolean := JSON(value.Cell("true"))
+	if v, err := boolean.Whole(); err == nil {
+		t.Errorf("true is the whole number %d", v)
 	}
 	for _, text := range []string{`[1]`, `{"a":1}`} {
 		cell := JSON(value.Cell(text))

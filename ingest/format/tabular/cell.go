@@ -61,7 +61,7 @@ func JSON(c value.Cell) Cell {
 		}
 	}
 	v, ok := c.Number()
-	if ok && math.Abs(v) <= maxExact {
+	if ok && math.Abs(v) < maxExact {
 		return Float(v)
 	}
 	whole, fraction, _ := strings.Cut(string(c), ".")
@@ -255,7 +255,7 @@ func (c *Cell) Number(missing value.Missing) (float64, error) {
 // Whole returns a number that is an integer and fits into int64.
 func (c *Cell) Whole() (int64, error) {
 	switch v := c.float(); {
-	case c.kind == cellWhole, c.kind == cellBoolean:
+	case c.kind == cellWhole:
 		return c.whole(), nil
 	case c.kind == cellFloat && v == math.Trunc(v) && math.Abs(v) <= maxExact:
 		return int64(v), nil
