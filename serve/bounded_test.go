@@ -194,6 +194,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		}
 	}, 1)
 	sparse, texts, dense := sparseModel(t, 5, ""), sparseModel(t, 1<<18, "message"), newModel(t, 3, 5, people, layout.MissingMean)
+	nested := newModel(t, 3, 2, examples.Columns{{Name: "items.0"}, {Name: "items.1"}}, layout.MissingMean)
 	for name, c := range map[string]struct {
 		m    *model.Model
 		kind string
@@ -205,6 +206,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"members": {dense, typeJSON, []byte(`{"rows":[{"age":1` + members.String() + `}]}`)},
 		"a word":  {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat("a", 8<<20) + `"}]}`)},
 		"escapes": {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat(`a\u0041`, 1<<20) + `"}]}`)},
+		"items":   {nested, typeJSON, []byte(`{"rows":[{"items":[1` + strings.Repeat(",1", 1<<20) + "]}]}")},
 		"pairs":   {sparse, typeArrow, stream},
 	} {
 		s := newServer(t, o, Fixed(c.m))

@@ -115,7 +115,9 @@ func (c *Paths[V]) Walk(object V, put func(column int, part V) error) error {
 	c.walk++
 	clear(c.found)
 	c.put = put
-	return object.Parts(&c.root, c.keep)
+	err := object.Parts(&c.root, c.keep)
+	c.put = nil // it may hold the message
+	return err
 }
 
 // Read copies the columns of an object to cells, and does not change the cells of those that it lacks.

@@ -83,7 +83,11 @@ func (c Cell) String() string {
 	case c[0] == '{':
 		return "an object"
 	case c[0] == '[':
-		return fmt.Sprintf("an array of %d", len(c.Items()))
+		n := 0
+		for range c.All() {
+			n++
+		}
+		return fmt.Sprintf("an array of %d", n)
 	case len(c) > maxBytes:
 		return strings.ToValidUTF8(string(c[:maxBytes]), "") + "…"
 	}

@@ -34,7 +34,17 @@ func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) 
 			return nil
 		})
 	}
-	items := value.Cell(n).Items()
+	last := -1
+	for _, next := range at.Below {
+		last = max(last, next.Index)
+	}
+	var items []value.Cell
+	for item := range value.Cell(n).All() {
+		if len(items) > last {
+			break
+		}
+		items = append(items, item)
+	}
 	for _, next := range at.Below {
 		if next.Index >= 0 && next.Index < len(items) {
 			if err := put(next, Nested(items[next.Index])); err != nil {
@@ -47,7 +57,7 @@ func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) 
 
 // Items implements message.Nested.
 func (n Nested) Items(put func(item Nested) error) error {
-	for _, item := range value.Cell(n).Items() {
+	for item := range value.Cell(n).All() {
 		if err := put(Nested(item)); err != nil {
 			return err
 		}
