@@ -138,7 +138,7 @@ func (b *body) rows(n int64) ([]byte, error) {
 	if !b.packed {
 		return b.text, nil
 	}
-	text := bytes.NewBuffer(make([]byte, 0, n))
+	text := bytes.NewBuffer(make([]byte, 0, n+bytes.MinRead)) // without which a buffer grows to see the end
 	if err := b.unpack(text, n); err != nil {
 		return nil, fmt.Errorf("decompress a body again: %w", err)
 	}

@@ -82,3 +82,12 @@ func TestMemoryOfCompressedBodies(t *testing.T) {
 	s.memory.bodies[0].Release(smallBytes)
 	checkAnswer(t, askWith(s, typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
 }
+
+// A decompressed body takes no more memory than is reserved for it.
+func TestMemoryOfDecompressedBodies(t *testing.T) {
+	whole := make([]byte, 4<<15+100) // of which the last part is shorter than what a buffer reads at least
+	b := &body{text: packed(t, whole), packed: true}
+	if text, err := b.rows(int64(len(whole))); err != nil || !bytes.Equal(text, whole) || cap(text) > len(whole)+unpackBytes {
+		t.Errorf("%d bytes take %d, %v", len(whole), cap(text), err)
+	}
+}

@@ -182,7 +182,7 @@ func (p *prediction) unpack(add input.Unpacked) error {
 	if u.Buffers > most || u.Texts > most {
 		return refuse(http.StatusRequestEntityTooLarge, "the rows have more than %d bytes when unpacked: send fewer at a time", most)
 	}
-	rows := p.bodyBytes + int64(u.Buffers) + ofValues(p.version, int64(u.Values)) // buffers may be copied
+	rows := p.bodyBytes + int64(u.Buffers+p.again) + ofValues(p.version, int64(u.Values)) // buffers may be copied
 	if p.version.options.Text != "" || p.version.options.Mixed() {
 		rows += ofTexts(p.version, int64(u.Texts))
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -133,6 +134,27 @@ func TestAnswersOnATopic(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Compressed rows of Arrow are written also if the limit of decompressed bytes would not allow them twice.
+func TestCompressedRowsOnATopic(t *testing.T) {
+	const n, d = 1000, 2500
+	schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(d, arrow.PrimitiveTypes.Float32)}}, nil)
+	body := arrowStream(t, schema, func(_ int, b *array.RecordBuilder) {
+		for range n {
+			b.Field(0).(*array.FixedSizeListBuilder).Append(true)
+			b.Field(0).(*array.FixedSizeListBuilder).ValueBuilder().(*array.Float32Builder).AppendValues(make([]float32, d), nil)
+		}
+	}, 1, ipc.WithZstd())
+	w, messages := recorded(t, newModel(t, 3, d, nil, layout.MissingError), typeArrow, "a", body)
+	if w.Code != http.StatusOK || len(messages) != n {
+		t.Fatalf("%d: %.200s; %d messages", w.Code, w.Body, len(messages))
+	}
+	for _, m := range messages {
+		if !strings.Contains(string(m.Value), `"features":{"features":[0,`) {
+			t.Fatalf("%.200s", m.Value)
+		}
 	}
 }
 

@@ -38,6 +38,7 @@ type prediction struct {
 	pieces    [][]byte         // of the answer
 	bytes     int              // of the pieces
 	unpacked  input.Unpacked   // of Arrow so far
+	again     int              // bytes of Arrow decompressed again, for record
 	bodyBytes int64            // of the rows as they were sent, decompressed
 	rowBytes  int64            // memory that the rows need
 	held      claim            // memory for the rows
@@ -126,17 +127,17 @@ func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
 func (p *prediction) predictRows(ctx context.Context, text []byte, sent string) (err error) {
-	p.count, p.pieces, p.bytes, p.unpacked = 0, nil, 0, input.Unpacked{}
+	p.count, p.pieces, p.bytes, p.unpacked, p.again = 0, nil, 0, input.Unpacked{}, 0
+	if p.work, err = p.enter(ctx); err != nil {
+		return err
+	}
+	defer func() { p.leave(p.work) }()
 	if p.rows, err = p.open(ctx, text, sent); err != nil {
 		return unusable(ctx, err)
 	}
 	if err := p.asks.check(p.version); err != nil {
 		return err
 	}
-	if p.work, err = p.enter(ctx); err != nil {
-		return err
-	}
-	defer func() { p.leave(p.work) }()
 	p.record.Reset(p.Manifest.Version)
 	p.encoder = newEncoder(p.version, p.kind, p.asks)
 	most := max(1, min(tileRows, tileValues/len(p.Labels()), (1<<20)/max(p.Width(), 1)))

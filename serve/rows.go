@@ -26,12 +26,14 @@ type rows interface {
 func (p *prediction) open(ctx context.Context, body []byte, sent string) (rows, error) {
 	if sent == typeArrow {
 		r := &arrowRows{}
-		reserve := func(add input.Unpacked) error { return p.unpack(add) }
 		if p.record != nil {
-			r.texts = answers.ArrowRows(body, func(bytes int) error { return reserve(input.Unpacked{Buffers: bytes}) })
+			r.texts = answers.ArrowRows(body, func(bytes int) error {
+				p.again += bytes
+				return p.unpack(input.Unpacked{})
+			})
 		}
 		want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
-		r.batches = arrow.Stream(ctx, "the request", body, reserve, p.version.options, want)
+		r.batches = arrow.Stream(ctx, "the request", body, p.unpack, p.version.options, want)
 		return r, nil
 	}
 	r, err := p.reader()
