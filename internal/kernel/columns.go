@@ -36,7 +36,12 @@ func Standardize(x Dense, center, scale []float32) {
 // UnitRows divides each row of x by its Euclidean length. Rows of zeros stay as they are. Missing values (NaN) add nothing to the
 // length and stay missing. It computes in float64: the reciprocal length of subnormal numbers exceeds the range of float32.
 func UnitRows(x Dense) {
-	values := make([]float64, x.Cols)
+	var memory [chunk]float64
+	values := memory[:]
+	if x.Cols > chunk {
+		values = make([]float64, x.Cols)
+	}
+	values = values[:x.Cols]
 	for i := range x.Rows {
 		row, sum := x.Row(i), 0.0
 		fast := !mayLack(row)

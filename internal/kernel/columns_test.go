@@ -34,7 +34,7 @@ func TestStandardize(t *testing.T) {
 }
 
 func TestUnitRows(t *testing.T) {
-	for _, cols := range sizes {
+	for _, cols := range append([]int{chunk + 40}, sizes...) {
 		x := holes(random(8, cols, 1))
 		clear(x.Row(6))
 		for j := range x.Row(7) {

@@ -246,6 +246,7 @@ func TestVectorKernelsDoNotAllocate(t *testing.T) {
 		Sigmoid(x.Data)
 		SoftmaxRows(x, nil, nil)
 		SimplexRows(x, scratch)
+		UnitRows(x)
 		AddRow(x, b)
 		addTo(sum, x.Data)
 		PackLower(packed, x)
