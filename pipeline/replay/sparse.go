@@ -237,17 +237,17 @@ func (r *ridgePath) plans(c *chooser) planner {
 				s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
 			}
 		}
-		plan, err := c.plans(number, job)
+		all, err := c.plans(number, job)
 		if err != nil {
 			return nil, err
 		}
-		spans := len(plan.Spans)
+		plan, spans := *all, len(all.Spans) // the planner may still need its plan
 		most := (spans + 1) / 2
 		if c.rows > 0 {
 			most = min(spans, int((enoughSparse*int64(spans)+c.rows-1)/c.rows))
 		}
 		plan.Spans, plan.Warm = slices.Clone(plan.Spans[:most]), r.from // all spans have about as many rows
-		return plan, nil
+		return &plan, nil
 	}
 }
 
