@@ -42,27 +42,3 @@ func (s *Sum) Unstack(places int, apart bool) error {
 	}
 	return nil
 }
-
-// Stack is the inverse of [Sum.Unstack], of a stage with p columns and k classes.
-func (s *Sum) Stack(places int, apart bool, p, k int) {
-	visited, terms, m := make([]float64, 0, places*5), []float64(nil), 0
-	if apart {
-		terms = make([]float64, 0, places*2*p*k)
-	}
-	for place := range places {
-		of := statistics.Increment(place)
-		losses, any := s.Take(of.Visited())
-		if !any {
-			continue
-		}
-		m++
-		visited = append(append(visited, float64(place)), losses.Data...)
-		if both, any := s.Take(of.Terms()); any {
-			terms = append(terms, both.Data...)
-		}
-	}
-	s.fields = append(s.fields, wire.Matrix(statistics.FieldVisited, m, 5, visited))
-	if apart {
-		s.fields = append(s.fields, wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: []int{m, 2, p, k}, Data: terms})
-	}
-}

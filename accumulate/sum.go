@@ -103,8 +103,7 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 }
 
 // Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
-// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged. It panics if a ranking was added to either
-// after it was packed, see [Sum.Pack].
+// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
 func (s *Sum) Merge(o *Sum) error {
 	o.addTiles()
 	return s.merge(o, slices.Clone)

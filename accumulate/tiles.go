@@ -6,9 +6,9 @@ import (
 )
 
 // tiles are Gram matrices in single precision that a sum has not added to its field yet, in the order in which they are added. A
-// partition of a topic with a thousand has few rows, and its Gram matrix is one tile of megabytes. As a field it would be twice as large,
-// and to add it to the sum of the group would read and write all of that sum each time. So some wait, and are added at the same time.
-// Each is added in float64, after all before it: the bits are those of one addition after the other.
+// segment has few rows, and its Gram matrix is one tile of megabytes. As a field it would be twice as large, and to add it to the sum of
+// the share would read and write all of that sum each time. So some wait, and are added at the same time. Each is added in float64,
+// after all before it: the bits are those of one addition after the other.
 type tiles struct {
 	list    [][]float32 // p(p+1)/2 each: the lower triangle, row by row
 	buffers *BufferPool // where their memory goes; may be nil
@@ -36,16 +36,6 @@ func (t *tiles) drop() {
 
 // HasGram reports whether the sum has a Gram matrix.
 func (s *Sum) HasGram() bool { return s.gramSize() > 0 }
-
-// TakeGram removes the Gram matrix, and returns it as a sum of its own over nothing; that is empty if there is none.
-func (s *Sum) TakeGram() *Sum {
-	gram := &Sum{tiles: s.tiles}
-	s.tiles = tiles{}
-	if field, any := s.Take(statistics.FieldGram); any {
-		gram.fields = append(gram.fields, field)
-	}
-	return gram
-}
 
 // isTile reports whether the Gram matrix is one tile.
 func (s *Sum) isTile() bool {

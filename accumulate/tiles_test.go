@@ -62,7 +62,7 @@ func TestTilesAddUpInOrder(t *testing.T) {
 						}
 						segments = append(segments, gramField(gramOf(plain, m)))
 					}
-					if err := sum.MergeWhole(share.TakeGram(), buffers, nil); err != nil {
+					if err := sum.MergeWhole(share, buffers, nil); err != nil {
 						t.Fatal(err)
 					}
 					shares = append(shares, added(segments))
@@ -126,37 +126,6 @@ func TestTilesOfAnArgumentStay(t *testing.T) {
 	gramOf(a, messageOf(r, 3, 65, 0, one))
 	if got := gramField(of); !slices.Equal(got, want) {
 		t.Error("a sum that was merged into another has another Gram matrix")
-	}
-}
-
-// A Gram matrix is taken as it is, be it tiles, a field with tiles, or none.
-func TestTakeGram(t *testing.T) {
-	r := rand.New(rand.NewPCG(9, 1))
-	a := &Accumulator{BLAS: kernel.Gonum()}
-	first, second, third := messageOf(r, 3, 5, 0, one), messageOf(r, 2, 5, 0, one), messageOf(r, 1, 5, 0, one)
-	for _, packed := range []bool{false, true} {
-		for _, messages := range [][]message{nil, {first}, {first, second}, {first, second, third}} {
-			sum, all := &Sum{}, [][]float64(nil)
-			sum.Field(statistics.FieldTrace, 1)[0] = 7
-			for i, m := range messages {
-				if err := sum.MergeWhole(gramOf(a, m), nil, nil); err != nil {
-					t.Fatal(err)
-				}
-				if all = append(all, gramField(gramOf(a, m))); packed && i == 0 {
-					sum.Field(statistics.FieldGram, 15)
-				}
-			}
-			if sum.HasGram() != (messages != nil) {
-				t.Errorf("%d messages: has a Gram matrix: %v", len(messages), sum.HasGram())
-			}
-			gram := sum.TakeGram()
-			if got := gramField(gram); !slices.Equal(got, added(all)) || len(gram.Tensors()) != min(len(messages), 1) {
-				t.Errorf("%d messages: %v, expected %v", len(messages), got, added(all))
-			}
-			if sum.HasGram() || len(sum.Tensors()) != 1 || sum.TakeGram().HasGram() {
-				t.Errorf("%d messages: the Gram matrix is still there", len(messages))
-			}
-		}
 	}
 }
 

@@ -173,7 +173,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newScenario(t, plainExamples(), 0, columns(link.Softmax, 1), columns(link.Softmax, 2)),      // each visit reads all messages again
 		newScenario(t, plainExamples(), 100, columns(link.Calibrated, 2)),                           // each visit reads some messages again
 		emptyScenario(t, plainExamples(), 100, columns(link.Softmax, 2), columns(link.Calibrated, 1)).withJob(func(j *topics.Job) {
-			j.Group, j.Prepare = 2, schemas.Prepare{Scale: "standard", PCA: 1} // the first two groups are merged
+			j.Group, j.Prepare = 2, schemas.Prepare{Scale: "standard", PCA: 1} // shares of two partitions
 		}).withReference(t),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		newScenario(t, ingestedExamples(true), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
@@ -199,7 +199,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, laterForgottenExamples().inSolvers(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
 		emptyChainScenario(t, manyExamples(8), 100, manyOptions(), columns(link.Identity, 1)).joining(1500).withChain(t),
 		emptyChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).withJob(func(j *topics.Job) {
-			j.Group = 2 // the first two groups are merged
+			j.Group = 2 // shares of two partitions
 		}).withChain(t),
 		newChainScenario(t, lateClassExamples(), 1<<20, chainOptions(), columns(link.Softmax, 1)),
 		emptyScenario(t, sparseExamples(), 1<<19, kindStage(stages.ClassCounts, link.Softmax), blocks, columns(link.Softmax, 2)).withReference(t),
@@ -345,7 +345,7 @@ func newAverageScenario(t testing.TB, examples *simExamples, bytes int64, list .
 // withReference runs the job of a scenario without faults to get the reference.
 func (sc *scenario) withReference(t testing.TB) *scenario {
 	t.Helper()
-	// With two workers, each partition has another owner: what is written then has no merged records.
+	// With two workers, each share has another owner.
 	for workers := 1; workers <= simPartitions; workers++ {
 		sc.learnFrom(t, workers)
 	}

@@ -1,13 +1,6 @@
 package coverage
 
-import (
-	"encoding/json"
-	"fmt"
-	"slices"
-
-	"github.com/stagewise/stagewise/schemas/stream"
-	"github.com/stagewise/stagewise/schemas/wire"
-)
+import "slices"
 
 // Coverage describes the messages that a sum includes. The zero value covers nothing.
 type Coverage struct {
@@ -38,15 +31,4 @@ func (c *Coverage) Merge(o Coverage) error {
 	}
 	*c = Coverage{spans, c.Messages + o.Messages, c.Rows + o.Rows, c.Checksum + o.Checksum}
 	return nil
-}
-
-// Text returns the coverage as JSON, for an entry of merged seals.
-func (c Coverage) Text() string { return string(wire.JSON(c)) }
-
-// Parse is the inverse of [Coverage.Text].
-func Parse(text string) (c Coverage, err error) {
-	if err := json.Unmarshal([]byte(text), &c); err != nil {
-		return c, fmt.Errorf("coverage %s: %w", stream.Quote(text), err)
-	}
-	return c, nil
 }

@@ -15,13 +15,12 @@ const KindLeave wire.Kind = "leave"
 // OfGram reports whether records of a kind are for a Gram matrix: that of new rows, or of rows that leave the window.
 func OfGram(kind wire.Kind) bool { return kind == KindGram || kind == KindLeave }
 
-// Gram is the Gram matrix of a share. It has its own record, so that a worker can publish it while it
-// still computes the other sums of the visit.
+// Gram is the Gram matrix of a stage's block, of the rows of a share. It has its own record, because a worker sums it before the first
+// visit to the stage. Those of a survey or a calibration are fields of their visits.
 type Gram struct {
 	wire.Identity
 	Matrix []float64 `tensor:"gram,omitzero"` // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
-	// Weight is Σw of the summed rows. It is 0 in records of a survey or a calibration, whose visits have it, and of rows that leave,
-	// because a window has the weights of increments.
+	// Weight is Σw of the summed rows. It is 0 in records of rows that leave, because a window has the weights of increments.
 	Weight float64 `header:"weight,omitzero"`
 }
 
@@ -68,8 +67,7 @@ func GramOf(id wire.Identity, fields wire.Tensors[float64]) *Gram {
 // by 1e-6 (RMS).
 func (g *Gram) BlockRecord() *wire.Record[float32] { return wire.RecordOf[float32]((*blockGram)(g)) }
 
-// ExactRecord makes the record of a Gram matrix of the survey, a calibration, or rows that leave, in double
-// precision. Such a matrix may be nearly singular.
+// ExactRecord makes the record of a Gram matrix of rows that leave, in double precision, since it is a sum of rounded matrices.
 func (g *Gram) ExactRecord() *wire.Record[float64] { return wire.RecordOf[float64](g) }
 
 // BlockGramOf is the inverse of [Gram.BlockRecord]. It calls get for the memory of the matrix: a slice of size values.

@@ -13,7 +13,7 @@ import (
 // KindVisit is the kind of a [Visit] and of a [SurveyVisit] record.
 const KindVisit wire.Kind = "visit"
 
-// Visit has the sums of a share for one visit of a stage. The Gram matrix has its own record, a [Gram].
+// Visit has the sums of a share for one visit of a stage. The Gram matrix of the stage has its own record, a [Gram].
 type Visit struct {
 	wire.Identity
 	Covered coverage.Coverage     `header:"covered"` // coverage of the sums; without spans in a record

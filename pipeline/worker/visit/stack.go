@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// StackTerms stacks the sums of increments, in a partition or in merged ones, into two tensors; in a full run, whose terms
+// StackTerms stacks the sums of increments in a share into two tensors; in a full run, whose terms
 // are separate records, into one. In a visit whose terms are not kept, they are summed, weighted by increment. The memory of the terms
 // is returned to crosses, which may be nil.
 func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum, crosses *accumulate.CrossPool) {

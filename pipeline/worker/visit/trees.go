@@ -88,7 +88,7 @@ func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partiti
 }
 
 // gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace
-// of that of all rows. Afterwards p.curvature has the batch's curvature.
+// of that of all rows, from the batch's curvature in p.curvature.
 func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, leaves tree.Leaves) {
 	p.countOverflowed(sum, b.Overflowed)
 	if p.visit.Sample != nil {
