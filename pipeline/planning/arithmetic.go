@@ -10,8 +10,8 @@ import (
 
 // NumericsRevision is incremented by changes of this program that may change the bits of a run. Processes with the same
 // revision can work on a run together. TestNumericsRevision says when to increment it. Revision 8: the loops have the bits of AVX2, a
-// BLAS projects onto random directions on every processor, softmax uses the same exponentials for any number of classes, and sums
-// associate over shares.
+// BLAS projects onto random directions on every processor, softmax uses the same exponentials for any number of classes, the lengths of
+// rows are summed by vek, and sums associate over shares.
 const NumericsRevision = 8
 
 // Values of the key `arithmetic`.
