@@ -203,6 +203,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"values":  {sparse, typeJSON, []byte(`{"rows":[[1` + strings.Repeat(",1", 1<<20) + "]]}")},
 		"indices": {sparse, typeJSON, indexed(300_000)},
 		"words":   {texts, typeJSON, []byte(`{"rows":["` + words.String() + `"]}`)},
+		"texts":   {texts, typeJSON, []byte(`{"rows":[{"message":["a"` + strings.Repeat(`,"a"`, 2<<20) + "]}]}")},
 		"members": {dense, typeJSON, []byte(`{"rows":[{"age":1` + members.String() + `}]}`)},
 		"a word":  {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat("a", 8<<20) + `"}]}`)},
 		"escapes": {dense, typeJSON, []byte(`{"rows":[{"age":1,"city":"` + strings.Repeat(`a\u0041`, 1<<20) + `"}]}`)},

@@ -265,15 +265,7 @@ func (r *jsonRows) begin() {
 		return
 	}
 	for column := range r.block.Columns {
-		c := &r.block.Columns[column]
-		switch {
-		case r.layout.IsNumber(column):
-			c.Numbers = append(c.Numbers, math.NaN())
-		case r.layout.IsText(column):
-			c.Ends, c.NoLists = append(c.Ends, len(c.Texts)), append(c.NoLists, true)
-		default:
-			c.Texts, c.Nulls = append(c.Texts, ""), append(c.Nulls, true)
-		}
+		r.block.Columns[column].AppendNull(!r.layout.IsNumber(column))
 	}
 }
 
@@ -285,37 +277,17 @@ func (r *jsonRows) set(column int, cell value.Cell) (err error) {
 		return err
 	}
 	c := &r.block.Columns[column]
-	switch {
-	case r.layout.IsNumber(column):
+	if r.layout.IsNumber(column) {
 		c.Numbers[len(c.Numbers)-1], err = r.layout.Number(cell)
-	case r.layout.IsText(column):
-		from, row := 0, len(c.Ends)-1
-		if row > 0 {
-			from = c.Ends[row-1]
-		}
-		c.Texts, c.Nulls = c.Texts[:from], c.Nulls[:from]
-		if !cell.Null() && cell[0] != '[' {
-			err = addText(c, cell)
-		}
-		for item := range cell.All() {
-			if err == nil {
-				err = addText(c, item)
-			}
-		}
-		c.Ends[row], c.NoLists[row] = len(c.Texts), cell.Null()
-	default:
-		last := len(c.Texts) - 1
-		c.Texts, c.Nulls = c.Texts[:last], c.Nulls[:last]
-		err = addText(c, cell)
+		return err
 	}
-	return err
-}
-
-// addText adds a text, or the word of a number or a boolean.
-func addText(c *tabular.Column, cell value.Cell) error {
-	typed := tabular.JSON(cell)
-	text, err := typed.Text()
-	c.Texts, c.Nulls = append(c.Texts, text), append(c.Nulls, cell.Null())
+	typed, last := tabular.JSON(cell), len(c.Texts)-1
+	read := typed.Text
+	if r.layout.IsText(column) {
+		read = typed.Words
+	}
+	c.Texts[last], err = read()
+	c.Nulls[last] = cell.Null()
 	return err
 }
 

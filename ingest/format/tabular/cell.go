@@ -304,8 +304,18 @@ func (c *Cell) Words() (string, error) {
 	if !c.IsList() {
 		return c.Text()
 	}
-	texts, err := c.Texts()
-	return strings.Join(texts, " "), err
+	var words strings.Builder // without a list of the texts
+	separator := ""
+	for item := range c.items() {
+		text, err := item.Text()
+		if err != nil {
+			return "", err
+		}
+		words.WriteString(separator)
+		words.WriteString(text)
+		separator = " "
+	}
+	return words.String(), nil
 }
 
 // Texts returns the texts of a list, or the words of its numbers; nil for another value.
