@@ -21,7 +21,7 @@ func CheckJSON(text []byte) error {
 	if !valid(text) && !json.Valid(text) {
 		return notJSON(json.Unmarshal(text, new(json.RawMessage)))
 	}
-	return CheckEscapes(text)
+	return checkEscapes(text)
 }
 
 // notJSON returns an error with the position at which JSON ends or is invalid.
@@ -35,8 +35,8 @@ func notJSON(err error) error {
 	return fmt.Errorf("not JSON: %w", err)
 }
 
-// CheckEscapes returns an error, which wraps [ErrSurrogate], if JSON has an escaped unpaired surrogate.
-func CheckEscapes(text []byte) error {
+// checkEscapes returns an error, which wraps [ErrSurrogate], if JSON has an escaped unpaired surrogate.
+func checkEscapes(text []byte) error {
 	for at := 0; ; {
 		next := bytes.IndexByte(text[at:], '\\')
 		if next < 0 || at+next+1 >= len(text) {
