@@ -95,6 +95,13 @@ func dictionaryOf(t *testing.T, column, text string, n, batches int, o ...ipc.Op
 	return stream.Bytes()
 }
 
+// patient returns options whose timeout no slow machine reaches.
+func patient() Options {
+	o := Defaults()
+	o.Timeout = 10 * time.Minute
+	return o
+}
+
 // What rows unpack to is bounded before it is computed: texts of a dictionary count for each row that has them, and
 // decompressed bytes for all batches.
 func TestRowsThatUnpackToMuch(t *testing.T) {
@@ -110,13 +117,13 @@ func TestRowsThatUnpackToMuch(t *testing.T) {
 		body   []byte
 		status int
 	}{
-		"a text of a megabyte in each of many rows": {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 10_000, 1), http.StatusRequestEntityTooLarge},
-		"compressed":            {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 5000, 2, ipc.WithZstd()), http.StatusRequestEntityTooLarge},
-		"in batches of one row": {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 1, 100), http.StatusRequestEntityTooLarge},
-		"words of a category":   {newServer(t, Defaults(), Fixed(city)), dictionaryOf(t, "city", long, 100, 1), http.StatusRequestEntityTooLarge},
-		"a few texts":           {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", long, 5, 2), http.StatusOK},
-		"short texts":           {newServer(t, Defaults(), Fixed(words)), dictionaryOf(t, "message", "one two", 1000, 1, ipc.WithLZ4()), http.StatusOK},
-		"many compressed batches": {newServer(t, Defaults(), Fixed(newModel(t, 3, 1<<16, nil, layout.MissingError))), wide,
+		"a text of a megabyte in each of many rows": {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", long, 10_000, 1), http.StatusRequestEntityTooLarge},
+		"compressed":            {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", long, 5000, 2, ipc.WithZstd()), http.StatusRequestEntityTooLarge},
+		"in batches of one row": {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", long, 1, 100), http.StatusRequestEntityTooLarge},
+		"words of a category":   {newServer(t, patient(), Fixed(city)), dictionaryOf(t, "city", long, 100, 1), http.StatusRequestEntityTooLarge},
+		"a few texts":           {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", long, 5, 2), http.StatusOK},
+		"short texts":           {newServer(t, patient(), Fixed(words)), dictionaryOf(t, "message", "one two", 1000, 1, ipc.WithLZ4()), http.StatusOK},
+		"many compressed batches": {newServer(t, patient(), Fixed(newModel(t, 3, 1<<16, nil, layout.MissingError))), wide,
 			http.StatusRequestEntityTooLarge},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -281,7 +288,7 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 
 // Objects of a body that serve.max_body allows are served, however many members they have.
 func TestManyMembers(t *testing.T) {
-	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
+	s := newServer(t, patient(), Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
 	row := `{"age":1`
 	for i := range 300 {
 		row += fmt.Sprintf(`,"%x":0`, i)
