@@ -62,7 +62,8 @@ func importanceOf(r *explain.Report, of string, top int) compare.Table {
 	return t
 }
 
-// curve returns the partial dependence on a column. The labels whose probability changes most come first.
+// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for are
+// in the order of the model, as the probabilities of two labels change alike but for rounding.
 func curve(r *explain.Report, c *explain.Curve) compare.Table {
 	what := "mean probability"
 	if r.Task == regression {
@@ -79,6 +80,7 @@ func curve(r *explain.Report, c *explain.Curve) compare.Table {
 		spread[k] = high - low
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spread[b], spread[a]) })
+	slices.Sort(order[:min(len(order), maxCells)])
 	for _, k := range order {
 		t.Head = append(t.Head, r.Labels[k])
 	}
