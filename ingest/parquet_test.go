@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/parquet/compress"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
+	parquetgo "github.com/parquet-go/parquet-go"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -359,6 +360,32 @@ func TestPandasFrame(t *testing.T) {
 	o.Train = []string{packed}
 	if _, err := Sources(t.Context(), o); err == nil || !strings.Contains(err.Error(), "a Parquet file compressed with gzip") {
 		t.Errorf("compressed with gzip: %v", err)
+	}
+}
+
+// A compression that is not read is an error, and gives no numbers.
+func TestParquetCompressionThatIsNotRead(t *testing.T) {
+	type row struct {
+		X     float64 `parquet:"x"`
+		Label string  `parquet:"label"`
+	}
+	var content bytes.Buffer
+	w := parquetgo.NewGenericWriter[row](&content, parquetgo.Compression(&parquetgo.Lz4Raw))
+	if _, err := w.Write([]row{{1, "a"}, {2, "b"}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f, o := newFolder(t), Defaults()
+	o.Train = []string{f.write(t, "a.parquet", content.Bytes())}
+	sources, err := Sources(t.Context(), o)
+	if err == nil {
+		_, _, err = readRows(sources[0].Batches(t.Context()))
+	}
+	const want = `a.parquet, column 0 ("x"): compressed with LZ4_RAW: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed`
+	if got := f.text(err); got != want {
+		t.Errorf("%s\nexpected %s", got, want)
 	}
 }
 

@@ -252,6 +252,11 @@ func (l *leaf) peek() (*parquet.Value, error) {
 			if l.group == len(l.file.RowGroups()) {
 				return nil, nil
 			}
+			switch codec := l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec; codec {
+			case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:
+			default: // of LZ4_RAW, parquet-go returns wrong values without an error
+				return nil, fmt.Errorf("compressed with %s: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed", codec)
+			}
 			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
 			l.group++
 		}
