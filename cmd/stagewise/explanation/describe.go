@@ -62,8 +62,8 @@ func importanceOf(r *explain.Report, of string, top int) compare.Table {
 	return t
 }
 
-// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for are
-// in the order of the model, as the probabilities of two labels change alike but for rounding.
+// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for
+// are in the order of the model, as the probabilities of two labels change alike but for rounding.
 func curve(r *explain.Report, c *explain.Curve) compare.Table {
 	what := "mean probability"
 	if r.Task == regression {
