@@ -77,9 +77,9 @@ func (c Cell) Name() []byte {
 	return []byte(name)
 }
 
-// space returns the end of the white space at an index of a value.
-func space(c Cell, at int) int {
-	for c[at] == ' ' || c[at] == '\t' || c[at] == '\n' || c[at] == '\r' {
+// space returns the end of the white space at an index of a text.
+func space(text []byte, at int) int {
+	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
 		at++
 	}
 	return at

@@ -6,16 +6,8 @@ const maxDepth = 64
 // valid reports whether a text is JSON without deeper objects and arrays than maxDepth. [json.Valid] takes several times as long, which
 // requests with many numbers would notice.
 func valid(text []byte) bool {
-	at, ok := validValue(text, validSpace(text, 0), maxDepth)
-	return ok && validSpace(text, at) == len(text)
-}
-
-// validSpace returns the end of the white space at an index.
-func validSpace(text []byte, at int) int {
-	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
-		at++
-	}
-	return at
+	at, ok := validValue(text, space(text, 0), maxDepth)
+	return ok && space(text, at) == len(text)
 }
 
 // validValue returns the end of the value that begins at an index.
@@ -42,7 +34,7 @@ func validValue(text []byte, at, depth int) (end int, ok bool) {
 // validList returns the end of an object or an array.
 func validList(text []byte, at, depth int) (end int, ok bool) {
 	object, closing := text[at] == '{', text[at]+2 // in ASCII
-	if at = validSpace(text, at+1); depth == 0 || at == len(text) {
+	if at = space(text, at+1); depth == 0 || at == len(text) {
 		return at, false
 	}
 	if text[at] == closing {
@@ -56,10 +48,10 @@ func validList(text []byte, at, depth int) (end int, ok bool) {
 			if at, ok = validString(text, at); !ok {
 				return at, false
 			}
-			if at = validSpace(text, at); at == len(text) || text[at] != ':' {
+			if at = space(text, at); at == len(text) || text[at] != ':' {
 				return at, false
 			}
-			at = validSpace(text, at+1)
+			at = space(text, at+1)
 		}
 		for !object { // over small whole numbers, such as pixels
 			to := validDigits(text, at)
@@ -68,14 +60,14 @@ func validList(text []byte, at, depth int) (end int, ok bool) {
 			}
 			at = to + 1
 		}
-		at = validSpace(text, at)
+		at = space(text, at)
 		if at, ok = validValue(text, at, depth-1); !ok {
 			return at, false
 		}
-		if at = validSpace(text, at); at == len(text) || text[at] != ',' {
+		if at = space(text, at); at == len(text) || text[at] != ',' {
 			return at + 1, at < len(text) && text[at] == closing
 		}
-		at = validSpace(text, at+1)
+		at = space(text, at+1)
 	}
 }
 
