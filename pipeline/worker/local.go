@@ -39,7 +39,7 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 	w := New(l.client, l.blas, l.plan, 0, protocol.NewSoleOwner(last+1), l.option, l.rec)
 	w.chain, w.earlier, w.store, w.local = chain, earlier, l.option.Store, &sync.Mutex{}
 	l.worker, l.failed = w, false
-	for i := range w.sharesOfPlan() {
+	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))
 	}
 	return w.begin(ctx, w.shares)

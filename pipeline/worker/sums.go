@@ -113,7 +113,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	}
 	err := s.Run(ctx, w.executor, shares)
 	if err != nil || !current.Of.Features.Sparse() {
-		processors = nil // processors for other rows have memory for a Gram matrix, which only the first visit needs
+		processors = nil // processors for other rows have memory for a Gram matrix, which only its own visit needs
 	}
 	w.idle.Keep(processors)
 	return err

@@ -32,6 +32,7 @@ type Worker struct {
 	owner    protocol.Owner
 	chain    *protocol.Chain
 	earlier  *model.Model       // the version that the run starts from; nil: none
+	all      []schemas.Share    // of the plan
 	shares   []*partition.Share // owned shares, in the plan's order
 	seals    seals
 	written  written
@@ -81,7 +82,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
 		store: o.Store, budget: budget, counting: protocol.NewCounting(plan), executor: o.Executor, options: o,
-		rows: visit.NewRowReader(plan, client.Codec),
+		rows: visit.NewRowReader(plan, client.Codec), all: plan.Shares(plan.Partitions()),
 	}
 }
 
@@ -357,7 +358,7 @@ func (w *Worker) adopt(ctx context.Context) error {
 	}
 	var shares, adopted []*partition.Share
 	owned := w.owner.Owned()
-	for i, share := range w.sharesOfPlan() {
+	for i, share := range w.all {
 		if _, mine := slices.BinarySearch(owned, share.First); !mine {
 			continue
 		}
@@ -401,20 +402,17 @@ func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 	return nil
 }
 
-// sharesOfPlan returns all shares of the plan.
-func (w *Worker) sharesOfPlan() []schemas.Share { return w.plan.Shares(w.plan.Partitions()) }
-
 // first returns the first partition that a share may have, which identifies it.
 func (w *Worker) first(p *partition.Share) int { return w.plan.ShareOf(p.Parts()[0].Span.Partition) }
 
 // share returns the empty state of a share, by its index in the plan.
 func (w *Worker) share(index int) *partition.Share {
-	ordinal, shares := 0, w.sharesOfPlan()
-	for _, earlier := range shares[:index] {
+	ordinal := 0
+	for _, earlier := range w.all[:index] {
 		ordinal += len(earlier.Partitions)
 	}
 	var parts []*partition.Part
-	for i, number := range shares[index].Partitions {
+	for i, number := range w.all[index].Partitions {
 		span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
 		spans, increments := w.plan.Spans.On(number), []coverage.Increment(nil)
 		if len(spans) > 0 {
@@ -446,7 +444,7 @@ func (w *Worker) share(index int) *partition.Share {
 // owned returns the first partitions of the shares of the run that the worker owns now.
 func (w *Worker) owned() (numbers []int) {
 	owned := w.owner.Owned()
-	for _, share := range w.sharesOfPlan() {
+	for _, share := range w.all {
 		if _, mine := slices.BinarySearch(owned, share.First); mine {
 			numbers = append(numbers, share.First)
 		}
@@ -487,7 +485,7 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 // progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
 func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows int64) {
 	done, of := int64(0), rows(shares)
-	if v.Stage == wire.Survey && !w.plan.Foreign && len(shares) == len(w.sharesOfPlan()) {
+	if v.Stage == wire.Survey && !w.plan.Foreign && len(shares) == len(w.all) {
 		for _, s := range w.plan.Sources {
 			of += s.Rows
 		}
