@@ -57,7 +57,7 @@ func Explain(ctx context.Context, m *model.Model, blas *kernel.BLAS, rows *Rows,
 		Unknown: rows.Unknown, Measures: own.mean(nil), Shuffles: o.Shuffles,
 	}
 	if m.Task() == examples.Numbers {
-		r.Task = "regression"
+		r.Task = Regression
 	}
 	order, err := r.importance(ctx, m, blas, rows, columns, own, o)
 	if err != nil {

@@ -1,9 +1,12 @@
 package explain
 
+// Regression is the task of a model of numbers.
+const Regression = "regression"
+
 // Report explains the predictions of a model for labelled rows.
 type Report struct {
 	Version    int        `json:"version"`
-	Task       string     `json:"task"`   // classification or regression
+	Task       string     `json:"task"`   // classification or [Regression]
 	Labels     []string   `json:"labels"` // or the names of numbers
 	Rows       int        `json:"rows"`
 	Unlabelled int64      `json:"unlabelled,omitempty"` // rows left out, which have no label

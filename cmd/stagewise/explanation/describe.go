@@ -13,11 +13,6 @@ import (
 	"github.com/stagewise/stagewise/explain"
 )
 
-var nan = math.NaN()
-
-// regression is the task of a model of numbers.
-const regression = "regression"
-
 // describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
 // rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
 func describe(r *explain.Report, of string, top int) (importance compare.Table, dependence, slices []compare.Table, wrong compare.Table) {
@@ -42,7 +37,7 @@ func describe(r *explain.Report, of string, top int) (importance compare.Table, 
 
 // ofTask leaves out the last of some cells or heads, that of the log loss, of a model of numbers.
 func ofTask(r *explain.Report, cells ...string) []string {
-	if r.Task == regression {
+	if r.Task == explain.Regression {
 		return cells[:len(cells)-1]
 	}
 	return cells
@@ -66,7 +61,7 @@ func importanceOf(r *explain.Report, of string, top int) compare.Table {
 // are in the order of the model, as the probabilities of two labels change alike but for rounding.
 func curve(r *explain.Report, c *explain.Curve) compare.Table {
 	what := "mean probability"
-	if r.Task == regression {
+	if r.Task == explain.Regression {
 		what = "mean prediction"
 	}
 	t := compare.Table{Caption: what + " if all rows had this value of " + c.Name, Head: []string{c.Name}}
@@ -110,7 +105,7 @@ func errorsBy(r *explain.Report, s explain.Slices) compare.Table {
 func mostWrong(r *explain.Report) compare.Table {
 	t := compare.Table{Title: "rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
 		Head: []string{"row", "label", "predicted", "probability", "log loss"}}
-	if r.Task == regression {
+	if r.Task == explain.Regression {
 		t.Head = t.Head[:1]
 		for _, name := range r.Labels {
 			t.Head = append(t.Head, name, "predicted")
@@ -118,7 +113,7 @@ func mostWrong(r *explain.Report) compare.Table {
 	}
 	for _, w := range r.Wrong {
 		row := compare.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}}
-		if r.Task == regression {
+		if r.Task == explain.Regression {
 			row.Cells = nil
 			for k := range r.Labels {
 				row.Cells = append(row.Cells, number(w.Numbers[k]), number(w.Predictions[k]))
@@ -130,7 +125,7 @@ func mostWrong(r *explain.Report) compare.Table {
 }
 
 func measured(r *explain.Report) string {
-	if r.Task == regression {
+	if r.Task == explain.Regression {
 		return fmt.Sprintf("squared error %s %% of the variance", percent(r.Measures.Error))
 	}
 	return fmt.Sprintf("error %s %%, log loss %s", percent(r.Measures.Error), number(r.Measures.Loss))

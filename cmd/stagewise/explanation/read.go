@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -152,7 +153,7 @@ func (t *truth) Cell(column int, text string) {
 				err = layout.CheckTarget(v)
 			}
 			if err != nil {
-				v = nan
+				v = math.NaN()
 			}
 			t.numbers[i] = append(t.numbers[i], v)
 		case t.noLabel.Has(text):
