@@ -19,8 +19,9 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// The table in docs/configuration.md is generated: keys, types and defaults from the fields of Config, meanings from Keys.
-//go:generate go test . -run ^TestReference$ -update
+// The table in docs/configuration.md and docs/configuration.schema.json are generated: keys, types and defaults from the fields of Config,
+// meanings from Keys.
+//go:generate go test . -run ^Test(Reference|Schema)$ -update
 
 // Keys documents every key of the configuration by its full name, in which * stands for the number of a stage. Other
 // packages declare the meaning of a key beside the code that the key sets; this package declares the rest.

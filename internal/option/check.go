@@ -15,12 +15,17 @@ import (
 type Rule struct {
 	Want  string               // what is expected
 	Holds func(value any) bool // reports whether a value is allowed; it has the type of the field
+	Texts []any                // the allowed texts; nil: the rule is another
 }
 
 // OneOf allows some texts, of which "" is not shown.
 func OneOf(texts ...string) Rule {
 	shown := slices.DeleteFunc(slices.Clone(texts), func(text string) bool { return text == "" })
-	return Rule{Enumerate(shown, "or"), func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
+	rule := Rule{Want: Enumerate(shown, "or"), Holds: func(value any) bool { return slices.Contains(texts, fmt.Sprint(value)) }}
+	for _, text := range texts {
+		rule.Texts = append(rule.Texts, text)
+	}
+	return rule
 }
 
 // Whole allows whole numbers from a minimum to a maximum. A maximum of 0 means none.
@@ -33,7 +38,7 @@ func Whole(least, most int) Rule {
 
 // Range allows numbers, times and sizes from a minimum to a maximum.
 func Range(least, most float64, want string) Rule {
-	return Rule{want, func(value any) bool {
+	return Rule{Want: want, Holds: func(value any) bool {
 		v := reflect.ValueOf(value)
 		n := 0.0
 		if v.CanInt() {
