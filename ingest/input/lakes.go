@@ -1,18 +1,60 @@
 package input
 
 import (
+	"cmp"
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
+	"strings"
 )
 
-// lakeFormats are table formats whose directories also have the files of earlier states, by a name in the directory of a table.
-var lakeFormats = []struct{ marker, name, reader string }{
-	{"_delta_log", "Delta Lake", "delta"},
-	{".hoodie", "Apache Hudi", "hudi"},
-	{"metadata/*.metadata.json", "Apache Iceberg", "iceberg"},
-	{"snapshot/snapshot-*", "Apache Paimon", "paimon"},
+// lakeFormat is a table format whose directories also have the files of earlier states.
+type lakeFormat struct {
+	folder, file string // a file in the directory of a table, that is in a directory in it; "": any
+	name, reader string
+	layout       string // examples.archive.layout that reads it; "": none
+}
+
+var lakeFormats = []lakeFormat{
+	{"_delta_log", "", "Delta Lake", "delta", "delta"},
+	{".hoodie", "", "Apache Hudi", "hudi", ""},
+	{"metadata", "*.metadata.json", "Apache Iceberg", "iceberg", "iceberg"},
+	{"snapshot", "snapshot-*", "Apache Paimon", "paimon", ""},
+}
+
+// at returns the error of a directory that is a table of the format.
+func (f lakeFormat) at(folder string) error {
+	instead := ""
+	if f.layout != "" {
+		instead = fmt.Sprintf("set examples.archive with files: %s and layout: %s if its rows have partitions and offsets of a topic, ",
+			folder, f.layout)
+	}
+	return WholeFile(folder, fmt.Errorf("a table of %s, which also has files of earlier states: %swrite the current state as "+
+		"Parquet, as with `spark.read.format(%q).load(…).write.parquet(…)`, or name its files one by one", f.name, instead, f.reader))
+}
+
+// LakeFolders returns the names of directories that only a table has whose format also keeps files of earlier states.
+func LakeFolders() (names []string) {
+	for _, f := range lakeFormats {
+		names = append(names, f.folder)
+	}
+	return names
+}
+
+// CheckLake returns a *Error if a file shows that a directory that it is in is a table of such a format. The directory is below folder, or
+// folder itself, from which the path of the file begins.
+func CheckLake(folder, file string) error {
+	names := strings.Split(file, "/")
+	for i := range len(names) - 1 {
+		for _, f := range lakeFormats {
+			if matches, _ := path.Match(cmp.Or(f.file, "*"), names[i+1]); matches && names[i] == f.folder && (f.file == "" || i+2 == len(names)) {
+				return f.at(path.Join(append([]string{folder}, names[:i]...)...))
+			}
+		}
+	}
+	return nil
 }
 
 // lakes are the directories that have been checked.
@@ -24,9 +66,8 @@ func (l lakes) check(folder string) error {
 	for ; err == nil && !l[folder]; folder = filepath.Dir(folder) {
 		l[folder] = true
 		for _, f := range lakeFormats {
-			if found, _ := fs.Glob(os.DirFS(folder), f.marker); len(found) > 0 {
-				return WholeFile(folder, fmt.Errorf("a table of %s, which also has files of earlier states: write the current state as "+
-					"Parquet, as with `spark.read.format(%q).load(…).write.parquet(…)`, or name its files one by one", f.name, f.reader))
+			if found, _ := fs.Glob(os.DirFS(folder), path.Join(f.folder, f.file)); len(found) > 0 {
+				return f.at(folder)
 			}
 		}
 	}

@@ -23,10 +23,15 @@ func Hidden(path string) bool {
 // WalkFiles calls visit for the files in a directory tree that are not hidden, in path order. It follows links to directories, but
 // not in cycles.
 func WalkFiles(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
-	return walkFrom(folder, ".", nil, visit)
+	return walkFrom(folder, ".", nil, Hidden, visit)
 }
 
-func walkFrom(folder fs.FS, path string, above []fs.FileInfo, visit func(string, fs.FileInfo) error) error {
+// WalkAll is like WalkFiles, but calls visit for hidden files too.
+func WalkAll(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
+	return walkFrom(folder, ".", nil, func(string) bool { return false }, visit)
+}
+
+func walkFrom(folder fs.FS, path string, above []fs.FileInfo, skip func(name string) bool, visit func(string, fs.FileInfo) error) error {
 	info, err := fs.Stat(folder, path) // follows links
 	if err != nil {
 		return err
@@ -46,10 +51,10 @@ func walkFrom(folder fs.FS, path string, above []fs.FileInfo, visit func(string,
 		if path != "." {
 			below = path + "/" + entry.Name()
 		}
-		if Hidden(entry.Name()) {
+		if skip(entry.Name()) {
 			continue
 		}
-		if err := walkFrom(folder, below, append(above, info), visit); err != nil {
+		if err := walkFrom(folder, below, append(above, info), skip, visit); err != nil {
 			return err
 		}
 	}

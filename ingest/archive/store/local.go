@@ -1,0 +1,78 @@
+package store
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"iter"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// local has the files of this machine, also of a bucket that is mounted.
+type local struct{}
+
+func (local) Below(ctx context.Context, path string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+			yield(Entry{path, info.Size()}, nil)
+			return
+		}
+		var found []Entry
+		err := input.WalkAll(os.DirFS(path), func(below string, info fs.FileInfo) error {
+			name := path
+			if below != "." {
+				name = strings.TrimSuffix(path, "/") + "/" + below
+			}
+			found = append(found, Entry{name, info.Size()})
+			return ctx.Err()
+		})
+		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			yield(Entry{}, input.WholeFile(path, err))
+			return
+		}
+		slices.SortFunc(found, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
+		for _, entry := range found {
+			if !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (local) Open(_ context.Context, path string) (File, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, input.WholeFile(path, err)
+	}
+	info, err := file.Stat()
+	if err == nil && !info.Mode().IsRegular() {
+		err = errors.New("expected a file")
+	}
+	if err != nil {
+		_ = file.Close()
+		return nil, input.WholeFile(path, err)
+	}
+	return localFile{file, info.Size()}, nil
+}
+
+func (local) above(path string) (folders []string, err error) {
+	at, err := filepath.Abs(path)
+	for ; err == nil && at != filepath.Dir(at); at = filepath.Dir(at) {
+		folders = append(folders, filepath.ToSlash(at))
+	}
+	return folders, err
+}
+
+type localFile struct {
+	*os.File
+	size int64
+}
+
+func (f localFile) Size() int64 { return f.size }

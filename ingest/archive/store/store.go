@@ -1,0 +1,87 @@
+// Package store lists and opens files in directories and buckets.
+package store
+
+import (
+	"context"
+	"io"
+	"iter"
+	"strings"
+
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// Store has the files of this machine, of a bucket, or of a web server. It is safe for concurrent use. Create it with Open.
+type Store struct{ files }
+
+// files are the files of one place. Their paths are like patterns: paths of this machine with slashes, or URLs.
+type files interface {
+	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in order of path. It returns no file if
+	// there is none. It stops after an error.
+	Below(ctx context.Context, path string) iter.Seq2[Entry, error]
+	// Open opens a file. Reads fail when the context ends.
+	Open(ctx context.Context, path string) (File, error)
+	// above returns the directories that have a path in them, and the path itself.
+	above(path string) ([]string, error)
+}
+
+// Entry is a file in a listing.
+type Entry struct {
+	Path string
+	Size int64 // in bytes
+}
+
+// File is an open file. It is safe for concurrent use.
+type File interface {
+	io.ReaderAt
+	io.Closer
+	Size() int64 // in bytes
+}
+
+// List returns the files that match a pattern, in order of path: see [Open] for patterns. It is an error if one of them is in a table of a
+// format that also keeps files of earlier states. List stops after an error.
+func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {
+	return func(yield func(Entry, error) bool) {
+		pattern, err := compile(of)
+		if err == nil {
+			err = s.checkAbove(ctx, pattern.folder)
+		}
+		if err != nil {
+			yield(Entry{}, err)
+			return
+		}
+		for entry, err := range s.Below(ctx, pattern.folder) {
+			relative := strings.TrimPrefix(strings.TrimPrefix(entry.Path, pattern.folder), "/")
+			if err == nil {
+				err = input.CheckLake(pattern.folder, relative)
+			}
+			if err != nil {
+				yield(Entry{}, err)
+				return
+			}
+			if pattern.matches(relative) && !yield(entry, nil) {
+				return
+			}
+		}
+	}
+}
+
+// checkAbove returns an error if a directory, or one that it is in, is a table of a format that keeps files of earlier states.
+func (s Store) checkAbove(ctx context.Context, folder string) error {
+	above, err := s.above(folder)
+	if err != nil {
+		return err
+	}
+	for _, at := range above {
+		for _, marker := range input.LakeFolders() {
+			for entry, err := range s.Below(ctx, at+"/"+marker) {
+				if err == nil {
+					err = input.CheckLake(at, strings.TrimPrefix(entry.Path, at+"/"))
+				}
+				if err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
