@@ -112,7 +112,7 @@ var rules = []struct {
 		because: "tests compare with definitions and count memory: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "ingest/registry", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},
-	{not: []string{"internal/kafkalog/login"}, trees: []string{"golang.org/x/oauth2", "github.com/aws"},
+	{not: []string{"internal/kafkalog/secure"}, trees: []string{"golang.org/x/oauth2", "github.com/aws"},
 		because: "how a connection logs in is known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
@@ -269,7 +269,7 @@ var tables = []struct{ file, function string }{
 	{"solve/method.go", "methods"},
 	{"export/format.go", "All"},
 	{"ingest/format.go", "formats"},
-	{"internal/kafkalog/login/login.go", "mechanisms"},
+	{"internal/kafkalog/secure/sasl.go", "mechanisms"},
 }
 
 // defaults are the files that choose the variant of a configuration that names none.

@@ -13,8 +13,6 @@ import (
 	"strings"
 	"syscall"
 	"time"
-
-	"github.com/stagewise/stagewise/chaos/proxy"
 )
 
 const (
@@ -31,7 +29,7 @@ const (
 type cluster struct {
 	dir     string
 	direct  []string // the brokers' addresses without proxies, for connections that faults must not reach
-	proxies []*proxy.Proxy
+	proxies []*proxy
 }
 
 // startCluster starts brokers whose data are in a folder, which close deletes. Also call close after an error.
@@ -39,7 +37,7 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 	c := &cluster{dir: dir}
 	var ports []string
 	for range nodes {
-		p, err := proxy.New()
+		p, err := newProxy()
 		if err != nil {
 			return c, err
 		}

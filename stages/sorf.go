@@ -3,7 +3,6 @@ package stages
 import (
 	"math/bits"
 
-	"github.com/stagewise/stagewise/internal/hadamard"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
 )
@@ -53,7 +52,7 @@ func drawTransforms(m *Map) drawn {
 		diagonals[r] = make([]float32, width)
 		size := float32(1)
 		if r == 0 {
-			// The length √(2n/s), and 1/√n for each of three transforms, which hadamard.Transform does not normalise.
+			// The length √(2n/s), and 1/√n for each of three transforms, which hadamard does not normalise.
 			size = float32(m.deviation / float64(n))
 		}
 		for t := range transforms {
@@ -80,7 +79,7 @@ func drawTransforms(m *Map) drawn {
 				clear(angles[from+len(row) : from+n])
 			}
 			for _, d := range diagonals {
-				hadamard.Transform(angles, d, n)
+				hadamard(angles, d, n)
 			}
 			clear(to[copy(to[:m.size], angles):])
 		}

@@ -15,8 +15,8 @@ import (
 	"syscall"
 
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -32,7 +32,7 @@ const (
 func main() {
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
-	ctx, cancel := context.WithCancelCause(garbage.Limit(context.Background()))
+	ctx, cancel := context.WithCancelCause(memorylimit.Garbage(context.Background()))
 	go func() {
 		received := <-signals
 		signal.Stop(signals) // a second signal ends the process at once

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -142,7 +142,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
 	recorder telemetry.Writes) error {
 	o := c.Serve
-	garbage.Allow(ctx, int64(o.Memory)/8)
+	memorylimit.Allow(ctx, int64(o.Memory)/8)
 	registry, register := telemetry.NewRegistry(pipeline, protocol.RoleServe)
 	register.MustRegister(recorder)
 	server, err := serve.New(o, versions, registry, pipeline)

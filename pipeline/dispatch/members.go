@@ -7,9 +7,9 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/internal/garbage"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -94,7 +94,7 @@ const minGarbage = 64 << 20
 func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64) {
 	p.MatrixBytes = bytes
 	if job.Memory > 0 {
-		garbage.Allow(ctx, max(job.Memory/4, minGarbage))
+		memorylimit.Allow(ctx, max(job.Memory/4, minGarbage))
 	}
 }
 

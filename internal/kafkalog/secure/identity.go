@@ -11,8 +11,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 	"github.com/segmentio/kafka-go/sasl"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/login"
 )
 
 // AccessError is a connection or request that cannot succeed without a change of the configuration or the cluster: a
@@ -102,7 +100,7 @@ func (i *Identity) Explain(err error) error {
 
 // check returns what to check for an error, or "" if err is not about access.
 func (i *Identity) check(err error) string {
-	if refused, ok := errors.AsType[*login.RefusedError](err); ok {
+	if refused, ok := errors.AsType[*RefusedError](err); ok {
 		return refused.Check
 	}
 	code, _ := errors.AsType[kafka.Error](err)

@@ -1,7 +1,6 @@
 package secure
 
 import (
-	"github.com/stagewise/stagewise/internal/kafkalog/login"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -13,5 +12,5 @@ func Keys() []option.Key {
 		{Name: "tls.certificate", Meaning: "PEM file with the client certificate, for brokers that require one; needs `security.tls.key`"},
 		{Name: "tls.key", Meaning: "PEM file with the private key of the client certificate, not encrypted"},
 		{Name: "tls.server_name", Meaning: "the name in the brokers' certificates. None: the host of each broker's address"},
-	}, option.Under("sasl", login.Keys())...)
+	}, option.Under("sasl", saslKeys())...)
 }

@@ -1,5 +1,9 @@
 // Package secure builds an [Identity] for connections to brokers from the settings under security (TLS, SASL, and their
 // files), and explains access errors of brokers.
+//
+// A SASL mechanism is one value in one file: it owns its name, its keys, their checks, and the login. [mechanisms] lists them.
+// Except for the mechanism and its password, credentials may change while a process runs: tokens expire, so each login
+// uses the current ones.
 package secure
 
 import (
@@ -7,7 +11,6 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 
-	"github.com/stagewise/stagewise/internal/kafkalog/login"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -34,17 +37,6 @@ type TLS struct {
 	ServerName string
 }
 
-// Aliases of package login, so that callers import only this package.
-type (
-	// SASL is the SASL settings. The zero value means no authentication.
-	SASL = login.Options
-	// Secret is a string that is never printed.
-	Secret = login.Secret
-)
-
-// NewSecret returns a Secret that holds text. An empty text gives the zero Secret.
-func NewSecret(text string) Secret { return login.NewSecret(text) }
-
 // Check reads the files and returns all problems of o, by their full keys.
 func (o Options) Check() []option.Problem {
 	_, wrong := o.Identity()
@@ -58,7 +50,7 @@ func (o Options) Identity() (Identity, []option.Problem) {
 	if i.tls, wrong = o.TLS.config(); i.tls != nil && len(i.tls.Certificates) > 0 {
 		i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
 	}
-	how, more := o.SASL.Login()
+	how, more := o.SASL.login()
 	if i.sasl = how.Mechanism; i.sasl != nil {
 		i.user = how.Principal
 	}
@@ -84,7 +76,7 @@ func (t TLS) config() (*tls.Config, []option.Problem) {
 	config := &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
 		config.RootCAs = x509.NewCertPool()
-		content, err := login.Load(t.CA)
+		content, err := load(t.CA)
 		switch {
 		case err != nil:
 			wrong = append(wrong, problem("tls.ca", t.CA, "a PEM file that can be read: "+err.Error()))
@@ -117,14 +109,14 @@ func problem(key, value, want string) option.Problem {
 
 // pair reads the client certificate and its key.
 func (t TLS) pair() (tls.Certificate, option.Problem) {
-	certificate, err := login.Load(t.Certificate)
+	certificate, err := load(t.Certificate)
 	if err != nil {
 		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
 	}
 	if block, _ := pem.Decode(certificate); block == nil {
 		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file with a certificate")
 	}
-	key, err := login.Load(t.Key)
+	key, err := load(t.Key)
 	if err != nil {
 		return tls.Certificate{}, problem("tls.key", t.Key, "a PEM file that can be read: "+err.Error())
 	}

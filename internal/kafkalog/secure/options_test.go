@@ -13,11 +13,6 @@ import (
 	"testing"
 )
 
-const (
-	mechanismPlain    = "PLAIN"
-	mechanismScram512 = "SCRAM-SHA-512"
-)
-
 const password = `hunter2 "correct', horse`
 
 // writePair writes a self-signed certificate and its key.
@@ -60,7 +55,7 @@ func TestCheck(t *testing.T) {
 		return SASL{Mechanism: mechanism, Username: user, Password: NewSecret(password)}
 	}
 	from := func(file string) SASL {
-		return SASL{Mechanism: mechanismPlain, Username: "alice", PasswordFile: file}
+		return SASL{Mechanism: Plain, Username: "alice", PasswordFile: file}
 	}
 	for name, c := range map[string]struct {
 		options Options
@@ -100,17 +95,17 @@ func TestCheck(t *testing.T) {
 		"a user and no mechanism": {Options{SASL: SASL{Username: "alice", PasswordFile: none}},
 			[]string{"sasl.username: alice: expected security.sasl.mechanism", "sasl.password_file: " + none +
 				": expected security.sasl.mechanism"}},
-		"a mechanism without a user": {Options{SASL: SASL{Mechanism: mechanismPlain}}, []string{"sasl.username: not set",
+		"a mechanism without a user": {Options{SASL: SASL{Mechanism: Plain}}, []string{"sasl.username: not set",
 			"sasl.password_file: not set"}},
-		"two passwords": {Options{SASL: SASL{Mechanism: mechanismPlain, Username: "alice", Password: NewSecret(password),
+		"two passwords": {Options{SASL: SASL{Mechanism: Plain, Username: "alice", Password: NewSecret(password),
 			PasswordFile: none}}, []string{"sasl.password_file: " + none + ": expected no value here"}},
 		"no such password file": {Options{SASL: from(none)}, []string{"sasl.password_file: " + none +
 			": expected a file that can be read: no such file"}},
 		"an empty password file": {Options{SASL: from(empty)}, []string{"sasl.password_file: " + empty +
 			": expected a file with the password in its first line"}},
-		"a zero byte in PLAIN": {Options{SASL: as(mechanismPlain, "alice", password+"\x00")},
+		"a zero byte in PLAIN": {Options{SASL: as(Plain, "alice", password+"\x00")},
 			[]string{"sasl.username: alice: expected no zero byte"}},
-		"a character SCRAM prohibits": {Options{SASL: as(mechanismScram512, "alice", password+"\u0007")},
+		"a character SCRAM prohibits": {Options{SASL: as(ScramSHA512, "alice", password+"\u0007")},
 			[]string{"sasl.username: alice: expected a user name and a password of characters"}},
 		"a CA and a mechanism at once": {Options{TLS{Enabled: true, CA: none}, SASL{Mechanism: "x", Username: "a",
 			Password: NewSecret(password)}}, []string{"tls.ca", "sasl.mechanism"}},

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"sync"
 
-	"github.com/stagewise/stagewise/internal/freememory"
+	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
@@ -29,7 +29,7 @@ func Bytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
 	}
-	free, err := freememory.Bytes()
+	free, err := memorylimit.Free()
 	if err != nil {
 		return 0, fmt.Errorf("find how much memory is free (set memory): %w", err)
 	}

@@ -1,4 +1,4 @@
-package login
+package secure
 
 import (
 	"context"
@@ -16,7 +16,7 @@ import (
 )
 
 // grants returns the tokens that the endpoint grants to the client.
-func (o Options) grants(wrong func(key, value, want string)) *renewed {
+func (o SASL) grants(wrong func(key, value, want string)) *renewed {
 	client, secret := o.user(wrong)
 	switch u, err := url.Parse(o.TokenURL); {
 	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
@@ -39,7 +39,7 @@ func (o Options) grants(wrong func(key, value, want string)) *renewed {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{}}
 	if o.TokenCA != "" {
 		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		content, err := Load(o.TokenCA)
+		content, err := load(o.TokenCA)
 		switch {
 		case err != nil:
 			wrong("token_ca", o.TokenCA, "a PEM file that can be read: "+err.Error())

@@ -1,4 +1,4 @@
-package freememory
+package memorylimit
 
 import (
 	"bufio"
@@ -15,23 +15,23 @@ import (
 	"github.com/shirou/gopsutil/v4/mem"
 )
 
-// Bytes returns how many bytes of memory this process may still take.
-func Bytes() (int64, error) {
+// Free returns how many bytes of memory this process may still take.
+func Free() (int64, error) {
 	machine, err := mem.VirtualMemory()
 	if err != nil {
 		return 0, err
 	}
-	allowed, err := Allowed(os.DirFS("/"))
+	allowed, err := allowedByGroups(os.DirFS("/"))
 	if err != nil {
 		return 0, err
 	}
 	return min(allowed, int64(min(machine.Available, math.MaxInt64))), nil
 }
 
-// Allowed returns how many bytes of memory the control groups of this process still allow, of version 1 and of version
+// allowedByGroups returns how many bytes of memory the control groups of this process still allow, of version 1 and of version
 // 2, given the root of the file system; [math.MaxInt64] if there are none, or they have no limit. A file that is read
 // off disk and can be read again counts as free.
-func Allowed(root fs.FS) (int64, error) {
+func allowedByGroups(root fs.FS) (int64, error) {
 	content, err := fs.ReadFile(root, "proc/self/cgroup")
 	if errors.Is(err, fs.ErrNotExist) { // not Linux
 		return math.MaxInt64, nil

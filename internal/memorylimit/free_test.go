@@ -1,4 +1,4 @@
-package freememory
+package memorylimit
 
 import (
 	"math"
@@ -47,7 +47,7 @@ func TestAllowed(t *testing.T) {
 		"both": {map[string]string{"proc/self/cgroup": "5:hugetlb,memory:/a\n0::/a\n", "sys/fs/cgroup/memory/a/memory.limit_in_bytes": "800\n",
 			"sys/fs/cgroup/memory/a/memory.usage_in_bytes": "100\n"}, 700},
 	} {
-		if got, err := Allowed(files(c.files)); err != nil || got != c.want {
+		if got, err := allowedByGroups(files(c.files)); err != nil || got != c.want {
 			t.Errorf("%s: %d, %v, expected %d", name, got, err, c.want)
 		}
 	}
@@ -55,7 +55,7 @@ func TestAllowed(t *testing.T) {
 		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "much\n"},
 		{"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/memory.max": "1000\n", "sys/fs/cgroup/memory.current": "300\n", "sys/fs/cgroup/memory.stat": "inactive_file x\n"},
 	} {
-		if got, err := Allowed(files(contents)); err == nil {
+		if got, err := allowedByGroups(files(contents)); err == nil {
 			t.Errorf("%v: %d", contents, got)
 		}
 	}
@@ -63,7 +63,7 @@ func TestAllowed(t *testing.T) {
 
 // What this machine says can be read.
 func TestBytes(t *testing.T) {
-	if got, err := Bytes(); err != nil || got <= 0 {
+	if got, err := Free(); err != nil || got <= 0 {
 		t.Errorf("%d, %v", got, err)
 	}
 }

@@ -1,4 +1,4 @@
-package login
+package secure
 
 import (
 	"context"
@@ -14,12 +14,12 @@ const Plain = "PLAIN"
 // plainText sends the user name and the password in plain text (RFC 4616).
 func plainText() mechanism {
 	return mechanism{name: Plain, keys: []string{"username", "password_file"},
-		open: func(o Options, wrong func(key, value, want string)) Login {
+		open: func(o SASL, wrong func(key, value, want string)) login {
 			name, password := o.user(wrong)
 			if strings.ContainsRune(name+password, 0) { // the separator
 				wrong("username", name, "no zero byte in it or in the password")
 			}
-			return Login{plainMechanism{name, NewSecret(password)}, "User:" + name}
+			return login{plainMechanism{name, NewSecret(password)}, "User:" + name}
 		}}
 }
 

@@ -1,6 +1,6 @@
-// Package proxy is a TCP proxy between Kafka clients and one broker. It delays frames, resets connections and loses answers
-// to Produce requests, so that a test can do to a cluster what networks do.
-package proxy
+//go:build unix
+
+package main
 
 import (
 	"context"
@@ -11,9 +11,10 @@ import (
 	"time"
 )
 
-// Proxy listens on a port of the loopback interface and forwards requests and answers frame by frame. Its methods may be
-// called from any goroutine. Make it with [New]; the zero value can't be used.
-type Proxy struct {
+// proxy is a TCP proxy between Kafka clients and one broker: it delays frames, resets connections and loses answers to Produce requests, as
+// networks do. It listens on a port of the loopback interface and forwards requests and answers frame by frame. Its methods may be called
+// from any goroutine. Make it with [newProxy]; the zero value can't be used.
+type proxy struct {
 	listener net.Listener
 	group    sync.WaitGroup // the accept loop and all connections
 
@@ -24,22 +25,22 @@ type Proxy struct {
 	lose        int           // how many answers to Produce requests are still to be lost
 }
 
-// New opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
+// newProxy opens the port. Brokers advertise the ports of their proxies, so the port must be known before the brokers start;
 // clients that connect meanwhile wait until Serve.
-func New() (*Proxy, error) {
+func newProxy() (*proxy, error) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return nil, err
 	}
-	return &Proxy{listener: listener, connections: map[*connection]struct{}{}}, nil
+	return &proxy{listener: listener, connections: map[*connection]struct{}{}}, nil
 }
 
 // Addr returns the host:port that clients connect to.
-func (p *Proxy) Addr() string { return p.listener.Addr().String() }
+func (p *proxy) Addr() string { return p.listener.Addr().String() }
 
 // Serve connects each client with the broker that dial reaches, in goroutines that end with Close. A client is reset if
 // dial fails, as if the broker were down.
-func (p *Proxy) Serve(dial func() (net.Conn, error)) {
+func (p *proxy) Serve(dial func() (net.Conn, error)) {
 	p.group.Go(func() {
 		for {
 			client, err := p.listener.Accept()
@@ -59,7 +60,7 @@ func (p *Proxy) Serve(dial func() (net.Conn, error)) {
 }
 
 // relay forwards frames in both directions until either side ends or the connection is broken.
-func (p *Proxy) relay(client, broker net.Conn) {
+func (p *proxy) relay(client, broker net.Conn) {
 	c := &connection{proxy: p, client: client, broker: broker}
 	c.broken, c.end = context.WithCancel(context.Background())
 	context.AfterFunc(c.broken, func() {
@@ -83,14 +84,14 @@ func (p *Proxy) relay(client, broker net.Conn) {
 }
 
 // Delay holds back every frame by latency, in both directions, from now on; 0 ends the delay.
-func (p *Proxy) Delay(latency time.Duration) {
+func (p *proxy) Delay(latency time.Duration) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.latency = latency
 }
 
 // Reset breaks all open connections and returns their number.
-func (p *Proxy) Reset() int {
+func (p *proxy) Reset() int {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	for c := range p.connections {
@@ -101,14 +102,14 @@ func (p *Proxy) Reset() int {
 
 // LoseAnswers loses the next count answers to Produce requests: the connection breaks instead. The broker has appended the
 // messages, but the client must assume that it has not, and sends them again. A new count replaces the rest of an earlier one.
-func (p *Proxy) LoseAnswers(count int) {
+func (p *proxy) LoseAnswers(count int) {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
 	p.lose = count
 }
 
 // Close closes the port, ends all connections, and waits until all goroutines of the proxy have ended.
-func (p *Proxy) Close() {
+func (p *proxy) Close() {
 	p.listener.Close()
 	p.mutex.Lock()
 	p.closed = true
@@ -119,7 +120,7 @@ func (p *Proxy) Close() {
 
 // connection is a client's connection to the proxy, and the proxy's connection to the broker for that client.
 type connection struct {
-	proxy          *Proxy
+	proxy          *proxy
 	client, broker net.Conn
 	broken         context.Context
 	end            context.CancelFunc

@@ -1,4 +1,4 @@
-package login
+package secure
 
 import (
 	"context"
@@ -21,20 +21,10 @@ import (
 	"github.com/segmentio/kafka-go/sasl"
 )
 
-const password = `hunter2 "correct', horse`
-
-func write(t *testing.T, path, content string) string {
+// openLogin opens valid options.
+func openLogin(t *testing.T, o SASL) login {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	return path
-}
-
-// login opens valid options.
-func login(t *testing.T, o Options) Login {
-	t.Helper()
-	l, wrong := o.Login()
+	l, wrong := o.login()
 	if len(wrong) > 0 {
 		t.Fatal(wrong)
 	}
@@ -52,53 +42,53 @@ func first(t *testing.T, m sasl.Mechanism) (string, error) {
 // A mechanism accepts only its own keys; the error for another one includes the key.
 func TestOptions(t *testing.T) {
 	dir := t.TempDir()
-	token, none := write(t, filepath.Join(dir, "token"), "abc.def-1\nmore"), filepath.Join(dir, "none")
-	words := write(t, filepath.Join(dir, "words"), "not a token")
-	granted := func(change func(*Options)) Options {
-		o := Options{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: "https://login.example/token"}
+	token, none := write(t, dir, "token", "abc.def-1\nmore"), filepath.Join(dir, "none")
+	words := write(t, dir, "words", "not a token")
+	granted := func(change func(*SASL)) SASL {
+		o := SASL{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: "https://login.example/token"}
 		change(&o)
 		return o
 	}
 	for name, c := range map[string]struct {
-		options Options
+		options SASL
 		want    []string // key of each problem, and the start of the expected value
 	}{
-		"a token endpoint": {granted(func(o *Options) {
+		"a token endpoint": {granted(func(o *SASL) {
 			o.TokenScopes, o.TokenParameters, o.Extensions = []string{"kafka"}, []string{"audience=a=b"}, []string{"logicalCluster=lkc-1", "x="}
 		}), nil},
-		"a token file": {Options{Mechanism: OAuthBearer, TokenFile: token}, nil},
-		"both": {granted(func(o *Options) { o.TokenFile = token }), []string{
+		"a token file": {SASL{Mechanism: OAuthBearer, TokenFile: token}, nil},
+		"both": {granted(func(o *SASL) { o.TokenFile = token }), []string{
 			"token_file: no value here, because security.sasl.token_url is set"}},
-		"neither": {Options{Mechanism: OAuthBearer}, []string{"token_url: the URL of a token endpoint"}},
-		"no client": {granted(func(o *Options) { o.Username, o.Password = "", Secret{} }), []string{"username: the name",
+		"neither": {SASL{Mechanism: OAuthBearer}, []string{"token_url: the URL of a token endpoint"}},
+		"no client": {granted(func(o *SASL) { o.Username, o.Password = "", Secret{} }), []string{"username: the name",
 			"password_file: a file"}},
-		"a URL without a host": {granted(func(o *Options) { o.TokenURL = "login.example/token" }), []string{"token_url: the URL of"}},
-		"a password in the URL": {granted(func(o *Options) { o.TokenURL = "https://a:" + "hunter2@login.example/token" }), []string{
+		"a URL without a host": {granted(func(o *SASL) { o.TokenURL = "login.example/token" }), []string{"token_url: the URL of"}},
+		"a password in the URL": {granted(func(o *SASL) { o.TokenURL = "https://a:" + "hunter2@login.example/token" }), []string{
 			"token_url: no user and no password in it"}},
-		"no such CA":                 {granted(func(o *Options) { o.TokenCA = none }), []string{"token_ca: a PEM file that can be read: no such file"}},
-		"a CA that is none":          {granted(func(o *Options) { o.TokenCA = words }), []string{"token_ca: a PEM file with a certificate"}},
-		"a parameter":                {granted(func(o *Options) { o.TokenParameters = []string{"audience"} }), []string{"token_parameters: NAME=VALUE"}},
-		"the grant as a parameter":   {granted(func(o *Options) { o.TokenParameters = []string{"grant_type=x"} }), []string{"token_parameters: NAME=VALUE"}},
-		"an extension auth":          {granted(func(o *Options) { o.Extensions = []string{"auth=x"} }), []string{"extensions: NAME=VALUE"}},
-		"an extension twice":         {granted(func(o *Options) { o.Extensions = []string{"a=x", "a=y"} }), []string{"extensions: NAME=VALUE"}},
-		"a separator":                {granted(func(o *Options) { o.Extensions = []string{"a=x\x01auth=y"} }), []string{"extensions: NAME=VALUE"}},
-		"no such token file":         {Options{Mechanism: OAuthBearer, TokenFile: none}, []string{"token_file: a file that can be read: no such file"}},
-		"a token file without one":   {Options{Mechanism: OAuthBearer, TokenFile: words}, []string{"token_file: a file with a token in its first line"}},
-		"a token command":            {Options{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", "exit 1"}}, nil},
-		"no such command":            {Options{Mechanism: OAuthBearer, TokenCommand: []string{none}}, []string{"token_command: a program that can be executed"}},
-		"a command that is a file":   {Options{Mechanism: OAuthBearer, TokenCommand: []string{words}}, []string{"token_command: a program that can be executed"}},
-		"a file and a command":       {Options{Mechanism: OAuthBearer, TokenFile: token, TokenCommand: []string{"sh"}}, []string{"token_command: no value here, because security.sasl.token_file is set"}},
-		"PLAIN and a command":        {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
-		"a scope and PLAIN":          {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenScopes: []string{"x"}}, []string{"token_scopes: security.sasl.mechanism to be OAUTHBEARER"}},
-		"a secret by http":           {granted(func(o *Options) { o.TokenURL = "http://login.example/token" }), []string{"token_url: https, because"}},
-		"http on this machine":       {granted(func(o *Options) { o.TokenURL = "http://[::1]:8080/token" }), nil},
-		"PLAIN and a token":          {Options{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenFile: token}, []string{"token_file: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
-		"a command and no mechanism": {Options{TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER"}},
-		"an unknown mechanism":       {Options{Mechanism: "GSSAPI", TokenFile: "x"}, []string{"mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"}},
-		"the mechanism of MSK":       {Options{Mechanism: "AWS_MSK_IAM"}, []string{"mechanism: OAUTHBEARER with security.sasl.token_command"}},
+		"no such CA":                 {granted(func(o *SASL) { o.TokenCA = none }), []string{"token_ca: a PEM file that can be read: no such file"}},
+		"a CA that is none":          {granted(func(o *SASL) { o.TokenCA = words }), []string{"token_ca: a PEM file with a certificate"}},
+		"a parameter":                {granted(func(o *SASL) { o.TokenParameters = []string{"audience"} }), []string{"token_parameters: NAME=VALUE"}},
+		"the grant as a parameter":   {granted(func(o *SASL) { o.TokenParameters = []string{"grant_type=x"} }), []string{"token_parameters: NAME=VALUE"}},
+		"an extension auth":          {granted(func(o *SASL) { o.Extensions = []string{"auth=x"} }), []string{"extensions: NAME=VALUE"}},
+		"an extension twice":         {granted(func(o *SASL) { o.Extensions = []string{"a=x", "a=y"} }), []string{"extensions: NAME=VALUE"}},
+		"a separator":                {granted(func(o *SASL) { o.Extensions = []string{"a=x\x01auth=y"} }), []string{"extensions: NAME=VALUE"}},
+		"no such token file":         {SASL{Mechanism: OAuthBearer, TokenFile: none}, []string{"token_file: a file that can be read: no such file"}},
+		"a token file without one":   {SASL{Mechanism: OAuthBearer, TokenFile: words}, []string{"token_file: a file with a token in its first line"}},
+		"a token command":            {SASL{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", "exit 1"}}, nil},
+		"no such command":            {SASL{Mechanism: OAuthBearer, TokenCommand: []string{none}}, []string{"token_command: a program that can be executed"}},
+		"a command that is a file":   {SASL{Mechanism: OAuthBearer, TokenCommand: []string{words}}, []string{"token_command: a program that can be executed"}},
+		"a file and a command":       {SASL{Mechanism: OAuthBearer, TokenFile: token, TokenCommand: []string{"sh"}}, []string{"token_command: no value here, because security.sasl.token_file is set"}},
+		"PLAIN and a command":        {SASL{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
+		"a scope and PLAIN":          {SASL{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenScopes: []string{"x"}}, []string{"token_scopes: security.sasl.mechanism to be OAUTHBEARER"}},
+		"a secret by http":           {granted(func(o *SASL) { o.TokenURL = "http://login.example/token" }), []string{"token_url: https, because"}},
+		"http on this machine":       {granted(func(o *SASL) { o.TokenURL = "http://[::1]:8080/token" }), nil},
+		"PLAIN and a token":          {SASL{Mechanism: Plain, Username: "a", Password: NewSecret(password), TokenFile: token}, []string{"token_file: security.sasl.mechanism to be OAUTHBEARER, or no value here"}},
+		"a command and no mechanism": {SASL{TokenCommand: []string{"sh"}}, []string{"token_command: security.sasl.mechanism to be OAUTHBEARER"}},
+		"an unknown mechanism":       {SASL{Mechanism: "GSSAPI", TokenFile: "x"}, []string{"mechanism: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"}},
+		"the mechanism of MSK":       {SASL{Mechanism: "AWS_MSK_IAM"}, []string{"mechanism: OAUTHBEARER with security.sasl.token_command"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			_, wrong := c.options.Login()
+			_, wrong := c.options.login()
 			if len(wrong) != len(c.want) {
 				t.Fatalf("%v, expected %v", wrong, c.want)
 			}
@@ -113,9 +103,9 @@ func TestOptions(t *testing.T) {
 
 // The documented keys, the fields of the options, and the keys of mechanisms match.
 func TestKeys(t *testing.T) {
-	every := Options{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, []string{"x"}}
+	every := SASL{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, []string{"x"}}
 	var documented, taken []string
-	for _, k := range Keys() {
+	for _, k := range saslKeys() {
 		if k.Name != "mechanism" && k.Name != "password" {
 			documented = append(documented, k.Name)
 		}
@@ -173,15 +163,15 @@ func (e *endpoint) with(change func()) {
 }
 
 // newEndpoint starts an endpoint with TLS, and returns client options for it.
-func newEndpoint(t *testing.T) (*endpoint, Options) {
+func newEndpoint(t *testing.T) (*endpoint, SASL) {
 	t.Helper()
 	e := &endpoint{t: t}
 	e.Server = httptest.NewUnstartedServer(e)
 	e.Config.ErrorLog = nil
 	e.StartTLS()
 	t.Cleanup(e.Close)
-	ca := write(t, filepath.Join(t.TempDir(), "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})))
-	return e, Options{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: e.URL + "/token", TokenCA: ca}
+	ca := write(t, t.TempDir(), "ca.pem", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: e.Certificate().Raw})))
+	return e, SASL{Mechanism: OAuthBearer, Username: "train", Password: NewSecret(password), TokenURL: e.URL + "/token", TokenCA: ca}
 }
 
 // The first message has the token and the extensions according to RFC 7628, and the request follows RFC 6749.
@@ -189,7 +179,7 @@ func TestGrant(t *testing.T) {
 	e, o := newEndpoint(t)
 	o.TokenScopes, o.TokenParameters = []string{"kafka", "read"}, []string{"audience=https://kafka"}
 	o.Extensions = []string{"logicalCluster=lkc-1", "identityPoolId=pool-2"}
-	m := login(t, o)
+	m := openLogin(t, o)
 	for range 3 { // a token without expiry is fetched once
 		message, err := first(t, m)
 		if want := "n,,\x01auth=Bearer token-1\x01logicalCluster=lkc-1\x01identityPoolId=pool-2\x01\x01"; message != want || err != nil {
@@ -205,7 +195,7 @@ func TestGrant(t *testing.T) {
 }
 
 // grantsOf returns the tokens of an endpoint with a test clock.
-func grantsOf(t *testing.T, o Options) (*renewed, *time.Duration) {
+func grantsOf(t *testing.T, o SASL) (*renewed, *time.Duration) {
 	t.Helper()
 	g := o.grants(func(key, value, want string) { t.Fatal(key, value, want) })
 	after := new(time.Duration)
@@ -247,7 +237,7 @@ func TestRenewal(t *testing.T) {
 // Concurrent logins share a request to the endpoint, and none waits beyond its context.
 func TestGrantsAreShared(t *testing.T) {
 	e, o := newEndpoint(t)
-	m := login(t, o)
+	m := openLogin(t, o)
 	var group sync.WaitGroup
 	for range 20 {
 		group.Go(func() {
@@ -286,7 +276,7 @@ func TestRefusals(t *testing.T) {
 	untrusted := o
 	untrusted.TokenCA = ""
 	for name, c := range map[string]struct {
-		options Options
+		options SASL
 		refuse  func(http.ResponseWriter) bool
 		check   string
 		text    string
@@ -301,7 +291,7 @@ func TestRefusals(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e.with(func() { e.refuse = c.refuse })
-			_, err := first(t, login(t, c.options))
+			_, err := first(t, openLogin(t, c.options))
 			refused, ok := errors.AsType[*RefusedError](err)
 			if !ok || refused.Check != c.check || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), o.TokenURL) {
 				t.Fatalf("%v", err)
@@ -312,17 +302,17 @@ func TestRefusals(t *testing.T) {
 		})
 	}
 	e.Close()
-	if _, err := first(t, login(t, o)); !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_url") {
+	if _, err := first(t, openLogin(t, o)); !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_url") {
 		t.Errorf("an endpoint that does not listen: %v", err)
 	}
 }
 
 // A token file is read at each login, so that a renewed token is used; while it is missing, logins fail temporarily.
 func TestTokenFile(t *testing.T) {
-	file := write(t, filepath.Join(t.TempDir(), "token"), "token-1\n")
-	m := login(t, Options{Mechanism: OAuthBearer, TokenFile: file})
+	file := write(t, t.TempDir(), "token", "token-1\n")
+	m := openLogin(t, SASL{Mechanism: OAuthBearer, TokenFile: file})
 	for _, token := range []string{"token-1", "token-2", "", "token-3"} {
-		write(t, file, token)
+		write(t, "", file, token)
 		message, err := first(t, m)
 		if token == "" {
 			if !errors.As(err, new(passingError)) || !strings.Contains(err.Error(), "security.sasl.token_file: "+file) {
@@ -338,7 +328,7 @@ func TestTokenFile(t *testing.T) {
 // and then logins fail temporarily, with what the program says, but never with what it prints.
 func TestTokenCommand(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "printed")
-	o := Options{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", `[ "$2" = "it's" ] && cat "$1" && [ ! -e "$1.fails" ] || { echo no role >&2; exit 3; }`,
+	o := SASL{Mechanism: OAuthBearer, TokenCommand: []string{"sh", "-c", `[ "$2" = "it's" ] && cat "$1" && [ ! -e "$1.fails" ] || { echo no role >&2; exit 3; }`,
 		"sh", file, "it's"}}
 	r := o.command(func(key, value, want string) { t.Fatal(key, value, want) })
 	began, after := time.Now(), time.Duration(0)
@@ -366,9 +356,9 @@ func TestTokenCommand(t *testing.T) {
 		{999 * time.Hour, "", true, "forever=="},
 	} {
 		after = c.at
-		write(t, file, c.printed)
+		write(t, "", file, c.printed)
 		if os.Remove(file + ".fails"); c.fails {
-			write(t, file+".fails", "")
+			write(t, "", file+".fails", "")
 		}
 		token, err := r.token(t.Context())
 		switch {
@@ -386,7 +376,7 @@ func TestTokenCommandEnds(t *testing.T) {
 	for _, script := range []string{"sleep 100 & sleep 100", "yes", "yes >&2"} {
 		ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 		defer cancel()
-		r := Options{TokenCommand: []string{"sh", "-c", script}}.command(func(key, value, want string) { t.Fatal(key, value, want) })
+		r := SASL{TokenCommand: []string{"sh", "-c", script}}.command(func(key, value, want string) { t.Fatal(key, value, want) })
 		if _, err := r.token(ctx); !errors.As(err, new(passingError)) || len(err.Error()) > 2<<10 {
 			t.Errorf("%s: %v", script, err)
 		}

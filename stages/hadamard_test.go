@@ -1,4 +1,4 @@
-package hadamard
+package stages
 
 import (
 	"fmt"
@@ -27,7 +27,7 @@ func TestHadamardAgainstTheDefinition(t *testing.T) {
 				x[i], diagonal[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
 			}
 			got := slices.Clone(x)
-			Transform(got, diagonal, n)
+			hadamard(got, diagonal, n)
 			for i, v := range got {
 				first, want := i-i%n, 0.0
 				for j := range n {
@@ -63,12 +63,12 @@ func TestHadamardIsOrthogonal(t *testing.T) {
 			return sum
 		}
 		before, original := dot(), slices.Clone(v)
-		Transform(v, diagonal, n)
-		Transform(w, diagonal, n)
+		hadamard(v, diagonal, n)
+		hadamard(w, diagonal, n)
 		if after := dot(); after != float64(n)*before {
 			t.Errorf("n = %d: the inner product is %v, expected %v", n, after, float64(n)*before)
 		}
-		Transform(v, ones, n)
+		hadamard(v, ones, n)
 		for i := range v {
 			if want := float32(n) * diagonal[i] * original[i]; v[i] != want {
 				t.Fatalf("n = %d: value %d of H·H·D·v is %v, expected %v", n, i, v[i], want)
@@ -97,7 +97,7 @@ func TestHadamardAddsInOneOrder(t *testing.T) {
 				}
 			}
 		}
-		Transform(x, diagonal, n)
+		hadamard(x, diagonal, n)
 		if !slices.Equal(x, want) {
 			t.Errorf("n = %d has other bits than level by level", n)
 		}
@@ -112,7 +112,7 @@ func TestHadamardRefusesOtherShapes(t *testing.T) {
 					t.Errorf("%+v is taken", shape)
 				}
 			}()
-			Transform(make([]float32, shape.values), make([]float32, shape.diagonal), shape.n)
+			hadamard(make([]float32, shape.values), make([]float32, shape.diagonal), shape.n)
 		}()
 	}
 }
@@ -125,7 +125,7 @@ func BenchmarkHadamard(b *testing.B) {
 				x[i], diagonal[i] = rand.Float32(), float32(1/math.Sqrt(float64(n)))
 			}
 			for b.Loop() {
-				Transform(x, diagonal, n)
+				hadamard(x, diagonal, n)
 			}
 		})
 	}

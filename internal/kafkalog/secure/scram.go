@@ -1,4 +1,4 @@
-package login
+package secure
 
 import "github.com/segmentio/kafka-go/sasl/scram"
 
@@ -16,12 +16,12 @@ func scramSHA512() mechanism { return salted(ScramSHA512, scram.SHA512) }
 
 func salted(name string, algorithm scram.Algorithm) mechanism {
 	return mechanism{name: name, keys: []string{"username", "password_file"},
-		open: func(o Options, wrong func(key, value, want string)) Login {
+		open: func(o SASL, wrong func(key, value, want string)) login {
 			user, password := o.user(wrong)
 			m, err := scram.Mechanism(algorithm, user, password)
 			if err != nil { // the error contains the password, so it is dropped
 				wrong("username", user, "a user name and a password of characters that SCRAM allows (RFC 4013)")
 			}
-			return Login{m, "User:" + user}
+			return login{m, "User:" + user}
 		}}
 }

@@ -1,4 +1,4 @@
-package garbage
+package memorylimit
 
 import (
 	"runtime"
@@ -25,7 +25,7 @@ func TestGarbageIsLimited(t *testing.T) {
 	t.Setenv("GOMEMLIMIT", "")
 	defer debug.SetGCPercent(debug.SetGCPercent(100))
 	defer debug.SetMemoryLimit(debug.SetMemoryLimit(-1))
-	ctx := Limit(t.Context())
+	ctx := Garbage(t.Context())
 	percent := func(reached func(int) bool) {
 		t.Helper()
 		sample := []runtimemetrics.Sample{{Name: "/gc/gogc:percent"}}

@@ -1,29 +1,28 @@
-// Package hadamard multiplies vectors by random signs and Walsh–Hadamard matrices: x ──Transform──▶ H·(d∘x).
-package hadamard
+package stages
 
 import (
 	"fmt"
 	"math/bits"
 )
 
-// Transform replaces each of the consecutive vectors v of length n in x by H·(d∘v), where d is the corresponding part of
+// hadamard replaces each of the consecutive vectors v of length n in x by H·(d∘v), where d is the corresponding part of
 // diagonal and H is the n × n Walsh–Hadamard matrix: H[i, j] is −1 where i and j have an odd number of bits in common,
 // else 1. H is not normalised: H·H = n·I. n is a power of two that divides the common length of x and diagonal.
 //
 // The order of additions depends on n alone, so each result depends only on its own vector, and has the same bits with
 // and without vector instructions.
-func Transform(x, diagonal []float32, n int) {
+func hadamard(x, diagonal []float32, n int) {
 	if n < 1 || bits.OnesCount(uint(n)) != 1 || len(x)%n != 0 || len(diagonal) != len(x) {
-		panic(fmt.Sprintf("hadamard: Transform: %d values, a diagonal of %d, vectors of %d", len(x), len(diagonal), n))
+		panic(fmt.Sprintf("stages: hadamard: %d values, a diagonal of %d, vectors of %d", len(x), len(diagonal), n))
 	}
 	for ; len(x) > 0; x, diagonal = x[n:], diagonal[n:] {
-		transformOne(x[:n], diagonal[:n])
+		hadamardOne(x[:n], diagonal[:n])
 	}
 }
 
-// transformOne does Yates' fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b. It
+// hadamardOne does Yates' fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b. It
 // fuses the diagonal with the first three levels, and then each two levels, to reduce loads and stores.
-func transformOne(x, diagonal []float32) {
+func hadamardOne(x, diagonal []float32) {
 	if len(x) < 8 {
 		for i, d := range diagonal {
 			x[i] *= d

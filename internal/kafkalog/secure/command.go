@@ -1,4 +1,4 @@
-package login
+package secure
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 
 // command returns the tokens that a program prints, as credential plugins of kubectl do:
 // https://kubernetes.io/docs/reference/access-authn-authz/authentication/#input-and-output-formats.
-func (o Options) command(wrong func(key, value, want string)) *renewed {
+func (o SASL) command(wrong func(key, value, want string)) *renewed {
 	program, err := exec.LookPath(o.TokenCommand[0])
 	if err != nil {
 		wrong("token_command", o.TokenCommand[0], "a program that can be executed, and its arguments: "+err.Error())

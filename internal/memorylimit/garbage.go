@@ -1,4 +1,6 @@
-package garbage
+// Package memorylimit keeps a process within the memory of its machine: it limits garbage and unused pages, and returns how much more
+// memory the process may use.
+package memorylimit
 
 import (
 	"context"
@@ -29,9 +31,9 @@ type limiter struct{ allowed, spare atomic.Int64 }
 // key is that of the limiter among the values of a context.
 type key struct{}
 
-// Limit makes the process collect garbage sooner when its heap is large, and return unused pages to the operating system, unless GOGC and
-// GOMEMLIMIT are set. Each collection sets the limit for the next one. Allow takes the context that Limit returns, or one derived from it.
-func Limit(ctx context.Context) context.Context {
+// Garbage makes the process collect garbage sooner when its heap is large, and return unused pages to the operating system, unless GOGC and
+// GOMEMLIMIT are set. Each collection sets the limit for the next one. Allow takes the returned context, or one derived from it.
+func Garbage(ctx context.Context) context.Context {
 	if os.Getenv("GOGC") != "" {
 		return ctx
 	}

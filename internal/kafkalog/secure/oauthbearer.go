@@ -1,4 +1,4 @@
-package login
+package secure
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ func oauthBearer() mechanism {
 			"extensions"},
 		instead: map[string]string{ // as Java clients call it
 			"AWS_MSK_IAM": OAuthBearer + " with security.sasl.token_command, which prints a token for MSK"},
-		open: func(o Options, wrong func(key, value, want string)) Login {
+		open: func(o SASL, wrong func(key, value, want string)) login {
 			b := bearer{extensions: o.extensions(wrong)}
 			first := "" // the key that says where the token comes from
 			from := func(key, value string, open func() tokens) {
@@ -38,7 +38,7 @@ func oauthBearer() mechanism {
 			if first == "" {
 				wrong("token_url", "not set", "the URL of a token endpoint, or a token in security.sasl.token_file or by security.sasl.token_command")
 			}
-			return Login{b, "the user in the token"}
+			return login{b, "the user in the token"}
 		}}
 }
 
@@ -83,7 +83,7 @@ var (
 )
 
 // extensions returns the encoded extensions.
-func (o Options) extensions(wrong func(key, value, want string)) string {
+func (o SASL) extensions(wrong func(key, value, want string)) string {
 	list, ok := pairs(o.Extensions)
 	text, seen := "", map[string]bool{"auth": true} // reserved for the token
 	for _, e := range list {
@@ -102,9 +102,9 @@ func (o Options) extensions(wrong func(key, value, want string)) string {
 var tokenCharacters = regexp.MustCompile(`^[A-Za-z0-9._~+/-]+=*$`)
 
 // file returns the token of a file, which is read again at each login, because the token is renewed by replacing the file.
-func (o Options) file(wrong func(key, value, want string)) tokens {
+func (o SASL) file(wrong func(key, value, want string)) tokens {
 	read := func() (string, error) {
-		content, err := Load(o.TokenFile)
+		content, err := load(o.TokenFile)
 		if err != nil {
 			return "", fmt.Errorf("a file that can be read: %w", err)
 		}

@@ -1,6 +1,6 @@
 //go:build unix
 
-package proxy
+package main
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ func answer(correlation uint32, content string) []byte {
 const fetchKey = 1
 
 // through opens a connection through a proxy on in-memory pipes, so that a test controls time.
-func through(p *Proxy) (client, broker net.Conn) {
+func through(p *proxy) (client, broker net.Conn) {
 	client, inner := net.Pipe()
 	outer, broker := net.Pipe()
 	p.group.Go(func() { p.relay(inner, outer) })
@@ -37,7 +37,7 @@ func through(p *Proxy) (client, broker net.Conn) {
 }
 
 // unconnected is a proxy without a port.
-func unconnected() *Proxy { return &Proxy{connections: map[*connection]struct{}{}} }
+func unconnected() *proxy { return &proxy{connections: map[*connection]struct{}{}} }
 
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
@@ -170,7 +170,7 @@ func TestProxyOnSockets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, err := New()
+	p, err := newProxy()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,4 @@
-// Package login selects the SASL mechanism from the settings under security.sasl.
-//
-// A mechanism is one value in one file: it owns its name, its keys, their checks, and the login. [mechanisms] lists them.
-// Except for the mechanism and its password, credentials may change while a process runs: tokens expire, so each login
-// uses the current ones.
-package login
+package secure
 
 import (
 	"cmp"
@@ -20,8 +15,8 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Options are the settings under security.sasl. The zero value means no authentication.
-type Options struct {
+// SASL are the settings under security.sasl. The zero value means no authentication.
+type SASL struct {
 	// Mechanism is the name of one of the mechanisms; "": no SASL.
 	Mechanism string
 	// Username is the user name, or the client id at a token endpoint.
@@ -45,8 +40,8 @@ type Options struct {
 	Extensions []string `single:"true"`
 }
 
-// Keys documents the keys under security.sasl.
-func Keys() []option.Key {
+// saslKeys documents the keys under security.sasl.
+func saslKeys() []option.Key {
 	quoted := strings.Split("`"+strings.Join(names(), "`,`")+"`", ",")
 	return []option.Key{
 		{Name: "mechanism", Meaning: "mechanism: " + option.Enumerate(quoted, "or") + ". None: no login. " +
@@ -87,8 +82,8 @@ func (e passingError) Unwrap() error   { return e.error }
 func (e passingError) Timeout() bool   { return false }
 func (e passingError) Temporary() bool { return true }
 
-// Login is the login of a connection. The zero value means no authentication.
-type Login struct {
+// login is the login of a connection. The zero value means no authentication.
+type login struct {
 	sasl.Mechanism        // nil: no login
 	Principal      string // name in ACLs, such as "User:alice"
 }
@@ -100,7 +95,7 @@ type mechanism struct {
 	// instead has what to set for mechanisms of other clients that this one replaces.
 	instead map[string]string
 	// open returns the login, and calls wrong with each invalid setting.
-	open func(o Options, wrong func(key, value, want string)) Login
+	open func(o SASL, wrong func(key, value, want string)) login
 }
 
 // mechanisms returns all mechanisms.
@@ -117,7 +112,7 @@ func names() (names []string) {
 
 // set returns the keys that have a value, except the mechanism and the password: the environment may set one for other
 // commands.
-func (o Options) set() (keys []option.Problem) {
+func (o SASL) set() (keys []option.Problem) {
 	for _, k := range [...]struct{ key, value string }{
 		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
 		{"token_scopes", strings.Join(o.TokenScopes, ", ")}, {"token_parameters", strings.Join(o.TokenParameters, ", ")},
@@ -130,8 +125,8 @@ func (o Options) set() (keys []option.Problem) {
 	return keys
 }
 
-// Login reads the files in the options, and returns the login, or all problems of the options.
-func (o Options) Login() (Login, []option.Problem) {
+// login reads the files in the options, and returns the login, or all problems of the options.
+func (o SASL) login() (login, []option.Problem) {
 	var wrong []option.Problem
 	bad := func(key, value, want string) {
 		wrong = append(wrong, option.Problem{Key: key, Value: value, Want: want})
@@ -143,7 +138,7 @@ func (o Options) Login() (Login, []option.Problem) {
 			want = cmp.Or(m.instead[o.Mechanism], want)
 		}
 		bad("mechanism", o.Mechanism, want)
-		return Login{}, wrong
+		return login{}, wrong
 	}
 	for _, k := range o.set() {
 		var takers []string
@@ -157,17 +152,17 @@ func (o Options) Login() (Login, []option.Problem) {
 		}
 	}
 	if o.Mechanism == "" {
-		return Login{}, wrong
+		return login{}, wrong
 	}
-	login := mechanisms()[at].open(o, bad)
+	opened := mechanisms()[at].open(o, bad)
 	if len(wrong) > 0 {
-		return Login{}, wrong
+		return login{}, wrong
 	}
-	return login, nil
+	return opened, nil
 }
 
 // user returns the name and password of a user, or calls wrong.
-func (o Options) user(wrong func(key, value, want string)) (name, password string) {
+func (o SASL) user(wrong func(key, value, want string)) (name, password string) {
 	if o.Username == "" {
 		wrong("username", "not set", "the name of a user")
 	}
@@ -178,7 +173,7 @@ func (o Options) user(wrong func(key, value, want string)) (name, password strin
 	case o.PasswordFile != "" && password != "":
 		wrong("password_file", o.PasswordFile, "no value here, because the environment has the password")
 	case o.PasswordFile != "":
-		content, err := Load(o.PasswordFile)
+		content, err := load(o.PasswordFile)
 		password = firstLine(content)
 		switch {
 		case err != nil:
@@ -195,9 +190,9 @@ func firstLine(content []byte) string {
 	return strings.TrimSuffix(line, "\r")
 }
 
-// Load reads a file of at most 1 MiB, far more than a certificate or a password needs. Its errors omit the file name,
+// load reads a file of at most 1 MiB, far more than a certificate or a password needs. Its errors omit the file name,
 // which is the value of the setting.
-func Load(name string) ([]byte, error) {
+func load(name string) ([]byte, error) {
 	const maxBytes = 1 << 20
 	content, err := func() ([]byte, error) {
 		file, err := os.Open(name)

@@ -1,2 +1,0 @@
-// Package garbage limits the unused memory of a process: garbage, and pages that the collector keeps.
-package garbage
