@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"net/http"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/value"
@@ -14,20 +15,27 @@ type encoder interface {
 	kept() int
 	// whole returns the pieces of the complete answer, given those of the rows.
 	whole(rows [][]byte) (pieces [][]byte, err error)
+	// announce sets the headers of the complete answer.
+	announce(http.Header)
 }
 
-// newEncoder returns the encoder of an answer with a content type by a version.
+// newEncoder returns the encoder of an answer with a content type, or in a protocol, by a version.
 func newEncoder(v *version, kind string, a asked) encoder {
-	if kind == typeArrow {
+	switch kind {
+	case typeArrow:
 		return newArrowAnswer(v, a)
+	case openInference:
+		return &tensorAnswer{version: v, asked: a}
 	}
-	return &jsonAnswer{version: v, asked: a}
+	return &jsonAnswer{version: v, asked: a, plain: kind == mlflow}
 }
 
-// jsonAnswer is an answer in JSON: {"version", "labels", "probabilities"}.
+// jsonAnswer is an answer in JSON: {"version", "labels", "probabilities"}. A plain one, for MLflow, is {"predictions"}: the labels, or
+// the predicted numbers.
 type jsonAnswer struct {
 	*version
 	asked
+	plain  bool
 	rows   int
 	labels []byte // of the rows, as a list without its end
 	order  []int32
@@ -39,20 +47,25 @@ func (a *jsonAnswer) kept() int { return len(a.labels) }
 func (a *jsonAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
 	k := len(a.quoted)
 	for i := range n {
-		if a.rows++; a.rows > 1 {
+		if a.rows++; !a.predictsNumbers() {
+			a.addLabels(of.probabilities[i*k : (i+1)*k])
+			if a.plain {
+				continue
+			}
+		}
+		if a.rows > 1 {
 			dst = append(dst, ',')
 		}
-		if a.predictsNumbers() {
+		switch {
+		case a.plain && k == 1:
+			dst = value.AppendNumber(dst, of.numbers[i], 64)
+		case a.predictsNumbers():
 			dst = appendNumbers(dst, of.numbers[i*k:(i+1)*k], 64)
-			continue
+		case a.top > 0:
+			dst = a.addTop(dst, of.probabilities[i*k:(i+1)*k])
+		default:
+			dst = appendNumbers(dst, of.probabilities[i*k:(i+1)*k], 32)
 		}
-		row := of.probabilities[i*k : (i+1)*k]
-		a.addLabels(row)
-		if a.top > 0 {
-			dst = a.addTop(dst, row)
-			continue
-		}
-		dst = appendNumbers(dst, row, 32)
 	}
 	return dst, nil
 }
@@ -125,10 +138,19 @@ func (a *jsonAnswer) appendValues(dst []byte) []byte {
 }
 
 func (a *jsonAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
+	labels := a.labels
+	a.labels = nil // they are in the pieces
+	switch {
+	case a.plain && a.predictsNumbers():
+		return append(append([][]byte{[]byte(`{"predictions":[`)}, rows...), []byte("]}\n")), nil
+	case a.plain:
+		return [][]byte{[]byte(`{"predictions":`), labels, []byte("]}\n")}, nil
+	}
 	head := a.head()
 	if !a.predictsNumbers() {
-		head = append(append(append(head, `,"labels":`...), a.labels...), ']')
+		head = append(append(append(head, `,"labels":`...), labels...), ']')
 	}
-	a.labels = nil // they are in the head
 	return append(append([][]byte{a.appendValues(head)}, rows...), []byte("]}\n")), nil
 }
+
+func (a *jsonAnswer) announce(h http.Header) { h.Set("Content-Type", typeJSON) }

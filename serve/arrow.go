@@ -3,6 +3,7 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
+	"net/http"
 	"strconv"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -169,3 +170,5 @@ func (a *arrowAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
 	rest, err := a.end(nil)
 	return append(rows, rest), err
 }
+
+func (a *arrowAnswer) announce(h http.Header) { h.Set("Content-Type", typeArrow) }

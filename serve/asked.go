@@ -8,7 +8,11 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/stagewise/stagewise/schemas/value"
 )
+
+const headerType = "Content-Type"
 
 // The headers of a request that select the contents of the answer, as the members do.
 const (
@@ -20,12 +24,17 @@ const (
 type asked struct {
 	top     int  // number of most probable labels; 0: the probability of each, in label order
 	classes bool // all labels, in the order of the probabilities
+
+	// of the Open Inference Protocol
+	id      []byte   // of the request, as JSON; nil: none
+	binary  bool     // outputs are binary, if they do not say otherwise
+	tensors []output // and which of them are asked for
 }
 
 // askedBy returns the contents requested in headers.
 func askedBy(h http.Header) (a asked, err error) {
 	if text := h.Get(headerTop); text != "" {
-		if err := a.setTop(text); err != nil {
+		if err := a.setTop([]byte(text)); err != nil {
 			return a, refuse(http.StatusBadRequest, "%s: %v", headerTop, err)
 		}
 	}
@@ -38,18 +47,24 @@ func askedBy(h http.Header) (a asked, err error) {
 }
 
 // setTop and setClasses set the contents from the text of a member or a header.
-func (a *asked) setTop(text string) (err error) {
-	if a.top, err = strconv.Atoi(text); err != nil || a.top < 1 {
+func (a *asked) setTop(text value.Cell) (err error) {
+	if a.top, err = strconv.Atoi(string(text)); err != nil || a.top < 1 {
 		err = fmt.Errorf("%.20s: expected a number of labels, at least 1", text)
 	}
 	return err
 }
 
-func (a *asked) setClasses(text string) error {
-	if a.classes = text == "true"; !a.classes && text != "false" {
-		return fmt.Errorf("%.20s: expected true or false", text)
+func (a *asked) setClasses(text value.Cell) (err error) {
+	a.classes, err = truth(text)
+	return err
+}
+
+// truth returns a boolean in JSON.
+func truth(text value.Cell) (v bool, err error) {
+	if v = string(text) == "true"; !v && string(text) != "false" {
+		err = fmt.Errorf("%s: expected true or false", text)
 	}
-	return nil
+	return v, err
 }
 
 // check returns an error for contents that a version does not have.
@@ -81,22 +96,30 @@ func mostProbable(order []int32, probabilities []float32, top int) []int32 {
 const (
 	typeJSON  = "application/json"
 	typeArrow = "application/vnd.apache.arrow.stream"
+	typeBytes = "application/octet-stream"
 )
 
-// contentType returns the content type of a request's rows.
-func contentType(r *http.Request) (string, error) {
-	sent := r.Header.Get("Content-Type")
+// The protocols whose JSON is not that of /predict.
+const (
+	openInference = "the Open Inference Protocol"
+	mlflow        = "MLflow"
+)
+
+// contentType returns the content type of a request's rows, which must be one of those expected.
+func contentType(r *http.Request, expected ...string) (string, error) {
+	sent := r.Header.Get(headerType)
 	name, parameters, err := mime.ParseMediaType(sent)
 	charset, isSet := parameters["charset"]
+	known, want := err == nil && slices.Contains(expected, name), strings.Join(expected, " or ")
 	switch {
-	case err == nil && (name == typeJSON || name == typeArrow) && isSet && !strings.EqualFold(charset, "utf-8"):
+	case known && isSet && !strings.EqualFold(charset, "utf-8"):
 		return "", refuse(http.StatusUnsupportedMediaType, "charset %.40q: expected utf-8", charset)
-	case err == nil && (name == typeJSON || name == typeArrow):
+	case known:
 		return name, nil
 	case sent == "":
-		return "", refuse(http.StatusUnsupportedMediaType, "no Content-Type: expected %s or %s", typeJSON, typeArrow)
+		return "", refuse(http.StatusUnsupportedMediaType, "no Content-Type: expected %s", want)
 	}
-	return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %.80q: expected %s or %s", sent, typeJSON, typeArrow)
+	return "", refuse(http.StatusUnsupportedMediaType, "Content-Type %.80q: expected %s", sent, want)
 }
 
 // answerType returns the content type of the answer: as accepted by the client, or else that of the rows.

@@ -74,7 +74,11 @@ func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all 
 
 // readBody calls tile with the rows of a body.
 func readBody(body []byte, request *layout.Request, most int, tile func(*examples.Rows) error) error {
-	rows, err := newJSONRows(body, &version{}, newReader(request), &asked{})
+	m, err := membersOf(body, typeJSON)
+	if err != nil {
+		return err
+	}
+	rows, err := newJSONRows(m, &version{}, newReader(request), &asked{})
 	if err != nil {
 		return err
 	}

@@ -49,12 +49,85 @@ type jsonRows struct {
 	put     func(column int, of jsonl.Nested) error
 }
 
-// newJSONRows checks a body, and reads its members. asks are the contents requested in headers.
-func newJSONRows(body []byte, v *version, of *reader, asks *asked) (*jsonRows, error) {
+// members are the members of a request; nil: there is none.
+type members struct{ rows, columns, top, classes value.Cell }
+
+// parse returns the object in a body.
+func parse(body []byte) (value.Cell, error) {
 	body = bytes.TrimPrefix(body, []byte("\ufeff")) // as for files
-	if err := value.CheckJSON(body); err != nil {
-		return nil, err
+	return value.Cell(bytes.TrimSpace(body)), value.CheckJSON(body)
+}
+
+// membersOf returns the members of a body of a content type or protocol. For MLflow, rows may be an object of columns.
+func membersOf(body []byte, sent string) (m members, err error) {
+	object, err := parse(body)
+	if err != nil {
+		return m, err
 	}
+	if sent == mlflow {
+		err = m.readFrame(object)
+	} else {
+		err = object.Each(func(key []byte, cell value.Cell) error {
+			switch string(key) {
+			case keyRows:
+				m.rows = cell
+			case keyColumns:
+				m.columns = cell
+			case keyTop:
+				m.top = cell
+			case keyClasses:
+				m.classes = cell
+			}
+			return nil
+		})
+	}
+	switch {
+	case err != nil:
+	case m.rows == nil:
+		err = fmt.Errorf("no %q", keyRows)
+	case m.rows[0] != '[' && (sent != mlflow || m.rows[0] != '{'):
+		err = fmt.Errorf("%q: %s: expected a list of rows", keyRows, m.rows)
+	}
+	return m, err
+}
+
+// readFrame reads a request of MLflow: one of "dataframe_split", "dataframe_records", "instances" and "inputs". Names of columns that are
+// numbers, as pandas numbers columns without names, are no names.
+func (m *members) readFrame(object value.Cell) error {
+	found := 0
+	err := object.Each(func(key []byte, cell value.Cell) error {
+		switch string(key) {
+		case "dataframe_records", "instances", "inputs":
+			m.rows = cell
+		case "dataframe_split":
+			err := cell.Each(func(key []byte, cell value.Cell) error {
+				switch string(key) {
+				case keyColumns:
+					if numbered := bytes.IndexByte(cell, '"') < 0; !numbered {
+						m.columns = cell
+					}
+				case "data":
+					m.rows = cell
+				}
+				return nil
+			})
+			if err != nil {
+				return fmt.Errorf("%q: %w", key, err)
+			}
+		default:
+			return nil
+		}
+		found++
+		return nil
+	})
+	if err == nil && found != 1 {
+		err = fmt.Errorf(`%d of "dataframe_split", "dataframe_records", "instances" and "inputs": expected one`, found)
+	}
+	return err
+}
+
+// newJSONRows returns the rows of a request, and sets the contents of the answer that it asks for.
+func newJSONRows(m members, v *version, of *reader, asks *asked) (*jsonRows, error) {
 	l, k := of.layout, of.layout.Names.Columns()
 	all := make([]bool, 3*k)
 	r := &jsonRows{reader: of, version: v, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
@@ -72,30 +145,18 @@ func newJSONRows(body []byte, v *version, of *reader, asks *asked) (*jsonRows, e
 		}
 		return err
 	}
-	err := value.Cell(bytes.TrimSpace(body)).Each(func(key []byte, cell value.Cell) error {
-		var err error
-		switch string(key) {
-		case keyRows:
-			r.rows = cell
-		case keyColumns:
-			err = r.readColumns(cell)
-		case keyTop:
-			err = asks.setTop(string(cell))
-		case keyClasses:
-			err = asks.setClasses(string(cell))
+	r.rows = m.rows
+	for _, member := range []struct {
+		key  string
+		cell value.Cell
+		read func(value.Cell) error
+	}{{keyColumns, m.columns, r.readColumns}, {keyTop, m.top, asks.setTop}, {keyClasses, m.classes, asks.setClasses}} {
+		if member.cell == nil {
+			continue
 		}
-		if err != nil {
-			err = fmt.Errorf("%q: %w", key, err)
+		if err := member.read(member.cell); err != nil {
+			return nil, fmt.Errorf("%q: %w", member.key, err)
 		}
-		return err
-	})
-	switch {
-	case err != nil:
-		return nil, err
-	case r.rows == nil:
-		return nil, fmt.Errorf("no %q", keyRows)
-	case r.rows[0] != '[':
-		return nil, fmt.Errorf("%q: %s: expected a list of rows", keyRows, r.rows)
 	}
 	return r, nil
 }

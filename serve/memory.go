@@ -161,8 +161,8 @@ func ofArrow(v *version, bytes int64) int64 {
 
 // needs sets the memory that the rows need, and a body that is decompressed. Dense rows of JSON are read one by one, and mostly take much
 // less: they may reserve all that there is, and are not refused.
-func (p *prediction) needs(m measured, packed bool, sent string) {
-	if p.bodyBytes = m.bytes; sent == typeJSON {
+func (p *prediction) needs(m measured, packed bool) {
+	if p.bodyBytes = m.bytes; p.sent == typeJSON || p.sent == mlflow {
 		p.rowBytes = max(0, ofJSON(p.version, m)-workspaceBytes)
 	} else {
 		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)-workspaceBytes), p.memory.maxRows())

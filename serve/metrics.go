@@ -63,9 +63,9 @@ func newMetrics(s *Server) *metrics {
 }
 
 // answered counts a response.
-func (m *metrics) answered(path string, status int, took time.Duration) {
+func (m *metrics) answered(path string, status int, took time.Duration, predicts bool) {
 	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
-	if path == "/predict" {
+	if predicts {
 		m.seconds.Observe(took.Seconds())
 	}
 }

@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/json"
+	"net/http/httptest"
 	"slices"
 	"strconv"
 	"strings"
@@ -76,17 +77,23 @@ func TestDescription(t *testing.T) {
 		{whole, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true,"top":2}`}, {several, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`},
 		{numbers, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`}, {whole, "GET", "/model", "", ""},
 		{s, "POST", "/predict", "text/csv", ``}, {s, "PUT", "/predict", typeJSON, ``}, {none, "POST", "/predict", typeJSON, `{"rows":[]}`}, {none, "GET", "/model", "", ""},
+		{s, "POST", "/invocations", typeJSON, `{"inputs":[[1,2,3]]}`}, {numbers, "POST", "/invocations", typeJSON, `{"inputs":[[1,2]]}`},
+		{s, "POST", "/invocations", "text/csv", ``}, {s, "POST", "/v2/models/p/infer", typeJSON, `{}`},
+		{s, "POST", "/v2/models/p/infer", typeJSON, `{"id":"1","inputs":[{"name":"x","shape":[1,3],"datatype":"FP32","data":[1,2,3]}]}`},
+		{several, "POST", "/v2/models/p/infer", typeJSON, `{"inputs":[{"name":"x","shape":[1,2],"datatype":"FP32","data":[1,2]}]}`},
+		{s, "POST", "/v2/models/p/versions/4/infer", typeJSON, `{}`}, {s, "GET", "/v2/models/q", "", ""}, {none, "GET", "/v2/models/q/ready", "", ""},
 	}
 	for path := range s.routes {
 		requests = append(requests, struct {
 			s                        *Server
 			method, path, sent, body string
-		}{s, "GET", path, "", ""})
+		}{s, "GET", strings.NewReplacer("{model}", "p", "{version}", "3").Replace(path), "", ""})
 	}
 	for _, r := range requests {
 		w := ask(r.s, r.method, r.path, r.sent, []byte(r.body))
-		method := strings.ToLower(r.s.routes[r.path].method)
-		answer, ok := described.Paths[r.path][method].Responses[strconv.Itoa(w.Code)]
+		path := pathOf(httptest.NewRequest(r.method, r.path, nil))
+		method := strings.ToLower(r.s.routes[path].method)
+		answer, ok := described.Paths[path][method].Responses[strconv.Itoa(w.Code)]
 		if !ok {
 			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
 			continue

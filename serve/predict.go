@@ -27,8 +27,10 @@ const headerMissing = "Stagewise-Missing-Columns"
 type prediction struct {
 	*Server
 	*version
+	request   *http.Request
 	asks      asked
-	kind      string // content type of the answer
+	sent      string // content type or protocol of the rows
+	kind      string // content type or protocol of the answer
 	rows      rows
 	work      *workspace // while it has a core
 	encoder   encoder
@@ -47,7 +49,7 @@ type prediction struct {
 
 // predict handles a prediction request.
 func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
-	sent, err := contentType(r)
+	sent, err := contentType(r, typeJSON, typeArrow)
 	if err != nil {
 		return err
 	}
@@ -59,6 +61,12 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
+	return s.respond(w, &prediction{request: r, asks: asks, sent: sent, kind: kind})
+}
+
+// respond reads, predicts and answers a request.
+func (s *Server) respond(w http.ResponseWriter, p *prediction) error {
+	r := p.request
 	record, err := s.record(w, r)
 	if err != nil {
 		return err
@@ -69,12 +77,12 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer body.release()
 	defer s.begin(r, true)()
-	p := &prediction{Server: s, asks: asks, kind: kind, record: record}
+	p.Server, p.record = s, record
 	defer func() {
 		p.held.release()
 		p.answer.release()
 	}()
-	if err := p.compute(r.Context(), body, sent); err != nil {
+	if err := p.compute(r.Context(), body); err != nil {
 		return err
 	}
 	p.finish(w.Header())
@@ -87,17 +95,17 @@ func (s *Server) predict(w http.ResponseWriter, r *http.Request) error {
 
 // compute computes the whole answer before any of it is sent: so any error in a request gives an error response, and a slow
 // client holds neither a core nor its request.
-func (p *prediction) compute(ctx context.Context, b *body, sent string) (err error) {
+func (p *prediction) compute(ctx context.Context, b *body) (err error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, p.Server.options.Timeout, p.late)
 	defer cancel()
-	if p.version, err = p.newest(); err != nil {
+	if p.version, err = p.versionFor(p.request); err != nil {
 		return err
 	}
 	m, err := b.measure(int64(p.Server.options.MaxBody))
 	if err != nil {
 		return err
 	}
-	p.needs(m, b.packed, sent)
+	p.needs(m, b.packed)
 	if p.held, err = p.hold(ctx, p.rowBytes); err != nil {
 		return err
 	}
@@ -106,7 +114,7 @@ func (p *prediction) compute(ctx context.Context, b *body, sent string) (err err
 		return err
 	}
 	for { // until the rows have all of the memory that they need
-		err := p.predictRows(ctx, text, sent)
+		err := p.predictRows(ctx, text)
 		if p.rowBytes <= p.held.bytes {
 			return err
 		}
@@ -126,13 +134,13 @@ func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 }
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
-func (p *prediction) predictRows(ctx context.Context, text []byte, sent string) (err error) {
+func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 	p.count, p.pieces, p.bytes, p.unpacked, p.again = 0, nil, 0, input.Unpacked{}, 0
 	if p.work, err = p.enter(ctx); err != nil {
 		return err
 	}
 	defer func() { p.leave(p.work) }()
-	if p.rows, err = p.open(ctx, text, sent); err != nil {
+	if p.rows, err = p.open(ctx, text); err != nil {
 		return unusable(ctx, err)
 	}
 	if err := p.asks.check(p.version); err != nil {
@@ -164,7 +172,7 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 	}
 	n := rows.Rows
 	if p.count += n; p.count > p.Server.options.MaxRows {
-		return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", p.Server.options.MaxRows)
+		return p.manyRows()
 	}
 	p.work.predicted.predict(p.version, rows)
 	if p.work.rows, err = p.encoder.add(p.work.rows[:0], &p.work.predicted, n); err != nil {
@@ -178,6 +186,11 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 		return err
 	}
 	return p.reserve()
+}
+
+// manyRows rejects a request with too many rows.
+func (s *Server) manyRows() error {
+	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", s.options.MaxRows)
 }
 
 // reserve reserves memory for the answer so far.
@@ -208,7 +221,7 @@ func (p *prediction) finish(h http.Header) {
 	p.record.Send(p.count)
 	p.metrics.rows.Add(float64(p.count))
 	p.metrics.missing.Add(float64(missing))
-	h.Set("Content-Type", p.kind)
+	p.encoder.announce(h)
 	h.Set("Content-Length", strconv.Itoa(p.bytes))
 	h.Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
 	h.Set(headerMissing, strconv.Itoa(lacking))

@@ -22,25 +22,42 @@ type rows interface {
 	lacking() (columns, all int)
 }
 
-// open returns the rows of a body with a content type. Those of Arrow reserve memory while they are read.
-func (p *prediction) open(ctx context.Context, body []byte, sent string) (rows, error) {
-	if sent == typeArrow {
-		r := &arrowRows{}
-		if p.record != nil {
-			r.texts = answers.ArrowRows(body, func(bytes int) error {
-				p.again += bytes
-				return p.unpack(input.Unpacked{})
-			})
-		}
-		want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
-		r.batches = arrow.Stream(ctx, "the request", body, p.unpack, p.version.options, want)
-		return r, nil
+// open returns the rows of a body.
+func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
+	switch p.sent {
+	case typeArrow:
+		return p.openStream(ctx, body), nil
+	case openInference:
+		stream, err := p.tensorStream(body)
+		return p.openStream(ctx, stream), err
+	}
+	m, err := membersOf(body, p.sent)
+	if err != nil {
+		return nil, err
+	}
+	if m.rows[0] == '{' {
+		stream, err := p.columnStream(m.rows)
+		return p.openStream(ctx, stream), err
 	}
 	r, err := p.reader()
 	if err != nil {
 		return nil, refuse(http.StatusInternalServerError, "%v", err)
 	}
-	return newJSONRows(body, p.version, r, &p.asks)
+	return newJSONRows(m, p.version, r, &p.asks)
+}
+
+// openStream returns the rows of an Arrow stream, which reserve memory while they are read.
+func (p *prediction) openStream(ctx context.Context, body []byte) rows {
+	r := &arrowRows{}
+	if p.record != nil {
+		r.texts = answers.ArrowRows(body, func(bytes int) error {
+			p.again += bytes
+			return p.unpack(input.Unpacked{})
+		})
+	}
+	want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
+	r.batches = arrow.Stream(ctx, "the request", body, p.unpack, p.version.options, want)
+	return r
 }
 
 // arrowRows are the rows of an Arrow stream.

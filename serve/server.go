@@ -11,8 +11,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -116,6 +118,7 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		"/live":         {method: http.MethodGet, public: true, answer: s.live},
 		"/ready":        {method: http.MethodGet, public: true, answer: s.ready},
 	}
+	maps.Copy(s.routes, s.protocols())
 	return s, nil
 }
 
@@ -201,7 +204,7 @@ func (s *Server) drained() <-chan time.Time {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	counted := &counted{ResponseWriter: w, status: http.StatusOK}
-	of := r.URL.Path
+	of := pathOf(r)
 	if _, known := s.routes[of]; !known {
 		of = "other"
 	}
@@ -215,18 +218,18 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				s.refuse(counted, errors.New("the request failed: see the server's log"))
 			}
 		}
-		s.metrics.answered(of, counted.status, time.Since(began))
+		s.metrics.answered(of, counted.status, time.Since(began), s.routes[of].method == http.MethodPost)
 		if broken || cause == http.ErrAbortHandler {
 			panic(http.ErrAbortHandler) // the response is incomplete, and the client must notice that
 		}
 	}()
-	if err := s.route(counted, r); err != nil {
+	if err := s.route(counted, r, of); err != nil {
 		s.refuse(counted, err)
 	}
 }
 
-func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
-	to, known := s.routes[r.URL.Path]
+func (s *Server) route(w http.ResponseWriter, r *http.Request, path string) error {
+	to, known := s.routes[path]
 	misdirected := endpoint.CheckHost(r)
 	switch {
 	case !known:
@@ -299,6 +302,22 @@ func (s *Server) newest() (*version, error) {
 	return v, nil
 }
 
+// versionFor returns the version that a request names, or else the newest.
+func (s *Server) versionFor(r *http.Request) (*version, error) {
+	v, err := s.newest()
+	if err != nil {
+		return nil, err
+	}
+	name, number := r.PathValue(pathModel), r.PathValue(pathVersion)
+	switch newest := strconv.Itoa(v.Manifest.Version); {
+	case name != "" && name != v.Manifest.Name:
+		return nil, refuse(http.StatusNotFound, "there is no model %.80q: expected %s", name, v.Manifest.Name)
+	case number != "" && number != newest:
+		return nil, refuse(http.StatusNotFound, "version %.20q is not served, only version %s", number, newest)
+	}
+	return v, nil
+}
+
 // manifest responds with the manifest of the version.
 func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	m := s.versions.Model()
@@ -343,17 +362,24 @@ func (s *Server) Trouble() string {
 	return ""
 }
 
-// ready reports whether the server is ready. The reason is only sent to clients with the token, if one is required.
 func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	why := s.Trouble()
-	switch {
-	case why != "" && s.allowed(r):
-		return refuse(http.StatusServiceUnavailable, "%s", why)
-	case why != "":
-		return refuse(http.StatusServiceUnavailable, "not ready")
+	if err := s.notReady(r); err != nil {
+		return err
 	}
 	_, _ = io.WriteString(w, "ready\n")
 	return nil
+}
+
+// notReady returns an error if the server is not ready. The reason is only sent to clients with the token, if one is required.
+func (s *Server) notReady(r *http.Request) error {
+	why := s.Trouble()
+	switch {
+	case why == "":
+		return nil
+	case !s.allowed(r):
+		why = "not ready"
+	}
+	return refuse(http.StatusServiceUnavailable, "%s", why)
 }
 
 // counted records the status of a response.
