@@ -195,7 +195,7 @@ func FuzzReadModel(f *testing.F) {
 
 func FuzzDecodeJSON(f *testing.F) {
 	seeds(f, func(m wire.Message) { f.Add(m.Value) }, "plan", "end", "failure", "source", "manifest", "report", "removal",
-		"source-removal", "division", "pin", "forget")
+		"source-removal", "division", "pin", "forget", "origins")
 	f.Fuzz(func(t *testing.T, value []byte) {
 		m := wire.Message{Value: value}
 		survives(t, m, func(p *Plan) wire.Message { p.Content(); return whole(t, p.Messages) })
@@ -207,6 +207,7 @@ func FuzzDecodeJSON(f *testing.F) {
 		survives(t, m, (*SourceRemoval).Message)
 		survives(t, m, (*Pin).Message)
 		survives(t, m, (*Forget).Message)
+		survives(t, m, (*Origins).Message)
 		survives(t, m, func(v *Manifest) wire.Message { return whole(t, v.Messages) })
 		survives(t, m, func(v *Report) wire.Message { return whole(t, v.Messages) })
 	})
@@ -228,7 +229,8 @@ func whole(t *testing.T, messages func() ([]wire.Message, error)) (whole wire.Me
 }
 
 // survives checks that a decoded value can be encoded, decoded and encoded again, with the same bytes.
-func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Removal | SourceRemoval | Division | Pin | Forget](
+func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | Removal | SourceRemoval | Division | Pin | Forget |
+	Origins](
 	t *testing.T, m wire.Message, message func(*T) wire.Message) {
 	value, err := DecodeJSON[T](m)
 	if err != nil {

@@ -68,6 +68,7 @@ func kinds() map[wire.Kind]again {
 		KindEnd: single((*End).Message), KindClaim: single((*Claim).Message), KindFailure: single((*Failure).Message),
 		KindSource: single((*SourceSeal).Message), KindRemoval: single((*Removal).Message), KindPin: single((*Pin).Message),
 		KindSourceRemoval: single((*SourceRemoval).Message), KindDivision: single((*Division).Message), KindForget: single((*Forget).Message),
+		KindOrigins: single((*Origins).Message),
 		KindStage: func(m wire.Message, _ memory.Allocator) (wire.Message, error) {
 			s, err := DecodeJSON[StageReport](m)
 			if err != nil {
@@ -264,7 +265,7 @@ func TestGoldensHaveAllFields(t *testing.T) {
 	for kind, value := range map[wire.Kind]any{
 		KindPlan: Plan{}, KindReport: Report{}, KindManifest: Manifest{}, KindWindow: Window{}, KindEnd: End{},
 		KindClaim: Claim{}, KindFailure: Failure{}, KindSource: SourceSeal{}, KindRemoval: Removal{}, KindPin: Pin{}, KindDivision: Division{},
-		KindSourceRemoval: SourceRemoval{}, KindForget: Forget{}, KindStage: StageReport{},
+		KindSourceRemoval: SourceRemoval{}, KindForget: Forget{}, KindStage: StageReport{}, KindOrigins: Origins{},
 	} {
 		for f := range reflect.TypeOf(value).Fields() {
 			name, _, _ := strings.Cut(f.Tag.Get("json"), ",")

@@ -11,7 +11,7 @@ import (
 // JSON is what messages have as JSON.
 type JSON interface {
 	Plan | End | Claim | Failure | SourceSeal | Manifest | StageReport | Report |
-		Removal | SourceRemoval | Division | Pin | Forget | Window
+		Removal | SourceRemoval | Division | Pin | Forget | Window | Origins
 }
 
 // DecodeJSON decodes and checks the value of a message that is JSON; of a document, the whole that [wire.Documents]

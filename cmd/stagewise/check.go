@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
@@ -46,13 +47,43 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
 	defer cancel()
 	var found *topics.Settings
+	var covered []string
 	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
-		found, err = topics.ReadSettings(ctx, topics.Open(log, c.Job().Name, nil), c.Job())
+		p := topics.OpenFor(log, c.Job(), nil)
+		if found, err = topics.ReadSettings(ctx, p, c.Job()); err == nil && p.Remade != nil {
+			covered, err = coveredBy(ctx, p)
+		}
 		return err
 	})
 	if err != nil {
 		_, err = fmt.Fprintf(w, "\nexisting topics are not compared with the configuration: %v\n", err)
 		return err
 	}
+	for _, line := range covered {
+		fmt.Fprintln(w, line)
+	}
 	return errors.Join(append([]error{screen.WriteDifferences(w, found.Differences)}, found.Wrong...)...)
+}
+
+// coveredBy returns lines with the offsets of the examples and of the topic from which expired ones are made again; none if the
+// topics are not there yet.
+func coveredBy(ctx context.Context, p *topics.Pipeline) ([]string, error) {
+	var lines []string
+	for _, of := range []struct {
+		what, topic string
+		log         protocol.Log
+	}{
+		{"%s has %s", p.Topics.Examples, p.Remade.Log}, {"%s has, or made again, %s", p.Topics.Examples, p.Log},
+		{"%s has %s", p.Remade.Source(), p.Log},
+	} {
+		spans, err := of.log.Spans(ctx, of.topic)
+		if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf(of.what, of.topic, topics.Listed(spans)))
+	}
+	return lines, nil
 }

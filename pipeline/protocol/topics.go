@@ -6,6 +6,7 @@ type Topics struct {
 	Examples, Residuals, Statistics, Weights, Versions, State, Plans, Forget, Quarantine string
 
 	Predictions string // written by score, unless another topic is configured
+	Origins     string // of examples that expire, unless ingest does not make them from a topic
 }
 
 // TopicsOf returns the topics of the named pipeline.
@@ -14,6 +15,7 @@ func TopicsOf(name string) Topics {
 		Name: name, Examples: name + ".examples", Residuals: name + ".residuals", Statistics: name + ".statistics",
 		Weights: name + ".weights", Versions: name + ".versions", State: name + ".state", Plans: name + ".plans",
 		Forget: name + ".forget", Quarantine: name + ".quarantine", Predictions: name + ".predictions",
+		Origins: name + ".origins",
 	}
 }
 

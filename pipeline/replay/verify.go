@@ -88,6 +88,9 @@ func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []heed.EarlierRu
 		return err
 	}
 	missing := &MissingExamplesError{Topic: p.Topics.Examples}
+	if p.Remade != nil {
+		missing.From = p.Remade.Source()
+	}
 	for i := range runs {
 		for _, needed := range reads(runs[i].Plan) {
 			gone := needed
@@ -269,6 +272,7 @@ type MissingExamplesError struct {
 	Topic string         // examples topic
 	Spans coverage.Spans // missing spans, one for each partition
 	First string         // first version trained on them: "version 3"
+	From  string         // topic from which they can't be made again either; "": they can't be made again
 }
 
 // add adds a missing span.
@@ -287,9 +291,11 @@ func (e *MissingExamplesError) add(gone coverage.Span, by string) {
 
 // Error includes partitions and offsets.
 func (e *MissingExamplesError) Error() string {
-	return fmt.Sprintf("%s was trained on examples that were deleted: %s%s. topics.retention.examples sets how long examples are "+
-		"retained",
-		e.First, e.Topic, topics.Listed(e.Spans))
+	text := fmt.Sprintf("%s was trained on examples that were deleted: %s%s", e.First, e.Topic, topics.Listed(e.Spans))
+	if e.From != "" {
+		return fmt.Sprintf("%s; and %s no longer has the messages that they were made from: increase its retention", text, e.From)
+	}
+	return text + ". topics.retention.examples sets how long examples are retained"
 }
 
 // ArithmeticError means that this process would reproduce a version with different bits.

@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // AfterChain returns the options for files or a topic whose rows extend a chain of versions: with the layout of the earlier
@@ -47,49 +44,10 @@ func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (i
 	if err != nil || first == nil {
 		return o, err
 	}
-	if learnt := rowsOf(*first, o.FromTopic); learnt != nil {
+	if learnt := ingest.RowsOf(first.Value, o.FromTopic); learnt != nil {
 		o.Options = o.After(learnt)
 	}
 	return o, nil
-}
-
-// rowsOf describes the rows of an examples message for rows that follow from a topic, or from files; nil if they can't be
-// decoded, which their reader reports with their position.
-func rowsOf(m protocol.Message, topic string) *layout.Learnt {
-	batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
-	if err != nil {
-		return nil
-	}
-	defer batch.Release()
-	columns, err := examples.ParseColumns(batch.Columns())
-	if err != nil {
-		return nil
-	}
-	l := &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic, Rows: batch.Rows}
-	if columns != nil {
-		l.Lacking = map[string]int{}
-		width := columns.Features()
-		features := make([]float32, batch.Rows*width)
-		if batch.Sparse {
-			var rows examples.SparseRows
-			batch.SparseFeatures(&rows)
-			rows.Leading(features, width)
-		} else {
-			batch.Features(features, width)
-		}
-		at := 0
-		for _, c := range columns {
-			lacking := 0
-			for row := range batch.Rows {
-				if x := features[row*width+at]; x != x {
-					lacking++
-				}
-			}
-			l.Lacking[c.Source()] = lacking
-			at += c.Features()
-		}
-	}
-	return l
 }
 
 // firstIngested returns the first message of a source ingested from files; nil: there is none on the topic.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -36,6 +35,7 @@ type Feed struct {
 	since     time.Time       // time of the first message read and not yet written
 	times     [2]int64        // timestamps of the first message in the batch, and the latest; 0: none
 	joining   *joining        // nil: the rows have labels
+	recorded  time.Time       // when the origins of all messages were last written
 }
 
 // added is a message whose rows are in the batch, and how they are added.
@@ -108,6 +108,9 @@ func (f *Feed) feed(ctx context.Context) error {
 	if err := f.flush(ctx); err != nil {
 		return err
 	}
+	if err := f.record(ctx); err != nil {
+		return err
+	}
 	f.noticeColumns(true)
 	if f.untilEnd {
 		return nil
@@ -134,6 +137,9 @@ func (f *Feed) feed(ctx context.Context) error {
 		if f.joining != nil {
 			timeout = min(timeout, max(0, passEvery-f.Clock.Since(f.joining.passed)))
 		}
+		if f.Remade != nil {
+			timeout = min(timeout, max(0, f.recordEvery()-f.Clock.Since(f.recorded)))
+		}
 		d, late, err := subscription.Next(ctx, timeout)
 		switch {
 		case errors.As(err, new(*kafkalog.DeletedError)):
@@ -159,10 +165,32 @@ func (f *Feed) feed(ctx context.Context) error {
 		if err == nil && !f.since.IsZero() && f.Clock.Since(f.since) >= waitForRows {
 			err = f.flush(ctx)
 		}
+		if err == nil && f.Remade != nil && f.Clock.Since(f.recorded) >= f.recordEvery() {
+			err = f.record(ctx)
+		}
 		if err != nil {
 			return err
 		}
 	}
+}
+
+// recordEvery returns the interval at which the origins of the messages are written, which is short compared with their retention.
+func (f *Feed) recordEvery() time.Duration {
+	return min(f.Job.Topics.Retention.Examples/4, 10*time.Minute)
+}
+
+// record writes the origins of the messages of the partition, if examples expire.
+func (f *Feed) record(ctx context.Context) error {
+	if f.Remade == nil {
+		return nil
+	}
+	f.recorded = f.Clock.Now()
+	lost, err := f.Remade.Record(ctx, f.partition, f.end)
+	if !lost.Empty() {
+		event.Notice(f.Recorder, "%s%v expired before their origins were written: they can't be made again from %s", f.Topics.Examples, lost,
+			f.Topic)
+	}
+	return err
 }
 
 // handle processes a delivery of the subscription.
@@ -199,18 +227,9 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	return nil
 }
 
-// messageOf converts a message of the topic for ingest.
-func messageOf(partition int, m protocol.Message) ingest.TopicMessage {
-	value := ingest.TopicMessage{Partition: partition, Offset: m.Offset, Key: m.Key, SchemaID: m.Get(ingest.SchemaHeader), Value: m.Value}
-	if t := timeOf(m); t != outcome.Never {
-		value.Time = t
-	}
-	return value
-}
-
 // add adds a message of the topic to the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
-	value := messageOf(partition, m)
+	value := ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
 	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
 		return err
 	}

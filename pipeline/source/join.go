@@ -264,7 +264,8 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return j.of[r.partition].AddOutcome(outcome.Outcome{Partition: r.partition, Offset: m.Offset, Time: timeOf(m), Labels: labels})
+		return j.of[r.partition].AddOutcome(outcome.Outcome{Partition: r.partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time),
+			Labels: labels})
 	})
 	if err != nil {
 		return err
@@ -309,30 +310,19 @@ func (f *Feed) followOutcomes() (follow []protocol.Position) {
 	return follow
 }
 
-// maxTime is a timestamp beyond all valid ones: larger values are due to a clock in other units.
-const maxTime = 32503680000000 // the year 3000
-
-// timeOf returns the timestamp of a message in milliseconds since 1970; outcome.Never if it has none.
-func timeOf(m protocol.Message) int64 {
-	if t := m.Time.UnixMilli(); t > 0 && t < maxTime {
-		return t
-	}
-	return outcome.Never
-}
-
 // errNoTime is the reason for a message without a timestamp at the start of its partition.
 var errNoTime = errors.New("neither the message nor an earlier one in its partition has a timestamp, which examples.outcome.within " +
 	"needs: configure the producer to write timestamps")
 
 // waitAgain adds a row that was read before, unless it was decided.
 func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message) error {
-	join, value := f.joining.rows[partition], messageOf(partition, m)
-	join.See(partition, m.Offset, timeOf(m))
+	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
+	join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	key, ok, err := f.keyOf(ctx, value)
 	if usable, e := f.usable(ctx, err); e != nil || !usable || !ok || join.RowTime(partition) == outcome.Never {
 		return e
 	}
-	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: timeOf(m), Key: key, Value: pack(value)})
+	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: pack(value)})
 }
 
 // usable reports whether the error of reading a message is nil. It returns errors that are not due to the message.
@@ -358,10 +348,10 @@ func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string
 // labelsOf returns the labels of an outcome. reason is why it is unusable.
 func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
 	err = f.whileAway(ctx, func() error { return f.flush(ctx) }, func() (err error) {
-		labels, err = f.joining.outcomes.Read(ctx, messageOf(partition, m))
+		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message))
 		return err
 	})
-	if err == nil && timeOf(m) == outcome.Never && f.joining.of[partition].OutcomeTime(partition) == outcome.Never {
+	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && f.joining.of[partition].OutcomeTime(partition) == outcome.Never {
 		err = errNoTime
 	}
 	if usable, e := f.usable(ctx, err); e != nil || usable {
@@ -372,23 +362,24 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 
 // joinRow processes a row.
 func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
-	join, value := f.joining.rows[partition], messageOf(partition, m)
+	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
 	key, ok, err := f.keyOf(ctx, value)
 	if usable, e := f.usable(ctx, err); e != nil {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, e))
-	} else if usable && ok && timeOf(m) == outcome.Never && join.RowTime(partition) == outcome.Never {
+	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.RowTime(partition) == outcome.Never {
 		err = errNoTime
 	}
 	switch {
 	case err != nil:
 		err = f.refuse(ctx, f.Topic, value, err)
-		join.See(partition, m.Offset, timeOf(m))
+		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	case !ok:
-		join.See(partition, m.Offset, timeOf(m))
+		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	default:
 		f.ofRows.used.Store(true)
 		f.joining.last[0] = keyRead{f.Topic, partition, m, f.Job.Examples.JoinKey, key}
-		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: timeOf(m), Key: key, Value: pack(value)}, f.decide(ctx))
+		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: pack(value)},
+			f.decide(ctx))
 	}
 	if err != nil {
 		return err
@@ -404,7 +395,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Job.Examples.Outcome.Topic, partition, m.Offset, err))
 	}
 	if reason != nil && f.answersFor(partition) {
-		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, messageOf(partition, m), reason); err != nil {
+		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message), reason); err != nil {
 			return err
 		}
 	}
@@ -415,7 +406,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		f.joining.last[1] = keyRead{f.Job.Examples.Outcome.Topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}
 	}
 	f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
-	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: timeOf(m), Labels: labels}
+	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Labels: labels}
 	if err := f.joining.of[partition].Outcome(o, f.decide(ctx)); err != nil {
 		return err
 	}
@@ -556,7 +547,7 @@ func (k keyRead) String() string {
 		where, bytes = strconv.Quote(k.path), k.key
 	}
 	text := fmt.Sprintf("%s[%d]@%d", k.topic, k.partition, k.m.Offset)
-	if t := timeOf(k.m); t != outcome.Never {
+	if t := outcome.TimeOf(k.m.Time); t != outcome.Never {
 		text += " of " + time.UnixMilli(t).UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("%s: %s has the bytes % x, read as %q", text, where,

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -92,7 +93,7 @@ func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 		}
 		m, err := r.reader.Next(ctx)
 		if err == nil {
-			r.head, r.next, r.time = m, m.Offset+1, max(r.time, timeOf(m))
+			r.head, r.next, r.time = m, m.Offset+1, max(r.time, outcome.TimeOf(m.Time))
 			return true, nil
 		}
 		if err == io.EOF {

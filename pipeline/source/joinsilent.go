@@ -88,7 +88,7 @@ func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error)
 	}
 	for _, s := range spans {
 		err := f.Between(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
-			time = max(time, timeOf(m))
+			time = max(time, outcome.TimeOf(m.Time))
 			return nil
 		})
 		if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {

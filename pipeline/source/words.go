@@ -44,7 +44,8 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 			if words.Enough() {
 				return errEnough
 			}
-			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, messageOf(bound.Partition, m)) })
+			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message)
+			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, value) })
 		})
 		if err != nil && !errors.Is(err, errEnough) {
 			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
@@ -93,7 +94,7 @@ func (f *Following) lastRows(ctx context.Context, spans []coverage.Span) (last *
 			from := max(span.From, span.To-count)
 			err := f.Between(ctx, f.Topics.Examples, span.Partition, from, span.To, func(m protocol.Message) error {
 				if origin, ok := schemas.OriginOf(m.Message); ok && origin.Source == schemas.TopicSource(f.Topic) {
-					last = rowsOf(m, f.Topic).With(last)
+					last = ingest.RowsOf(m.Value, f.Topic).With(last)
 				}
 				return nil
 			})

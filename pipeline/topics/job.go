@@ -46,5 +46,11 @@ func (j Job) Members() []schemas.Stage {
 	return j.Stages
 }
 
+// Remakes reports whether examples expire that ingest can make again from the topic that it follows. Which outcome a row gets depends
+// on both topics, so examples with outcomes can't be made again.
+func (j *Job) Remakes() bool {
+	return j.Examples.FromTopic != "" && j.Examples.Outcome.Topic == "" && j.Topics.Retention.Examples > 0
+}
+
 // ShareSize returns the number of partitions of a share of a topic with the given number of partitions.
 func (j *Job) ShareSize(partitions int) int { return schemas.ShareSize(j.Group, partitions) }

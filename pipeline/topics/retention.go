@@ -59,7 +59,20 @@ func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examp
 			return examples, &RetentionError{topic, r.Time}
 		}
 	}
-	return RetentionOf(configs[t.Examples]), nil
+	examples = RetentionOf(configs[t.Examples])
+	if p.Remade == nil {
+		return examples, nil
+	}
+	source := p.Remade.Source()
+	if configs, err = p.Admin.Configs(ctx, source); errors.As(err, new(*kafkalog.AccessError)) {
+		event.Notice(rec, "retention of %s is not checked: %v", source, err)
+		return ExamplesRetention{}, nil
+	}
+	// The last to go of a row are the messages of the topic with the longer retention.
+	if r := RetentionOf(configs[source]); r.Time == 0 || r.Time > examples.Time {
+		examples = r
+	}
+	return examples, err
 }
 
 // WeightsRetention returns the retention of the weights topic; 0: unlimited. Without permission to read the settings, it

@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/remade"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -27,6 +28,8 @@ type Pipeline struct {
 	Memory  memory.Allocator // for the Arrow records of ingest
 	Sums    *solver.Store    // state of a chain in this process's solver
 	Archive *archive         // topic with the examples of the runs; nil: the pipeline's own
+	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
+	Remade *remade.Log
 }
 
 // admin creates, deletes and configures topics, and joins and describes consumer groups. A [kafkalog.Log] implements it.
@@ -58,11 +61,15 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Memory: mem, Sums: &solver.Store{}}
 }
 
-// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job.
+// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, and make expired examples again.
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
 	if p.Archive = newArchive(log, job.Examples.Topic); p.Archive != nil {
 		p.Topics.Examples = p.Archive.topic
+	}
+	if job.Remakes() {
+		p.Remade = remade.NewLog(p.Client, job.Examples, p.Memory)
+		p.Log = p.Remade
 	}
 	return p
 }
@@ -134,7 +141,8 @@ func TopicKeys() []option.Key {
 			Meaning: "replication factor of created topics; 0: 3 in a cluster of three or more brokers, otherwise " +
 				"1. With fewer brokers up, no topic is created. From 3 on, a write needs two replicas"},
 		{Name: "retention.examples", Rule: isTime,
-			Meaning: "retention of examples; 0: forever"},
+			Meaning: "retention of examples; 0: forever. Expired ones are made again from `examples.from_topic`, as long as that topic has " +
+				"their messages, but not those with outcomes"},
 		{Name: "retention.residuals", Rule: outlivesRuns,
 			Meaning: fmt.Sprintf("retention of residuals: at least the duration of a run, and %v", minRetention)},
 		{Name: "retention.statistics", Rule: outlivesRuns,
@@ -215,6 +223,11 @@ func Topics(job Job) []kafkalog.Topic {
 		plans,
 		compacted(t.Forget),
 		o.deleted(t.Quarantine, 1, o.Retention.Quarantine),
+	}
+	if job.Remakes() {
+		origins := o.deleted(t.Origins, 1, 0)
+		origins.Config["compression.type"] = "zstd"
+		topics = append(topics, origins)
 	}
 	if job.Examples.Topic != "" {
 		return topics[1:]

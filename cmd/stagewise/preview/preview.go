@@ -58,6 +58,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) 
 	}
 	section(&table, "files", files)
 	section(&table, "outcomes", checkOutcomes(c))
+	section(&table, "retention", checkRetention(c.Job()))
 	if wrong == nil {
 		var whole bool
 		if width, whole, wrong = checkRows(ctx, c); width > 0 {
@@ -112,6 +113,21 @@ func checkOutcomes(c *config.Config) []string {
 		fmt.Sprintf("with %s rows a second in messages of %s, %s rows wait, and take %s: %s in memory, the rest in %s", humanize.Comma(rate),
 			screen.Amount(size), humanize.Comma(rows), screen.Amount(bytes), o.Memory, c.DataDir),
 	}
+}
+
+// checkRetention returns a line that says how long the rows of a followed topic are on the examples topic too; none if there is no
+// such topic.
+func checkRetention(job topics.Job) []string {
+	from, after := job.Examples.FromTopic, job.Topics.Retention.Examples
+	switch {
+	case from == "":
+		return nil
+	case after == 0:
+		return []string{"examples are a second copy of the rows of " + from + ", forever: topics.retention.examples"}
+	case job.Remakes():
+		return []string{fmt.Sprintf("examples expire after %v, and are made again from %s as long as it has their messages", after, from)}
+	}
+	return []string{fmt.Sprintf("examples expire after %v: those with outcomes can't be made again", after)}
 }
 
 // examplesTopic says which topic a run reads.

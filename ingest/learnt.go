@@ -1,0 +1,61 @@
+package ingest
+
+import (
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// MessageOf converts a message of a topic of values.
+func MessageOf(partition int, offset int64, at time.Time, m wire.Message) TopicMessage {
+	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, SchemaID: m.Get(SchemaHeader), Value: m.Value}
+	if t := outcome.TimeOf(at); t != outcome.Never {
+		value.Time = t
+	}
+	return value
+}
+
+// RowsOf describes the rows of an examples message, given its value, for rows that follow from a topic, or from files; nil if
+// they can't be decoded, which their reader reports with their position.
+func RowsOf(value []byte, topic string) *layout.Learnt {
+	batch, err := examples.Decode(value, memory.DefaultAllocator)
+	if err != nil {
+		return nil
+	}
+	defer batch.Release()
+	columns, err := examples.ParseColumns(batch.Columns())
+	if err != nil {
+		return nil
+	}
+	l := &layout.Learnt{Sparse: batch.Sparse, Width: batch.Width, Columns: columns, Topic: topic, Rows: batch.Rows}
+	if columns == nil {
+		return l
+	}
+	l.Lacking = map[string]int{}
+	width := columns.Features()
+	features := make([]float32, batch.Rows*width)
+	if batch.Sparse {
+		var rows examples.SparseRows
+		batch.SparseFeatures(&rows)
+		rows.Leading(features, width)
+	} else {
+		batch.Features(features, width)
+	}
+	at := 0
+	for _, c := range columns {
+		lacking := 0
+		for row := range batch.Rows {
+			if x := features[row*width+at]; x != x {
+				lacking++
+			}
+		}
+		l.Lacking[c.Source()] = lacking
+		at += c.Features()
+	}
+	return l
+}

@@ -1,0 +1,191 @@
+package remade
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// Log is a log whose examples topic also has the expired messages that can be made again. The rest is that of the log that the
+// brokers have.
+type Log struct {
+	protocol.Log
+	raw     protocol.Client // of the brokers
+	options ingest.Options
+	memory  memory.Allocator
+
+	mutex    sync.Mutex
+	next     int64           // offset of the origins topic up to which it was read
+	pieces   map[int][]piece // by partition of the examples
+	searched map[int]int64   // by partition: offset up to which Record has read
+}
+
+// piece is the place of the origins of a span.
+type piece struct {
+	coverage.Span
+	first map[int]int64 // see [schemas.Origins]
+	at    int64         // on the origins topic
+}
+
+// NewLog returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
+func NewLog(client *protocol.Client, options ingest.Options, mem memory.Allocator) *Log {
+	return &Log{Log: client.Log, raw: *client, options: options, memory: mem, pieces: map[int][]piece{}, searched: map[int]int64{}}
+}
+
+// Bounds returns the bounds of a partition, for one of the examples with the part that can be made again.
+func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	first, end, err = l.Log.Bounds(ctx, topic, partition)
+	if err != nil || topic != l.raw.Topics.Examples || first == 0 {
+		return first, end, err
+	}
+	first, err = l.first(ctx, partition, first)
+	return first, end, err
+}
+
+// Spans returns what Bounds does for all partitions.
+func (l *Log) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	spans, err := l.Log.Spans(ctx, topic)
+	if topic != l.raw.Topics.Examples {
+		return spans, err
+	}
+	for n := range spans {
+		if err == nil && spans[n].From > 0 {
+			spans[n].From, err = l.first(ctx, n, spans[n].From)
+		}
+	}
+	return spans, err
+}
+
+// Before returns offsets before which all messages are older than age. A message that can be made again is as old as those of
+// the followed topic that it is made from.
+func (l *Log) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+	before, err := l.Log.Before(ctx, topic, age)
+	if err != nil || topic != l.raw.Topics.Examples {
+		return before, err
+	}
+	old, err := l.Log.Before(ctx, l.options.FromTopic, age)
+	if err != nil {
+		return nil, err
+	}
+	spans := make([]coverage.Span, len(old))
+	for q := range old {
+		spans[q] = coverage.Span{Partition: q, From: old[q]}
+	}
+	if err := l.read(ctx); err != nil {
+		return nil, err
+	}
+	for n := range before {
+		before[n] = l.reach(n, before[n], spans)
+	}
+	return before, nil
+}
+
+// Range reads messages of a partition. Those of the examples that have expired are made again.
+func (l *Log) Range(topic string, partition int, from, to int64) protocol.Reader {
+	if topic != l.raw.Topics.Examples {
+		return l.Log.Range(topic, partition, from, to)
+	}
+	return &reader{Log: l, partition: partition, next: from, to: to, source: map[int]*following{}}
+}
+
+// first returns the first offset of a partition of the examples that can be read or made again, given the first one there.
+func (l *Log) first(ctx context.Context, partition int, there int64) (int64, error) {
+	source, err := l.Log.Spans(ctx, l.options.FromTopic)
+	if err == nil {
+		err = l.read(ctx)
+	}
+	if err != nil {
+		return 0, err
+	}
+	return l.reach(partition, there, source), nil
+}
+
+// reach returns the offset from which the messages before another offset can be made again from the spans of the followed topic.
+func (l *Log) reach(partition int, before int64, source []coverage.Span) int64 {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	for _, p := range slices.Backward(l.pieces[partition]) {
+		if p.From < before && p.To >= before && p.within(source) {
+			before = p.From
+		}
+	}
+	return before
+}
+
+// within reports whether spans of the followed topic have all messages from which those of the piece are made.
+func (p *piece) within(source []coverage.Span) bool {
+	for q, offset := range p.first {
+		if q >= len(source) || offset < source[q].From {
+			return false
+		}
+	}
+	return true
+}
+
+// read reads what was written to the origins topic since the last time.
+func (l *Log) read(ctx context.Context) error {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	topic := l.raw.Topics.Origins
+	first, end, err := l.Log.Bounds(ctx, topic, 0)
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if end < l.next { // made anew
+		l.next = 0
+		clear(l.pieces)
+	}
+	return l.raw.Between(ctx, topic, 0, max(first, l.next), end, func(m protocol.Message) error {
+		l.next = m.Offset + 1
+		if m.Kind() != schemas.KindOrigins {
+			return nil
+		}
+		o, err := schemas.DecodeJSON[schemas.Origins](m.Message)
+		if err != nil {
+			return err
+		}
+		n := o.Span.Partition
+		l.pieces[n] = append(l.pieces[n], piece{o.Span, o.First, m.Offset})
+		slices.SortStableFunc(l.pieces[n], func(a, b piece) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
+		return nil
+	})
+}
+
+// originsAt returns the origins of the message at an offset of a partition of the examples; nil if there are none.
+func (l *Log) originsAt(ctx context.Context, partition int, offset int64) (o *schemas.Origins, err error) {
+	if err := l.read(ctx); err != nil {
+		return nil, err
+	}
+	l.mutex.Lock()
+	i := slices.IndexFunc(l.pieces[partition], func(p piece) bool { return p.From <= offset && offset < p.To })
+	at := int64(0)
+	if i >= 0 {
+		at = l.pieces[partition][i].at
+	}
+	l.mutex.Unlock()
+	if i < 0 {
+		return nil, nil
+	}
+	err = l.raw.Between(ctx, l.raw.Topics.Origins, 0, at, at+1, func(m protocol.Message) error {
+		o, err = schemas.DecodeJSON[schemas.Origins](m.Message)
+		return err
+	})
+	return o, err
+}
+
+// Source returns the name of the followed topic.
+func (l *Log) Source() string { return l.options.FromTopic }

@@ -1,0 +1,110 @@
+package remade
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+const (
+	// maxStubs is the maximum number of messages whose origins are in one message. All of them can be made again, or none.
+	maxStubs = 256
+	// maxStubBytes is the maximum length of their keys and headers, of which JSON has less than twice as much.
+	maxStubBytes = wire.MaxMessage / 4
+)
+
+// Record writes the origins of the messages of an examples partition before an offset, as far as they are not on the origins
+// topic. It returns the offsets that have expired before their origins were written: they can't be made again.
+func (l *Log) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
+	first, _, err := l.Log.Bounds(ctx, l.raw.Topics.Examples, partition)
+	if err == nil {
+		err = l.read(ctx)
+	}
+	if err != nil {
+		return lost, err
+	}
+	next := l.recorded(partition)
+	if next > 0 && next < first {
+		lost = coverage.Span{Partition: partition, From: next, To: first}
+	}
+	w := writer{Log: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: max(next, first), To: max(next, first)}}}
+	err = l.raw.Between(ctx, l.raw.Topics.Examples, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
+	if err == nil {
+		err = w.flush(ctx)
+	}
+	if err != nil {
+		return lost, fmt.Errorf("write the origins of the messages of %s[%d]: %w", l.raw.Topics.Examples, partition, err)
+	}
+	l.mutex.Lock()
+	l.searched[partition] = max(end, w.Span.To)
+	l.mutex.Unlock()
+	return lost, nil
+}
+
+// recorded returns the offset of a partition up to which origins were written.
+func (l *Log) recorded(partition int) int64 {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	next := l.searched[partition]
+	for _, p := range l.pieces[partition] {
+		next = max(next, p.To)
+	}
+	return next
+}
+
+// writer writes the origins of consecutive messages.
+type writer struct {
+	*Log
+	schemas.Origins
+	schema string // fingerprint
+	bytes  int    // length of keys and headers
+}
+
+// add adds a message, or passes over one that ingest did not make from the followed topic.
+func (w *writer) add(ctx context.Context, m protocol.Message) error {
+	origins, err := examples.RowOriginsOf(m.Message)
+	if topic, _ := schemas.TopicOf(m.Message); err != nil || len(origins) == 0 || topic != w.options.FromTopic {
+		err := w.flush(ctx)
+		w.Span.From, w.Span.To = m.Offset+1, m.Offset+1
+		return err
+	}
+	schema := schemas.SchemaOf(m.Message)
+	if len(w.Stubs) == maxStubs || w.bytes > maxStubBytes || schema != w.schema {
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if len(w.Stubs) == 0 {
+		if w.Template, err = examples.Template(m.Value, w.memory); err != nil {
+			return err
+		}
+		w.First, w.schema, w.bytes = map[int]int64{}, schema, 0
+	}
+	for _, o := range origins {
+		if at, ok := w.First[o.Partition]; !ok || o.Offset < at {
+			w.First[o.Partition] = o.Offset
+		}
+	}
+	w.Stubs = append(w.Stubs, schemas.Stub{Offset: m.Offset, Time: m.Time.UnixMilli(), Key: m.Key, Headers: m.Headers,
+		Checksum: schemas.ForgetChecksum(m.Value)})
+	for _, h := range m.Headers {
+		w.bytes += len(h.Key) + len(h.Value)
+	}
+	w.Span.To = m.Offset + 1
+	return nil
+}
+
+// flush writes the origins that were added.
+func (w *writer) flush(ctx context.Context) error {
+	if len(w.Stubs) == 0 {
+		return nil
+	}
+	_, err := w.Log.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
+	w.Stubs, w.Span.From = nil, w.Span.To
+	return err
+}

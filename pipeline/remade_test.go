@@ -1,0 +1,183 @@
+package pipeline
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/remade"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
+)
+
+// orders is a job whose examples come from a topic of three partitions, and expire. write writes rows from to to (excluded), one to three
+// in a message: with words, times, weights and missing values, some with a key, and after some rows a message that can't be used.
+func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, to int)) {
+	t.Helper()
+	job = newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Softmax, 10, 2))
+	o := &job.Examples
+	o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "orders", "json", 2, 8
+	o.Label, o.Columns.Use, o.Categorical, o.Weight = "kind", []string{"length", "width", "colour", "at"}, []string{"colour"}, "weight"
+	o.Times, o.Missing.Mode, o.Holdout = layout.Times{"at": {Parts: []string{"hour"}}}, layout.MissingMean, 0.2
+	job.Topics = topics.DefaultTopics()
+	job.Topics.Retention.Examples = time.Hour
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Refresh = 60, topics.FullOptions{Every: 3}, 2
+	if err := log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}); err != nil {
+		t.Fatal(err)
+	}
+	random := rand.New(rand.NewPCG(7, 7))
+	return job, func(from, to int) {
+		for i := from; i < to; {
+			var m kafkalog.Message
+			var rows []string
+			for range min(1+random.IntN(3), to-i) {
+				width := fmt.Sprintf(`"width": %d, `, i%5)
+				if i%11 == 0 {
+					width = ""
+				}
+				rows = append(rows, fmt.Sprintf(`{"kind": "%c", "length": %d, %s"colour": "%c", "at": "2026-01-%02dT%02d:00:00Z", "weight": %g}`,
+					'a'+rune(i%2), 10*(i%2)+i%7, width, 'r'+rune(i%3), 1+i%28, i%24, 0.5+float64(i%3)))
+				i++
+			}
+			m.Value = []byte("[" + strings.Join(rows, ",") + "]")
+			if i%4 == 0 {
+				m.Key = fmt.Appendf(nil, "customer%d", i%9)
+			}
+			messages := []kafkalog.Message{m}
+			if random.IntN(8) == 0 {
+				messages = append(messages, kafkalog.Message{Value: []byte(`{"kind": "a", "length": "long"}`)})
+			}
+			if _, err := log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
+
+// expire deletes part of the examples.
+func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) {
+	t.Helper()
+	topic := protocol.TopicsOf(job.Name).Examples
+	for n := range job.Examples.Partitions {
+		first, end, err := log.Bounds(t.Context(), topic, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleteRecords(t, log, topic, int32(n), first+1+random.Int64N(end-first))
+	}
+}
+
+// examplesOf returns the examples, as runs of the job read them.
+func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol.Message) {
+	t.Helper()
+	p := topics.OpenFor(log, job, nil)
+	spans, err := p.Log.Spans(t.Context(), p.Topics.Examples)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range spans {
+		err := p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+			all = append(all, m)
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	return all
+}
+
+// Expired examples are made again from the topic that they came from: the same messages, at the same offsets.
+func TestExpiredExamplesAreMadeAgain(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	random := rand.New(rand.NewPCG(1, 2))
+	var before []protocol.Message
+	for rows := 0; rows < 500; {
+		more := 1 + random.IntN(100)
+		write(rows, rows+more)
+		rows += more
+		followToEnd(t, log, job)
+		after := examplesOf(t, log, job)
+		if len(before) > 0 {
+			expire(t, log, job, random)
+		}
+		got := examplesOf(t, log, job)
+		if !slices.EqualFunc(got, after, func(a, b protocol.Message) bool { return a.Same(&b) }) {
+			t.Fatalf("%d messages, expected the same %d as before they expired", len(got), len(after))
+		}
+		before = after
+	}
+	if first, _, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, 0); err != nil || first == 0 {
+		t.Errorf("the examples begin at offset %d, error %v: expected that some have expired", first, err)
+	}
+	other := job
+	other.Examples.Weight = ""
+	p := topics.OpenFor(log, other, nil)
+	err := p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	if changed, ok := errors.AsType[*remade.ChangedError](err); !ok || changed.Offset != 0 {
+		t.Errorf("without weights: got error %v, expected a *ChangedError", err)
+	}
+	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
+	p = topics.OpenFor(log, job, nil)
+	err = p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	if !errors.As(err, new(*kafkalog.DeletedError)) {
+		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
+	}
+}
+
+// Versions are the same, and are verified, whether the examples that they were trained on have expired meanwhile or not.
+func TestVersionsOfExpiredExamples(t *testing.T) {
+	long(t)
+	var want []string
+	for _, expires := range []bool{false, true} {
+		log := openEmbedded(t)
+		job, write := orders(t, log)
+		random := rand.New(rand.NewPCG(3, 4))
+		for rows := 0; rows < 600; rows += 150 {
+			write(rows, rows+150)
+			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
+				t.Fatal(err)
+			}
+			if expires {
+				expire(t, log, job, random)
+			}
+		}
+		got := digests(t, log, job.Name)
+		if !expires {
+			want = got
+			continue
+		}
+		if !slices.Equal(got, want) || len(got) < 6 {
+			t.Fatalf("the versions are %q, expected %q", got, want)
+		}
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		numbers := []int{}
+		for _, v := range versions {
+			if v.Plan.Update() == nil {
+				numbers = nil
+			}
+			numbers = append(numbers, v.Version)
+		}
+		checkVerified(t, log, job, "latest", numbers...)
+		deleteRecords(t, log, job.Examples.FromTopic, 1, 20)
+		_, err = replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{})
+		if missing, ok := errors.AsType[*replay.MissingExamplesError](err); !ok || !strings.Contains(err.Error(), job.Examples.FromTopic) {
+			t.Errorf("got error %v, expected a *MissingExamplesError that names the source: %v", err, missing)
+		}
+	}
+}
