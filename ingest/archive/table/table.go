@@ -1,47 +1,169 @@
-// Package table finds the live files of tables whose logs also name files of earlier states.
+// Package table finds the live rows of tables whose directories also have the files of earlier states.
 package table
 
 import (
+	"bufio"
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
+	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // Snapshot is a state of a table. The zero value is the current one.
 type Snapshot struct {
-	ID   int64     // of a snapshot of Iceberg, or a version of Delta Lake; 0: none
+	ID   string    // ID, tag or branch of Iceberg, or version of Delta Lake; "": none
 	AsOf time.Time // the last state at this time; zero: none
 }
 
 // DataFile is a live file of a table.
 type DataFile struct {
 	Path   string
-	Format string // "parquet" or "avro"
+	Format string // Parquet or Avro
 	Rows   int64  // with those that are deleted; -1: unknown
-	// Values are columns that are not in the file.
+	// Deleted are the numbers of deleted rows, from 0 and ascending.
+	Deleted []int64
+	// Values are columns that the file may lack. Those that it has take precedence.
 	Values []input.Partition
-	// Names are the names of columns, at any depth, by the IDs of fields that the file has. Columns without a name were dropped. Nil means
-	// that the names in the file apply.
+	// Names are the names of columns, at any depth, by the IDs of fields that the file has; a column whose ID has no name was dropped. Nil
+	// means that the names in the file apply, as they do in a file without IDs.
 	Names map[int]string
-	// deletes returns the numbers of deleted rows. Nil means that there are none.
-	deletes func(ctx context.Context) (Deleted, error)
 }
 
-// Deleted are the numbers of deleted rows of a file, from 0. Nil means none.
-type Deleted map[int64]bool
+// Formats of data files.
+const (
+	Parquet = "parquet"
+	Avro    = "avro"
+)
 
-// Deleted reads the numbers of the rows of a file that are deleted.
-func (f DataFile) Deleted(ctx context.Context) (Deleted, error) {
-	if f.deletes == nil {
-		return nil, nil
+// layout is how a format of tables logs its files.
+type layout struct {
+	name string
+	live func(t *table, at Snapshot) ([]DataFile, error)
+}
+
+func layouts() []layout {
+	return []layout{{"iceberg", iceberg}, {"delta", delta}}
+}
+
+// Layouts returns the names of the formats of tables.
+func Layouts() (names []string) {
+	for _, l := range layouts() {
+		names = append(names, l.name)
 	}
-	return f.deletes(ctx)
+	return names
 }
 
-// Live returns the live files of the table in a directory, in order of path, by the log of its format: "iceberg" or "delta".
-func Live(ctx context.Context, s store.Store, layout, root string, at Snapshot) ([]DataFile, error) {
-	return nil, fmt.Errorf("%s: a table of the layout %s can't be read yet", root, layout)
+// Live returns the live files of the table in a directory, in order of path, by the log of one of the Layouts. Features of the format that
+// change which rows there are, and that are not supported, are an error.
+func Live(ctx context.Context, s store.Store, name, root string, at Snapshot) ([]DataFile, error) {
+	i := slices.IndexFunc(layouts(), func(l layout) bool { return l.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%s: no layout of a table: expected %s", name, option.Enumerate(Layouts(), "or"))
+	}
+	t := &table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}
+	files, err := layouts()[i].live(t, at)
+	if err != nil {
+		return nil, err
+	}
+	slices.SortFunc(files, func(a, b DataFile) int { return strings.Compare(a.Path, b.Path) })
+	return files, nil
+}
+
+// table is a table that is being read.
+type table struct {
+	ctx      context.Context
+	store    store.Store
+	root     string // its directory, where it is now
+	location string // and when it was written; "": unknown
+}
+
+// path returns where a file is that the log names. Paths in the directory of the table follow it if it is moved.
+func (t *table) path(name string) string {
+	within := strings.TrimSuffix(t.location, "/") + "/"
+	switch scheme, rest, absolute := strings.Cut(name, ":/"); {
+	case t.location != "" && strings.HasPrefix(name, within):
+		return t.root + "/" + name[len(within):]
+	case absolute && scheme == "file":
+		return "/" + strings.TrimLeft(rest, "/")
+	case absolute && (scheme == "s3a" || scheme == "s3n"):
+		return "s3:/" + rest
+	case absolute || strings.HasPrefix(name, "/"):
+		return name
+	}
+	return t.root + "/" + name
+}
+
+// open opens a file at a path.
+func (t *table) open(path string) (store.File, error) { return t.store.Open(t.ctx, path) }
+
+// maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
+const maxMetadata = 1 << 30
+
+// content returns the content of a file, decompressed.
+func (t *table) content(path string) ([]byte, error) {
+	f, err := t.open(path)
+	if err != nil {
+		return nil, err
+	}
+	plain, err := input.New(t.ctx, path, struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, f.Size()), f})
+	if err != nil {
+		return nil, errors.Join(err, f.Close())
+	}
+	content, err := io.ReadAll(io.LimitReader(plain, maxMetadata+1))
+	if err == nil && len(content) > maxMetadata {
+		err = input.WholeFile(path, fmt.Errorf("more than %d MiB of metadata", maxMetadata>>20))
+	}
+	return content, errors.Join(err, plain.Close())
+}
+
+// unmarshal parses a file in JSON.
+func (t *table) unmarshal(path string, to any) error {
+	content, err := t.content(path)
+	if err == nil {
+		if err = json.Unmarshal(content, to); err != nil {
+			err = input.WholeFile(path, err)
+		}
+	}
+	return err
+}
+
+// unmarshalLines calls visit for each line of a file in JSON Lines, with what it parses to.
+func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
+	content, err := t.content(path)
+	if err != nil {
+		return err
+	}
+	lines := bufio.NewScanner(bytes.NewReader(content))
+	lines.Buffer(nil, math.MaxInt)
+	for n := 1; lines.Scan(); n++ {
+		var line T
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		if err = json.Unmarshal(lines.Bytes(), &line); err == nil {
+			err = visit(line)
+		}
+		if err != nil {
+			return &input.Error{File: path, Line: n, Offset: -1, Err: err}
+		}
+	}
+	return nil
+}
+
+// fail returns an error of the table.
+func (t *table) fail(format string, arguments ...any) error {
+	return input.WholeFile(t.root, fmt.Errorf(format, arguments...))
 }

@@ -245,6 +245,15 @@ var errTooFew = fmt.Errorf("fewer values than the file announces: %w", io.ErrUne
 // maxValues is the number of values read at a time.
 const maxValues = 1024
 
+// CheckCodec returns an error for a compression that can't be read: of LZ4_RAW, parquet-go returns wrong values without an error.
+func CheckCodec(codec format.CompressionCodec) error {
+	switch codec {
+	case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:
+		return nil
+	}
+	return fmt.Errorf("compressed with %s: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed", codec)
+}
+
 // peek returns the next value; nil after the last. It is valid until the next call.
 func (l *leaf) peek() (*parquet.Value, error) {
 	for l.at == len(l.ahead) {
@@ -252,10 +261,8 @@ func (l *leaf) peek() (*parquet.Value, error) {
 			if l.group == len(l.file.RowGroups()) {
 				return nil, nil
 			}
-			switch codec := l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec; codec {
-			case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:
-			default: // of LZ4_RAW, parquet-go returns wrong values without an error
-				return nil, fmt.Errorf("compressed with %s: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed", codec)
+			if err := CheckCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
+				return nil, err
 			}
 			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
 			l.group++

@@ -1,0 +1,306 @@
+package table
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"path"
+	"regexp"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// action is an entry of the log (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions), in a commit or in a checkpoint.
+type action struct {
+	Add      *deltaFile     `parquet:"add,optional"`
+	Remove   *deltaFile     `parquet:"remove,optional"`
+	Meta     *deltaMeta     `json:"metaData" parquet:"metaData,optional"`
+	Protocol *deltaProtocol `parquet:"protocol,optional"`
+	Commit   *struct {
+		Timestamp int64
+		InCommit  int64 `json:"inCommitTimestamp"`
+	} `json:"commitInfo" parquet:"-"`
+}
+
+type deltaFile struct {
+	Path    string             `parquet:"path,optional"`
+	Values  map[string]*string `json:"partitionValues" parquet:"partitionValues,optional"`
+	Stats   string             `parquet:"stats,optional"`
+	Deleted *struct {
+		Storage string `json:"storageType" parquet:"storageType,optional"`
+		Vector  string `json:"pathOrInlineDv" parquet:"pathOrInlineDv,optional"`
+		Offset  int32  `parquet:"offset,optional"`
+	} `json:"deletionVector" parquet:"deletionVector,optional"`
+}
+
+// id identifies a file with its deletion vector.
+func (f deltaFile) id() string {
+	if f.Deleted == nil {
+		return f.Path
+	}
+	return fmt.Sprint(f.Path, " ", *f.Deleted)
+}
+
+type deltaMeta struct {
+	Format struct {
+		Provider string `parquet:"provider,optional"`
+	} `parquet:"format,optional"`
+	Schema        string            `json:"schemaString" parquet:"schemaString,optional"`
+	Partitions    []string          `json:"partitionColumns" parquet:"partitionColumns,list,optional"`
+	Configuration map[string]string `parquet:"configuration,optional"`
+}
+
+type deltaProtocol struct {
+	Version  int32    `json:"minReaderVersion" parquet:"minReaderVersion,optional"`
+	Features []string `json:"readerFeatures" parquet:"readerFeatures,list,optional"`
+}
+
+// check returns an error if the table may have rows or names that are not what its files and their log say.
+func (s *deltaState) check(t *table) error {
+	for _, feature := range s.protocol.Features {
+		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"}, feature) {
+			return t.fail("a table with the feature %s, which is not supported", value.Quote(feature))
+		}
+	}
+	if s.protocol.Version > 3 {
+		return t.fail("a table for readers of version %d of the protocol: expected at most 3", s.protocol.Version)
+	}
+	if mode := s.meta.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
+		return t.fail("a table that maps columns by %s, which is not supported: copy it to a table without delta.columnMapping.mode", mode)
+	}
+	return nil
+}
+
+var (
+	commitName     = regexp.MustCompile(`^([0-9]{20})\.json$`)
+	checkpointName = regexp.MustCompile(`^([0-9]{20})\.checkpoint(\.([0-9]{10})\.([0-9]{10}))?\.parquet$`)
+)
+
+// deltaLog are the files of the log of a table of Delta Lake.
+type deltaLog struct {
+	commits     map[int64]string
+	last        int64
+	checkpoints map[int64][]string // those that are complete
+}
+
+// delta returns the files of a version of a table of Delta Lake.
+func delta(t *table, at Snapshot) ([]DataFile, error) {
+	log, err := t.deltaLog()
+	if err != nil {
+		return nil, err
+	}
+	version, err := log.version(t, at)
+	if err != nil {
+		return nil, err
+	}
+	s := deltaState{files: map[string]deltaFile{}}
+	from := int64(-1)
+	for checkpoint := range log.checkpoints {
+		if checkpoint <= version {
+			from = max(from, checkpoint)
+		}
+	}
+	for _, part := range log.checkpoints[from] {
+		if err := t.checkpoint(part, s.apply); err != nil {
+			return nil, err
+		}
+	}
+	for v := from + 1; v <= version; v++ {
+		if log.commits[v] == "" {
+			return nil, t.fail("_delta_log has no commit %d, which version %d needs: its log was cleaned up, or it is incomplete", v, version)
+		}
+		if err := unmarshalLines(t, log.commits[v], s.apply); err != nil {
+			return nil, err
+		}
+	}
+	return s.live(t)
+}
+
+// deltaLog lists the log.
+func (t *table) deltaLog() (log deltaLog, err error) {
+	log = deltaLog{commits: map[int64]string{}, last: -1, checkpoints: map[int64][]string{}}
+	parts := map[string][]string{} // of checkpoints, by version and number of parts
+	for entry, err := range t.store.Below(t.ctx, t.root+"/_delta_log") {
+		if err != nil {
+			return log, err
+		}
+		name := path.Base(entry.Path)
+		if commit := commitName.FindStringSubmatch(name); commit != nil {
+			version, err := strconv.ParseInt(commit[1], 10, 64)
+			if err != nil {
+				return log, input.WholeFile(entry.Path, err)
+			}
+			log.commits[version], log.last = entry.Path, max(log.last, version)
+		} else if part := checkpointName.FindStringSubmatch(name); part != nil {
+			version, err := strconv.ParseInt(part[1], 10, 64)
+			if err != nil {
+				return log, input.WholeFile(entry.Path, err)
+			}
+			of := part[1] + part[4]
+			parts[of] = append(parts[of], entry.Path)
+			if n, _ := strconv.Atoi(cmp.Or(part[4], "1")); n == len(parts[of]) {
+				log.checkpoints[version], log.last = parts[of], max(log.last, version)
+			}
+		}
+	}
+	if log.last < 0 {
+		return log, t.fail("no table of Delta Lake: expected files such as _delta_log/%020d.json in it", 0)
+	}
+	return log, nil
+}
+
+// version returns the version of a state of the table.
+func (log deltaLog) version(t *table, at Snapshot) (int64, error) {
+	if at.ID != "" {
+		version, err := strconv.ParseInt(at.ID, 10, 64)
+		if err != nil || version < 0 || version > log.last {
+			return 0, t.fail("no version %s: the last one is %d", at.ID, log.last)
+		}
+		return version, nil
+	}
+	for version := log.last; !at.AsOf.IsZero(); version-- {
+		var made int64
+		if log.commits[version] == "" {
+			return 0, t.fail("no version at %s: the log of earlier ones was cleaned up", at.AsOf.Format(time.RFC3339))
+		}
+		err := unmarshalLines(t, log.commits[version], func(a action) error {
+			if a.Commit != nil {
+				made = cmp.Or(a.Commit.InCommit, a.Commit.Timestamp)
+			}
+			return nil
+		})
+		switch {
+		case err != nil:
+			return 0, err
+		case made == 0:
+			return 0, input.WholeFile(log.commits[version], errors.New("a commit without a time: name a version instead"))
+		case made <= at.AsOf.UnixMilli():
+			return version, nil
+		}
+	}
+	return log.last, nil
+}
+
+// checkpoint calls visit for the actions of a part of a checkpoint.
+func (t *table) checkpoint(path string, visit func(action) error) error {
+	f, err := t.open(path)
+	if err != nil {
+		return err
+	}
+	if err = readCheckpoint(f, f.Size(), visit); err != nil {
+		err = input.WholeFile(path, err)
+	}
+	return errors.Join(err, f.Close())
+}
+
+func readCheckpoint(f io.ReaderAt, size int64, visit func(action) error) error {
+	file, err := parquet.OpenFile(f, size)
+	if err != nil {
+		return err
+	}
+	for _, group := range file.Metadata().RowGroups {
+		for _, c := range group.Columns {
+			if err := parquetformat.CheckCodec(c.MetaData.Codec); err != nil {
+				return err
+			}
+		}
+	}
+	r := parquet.NewGenericReader[action](file)
+	for rows := make([]action, 64); ; {
+		clear(rows)
+		n, err := r.Read(rows)
+		for _, a := range rows[:n] {
+			if err := visit(a); err != nil {
+				return err
+			}
+		}
+		if err == io.EOF {
+			return r.Close()
+		} else if err != nil {
+			return err
+		}
+	}
+}
+
+// deltaState is the state of a table after some actions.
+type deltaState struct {
+	files    map[string]deltaFile // by ID
+	meta     deltaMeta
+	protocol deltaProtocol
+}
+
+// apply changes the state by an action.
+func (s *deltaState) apply(a action) error {
+	if a.Protocol != nil {
+		s.protocol = *a.Protocol
+	}
+	if a.Meta != nil {
+		s.meta = *a.Meta
+	}
+	if a.Remove != nil {
+		delete(s.files, a.Remove.id())
+	}
+	if a.Add != nil {
+		s.files[a.Add.id()] = *a.Add
+	}
+	return nil
+}
+
+// live returns the files of the state.
+func (s *deltaState) live(t *table) (files []DataFile, err error) {
+	if err := s.check(t); err != nil {
+		return nil, err
+	}
+	var schema struct {
+		Fields []struct {
+			Name string
+			Type json.RawMessage
+		}
+	}
+	if err := json.Unmarshal([]byte(s.meta.Schema), &schema); err != nil {
+		return nil, t.fail("the schema of the table: %w", err)
+	}
+	whole := map[string]bool{}
+	for _, f := range schema.Fields {
+		whole[f.Name] = slices.Contains([]string{`"long"`, `"integer"`, `"short"`, `"byte"`}, string(f.Type))
+	}
+	for _, f := range s.files {
+		name, err := url.PathUnescape(f.Path)
+		if err != nil {
+			return nil, t.fail("%s: %w", f.Path, err)
+		}
+		file := DataFile{Path: t.path(name), Format: cmp.Or(s.meta.Format.Provider, Parquet), Rows: -1}
+		if f.Deleted != nil && f.Deleted.Storage != "" {
+			return nil, input.WholeFile(file.Path, errors.New("a deletion vector says which of its rows are deleted, which is not supported: "+
+				"rewrite the table's files with `REORG TABLE … APPLY (PURGE)`"))
+		}
+		var stats struct{ NumRecords *int64 }
+		if json.Unmarshal([]byte(f.Stats), &stats) == nil && stats.NumRecords != nil {
+			file.Rows = *stats.NumRecords
+		}
+		for _, column := range s.meta.Partitions {
+			v := input.Partition{Column: column, Null: true}
+			if text := f.Values[column]; text != nil && *text != "" { // an empty text is null
+				v.Text, v.Null = *text, false
+				if v.IsWhole = whole[column]; v.IsWhole {
+					if v.Whole, err = strconv.ParseInt(v.Text, 10, 64); err != nil {
+						return nil, input.WholeFile(file.Path, err)
+					}
+				}
+			}
+			file.Values = append(file.Values, v)
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}

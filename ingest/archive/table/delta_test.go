@@ -1,0 +1,134 @@
+package table
+
+import (
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+)
+
+// deltaSchema is the schema of the tables of the tests.
+const deltaSchema = `{"type":"struct","fields":[{"name":"group","type":"integer"},{"name":"offset","type":"long"},{"name":"word","type":"string"}]}`
+
+func deltaLogName(root string, version int, end string) string {
+	return filepath.Join(root, "_delta_log", fmt.Sprintf("%020d.%s", version, end))
+}
+
+// actionsOf returns the actions at the start of a table.
+func actionsOf(p deltaProtocol, m deltaMeta) []any {
+	m.Schema, m.Format.Provider = deltaSchema, "parquet"
+	return []any{map[string]any{"protocol": map[string]any{"minReaderVersion": p.Version, "readerFeatures": p.Features}},
+		map[string]any{"metaData": map[string]any{"schemaString": m.Schema, "partitionColumns": m.Partitions, "format": map[string]any{"provider": "parquet"},
+			"configuration": m.Configuration}}}
+}
+
+// Random tables have the rows of their log at each version, from commits and from checkpoints in one or several parts.
+func TestDelta(t *testing.T) {
+	for seed := range uint64(10) {
+		random, root := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
+		files, rows, want, offset, first := map[string]deltaFile{}, map[string][]int64{}, [][]int64{}, int64(0), 0
+		meta := deltaMeta{Schema: deltaSchema, Partitions: []string{"group"}}
+		for version := range 12 {
+			actions := []any{map[string]any{"commitInfo": map[string]any{"timestamp": clock(version)}}}
+			if version == 0 {
+				actions = append(actions, actionsOf(deltaProtocol{Version: 1}, meta)...)
+			}
+			for _, path := range slices.Sorted(maps.Keys(files)) {
+				if random.IntN(4) == 0 {
+					actions = append(actions, map[string]any{"remove": map[string]any{"path": path}})
+					delete(files, path)
+				}
+			}
+			for range random.IntN(3) {
+				group := fmt.Sprint(random.IntN(3))
+				name := fmt.Sprintf("group=%s/a %d.parquet", group, random.Uint32())
+				path := "group=" + group + "/a%20" + name[len("group=0/a "):]
+				var content []row
+				for range 1 + random.IntN(4) {
+					content, rows[path] = append(content, row{Offset: offset}), append(rows[path], offset)
+					offset++
+				}
+				writeParquet(t, filepath.Join(root, name), content)
+				files[path] = deltaFile{Path: path, Values: map[string]*string{"group": &group}, Stats: fmt.Sprintf(`{"numRecords": %d}`, len(content))}
+				actions = append(actions, map[string]any{"add": map[string]any{"path": path, "partitionValues": map[string]any{"group": group},
+					"stats": files[path].Stats}})
+			}
+			writeJSON(t, deltaLogName(root, version, "json"), actions...)
+			live := []int64{}
+			for path := range files {
+				live = append(live, rows[path]...)
+			}
+			slices.Sort(live)
+			want = append(want, live)
+			if version > 0 && random.IntN(4) == 0 {
+				all := []action{{Protocol: &deltaProtocol{Version: 1}}, {Meta: &meta}}
+				for _, path := range slices.Sorted(maps.Keys(files)) {
+					f := files[path]
+					all = append(all, action{Add: &f})
+				}
+				if half := len(all) / 2; random.IntN(2) == 0 {
+					writeParquet(t, deltaLogName(root, version, "checkpoint.0000000001.0000000002.parquet"), all[:half])
+					writeParquet(t, deltaLogName(root, version, "checkpoint.0000000002.0000000002.parquet"), all[half:])
+				} else {
+					writeParquet(t, deltaLogName(root, version, "checkpoint.parquet"), all)
+				}
+				if random.IntN(2) == 0 { // the log before is cleaned up
+					for ; first < version; first++ {
+						if err := os.Remove(deltaLogName(root, first, "json")); err != nil {
+							t.Fatal(err)
+						}
+					}
+				}
+			} else if random.IntN(4) == 0 { // a checkpoint without its second part
+				writeParquet(t, deltaLogName(root, version, "checkpoint.0000000001.0000000002.parquet"), []action{{Protocol: &deltaProtocol{Version: 9}}})
+			}
+		}
+		expectStates(t, "delta", root, first, want, func(state int) string { return fmt.Sprint(state) })
+		if first > 0 {
+			expectRefused(t, "delta", root, Snapshot{ID: "0"}, "_delta_log has no commit 0, which version 0 needs")
+		}
+		all, err := live(t, "delta", root, Snapshot{})
+		for _, f := range all {
+			group := filepath.Base(filepath.Dir(f.Path))
+			if v := f.Values; len(v) != 1 || group != "group="+v[0].Text || !v[0].IsWhole || group != fmt.Sprint("group=", v[0].Whole) || v[0].Null {
+				t.Errorf("%+v, %v", f, err)
+			}
+		}
+	}
+}
+
+// Tables that have more than is supported are refused by name.
+func TestDeltaRefuses(t *testing.T) {
+	for want, actions := range map[string][]any{
+		`a table with the feature "catalogManaged"`:       actionsOf(deltaProtocol{3, []string{"deletionVectors", "catalogManaged"}}, deltaMeta{}),
+		"a table for readers of version 4":                actionsOf(deltaProtocol{Version: 4}, deltaMeta{}),
+		"a table that maps columns by name":               actionsOf(deltaProtocol{Version: 2}, deltaMeta{Configuration: map[string]string{"delta.columnMapping.mode": "name"}}),
+		"00000000000000000000.json: line 1: json: cannot": {map[string]any{"add": 7}},
+		"a deletion vector says": append(actionsOf(deltaProtocol{3, []string{"deletionVectors"}}, deltaMeta{}),
+			map[string]any{"add": map[string]any{"path": "a", "deletionVector": map[string]any{"storageType": "u", "pathOrInlineDv": "b"}}}),
+		"parsing \"x\": invalid syntax": append(actionsOf(deltaProtocol{Version: 1}, deltaMeta{Partitions: []string{"group"}}),
+			map[string]any{"add": map[string]any{"path": "a", "partitionValues": map[string]any{"group": "x"}}}),
+		"unexpected end of JSON input": {},
+	} {
+		root := t.TempDir()
+		writeJSON(t, deltaLogName(root, 0, "json"), actions...)
+		expectRefused(t, "delta", root, Snapshot{}, want)
+	}
+	// A file whose deletion vector was replaced, and that was rewritten without one, is the rewritten file, in any order of actions.
+	root, vector := t.TempDir(), map[string]any{"storageType": "u", "pathOrInlineDv": "b"}
+	writeJSON(t, deltaLogName(root, 0, "json"), append(actionsOf(deltaProtocol{Version: 1}, deltaMeta{}), map[string]any{"add": map[string]any{"path": "a"}},
+		map[string]any{"commitInfo": map[string]any{"operation": "WRITE"}})...)
+	writeJSON(t, deltaLogName(root, 1, "json"), map[string]any{"add": map[string]any{"path": "a", "deletionVector": vector}},
+		map[string]any{"remove": map[string]any{"path": "a"}})
+	writeJSON(t, deltaLogName(root, 2, "json"), map[string]any{"add": map[string]any{"path": "b", "partitionValues": map[string]any{"group": ""}}},
+		map[string]any{"remove": map[string]any{"path": "a", "deletionVector": vector}})
+	files, err := live(t, "delta", root, Snapshot{})
+	if err != nil || len(files) != 1 || files[0].Path != root+"/b" || files[0].Rows != -1 {
+		t.Error(files, err)
+	}
+	expectRefused(t, "delta", root, Snapshot{ID: "1"}, "a deletion vector")
+	expectRefused(t, "delta", root, Snapshot{AsOf: states("", 0)[0].AsOf.AddDate(90, 0, 0).UTC()}, "a commit without a time")
+}

@@ -1,0 +1,353 @@
+package table
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
+
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// metadata is the metadata of a state of a table (https://iceberg.apache.org/spec/#table-metadata-fields).
+type metadata struct {
+	Version  int    `json:"format-version"`
+	Location string `json:"location"`
+	Schema   *icebergType
+	Schemas  []icebergType
+	SchemaID int              `json:"current-schema-id"`
+	Spec     []partitionField `json:"partition-spec"`
+	Specs    []struct {
+		ID     int `json:"spec-id"`
+		Fields []partitionField
+	} `json:"partition-specs"`
+	Current   *int64 `json:"current-snapshot-id"`
+	Snapshots []snapshot
+	Log       []struct {
+		At int64 `json:"timestamp-ms"`
+		ID int64 `json:"snapshot-id"`
+	} `json:"snapshot-log"`
+	Refs map[string]struct {
+		ID int64 `json:"snapshot-id"`
+	}
+}
+
+type snapshot struct {
+	ID       int64  `json:"snapshot-id"`
+	SchemaID *int   `json:"schema-id"`
+	List     string `json:"manifest-list"`
+}
+
+type partitionField struct {
+	Source    int `json:"source-id"`
+	Name      string
+	Transform string
+}
+
+// icebergType is a type that is not a primitive one.
+type icebergType struct {
+	SchemaID int `json:"schema-id"`
+	Fields   []struct {
+		ID   int
+		Name string
+		Type json.RawMessage
+	}
+	Element, Key, Value json.RawMessage
+}
+
+// name adds the names of the fields of a type.
+func (of icebergType) name(names map[int]string) error {
+	types := []json.RawMessage{of.Element, of.Key, of.Value}
+	for _, f := range of.Fields {
+		names[f.ID] = f.Name
+		types = append(types, f.Type)
+	}
+	for _, text := range types {
+		if len(text) == 0 || text[0] == '"' {
+			continue
+		}
+		var below icebergType
+		if err := json.Unmarshal(text, &below); err != nil {
+			return err
+		}
+		if err := below.name(names); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// manifestFile is an entry of the list of manifests of a snapshot.
+type manifestFile struct {
+	Path     string  `avro:"manifest_path"`
+	Spec     int     `avro:"partition_spec_id"`
+	Sequence int64   `avro:"sequence_number"`
+	Key      *[]byte `avro:"key_metadata"`
+}
+
+// manifestEntry is an entry of a manifest: a file that is live or that was removed.
+type manifestEntry struct {
+	Status   int    `avro:"status"`
+	Sequence *int64 `avro:"sequence_number"`
+	File     struct {
+		Content   int            `avro:"content"`
+		Path      string         `avro:"file_path"`
+		Format    string         `avro:"file_format"`
+		Partition map[string]any `avro:"partition"`
+		Rows      int64          `avro:"record_count"`
+		Key       *[]byte        `avro:"key_metadata"`
+		Equal     *[]int         `avro:"equality_ids"`
+		Refers    *string        `avro:"referenced_data_file"`
+	} `avro:"data_file"`
+}
+
+// What a file of a manifest has, the status of one that was removed, and a transform.
+const (
+	contentRows, contentPositions, contentEqual = 0, 1, 2
+	statusRemoved                               = 2
+	unchanged                                   = "identity" // the transform of a partition field that has the values of a column
+)
+
+// icebergFile is a live file of a table, with rows or with deletes.
+type icebergFile struct {
+	manifestEntry
+	sequence  int64
+	spec      int
+	partition string // partition and spec
+}
+
+// iceberg returns the files of a snapshot of a table of Apache Iceberg.
+func iceberg(t *table, at Snapshot) ([]DataFile, error) {
+	name, err := t.metadataFile()
+	if err != nil {
+		return nil, err
+	}
+	var m metadata
+	if err := t.unmarshal(name, &m); err != nil {
+		return nil, err
+	}
+	if m.Version < 1 || m.Version > 2 {
+		return nil, input.WholeFile(name, fmt.Errorf("version %d of Iceberg, which may have deletion vectors, row lineage and "+
+			"defaults: expected a table of version 1 or 2", m.Version))
+	}
+	t.location = m.Location
+	s, err := m.snapshot(t, at)
+	if s == nil || err != nil {
+		return nil, err
+	}
+	names, err := m.names(s, at)
+	if err != nil {
+		return nil, input.WholeFile(name, err)
+	}
+	manifests, err := decodeAll[manifestFile](t, s.List)
+	if err != nil {
+		return nil, err
+	}
+	var contents [3][]icebergFile
+	for _, manifest := range manifests {
+		if manifest.Key != nil {
+			return nil, input.WholeFile(t.path(manifest.Path), errEncrypted)
+		}
+		entries, err := decodeAll[manifestEntry](t, manifest.Path)
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range entries {
+			partition := fmt.Sprint(manifest.Spec, e.File.Partition) // fmt sorts the keys of maps
+			f := icebergFile{e, manifest.Sequence, manifest.Spec, partition}
+			switch {
+			case e.Status == statusRemoved:
+				continue
+			case e.File.Key != nil:
+				return nil, input.WholeFile(t.path(e.File.Path), errEncrypted)
+			case e.File.Content < 0 || e.File.Content >= len(contents):
+				return nil, input.WholeFile(t.path(manifest.Path), fmt.Errorf("files of content %d are not supported", e.File.Content))
+			case e.Sequence != nil:
+				f.sequence = *e.Sequence
+			}
+			contents[f.File.Content] = append(contents[f.File.Content], f)
+		}
+	}
+	deletes, err := t.deletes(contents[contentPositions], contents[contentEqual], names)
+	if err != nil {
+		return nil, err
+	}
+	files := make([]DataFile, 0, len(contents[contentRows]))
+	for _, f := range contents[contentRows] {
+		file := DataFile{Path: t.path(f.File.Path), Format: strings.ToLower(f.File.Format), Rows: f.File.Rows, Names: names}
+		if file.Format != Parquet && file.Format != Avro {
+			return nil, input.WholeFile(file.Path, fmt.Errorf("a file of the format %s: expected parquet or avro", file.Format))
+		}
+		if file.Values, err = m.values(f, names); err == nil {
+			file.Deleted, err = deletes.of(t, f, file)
+		}
+		if err != nil {
+			return nil, input.WholeFile(file.Path, err)
+		}
+		files = append(files, file)
+	}
+	return files, nil
+}
+
+var errEncrypted = errors.New("an encrypted file, which is not supported")
+
+var metadataVersion = regexp.MustCompile(`^v?([0-9]+)(-[^/]*)?(\.gz)?\.metadata\.json(\.gz)?$`)
+
+// metadataFile returns the path of the current metadata: the one that the root or version-hint.text names, or the one of the highest
+// version.
+func (t *table) metadataFile() (string, error) {
+	if metadataVersion.MatchString(path.Base(t.root)) {
+		file := t.root
+		t.root = strings.TrimSuffix(file[:strings.LastIndex(file, "/")+1], "metadata/")
+		t.root = strings.TrimSuffix(t.root, "/")
+		return file, nil
+	}
+	hint, highest := int64(-1), int64(-1)
+	var names []string // of the highest version, or of the hint
+	versions := map[int64][]string{}
+	for entry, err := range t.store.Below(t.ctx, t.root+"/metadata") {
+		if err != nil {
+			return "", err
+		}
+		base := path.Base(entry.Path)
+		if base == "version-hint.text" {
+			content, err := t.content(entry.Path)
+			if err != nil {
+				return "", err
+			}
+			if hint, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err != nil {
+				return "", input.WholeFile(entry.Path, err)
+			}
+		} else if found := metadataVersion.FindStringSubmatch(base); found != nil {
+			version, err := strconv.ParseInt(found[1], 10, 64)
+			if err != nil {
+				return "", input.WholeFile(entry.Path, err)
+			}
+			versions[version], highest = append(versions[version], entry.Path), max(highest, version)
+		}
+	}
+	if hint >= 0 {
+		highest = hint
+	}
+	switch names = versions[highest]; {
+	case len(names) == 0 && hint >= 0:
+		return "", t.fail("no metadata of version %d, which metadata/version-hint.text names", hint)
+	case len(names) == 0:
+		return "", t.fail("no table of Iceberg: expected files such as metadata/v1.metadata.json in it")
+	case len(names) > 1:
+		return "", t.fail("version %d has %d files of metadata, because several programs wrote at the same time: set examples.archive.files to "+
+			"the one that the catalog names, such as %s", highest, len(names), names[0])
+	}
+	return names[0], nil
+}
+
+// snapshot returns a snapshot; nil if the table is empty.
+func (m *metadata) snapshot(t *table, at Snapshot) (*snapshot, error) {
+	id := int64(-1)
+	switch ref, known := m.Refs[at.ID]; {
+	case at.ID != "" && known:
+		id = ref.ID
+	case at.ID != "":
+		var err error
+		if id, err = strconv.ParseInt(at.ID, 10, 64); err != nil {
+			return nil, t.fail("no snapshot, tag or branch %s", at.ID)
+		}
+	case !at.AsOf.IsZero():
+		for _, entry := range m.Log {
+			if entry.At <= at.AsOf.UnixMilli() {
+				id = entry.ID
+			}
+		}
+		if id < 0 {
+			return nil, t.fail("no snapshot at %s", at.AsOf.Format(time.RFC3339))
+		}
+	case m.Current == nil || *m.Current < 0:
+		return nil, nil
+	default:
+		id = *m.Current
+	}
+	for i := range m.Snapshots {
+		if m.Snapshots[i].ID == id {
+			return &m.Snapshots[i], nil
+		}
+	}
+	return nil, t.fail("no snapshot %d: it expired, or was never there", id)
+}
+
+// names returns the names of columns by ID: those of the table now, or at an earlier snapshot.
+func (m *metadata) names(s *snapshot, at Snapshot) (map[int]string, error) {
+	id := m.SchemaID
+	if s.SchemaID != nil && at != (Snapshot{}) {
+		id = *s.SchemaID
+	}
+	schema := m.Schema
+	for i := range m.Schemas {
+		if m.Schemas[i].SchemaID == id {
+			schema = &m.Schemas[i]
+		}
+	}
+	if schema == nil {
+		return nil, fmt.Errorf("no schema %d", id)
+	}
+	names := map[int]string{}
+	return names, schema.name(names)
+}
+
+// values returns the partition values of a file that are those of a column: files of imported tables lack the column.
+func (m *metadata) values(f icebergFile, names map[int]string) (values []input.Partition, err error) {
+	fields := m.Spec
+	for _, spec := range m.Specs {
+		if spec.ID == f.spec {
+			fields = spec.Fields
+		}
+	}
+	for _, field := range fields {
+		v := input.Partition{Column: names[field.Source]}
+		if field.Transform != unchanged || v.Column == "" {
+			continue
+		}
+		switch of := f.File.Partition[field.Name].(type) {
+		case nil:
+			v.Null = true
+		case string:
+			v.Text = of
+		case int, int32, int64:
+			v.Text, v.IsWhole = fmt.Sprint(of), true
+			v.Whole, err = strconv.ParseInt(v.Text, 10, 64)
+		default:
+			continue
+		}
+		values = append(values, v)
+	}
+	return values, err
+}
+
+// decodeAll returns the records of a container file in Avro.
+func decodeAll[T any](t *table, name string) (all []T, err error) {
+	path := t.path(name)
+	content, err := t.content(path)
+	if err != nil {
+		return nil, err
+	}
+	r, err := ocf.NewReader(strings.NewReader(string(content)), ocf.WithDecodeOpts(avro.SkipUnknown()))
+	if err != nil {
+		return nil, input.WholeFile(path, err)
+	}
+	for {
+		var record T
+		if err := r.Decode(&record); err == io.EOF {
+			return all, r.Close()
+		} else if err != nil {
+			return nil, errors.Join(input.WholeFile(path, err), r.Close())
+		}
+		all = append(all, record)
+	}
+}

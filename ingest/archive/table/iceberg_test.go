@@ -1,0 +1,330 @@
+package table
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
+)
+
+// icebergTable writes a table as Iceberg's specification says, and knows its rows.
+type icebergTable struct {
+	t         *testing.T
+	root      string
+	random    *rand.Rand
+	entries   []logged // that are live
+	rows      []*icebergRow
+	snapshots []any
+	log       []any
+	want      [][]int64
+	offset    int64
+}
+
+// logged is a manifest entry, with its spec and the rows of its file.
+type logged struct {
+	entry map[string]any
+	spec  int
+	path  string
+	rows  []*icebergRow
+}
+
+type icebergRow struct {
+	row
+	deleted bool
+}
+
+// location is where the table was when it was written.
+const location = "s3a://lake/db/clicks"
+
+// Schemas of the files of metadata, with the fields that are read, and one that is not.
+const (
+	listSchema = `{"type": "record", "name": "manifest_file", "fields": [{"name": "manifest_path", "type": "string"},
+		{"name": "partition_spec_id", "type": "int"}, {"name": "content", "type": "int"}, {"name": "sequence_number", "type": "long"},
+		{"name": "key_metadata", "type": ["null", "bytes"], "default": null}]}`
+	entrySchema = `{"type": "record", "name": "manifest_entry", "fields": [{"name": "status", "type": "int"},
+		{"name": "snapshot_id", "type": ["null", "long"]}, {"name": "sequence_number", "type": ["null", "long"]},
+		{"name": "data_file", "type": {"type": "record", "name": "r2", "fields": [
+			{"name": "content", "type": "int"}, {"name": "file_path", "type": "string"}, {"name": "file_format", "type": "string"},
+			{"name": "partition", "type": {"type": "record", "name": "r102", "fields": [%s]}}, {"name": "record_count", "type": "long"},
+			{"name": "key_metadata", "type": ["null", "bytes"], "default": null},
+			{"name": "equality_ids", "type": ["null", {"type": "array", "items": "int"}], "default": null}]}}]}`
+	groupSchema = `{"name": "group", "type": ["null", "int"]}`
+)
+
+func (x *icebergTable) writeAvro(name, schema string, records []map[string]any) {
+	x.t.Helper()
+	parsed, err := avro.Parse(schema)
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	var content bytes.Buffer
+	w, err := ocf.NewWriter(&content, parsed, ocf.WithCodec(ocf.DeflateCodec(1)))
+	for _, r := range records {
+		if err == nil {
+			err = w.Encode(r)
+		}
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		x.t.Fatal(err)
+	}
+	writeFile(x.t, filepath.Join(x.root, name), content.Bytes())
+}
+
+// add adds a file of a kind to the next snapshot.
+func (x *icebergTable) add(content, spec, group int, rows int, more map[string]any) logged {
+	path := fmt.Sprintf("data/%d-%d.parquet", len(x.want), x.random.Uint32())
+	file := map[string]any{"content": content, "file_path": location + "/" + path, "file_format": "PARQUET", "record_count": int64(rows),
+		"partition": map[string]any{}}
+	if spec == 0 {
+		file["partition"] = map[string]any{"group": group}
+	}
+	for key, v := range more {
+		file[key] = v
+	}
+	l := logged{entry: map[string]any{"status": 1, "snapshot_id": int64(len(x.want)), "data_file": file}, spec: spec, path: path}
+	x.entries = append(x.entries, l)
+	return l
+}
+
+func (x *icebergTable) append() {
+	group, words := x.random.IntN(3), []*string{nil, new(""), new("a"), new("b")}
+	rows := make([]row, 1+x.random.IntN(8))
+	for i := range rows {
+		rows[i] = row{int32(group), x.offset, words[x.random.IntN(len(words))]}
+		x.offset++
+	}
+	l := x.add(contentRows, 0, group, len(rows), nil)
+	writeParquet(x.t, filepath.Join(x.root, l.path), rows)
+	for _, r := range rows {
+		l.rows = append(l.rows, &icebergRow{row: r})
+	}
+	x.rows = append(x.rows, l.rows...)
+	x.entries[len(x.entries)-1] = l
+}
+
+func (x *icebergTable) files() (of []int) {
+	for i, l := range x.entries {
+		if l.entry["data_file"].(map[string]any)["content"] == contentRows {
+			of = append(of, i)
+		}
+	}
+	return of
+}
+
+// deletePositions deletes rows of a file. Also of rows that are deleted already, and of a file that is no longer there.
+func (x *icebergTable) deletePositions() {
+	l := x.entries[x.files()[x.random.IntN(len(x.files()))]]
+	type position struct {
+		Path string `parquet:"file_path"`
+		Row  int64  `parquet:"pos"`
+	}
+	rows := []position{{"elsewhere.parquet", 0}}
+	for i, r := range l.rows {
+		if x.random.IntN(3) == 0 {
+			rows, r.deleted = append(rows, position{location + "/" + l.path, int64(i)}), true
+		}
+	}
+	d := x.add(contentPositions, 0, int(l.rows[0].Group), len(rows), nil)
+	writeParquet(x.t, filepath.Join(x.root, d.path), rows)
+}
+
+// deleteEqual deletes rows by values, in one partition or in all, of files of earlier snapshots.
+func (x *icebergTable) deleteEqual() {
+	type words struct {
+		Word *string `parquet:"word,optional,id(3)"`
+	}
+	type both struct {
+		Offset int32   `parquet:"offset,id(2)"` // before the type of the column was widened
+		Word   *string `parquet:"word,optional,id(3)"`
+	}
+	group, spec := x.random.IntN(3), x.random.IntN(2)
+	victim := *x.rows[x.random.IntN(len(x.rows))]
+	matches := func(r row) bool {
+		return (r.Word == nil) == (victim.Word == nil) && (r.Word == nil || *r.Word == *victim.Word)
+	}
+	if x.random.IntN(2) == 0 {
+		d := x.add(contentEqual, spec, group, 1, map[string]any{"equality_ids": []int{3}})
+		writeParquet(x.t, filepath.Join(x.root, d.path), []words{{victim.Word}})
+	} else {
+		d := x.add(contentEqual, spec, group, 1, map[string]any{"equality_ids": []int{2, 3}})
+		writeParquet(x.t, filepath.Join(x.root, d.path), []both{{int32(victim.Offset), victim.Word}})
+		matches = func(r row) bool { return r.Offset == victim.Offset }
+	}
+	for _, r := range x.rows {
+		r.deleted = r.deleted || matches(r.row) && (spec == 1 || int(r.Group) == group)
+	}
+}
+
+// remove removes a file.
+func (x *icebergTable) remove() {
+	l := x.entries[x.files()[x.random.IntN(len(x.files()))]]
+	for _, r := range l.rows {
+		r.deleted = true
+	}
+	l.entry["status"] = statusRemoved
+}
+
+// commit writes a snapshot: a manifest for each spec, of which some have sequence numbers of their own.
+func (x *icebergTable) commit() {
+	state := len(x.want)
+	var list []map[string]any
+	for spec, fields := range []string{groupSchema, ""} {
+		var records []map[string]any
+		for _, l := range x.entries {
+			if l.spec == spec {
+				records = append(records, l.entry)
+			}
+		}
+		name := fmt.Sprintf("metadata/%d-m%d.avro", state, spec)
+		x.writeAvro(name, fmt.Sprintf(entrySchema, fields), records)
+		list = append(list, map[string]any{"manifest_path": location + "/" + name, "partition_spec_id": spec, "content": 0, "sequence_number": int64(state)})
+	}
+	x.entries = slices.DeleteFunc(x.entries, func(l logged) bool { return l.entry["status"] == statusRemoved })
+	for _, l := range x.entries { // from the next snapshot on, sequence numbers are no longer those of the manifest
+		if l.entry["sequence_number"] == nil {
+			l.entry["sequence_number"], l.entry["status"] = int64(state), 0
+		}
+	}
+	name := fmt.Sprintf("metadata/snap-%d.avro", state)
+	x.writeAvro(name, listSchema, list)
+	x.snapshots = append(x.snapshots, map[string]any{"snapshot-id": state, "manifest-list": location + "/" + name, "schema-id": min(state, 1)})
+	x.log = append(x.log, map[string]any{"timestamp-ms": clock(state), "snapshot-id": state})
+	live := []int64{}
+	for _, r := range x.rows {
+		if !r.deleted {
+			live = append(live, r.Offset)
+		}
+	}
+	x.want = append(x.want, live)
+	x.writeMetadata(nil)
+}
+
+// writeMetadata writes the metadata of the last snapshot, with some changes.
+func (x *icebergTable) writeMetadata(change map[string]any) {
+	field := func(id int, name string, of any) map[string]any {
+		return map[string]any{"id": id, "name": name, "type": of}
+	}
+	nested := map[string]any{"type": "list", "element-id": 5, "element": map[string]any{"type": "struct", "fields": []any{field(6, "name", "string")}}}
+	m := map[string]any{"format-version": 2, "location": location, "current-schema-id": 1, "current-snapshot-id": len(x.want) - 1,
+		"snapshots": x.snapshots, "snapshot-log": x.log,
+		"schemas": []any{
+			map[string]any{"schema-id": 0, "fields": []any{field(1, "group", "int"), field(2, "place", "long"), field(3, "word", "string")}},
+			map[string]any{"schema-id": 1, "fields": []any{field(1, "group", "int"), field(2, "offset", "long"), field(3, "word", "string"),
+				field(4, "items", nested)}}},
+		"partition-specs": []any{map[string]any{"spec-id": 0, "fields": []any{map[string]any{"source-id": 1, "name": "group", "transform": "identity"}}},
+			map[string]any{"spec-id": 1, "fields": []any{}}},
+		"refs": map[string]any{"main": map[string]any{"snapshot-id": len(x.want) - 1}, "first": map[string]any{"snapshot-id": 0}}}
+	for key, v := range change {
+		m[key] = v
+	}
+	writeJSON(x.t, filepath.Join(x.root, fmt.Sprintf("metadata/%05d-a.metadata.json", len(x.want))), m)
+}
+
+func newIceberg(t *testing.T, seed uint64) *icebergTable {
+	t.Helper()
+	return &icebergTable{t: t, root: t.TempDir() + "/clicks", random: rand.New(rand.NewPCG(seed, 1))}
+}
+
+// Random tables have the rows that the specification says, at each snapshot, wherever they are moved.
+func TestIceberg(t *testing.T) {
+	for seed := range uint64(8) {
+		x := newIceberg(t, seed)
+		x.append()
+		x.commit()
+		for range 8 {
+			for range 1 + x.random.IntN(2) {
+				switch x.random.IntN(5) {
+				case 0, 1:
+					x.append()
+				case 2:
+					if len(x.files()) > 1 {
+						x.remove()
+					}
+				case 3:
+					x.deletePositions()
+				}
+			}
+			x.commit()
+			x.deleteEqual() // it does not delete rows of its own snapshot
+			x.commit()
+		}
+		expectStates(t, "iceberg", x.root, 0, x.want, func(state int) string { return fmt.Sprint(state) })
+	}
+}
+
+// Columns have the names of the schema, partition values those of the columns, and tags and branches name snapshots.
+func TestIcebergNames(t *testing.T) {
+	x := newIceberg(t, 1)
+	for range 2 {
+		x.append()
+		x.commit()
+	}
+	for name, want := range map[string]string{"": "offset", "main": "offset", "1": "offset", "first": "place"} {
+		files, err := live(t, "iceberg", x.root, Snapshot{ID: name})
+		if err != nil || files[0].Names[2] != want || want == "offset" && files[0].Names[6] != "name" || files[0].Format != "parquet" {
+			t.Errorf("%s: %+v, %v", name, files, err)
+		}
+		if v := files[0].Values; len(v) != 1 || v[0].Column != "group" || !v[0].IsWhole || v[0].Text != fmt.Sprint(v[0].Whole) {
+			t.Errorf("%s: partition values %+v", name, v)
+		}
+	}
+	file := filepath.Join(x.root, "metadata/00001-a.metadata.json")
+	if got := offsets(t, "iceberg", file, Snapshot{}); !slices.Equal(got, x.want[0]) {
+		t.Errorf("%v at %s, expected %v", got, file, x.want[0])
+	}
+	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("1\n"))
+	if got := offsets(t, "iceberg", x.root, Snapshot{}); !slices.Equal(got, x.want[0]) {
+		t.Errorf("%v by the hint, expected %v", got, x.want[0])
+	}
+	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("7"))
+	expectRefused(t, "iceberg", x.root, Snapshot{}, "no metadata of version 7")
+}
+
+// Tables that have more than is supported are refused by name.
+func TestIcebergRefuses(t *testing.T) {
+	refuse := func(want string, change func(x *icebergTable)) {
+		t.Helper()
+		x := newIceberg(t, 2)
+		x.append()
+		change(x)
+		expectRefused(t, "iceberg", x.root, Snapshot{}, want)
+	}
+	file := func(key string, v any) func(x *icebergTable) {
+		return func(x *icebergTable) {
+			x.entries[0].entry["data_file"].(map[string]any)[key] = v
+			x.commit()
+		}
+	}
+	refuse("version 3 of Iceberg", func(x *icebergTable) { x.commit(); x.writeMetadata(map[string]any{"format-version": 3}) })
+	refuse("no schema 9", func(x *icebergTable) { x.commit(); x.writeMetadata(map[string]any{"current-schema-id": 9}) })
+	refuse("no snapshot 9", func(x *icebergTable) { x.commit(); x.writeMetadata(map[string]any{"current-snapshot-id": 9}) })
+	refuse("version 1 has 2 files of metadata", func(x *icebergTable) {
+		x.commit()
+		writeJSON(t, filepath.Join(x.root, "metadata/00001-b.metadata.json"), map[string]any{})
+	})
+	refuse("an encrypted file", file("key_metadata", []byte{1}))
+	refuse("the format orc", file("file_format", "ORC"))
+	refuse("files of content 3", file("content", 3))
+	refuse("equality deletes without columns", func(x *icebergTable) { x.add(contentEqual, 1, 0, 1, nil); x.commit() })
+	refuse("deletes of rows in the format AVRO", func(x *icebergTable) {
+		x.add(contentPositions, 1, 0, 1, map[string]any{"file_format": "AVRO"})
+		x.commit()
+	})
+	refuse("no such file", func(x *icebergTable) { x.add(contentPositions, 1, 0, 1, nil); x.commit() })
+	x := newIceberg(t, 3)
+	x.writeMetadata(map[string]any{"current-snapshot-id": -1})
+	if files, err := live(t, "iceberg", x.root, Snapshot{}); len(files) > 0 || err != nil {
+		t.Error("an empty table:", files, err)
+	}
+	writeFile(t, filepath.Join(x.root, "metadata/00000-a.metadata.json"), []byte(strings.Repeat("[", 9)))
+	expectRefused(t, "iceberg", x.root, Snapshot{}, "00000-a.metadata.json: ")
+}

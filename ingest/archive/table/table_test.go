@@ -1,0 +1,132 @@
+package table
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/parquet-go/parquet-go"
+
+	"github.com/stagewise/stagewise/ingest/archive/store"
+)
+
+// row is a row of the tables of the tests.
+type row struct {
+	Group  int32   `parquet:"group,id(1)"`
+	Offset int64   `parquet:"offset,id(2)"`
+	Word   *string `parquet:"word,optional,id(3)"`
+}
+
+func writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(name, content, 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func writeJSON(t *testing.T, name string, values ...any) {
+	t.Helper()
+	var lines []byte
+	for _, v := range values {
+		line, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines = append(append(lines, line...), '\n')
+	}
+	writeFile(t, name, lines)
+}
+
+func writeParquet[T any](t *testing.T, name string, rows []T) {
+	t.Helper()
+	writeFile(t, name, nil)
+	if err := parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// live returns the files of a table.
+func live(t *testing.T, layout, root string, at Snapshot) ([]DataFile, error) {
+	t.Helper()
+	s, err := store.Open(root, store.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Live(t.Context(), s, layout, root, at)
+}
+
+// offsets returns the offsets of the live rows of a table, in order.
+func offsets(t *testing.T, layout, root string, at Snapshot) (offsets []int64) {
+	t.Helper()
+	files, err := live(t, layout, root, at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		rows, err := parquet.ReadFile[row](f.Path)
+		if err != nil || int64(len(rows)) != f.Rows {
+			t.Fatal(f, len(rows), err)
+		}
+		for i, r := range rows {
+			if _, deleted := slices.BinarySearch(f.Deleted, int64(i)); !deleted {
+				offsets = append(offsets, r.Offset)
+			}
+		}
+	}
+	slices.Sort(offsets)
+	return offsets
+}
+
+// expectRefused checks that a table is refused with a text.
+func expectRefused(t *testing.T, layout, root string, at Snapshot, want string) {
+	t.Helper()
+	if files, err := live(t, layout, root, at); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), root) {
+		t.Errorf("%v, %v, expected %s", files, err, want)
+	}
+}
+
+func TestLayouts(t *testing.T) {
+	if _, err := live(t, "hudi", t.TempDir(), Snapshot{}); err == nil || err.Error() != "hudi: no layout of a table: expected iceberg or delta" {
+		t.Error(err)
+	}
+	for _, layout := range Layouts() {
+		expectRefused(t, layout, t.TempDir(), Snapshot{}, "no table of ")
+	}
+}
+
+// clock returns the time of a state, in milliseconds.
+func clock(state int) int64 { return 1_700_000_000_000 + int64(state)*1000 }
+
+// states returns how a state is named.
+func states(id string, state int) []Snapshot {
+	return []Snapshot{{ID: id}, {AsOf: time.UnixMilli(clock(state))}, {AsOf: time.UnixMilli(clock(state) + 999)}}
+}
+
+// expectStates checks the rows of each state of a table.
+func expectStates(t *testing.T, layout, root string, first int, want [][]int64, id func(state int) string) {
+	t.Helper()
+	for state, want := range want {
+		named := states(id(state), state)
+		if state < first {
+			continue
+		}
+		for _, at := range named {
+			if got := offsets(t, layout, root, at); !slices.Equal(got, want) {
+				t.Errorf("state %d, %+v: rows %v, expected %v", state, at, got, want)
+			}
+		}
+	}
+	if got := offsets(t, layout, root, Snapshot{}); !slices.Equal(got, want[len(want)-1]) {
+		t.Errorf("rows %v, expected %v", got, want[len(want)-1])
+	}
+	expectRefused(t, layout, root, Snapshot{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
+	expectRefused(t, layout, root, Snapshot{ID: fmt.Sprint(len(want) + 1000)}, "no ")
+}
