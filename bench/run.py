@@ -585,13 +585,13 @@ def tabular(b):
 def matrices(b):
     """Returns the figures of tables for people: a table for each measure, with a line for each set. The best of a line is bold."""
     lines = []
-    for key, title, digits in (("error", "test error, %", 2), ("loss", "log loss", 4), ("seconds", "processor seconds", 2)):
+    for key, title, digits in (("error", "test error, %", 2), ("loss", "log loss", 4)):
         lines += ["", f"| {title} | training rows | " + " | ".join(TABULAR.values()) + " |", "|---" * (2 + len(TABULAR)) + "|"]
         for name in SETS:
             medians = {learner: b.median(f"tables, {name}, {learner}", key) for learner in TABULAR if f"tables, {name}, {learner}" in b.raw}
             best = min(medians.values())
             cells = [f"{medians[learner]:.{digits}f}" if learner in medians else "" for learner in TABULAR]
-            cells = [f"**{cell}**" if cell and key != "seconds" and medians[learner] == best else cell for learner, cell in zip(TABULAR, cells)]
+            cells = [f"**{cell}**" if cell and medians[learner] == best else cell for learner, cell in zip(TABULAR, cells)]
             lines.append(f"| {name} | {b.raw[f'tables, {name}, trees × 22'][0]['rows']:,} | " + " | ".join(cells) + " |")
     lines += ["", "| no higher error, no higher log loss, its processor seconds ÷ ours | " + " | ".join(OURS.values()) + " |", "|---" * (1 + len(OURS)) + "|"]
     for learner in (name for name in TABULAR if name not in OURS):

@@ -22,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/prediction"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -36,7 +35,6 @@ func TestFormatTables(t *testing.T) {
 			jsonTables(t, comments, Input{}, Hash{}, Prepare{}) + "\n`Stage`:\n" +
 			jsonTable(t, comments, Stage{}, "features", "link", "basis", "scores", "drawn", "temperature") + jsonTables(t, comments, Draw{}, Features{}),
 		"forget":      jsonTables(t, comments, Forget{}, coverage.ForgottenRows{}, Heeded{}),
-		"residuals":   headerTable(t, comments, residuals.Message{}, "residuals.Message"),
 		"predictions": headerTable(t, comments, prediction.Message{}, "prediction.Message"),
 		"quarantine":  headerTable(t, comments, Quarantined{}, "Quarantined"),
 		"tensors":     tensorTable(t, comments),
@@ -173,7 +171,7 @@ func TestFormatColumns(t *testing.T) {
 		Splits: []examples.Split{examples.Test}}).Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Residuals": residuals.Schema(3, true), "Predicted rows": prediction.Schema(3, examples.SeveralLabels),
+		"Examples": record.Schema(), "Predicted rows": prediction.Schema(3, examples.SeveralLabels),
 		"Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")
@@ -333,7 +331,7 @@ func fieldComments(t *testing.T) map[string]string {
 
 // packageOf returns what distinguishes the types Message of packages.
 func packageOf(file string) string {
-	if folder := filepath.Dir(file); folder == "prediction" || folder == "residuals" {
+	if folder := filepath.Dir(file); folder == "prediction" {
 		return folder + "."
 	}
 	return ""
