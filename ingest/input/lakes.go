@@ -50,7 +50,7 @@ func CheckLake(folder, file string) error {
 	for i := range len(names) - 1 {
 		for _, f := range lakeFormats {
 			if matches, _ := path.Match(cmp.Or(f.file, "*"), names[i+1]); matches && names[i] == f.folder && (f.file == "" || i+2 == len(names)) {
-				return f.at(path.Join(append([]string{folder}, names[:i]...)...))
+				return f.at(strings.Join(append([]string{strings.TrimSuffix(folder, "/")}, names[:i]...), "/"))
 			}
 		}
 	}

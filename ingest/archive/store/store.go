@@ -3,7 +3,9 @@ package store
 
 import (
 	"context"
+	"errors"
 	"io"
+	"io/fs"
 	"iter"
 	"strings"
 
@@ -74,6 +76,9 @@ func (s Store) checkAbove(ctx context.Context, folder string) error {
 	for _, at := range above {
 		for _, marker := range input.LakeFolders() {
 			for entry, err := range s.Below(ctx, at+"/"+marker) {
+				if errors.Is(err, fs.ErrPermission) { // who may read the files need not be allowed to list what is above them
+					break
+				}
 				if err == nil {
 					err = input.CheckLake(at, strings.TrimPrefix(entry.Path, at+"/"))
 				}

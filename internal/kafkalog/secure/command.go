@@ -19,17 +19,55 @@ func (o SASL) command(wrong func(key, value, want string)) *renewed {
 	if err != nil {
 		wrong("token_command", o.TokenCommand[0], "a program that can be executed, and its arguments: "+err.Error())
 	}
+	return printed("security.sasl.token_command", program, o.TokenCommand[1:], false)
+}
+
+// Credentials log in to a service that keeps files.
+type Credentials struct {
+	AccessKey, SecretKey string // of S3; "": the token is enough
+	Token                string // a bearer token, or of a session of the access key
+}
+
+// Command returns the current credentials that a program prints, as in `security.sasl.token_command`, or as programs for
+// `credential_process` of AWS do: https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html. key is its key of the
+// configuration.
+func Command(key string, command []string) (func(context.Context) (Credentials, error), error) {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: expected a program that can be executed, and its arguments: %w", command[0], err)
+	}
+	r := printed(key, program, command[1:], true)
+	return func(ctx context.Context) (Credentials, error) {
+		token, err := r.get(ctx)
+		if err != nil {
+			return Credentials{}, err
+		}
+		access, _ := token.Extra(accessKey).(string)
+		secret, _ := token.Extra(secretKey).(string)
+		return Credentials{access, secret, token.AccessToken}, nil
+	}, nil
+}
+
+// Values of a token that belongs to an access key.
+const (
+	accessKey = "AccessKeyId"
+	secretKey = "SecretAccessKey"
+)
+
+// printed returns what a program prints: a token, or if keys is true also an access key.
+func printed(key, program string, arguments []string, keys bool) *renewed {
 	return newRenewed(func(ctx context.Context) (*oauth2.Token, error) {
-		token, err := run(ctx, program, o.TokenCommand[1:])
+		token, err := run(ctx, program, arguments, keys)
 		if err != nil { // of a program that depends on other services, and that can be replaced
-			return nil, passingError{attempt("run security.sasl.token_command "+program, err)}
+			return nil, passingError{attempt("run "+key+" "+program, err)}
 		}
 		return token, nil
 	})
 }
 
-// run runs a program that prints a token. Its errors have what the program says on standard error, but not what it prints.
-func run(ctx context.Context, program string, arguments []string) (*oauth2.Token, error) {
+// run runs a program that prints a token or, if keys is true, an access key. Its errors have what the program says on standard error, but
+// not what it prints.
+func run(ctx context.Context, program string, arguments []string, keys bool) (*oauth2.Token, error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, arguments...)
@@ -48,15 +86,23 @@ func run(ctx context.Context, program string, arguments []string) (*oauth2.Token
 			Token  string    `json:"token"`
 			Expiry time.Time `json:"expirationTimestamp"`
 		} `json:"status"`
+		AccessKeyID, SecretAccessKey, SessionToken string
+		Expiration                                 time.Time
 	}
-	if err := json.Unmarshal(stdout.bytes, &printed); err != nil || !tokenCharacters.MatchString(printed.Status.Token) {
+	err = json.Unmarshal(stdout.bytes, &printed)
+	token := &oauth2.Token{AccessToken: printed.Status.Token, Expiry: printed.Status.Expiry}
+	switch {
+	case keys && err == nil && printed.AccessKeyID != "" && printed.SecretAccessKey != "":
+		token = (&oauth2.Token{AccessToken: printed.SessionToken, Expiry: printed.Expiration}).WithExtra(map[string]any{
+			accessKey: printed.AccessKeyID, secretKey: printed.SecretAccessKey})
+	case err != nil || !tokenCharacters.MatchString(token.AccessToken):
 		return nil, errors.New(`expected an ExecCredential on standard output: {"kind": "ExecCredential", "status": {"token": "…", ` +
 			`"expirationTimestamp": "2006-01-02T15:04:05Z"}}`)
 	}
-	if expiry := printed.Status.Expiry; !expiry.IsZero() && !expiry.After(time.Now()) {
-		return nil, fmt.Errorf("the token expired at %s", expiry.Format(time.RFC3339))
+	if !token.Expiry.IsZero() && !token.Expiry.After(time.Now()) {
+		return nil, fmt.Errorf("the token expired at %s", token.Expiry.Format(time.RFC3339))
 	}
-	return &oauth2.Token{AccessToken: printed.Status.Token, Expiry: printed.Status.Expiry}, nil
+	return token, nil
 }
 
 // limited keeps the first bytes that are written to it, and passes over the rest.

@@ -25,18 +25,27 @@ func newRenewed(fetch func(context.Context) (*oauth2.Token, error)) *renewed {
 	return &renewed{fetch: fetch, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
-// token returns the current token, or fetches another one after four fifths of its lifetime: during the rest, the current
-// token covers logins while none can be fetched.
+// token returns the text of the current token.
 func (r *renewed) token(ctx context.Context) (string, error) {
+	token, err := r.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return token.AccessToken, nil
+}
+
+// get returns the current token, or fetches another one after four fifths of its lifetime: during the rest, the current
+// token covers logins while none can be fetched.
+func (r *renewed) get(ctx context.Context) (*oauth2.Token, error) {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
-		return "", ctx.Err()
+		return nil, ctx.Err()
 	}
 	began := r.now()
 	if r.current != nil && (r.renew.IsZero() || began.Before(r.renew)) {
-		return r.current.AccessToken, nil
+		return r.current, nil
 	}
 	token, err := r.fetch(ctx)
 	switch {
@@ -46,7 +55,7 @@ func (r *renewed) token(ctx context.Context) (string, error) {
 			r.renew = began.Add(token.Expiry.Sub(began) * 4 / 5)
 		}
 	case r.current == nil || !r.current.Expiry.After(began) || errors.As(err, new(*RefusedError)):
-		return "", err
+		return nil, err
 	}
-	return r.current.AccessToken, nil
+	return r.current, nil
 }

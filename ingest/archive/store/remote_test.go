@@ -1,0 +1,387 @@
+package store
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+)
+
+// example is the access key of the examples of Amazon.
+var example = secure.Credentials{AccessKey: "AKIAIOSFODNN7EXAMPLE", SecretKey: "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"}
+
+// Signatures are those of https://docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html.
+func TestSignatures(t *testing.T) {
+	at := time.Date(2013, 5, 24, 0, 0, 0, 0, time.UTC)
+	for _, c := range []struct{ path, query, bytes, want string }{
+		{"/test.txt", "", "bytes=0-9", "f0e8bdb87c964420e857bd35b5d6ed310bd44f0170aba48dd91039c6036bdb41"},
+		{"/", "lifecycle=", "", "fea454ca298b7da1c68078a5d1bdbfbbe0d65c699e0f91ac7a200a0136783543"},
+		{"/", "max-keys=2&prefix=J", "", "34b48302e7b5fa45bde8084f4b7868a86f0a534bc59db6670ed5711ef69dc6f7"},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "https://examplebucket.s3.amazonaws.com"+c.path+"?"+c.query, nil)
+		if c.bytes != "" {
+			r.Header.Set("Range", c.bytes)
+		}
+		sign(r, example, "us-east-1", at)
+		if got := r.Header.Get("Authorization"); !strings.HasSuffix(got, ",Signature="+c.want) {
+			t.Errorf("%s?%s: %s, expected %s", c.path, c.query, got, c.want)
+		}
+	}
+	if got := escape("a b/ü~*+"); got != "a%20b%2F%C3%BC~%2A%2B" {
+		t.Error(got)
+	}
+}
+
+// fakeBucket is a service like S3 with a bucket, in a region of its own.
+type fakeBucket struct {
+	*httptest.Server
+	t *testing.T
+
+	mutex    sync.Mutex
+	files    map[string][]byte // by key
+	key      secure.Credentials
+	region   string
+	requests int
+	refuse   func(w http.ResponseWriter, r *http.Request) bool // answers instead
+}
+
+func newBucket(t *testing.T) *fakeBucket {
+	b := &fakeBucket{t: t, files: map[string][]byte{}, key: example, region: "eu-west-7"}
+	b.Server = httptest.NewServer(b)
+	t.Cleanup(b.Close)
+	return b
+}
+
+func (b *fakeBucket) with(change func()) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	change()
+}
+
+func (b *fakeBucket) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	b.mutex.Lock()
+	defer b.mutex.Unlock()
+	if b.requests++; b.refuse != nil && b.refuse(w, r) {
+		return
+	}
+	signed := r.Clone(b.t.Context())
+	signed.URL.Host, signed.Header = r.Host, http.Header{}
+	_, list, _ := strings.Cut(r.Header.Get("Authorization"), "SignedHeaders=")
+	list, _, _ = strings.Cut(list, ",")
+	for name := range strings.SplitSeq(list, ";") {
+		if v := r.Header.Get(name); v != "" {
+			signed.Header.Set(name, v)
+		}
+	}
+	at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
+	if sign(signed, b.key, b.region, at); err != nil || signed.Header.Get("Authorization") != r.Header.Get("Authorization") {
+		w.Header().Set("X-Amz-Bucket-Region", b.region)
+		w.WriteHeader(http.StatusForbidden)
+		_, _ = fmt.Fprintf(w, "<Error><Code>SignatureDoesNotMatch</Code><StringToSign>%s</StringToSign></Error>", r.Header.Get("Authorization"))
+		return
+	}
+	key, _ := strings.CutPrefix(r.URL.Path, "/lake/")
+	if r.URL.Path == "/lake" {
+		b.list(w, r.URL.Query())
+		return
+	}
+	content, found := b.files[key]
+	if found && len(content) == 0 {
+		w.WriteHeader(http.StatusRequestedRangeNotSatisfiable)
+		return
+	}
+	if !found {
+		w.WriteHeader(http.StatusNotFound)
+		return
+	}
+	w.Header().Set("ETag", fmt.Sprintf(`"%d"`, len(content)))
+	http.ServeContent(w, r, "", time.Time{}, strings.NewReader(string(content)))
+}
+
+// list answers a page of a list.
+func (b *fakeBucket) list(w io.Writer, query url.Values) {
+	var keys []string
+	for key := range b.files {
+		if strings.HasPrefix(key, query.Get("prefix")) && key > query.Get("continuation-token") {
+			keys = append(keys, key)
+		}
+	}
+	slices.Sort(keys)
+	_, _ = io.WriteString(w, "<ListBucketResult>")
+	for i, key := range keys {
+		if i == 3 {
+			_, _ = fmt.Fprintf(w, "<IsTruncated>true</IsTruncated><NextContinuationToken>%s</NextContinuationToken>", keys[i-1])
+			break
+		}
+		_, _ = fmt.Fprintf(w, "<Contents><Key>%s</Key><Size>%d</Size></Contents>", key, len(b.files[key]))
+	}
+	_, _ = io.WriteString(w, "</ListBucketResult>")
+}
+
+// open returns a store that logs in with an access key, and that does not pause.
+func (b *fakeBucket) open(t *testing.T, pattern string) Store {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return open(t, pattern, Options{Endpoint: b.URL, AccessKeyFile: file})
+}
+
+func open(t *testing.T, pattern string, o Options) Store {
+	t.Helper()
+	s, err := Open(pattern, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.files.(*remote).wait = func(ctx context.Context, _ int) error { return ctx.Err() }
+	return s
+}
+
+// A bucket has the same files as a directory, and tables in it are found, also with a token of a session.
+func TestBucket(t *testing.T) {
+	for _, token := range []string{"", "session/token=="} {
+		b := newBucket(t)
+		b.key.Token = token
+		for _, file := range append(slices.Clone(contents), "x y/ü+%&=.avro") {
+			b.files["in/"+file] = []byte(path.Base(file))
+		}
+		b.files["in/directory/"], b.files["inside"] = nil, nil
+		s := b.open(t, "s3://lake/in/**")
+		delete(b.files, "in/x y/ü+%&=.avro")
+		checkPatterns(t, s, "s3://lake/in")
+		b.files["in/x y/ü+%&=.avro"] = []byte("ü+%&=.avro")
+		if f, err := s.Open(t.Context(), "s3://lake/in/x y/ü+%&=.avro"); err != nil || f.Size() != 11 {
+			t.Error(f, err)
+		}
+		if got, err := list(t, s, "s3://lake", "none"); err != nil || len(got) > 0 {
+			t.Error(got, err)
+		}
+		for file, want := range tables {
+			b.files = map[string][]byte{file: []byte(path.Base(file)), "sales/data/a.parquet": []byte("a.parquet")}
+			checkTable(t, s, "s3://lake", file, want)
+		}
+	}
+}
+
+// A file is read in blocks, few of which are requested twice, whatever is read.
+func TestBlocks(t *testing.T) {
+	b := newBucket(t)
+	content := make([]byte, 3*blockSize+12345)
+	for i := range content {
+		content[i] = byte(i * i >> 7)
+	}
+	b.files["large"], b.files["empty"] = content, nil
+	s := b.open(t, "s3://lake/large")
+	f, err := s.Open(t.Context(), "s3://lake/large")
+	if err != nil || f.Size() != int64(len(content)) {
+		t.Fatal(err)
+	}
+	b.requests = 0
+	got, err := io.ReadAll(struct{ io.Reader }{io.NewSectionReader(f, 0, f.Size())})
+	if err != nil || !slices.Equal(got, content) || b.requests > 4 {
+		t.Errorf("%d bytes, %d requests, %v", len(got), b.requests, err)
+	}
+	for _, at := range []int64{0, 1, blockSize - 1, blockSize, 2*blockSize + 5, f.Size() - 1, f.Size(), f.Size() + 1} {
+		for _, n := range []int64{1, 100, blockSize, blockSize + 1} {
+			p := make([]byte, n)
+			want := max(0, min(n, f.Size()-at))
+			if got, err := f.ReadAt(p, at); int64(got) != want || (err == nil) != (want == n) || !slices.Equal(p[:got], content[min(at, f.Size()):][:want]) {
+				t.Errorf("%d bytes at %d: %d, %v", n, at, got, err)
+			}
+		}
+	}
+	if f, err := s.Open(t.Context(), "s3://lake/empty"); err != nil || f.Size() != 0 {
+		t.Error(f, err)
+	}
+	b.files["large"] = content[:len(content)-1]
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := f.ReadAt(make([]byte, 9), blockSize); err == nil || !strings.Contains(err.Error(), "changed while it was read") {
+		t.Error(err)
+	}
+}
+
+// Temporary errors are retried, others are not. No error has credentials or what the server says beside the code of the error.
+func TestRefusals(t *testing.T) {
+	b := newBucket(t)
+	b.files["a"] = []byte("a")
+	s := b.open(t, "s3://lake/a")
+	for _, c := range []struct {
+		status, times, requests int
+		code, want              string
+	}{
+		{503, 4, 5, "SlowDown", ""}, {429, 4, 5, "", ""}, {503, 9, 5, "SlowDown", "answers 503 SlowDown"}, {403, 9, 1, "AccessDenied",
+			"answers 403 AccessDenied: examples.archive.access_key_file or"}, {404, 9, 1, "NoSuchKey", "answers 404 NoSuchKey: file does not exist"},
+		{301, 9, 1, "", "redirects to another address"}, {400, 9, 1, "", "the server answers 400"}, {200, 9, 1, "", ""},
+	} {
+		b.with(func() {
+			left := c.times
+			b.requests, b.refuse = 0, func(w http.ResponseWriter, _ *http.Request) bool {
+				left--
+				w.Header().Set("Location", "https://elsewhere.example/secret")
+				if left >= 0 {
+					w.WriteHeader(c.status)
+					_, _ = fmt.Fprintf(w, "<Error><Code>%s</Code><Message>secret</Message></Error>", c.code)
+				}
+				return left >= 0
+			}
+		})
+		// The first request of a store finds the region.
+		s.files.(*remote).moveTo(b.region)
+		_, err := s.Open(t.Context(), "s3://lake/a")
+		if (err == nil) != (c.want == "") || err != nil && (!strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), "s3://lake/a: ")) {
+			t.Errorf("%d: %v, expected %s", c.status, err, c.want)
+		}
+		if err != nil && (strings.Contains(err.Error(), "secret") || strings.Contains(err.Error(), b.key.SecretKey)) {
+			t.Error(err)
+		}
+		if b.requests != c.requests {
+			t.Errorf("%d: %d requests, expected %d", c.status, b.requests, c.requests)
+		}
+		if errors.Is(err, fs.ErrNotExist) != (c.status == 404) || errors.Is(err, fs.ErrPermission) != (c.status == 403) {
+			t.Error(err)
+		}
+	}
+	b.Close()
+	if _, err := s.Open(t.Context(), "s3://lake/a"); err == nil || strings.Contains(err.Error(), b.URL+"/") {
+		t.Error(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Open(ctx, "s3://lake/a"); !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+}
+
+// A web server has single files. A token is sent to it, and not to where it redirects.
+func TestWebServer(t *testing.T) {
+	var tokens []string
+	other := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens = append(tokens, "elsewhere "+r.Header.Get("Authorization"))
+		http.ServeContent(w, r, "", time.Time{}, strings.NewReader("content"))
+	}))
+	defer other.Close()
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		tokens = append(tokens, r.Header.Get("Authorization"))
+		switch r.URL.Path {
+		case "/moved":
+			http.Redirect(w, r, other.URL, http.StatusFound)
+		case "/plain":
+			_, _ = io.WriteString(w, "content")
+		case "/part":
+			w.Header().Set("Content-Range", "bytes 0-6/9")
+			w.WriteHeader(http.StatusPartialContent)
+			_, _ = io.WriteString(w, "content")
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	defer web.Close()
+	command := []string{"echo", `{"status": {"token": "secret-1"}}`}
+	for _, c := range []struct {
+		path    string
+		command []string
+		size    int64
+		want    string
+	}{
+		{"/moved", nil, 7, ""}, {"/plain", nil, 7, ""}, {"/plain", command, 7, ""}, {"/moved", command, 0, "answers 302, which redirects"},
+		{"/part", nil, 0, "the server answers 7 bytes of"}, {"/none", command, 0, ""},
+	} {
+		s, sizes := open(t, web.URL+c.path, Options{TokenCommand: c.command}), int64(0)
+		for entry, err := range s.List(t.Context(), web.URL+c.path) {
+			if sizes += entry.Size; (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+				t.Errorf("%s: %v, expected %s", c.path, err, c.want)
+			}
+		}
+		if sizes != c.size {
+			t.Errorf("%s: %d bytes, expected %d", c.path, sizes, c.size)
+		}
+	}
+	if slices.Contains(tokens, "elsewhere Bearer secret-1") || !slices.Contains(tokens, "elsewhere ") || !slices.Contains(tokens, "Bearer secret-1") {
+		t.Errorf("%q", tokens)
+	}
+	s := open(t, web.URL+"/plain", Options{TokenCommand: command})
+	if _, err := s.Open(t.Context(), other.URL+"/plain"); err == nil || !strings.Contains(err.Error(), "another server") {
+		t.Error(err)
+	}
+}
+
+// An access key that a program prints signs requests.
+func TestKeyCommand(t *testing.T) {
+	b := newBucket(t)
+	b.files["a"], b.key.Token = []byte("a"), "session"
+	printed := fmt.Sprintf(`{"Version": 1, "AccessKeyId": %q, "SecretAccessKey": %q, "SessionToken": "session", "Expiration": %q}`, b.key.AccessKey,
+		b.key.SecretKey, time.Now().Add(time.Hour).Format(time.RFC3339))
+	s := open(t, "s3://lake/a", Options{Endpoint: b.URL, TokenCommand: []string{"echo", printed}})
+	if f, err := s.Open(t.Context(), "s3://lake/a"); err != nil || f.Size() != 1 {
+		t.Error(err)
+	}
+	s = open(t, "s3://lake/a", Options{Endpoint: b.URL, TokenCommand: []string{"sh", "-c", "echo secret; echo no role >&2; exit 1"}})
+	if _, err := s.Open(t.Context(), "s3://lake/a"); err == nil || strings.Contains(err.Error(), "secret") ||
+		!strings.Contains(err.Error(), "examples.archive.token_command") || !strings.Contains(err.Error(), "no role") {
+		t.Error(err)
+	}
+}
+
+// Addresses are those of the service.
+func TestAddresses(t *testing.T) {
+	for path, want := range map[string]string{
+		"s3://lake/a b/c+d.avro": "https://s3.eu-1.amazonaws.com/lake/a%20b/c%2Bd.avro", "gs://lake": "https://storage.googleapis.com/lake",
+		"https://web.example/a": "https://web.example/a",
+	} {
+		if u, err := address("", path, "eu-1"); err != nil || u.String() != want {
+			t.Error(u, err)
+		}
+	}
+	if u, err := address("http://localhost:9000/base/", "s3://lake/a", ""); err != nil || u.String() != "http://localhost:9000/base/lake/a" {
+		t.Error(u, err)
+	}
+}
+
+// Patterns and keys that can't be used are errors before anything is sent, without secrets.
+func TestOptions(t *testing.T) {
+	key := filepath.Join(t.TempDir(), "key")
+	if err := os.WriteFile(key, []byte("hunter2"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range []struct {
+		pattern string
+		options Options
+		want    string
+	}{
+		{"ftp://server/a", Options{}, "expected a path, or a URL with s3://"},
+		{"s3:///a", Options{}, "expected the name of a bucket"},
+		{"s3://lake*/a", Options{}, "expected the name of a bucket"},
+		{"https://user:hunter2@web.example/a", Options{}, "without *, ?, [ and a user"},
+		{"https://web.example/*", Options{}, "does not list files"},
+		{"https://web.example/a?sig=hunter2", Options{}, "does not list files"},
+		{"http://web.example/a", Options{}, "expected https"},
+		{"s3://lake/a", Options{Endpoint: "http://minio:9000"}, "examples.archive.endpoint: expected https"},
+		{"s3://lake/a", Options{Endpoint: "https://u:hunter2@minio"}, "examples.archive.endpoint: expected a URL without a user"},
+		{"s3://lake/a", Options{Endpoint: "minio"}, "examples.archive.endpoint: not a valid URL"},
+		{"s3://lake/a", Options{AccessKeyFile: "none"}, "examples.archive.access_key_file: open none"},
+		{"s3://lake/a", Options{AccessKeyFile: key}, "expected the ID of the key"},
+		{"s3://lake/a", Options{AccessKeyFile: key, TokenCommand: []string{"echo"}}, "examples.archive.token_command: no value here"},
+		{"s3://lake/a", Options{TokenCommand: []string{"./none"}}, "examples.archive.token_command: ./none: expected a program"},
+	} {
+		if _, err := Open(c.pattern, c.options); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
+			t.Errorf("%s: %v, expected %s", c.pattern, err, c.want)
+		}
+	}
+}
