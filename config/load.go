@@ -1,6 +1,7 @@
 package config
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"reflect"
@@ -47,7 +48,12 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 	}
 	c.untuned, c.ignored = s.untuned(c), s.ignored
 	c.unlinked = c.untuned && !s.has("stages.0.link")
-	s.impossible(c.problems())
+	var problems []option.Problem
+	if c.Examples, err = c.Examples.WithArchiveTopic(context.Background()); err != nil {
+		problems = append(problems, option.Problem{Key: "examples.archive.files", Value: c.Examples.Archive.Files, Want: "files of an archive: " +
+			err.Error()})
+	}
+	s.impossible(append(problems, c.problems()...))
 	if err := s.failure(); err != nil {
 		return nil, err
 	}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
@@ -64,6 +65,7 @@ func Keys() []option.Key {
 		{Name: "message", Needs: map[string]string{"from_topic": onlyTopic},
 			Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its only one"},
 	}
+	keys = append(keys, archive.Keys()...)
 	keys = append(keys, registry.Keys("registry", "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: no "+
 		"registry. `avro` and `protobuf` need it, or a file `schema`: see [schemas](producers.md#schemas)", "from_topic", onlyTopic)...)
 	keys = append(keys, option.Key{Name: "key",

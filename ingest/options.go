@@ -3,6 +3,7 @@ package ingest
 import (
 	"os"
 
+	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -21,6 +22,8 @@ type Options struct {
 	Test  []string `yaml:"test" path:"file"`
 	// FromTopic is the name of a topic that ingest follows, with values in the format Format; "": none. It excludes files.
 	FromTopic string `yaml:"from_topic"`
+	// Archive has earlier messages of FromTopic in files.
+	Archive archive.Options `yaml:"archive"`
 	// OnChangedTopic is the action if FromTopic no longer has the last message that was read: ChangedTopicStop, or "",
 	// ChangedTopicBehind or ChangedTopicAnew.
 	OnChangedTopic string `yaml:"on_changed_topic"`
@@ -70,7 +73,8 @@ const (
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
-	return Options{OnChangedTopic: ChangedTopicStop, Partitions: 4, Options: layout.Defaults(), Outcome: outcome.Defaults()}
+	return Options{Archive: archive.Defaults(), OnChangedTopic: ChangedTopicStop, Partitions: 4, Options: layout.Defaults(),
+		Outcome: outcome.Defaults()}
 }
 
 // DefaultSeveralHoldout is the default holdout fraction for multi-label training rows: thresholds and calibrations need

@@ -21,11 +21,13 @@ type opened struct {
 	reader  message.Reader
 	schemas *registry.Client // nil: there is no registry
 	under   string           // the key above those of the values; "": examples
+
+	archived *forms
 }
 
 // openTopic opens a reader of the values of FromTopic.
 func (o Options) openTopic() (r opened, err error) {
-	r.whole = o
+	r.whole, r.archived = o, &forms{}
 	r.format, _ = o.messageFormat()
 	if r.reader, err = r.format.Open(o.messageOptions()); err != nil {
 		return r, err

@@ -29,6 +29,9 @@ func messageFormats() []message.Format {
 // messageFormat returns the format of the messages of FromTopic.
 func (o Options) messageFormat() (f message.Format, ok bool) {
 	all := messageFormats()
+	if o.Format == "" && o.Archive.Alone { // its files have formats
+		return all[0], true
+	}
 	i := slices.IndexFunc(all, func(f message.Format) bool { return f.Name == o.Format })
 	if i < 0 {
 		return message.Format{}, false

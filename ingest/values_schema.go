@@ -23,6 +23,9 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 	if len(m.Value) == 0 {
 		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
 	}
+	if _, ok := message.FormOf(m.SchemaID); ok {
+		return v.archived.rows(ctx, v.whole, m)
+	}
 	p, err := v.payload(ctx, m)
 	if err != nil {
 		return nil, err
@@ -38,6 +41,9 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 // explain replaces the reason why a message is unusable if its value is not of the format.
 func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
 	if unusable, _ := Unusable(err); err == nil || ctx.Err() != nil || !unusable {
+		return err
+	}
+	if _, archived := message.FormOf(m.SchemaID); archived {
 		return err
 	}
 	key := func(name string) string { return cmp.Or(v.under, "examples") + "." + name }

@@ -287,8 +287,8 @@ func TestFollowTopicThatForgets(t *testing.T) {
 		if rows := countedRows(t, log, job); len(rows) != want {
 			t.Errorf("without the offsets before %d: %d rows count, expected %d", first, len(rows), want)
 		}
-		said := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
-			return strings.HasPrefix(n.Text, "10 offsets of clicks[0] were deleted before they were read: 100 to 109")
+		said := slices.ContainsFunc(eventsOf[event.Lost](rec), func(e event.Lost) bool {
+			return e == event.Lost{Topic: "clicks", From: 100, To: 110}
 		})
 		if said != (first == 110) {
 			t.Errorf("without the offsets before %d: notices %v", first, eventsOf[event.Noticed](rec))

@@ -25,6 +25,8 @@ type Retraining struct {
 	WeightsDigest wire.Digest           `json:"weights_digest"` // of the last version
 	// LostColumns are rows of the followed topic that were quarantined because they lack a column that earlier rows had, by column.
 	LostColumns map[string]int64 `json:"lost_columns,omitempty"`
+	// LostMessages are the offsets of the followed topic that were not read: deleted before, or missing in its archive.
+	LostMessages int64 `json:"lost_messages,omitempty"`
 	// Confusion is the confusion matrix of the predictions before training: by label, then by prediction. Labels are in order.
 	Labels    examples.ClassLabels `json:"labels,omitempty"`
 	Confusion [][]int64            `json:"prequential_confusion,omitempty"`

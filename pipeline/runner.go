@@ -138,7 +138,7 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 	return group.Wait()
 }
 
-// Record implements [event.Recorder] for the ingest of the job's topic: it adds lost columns to the report.
+// Record implements [event.Recorder] for the ingest of the job's topic: it adds what is lost to the report.
 func (r *runner) Record(e event.Event) {
 	if lost, ok := e.(event.ColumnLost); ok && lost.Rows > 0 {
 		r.reported.Lock()
@@ -146,6 +146,11 @@ func (r *runner) Record(e event.Event) {
 			r.report.LostColumns = map[string]int64{}
 		}
 		r.report.LostColumns[lost.Column] += lost.Rows
+		r.reported.Unlock()
+	}
+	if lost, ok := e.(event.Lost); ok {
+		r.reported.Lock()
+		r.report.LostMessages += lost.To - lost.From
 		r.reported.Unlock()
 	}
 	r.rec.Record(e)

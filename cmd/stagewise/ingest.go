@@ -71,7 +71,7 @@ func newIngest() *cobra.Command {
 // createFollowed creates the topics that a pipeline follows on an embedded broker with a listener, if they are missing: other
 // programs can create topics only while the broker runs.
 func createFollowed(ctx context.Context, c *config.Config, log *kafkalog.Log) error {
-	if c.Listen == "" {
+	if c.Listen == "" || c.Examples.Archive.Alone {
 		return nil
 	}
 	var followed []kafkalog.Topic

@@ -69,8 +69,10 @@ type Reader interface {
 // Payload is a value without framing.
 type Payload struct {
 	Value []byte
-	// Schema is the schema from a registry; nil: there is none.
+	// Schema is the schema from a registry, or from a file of an archive; nil: there is none.
 	Schema *Schema
+	// Within is the member of the value that is read; "": the whole value.
+	Within string
 	// Indexes are the index path of the message type in the schema, if the format has one.
 	Indexes []int
 }

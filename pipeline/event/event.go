@@ -185,6 +185,12 @@ type (
 		Proven    int64 // offset up to which they still exist
 		Rows      int64 // number of rows that leave the window
 	}
+	// Lost reports offsets of a source topic whose messages were not read: they were deleted before, or are missing in an archive.
+	Lost struct {
+		Topic     string
+		Partition int
+		From, To  int64 // [From, To)
+	}
 	// ColumnLost reports new rows without a value in a column of a followed topic that earlier rows had. Their messages are
 	// quarantined, unless the column is optional. Such rows of a file count.
 	ColumnLost struct {

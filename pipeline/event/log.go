@@ -125,6 +125,11 @@ func (e Replaced) Log(log Logger) {
 }
 
 // Log implements [Event].
+func (e Lost) Log(log Logger) {
+	log(slog.LevelWarn, "lost messages", "topic", e.Topic, "partition", e.Partition, "from", e.From, "to", e.To, "messages", e.To-e.From)
+}
+
+// Log implements [Event].
 func (e ColumnLost) Log(log Logger) {
 	if e.Rows > 0 {
 		log(slog.LevelWarn, "column lost", "topic", e.Topic, "file", e.File, "column", e.Column, "rows", e.Rows,

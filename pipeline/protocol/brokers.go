@@ -61,7 +61,7 @@ func (r kafkaRange) Next(ctx context.Context) (Message, error) {
 	if err != nil {
 		return Message{}, err
 	}
-	return Message{FromKafka(m), m.Offset, m.Time}, nil
+	return Message{Message: FromKafka(m), Offset: m.Offset, Time: m.Time}, nil
 }
 
 func toKafka(messages []wire.Message) []kafkalog.Message {
@@ -98,7 +98,7 @@ func (b brokers) Subscribe(ctx context.Context, wake <-chan struct{}, from ...Po
 			case err != nil:
 				next.err = fmt.Errorf("follow %s[%d]: %w", p.Topic, p.Partition, err)
 			case m != nil:
-				next.delivery = &Delivery{p.Topic, p.Partition, Message{FromKafka(*m), m.Offset, m.Time}}
+				next.delivery = &Delivery{p.Topic, p.Partition, Message{Message: FromKafka(*m), Offset: m.Offset, Time: m.Time}}
 			}
 			select {
 			case f.found <- next:

@@ -44,6 +44,10 @@ type Message struct {
 	wire.Message
 	Offset int64
 	Time   time.Time
+	// File is the file of an archive with the message; "": the topic has it.
+	File string
+	// Copy is the same message in an archive. Nil means that the archive does not have it.
+	Copy *Message
 }
 
 // Position is the start of a subscription on a partition.

@@ -206,30 +206,28 @@ func (f *Feed) handle(ctx context.Context, d *protocol.Delivery) error {
 
 // catchUp reads the messages that a partition of the topic had when following started.
 func (f *Feed) catchUp(ctx context.Context, partition int) error {
-	for next := f.state.Position(partition).Next; next < f.Bounds[partition].To; {
-		first, _, err := f.Log.Bounds(ctx, f.Topic, partition)
-		if err != nil {
+	r := &partitionReader{topic: f.Topic, partition: partition, next: f.state.Position(partition).Next, to: f.Bounds[partition].To}
+	defer r.close()
+	for {
+		more, err := f.readHead(ctx, r)
+		if err != nil || !more {
 			return err
 		}
-		if first > next && next > 0 {
-			event.Notice(f.Recorder, "%d offsets of %s[%d] were deleted before they were read: %d to %d. Their examples are not learnt",
-				first-next, f.Topic, partition, next, first-1)
-		}
-		next = max(next, first)
-		err = f.Between(ctx, f.Topic, partition, next, f.Bounds[partition].To, func(m protocol.Message) error {
-			next = m.Offset + 1
-			return f.add(ctx, partition, m)
-		})
-		if deleted := (*kafkalog.DeletedError)(nil); !errors.As(err, &deleted) || deleted.Topic != f.Topic || deleted.Wanted >= deleted.First {
+		if err := f.add(ctx, partition, r.head); err != nil {
 			return err
 		}
 	}
-	return nil
 }
 
 // add adds a message of the topic to the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
 	value := ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
+	if m.Copy != nil {
+		c := m.Copy
+		if err := f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File); err != nil {
+			return err
+		}
+	}
 	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
 		return err
 	}

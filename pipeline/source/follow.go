@@ -86,6 +86,7 @@ func FollowTopic(ctx context.Context, p *topics.Pipeline, job topics.Job, untilE
 // NewFollow returns the follower of a job's topic.
 func NewFollow(p *topics.Pipeline, job topics.Job, untilEnd bool, rec event.Recorder) *Following {
 	topic := job.Examples.FromTopic
+	untilEnd = untilEnd || job.Examples.Archive.Alone // nobody writes to it
 	f := &Following{Pipeline: p, Topic: topic, Job: job, untilEnd: untilEnd, Recorder: rec, waiting: protocol.NewWaiting(p.Log, topic),
 		caughtUp: make(chan struct{}, 1)}
 	f.Together, f.Pause = f.inGoroutines, protocol.Pause

@@ -363,6 +363,12 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 // joinRow processes a row.
 func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
 	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
+	if m.Copy != nil {
+		c := m.Copy
+		if err := f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File); err != nil {
+			return err
+		}
+	}
 	key, ok, err := f.keyOf(ctx, value)
 	if usable, e := f.usable(ctx, err); e != nil {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, e))

@@ -26,9 +26,7 @@ type partitionReader struct {
 func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with func(*partitionReader, protocol.Message) error) error {
 	defer func() {
 		for _, r := range readers {
-			if r.reader != nil {
-				_ = r.reader.Close() // only read from
-			}
+			r.close()
 		}
 	}()
 	var open []*partitionReader
@@ -74,7 +72,23 @@ func (r *partitionReader) before(other *partitionReader) bool {
 	return r.partition < other.partition
 }
 
-// readHead reads the next message of a partition; false: there is none.
+func (r *partitionReader) close() {
+	if r.reader != nil {
+		_ = r.reader.Close() // only read from
+		r.reader = nil
+	}
+}
+
+// skip continues at an offset, before which messages are deleted.
+func (f *Feed) skip(r *partitionReader, first int64) {
+	if first = min(first, r.to); first > r.next && r.next > 0 {
+		f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.partition, From: r.next, To: first})
+	}
+	r.next = max(r.next, first)
+	r.close()
+}
+
+// readHead reads the next message of a partition that is not deleted; false: there is none.
 func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 	for r.next < r.to {
 		if r.reader == nil {
@@ -82,11 +96,7 @@ func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 			if err != nil {
 				return false, err
 			}
-			if first > r.next && r.next > 0 {
-				event.Notice(f.Recorder, "%d offsets of %s[%d] were deleted before their rows were joined: %d to %d", min(first, r.to)-r.next, r.topic,
-					r.partition, r.next, min(first, r.to)-1)
-			}
-			if r.next = max(r.next, first); r.next >= r.to {
+			if f.skip(r, first); r.next >= r.to {
 				return false, nil
 			}
 			r.reader = f.Log.Range(r.topic, r.partition, r.next, r.to)
@@ -103,8 +113,7 @@ func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 		if !ok || deleted.Wanted >= deleted.First {
 			return false, err
 		}
-		_ = r.reader.Close() // at its end
-		r.reader = nil
+		f.skip(r, deleted.First)
 	}
 	return false, nil
 }

@@ -15,9 +15,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// archive is a topic with examples that does not belong to the pipeline. Nothing is written to it, or to other topics of
+// foreignTopic is a topic with examples that does not belong to the pipeline. Nothing is written to it, or to other topics of
 // its owner.
-type archive struct {
+type foreignTopic struct {
 	topic string
 	Owner *protocol.Client // of the pipeline that owns the examples topic, by its name; nil: none
 }
@@ -28,12 +28,12 @@ func OwnerOf(topic string) (name string, ok bool) {
 	return name, ok && name != ""
 }
 
-// newArchive returns the archive of a topic; nil if the topic is "".
-func newArchive(log *kafkalog.Log, topic string) *archive {
+// newArchive returns the foreign topic with a name; nil if the topic is "".
+func newArchive(log *kafkalog.Log, topic string) *foreignTopic {
 	if topic == "" {
 		return nil
 	}
-	a := &archive{topic: topic}
+	a := &foreignTopic{topic: topic}
 	if name, ok := OwnerOf(topic); ok {
 		a.Owner = protocol.NewClient(log, name, nil)
 	}

@@ -27,7 +27,7 @@ type Pipeline struct {
 	Extend  extend
 	Memory  memory.Allocator // for the Arrow records of ingest
 	Sums    *solver.Store    // state of a chain in this process's solver
-	Archive *archive         // topic with the examples of the runs; nil: the pipeline's own
+	Archive *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
 	Remade *remade.Log
 }
@@ -64,6 +64,7 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 // OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, and make expired examples again.
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
+	p.Log = withArchive(p.Log, job.Examples)
 	if p.Archive = newArchive(log, job.Examples.Topic); p.Archive != nil {
 		p.Topics.Examples = p.Archive.topic
 	}

@@ -141,6 +141,8 @@ func (m *metrics) Record(e event.Event) {
 		}
 	case event.Ingested:
 		m.ingest(e)
+	case event.Lost:
+		m.add("lost_messages_total", float64(e.To-e.From))
 	case event.ColumnLost:
 		m.add("lost_column_rows_total", float64(e.Rows), e.Column)
 	case event.Joined:

@@ -72,7 +72,7 @@ func runEvents() []event.Event {
 	return []event.Event{
 		event.Owned{Partitions: []int{0}},
 		event.Began{Run: "abc"},
-		event.Quarantined{}, event.Quarantined{}, event.ColumnLost{Column: "a", Rows: 3}, event.ColumnLost{Column: "a", Rows: 4},
+		event.Quarantined{}, event.Quarantined{}, event.Lost{From: 2, To: 5}, event.ColumnLost{Column: "a", Rows: 3}, event.ColumnLost{Column: "a", Rows: 4},
 		event.Visited{Stage: wire.Survey, Partitions: []int{0}, Elapsed: time.Second},
 		event.Progressed{Stage: 2, Visit: 1, Rows: 40, Of: 100}, event.Progressed{Stage: 2, Visit: 1, Rows: 70, Of: 100},
 		event.Visited{Stage: 2, Visit: 1, Partitions: []int{0}, Elapsed: 2 * time.Second},
@@ -145,12 +145,13 @@ func TestMetricsOfRoles(t *testing.T) {
 			`stagewise_seconds_total{phase="survey"} 1`, `stagewise_seconds_total{phase="visit"} 2`,
 		},
 		protocol.RoleIngest: {"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
-			`stagewise_lost_column_rows_total{column="a"} 7`},
+			`stagewise_lost_column_rows_total{column="a"} 7`, "stagewise_lost_messages_total 8"},
 		protocol.RoleScore: {
 			"stagewise_scored_messages_total 4", "stagewise_scored_rows_total 40", "stagewise_scored_bad_messages_total 1",
 			"stagewise_scoring_version 7",
 			"stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40", "stagewise_quarantined_total 2",
 			`stagewise_lost_column_rows_total{column="a"} 7`, `stagewise_scoring_lag_messages{partition="1"} 4`,
+			"stagewise_lost_messages_total 8",
 		},
 		protocol.RoleRun: {
 			`stagewise_lost_column_rows_total{column="a"} 7`,
@@ -164,7 +165,7 @@ func TestMetricsOfRoles(t *testing.T) {
 			"stagewise_prequential_brier_score 1.25",
 			"stagewise_prequential_calibration_error_ratio 0.75", "stagewise_unknown_class_rows_total 4",
 			"stagewise_bad_messages_alarms_total 1", "stagewise_quarantined_total 2",
-			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_lost_messages_total 5", "stagewise_gone_rows_total 6",
+			"stagewise_learnt_timestamp_seconds 999.25", "stagewise_lost_messages_total 8", "stagewise_gone_rows_total 6",
 			"stagewise_replaced_partitions_total 1", "stagewise_incomplete_versions_total 2", `stagewise_behind_messages{topic="examples"} 3`,
 			`stagewise_behind_messages{topic="source"} 40`,
 			"stagewise_behind_rows 340", "stagewise_ingested_rows_total 25", "stagewise_source_lag_messages 40",

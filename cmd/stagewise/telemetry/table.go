@@ -108,7 +108,8 @@ func table() []metric {
 		{name: "bad_messages_alarms_total", help: "Versions with mostly unusable new messages.", roles: run},
 		{name: "drift_alarms_total", help: "Versions with detected drift of the stream.", roles: run},
 		{name: "withheld_versions_total", help: "Versions withheld from subscribers as worse than the offered version.", roles: run},
-		{name: "lost_messages_total", help: "Messages deleted from the examples topic before a version learnt them.", roles: run},
+		{name: "lost_messages_total", help: "Messages deleted from the examples topic before a version learnt them, or from the source before " +
+			"it was read, or missing in its archive.", roles: ingests},
 		{name: "gone_rows_total", help: "Rows that left the window because they are no longer on the examples topic.", roles: run},
 		{name: "replaced_partitions_total", help: "Partitions of the examples topic found truncated or recreated after versions had learnt " +
 			"from them.", roles: run},

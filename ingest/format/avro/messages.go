@@ -84,12 +84,15 @@ func (r *messages) parse(s *message.Schema) (schema *avro.Schema, err error) {
 	var types avro.SchemaCache
 	as := r.conversions()
 	for _, reference := range s.References {
-		if _, err := types.Parse(reference.Text, as...); err != nil {
+		if _, err := types.Parse(reference.Text, append(as, AnyNames())...); err != nil {
 			return nil, fmt.Errorf("the reference %s: %w", reference.Name, err)
 		}
 	}
-	return types.Parse(s.Text, as...)
+	return types.Parse(s.Text, append(as, AnyNames())...)
 }
+
+// AnyNames allows names in schemas that Avro does not: archives have those of the columns of other formats.
+func AnyNames() avro.SchemaOpt { return avro.WithLaxNames(func(string) error { return nil }) }
 
 // maxEmpty limits the values of a message that take no bytes, beyond those that it has bytes for.
 const maxEmpty = 1 << 16
@@ -174,5 +177,9 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 	if err != nil {
 		return nil, fmt.Errorf("%w: is it written with %s?", err, w.name)
 	}
-	return r.rows.Read(nested{w.value, r.ours})
+	v, err := message.Within(nested{value: w.value}, m.Within)
+	if err != nil || m.Within != "" && v.Kind() == message.Null { // a deletion
+		return nil, err
+	}
+	return r.rows.Read(nested{v.value, r.ours})
 }

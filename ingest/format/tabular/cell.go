@@ -136,6 +136,20 @@ func (c *Cell) float() float64 { return math.Float64frombits(c.bits) }
 
 func (c *Cell) whole() int64 { return int64(c.bits) }
 
+// Same reports whether two values become the same features, words and labels, whatever formats they are from.
+func (c *Cell) Same(other *Cell) bool {
+	if c.IsList() || other.IsList() {
+		return c.IsList() && other.IsList() && slices.EqualFunc(c.List(), other.List(), func(a, b Cell) bool { return a.Same(&b) })
+	}
+	number, err := c.Number(value.Missing{})
+	if another, err2 := other.Number(value.Missing{}); err == nil && err2 == nil {
+		return float32(number) == float32(another) || number != number && another != another
+	}
+	text, _ := c.Text()
+	another, _ := other.Text()
+	return text == another && c.Null() == other.Null()
+}
+
 // Null reports whether a value is null or missing.
 func (c *Cell) Null() bool { return c.kind == cellNull }
 

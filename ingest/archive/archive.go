@@ -1,0 +1,241 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+
+	"github.com/stagewise/stagewise/ingest/archive/store"
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// Archive is the listing of an archive. It is safe for concurrent use.
+type Archive struct {
+	Topic string
+
+	options    Options
+	store      store.Store
+	layout     layout
+	columns    [properties][]string
+	wanted     func(path string) bool // nil: all columns
+	partitions []partition
+}
+
+// partition is a partition of an archive.
+type partition struct {
+	files []file // by first offset
+	once  sync.Once
+	end   int64 // offset after the last row; 0: not known yet
+	err   error
+}
+
+// file is a file with rows of a partition.
+type file struct {
+	name   string
+	first  int64
+	end    int64 // 0: unknown
+	sorted bool
+}
+
+// Open lists the files of an archive, and, if their names do not have the offsets, reads these. topic is the topic of the messages; "": the
+// files say it. columns are the paths of the values that are read; nil: all of them.
+func Open(ctx context.Context, o Options, topic string, columns []string) (*Archive, error) {
+	from, err := store.Open(o.Files, store.Options{})
+	if err != nil {
+		return nil, err
+	}
+	a := &Archive{Topic: topic, options: o, store: from}
+	var found []string
+	for entry, err := range from.List(ctx, o.Files) {
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, entry.Path)
+	}
+	if len(found) == 0 {
+		return nil, input.WholeFile(o.Files, errNoFiles)
+	}
+	if a.layout, err = layoutOf(o.Layout, found[0]); err != nil {
+		return nil, err
+	}
+	a.columns = a.layout.columnsOf(o)
+	if columns != nil {
+		a.wanted = wanted(columns, a.columns)
+	}
+	if a.layout.of == nil {
+		err = a.index(ctx, found)
+	} else {
+		err = a.place(found)
+	}
+	return a, err
+}
+
+// TopicOf returns the topic of the messages in an archive, as its first file says.
+func TopicOf(ctx context.Context, o Options) (string, error) {
+	from, err := store.Open(o.Files, store.Options{})
+	if err != nil {
+		return "", err
+	}
+	for entry, err := range from.List(ctx, o.Files) {
+		if err != nil {
+			return "", err
+		}
+		l, err := layoutOf(o.Layout, entry.Path)
+		if err != nil || l.of == nil {
+			return unnamed, err
+		}
+		if p, besides, ok := l.placeOf(entry.Path); ok && !besides {
+			return p.topic, nil
+		}
+	}
+	return "", input.WholeFile(o.Files, errNoFiles)
+}
+
+// unnamed is the topic of an archive whose files do not say it.
+const unnamed = "archive"
+
+var errNoFiles = errors.New("no files of an archive: check examples.archive.files and examples.archive.layout")
+
+// layoutOf returns the layout with a name, or, without one, that of a file.
+func layoutOf(name, file string) (layout, error) {
+	for _, l := range layouts() {
+		matches := false
+		if name == "" && l.of != nil {
+			_, _, matches = l.placeOf(file)
+		}
+		if matches || l.name == name {
+			return l, nil
+		}
+	}
+	return layout{}, input.WholeFile(file, errors.New("no file name of a sink: set examples.archive.layout to where rows have partition "+
+		"and offset"))
+}
+
+// place finds partitions and offsets in the names of files.
+func (a *Archive) place(names []string) error {
+	for _, name := range names {
+		p, besides, ok := a.layout.placeOf(name)
+		switch {
+		case besides:
+			continue
+		case !ok:
+			return input.WholeFile(name, fmt.Errorf("not named as files of the layout %s: %s", a.layout.name, a.layout.meaning))
+		case a.Topic == "":
+			a.Topic = p.topic
+		case p.topic != a.Topic:
+			return input.WholeFile(name, fmt.Errorf("a file of the topic %s: expected files of %s; make the pattern examples.archive.files narrower",
+				p.topic, a.Topic))
+		}
+		a.add(p.partition, file{name: name, first: p.first, sorted: true})
+	}
+	a.sort()
+	return nil
+}
+
+// maxPartitions limits the partitions that rows may have.
+const maxPartitions = 100_000
+
+// index finds partitions and offsets in the rows of files.
+func (a *Archive) index(ctx context.Context, names []string) error {
+	needed := wanted(nil, a.columns)
+	for _, name := range names {
+		c, err := open(ctx, a.store, name, a.columns, needed)
+		if err != nil {
+			return err
+		}
+		found, err := c.index()
+		_ = c.Close() // only read
+		if err != nil {
+			return err
+		}
+		for partition, f := range found {
+			a.add(partition, f)
+		}
+	}
+	a.Topic = cmp.Or(a.Topic, unnamed)
+	a.sort()
+	return nil
+}
+
+// index returns the range of offsets of each partition.
+func (c *contents) index() (map[int]file, error) {
+	found := map[int]file{}
+	for {
+		r, err := c.next()
+		switch {
+		case err == io.EOF:
+			return found, nil
+		case err != nil:
+			return nil, err
+		case !r.numbered || r.partition < 0 || r.partition >= maxPartitions:
+			return nil, c.fail(fmt.Errorf("row %d, counted from 0: no partition and offset: set examples.archive.partition and "+
+				"examples.archive.offset to the columns that have them", c.row-1))
+		}
+		f, known := found[r.partition]
+		if !known {
+			f = file{name: c.name, first: r.Offset, sorted: true}
+		}
+		f.sorted = f.sorted && (!known || r.Offset >= f.end)
+		f.first, f.end = min(f.first, r.Offset), max(f.end, r.Offset+1)
+		found[r.partition] = f
+	}
+}
+
+func (a *Archive) add(number int, f file) {
+	for len(a.partitions) <= number {
+		a.partitions = append(a.partitions, partition{})
+	}
+	a.partitions[number].files = append(a.partitions[number].files, f)
+}
+
+func (a *Archive) sort() {
+	for i := range a.partitions {
+		slices.SortFunc(a.partitions[i].files, func(a, b file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.name, b.name)) })
+	}
+}
+
+// Partitions returns the number of partitions.
+func (a *Archive) Partitions() int { return len(a.partitions) }
+
+// First returns the first offset of a partition; false: it has no files.
+func (a *Archive) First(number int) (offset int64, ok bool) {
+	if number >= len(a.partitions) || len(a.partitions[number].files) == 0 {
+		return 0, false
+	}
+	return a.partitions[number].files[0].first, true
+}
+
+// Bounds returns the first offset of a partition, and the offset after its last row. They are equal if it has no files.
+func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err error) {
+	first, ok := a.First(number)
+	if !ok {
+		return 0, 0, nil
+	}
+	p := &a.partitions[number]
+	p.once.Do(func() {
+		last := p.files[len(p.files)-1]
+		for _, f := range p.files {
+			p.end = max(p.end, f.end)
+		}
+		if p.end > 0 {
+			return
+		}
+		r := &Range{archive: a, partition: number, files: []file{last}, wanted: wanted(nil, a.columns), to: -1}
+		defer r.Close()
+		p.end = last.first
+		for p.err == nil {
+			var row Row
+			if row, p.err = r.Next(ctx); p.err == nil {
+				p.end = row.Offset + 1
+			}
+		}
+		if p.err == io.EOF {
+			p.err = nil
+		}
+	})
+	return first, p.end, p.err
+}

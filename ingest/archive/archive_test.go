@@ -1,0 +1,134 @@
+package archive
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
+)
+
+// containerOf returns an Avro container file with rows of one number, and a codec in its header.
+func containerOf(t *testing.T, codec string, rows ...int64) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w, err := ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"x","type":"long"}]}`), ocf.WithBlockCount(2),
+		ocf.WithCodec(ocf.DeflateCodec(1)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, x := range rows {
+		if err := w.Encode(map[string]any{"x": x}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return bytes.Replace(b.Bytes(), []byte("deflate"), []byte(codec), 1)
+}
+
+// read returns the offsets of the rows of partition 0 in a folder with these files, each with the number of those missing before it.
+func read(t *testing.T, o Options, files map[string]string) (rows []string, err error) {
+	t.Helper()
+	o.Files = t.TempDir()
+	for name, content := range files {
+		path := filepath.Join(o.Files, name)
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	defer func() {
+		if err != nil {
+			err = errors.New(strings.ReplaceAll(err.Error(), o.Files+"/", ""))
+		}
+	}()
+	a, err := Open(t.Context(), o, "t", nil)
+	if err != nil {
+		return nil, err
+	}
+	_, end, err := a.Bounds(t.Context(), 0)
+	if err != nil {
+		return nil, err
+	}
+	r := a.Range(0, 0, end)
+	defer r.Close()
+	for {
+		row, err := r.Next(context.Background())
+		if err == io.EOF {
+			return rows, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		text := fmt.Sprint(row.Offset)
+		if row.Missing > 0 {
+			text += fmt.Sprintf("(%d)", row.Missing)
+		}
+		rows = append(rows, text)
+	}
+}
+
+// Rows have the offsets that their files say, each once and in order; what is wrong with a file is an error with its name.
+func TestFiles(t *testing.T) {
+	whole := string(containerOf(t, "deflate", 1, 2, 3))
+	for name, test := range map[string]struct {
+		options Options
+		files   map[string]string
+		want    string // offsets, or the error
+	}{
+		"in order of offset": {files: map[string]string{"b/t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "a/t+0+2.avro": whole}, want: "0 1 2 3 4"},
+		"a gap":              {files: map[string]string{"t+0+0.avro": whole, "t+0+7.avro": whole}, want: "0 1 2 7(4) 8 9"},
+		"keys beside":        {files: map[string]string{"t+0+3.avro": whole, "t+0+3.keys.avro": "k"}, want: "3 4 5"},
+		"no gap within a file": {Options{Offset: "at"}, map[string]string{"t+0+0.json": "{\"at\":0}\n{\"at\":2}\n", "t+0+3.json": "{\"at\":3}"},
+			"0 2 3"},
+		"twice": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":2}\n{\"x\":3}\n"}, want: "0 1 2"},
+		"rewritten": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":3}\n"},
+			want: "t[0]@1: t+0+1.json has another message than t+0+0.json. Is the archive of another topic, or was the topic made again? " +
+				"Remove the wrong files from examples.archive.files"},
+		"an array": {Options{Layout: "aiven"}, map[string]string{
+			"t-0-5": "[\n{\"offset\":5,\"value\":{\"x\":1}},\n{\"offset\":6,\"value\":null}\n]\n"}, "5 6"},
+		"columns, not in order": {Options{Layout: inColumns}, map[string]string{
+			"a.jsonl": "{\"partition\":0,\"offset\":3}\n{\"partition\":1,\"offset\":9}\n{\"partition\":0,\"offset\":1}\n",
+			"b.jsonl": "{\"partition\":0,\"offset\":2}\n"},
+			"1 2 3"},
+		"truncated JSON": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":"}, want: "t+0+0.json: line 2: not JSON: it ends too early"},
+		"truncated Avro": {files: map[string]string{"t+0+0.avro": whole[:len(whole)-9]},
+			want: "t+0+0.avro: row 2, counted from 0: ocf: reading block sync marker: unexpected EOF"},
+		"an unknown codec": {files: map[string]string{"t+0+0.avro": string(containerOf(t, "xeflate", 1))},
+			want: `t+0+0.avro: ocf: unknown codec "xeflate"`},
+		"an empty file": {files: map[string]string{"t+0+0.avro": ""}, want: "t+0+0.avro: an empty file"},
+		"another format": {files: map[string]string{"t+0+0.csv": "a,1"},
+			want: "t+0+0.csv: rows of no format of archives: expected an Avro container file, Parquet, or JSON with a row in each line"},
+		"another topic": {files: map[string]string{"u+0+0.avro": whole},
+			want: "u+0+0.avro: a file of the topic u: expected files of t; make the pattern examples.archive.files narrower"},
+		"another partition": {Options{Partition: "p"}, map[string]string{"t+0+0.json": "{\"p\":1}"},
+			"t+0+0.json: row 0, counted from 0, is of partition 1, and the name of the file says 0: is it a file of another topic?"},
+		"no name": {files: map[string]string{"t.avro": whole},
+			want: "t.avro: no file name of a sink: set examples.archive.layout to where rows have partition and offset"},
+		"no columns": {Options{Layout: inColumns}, map[string]string{"t.avro": whole},
+			"t.avro: row 0, counted from 0: no partition and offset: set examples.archive.partition and " +
+				"examples.archive.offset to the columns that have them"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rows, err := read(t, test.options, test.files)
+			got := strings.Join(rows, " ")
+			if err != nil {
+				got = err.Error()
+			}
+			if got != test.want {
+				t.Errorf("%s\nexpected %s", got, test.want)
+			}
+		})
+	}
+}

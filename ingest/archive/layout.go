@@ -1,0 +1,92 @@
+package archive
+
+import (
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+)
+
+// layout is where files and rows have the partition and the offset of messages. To add one, list it in layouts.
+type layout struct {
+	name    string
+	meaning string
+	// of matches the name of a file: its topic, its partition and its first offset; nil: the rows have partition and offset.
+	of *regexp.Regexp
+	// columns are the columns that rows may have, each by its possible names.
+	columns [properties][]string
+}
+
+// The properties of a message that a row may have.
+const (
+	atPartition = iota
+	atOffset
+	atTimestamp
+	atKey
+	atValue // the row itself, if it is not all columns
+	properties
+)
+
+// inColumns is the name of the layout of files whose rows have everything.
+const inColumns = "columns"
+
+func layouts() []layout {
+	columns := [properties][]string{}
+	for i, name := range []string{"partition", "offset", "timestamp", "key"} {
+		columns[i] = []string{"$$" + name, name, "kafka_" + name}
+	}
+	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}, atValue: {"value"}}
+	return []layout{
+		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset",
+			of: regexp.MustCompile(`^(.+)\+(\d+)\+(\d+)\.([^+]+)$`)},
+		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`", columns: envelope,
+			of: regexp.MustCompile(`^(.+)-(\d+)-(\d+)(\.[^-]+)?$`)},
+		{name: inColumns, meaning: "rows with the columns `partition`, `offset`, `timestamp` and `key`, or the same with `$$` before them",
+			columns: columns},
+	}
+}
+
+func names() (all []string) {
+	for _, l := range layouts() {
+		all = append(all, l.name)
+	}
+	return all
+}
+
+func layoutMeanings() string {
+	var all []string
+	for _, l := range layouts() {
+		all = append(all, "`"+l.name+"` ("+l.meaning+")")
+	}
+	return strings.Join(all, ", ")
+}
+
+// place is the topic, the partition and the first offset of a file.
+type place struct {
+	topic     string
+	partition int
+	first     int64
+}
+
+// placeOf returns the place in the name of a file. besides means that the file has keys or headers of the rows in another one.
+func (l *layout) placeOf(file string) (p place, besides, ok bool) {
+	parts := l.of.FindStringSubmatch(path.Base(file))
+	if parts == nil {
+		return p, false, false
+	}
+	partition, err := strconv.ParseInt(parts[2], 10, 32)
+	first, err2 := strconv.ParseInt(parts[3], 10, 64)
+	besides = strings.HasPrefix(parts[4], "keys.") || strings.HasPrefix(parts[4], "headers.")
+	return place{parts[1], int(partition), first}, besides, err == nil && err2 == nil
+}
+
+// columnsOf returns the names of the columns of rows, with those of the options.
+func (l *layout) columnsOf(o Options) [properties][]string {
+	columns := l.columns
+	for i, name := range []string{o.Partition, o.Offset, o.Timestamp, o.Key} {
+		if name != "" {
+			columns[i] = []string{name}
+		}
+	}
+	return columns
+}

@@ -1,0 +1,49 @@
+package archive
+
+import "github.com/stagewise/stagewise/internal/option"
+
+// Options are the keys under `examples.archive` of the configuration. The zero value means no archive.
+type Options struct {
+	// Files is a folder, or a pattern of the files; "": there is no archive.
+	Files string `yaml:"files" path:"file"`
+	// Layout is the name of a layout; "": it follows from the names of the files.
+	Layout string `yaml:"layout"`
+	// Partition, Offset, Timestamp and Key are the columns of rows with these properties of the message; "": as the layout has them.
+	Partition string `yaml:"partition"`
+	Offset    string `yaml:"offset"`
+	Timestamp string `yaml:"timestamp"`
+	Key       string `yaml:"key"`
+	// OnGap is what to do if messages between those of the archive, or before those of the topic, are missing.
+	OnGap string `yaml:"on_gap"`
+	// Alone means that there is no topic: the archive has all messages.
+	Alone bool `yaml:"-"`
+}
+
+const (
+	GapStop     = "stop"     // Options.OnGap: return an error
+	GapContinue = "continue" // Options.OnGap: count them as lost
+)
+
+// Defaults returns the options of an empty configuration.
+func Defaults() Options { return Options{OnGap: GapStop} }
+
+// Keys is the table of the keys under `examples.archive`.
+func Keys() []option.Key {
+	files := map[string]string{"archive.files": "examples.archive.files with it"}
+	column := func(name, meaning string) option.Key {
+		return option.Key{Name: name, Needs: files, Meaning: "column of a row with " + meaning}
+	}
+	keys := []option.Key{
+		{Name: "files", Meaning: "files with earlier messages of `from_topic`, such as `topics/clicks/**`; without `from_topic`, the archive " +
+			"is all there is: see [archives](archives.md); none: no archive"},
+		{Name: "layout", Needs: files, Rule: option.OneOf(append(names(), "")...), Meaning: "where files and rows have partition and offset: " +
+			layoutMeanings() + "; none: by the names of the files"},
+		column("partition", "the partition; none: as `layout` says"),
+		column("offset", "the offset; none: as `layout` says"),
+		column("timestamp", "the time of the message; none: as `layout` says"),
+		column("key", "the key of the message; none: as `layout` says"),
+		{Name: "on_gap", Rule: option.OneOf(GapStop, GapContinue), When: "archive.files",
+			Meaning: "if messages are missing: `stop` with an error, or `continue` and count them as lost"},
+	}
+	return option.Under("archive", keys)
+}

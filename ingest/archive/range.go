@@ -1,0 +1,217 @@
+package archive
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+)
+
+// Range reads the rows of a partition with offsets in a range, in order of offset. It holds a block of each open file: one, unless files
+// overlap.
+type Range struct {
+	archive   *Archive
+	partition int
+	from, to  int64  // to −1: to the end
+	files     []file // that are not open yet
+	wanted    func(path string) bool
+	open      []*cursor
+	last      Row // the last row, also one before the range
+	begun     bool
+}
+
+// cursor is an open file with its next row.
+type cursor struct {
+	*contents
+	head Row
+	next int64 // offset of the next row of a file whose rows do not have theirs
+	rows []Row // of a file that is not sorted: those after head; nil: it is sorted
+}
+
+// Range returns a reader of the rows of a partition with offsets in [from, to).
+func (a *Archive) Range(partition int, from, to int64) *Range {
+	r := &Range{archive: a, partition: partition, from: from, to: to, wanted: a.wanted}
+	if partition >= len(a.partitions) || from >= to {
+		return r
+	}
+	r.files = a.partitions[partition].files
+	if a.layout.of == nil {
+		r.files = slices.DeleteFunc(slices.Clone(r.files), func(f file) bool { return f.end <= from })
+		return r
+	}
+	after, _ := slices.BinarySearchFunc(r.files, from+1, func(f file, at int64) int { return cmp.Compare(f.first, at) })
+	at := max(after-1, 0) // the last file that begins before
+	for at > 0 && r.files[at-1].first == r.files[at].first {
+		at--
+	}
+	r.files = r.files[at:]
+	return r
+}
+
+// Next returns the next row; io.EOF after the last.
+func (r *Range) Next(ctx context.Context) (Row, error) {
+	for {
+		row, err := r.row(ctx)
+		if err != nil {
+			return row, err
+		}
+		switch again := r.begun && row.Offset == r.last.Offset; {
+		case again && !row.same(&r.last):
+			return row, &ConflictError{Topic: r.archive.Topic, Partition: r.partition, Offset: row.Offset, File: row.File, Other: r.last.File}
+		case again:
+			continue
+		case r.begun && row.File != r.last.File:
+			row.Missing = row.Offset - max(r.last.Offset+1, r.from)
+		}
+		r.last, r.begun = row, true
+		row.Missing = max(row.Missing, 0)
+		if r.to >= 0 && row.Offset >= r.to {
+			r.files, r.to = nil, r.from
+			return Row{}, io.EOF
+		}
+		if row.Offset >= r.from {
+			return row, nil
+		}
+	}
+}
+
+// row returns the next row of all open files, and opens those that may have it.
+func (r *Range) row(ctx context.Context) (Row, error) {
+	for {
+		first := -1
+		for i, c := range r.open {
+			if first < 0 || c.head.Offset < r.open[first].head.Offset {
+				first = i
+			}
+		}
+		if len(r.files) > 0 && (first < 0 || r.files[0].first <= r.open[first].head.Offset) {
+			if r.to >= 0 && r.files[0].first >= r.to && first < 0 {
+				return Row{}, io.EOF
+			}
+			if err := r.begin(ctx, r.files[0]); err != nil {
+				return Row{}, err
+			}
+			r.files = r.files[1:]
+			continue
+		}
+		if first < 0 {
+			return Row{}, io.EOF
+		}
+		c := r.open[first]
+		row := c.head
+		more, err := r.advance(c)
+		if err != nil {
+			return Row{}, err
+		}
+		if !more {
+			_ = c.Close() // only read
+			r.open = slices.Delete(r.open, first, first+1)
+		}
+		return row, nil
+	}
+}
+
+// begin opens a file.
+func (r *Range) begin(ctx context.Context, f file) error {
+	contents, err := open(ctx, r.archive.store, f.name, r.archive.columns, r.wanted)
+	if err != nil {
+		return err
+	}
+	c := &cursor{contents: contents, next: f.first}
+	more := false
+	if f.sorted {
+		more, err = r.advance(c)
+	} else {
+		more, err = r.load(c)
+	}
+	if err != nil || !more {
+		_ = c.Close() // only read
+		return err
+	}
+	r.open = append(r.open, c)
+	return nil
+}
+
+// load reads all rows of a file that is not sorted.
+func (r *Range) load(c *cursor) (more bool, err error) {
+	var rows []Row
+	for c.head.Offset = -1; ; c.head.Offset = -1 {
+		if more, err = r.advance(c); err != nil || !more {
+			break
+		}
+		rows = append(rows, c.head)
+	}
+	if err != nil || len(rows) == 0 {
+		return false, err
+	}
+	slices.SortStableFunc(rows, func(a, b Row) int { return cmp.Compare(a.Offset, b.Offset) })
+	c.head, c.rows = rows[0], rows[1:]
+	return true, nil
+}
+
+// advance reads the next row of the partition; false: there is none.
+func (r *Range) advance(c *cursor) (more bool, err error) {
+	if c.rows != nil {
+		if len(c.rows) > 0 {
+			c.head, c.rows, more = c.rows[0], c.rows[1:], true
+		}
+		return more, nil
+	}
+	for {
+		row, err := c.contents.next()
+		if err == io.EOF {
+			return false, nil
+		}
+		if err != nil {
+			return false, err
+		}
+		indexed := r.archive.layout.of == nil
+		if row.partition >= 0 && row.partition != r.partition {
+			if indexed {
+				continue
+			}
+			return false, c.fail(fmt.Errorf("row %d, counted from 0, is of partition %d, and the name of the file says %d: is it a file of "+
+				"another topic?", c.row-1, row.partition, r.partition))
+		}
+		if !row.numbered {
+			row.Offset = c.next
+		}
+		if row.Offset < c.next && !indexed {
+			return false, c.fail(fmt.Errorf("row %d, counted from 0, has the offset %d: expected at least %d", c.row-1, row.Offset, c.next))
+		}
+		c.next = row.Offset + 1
+		c.head = row
+		return true, nil
+	}
+}
+
+// Close closes the open files.
+func (r *Range) Close() error {
+	for _, c := range r.open {
+		_ = c.Close() // only read
+	}
+	r.open, r.files = nil, nil
+	return nil
+}
+
+// wanted returns a function that reports whether the values at some paths, and the columns of a layout, need a column at a path.
+func wanted(paths []string, columns [properties][]string) func(path string) bool {
+	all := slices.Clone(paths)
+	for property, names := range columns {
+		for _, name := range names {
+			if property != atValue {
+				all = append(all, name)
+				continue
+			}
+			for _, path := range paths {
+				all = append(all, name+"."+path)
+			}
+		}
+	}
+	within := func(a, b string) bool { return a == b || strings.HasPrefix(a, b+".") }
+	return func(path string) bool {
+		return slices.ContainsFunc(all, func(needed string) bool { return within(needed, path) || within(path, needed) })
+	}
+}
