@@ -10,10 +10,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	kedav1alpha1 "github.com/kedacore/keda/v2/apis/keda/v1alpha1"
 	"github.com/moby/buildkit/frontend/dockerfile/instructions"
 	"github.com/moby/buildkit/frontend/dockerfile/parser"
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	networkingv1 "k8s.io/api/networking/v1"
@@ -50,7 +53,8 @@ func render(t *testing.T, more string) (pods map[string]corev1.PodTemplateSpec, 
 	pods, others = map[string]corev1.PodTemplateSpec{}, map[string][]any{}
 	kinds := map[string]any{"ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{}, "Secret": &corev1.Secret{},
 		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
-		"Deployment": &appsv1.Deployment{}, "Job": &batchv1.Job{}}
+		"Deployment": &appsv1.Deployment{}, "Job": &batchv1.Job{},
+		"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{}, "ScaledObject": &kedav1alpha1.ScaledObject{}}
 	for _, r := range rendered.Resources() {
 		content, err := r.AsYAML()
 		if err != nil {
@@ -143,6 +147,50 @@ func TestSecured(t *testing.T) {
 	}
 }
 
+// With the component, the Deployments that an autoscaler scales have no number of pods, and no more may be started than there are
+// partitions. The triggers name the brokers and topics of the configuration.
+func TestAutoscaled(t *testing.T) {
+	_, deployments, others := render(t, "\ncomponents: [autoscaled]\n")
+	var says struct {
+		Name     string   `json:"name"`
+		Brokers  []string `json:"brokers"`
+		Examples struct {
+			Partitions int32 `json:"partitions"`
+		} `json:"examples"`
+	}
+	if err := yaml.Unmarshal([]byte(others["ConfigMap"][0].(*corev1.ConfigMap).Data["job.yaml"]), &says); err != nil {
+		t.Fatal(err)
+	}
+	scaled := map[string]bool{}
+	for _, o := range others["HorizontalPodAutoscaler"] {
+		h := o.(*autoscalingv2.HorizontalPodAutoscaler)
+		scaled[h.Spec.ScaleTargetRef.Name] = true
+		if *h.Spec.MinReplicas < 2 || h.Spec.ScaleTargetRef.Kind != "Deployment" || h.Spec.Metrics[0].Resource.Name != corev1.ResourceCPU {
+			t.Errorf("%s: %+v", h.Name, h.Spec)
+		}
+	}
+	for _, o := range others["ScaledObject"] {
+		k := o.(*kedav1alpha1.ScaledObject)
+		scaled[k.Spec.ScaleTargetRef.Name] = true
+		kafka := k.Spec.Triggers[0].Metadata
+		role := strings.TrimPrefix(k.Name, "stagewise-")
+		group := map[string]string{"score": says.Name + ".predictions", "work": says.Name + ".work"}[role]
+		if *k.Spec.MinReplicaCount < 2 || *k.Spec.MaxReplicaCount > says.Examples.Partitions || kafka["bootstrapServers"] != says.Brokers[0] ||
+			kafka["topic"] != says.Name+".examples" || kafka["consumerGroup"] != group {
+			t.Errorf("%s: %+v", k.Name, k.Spec)
+		}
+	}
+	for _, d := range deployments {
+		if scaled[d.Name] != (d.Spec.Replicas == nil) {
+			t.Errorf("%s: replicas %v, scaled: %v", d.Name, d.Spec.Replicas, scaled[d.Name])
+		}
+		delete(scaled, d.Name)
+	}
+	if len(scaled) > 0 || len(others["ScaledObject"]) != 2 || len(others["HorizontalPodAutoscaler"]) != 1 {
+		t.Errorf("no Deployments %v; %d and %d objects", scaled, len(others["ScaledObject"]), len(others["HorizontalPodAutoscaler"]))
+	}
+}
+
 // checkMemory checks that a pod stays within its limit: the collector begins before, and what the configuration allows
 // leaves room. Without memory in the configuration a process takes half of what its container allows.
 func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
@@ -183,6 +231,10 @@ func checkRole(t *testing.T, role string, d *appsv1.Deployment) {
 		if d.Spec.Template.Labels[key] != value {
 			t.Errorf("%s: the selector wants %s: %s, the pods have %q", role, key, value, d.Spec.Template.Labels[key])
 		}
+	}
+	// serve answers requests for serve.drain, then those that it has received for serve.timeout, and then writes answers for as long
+	if grace := time.Duration(*pod.TerminationGracePeriodSeconds) * time.Second; grace < 5*time.Second+2*10*time.Second {
+		t.Errorf("%s: pods end within %v", role, grace)
 	}
 	if len(d.Spec.Selector.MatchLabels) != 2 || *d.Spec.Replicas < 2 && role != "page" {
 		t.Errorf("%s: selector %v, %d replicas", role, d.Spec.Selector.MatchLabels, *d.Spec.Replicas)

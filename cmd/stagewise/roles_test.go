@@ -122,8 +122,13 @@ func TestServices(t *testing.T) {
 			}
 		}
 	}
-	if lag := lagOf(t, broker.Addr()[0], "blobs.work", "blobs.examples", 4); lag != 0 {
-		t.Errorf("tools show a lag of %d messages, expected none: runs have learnt all", lag)
+	if code, _, stderr := stagewise(append([]string{"score", "--until", "end"}, on...)...); code != exitDone {
+		t.Fatalf("score: %d: %s", code, stderr)
+	}
+	for _, group := range []string{"blobs.work", "blobs.predictions"} { // by which autoscalers count
+		if lag := lagOf(t, broker.Addr()[0], group, "blobs.examples", 4); lag != 0 {
+			t.Errorf("%s: tools show a lag of %d messages, expected none: runs have learnt all, and all have predictions", group, lag)
+		}
 	}
 }
 
