@@ -45,7 +45,7 @@ type Config struct {
 	GiveUp       time.Duration // after which a run is given up that nobody has taken up
 	Keep         int           // how many versions stay
 	Segment      int           // number of messages that are summed as one
-	Group        int           // number of partitions of a share; 0: see schemas.ShareSize
+	Group        int           // number of partitions of a share; 0: as many as the work is worth
 	Warm         string        // version to start from: its number, or run.Latest for that with the highest; empty: none
 	Retrain      topics.RetrainOptions
 	Metrics      Metrics

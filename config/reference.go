@@ -72,7 +72,7 @@ func ownKeys() []option.Key {
 			Meaning: "number of messages summed as one, regardless of the spans of a run"},
 		{Name: "group", Rule: option.Whole(0, 0),
 			Meaning: fmt.Sprintf("number of partitions of a share, which one worker owns: see [scaling](scaling.md). 0: there are at most %d "+
-				"shares. Another number changes the last bits of the weights", schemas.DefaultShares)},
+				"shares, and a small run has one. Another number changes the last bits of the weights", schemas.DefaultShares)},
 		{Name: "arithmetic", Rule: option.OneOf(planning.ArithmeticStrict, planning.ArithmeticAny),
 			Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
 				"instructions work on a run, and its weights are bit-identical; `%s`: any machine, and weights may differ in the last bits",

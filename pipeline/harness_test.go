@@ -158,6 +158,7 @@ func newJob(t testing.TB, train, test table, list ...schemas.Stage) topics.Job {
 	return topics.Job{
 		Name: "test", Examples: options, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Stages: list,
 		Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 2, Memory: 1 << 30,
+		Group: 1, // work for several workers
 	}
 }
 

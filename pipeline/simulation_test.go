@@ -318,7 +318,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 		versionsOf: map[string]wire.Digest{}}
 	sc.job = topics.Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
-		Prepare: schemas.Prepare{Scale: "none"},
+		Group: 1, Prepare: schemas.Prepare{Scale: "none"},
 	}
 	sc.job.Examples = ingest.Defaults()
 	sc.job.Examples.Partitions, sc.job.Examples.Holdout = simPartitions, examples.holdout

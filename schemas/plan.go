@@ -163,12 +163,12 @@ func (p *Plan) Partitions() (numbers []int) {
 const DefaultShares = 8
 
 // ShareSize returns the number of partitions of a share of a topic with the given number of partitions; 0 configured means that
-// there are at most [DefaultShares].
-func ShareSize(configured, partitions int) int {
+// there are at most the given number of shares.
+func ShareSize(configured, partitions, shares int) int {
 	if configured > 0 {
 		return configured
 	}
-	return max(1, (partitions+DefaultShares-1)/DefaultShares)
+	return max(1, (partitions+shares-1)/shares)
 }
 
 // Share is consecutive partitions that a worker owns together. A record of statistics is that of a share: its sums associate

@@ -40,7 +40,6 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	if err != nil {
 		return nil, err
 	}
-	plan.Group = job.ShareSize(len(all))
 	bounds := all
 	if plan.Foreign {
 		sealed, err := topics.SealedBy(ctx, p, l)
@@ -118,6 +117,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	if err != nil {
 		return nil, err
 	}
+	plan.Group = schemas.ShareSize(job.Group, len(all), sharesOf(plan))
 	plan.Submission = p.Fresh()
 	if plan.Since, err = p.Now(ctx); err != nil {
 		return nil, err

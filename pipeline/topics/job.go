@@ -28,7 +28,7 @@ type Job struct {
 	Seed         uint64                // of all random draws
 	OnBadMessage string                // schemas.QuarantineBadMessages or schemas.StopOnBadMessage
 	Segment      int64                 // number of messages summed together
-	Group        int                   // number of partitions of a share; 0: see schemas.ShareSize
+	Group        int                   // number of partitions of a share; 0: as many as the work is worth
 	Memory       int64                 // memory for rows, blocks and matrices in bytes; 0: half of the free memory
 	Arithmetic   string                // ArithmeticStrict, or "", or ArithmeticAny
 	Topics       TopicOptions          // of created topics; the zero value is DefaultTopics()
@@ -52,5 +52,7 @@ func (j *Job) Remakes() bool {
 	return j.Examples.FromTopic != "" && j.Examples.Outcome.Topic == "" && j.Topics.Retention.Examples > 0
 }
 
-// ShareSize returns the number of partitions of a share of a topic with the given number of partitions.
-func (j *Job) ShareSize(partitions int) int { return schemas.ShareSize(j.Group, partitions) }
+// ShareSize returns the minimum number of partitions of a share of a topic with the given number of partitions.
+func (j *Job) ShareSize(partitions int) int {
+	return schemas.ShareSize(j.Group, partitions, schemas.DefaultShares)
+}
