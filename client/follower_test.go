@@ -6,16 +6,19 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
+	"weak"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -378,4 +381,27 @@ func TestOptionsThatAreWrong(t *testing.T) {
 			t.Errorf("got %v, expected %q", err, want)
 		}
 	}
+}
+
+// A follower keeps the model that it offers, and no other.
+func TestFollowerKeepsOneModel(t *testing.T) {
+	p, cluster := brokers(t)
+	f := follow(t, p.options(cluster))
+	var models []weak.Pointer[model.Model]
+	for range 10 {
+		await(t, f, p.publish())
+		models = append(models, weak.Make(f.Model()))
+	}
+	runtime.GC()
+	runtime.GC() // what pools had
+	alive := 0
+	for _, m := range models {
+		if m.Value() != nil {
+			alive++
+		}
+	}
+	if alive > 1 {
+		t.Errorf("%d models are alive, expected that of the newest version", alive)
+	}
+	runtime.KeepAlive(f)
 }

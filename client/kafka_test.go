@@ -46,3 +46,12 @@ func TestKafkaOffersSoon(t *testing.T) {
 		t.Errorf("a version is offered after %v, expected at most 200ms", median)
 	}
 }
+
+// largeVersions makes the versions of a publisher ten blocks of 1024 features of 50 inputs, with ten classes.
+func largeVersions(p *publisher) *publisher {
+	p.stages, p.features, p.inputs, p.classes = 10, 1024, 50, nil
+	for class := range 10 {
+		p.classes = append(p.classes, fmt.Sprint(class))
+	}
+	return p
+}

@@ -1,7 +1,6 @@
 package stages
 
 import (
-	"fmt"
 	"math"
 	"math/bits"
 	"math/rand/v2"
@@ -114,19 +113,5 @@ func TestHadamardRefusesOtherShapes(t *testing.T) {
 			}()
 			hadamard(make([]float32, shape.values), make([]float32, shape.diagonal), shape.n)
 		}()
-	}
-}
-
-func BenchmarkHadamard(b *testing.B) {
-	for _, n := range []int{64, 1024} {
-		b.Run(fmt.Sprint(n), func(b *testing.B) {
-			x, diagonal := make([]float32, 1024), make([]float32, 1024)
-			for i := range x {
-				x[i], diagonal[i] = rand.Float32(), float32(1/math.Sqrt(float64(n)))
-			}
-			for b.Loop() {
-				hadamard(x, diagonal, n)
-			}
-		})
 	}
 }

@@ -153,5 +153,3 @@ func TestKafkaSecurity(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkKafka(b *testing.B) { benchmarkLog(b, openKafka) }

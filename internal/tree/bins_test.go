@@ -117,17 +117,3 @@ func TestBinsFromOutside(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkEncode(b *testing.B) {
-	const n, d = 4096, 28
-	rows := make([]float32, n*d)
-	r := rand.New(rand.NewPCG(3, 4))
-	for i := range rows {
-		rows[i] = float32(r.NormFloat64())
-	}
-	e, codes := NewEncoder(NewBins(rows, d)), make([]uint8, n*d)
-	for b.Loop() {
-		e.Encode(codes, rows)
-	}
-	b.ReportMetric(float64(n*b.N)/b.Elapsed().Seconds(), "rows/s")
-}

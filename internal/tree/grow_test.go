@@ -4,7 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -242,17 +241,5 @@ func TestForestDigest(t *testing.T) {
 	const want = "a4b4024a40fac833"
 	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {
 		t.Errorf("digest %s, want %s", got, want)
-	}
-}
-
-func BenchmarkGrow(b *testing.B) {
-	for _, outputs := range []int{1, 7} {
-		b.Run(fmt.Sprintf("outputs=%d", outputs), func(b *testing.B) {
-			s := sampleOf(8, 8192, 28, outputs, false)
-			o := ordersOf(8, s, 0)
-			for b.Loop() {
-				Grow(s, o, Shape{32, 32, 5, 0.5, 1}, 1, 2, 1)
-			}
-		})
 	}
 }

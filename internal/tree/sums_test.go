@@ -1,12 +1,9 @@
 package tree
 
 import (
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"testing"
-
-	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // leavesOf returns random leaves.
@@ -76,65 +73,4 @@ func TestSumsAsDefined(t *testing.T) {
 			}
 		}
 	}
-}
-
-const benchmarkRows = 4096
-
-func BenchmarkAddPairs(b *testing.B) {
-	for _, rows := range []int{256, benchmarkRows} {
-		b.Run(fmt.Sprintf("rows=%d", rows), func(b *testing.B) {
-			l, h := leavesOf(1, rows, 32, 32), values(2, rows)
-			gram := make([]float64, 1024*1025/2)
-			for b.Loop() {
-				AddPairs(gram, l, 32, h)
-			}
-			b.ReportMetric(float64(rows*b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
-	}
-}
-
-// BenchmarkDenseGram is the cost for a block of another kind with as many columns.
-func BenchmarkDenseGram(b *testing.B) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	x := kernel.Dense{Rows: benchmarkRows, Cols: 1024, Data: values(2, benchmarkRows*1024)}
-	gram := kernel.NewDense(1024, 1024)
-	for b.Loop() {
-		blas.Gram(gram, x, true)
-	}
-	b.ReportMetric(float64(benchmarkRows*b.N)/b.Elapsed().Seconds(), "rows/s")
-}
-
-func BenchmarkVisit(b *testing.B) {
-	for _, k := range []int{2, 7, 18} {
-		l, r, w := leavesOf(1, benchmarkRows, 32, 32), values(2, benchmarkRows*k), values(3, 1024*k)
-		cross, scores := make([]float64, 1024*k), make([]float32, benchmarkRows*k)
-		b.Run(fmt.Sprintf("residuals/outputs=%d", k), func(b *testing.B) {
-			for b.Loop() {
-				AddResiduals(cross, l, 32, r)
-			}
-			b.ReportMetric(float64(benchmarkRows*b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
-		b.Run(fmt.Sprintf("scores/outputs=%d", k), func(b *testing.B) {
-			for b.Loop() {
-				AddScores(scores, l, 32, w)
-			}
-			b.ReportMetric(float64(benchmarkRows*b.N)/b.Elapsed().Seconds(), "rows/s")
-		})
-	}
-}
-
-func BenchmarkDenseVisit(b *testing.B) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		b.Fatal(err)
-	}
-	x := kernel.Dense{Rows: benchmarkRows, Cols: 1024, Data: values(2, benchmarkRows*1024)}
-	w, scores := kernel.NewDense(1024, 2), kernel.NewDense(benchmarkRows, 2)
-	for b.Loop() {
-		blas.MulAdd(scores, x, kernel.NewWeights(w))
-	}
-	b.ReportMetric(float64(benchmarkRows*b.N)/b.Elapsed().Seconds(), "rows/s")
 }

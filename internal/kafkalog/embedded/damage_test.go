@@ -348,25 +348,3 @@ func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 		t.Errorf("%+v", s)
 	}
 }
-
-func BenchmarkVerify(b *testing.B) {
-	l := &files{dir: b.TempDir()}
-	noError(b, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte(`{"topics":[{"name":"t","partitions":1}]}`), 0o644))
-	noError(b, os.MkdirAll(l.folder("t", 0), 0o755))
-	batches := int64(0)
-	for range 16 {
-		base := batches
-		var all []byte
-		for len(all) < 64<<20 {
-			one := written{"k", strings.Repeat("v", 100), 0} // 20 KB
-			all = append(all, newBatch(batches, 0, one)...)
-			batches++
-		}
-		noError(b, os.WriteFile(filepath.Join(l.folder("t", 0), fmt.Sprint(base)+dataSuffix), all, 0o644))
-	}
-	noError(b, l.verify()) // the index
-	b.SetBytes(16 * 64 << 20)
-	for b.Loop() {
-		noError(b, l.verify())
-	}
-}
