@@ -4,9 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -18,8 +20,17 @@ func FileTensor(stage, pass int, name string) string {
 	return fmt.Sprintf("%d/%d/%s", stage, pass, name)
 }
 
-// WeightsDigest returns the digest of a version in its manifest: that of the tensors of its model file.
-func WeightsDigest(tensors wire.Tensors[float32]) wire.Digest { return wire.TensorsDigest(tensors) }
+// WeightsDigest returns the digest of a version in its manifest: that of the tensors of its model file on which predictions depend, which
+// is all but the covers of trees.
+func WeightsDigest(tensors wire.Tensors[float32]) wire.Digest {
+	var digested wire.Tensors[float32]
+	for _, t := range tensors {
+		if path.Base(t.Name) != statistics.TensorTreeCovers {
+			digested = append(digested, t)
+		}
+	}
+	return wire.TensorsDigest(digested)
+}
 
 // WriteModel writes a finished version as a file and returns the number of bytes written. The file is an Arrow IPC stream
 // with the schema of a weights record and the manifest in the schema metadata.

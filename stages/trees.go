@@ -168,11 +168,15 @@ func (m *Map) ExpandLeaves(dst *kernel.Dense, scratch *tree.Leaves, codes []uint
 
 // StructureOf returns the tensors of a record of kind structure.
 func StructureOf(f tree.Forest) wire.Tensors[float32] {
-	return wire.Tensors[float32]{
+	t := wire.Tensors[float32]{
 		wire.Vector(statistics.TensorTreeSizes, floatsOf(f.Sizes)), wire.Vector(statistics.TensorTreeOrders, floatsOf(f.Orders.Columns)),
 		wire.Vector(statistics.TensorTreeRanks, floatsOf(f.Orders.Ranks)), wire.Vector(statistics.TensorTreeCompared, floatsOf(f.Compared)),
 		wire.Vector(statistics.TensorTreeCuts, floatsOf(f.Cuts)), wire.Vector(statistics.TensorTreeLefts, floatsOf(f.Lefts)),
 	}
+	if f.Covers != nil {
+		t = append(t, wire.Vector(statistics.TensorTreeCovers, f.Covers))
+	}
+	return t
 }
 
 // forestOf is the inverse of [StructureOf].
@@ -199,6 +203,9 @@ func forestOf(t wire.Tensors[float32], leaves, trees int) (f tree.Forest, err er
 	read(statistics.TensorTreeCompared, func(v []float32) (err error) { f.Compared, err = wholeOf[int32](v); return err })
 	read(statistics.TensorTreeCuts, func(v []float32) (err error) { f.Cuts, err = wholeOf[uint8](v); return err })
 	read(statistics.TensorTreeLefts, func(v []float32) (err error) { f.Lefts, err = wholeOf[uint8](v); return err })
+	if _, ok := t.Find(statistics.TensorTreeCovers); ok && err == nil {
+		f.Covers, err = t.Shaped(statistics.TensorTreeCovers, len(f.Lefts)+trees)
+	}
 	return f, err
 }
 

@@ -120,12 +120,18 @@ func TestStructuresThatCantBe(t *testing.T) {
 		}
 	}
 	for i, tensor := range good {
+		covers := tensor.Name == statistics.TensorTreeCovers // numbers, which may be unknown
 		for at := range tensor.Data {
 			for _, v := range []float32{-1, 0.5, 256, 1 << 24, float32(math.NaN()), float32(math.Inf(1)), float32(math.Inf(-1))} {
+				if covers && v > 0 && v <= math.MaxFloat32 {
+					continue
+				}
 				refused(tensor.Name, func(s wire.Tensors[float32]) wire.Tensors[float32] { s[i].Data[at] = v; return s })
 			}
 		}
-		refused(tensor.Name+" absent", func(s wire.Tensors[float32]) wire.Tensors[float32] { return slices.Delete(s, i, i+1) })
+		if !covers {
+			refused(tensor.Name+" absent", func(s wire.Tensors[float32]) wire.Tensors[float32] { return slices.Delete(s, i, i+1) })
+		}
 		refused(tensor.Name+" longer", func(s wire.Tensors[float32]) wire.Tensors[float32] {
 			s[i] = wire.Vector(tensor.Name, append(s[i].Data, 0))
 			return s

@@ -2,6 +2,7 @@ package tree
 
 import (
 	"fmt"
+	"maps"
 	"math/bits"
 	"slices"
 
@@ -16,13 +17,18 @@ import (
 // tree, or per two trees of up to 32 leaves. A row takes one bitwise AND of such words per column.
 type Finder struct {
 	trees, leaves int
+	tables
+}
+
+// tables hold bitmasks of the codes of columns. A row takes the AND of those of its codes.
+type tables struct {
 	columns       int
-	words         int      // of all trees
+	words         int      // of a bitmask
 	kept          []uint64 // the tables of dense columns, concatenated
 	dense, sparse []table
 }
 
-// table holds the leaves that the codes of a column keep.
+// table holds the bits that the codes of a column keep.
 type table struct {
 	column int
 	first  int          // offset of the rows of a dense column
@@ -37,27 +43,37 @@ func NewFinder(forest Forest, columns int) *Finder {
 	if err := forest.Check(columns); err != nil || columns < 1 {
 		panic(fmt.Sprintf("tree: NewFinder: a forest over %d columns: %v", columns, err))
 	}
-	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves, columns: columns}
-	f.words = (f.trees*f.leafBits() + 63) / 64
-	nodes := make(map[int32][]rule) // of each column
-	var used []int32
+	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves}
+	rules := make(rules)
 	first := 0
 	for t, size := range forest.Sizes {
 		shift := t * f.leafBits() % 64
 		walk(forest.Lefts[first:][:size], func(node, leaf, left, _ int) {
-			order := int(forest.Compared[first+node])
-			column := forest.Orders.Columns[order]
-			if nodes[column] == nil {
-				used = append(used, column)
-			}
 			ruled := (uint64(1)<<(left+1) - 1) << leaf << shift
-			nodes[column] = append(nodes[column], rule{t * f.leafBits() / 64, ^ruled, forest.Orders.RanksOf(order), forest.Cuts[first+node]})
+			rules.add(forest, first+node, rule{word: t * f.leafBits() / 64, kept: ^ruled})
 		})
 		first += int(size)
 	}
-	slices.Sort(used)
-	for _, column := range used {
-		t := newTable(int(column), nodes[column], f.words)
+	f.tables = rules.tables(columns, (f.trees*f.leafBits()+63)/64)
+	return f
+}
+
+// rules are those of each column, in the order of their words.
+type rules map[int32][]rule
+
+// add adds the rule of a node.
+func (all rules) add(f Forest, node int, r rule) {
+	order := int(f.Compared[node])
+	r.ranks, r.cut = f.Orders.RanksOf(order), f.Cuts[node]
+	column := f.Orders.Columns[order]
+	all[column] = append(all[column], r)
+}
+
+// tables returns the tables of rules.
+func (all rules) tables(columns, words int) tables {
+	f := tables{columns: columns, words: words}
+	for _, column := range slices.Sorted(maps.Keys(all)) {
+		t := newTable(int(column), all[column], words)
 		if t.at != nil {
 			f.sparse = append(f.sparse, t)
 			continue
@@ -77,20 +93,21 @@ func (f *Finder) leafBits() int {
 	return 64
 }
 
-// rule is a node: the leaves of a word that a row of a rank above the cut keeps.
+// rule is a node: the bits of a word that a row of a rank above the cut keeps, or with below one of a rank up to it.
 type rule struct {
 	word  int
 	kept  uint64
+	below bool
 	ranks []uint8 // of the codes; nil: each code is its own rank
 	cut   uint8
 }
 
-// fails reports whether a code is above the cut.
+// fails reports whether a row with a code keeps no other bits.
 func (r rule) fails(code int) bool {
 	if r.ranks != nil {
-		return r.ranks[code] > r.cut
+		code = int(r.ranks[code])
 	}
-	return code > int(r.cut)
+	return (code > int(r.cut)) != r.below
 }
 
 // newTable returns the table of a column. It has all words if the rules touch about half of them or more, otherwise
@@ -135,8 +152,7 @@ type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
 
-	kept    []uint64 // scratch of [Finder.Find] for one row
-	offsets []int
+	conjunction
 }
 
 // Reshape resizes l. It reuses its memory. The values are unspecified.
@@ -149,27 +165,10 @@ func (l Leaves) Tree(t int) []uint8 { return l.Data[t*l.Rows:][:l.Rows:l.Rows] }
 
 // Find writes the leaves of rows, given their codes (rows × columns, row-major), into dst, whose memory it reuses.
 func (f *Finder) Find(dst *Leaves, codes []uint8) {
-	n := len(codes) / f.columns
-	if len(codes) != n*f.columns {
-		panic(fmt.Sprintf("tree: Find: %d codes of %d columns", len(codes), f.columns))
-	}
+	n := f.rows(codes)
 	dst.Reshape(n, f.trees)
-	dst.kept, dst.offsets = slices.Grow(dst.kept[:0], f.words)[:f.words], slices.Grow(dst.offsets[:0], len(f.dense))[:len(f.dense)]
-	kept, offsets := dst.kept, dst.offsets
 	for i := range n {
-		row := codes[i*f.columns:][:f.columns]
-		for j := range f.dense {
-			t := &f.dense[j]
-			offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
-		}
-		kernel.Conjoin(kept, f.kept, offsets)
-		for j := range f.sparse {
-			t := &f.sparse[j]
-			from := int(t.rows[row[t.column]]) * len(t.at)
-			for i, word := range t.at {
-				kept[word] &= t.kept[from+i]
-			}
-		}
+		kept := f.conjoin(&dst.conjunction, codes[i*f.columns:][:f.columns])
 		if f.leaves > 32 {
 			for t := range f.trees {
 				dst.Data[t*n+i] = uint8(bits.TrailingZeros64(kept[t]))
@@ -186,4 +185,37 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 			dst.Data[at] = uint8(bits.TrailingZeros32(uint32(kept[f.words-1])))
 		}
 	}
+}
+
+// rows returns the number of rows with these codes.
+func (f *tables) rows(codes []uint8) int {
+	n := len(codes) / f.columns
+	if len(codes) != n*f.columns {
+		panic(fmt.Sprintf("tree: %d codes of %d columns", len(codes), f.columns))
+	}
+	return n
+}
+
+// conjunction is scratch of [tables.conjoin] for one row.
+type conjunction struct {
+	kept    []uint64
+	offsets []int
+}
+
+// conjoin returns the bits that all codes of a row keep, valid until the next call.
+func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
+	c.kept, c.offsets = slices.Grow(c.kept[:0], f.words)[:f.words], slices.Grow(c.offsets[:0], len(f.dense))[:len(f.dense)]
+	for j := range f.dense {
+		t := &f.dense[j]
+		c.offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
+	}
+	kernel.Conjoin(c.kept, f.kept, c.offsets)
+	for j := range f.sparse {
+		t := &f.sparse[j]
+		from := int(t.rows[row[t.column]]) * len(t.at)
+		for i, word := range t.at {
+			c.kept[word] &= t.kept[from+i]
+		}
+	}
+	return c.kept
 }

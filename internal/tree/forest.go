@@ -1,6 +1,9 @@
 package tree
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 const (
 	// MaxLeaves is the largest number of leaves of a tree: one bit of a word each.
@@ -25,6 +28,9 @@ type Forest struct {
 	Compared []int32
 	Cuts     []uint8
 	Lefts    []uint8
+	// Covers are the weights of the sample's rows in each leaf, tree after tree, from left to right. Nil means that they
+	// are unknown: only contributions need them.
+	Covers []float32
 }
 
 // Trees returns T, the number of trees.
@@ -74,6 +80,14 @@ func (f Forest) Check(columns int) error {
 	}{{"compared", len(f.Compared)}, {"cuts", len(f.Cuts)}, {"lefts", len(f.Lefts)}} {
 		if array.values != nodes {
 			return &StructureError{array.name, array.values, fmt.Sprintf("must be %d, one for each node", nodes)}
+		}
+	}
+	if f.Covers != nil && len(f.Covers) != nodes+len(f.Sizes) {
+		return &StructureError{"covers", len(f.Covers), fmt.Sprintf("must be %d, one for each leaf", nodes+len(f.Sizes))}
+	}
+	for leaf, cover := range f.Covers {
+		if !(cover >= 0 && cover <= math.MaxFloat32) {
+			return &StructureError{"covers", leaf, "must be a number ≥ 0"}
 		}
 	}
 	for node, order := range f.Compared {

@@ -58,7 +58,7 @@ func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Fore
 		panic(fmt.Sprintf("tree: Grow: %+v", shape))
 	}
 	view := newView(s, o)
-	trees := make([][]node, shape.Trees)
+	trees := make([]grown, shape.Trees)
 	var group sync.WaitGroup
 	var next atomic.Int64
 	for range max(1, min(workers, shape.Trees)) {
@@ -71,23 +71,31 @@ func Grow(s Sample, o Orders, shape Shape, seed, stage uint64, workers int) Fore
 	}
 	group.Wait()
 	f := Forest{Leaves: shape.Leaves, Orders: o, Sizes: make([]uint8, len(trees))}
-	for t, nodes := range trees {
-		f.Sizes[t] = uint8(len(nodes))
-		f.add(nodes, 0)
+	for t, g := range trees {
+		f.Sizes[t] = uint8(len(g.nodes))
+		f.add(g, g.root)
 	}
 	return f
 }
 
-// add appends the nodes of a tree, from node one on, in preorder. It returns their number.
-func (f *Forest) add(nodes []node, from int32) int {
-	if from < 0 || len(nodes) == 0 {
+// grown is a tree: its nodes, the cover of each leaf, and the root.
+type grown struct {
+	nodes  []node
+	covers []float32
+	root   int32
+}
+
+// add appends a node of a tree and those below it in preorder, and the covers of their leaves. It returns the number of nodes.
+func (f *Forest) add(g grown, from int32) int {
+	if from < 0 {
+		f.Covers = append(f.Covers, g.covers[^from])
 		return 0
 	}
-	n, at := nodes[from], len(f.Lefts)
+	n, at := g.nodes[from], len(f.Lefts)
 	f.Compared, f.Cuts, f.Lefts = append(f.Compared, n.order), append(f.Cuts, n.cut), append(f.Lefts, 0)
-	left := f.add(nodes, n.children[0])
+	left := f.add(g, n.children[0])
 	f.Lefts[at] = uint8(left)
-	return 1 + left + f.add(nodes, n.children[1])
+	return 1 + left + f.add(g, n.children[1])
 }
 
 // view is a sample in the layout that growth reads.
@@ -139,7 +147,7 @@ func (v *view) residuals(s sums) []float64 { return s[:v.k] }
 func (v *view) weight(s sums) float64      { return s[v.k] }
 func (v *view) count(s sums) int           { return int(s[v.k+1]) }
 
-// node splits the rows of a tree. A child is the index of a node; −1: it is a leaf.
+// node splits the rows of a tree. A child is the index of a node, or −1 − that of a leaf.
 type node struct {
 	order    int32
 	cut      uint8
@@ -189,8 +197,8 @@ func (g *growth) below(n int) int {
 	return int(high)
 }
 
-// grow returns the nodes of a tree, parents before their children.
-func (g *growth) grow(draws *rand.PCG) []node {
+// grow returns a tree, with parents before their children.
+func (g *growth) grow(draws *rand.PCG) grown {
 	g.draws, g.leaves, g.nodes = draws, g.leaves[:0], nil
 	for i := range g.rows {
 		g.rows[i] = int32(i)
@@ -211,7 +219,18 @@ func (g *growth) grow(draws *rand.PCG) []node {
 		}
 		g.divide(best)
 	}
-	return g.nodes
+	covers, root := make([]float32, len(g.leaves)), int32(-1)
+	for i, l := range g.leaves {
+		if l.parent >= 0 {
+			g.nodes[l.parent].children[l.side], root = ^int32(i), 0
+		}
+		cover := 0.0
+		for _, row := range g.rows[l.from:l.to] {
+			cover += g.values[int(row)*g.width+g.k]
+		}
+		covers[i] = float32(cover)
+	}
+	return grown{g.nodes, covers, root}
 }
 
 // add adds a leaf, and finds its split.
@@ -224,7 +243,7 @@ func (g *growth) add(l leaf) {
 func (g *growth) divide(i int) {
 	l := g.leaves[i]
 	number := int32(len(g.nodes))
-	g.nodes = append(g.nodes, node{l.order, l.cut, [2]int32{-1, -1}})
+	g.nodes = append(g.nodes, node{order: l.order, cut: l.cut})
 	if l.parent >= 0 {
 		g.nodes[l.parent].children[l.side] = number
 	}

@@ -137,14 +137,22 @@ func (p *plainTree) nodes() int {
 	return 1 + p.left.nodes() + p.right.nodes()
 }
 
-// write appends the nodes in preorder.
-func (p *plainTree) write(f *Forest) {
+// write appends the nodes in preorder, and the weights of the rows in the leaves.
+func (p *plainTree) write(f *Forest, s Sample) {
 	if p.left == nil {
+		cover := float32(len(p.rows))
+		if s.Weights != nil {
+			cover = 0
+			for _, row := range p.rows {
+				cover += s.Weights[row]
+			}
+		}
+		f.Covers = append(f.Covers, cover)
 		return
 	}
 	f.Compared, f.Cuts, f.Lefts = append(f.Compared, int32(p.order)), append(f.Cuts, uint8(p.cut)), append(f.Lefts, uint8(p.left.nodes()))
-	p.left.write(f)
-	p.right.write(f)
+	p.left.write(f, s)
+	p.right.write(f, s)
 }
 
 func bitsMul(a, b uint64) (high, low uint64) {
@@ -174,7 +182,7 @@ func TestGrowAsDefined(t *testing.T) {
 		for number := range c.shape.Trees {
 			tree := plainGrow(s, o, c.shape, 11, 3, uint64(number))
 			want.Sizes = append(want.Sizes, uint8(tree.nodes()))
-			tree.write(&want)
+			tree.write(&want, s)
 		}
 		for workers := range 4 {
 			got := Grow(s, o, c.shape, 11, 3, workers)

@@ -110,11 +110,14 @@ const (
 	TensorTreeCompared = "tree_compared" // [n]: order that each node compares, tree after tree, in preorder
 	TensorTreeCuts     = "tree_cuts"     // [n]: rows with at most this rank go left
 	TensorTreeLefts    = "tree_lefts"    // [n]: number of nodes on the left side
+	// [n + T]: weight of the sample's rows in each leaf, tree after tree, from left to right; only contributions need it, and digests of
+	// weights leave it out
+	TensorTreeCovers = "tree_covers"
 )
 
 // StructureTensors returns the names of the tensors of a record of kind structure, in order.
 func StructureTensors() []string {
-	return []string{TensorTreeSizes, TensorTreeOrders, TensorTreeRanks, TensorTreeCompared, TensorTreeCuts, TensorTreeLefts}
+	return []string{TensorTreeSizes, TensorTreeOrders, TensorTreeRanks, TensorTreeCompared, TensorTreeCuts, TensorTreeLefts, TensorTreeCovers}
 }
 
 // Losses has sums over the labelled rows of one split.

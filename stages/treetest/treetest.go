@@ -104,7 +104,7 @@ func (t Table) Codes(row []float32) (codes []uint8) {
 // Forest returns random trees, from single leaves to the maximum size. Columns of words have two orders. Nodes also
 // compare missing values alone, and cut where no row is above.
 func (t Table) Forest(random *rand.Rand, leaves, trees int) tree.Forest {
-	f := tree.Forest{Leaves: leaves, Compared: []int32{}, Cuts: []uint8{}, Lefts: []uint8{}}
+	f := tree.Forest{Leaves: leaves, Compared: []int32{}, Cuts: []uint8{}, Lefts: []uint8{}, Covers: []float32{}}
 	for _, words := range []bool{false, true} {
 		for j, n := range t.Features {
 			switch {
@@ -144,6 +144,9 @@ func (t Table) Forest(random *rand.Rand, leaves, trees int) tree.Forest {
 		}
 		f.Sizes = append(f.Sizes, uint8(size))
 		grow(size)
+		for range size + 1 {
+			f.Covers = append(f.Covers, float32(random.IntN(9)))
+		}
 	}
 	return f
 }
