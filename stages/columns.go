@@ -69,6 +69,13 @@ func columns() kind {
 					}
 					return g.Along(1, "Gather", x, g.Integers(indices...))
 				},
+				slopes: func(_ *kernel.BLAS, dst kernel.Dense, _ []float32, w kernel.Dense) {
+					for j, c := range chosen {
+						for out, v := range w.Row(j) {
+							dst.Row(c)[out] += v
+						}
+					}
+				},
 			}
 		},
 	}

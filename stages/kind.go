@@ -52,6 +52,8 @@ type drawn struct {
 	expand expander
 	// node adds the p features of the prepared inputs x to a graph.
 	node func(g *onnx.Graph, x onnx.Value) onnx.Value
+	// slopes are those of the features. Nil means that the features have none that columns explain.
+	slopes slopes
 }
 
 // An expander writes the p features of each row of x (n × m) into the first p columns of dst (n × [Map.Size]). The

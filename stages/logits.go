@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
@@ -31,6 +32,10 @@ func logits() kind {
 					kernel.Sigmoid(dst.Data)
 				},
 				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return g.Node("Sigmoid", w.add(g, x, m.size)) },
+				slopes: w.slopesOf(func(v float64) float64 { return 1 / (1 + math.Exp(-v)) }, func(v float64) float64 {
+					s := 1 / (1 + math.Exp(-v))
+					return s * (1 - s)
+				}),
 			}
 		},
 	}

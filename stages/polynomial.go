@@ -62,5 +62,6 @@ func drawMonomials(m *Map) drawn {
 			}
 			return product
 		},
+		slopes: productSlopes(factors),
 	}
 }

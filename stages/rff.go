@@ -31,7 +31,8 @@ func rff() kind {
 					blas.Mul(dst, x, w.directions, false)
 					kernel.Cosine(dst, w.offsets, scale)
 				},
-				node: func(g *onnx.Graph, x onnx.Value) onnx.Value { return w.addWaves(g, x, m.size, scale) },
+				node:   func(g *onnx.Graph, x onnx.Value) onnx.Value { return w.addWaves(g, x, m.size, scale) },
+				slopes: w.waveSlopes(scale),
 			}
 		},
 	}

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"math/bits"
+	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
@@ -84,19 +85,25 @@ func drawTransforms(m *Map) drawn {
 			clear(to[copy(to[:m.size], angles):])
 		}
 	}
+	// whole returns the directions for products, in graphs and of slopes: those of the unit vectors.
+	whole := sync.OnceValue(func() projection {
+		unit, directions := kernel.NewDense(m.inputs, m.inputs), kernel.NewDense(m.inputs, m.Size())
+		for i := range m.inputs {
+			unit.Row(i)[i] = 1
+		}
+		angles(directions, new(kernel.Dense), unit)
+		return projection{directions, offsets}
+	})
 	return drawn{
 		expand: func(_ *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense) {
 			angles(dst, scratch, x)
 			kernel.Cosine(dst, offsets, scale)
 		},
 		node: func(g *onnx.Graph, x onnx.Value) onnx.Value {
-			// ONNX has no fast transform. The transform of the unit vectors gives the directions, for a product.
-			unit, directions := kernel.NewDense(m.inputs, m.inputs), kernel.NewDense(m.inputs, m.Size())
-			for i := range m.inputs {
-				unit.Row(i)[i] = 1
-			}
-			angles(directions, new(kernel.Dense), unit)
-			return projection{directions, offsets}.addWaves(g, x, m.size, scale)
+			return whole().addWaves(g, x, m.size, scale)
+		},
+		slopes: func(blas *kernel.BLAS, dst kernel.Dense, x []float32, w kernel.Dense) {
+			whole().waveSlopes(scale)(blas, dst, x, w)
 		},
 	}
 }

@@ -89,6 +89,9 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 // Width returns the number of columns of the table, c: the number of codes of a row.
 func (c *Coder) Width() int { return len(c.features) }
 
+// Features returns the number of features of each column. Callers must not change it.
+func (c *Coder) Features() []int { return c.features }
+
 // Edges returns the edges of each column. Callers must not change them.
 func (c *Coder) Edges() [][]float32 { return c.edges }
 

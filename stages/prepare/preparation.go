@@ -250,6 +250,14 @@ func (p *Preparation) Inputs() int {
 	return len(p.Center)
 }
 
+// Feature returns the raw feature of an input of dense rows without a basis.
+func (p *Preparation) Feature(input int) int {
+	if input < len(p.Center) {
+		return input
+	}
+	return p.Ranks.missing[input-len(p.Center)].feature
+}
+
 // Apply writes the inputs of raw rows (n × d; NaN for a missing value) into dst (n × m), and overwrites raw. A missing
 // value becomes the mean of its feature. Without a basis or ranks, dst may be raw. It panics for other shapes. The
 // inputs of a row that overflow become 0: Apply returns these rows.
