@@ -25,6 +25,10 @@ type Model struct {
 	prepared    *prepare.Preparation
 	stages      []fittedStage
 	predictors  sync.Pool // of *Predictor, for Predict and Probabilities
+
+	contribute     sync.Once
+	contributes    *contributor
+	contributesNot error
 }
 
 type fittedStage struct {

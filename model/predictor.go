@@ -32,6 +32,8 @@ type Predictor struct {
 	sparse   kernel.Sparse
 
 	overflowed []int // rows of the last call
+
+	contributed []contribution // to a score
 }
 
 // Predictor returns a new predictor. It multiplies matrices with blas. If blas is nil it opens the BLAS that the environment variable

@@ -20,12 +20,14 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 func newPredict() *cobra.Command {
 	var (
 		modelFile, input, output, format, label, delimiter, encoding string
 		header                                                       bool
+		contributions                                                int
 	)
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Args: cobra.NoArgs,
@@ -43,6 +45,14 @@ func newPredict() *cobra.Command {
 			if err != nil {
 				return failed(err)
 			}
+			if cmd.Flags().Changed("contributions") {
+				if contributions < 1 {
+					return option.Problem{Key: "--contributions", Value: strconv.Itoa(contributions), Want: "a whole number ≥ 1"}
+				}
+				if err := m.CheckContributions(); err != nil {
+					return failed(fmt.Errorf("--contributions: %w", err))
+				}
+			}
 			o := ingest.TrainedOn(m.Manifest.Plan)
 			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(layout.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
 			o.Encoding = cmp.Or(encoding, o.Encoding)
@@ -59,7 +69,7 @@ func newPredict() *cobra.Command {
 				defer remove()
 			}
 			err = artifact.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
-				return predict(cmd.Context(), w, blas, m, input, o)
+				return predict(cmd.Context(), w, blas, m, input, contributions, o)
 			})
 			if problem, ok := errors.AsType[option.Problem](err); ok && cmd.Flags().Lookup(problem.Key) != nil {
 				problem.Key = "--" + problem.Key // the options of ingest are flags here
@@ -81,6 +91,8 @@ func newPredict() *cobra.Command {
 		"files, or UTF-8")
 	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names (--header=false: it is an example); default: "+
 		"detected from the row")
+	cmd.Flags().IntVar(&contributions, "contributions", 0, "add a field contributions with the `number` of columns that add the most to each "+
+		"score, as JSON")
 	markRequired(cmd, "model", "input")
 	return cmd
 }
@@ -101,11 +113,15 @@ func readModel(path string) (*model.Model, error) {
 
 // predict reads a file batch by batch and writes a row for each of its rows: the most probable label, then the probabilities
 // of all classes; of a model of several labels a row, the labels that it is given and the probabilities; of a model of
-// numbers, the numbers.
-func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, o ingest.Options) error {
+// numbers, the numbers; and at most so many contributions to each score.
+func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, contributions int, o ingest.Options) error {
 	out := csv.NewWriter(w)
 	decision := decision{m}
 	fields := append(decision.heads(), m.Labels()...)
+	k := len(m.Labels())
+	if contributions > 0 {
+		fields = append(fields, "contributions")
+	}
 	if err := out.Write(fields); err != nil {
 		return err
 	}
@@ -117,6 +133,15 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 		if err != nil {
 			return err
 		}
+		var contributed []string // of each row
+		if contributions > 0 {
+			err := predictor.Contributions(rows, contributions, func(_ int, scores []model.Contributions) {
+				contributed = append(contributed, string(wire.JSON(scores)))
+			})
+			if err != nil {
+				return err
+			}
+		}
 		if rows.Sparse == nil {
 			features.Reshape(rows.Rows, rows.Cols)
 			fill(features.Data, rows)
@@ -124,9 +149,10 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 		if m.Task() == examples.Numbers {
 			numbers := numbersOf(predictor, rows, features)
 			for i := range rows.Rows {
-				for c := range fields {
-					fields[c] = strconv.FormatFloat(numbers[i*len(fields)+c], 'g', -1, 64)
+				for c := range k {
+					fields[c] = strconv.FormatFloat(numbers[i*k+c], 'g', -1, 64)
 				}
+				copy(fields[k:], contributed[min(i, len(contributed)):])
 				if err := out.Write(fields); err != nil {
 					return err
 				}
@@ -140,6 +166,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 			for c, v := range p {
 				fields[first+c] = strconv.FormatFloat(float64(v), 'g', -1, 32)
 			}
+			copy(fields[first+k:], contributed[min(i, len(contributed)):])
 			if err := out.Write(fields); err != nil {
 				return err
 			}
