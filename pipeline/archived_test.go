@@ -240,7 +240,19 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 			at += n
 		}
 	}
-	for at := 0; layout == "columns" && len(all) > 0; at++ {
+	if layout == "delta" {
+		write("superseded.parquet", []byte("PAR1"))
+	}
+	var log strings.Builder
+	log.WriteString(`{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}
+{"metaData":{"id":"v","format":{"provider":"parquet"},"schemaString":"{\"type\":\"struct\",\"fields\":[]}","partitionColumns":["part"]}}
+`)
+	defer func() {
+		if layout == "delta" {
+			write("_delta_log/00000000000000000000.json", []byte(log.String()))
+		}
+	}()
+	for at := 0; (layout == "columns" || layout == "delta") && len(all) > 0; at++ {
 		n := min(1+random.IntN(60), len(all))
 		var b bytes.Buffer
 		part := all[:n]
@@ -252,7 +264,9 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 		if err := w.Close(); err != nil {
 			t.Fatal(err)
 		}
-		write(fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000)), b.Bytes())
+		name := fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000))
+		write(name, b.Bytes())
+		fmt.Fprintf(&log, `{"add":{"path":%q,"partitionValues":{"part":"7"},"size":%d,"dataChange":true}}`+"\n", name, b.Len())
 		all = all[n:]
 	}
 	return folder
@@ -297,7 +311,7 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 	whole := openEmbedded(t)
 	writeVisits(t, whole, rows, [visitPartitions]int64{})
 	want := results(t, whole, visitJob(t))
-	for i, layout := range []string{"confluent", "confluent", "aiven", "columns", "alone"} {
+	for i, layout := range []string{"confluent", "confluent", "aiven", "columns", "delta", "alone"} {
 		t.Run(fmt.Sprint(layout, i), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(uint64(i), 7))
 			var cut, to [visitPartitions]int64

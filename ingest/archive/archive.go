@@ -8,8 +8,10 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
+	"github.com/stagewise/stagewise/ingest/archive/table"
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
@@ -17,7 +19,6 @@ import (
 type Archive struct {
 	Topic string
 
-	options    Options
 	store      store.Store
 	layout     layout
 	columns    [properties][]string
@@ -35,7 +36,7 @@ type partition struct {
 
 // file is a file with rows of a partition.
 type file struct {
-	name   string
+	table.DataFile
 	first  int64
 	end    int64 // 0: unknown
 	sorted bool
@@ -44,22 +45,29 @@ type file struct {
 // Open lists the files of an archive, and, if their names do not have the offsets, reads these. topic is the topic of the messages; "": the
 // files say it. columns are the paths of the values that are read; nil: all of them.
 func Open(ctx context.Context, o Options, topic string, columns []string) (*Archive, error) {
-	from, err := store.Open(o.Files, store.Options{})
+	from, err := store.Open(o.Files, o.Options)
 	if err != nil {
 		return nil, err
 	}
-	a := &Archive{Topic: topic, options: o, store: from}
-	var found []string
-	for entry, err := range from.List(ctx, o.Files) {
-		if err != nil {
+	a := &Archive{Topic: topic, store: from}
+	var found []table.DataFile
+	if slices.Contains(table.Layouts(), o.Layout) {
+		at, _ := time.Parse(time.RFC3339, o.AsOf)
+		if found, err = table.Live(ctx, from, o.Layout, o.Files, table.Snapshot{ID: o.Snapshot, AsOf: at}); err != nil {
 			return nil, err
 		}
-		found = append(found, entry.Path)
+	} else {
+		for entry, err := range from.List(ctx, o.Files) {
+			if err != nil {
+				return nil, err
+			}
+			found = append(found, table.DataFile{Path: entry.Path})
+		}
 	}
 	if len(found) == 0 {
 		return nil, input.WholeFile(o.Files, errNoFiles)
 	}
-	if a.layout, err = layoutOf(o.Layout, found[0]); err != nil {
+	if a.layout, err = layoutOf(o.Layout, found[0].Path); err != nil {
 		return nil, err
 	}
 	a.columns = a.layout.columnsOf(o)
@@ -76,17 +84,20 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 
 // TopicOf returns the topic of the messages in an archive, as its first file says.
 func TopicOf(ctx context.Context, o Options) (string, error) {
-	from, err := store.Open(o.Files, store.Options{})
+	from, err := store.Open(o.Files, o.Options)
 	if err != nil {
 		return "", err
+	}
+	if o.Layout != "" && !slices.ContainsFunc(layouts(), func(l layout) bool { return l.name == o.Layout && l.of != nil }) {
+		return unnamed, nil
 	}
 	for entry, err := range from.List(ctx, o.Files) {
 		if err != nil {
 			return "", err
 		}
 		l, err := layoutOf(o.Layout, entry.Path)
-		if err != nil || l.of == nil {
-			return unnamed, err
+		if err != nil {
+			return "", err
 		}
 		if p, besides, ok := l.placeOf(entry.Path); ok && !besides {
 			return p.topic, nil
@@ -116,8 +127,9 @@ func layoutOf(name, file string) (layout, error) {
 }
 
 // place finds partitions and offsets in the names of files.
-func (a *Archive) place(names []string) error {
-	for _, name := range names {
+func (a *Archive) place(files []table.DataFile) error {
+	for _, f := range files {
+		name := f.Path
 		p, besides, ok := a.layout.placeOf(name)
 		switch {
 		case besides:
@@ -130,7 +142,7 @@ func (a *Archive) place(names []string) error {
 			return input.WholeFile(name, fmt.Errorf("a file of the topic %s: expected files of %s; make the pattern examples.archive.files narrower",
 				p.topic, a.Topic))
 		}
-		a.add(p.partition, file{name: name, first: p.first, sorted: true})
+		a.add(p.partition, file{DataFile: f, first: p.first, sorted: true})
 	}
 	a.sort()
 	return nil
@@ -140,14 +152,14 @@ func (a *Archive) place(names []string) error {
 const maxPartitions = 100_000
 
 // index finds partitions and offsets in the rows of files.
-func (a *Archive) index(ctx context.Context, names []string) error {
+func (a *Archive) index(ctx context.Context, files []table.DataFile) error {
 	needed := wanted(nil, a.columns)
-	for _, name := range names {
-		c, err := open(ctx, a.store, name, a.columns, needed)
+	for _, f := range files {
+		c, err := a.open(ctx, f, needed)
 		if err != nil {
 			return err
 		}
-		found, err := c.index()
+		found, err := c.index(f)
 		_ = c.Close() // only read
 		if err != nil {
 			return err
@@ -162,7 +174,7 @@ func (a *Archive) index(ctx context.Context, names []string) error {
 }
 
 // index returns the range of offsets of each partition.
-func (c *contents) index() (map[int]file, error) {
+func (c *contents) index(of table.DataFile) (map[int]file, error) {
 	found := map[int]file{}
 	for {
 		r, err := c.next()
@@ -177,7 +189,7 @@ func (c *contents) index() (map[int]file, error) {
 		}
 		f, known := found[r.partition]
 		if !known {
-			f = file{name: c.name, first: r.Offset, sorted: true}
+			f = file{DataFile: of, first: r.Offset, sorted: true}
 		}
 		f.sorted = f.sorted && (!known || r.Offset >= f.end)
 		f.first, f.end = min(f.first, r.Offset), max(f.end, r.Offset+1)
@@ -194,7 +206,7 @@ func (a *Archive) add(number int, f file) {
 
 func (a *Archive) sort() {
 	for i := range a.partitions {
-		slices.SortFunc(a.partitions[i].files, func(a, b file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.name, b.name)) })
+		slices.SortFunc(a.partitions[i].files, func(a, b file) int { return cmp.Or(cmp.Compare(a.first, b.first), cmp.Compare(a.Path, b.Path)) })
 	}
 }
 

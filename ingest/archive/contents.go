@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
+	"github.com/stagewise/stagewise/ingest/archive/table"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/message"
@@ -50,7 +51,8 @@ type contents struct {
 	datums   datums
 	fields   *fields
 	schemaID string
-	row      int64 // number of rows that were read
+	row      int64   // number of rows that were read
+	deleted  []int64 // numbers of later rows that are deleted
 }
 
 // section reads a file from its beginning.
@@ -60,10 +62,10 @@ type section struct {
 }
 
 // open opens a file. wanted reports whether rows need a column; nil: they need all.
-func open(ctx context.Context, from store.Store, name string, columns [properties][]string, wanted func(path string) bool) (c *contents,
-	err error) {
-	c = &contents{name: name, columns: columns}
-	if c.file, err = from.Open(ctx, name); err != nil {
+func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path string) bool) (c *contents, err error) {
+	name := of.Path
+	c = &contents{name: name, columns: a.columns, deleted: of.Deleted}
+	if c.file, err = a.store.Open(ctx, name); err != nil {
 		return nil, err
 	}
 	defer func() {
@@ -82,11 +84,13 @@ func open(ctx context.Context, from store.Store, name string, columns [propertie
 	case err != nil && err != io.EOF:
 		return c, err
 	case string(magic) == "PAR1" && c.content.Kind == "":
-		d, err := parquet.OpenDatums(c.file, c.file.Size(), wanted)
+		d, err := parquet.OpenDatums(c.file, c.file.Size(), parquet.Columns{Wanted: wanted, Names: of.Names, Values: of.Values})
 		if err != nil {
 			return c, err
 		}
 		c.datums = d
+	case of.Names != nil || len(of.Values) > 0:
+		return c, errors.New("a file of a table that is not in Parquet: rewrite the table's files as Parquet")
 	case string(magic) == "Obj\x01":
 		d, err := openContainer(c.content)
 		if err != nil {
@@ -100,7 +104,7 @@ func open(ctx context.Context, from store.Store, name string, columns [propertie
 	}
 	if c.datums != nil {
 		schema := c.datums.Schema()
-		if c.fields, err = newFields(schema, columns); err != nil {
+		if c.fields, err = newFields(schema, a.columns); err != nil {
 			return c, err
 		}
 		c.schemaID = message.Form{Format: "avro", Within: c.fields.found[atValue], Schema: schema}.ID()
@@ -127,8 +131,18 @@ func (c *contents) fail(err error) error {
 	return input.WholeFile(c.name, err)
 }
 
-// next returns the next row; io.EOF after the last.
+// next returns the next row that is not deleted; io.EOF after the last.
 func (c *contents) next() (r Row, err error) {
+	for {
+		at := c.row
+		if r, err = c.nextRow(); err != nil || len(c.deleted) == 0 || c.deleted[0] != at {
+			return r, err
+		}
+		c.deleted = c.deleted[1:]
+	}
+}
+
+func (c *contents) nextRow() (r Row, err error) {
 	var found [properties]any
 	if c.lines != nil {
 		found, err = c.nextJSON(&r)

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/stagewise/stagewise/ingest/archive/table"
 )
 
 // layout is where files and rows have the partition and the offset of messages. To add one, list it in layouts.
@@ -36,7 +38,7 @@ func layouts() []layout {
 		columns[i] = []string{"$$" + name, name, "kafka_" + name}
 	}
 	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}, atValue: {"value"}}
-	return []layout{
+	all := []layout{
 		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset",
 			of: regexp.MustCompile(`^(.+)\+(\d+)\+(\d+)\.([^+]+)$`)},
 		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`", columns: envelope,
@@ -44,6 +46,10 @@ func layouts() []layout {
 		{name: inColumns, meaning: "rows with the columns `partition`, `offset`, `timestamp` and `key`, or the same with `$$` before them",
 			columns: columns},
 	}
+	for _, name := range table.Layouts() {
+		all = append(all, layout{name: name, meaning: "the live rows of such a table, with such columns", columns: columns})
+	}
+	return all
 }
 
 func names() (all []string) {

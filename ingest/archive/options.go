@@ -1,6 +1,11 @@
 package archive
 
-import "github.com/stagewise/stagewise/internal/option"
+import (
+	"time"
+
+	"github.com/stagewise/stagewise/ingest/archive/store"
+	"github.com/stagewise/stagewise/internal/option"
+)
 
 // Options are the keys under `examples.archive` of the configuration. The zero value means no archive.
 type Options struct {
@@ -13,6 +18,11 @@ type Options struct {
 	Offset    string `yaml:"offset"`
 	Timestamp string `yaml:"timestamp"`
 	Key       string `yaml:"key"`
+	// Snapshot is the state of a table that is read, and AsOf the time at which it was the current one; "": the current one.
+	Snapshot string `yaml:"snapshot"`
+	AsOf     string `yaml:"as_of"`
+	// How files in a bucket or on a web server are read.
+	store.Options ` yaml:",inline"`
 	// OnGap is what to do if messages between those of the archive, or before those of the topic, are missing.
 	OnGap string `yaml:"on_gap"`
 	// Alone means that there is no topic: the archive has all messages.
@@ -42,8 +52,15 @@ func Keys() []option.Key {
 		column("offset", "the offset; none: as `layout` says"),
 		column("timestamp", "the time of the message; none: as `layout` says"),
 		column("key", "the key of the message; none: as `layout` says"),
+		{Name: "snapshot", Needs: files, Meaning: "ID, tag or branch of Iceberg, or version of Delta Lake, of the state of the table that is " +
+			"read; none: the current one"},
+		{Name: "as_of", Needs: files, Excludes: map[string]string{"archive.snapshot": "no time with examples.archive.snapshot"},
+			Rule: option.Rule{Want: "a time, as 2026-11-01T00:00:00Z", Holds: func(v any) bool {
+				_, err := time.Parse(time.RFC3339, v.(string))
+				return v == "" || err == nil
+			}}, Meaning: "time at which the state of the table was the current one; none: the current one"},
 		{Name: "on_gap", Rule: option.OneOf(GapStop, GapContinue), When: "archive.files",
 			Meaning: "if messages are missing: `stop` with an error, or `continue` and count them as lost"},
 	}
-	return option.Under("archive", keys)
+	return append(option.Under("archive", keys), store.Keys("archive", "archive.files")...)
 }

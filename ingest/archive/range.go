@@ -115,7 +115,7 @@ func (r *Range) row(ctx context.Context) (Row, error) {
 
 // begin opens a file.
 func (r *Range) begin(ctx context.Context, f file) error {
-	contents, err := open(ctx, r.archive.store, f.name, r.archive.columns, r.wanted)
+	contents, err := r.archive.open(ctx, f.DataFile, r.wanted)
 	if err != nil {
 		return err
 	}

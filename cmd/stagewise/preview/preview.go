@@ -54,6 +54,10 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) 
 		if topic := c.Examples.FromTopic; topic != "" {
 			files = append(files, "the topic "+topic+" is ingested")
 			_, wrong = ingest.NewValues(c.Examples) // which reads the schema and the files of the registry's keys
+			if archived := c.Examples.Archive.Files; archived != "" && wrong == nil {
+				files = append(files, "its earlier messages are in the archive "+archived)
+				_, wrong = c.Examples.OpenArchive(ctx)
+			}
 		}
 	}
 	section(&table, "files", files)

@@ -113,8 +113,8 @@ func (p *Progress) Record(e event.Event) {
 			"offset %d, without %s",
 			e.Topic, e.Partition, e.Looked, e.Proven, english.Plural(int(e.Rows), "row", ""))
 	case event.Lost:
-		p.line("%s of %s[%d] lost: the offsets %d to %d were deleted before they were read, or are missing in the archive. Their examples are "+
-			"not learnt", english.Plural(int(e.To-e.From), "message is", "messages are"), e.Topic, e.Partition, e.From, e.To-1)
+		p.line("lost %s of %s[%d]: the offsets %d to %d were deleted before they were read, or are missing in the archive. Their examples are "+
+			"not learnt", english.Plural(int(e.To-e.From), "message", ""), e.Topic, e.Partition, e.From, e.To-1)
 	case event.ColumnLost:
 		if e.Rows == 0 || p.lost[e.Column] {
 			return

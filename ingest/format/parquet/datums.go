@@ -12,13 +12,15 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // Datums are the rows of a file in Avro's binary encoding, with nested columns. Memory holds a page of each column.
 type Datums struct {
 	columns []*node
 	schema  string
-	left    int64 // number of remaining rows
+	values  []byte // of the columns that the file lacks
+	left    int64  // number of remaining rows
 	row     []byte
 }
 
@@ -32,19 +34,43 @@ type node struct {
 	repeated int // repetition level of the further items of a list
 }
 
-// OpenDatums opens a file. wanted reports whether rows need a column at a path; nil: they need all.
-func OpenDatums(r io.ReaderAt, size int64, wanted func(path string) bool) (*Datums, error) {
+// Columns are the columns of rows, as far as the file does not say them.
+type Columns struct {
+	// Wanted reports whether rows need a column at a path. Nil means that they need all.
+	Wanted func(path string) bool
+	// Names are the names of columns, at any depth, by the IDs of fields. A column whose ID has no name is not read. Nil means that the names
+	// in the file apply.
+	Names map[int]string
+	// Values are columns that the file may lack.
+	Values []input.Partition
+}
+
+// OpenDatums opens a file.
+func OpenDatums(r io.ReaderAt, size int64, columns Columns) (*Datums, error) {
 	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
 		return nil, err
 	}
-	if wanted == nil {
-		wanted = func(string) bool { return true }
+	if columns.Wanted == nil {
+		columns.Wanted = func(string) bool { return true }
 	}
-	s := &schemaOf{file: file, types: typesOf(file), wanted: wanted}
+	s := &schemaOf{file: file, types: typesOf(file), columns: columns}
 	d := &Datums{left: file.NumRows()}
-	var schema any
-	d.columns, schema = s.record(file.Root().Columns(), "")
+	var fields []any
+	d.columns, fields = s.fields(file.Root().Columns(), "")
+	for _, v := range columns.Values {
+		has := func(c *parquet.Column) bool { return s.name(c) == v.Column }
+		if columns.Wanted(v.Column) && !slices.ContainsFunc(file.Root().Columns(), has) {
+			fields = append(fields, map[string]any{"name": v.Column, "type": []string{"null", "string"}})
+			if v.Null {
+				d.values = binary.AppendVarint(d.values, 0)
+				continue
+			}
+			d.values = binary.AppendVarint(binary.AppendVarint(d.values, 1), int64(len(v.Text)))
+			d.values = append(d.values, v.Text...)
+		}
+	}
+	schema := s.record(fields)
 	text, err := json.Marshal(schema)
 	d.schema = string(text)
 	return d, err
@@ -54,22 +80,38 @@ func OpenDatums(r io.ReaderAt, size int64, wanted func(path string) bool) (*Datu
 type schemaOf struct {
 	file    *parquet.File
 	types   types
-	wanted  func(path string) bool
+	columns Columns
 	records int
 }
 
-// record returns the columns of a record that are wanted and have a type that can be read, and its Avro schema.
-func (s *schemaOf) record(columns []*parquet.Column, within string) (nodes []*node, schema any) {
-	s.records++
-	name, fields := fmt.Sprint("record", s.records), []any{}
+// name returns the name of a column; "": it was dropped.
+func (s *schemaOf) name(c *parquet.Column) string {
+	if s.columns.Names != nil && c.ID() > 0 {
+		return s.columns.Names[c.ID()]
+	}
+	return c.Name()
+}
+
+// fields returns the columns of a record that are wanted and have a type that can be read, and their Avro schemas.
+func (s *schemaOf) fields(columns []*parquet.Column, within string) (nodes []*node, fields []any) {
 	for _, c := range columns {
-		if path := within + c.Name(); s.wanted(path) {
+		name := s.name(c)
+		if path := within + name; name != "" && s.columns.Wanted(path) {
 			if n, of := s.node(c, path, c.Repeated()); n != nil {
-				nodes, fields = append(nodes, n), append(fields, map[string]any{"name": c.Name(), "type": of})
+				nodes, fields = append(nodes, n), append(fields, map[string]any{"name": name, "type": of})
 			}
 		}
 	}
-	return nodes, map[string]any{"type": "record", "name": name, "fields": fields}
+	return nodes, fields
+}
+
+// record returns the Avro schema of a record.
+func (s *schemaOf) record(fields []any) any {
+	s.records++
+	if fields == nil {
+		fields = []any{}
+	}
+	return map[string]any{"type": "record", "name": fmt.Sprint("record", s.records), "fields": fields}
 }
 
 // node returns a column; nil: its type can't be read. repeated means that it is a list by itself.
@@ -98,9 +140,11 @@ func (s *schemaOf) node(c *parquet.Column, path string, repeated bool) (n *node,
 	case len(parts) == 1 && parts[0].Repeated():
 		n, schema = s.node(parts[0], path, true)
 	default:
-		if n.parts, schema = s.record(parts, path+"."); len(n.parts) == 0 {
+		var fields []any
+		if n.parts, fields = s.fields(parts, path+"."); len(n.parts) == 0 {
 			return nil, nil
 		}
+		schema = s.record(fields)
 		for _, part := range n.parts {
 			n.leaves = append(n.leaves, part.leaves...)
 		}
@@ -189,7 +233,7 @@ func (d *Datums) Next() ([]byte, error) {
 			return nil, err
 		}
 	}
-	return slices.Clone(d.row), nil
+	return slices.Concat(d.row, d.values), nil
 }
 
 // append appends the next value of a column.
