@@ -211,21 +211,3 @@ func TestMetricsToActOnHaveAlerts(t *testing.T) {
 		}
 	}
 }
-
-// What the dashboard and the alerts ask for is documented, and so it is there: tests of the roles compare the pages with what they serve.
-func TestMonitoring(t *testing.T) {
-	documented := read(t, "docs/cluster.md") + read(t, "docs/serving.md")
-	asked := regexp.MustCompile(`stagewise_([a-z_]+)`)
-	for _, file := range []string{"deploy/monitoring/dashboard.json", "deploy/monitoring/alerts.yaml", "docs/operating.md"} {
-		names := asked.FindAllStringSubmatch(read(t, file), -1)
-		if len(names) < 8 {
-			t.Errorf("%s asks for %d metrics", file, len(names))
-		}
-		for _, name := range names {
-			if of := strings.TrimSuffix(name[1], "_bucket"); !strings.Contains(documented, "`"+of+"`") && !strings.Contains(documented,
-				"`stagewise_"+of+"`") {
-				t.Errorf("%s: %s is no metric of docs/cluster.md or docs/serving.md", file, name[0])
-			}
-		}
-	}
-}

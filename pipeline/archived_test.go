@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/twmb/avro"
@@ -79,9 +78,6 @@ func visitJob(t *testing.T) topics.Job {
 	job.Retrain.Rows = 100
 	return job
 }
-
-// visitTime is the timestamp of a message, which is that of the topic.
-func visitTime(i int) time.Time { return time.UnixMilli(1_700_000_000_000 + int64(i)) }
 
 // writeVisits creates the topic, and deletes the messages before an offset of each partition.
 func writeVisits(t *testing.T, log *kafkalog.Log, rows [visitPartitions][]walkIn, before [visitPartitions]int64) {

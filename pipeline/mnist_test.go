@@ -122,28 +122,3 @@ func mnistJob(t testing.TB, list ...schemas.Stage) topics.Job {
 		Seed: 1, Intercept: true, OnBadMessage: schemas.QuarantineBadMessages, Segment: 16,
 	}
 }
-
-// BenchmarkMNIST measures whole runs. Add -cpuprofile to profile them.
-func BenchmarkMNIST(b *testing.B) {
-	log, blas := openEmbedded(b), openBLAS(b)
-	blas.UseForSolves()
-	for _, method := range []string{solve.MethodPaper, solve.MethodAuto} {
-		b.Run(method, func(b *testing.B) {
-			s := solve.Defaults()
-			s.Features = stages.Defaults()
-			s.Features.Size, s.Features.BandwidthScale = 1024, 2
-			if s.Method = method; method == solve.MethodAuto {
-				s.Passes = 8
-			}
-			job := mnistJob(b, slices.Repeat([]schemas.Stage{s}, 10)...)
-			for b.Loop() {
-				report, _, err := Train(b.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
-				if err != nil {
-					b.Fatal(err)
-				}
-				b.ReportMetric(report.Seconds, "s/run")
-				b.ReportMetric(*report.TestError, "%error")
-			}
-		})
-	}
-}

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -12,7 +11,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/schemas"
 )
 
 // foreign is a configuration of a run on what other producers write.
@@ -53,23 +51,6 @@ func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
 	defer log.Close()
 	if _, err := log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}); err != nil {
 		t.Fatal(err)
-	}
-}
-
-// A run trains on labels and features in the types that data frames have.
-func TestTrainOnDataFrames(t *testing.T) {
-	inFolder(t, map[string]string{"foreign.yaml": foreign})
-	list := arrow.ListOf(arrow.PrimitiveTypes.Float64)
-	rows := `[{"features":[1,0.1],"label":"a"},{"features":[0.2,1],"label":"b"},{"features":[1.1,0],"label":"a"},{"features":[0,0.9],"label":"b"}]`
-	category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
-	for _, label := range []arrow.DataType{arrow.BinaryTypes.LargeString, category} {
-		producedJSON(t, rows, arrow.Field{Name: "features", Type: list}, arrow.Field{Name: "label", Type: label})
-	}
-	code, stdout, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet", "--report", "-")
-	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); code != exitDone || err != nil || report.Rows != 8 || report.Classes != 2 ||
-		report.TrainError != 0 {
-		t.Errorf("exit code %d, %s, report %s; expected 8 rows of 2 classes without errors", code, stderr, stdout)
 	}
 }
 

@@ -60,7 +60,7 @@ func DefaultRetrain() RetrainOptions {
 }
 
 // EnoughGateRows is the number of rows with which the gate withholds nine of ten versions that are worse by a tenth of
-// their loss, for a loss of 0.27. Measured: TestGateComparesByRevisitedRows.
+// their loss. Measured: TestGateWithholdsBeyondChance of package solver.
 const EnoughGateRows = 1000
 
 // GateRows returns the approximate number of rows for the gate of an update, given the holdout fraction; 0 if the gate
