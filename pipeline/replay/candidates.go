@@ -15,20 +15,32 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// blocksOfTrees is the number of blocks of trees in a candidate: on the six measured tables, the holdout loss is lowest
-// after 9 to 30.
-const blocksOfTrees = 30
+// Numbers of blocks of trees.
+const (
+	blocksOfTrees   = 22 // of a candidate
+	blocksOfLarger  = 30 // with larger trees
+	blocksOfOpening = 3  // that an opening must be better than: it takes about as long
+)
 
-// leastHeldOut is the minimum number of held-out rows for a choice. The loss of fewer is not significant: of 150 rows, 15
-// are held out, and each is 7 % of an error. With fewer than leastRows there is no choice among stages for tables, however
-// many are held out: trees fit so few rows entirely, so that the loss falls to the last of the largest blocks.
+// clearly is the factor below which a loss is clearly lower: a smaller difference may be chance.
+const clearly = 0.995
+
+// Trees are made larger if the loss falls clearly in the last blocks, and there are enough rows for each leaf: with fewer, the
+// loss stays the same or rises.
+const (
+	lastBlocks = 5
+	leafRows   = 200
+)
+
+// leastHeldOut is the minimum number of held-out rows for a choice: the loss of fewer is not significant. With fewer than leastRows
+// there is no choice among stages for tables, however many are held out: trees fit so few rows entirely, so that the loss
+// falls to the last of the largest blocks.
 const (
 	leastHeldOut = 50
 	leastRows    = 500
 )
 
-// With few rows the holdout is larger, since a choice by a tenth would be random: of 2,397 rows of chess, a tenth chose
-// six stages with 1.5 % errors, and a quarter 14 with 0.3 %.
+// With few rows the holdout is larger, since a choice by a tenth would be random.
 const (
 	enoughHeldOut = 1000
 	mostHeldOut   = 0.25
@@ -37,10 +49,9 @@ const (
 // leastImage is the minimum height and width of images for patches.
 const leastImage = 16
 
-// candidatesOf returns the candidates for the stages of a job: those that it lists, or, depending on its examples, for
-// tables trees, trees after Fourier features, and the columns alone, or only Fourier features if too few rows can be held
-// out; for images patches; for sparse rows their columns; for other rows Fourier features. rows is the number of training
-// rows; 0 if unknown.
+// candidatesOf returns the candidates for the stages of a job: those that it lists, or what suits its examples. Of tables these
+// are the columns alone, trees, and trees after an opening, or only the opening if too few rows can be held out. rows is
+// the number of training rows; 0 if unknown.
 func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64) ([]candidate, error) {
 	if len(job.Stages) > 0 {
 		return []candidate{listed(job)}, nil
@@ -66,7 +77,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 	}
 	few := rows > 0 && (rows < leastRows || float64(rows)*heldOut(job, 0) < leastHeldOut)
 	if opening := stages.Opening(); few && len(opening) > 0 {
-		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1}}, nil
+		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1, 0}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)
 	for _, c := range list {
@@ -74,7 +85,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 			continue
 		}
 		for _, kind := range stages.Opening() {
-			list = append(list, candidate{kind + " and " + c.name, append([]schemas.Stage{stageOf(job, kind)}, c.stages...), ranks, 2})
+			list = append(list, candidate{kind + " and " + c.name, append([]schemas.Stage{stageOf(job, kind)}, c.stages...), ranks, 2, 1})
 		}
 	}
 	return list, nil
@@ -92,7 +103,7 @@ func heldOut(job topics.Job, rows int64) float64 {
 // suiting returns a candidate for each suitable kind of features: one stage, or several of trees.
 func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list []candidate) {
 	for _, kind := range stages.Suiting(e) {
-		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1}
+		c := candidate{kind, []schemas.Stage{stageOf(job, kind)}, prepare, 1, 0}
 		if stages.Grown(c.stages[0].Features) {
 			c.stages = slices.Repeat(c.stages, blocksOfTrees)
 		}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 
@@ -35,17 +34,19 @@ type candidate struct {
 	stages  []schemas.Stage
 	prepare schemas.Prepare
 	least   int // minimum number of stages
+	opening int // number of stages that must be worth it alone; 0: none
 }
 
 // chooser chooses the stages of a job, or their preparation and fit, by runs over the rows that the job learns from.
 type chooser struct {
-	pipeline *topics.Pipeline
-	process  dispatch.Process
-	job      topics.Job
-	plans    planner
-	rows     int64 // number of training rows; 0 if unknown
-	chained  bool
-	recorder event.Recorder
+	trials
+	plans   planner
+	rows    int64 // number of training rows; 0 if unknown
+	chained bool
+}
+
+func newChooser(p *topics.Pipeline, by dispatch.Process, job topics.Job, plans planner, rows int64, rec event.Recorder) *chooser {
+	return &chooser{trials: trials{pipeline: p, process: by, job: job, recorder: &notices{rec}}, plans: plans, rows: rows}
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of
@@ -59,8 +60,7 @@ func Resolve(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job t
 			rows += s.Rows
 		}
 	}
-	c := &chooser{pipeline: p, process: by, job: job, plans: ingestedPlans(ctx, p, by, ingested, 0), rows: rows, recorder: rec}
-	return c.resolve(ctx)
+	return newChooser(p, by, job, ingestedPlans(ctx, p, by, ingested), rows, rec).resolve(ctx)
 }
 
 // ResolvePlanned is [Resolve] for a job of a chain, with the rows of the plan of its first run, whose number is given.
@@ -69,28 +69,22 @@ func ResolvePlanned(ctx context.Context, p *topics.Pipeline, by dispatch.Process
 	if job.Untuned {
 		job.Prepare = plan.Prepare
 	}
-	c := &chooser{pipeline: p, process: by, job: job, plans: samePlans(plan), rows: rows, chained: true, recorder: rec}
+	c := newChooser(p, by, job, samePlans(plan), rows, rec)
+	c.chained = true
 	return c.resolve(ctx)
 }
 
-// try trains jobs that are similar to that of the chooser, each requested after with has received the run of the previous one.
-func (c *chooser) try(ctx context.Context, plans planner, jobs iter.Seq2[int, topics.Job], with func(int, *Candidate) error) error {
-	return search(ctx, c.pipeline, c.process, c.job, jobs, 1, &notices{c.recorder}, plans, with)
-}
-
-func (c *chooser) resolve(ctx context.Context) (topics.Job, error) {
-	job := c.job
-	if !NeedsChoice(job, c.chained) {
+func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
+	if job = c.job; !NeedsChoice(job, c.chained) {
 		return job, nil
 	}
+	defer func() { err = errors.Join(err, c.close(ctx)) }()
 	if job.Untuned || slices.ContainsFunc(job.Stages, autoColumns) {
-		tuned, err := c.tuned(ctx)
-		if err != nil || !slices.ContainsFunc(job.Stages, endsStages) {
-			return tuned, err
+		if job, err = c.tuned(ctx); err != nil || !slices.ContainsFunc(job.Stages, endsStages) {
+			return job, err
 		}
-		c.job, job = tuned, tuned
+		c.job = job
 	}
-	held := heldOut(job, c.rows)
 	candidates, err := candidatesOf(ctx, c.pipeline, job, c.rows)
 	if err != nil {
 		return job, err
@@ -101,20 +95,12 @@ func (c *chooser) resolve(ctx context.Context) (topics.Job, error) {
 		job.Stages, job.Prepare = only.stages, only.prepare
 		return job, nil
 	}
-	best, err := c.lowestOf(ctx, candidates, held)
-	for err == nil {
-		larger := best.larger(job)
-		if larger == nil {
-			break
-		}
-		var next found
-		if next, err = c.lowestOf(ctx, []candidate{*larger}, held); err != nil || !(next.loss < best.loss) {
-			break
-		}
-		best = next
-	}
+	best, err := c.lowestOf(ctx, candidates)
 	if err != nil {
 		return job, fmt.Errorf("choose stages: %w", err)
+	}
+	if len(job.Stages) == 0 {
+		best.enlarge(c.rows)
 	}
 	job.Stages, job.Prepare = slices.Clone(best.stages[:best.end]), best.prepare
 	temperature := ""
@@ -127,76 +113,94 @@ func (c *chooser) resolve(ctx context.Context) (topics.Job, error) {
 	return job, nil
 }
 
-// found is the candidate with the lowest holdout loss, and the number of stages after which it occurs. end is the number
-// of stages to use.
+// found is a candidate with its losses of held-out rows, of which loss is the lowest. end is the number of stages to use.
 type found struct {
 	candidate
-	lowest, end int
+	losses      []heldOutLoss
+	end         int
 	loss        float64
 	temperature float64 // after the stages to use
 }
 
-// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees.
-// Errors still fall when the loss no longer does, and few held-out rows select too few blocks. Without temperatures, on the
-// test rows of seven tables, the error of satimage is 7.77 % rather than 8.27, that of phoneme 9.25 rather than 9.70, that of
-// marketing 65.3 rather than 64.1, and the others do not change. With temperatures, on one split of 13 tables, the mean error
-// and log loss are the same as at the lowest loss; the error of spambase is 3.66 % rather than 3.92.
+// nearlyLowest is the maximum factor by which the holdout loss may exceed the lowest one after more blocks of trees: errors still
+// fall when the loss no longer does, and few held-out rows select too few blocks.
 const nearlyLowest = 1.02
 
-// lowestOf returns the best candidate, with the given holdout fraction.
-func (c *chooser) lowestOf(ctx context.Context, candidates []candidate, held float64) (found, error) {
-	jobs := make([]topics.Job, len(candidates))
-	for i, tried := range candidates {
-		jobs[i] = c.job
-		jobs[i].Stages, jobs[i].Prepare = tried.stages, tried.prepare
-		jobs[i].Examples.Holdout = held
+// lowestOf returns the best of the candidates.
+func (c *chooser) lowestOf(ctx context.Context, candidates []candidate) (found, error) {
+	best, early := found{loss: math.Inf(1)}, math.Inf(1) // early is the loss that an opening must be below
+	for _, tried := range candidates {
+		if n := tried.opening; n > 0 {
+			opened, err := c.try(ctx, candidate{"the opening of " + tried.name, tried.stages[:n], tried.prepare, n, 0})
+			if err != nil {
+				return best, err
+			}
+			if !(opened.loss < early) {
+				continue
+			}
+		}
+		next, err := c.try(ctx, tried)
+		if err != nil {
+			return best, err
+		}
+		if len(next.losses) > blocksOfOpening {
+			early = next.losses[blocksOfOpening-1].loss
+		}
+		if next.loss < clearly*best.loss {
+			best = next
+		}
 	}
-	best := found{loss: math.Inf(1)}
-	err := c.try(ctx, c.plans, slices.All(jobs), func(i int, run *Candidate) error {
-		if run.Report == nil {
-			event.Notice(c.recorder, "stages: %s can't be used: %v", candidates[i].name, run.Err)
-			return nil
-		}
-		losses := lossesOf(run.Report, candidates[i].stages, !c.chained)
-		at := lowest(losses, candidates[i].least)
-		rows := run.Report.Splits[examples.Holdout.String()].Rows
-		if at < 0 {
-			return errNoHoldout
-		}
-		least := losses[at].loss
-		event.Notice(c.recorder, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", candidates[i].name,
-			humanize.Comma(rows), at+1, len(candidates[i].stages), least)
-		if least < best.loss {
-			last := lastNear(losses, candidates[i].stages, at)
-			best = found{candidates[i], at + 1, last + 1, least, losses[last].temperature}
-		}
-		return nil
-	})
-	if err == nil && best.end == 0 {
-		err = errNoCandidate
+	if best.end == 0 {
+		return best, errNoCandidate
 	}
-	return best, err
+	return best, nil
 }
 
-// larger returns a candidate with trees of twice as many leaves, and as many trees; nil if it is not worth trying. It is
-// if the stages are not configured, and the loss has fallen until the last tenth of the blocks. On six tables these are
-// the three where larger trees are better, by 2 to 30 % of the log loss; on the others they are worse after all numbers of
-// blocks.
-func (f *found) larger(job topics.Job) *candidate {
-	if last := f.stages[len(f.stages)-1]; len(job.Stages) > 0 || !stages.Grown(last.Features) || 10*f.lowest <= 9*len(f.stages) {
-		return nil
+// try trains a candidate on the rows that are not held out. The loss is infinite if it can't be used.
+func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
+	none, job := found{loss: math.Inf(1)}, c.job
+	job.Stages, job.Prepare = tried.stages, tried.prepare
+	job.Examples.Holdout = heldOut(c.job, c.rows)
+	plan, err := c.plans(job)
+	if err != nil {
+		return none, err
 	}
-	larger := f.candidate
-	larger.stages, larger.name = slices.Clone(f.stages), "larger "+f.name
-	for t, s := range larger.stages {
-		if !stages.Grown(s.Features) {
-			continue
-		}
-		if larger.stages[t].Features = stages.Larger(s.Features); larger.stages[t].Features == s.Features {
-			return nil
+	run, err := c.train(ctx, plan)
+	if err != nil {
+		return none, err
+	}
+	if run.Report == nil {
+		event.Notice(c.recorder, "stages: %s can't be used: %v", tried.name, run.Err)
+		return none, nil
+	}
+	losses := lossesOf(run.Report, tried.stages, !c.chained)
+	at := lowest(losses, tried.least)
+	if at < 0 {
+		return none, errNoHoldout
+	}
+	event.Notice(c.recorder, "stages: tried %s: the loss of %s held-out rows is lowest after %d of %d, %.4f", tried.name,
+		humanize.Comma(run.Report.Splits[examples.Holdout.String()].Rows), at+1, len(tried.stages), losses[at].loss)
+	last := lastNear(losses, tried.stages, at)
+	return found{tried, losses, last + 1, losses[at].loss, losses[last].temperature}, nil
+}
+
+// enlarge replaces the stages by more blocks with as many trees of twice as many leaves, if the loss falls clearly in the last
+// blocks and so many rows are enough. These stages are not tried: they take three times as long.
+func (f *found) enlarge(rows int64) {
+	n := len(f.stages)
+	grown := stages.Larger(f.stages[n-1].Features)
+	if !stages.Grown(grown) || rows < leafRows*int64(grown.Leaves) || n <= lastBlocks ||
+		!(f.losses[n-1].loss < clearly*f.losses[n-1-lastBlocks].loss) {
+		return
+	}
+	f.name = "larger " + f.name
+	f.stages = append(slices.Clone(f.stages), slices.Repeat(f.stages[n-1:], blocksOfLarger-blocksOfTrees)...)
+	for t := range f.stages {
+		if s := &f.stages[t]; stages.Grown(s.Features) {
+			s.Features = grown
 		}
 	}
-	return &larger
+	f.end = len(f.stages)
 }
 
 // errNoCandidate means that no candidate has a version.

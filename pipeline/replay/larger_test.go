@@ -4,14 +4,12 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// Larger trees are tried if nobody lists stages, and the loss has fallen until the last blocks of trees, until leaves are as many as trees
-// may have. Other stages stay as they are.
+// Trees are larger if the loss still falls in the last blocks, and there are enough rows. Other stages stay as they are.
 func TestLargerTrees(t *testing.T) {
 	stage := func(kind string) schemas.Stage {
 		s := solve.Defaults()
@@ -19,32 +17,35 @@ func TestLargerTrees(t *testing.T) {
 		return s
 	}
 	fourier, trees := stage(stages.RFF), stage(stages.Trees)
-	blocks := append([]schemas.Stage{fourier}, slices.Repeat([]schemas.Stage{trees}, 29)...)
+	blocks := append([]schemas.Stage{fourier}, slices.Repeat([]schemas.Stage{trees}, blocksOfTrees)...)
 	for name, c := range map[string]struct {
-		found
-		job topics.Job
-		try bool
+		stages []schemas.Stage
+		fall   float64 // of the loss in each stage
+		rows   int64
+		larger bool
 	}{
-		"falls until the end":     {found{candidate: candidate{stages: blocks}, lowest: 30}, topics.Job{}, true},
-		"falls until nearly then": {found{candidate: candidate{stages: blocks}, lowest: 28}, topics.Job{}, true},
-		"rises before":            {found{candidate: candidate{stages: blocks}, lowest: 27}, topics.Job{}, false},
-		"stages are listed":       {found{candidate: candidate{stages: blocks}, lowest: 30}, topics.Job{Stages: blocks}, false},
-		"no trees":                {found{candidate: candidate{stages: blocks[:1]}, lowest: 1}, topics.Job{}, false},
+		"falls until the end": {blocks, 0.99, 12800, true},
+		"hardly falls":        {blocks, 0.9995, 12800, false},
+		"rises":               {blocks, 1.01, 12800, false},
+		"no trees":            {slices.Repeat(blocks[:1], 10), 0.99, 12800, false},
+		"few blocks":          {blocks[:3], 0.99, 12800, false},
+		"few rows":            {blocks, 0.99, 12799, false},
 	} {
-		larger := c.larger(c.job)
-		if (larger != nil) != c.try {
-			t.Errorf("%s: larger trees are tried: %v", name, larger != nil)
+		f := found{candidate: candidate{stages: c.stages}, end: 2}
+		loss := 1.0
+		for range c.stages {
+			f.losses = append(f.losses, heldOutLoss{loss, 1})
+			loss *= c.fall
 		}
-		if larger == nil {
+		f.enlarge(c.rows)
+		if larger := f.end == len(f.stages); larger != c.larger {
+			t.Errorf("%s: larger trees: %v", name, larger)
+		} else if !larger {
 			continue
 		}
-		if f := larger.stages[1].Features; larger.stages[0].Features != fourier.Features || f.Leaves != 2*trees.Features.Leaves ||
-			f.Size != 2*trees.Features.Size || blocks[1].Features != trees.Features {
-			t.Errorf("%s: stages %+v", name, larger.stages[:2])
-		}
-		again := found{candidate: *larger, lowest: 30}
-		if again.larger(c.job) != nil {
-			t.Errorf("%s: trees of %d leaves are made larger", name, larger.stages[1].Features.Leaves)
+		if of := f.stages[1].Features; len(f.stages) != 1+blocksOfLarger || f.stages[0].Features != fourier.Features ||
+			of.Leaves != 2*trees.Features.Leaves || of.Size != 2*trees.Features.Size || blocks[1].Features != trees.Features {
+			t.Errorf("%s: %d stages %+v", name, len(f.stages), f.stages[:2])
 		}
 	}
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
-	"slices"
 	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -17,8 +15,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -34,28 +30,49 @@ type Candidate struct {
 // SearchIngested trains all jobs, one after the other, and calls with for each when it has ended. The weights are
 // bit-identical to those of separate runs of the jobs. The jobs may only differ in stages, average, preparation, class
 // weight, seed or intercept: their files were ingested, and all runs are over the current spans of the examples topic.
-// Shared data of runs stays in memory. They use topics of their own, which are deleted at the end. An error of with ends
-// the search. With folds, at least two, each job is trained that often, and each run holds out one fold instead of the
-// job's holdout; runs with the same fold are consecutive, because they share more data.
+// An error of with ends the search. With folds, at least two, each job is trained that often, and each run holds out one fold
+// instead of the job's holdout; runs with the same fold are consecutive, because they share more data.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
-	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) error {
-	return search(ctx, p, by, jobs[0], slices.All(jobs), max(folds, 1), rec, ingestedPlans(ctx, p, by, files, folds), with)
+	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) (err error) {
+	t := &trials{pipeline: p, process: by, job: jobs[0], recorder: rec}
+	defer func() { err = errors.Join(err, t.close(ctx)) }()
+	planned := ingestedPlans(ctx, p, by, files)
+	for fold := range max(folds, 1) {
+		for i, job := range jobs {
+			plan, err := planned(job)
+			if err != nil {
+				return err
+			}
+			if folds > 0 {
+				plan.Fold, plan.Holdout = examples.Fold{Number: fold, Of: folds}, 1/float64(folds)
+			}
+			c, err := t.train(ctx, plan)
+			if err != nil {
+				return err
+			}
+			if err := with(i, c); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
-// planner returns the plan of a job's run, given the number of the training.
-type planner func(number int, job topics.Job) (*schemas.Plan, error)
+// planner returns the plan of a job's run.
+type planner func(job topics.Job) (*schemas.Plan, error)
 
 // ingestedPlans returns the planner of a search over ingested files.
-func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested, folds int) planner {
+func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process, files *source.Ingested) planner {
 	var first *schemas.Plan
-	return func(number int, job topics.Job) (*schemas.Plan, error) {
-		plan, err := searchPlan(ctx, p, job, by, files)
+	return func(job topics.Job) (*schemas.Plan, error) {
+		l, err := p.ReadLedger(ctx)
 		if err != nil {
 			return nil, err
 		}
-		if folds > 0 {
-			plan.Fold = examples.Fold{Number: number, Of: folds}
-			plan.Holdout = 1 / float64(folds)
+		job.Examples = files.Reading(job.Examples)
+		plan, err := planning.Plan(ctx, p, job, by.Arithmetic, files.Seals, l, files.Retention)
+		if err != nil {
+			return nil, err
 		}
 		if first == nil {
 			first = plan
@@ -68,102 +85,59 @@ func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process,
 
 // samePlans returns the planner of a search over the rows of a full run's plan, which may belong to a chain.
 func samePlans(plan *schemas.Plan) planner {
-	return func(_ int, job topics.Job) (*schemas.Plan, error) {
+	return func(job topics.Job) (*schemas.Plan, error) {
 		own := *plan
 		own.Chain, own.Stages, own.Prepare, own.Holdout = nil, stages.Placed(job.Stages, nil), job.Prepare, job.Examples.Holdout
 		return &own, nil
 	}
 }
 
-// search trains all jobs the given number of times, with the plans of planned.
-func search(ctx context.Context, p *topics.Pipeline, by dispatch.Process, first topics.Job,
-	jobs iter.Seq2[int, topics.Job], times int, rec event.Recorder, planned planner, with func(int, *Candidate) error) (err error) {
-	s, err := beside(ctx, p, by, first, "search", partition.NewSharingStore, rec)
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, s.delete(ctx)) }()
-	known := surveys{}
-	for number := range times {
-		for i, job := range jobs {
-			plan, err := planned(number, job)
-			if err != nil {
-				return err
-			}
-			c := &Candidate{Plan: plan}
-			if err := s.train(ctx, c, known); err != nil {
-				if !errors.As(err, new(*dispatch.RunError)) {
-					return err
-				}
-				c.Err = err
-			}
-			if err := with(i, c); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+// trials are runs on topics of their own, which share data in memory. The first run creates the topics.
+type trials struct {
+	pipeline *topics.Pipeline
+	process  dispatch.Process
+	job      topics.Job
+	recorder event.Recorder
+	on       *again
 }
 
-// searchPlan returns the plan of a run of a search.
-func searchPlan(ctx context.Context, p *topics.Pipeline, job topics.Job, by dispatch.Process,
-	files *source.Ingested) (*schemas.Plan, error) {
-	l, err := p.ReadLedger(ctx)
+// close deletes the topics.
+func (t *trials) close(ctx context.Context) error {
+	if t.on == nil {
+		return nil
+	}
+	return t.on.delete(ctx)
+}
+
+// train executes a run. Only the newest version is kept.
+func (t *trials) train(ctx context.Context, plan *schemas.Plan) (*Candidate, error) {
+	if t.on == nil {
+		on, err := beside(ctx, t.pipeline, t.process, t.job, "search", partition.NewSharingStore, t.recorder)
+		if err != nil {
+			return nil, err
+		}
+		t.on = on
+	}
+	l, err := t.on.submitHere(ctx, plan)
 	if err != nil {
 		return nil, err
 	}
-	job.Examples = files.Reading(job.Examples)
-	return planning.Plan(ctx, p, job, by.Arithmetic, files.Seals, l, files.Retention)
-}
-
-// surveys are survey results by their dependencies.
-type surveys map[wire.Digest]*statistics.SurveyResult
-
-// surveyOf returns the digest of all dependencies of the survey of a search's run.
-func surveyOf(plan *schemas.Plan) wire.Digest {
-	p := *plan
-	p.Stages, p.Average, p.Intercept = nil, 0, false
-	if slices.ContainsFunc(plan.Stages, func(s schemas.Stage) bool { return stages.Learns(s.Features) || stages.Grown(s.Features) }) {
-		for _, s := range plan.Stages {
-			p.Stages = append(p.Stages, schemas.Stage{Features: s.Features})
+	c := &Candidate{Plan: plan}
+	t.recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
+	if c.Report, err = t.on.Execute(ctx, plan, l); err != nil {
+		c.Report, c.Err = nil, err
+		if !errors.As(err, new(*dispatch.RunError)) {
+			return nil, err
 		}
+		return c, nil
 	}
-	return p.Content()
-}
-
-// train executes the run of a candidate on the topics of a search. It reuses the result of an earlier run with the same
-// survey. Only the newest version is kept.
-func (a *again) train(ctx context.Context, c *Candidate, known surveys) error {
-	plan := c.Plan
-	l, err := a.submitHere(ctx, plan)
+	made, err := t.on.Version(ctx, plan.Run())
 	if err != nil {
-		return err
+		return nil, err
 	}
-	of := surveyOf(plan)
-	if survey := known[of]; survey != nil && plan.Prepares() {
-		own := *survey
-		own.Identity = wire.Identity{Kind: statistics.KindPrepare, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()}
-		if _, err := protocol.WriteRecord(ctx, a.Client, a.Topics.Weights, 0, own.Record()); err != nil {
-			return fmt.Errorf("write the result of the survey: %w", err)
-		}
-	}
-	a.Recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
-	report, err := a.Execute(ctx, plan, l)
-	if err != nil {
-		return err
-	}
-	if known[of] == nil && plan.Prepares() {
-		if known[of], err = a.Survey(ctx, plan.Run()); err != nil {
-			return err
-		}
-	}
-	made, err := a.Version(ctx, plan.Run())
-	if err != nil {
-		return err
-	}
-	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
-	c.Report, c.version = report, &schemas.Warm{Run: made.Run, Manifest: made.Digest()}
-	return nil
+	dispatch.Prune(ctx, t.on.Members.Pipeline, 1, t.recorder)
+	c.version = &schemas.Warm{Run: made.Run, Manifest: made.Digest()}
+	return c, nil
 }
 
 // beside creates topics next to those of the pipeline for private runs of this process. Their names start with that of the

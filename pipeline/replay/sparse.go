@@ -5,10 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
-
-	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -17,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
@@ -30,7 +28,7 @@ const (
 	// quadraticRidge and otherRidge are the ridges that preparations are compared with.
 	quadraticRidge, otherRidge = 1, 0.3
 	// quadraticPasses is the maximum number of passes of a chosen quadratic fit. The holdout loss may fall in a few more, the
-	// error does not: on NEWS20 it is 11.6 to 11.8 % after 5, 11.8 after 8 and 12.1 to 12.4 after 12.
+	// error does not.
 	quadraticPasses = 6
 	// nearlyQuadratic is the maximum factor by which a quadratic loss with a larger ridge may be higher: the difference is not
 	// significant, and the larger ridge has the smaller error (the rule of one standard error: Breiman, Friedman, Olshen and
@@ -40,8 +38,7 @@ const (
 	leastGain = 0.01
 )
 
-// sparseRidges is the path of ridges. A text has as many words as there are rows, so the best ridge is much larger than for
-// dense rows: on NEWS20 1 to 3 with a quadratic loss.
+// sparseRidges is the path of ridges. Texts have as many words as rows, so the best ridge is much larger than for dense rows.
 func sparseRidges() []schemas.Ridge { return []schemas.Ridge{3, 1, 0.3, 0.1, 0.03, 0.01, 0.003, 0.001} }
 
 // sparsePreparations are the preparations to try: that of word counts, the same without column weights, and none, for rows
@@ -92,35 +89,42 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 			stage.Passes, ridge = quadraticPasses, quadraticRidge
 		}
 	}
-	if c.chained {
-		ridge = schemas.RidgeAuto
-	}
-	r := &ridgePath{recorder: c.recorder, job: trial, prepare: job.Prepare}
+	var fits []fitted
 	if job.Untuned {
-		if err := c.try(ctx, r.plans(c), r.compare(sparsePreparations(), ridge), r.see); err != nil {
-			return job, fmt.Errorf("choose a preparation: %w", err)
+		if c.chained {
+			ridge = schemas.RidgeAuto
 		}
+		for _, trial.Prepare = range sparsePreparations() {
+			fit, err := c.fit(ctx, withRidge(trial, ridge), nil)
+			if err != nil {
+				return job, fmt.Errorf("choose a preparation: %w", err)
+			}
+			fits = append(fits, fit...)
+		}
+		if len(fits) == 0 {
+			return job, nil // the run reports the error
+		}
+		trial.Prepare = slices.MinFunc(fits, byLoss).job.Prepare
 	}
-	if !c.chained && (!job.Untuned || len(r.fits) > 0) {
-		if err := c.try(ctx, r.plans(c), r.path(), r.see); err != nil {
+	if !c.chained {
+		var err error
+		if fits, err = c.path(ctx, trial); err != nil {
 			return job, fmt.Errorf("choose a ridge: %w", err)
 		}
+		if len(fits) == 0 {
+			return job, nil // the run reports the error
+		}
 	}
-	if len(r.fits) == 0 {
-		return job, nil // the run reports the error
+	best := bestOf(fits)
+	keys := fmt.Sprintf("ridge %v", c.fittedStage(best.job).Ridge)
+	if job.Untuned {
+		if s := &best.job.Stages[0]; link.Named(s.Link).Quadratic {
+			s.Passes = best.passes
+		}
+		keys = described(best.job.Prepare, best.job.Stages[0])
 	}
-	best := r.chosen()
-	job.Prepare, job.Stages = r.prepare, r.with(best.ridge).Stages
-	if !job.Untuned {
-		event.Notice(c.recorder, "stages: of %s, held-out rows are predicted best with ridge %v, which now learns from all rows",
-			english.Plural(r.tried, "ridge", ""), best.ridge)
-		return job, nil
-	}
-	if link.Named(job.Stages[0].Link).Quadratic {
-		job.Stages[0].Passes = best.passes
-	}
-	event.Notice(c.recorder, "stages: no key sets how to prepare and fit sparse rows: of %s, held-out rows are predicted best with %s, "+
-		"which now learns from all rows", english.Plural(r.tried, "way", ""), described(job.Prepare, job.Stages[0], job.Stages[0].Passes))
+	job.Prepare, job.Stages = best.job.Prepare, best.job.Stages
+	event.Notice(c.recorder, "stages: held-out rows are predicted best with %s, which now learns from all rows", keys)
 	return job, nil
 }
 
@@ -158,36 +162,33 @@ func (c *chooser) asBefore(ctx context.Context) (topics.Job, error) {
 	return job, nil
 }
 
-// ridgePath is the state of a choice of a preparation and a ridge.
-type ridgePath struct {
-	recorder event.Recorder
-	job      topics.Job // of the fits
-	prepare  schemas.Prepare
-	fits     []ridgeFit    // with the chosen preparation, in the order of the path
-	from     *schemas.Warm // the fit that the next one starts from; nil: none
-	tried    int
+// fitted is a fit of a job to fewer rows.
+type fitted struct {
+	job     topics.Job
+	passes  int
+	loss    float64 // of held-out rows
+	version *schemas.Warm
 }
 
-// ridgeFit is a fit with a ridge.
-type ridgeFit struct {
-	ridge  schemas.Ridge
-	passes int
-	loss   float64 // of held-out rows
+func byLoss(a, b fitted) int { return cmp.Compare(a.loss, b.loss) }
+
+// fittedStage returns the first stage of a fit whose ridge is chosen.
+func (c *chooser) fittedStage(fit topics.Job) schemas.Stage {
+	return fit.Stages[slices.IndexFunc(c.job.Stages, autoColumns)]
 }
 
-// chosen returns the fit with the lowest loss, or, if the loss is quadratic, that with the largest ridge whose loss is nearly the
-// lowest.
-func (r *ridgePath) chosen() ridgeFit {
-	best := slices.MinFunc(r.fits, func(a, b ridgeFit) int { return cmp.Compare(a.loss, b.loss) })
-	if link.Named(r.job.Stages[len(r.job.Stages)-1].Link).Quadratic {
-		return r.fits[slices.IndexFunc(r.fits, func(f ridgeFit) bool { return f.loss <= nearlyQuadratic*best.loss })]
+// bestOf returns the fit with the lowest loss, or, if the loss is quadratic, the first one, with the largest ridge, whose loss is
+// nearly the lowest.
+func bestOf(fits []fitted) fitted {
+	best := slices.MinFunc(fits, byLoss)
+	if s := best.job.Stages; link.Named(s[len(s)-1].Link).Quadratic {
+		return fits[slices.IndexFunc(fits, func(f fitted) bool { return f.loss <= nearlyQuadratic*best.loss })]
 	}
 	return best
 }
 
-// with returns the job of a fit with a ridge.
-func (r *ridgePath) with(ridge schemas.Ridge) topics.Job {
-	job := r.job
+// withRidge returns a job whose auto ridges are set.
+func withRidge(job topics.Job, ridge schemas.Ridge) topics.Job {
 	job.Stages = slices.Clone(job.Stages)
 	for i := range job.Stages {
 		if s := &job.Stages[i]; autoColumns(*s) {
@@ -197,81 +198,68 @@ func (r *ridgePath) with(ridge schemas.Ridge) topics.Job {
 	return job
 }
 
-// compare yields a job for each preparation, with a ridge, and then keeps the best preparation.
-func (r *ridgePath) compare(preparations []schemas.Prepare, ridge schemas.Ridge) iter.Seq2[int, topics.Job] {
-	return func(yield func(int, topics.Job) bool) {
-		var best []ridgeFit
-		for i, how := range preparations {
-			job := r.with(ridge)
-			if job.Prepare, r.fits, r.from = how, nil, nil; !yield(i, job) {
-				return
-			}
-			if len(r.fits) > 0 && (best == nil || r.fits[0].loss < best[0].loss) {
-				best, r.prepare = r.fits, how
-			}
+// path fits a job with each ridge, until the loss no longer falls. Each fit starts from the weights of the previous one, unless the
+// loss is quadratic, since few passes from 0 are a part of that fit.
+func (c *chooser) path(ctx context.Context, job topics.Job) (fits []fitted, err error) {
+	var from *schemas.Warm
+	for _, ridge := range sparseRidges() {
+		fit, err := c.fit(ctx, withRidge(job, ridge), from)
+		if err != nil || len(fit) == 0 {
+			return fits, err
 		}
-		r.fits, r.from = best, nil
+		fits = append(fits, fit...)
+		if n := len(fits); n > 1 && fit[0].loss > (1-leastGain)*fits[n-2].loss {
+			break
+		}
+		if !link.Named(c.fittedStage(job).Link).Quadratic {
+			from = fit[0].version
+		}
 	}
+	return fits, nil
 }
 
-// path yields a job for each ridge, until the loss no longer falls.
-func (r *ridgePath) path() iter.Seq2[int, topics.Job] {
-	return func(yield func(int, topics.Job) bool) {
-		r.fits = nil
-		for i, ridge := range sparseRidges() {
-			job := r.with(ridge)
-			job.Prepare = r.prepare
-			if n := len(r.fits); n > 1 && r.fits[n-1].loss > (1-leastGain)*r.fits[n-2].loss || n < i || !yield(i, job) {
-				return
-			}
+// fit trains a job on as many rows as are enough, from a version if there is one, and returns the fit; none if it can't be trained.
+// It ends where the holdout loss no longer falls.
+func (c *chooser) fit(ctx context.Context, job topics.Job, from *schemas.Warm) ([]fitted, error) {
+	ended := job
+	ended.Stages = slices.Clone(job.Stages)
+	for i := range ended.Stages {
+		if s := &ended.Stages[i]; s.Stop == nil {
+			s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
 		}
 	}
-}
-
-// plans returns the planner of the fits: over as many rows as are enough, each from the weights of the previous one, unless the
-// loss is quadratic, since few passes from 0 are a part of that fit. A fit ends where its holdout loss no longer falls.
-func (r *ridgePath) plans(c *chooser) planner {
-	return func(number int, job topics.Job) (*schemas.Plan, error) {
-		for i := range job.Stages {
-			if s := &job.Stages[i]; s.Stop == nil {
-				s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
-			}
-		}
-		all, err := c.plans(number, job)
-		if err != nil {
-			return nil, err
-		}
-		plan, spans := *all, len(all.Spans) // the planner may still need its plan
-		most := (spans + 1) / 2
-		if c.rows > 0 {
-			most = min(spans, int((enoughSparse*int64(spans)+c.rows-1)/c.rows))
-		}
-		plan.Spans, plan.Warm = slices.Clone(plan.Spans[:most]), r.from // all spans have about as many rows
-		return &plan, nil
+	all, err := c.plans(ended)
+	if err != nil {
+		return nil, err
 	}
-}
-
-// see keeps what a fit has reached.
-func (r *ridgePath) see(_ int, c *Candidate) error {
-	if c.Report == nil {
-		return nil
+	plan := *all
+	plan.Spans, plan.Warm = c.enough(plan.Spans), from
+	run, err := c.train(ctx, &plan)
+	if err != nil || run.Report == nil {
+		return nil, err
 	}
-	r.tried++
-	last, stage := c.Report.Stages[len(c.Report.Stages)-1], c.Plan.Stages[slices.IndexFunc(r.job.Stages, autoColumns)]
+	last := run.Report.Stages[len(run.Report.Stages)-1]
 	if last.HoldoutLoss == nil {
-		return errNoHoldout
+		return nil, errNoHoldout
 	}
-	event.Notice(r.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(c.Plan.Prepare, stage, last.Passes),
-		*last.HoldoutLoss)
-	r.fits = append(r.fits, ridgeFit{stage.Ridge, max(1, last.Passes), *last.HoldoutLoss})
-	if !link.Named(stage.Link).Quadratic {
-		r.from = c.version
+	shown := c.fittedStage(job)
+	shown.Passes = last.Passes
+	f := fitted{job, max(1, last.Passes), *last.HoldoutLoss, run.version}
+	event.Notice(c.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(job.Prepare, shown), f.loss)
+	return []fitted{f}, nil
+}
+
+// enough returns the first of some spans, which have about as many rows each, with as many rows as are enough.
+func (c *chooser) enough(spans coverage.Spans) coverage.Spans {
+	most := (len(spans) + 1) / 2
+	if n := int64(len(spans)); c.rows > 0 {
+		most = min(len(spans), int((enoughSparse*n+c.rows-1)/c.rows))
 	}
-	return nil
+	return slices.Clone(spans[:most])
 }
 
 // described formats a preparation and a fit as configuration keys.
-func described(p schemas.Prepare, s schemas.Stage, passes int) string {
+func described(p schemas.Prepare, s schemas.Stage) string {
 	return fmt.Sprintf("prepare: {values: %s, idf: %g, scale: %s}, link: %s, passes: %d, ridge: %v", cmp.Or(p.Values, prepare.ValuesNone),
-		p.IDF, p.Scale, s.Link, passes, s.Ridge)
+		p.IDF, p.Scale, s.Link, s.Passes, s.Ridge)
 }
