@@ -12,12 +12,14 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/remade"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // orders is a job whose examples come from a topic of three partitions, and expire. write writes rows from to to (excluded), one to three
@@ -179,5 +181,64 @@ func TestVersionsOfExpiredExamples(t *testing.T) {
 		if missing, ok := errors.AsType[*replay.MissingExamplesError](err); !ok || !strings.Contains(err.Error(), job.Examples.FromTopic) {
 			t.Errorf("got error %v, expected a *MissingExamplesError that names the source: %v", err, missing)
 		}
+	}
+}
+
+// Rows on the forget topic may be deleted from the topic that they came from: versions made since are verified without them. Other rows
+// must be there.
+func TestForgottenRowsMayBeDeleted(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	train(t, log, job)
+	without := func(message func(partition int, offset int64) bool) {
+		t.Helper()
+		messages := readTopic(t, log, job.Examples.FromTopic)
+		if err := log.Delete(t.Context(), job.Examples.FromTopic); err != nil {
+			t.Fatal(err)
+		}
+		if err := log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}); err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range messages {
+			if message(m.Partition, m.Offset) {
+				m.Value = nil
+			}
+			if _, err := log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	verify := func(version string) error {
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
+		return err
+	}
+	forgotten := admin.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
+	if _, err := admin.Forget(t.Context(), topics.OpenFor(log, job, nil), job, admin.ToForget{Read: []admin.SourceRows{forgotten}}); err != nil {
+		t.Fatal(err)
+	}
+	report, _ := train(t, log, job)
+	for n := range job.Examples.Partitions {
+		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)
+		if err != nil {
+			t.Fatal(err)
+		}
+		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, int32(n), end)
+	}
+	in := func(partition int, offset int64) bool {
+		return partition == forgotten.Partition && offset >= forgotten.From && offset < forgotten.To
+	}
+	for _, gone := range []func(partition int, offset int64) bool{func(int, int64) bool { return false }, in} {
+		without(gone)
+		if err := verify("2"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest || again.Rows != report.Rows {
+		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)
+	}
+	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 })
+	if err := verify("2"); err == nil || !strings.Contains(err.Error(), "has expired, and is not the same") {
+		t.Errorf("without other rows: got error %v, expected one about rows that are not the same", err)
 	}
 }

@@ -2,10 +2,11 @@ package schemas
 
 import (
 	"fmt"
-	"hash/crc32"
+
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// MessageChecksum returns the CRC-32C of a value and the timestamp of its message in milliseconds. It identifies the message.
-func MessageChecksum(value []byte, milliseconds int64) string {
-	return fmt.Sprintf("%08x-%x", crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)), milliseconds)
+// MessageChecksum returns the CRC-32C of a message's value, and its timestamp in milliseconds. It identifies the message.
+func MessageChecksum(m wire.Message, milliseconds int64) string {
+	return fmt.Sprintf("%08x-%x", m.Checksum(), milliseconds)
 }

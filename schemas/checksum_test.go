@@ -1,13 +1,17 @@
 package schemas
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
 // Messages with other bytes or another time have other checksums.
 func TestMessageChecksum(t *testing.T) {
 	seen := map[string]bool{}
 	for _, value := range []string{"", "a", "b"} {
 		for _, at := range []int64{0, 1, 1700000000000} {
-			seen[MessageChecksum([]byte(value), at)] = true
+			seen[MessageChecksum(wire.Message{Value: []byte(value)}, at)] = true
 		}
 	}
 	if len(seen) != 9 {

@@ -2,7 +2,6 @@ package schemas
 
 import (
 	"fmt"
-	"hash/crc32"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -30,9 +29,21 @@ type Heeded struct {
 	Last    string `json:"last,omitempty"` // key of the last message; empty: unknown
 }
 
-// ForgetChecksum returns the checksum by which a message on the forget topic identifies an examples message, given its value.
-func ForgetChecksum(value []byte) string {
-	return fmt.Sprintf("%08x", crc32.Checksum(value, crc32.MakeTable(crc32.Castagnoli)))
+// ForgetChecksum returns the checksum by which a message on the forget topic identifies an examples message.
+func ForgetChecksum(m wire.Message) string { return fmt.Sprintf("%08x", m.Checksum()) }
+
+// Names returns the rows of an examples message, with its checksum, that f names.
+func (f *Forget) Names(partition int, offset int64, checksum string) (rows coverage.Forgotten) {
+	before := int64(0)
+	for _, r := range f.Rows {
+		if at := before + offset - r.From; r.Partition == partition && r.From <= offset && offset < r.To &&
+			(len(f.Checksums) == 0 || f.Checksums[at] == "" || f.Checksums[at] == checksum) {
+			r.From, r.To = offset, offset+1
+			rows = append(rows, r)
+		}
+		before += r.Span().Len()
+	}
+	return rows
 }
 
 // Key is the key of the message on the forget topic.

@@ -125,7 +125,7 @@ func newForget() *cobra.Command {
 				what.Rows = append(what.Rows, r)
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				done, err := admin.Forget(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), what)
+				done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
 				if done != nil {
 					err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
 				}

@@ -359,7 +359,7 @@ func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) erro
 		if f.checksums[partition] == nil {
 			f.checksums[partition] = map[int64]string{}
 		}
-		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Value)
+		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Message)
 		rows = source.RowsIn(f.Pipeline, m)
 	}
 	for _, r := range named {

@@ -90,5 +90,5 @@ func weighs(examples *examples.Batch) bool {
 
 // MarkOf returns the mark of an examples message.
 func MarkOf(partition int, m protocol.Message) coverage.Mark {
-	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Value, m.Time.UnixMilli())}
+	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Message, m.Time.UnixMilli())}
 }

@@ -76,7 +76,7 @@ func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
 		checksums := map[int64]string{}
 		span := coverage.Span{Partition: there[first].rows.Partition, From: there[first].rows.From, To: there[end-1].rows.To}
 		err := p.Remaining(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
-			checksums[m.Offset] = schemas.ForgetChecksum(m.Value)
+			checksums[m.Offset] = schemas.ForgetChecksum(m.Message)
 			return nil
 		})
 		if err != nil {

@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"errors"
-	"hash/crc32"
 	"iter"
 	"slices"
 	"time"
@@ -44,7 +43,7 @@ func (w *Written) Precedes(begins []int64) bool {
 }
 
 func writtenMessageOf(m Message) writtenMessage {
-	return writtenMessage{m.Offset, m.Key, m.Digest(), crc32.Checksum(m.Value, crc32.MakeTable(crc32.Castagnoli)), m.Time}
+	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum(), m.Time}
 }
 
 // is reports whether a message is the one written, or read before, at its offset.

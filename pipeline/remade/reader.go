@@ -6,12 +6,17 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"slices"
+	"strconv"
 	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -29,6 +34,7 @@ type reader struct {
 	template string             // of values
 	values   *ingest.Values     // for rows as in the template
 	source   map[int]*following // by partition of the followed topic
+	forgets  []schemas.Forget   // the forget topic; nil: not read
 }
 
 // following is the reader of a partition of the followed topic.
@@ -139,36 +145,81 @@ func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, 
 		return m, err
 	}
 	r.values.Take()
+	var blank []bool // by row: it is forgotten, and no longer on the followed topic
+	some := false
 	for _, o := range origins {
 		for i := range int64(o.Messages) {
-			from, err := r.followed(ctx, o.Partition, o.Offset+i)
-			if err == nil && from == nil {
-				err = fmt.Errorf("%s[%d] has no message at offset %d", r.options.FromTopic, o.Partition, o.Offset+i)
+			err := r.add(ctx, o.Partition, o.Offset+i)
+			gone := false
+			if changed.Err = err; err != nil && ctx.Err() == nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+				if gone, err = r.forgotten(ctx, &s, len(blank), len(blank)+o.Rows); err == nil && !gone {
+					return m, changed
+				}
 			}
-			if err == nil {
-				_, err = r.values.Add(ctx, ingest.MessageOf(o.Partition, from.Offset, from.Time, from.Message))
-			}
-			switch changed.Err = err; {
-			case errors.As(err, new(*kafkalog.DeletedError)) || ctx.Err() != nil:
+			if err != nil {
 				return m, fmt.Errorf("make %s[%d]@%d again: %w", changed.Topic, r.partition, s.Offset, err)
-			case err != nil:
-				return m, changed
 			}
+			some = some || gone
+			blank = append(blank, slices.Repeat([]bool{gone}, o.Rows)...)
 		}
 	}
-	rows := r.values.Take()
-	if rows == nil {
+	changed.Err = nil
+	var record arrow.Record
+	if rows := r.values.Take(); rows != nil {
+		record = rows.Record(r.memory)
+		defer record.Release()
+	}
+	switch {
+	case some:
+		checksum, _ := strconv.ParseUint(s.Checksum, 16, 32) // the rows that are there are not compared
+		had := uint32(checksum)
+		m.Had = &had
+		m.Value, err = examples.WithBlanks(r.origins.Template, record, blank, r.memory)
+	case record != nil:
+		m.Value, err = examples.Encode(record, r.memory)
+	}
+	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
 		return m, changed
 	}
-	record := rows.Record(r.memory)
-	defer record.Release()
-	if m.Value, err = examples.Encode(record, r.memory); err != nil {
-		return m, err
+	return m, err
+}
+
+// add adds the rows of the message at an offset of the followed topic to the values.
+func (r *reader) add(ctx context.Context, partition int, offset int64) error {
+	m, err := r.followed(ctx, partition, offset)
+	if err == nil && m == nil {
+		err = fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic, partition, offset)
 	}
-	if schemas.ForgetChecksum(m.Value) != s.Checksum {
-		return m, changed
+	if err == nil {
+		_, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message))
 	}
-	return m, nil
+	return err
+}
+
+// forgotten reports whether the rows [first, end) of a message are forgotten.
+func (r *reader) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
+	if r.forgets == nil {
+		r.forgets = []schemas.Forget{}
+		err := r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64, func(m protocol.Message) error {
+			if m.Value == nil || m.Kind() != schemas.KindForget {
+				return nil
+			}
+			f, err := schemas.DecodeJSON[schemas.Forget](m.Message)
+			if err == nil {
+				r.forgets = append(r.forgets, *f)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return false, err
+		}
+	}
+	var rows coverage.Forgotten
+	for i := range r.forgets {
+		rows = append(rows, r.forgets[i].Names(r.partition, s.Offset, s.Checksum)...)
+	}
+	these := coverage.ForgottenRows{Partition: r.partition, From: s.Offset, To: s.Offset + 1, First: first, End: end}
+	return rows.Covers(coverage.Forgotten{these}), nil
 }
 
 // wideGap is the maximum number of messages that are read and discarded. Across a wider gap, the reader seeks.

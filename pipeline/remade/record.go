@@ -91,7 +91,7 @@ func (w *writer) add(ctx context.Context, m protocol.Message) error {
 		}
 	}
 	w.Stubs = append(w.Stubs, schemas.Stub{Offset: m.Offset, Time: m.Time.UnixMilli(), Key: m.Key, Headers: m.Headers,
-		Checksum: schemas.ForgetChecksum(m.Value)})
+		Checksum: schemas.ForgetChecksum(m.Message)})
 	for _, h := range m.Headers {
 		w.bytes += len(h.Key) + len(h.Value)
 	}

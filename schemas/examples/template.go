@@ -1,6 +1,7 @@
 package examples
 
 import (
+	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -10,14 +11,50 @@ import (
 // Template returns the value of an examples message with the columns of another one, given its value, and without rows. An
 // error wraps [wire.ErrDamaged].
 func Template(value []byte, mem memory.Allocator) ([]byte, error) {
-	record, err := stream.Decode(value, mem, func(string) bool { return true })
+	return WithBlanks(value, nil, nil, mem)
+}
+
+// WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
+// the next row of the record, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
+func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
+	columns, err := stream.Decode(template, mem, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	defer record.Release()
-	b := array.NewRecordBuilder(mem, record.Schema())
+	defer columns.Release()
+	b := array.NewRecordBuilder(mem, columns.Schema())
 	defer b.Release()
-	none := b.NewRecord()
-	defer none.Release()
-	return Encode(none, mem)
+	for _, field := range b.Fields() {
+		for _, is := range blank {
+			if is {
+				field.AppendEmptyValue()
+			}
+		}
+	}
+	blanks := b.NewRecord()
+	defer blanks.Release()
+	if rows == nil {
+		return Encode(blanks, mem)
+	}
+	merged := make([]arrow.Array, blanks.NumCols())
+	for i := range merged {
+		next, pieces := map[bool]int64{}, []arrow.Array{}
+		for _, is := range blank {
+			from := rows
+			if is {
+				from = blanks
+			}
+			piece := array.NewSlice(from.Column(i), next[is], next[is]+1)
+			defer piece.Release()
+			pieces = append(pieces, piece)
+			next[is]++
+		}
+		if merged[i], err = array.Concatenate(pieces, mem); err != nil {
+			return nil, err
+		}
+		defer merged[i].Release()
+	}
+	record := array.NewRecord(columns.Schema(), merged, int64(len(blank)))
+	defer record.Release()
+	return Encode(record, mem)
 }

@@ -2,6 +2,7 @@ package wire
 
 import (
 	"fmt"
+	"hash/crc32"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -22,6 +23,17 @@ type Message struct {
 	Key     string   // compaction keeps the last message of each key
 	Headers []Header // in order; if a key occurs twice, the first one is used
 	Value   []byte
+	// Had is the CRC-32C of the value that an examples message had, if it was made again without the values of forgotten rows; nil:
+	// it was read.
+	Had *uint32
+}
+
+// Checksum returns the CRC-32C of the value.
+func (m Message) Checksum() uint32 {
+	if m.Had != nil {
+		return *m.Had
+	}
+	return crc32.Checksum(m.Value, crc32.MakeTable(crc32.Castagnoli))
 }
 
 // Tombstone returns the message that removes m from a compacted topic.

@@ -1,10 +1,6 @@
 package partition
 
-import (
-	"hash/crc32"
-
-	"github.com/stagewise/stagewise/schemas/wire"
-)
+import "github.com/stagewise/stagewise/schemas/wire"
 
 // Message is an accepted examples message as read from the topic.
 type Message struct {
@@ -12,12 +8,10 @@ type Message struct {
 	wire.Message
 }
 
-var castagnoli = crc32.MakeTable(crc32.Castagnoli)
-
 // Checksum returns a hash of the message's position, number of rows and bytes. If a later visit reads other bytes or
 // another number of rows, the checksum differs.
 func (m Message) Checksum(partition, rows int) uint64 {
-	return wire.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(crc32.Checksum(m.Value, castagnoli)))
+	return wire.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(m.Message.Checksum()))
 }
 
 // ValueBytes returns the total length of the values of messages.
