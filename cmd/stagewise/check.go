@@ -69,12 +69,13 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 // topics are not there yet.
 func coveredBy(ctx context.Context, p *topics.Pipeline) ([]string, error) {
 	var lines []string
+	source, _ := p.Remade.Source()
 	for _, of := range []struct {
 		what, topic string
 		log         protocol.Log
 	}{
 		{"%s has %s", p.Topics.Examples, p.Remade.Log}, {"%s has, or made again, %s", p.Topics.Examples, p.Log},
-		{"%s has %s", p.Remade.Source(), p.Log},
+		{"%s has, with its archive if there is one, %s", source, p.Remade.Log},
 	} {
 		spans, err := of.log.Spans(ctx, of.topic)
 		if errors.Is(err, kafkalog.ErrUnknownTopic) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -61,7 +62,7 @@ type Compacts struct {
 
 // Stay describes how long data of forgotten rows is retained.
 type Stay struct {
-	Topic string
+	Topic string    // or files of an archive
 	What  string    // kind of data
 	Until time.Time // latest time; zero: unlimited
 }
@@ -220,7 +221,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 	for _, place := range learnt {
 		done.Learnt = append(done.Learnt, place.Version)
 	}
-	done.Stays, err = stays(ctx, p)
+	done.Stays, err = stays(ctx, p, job.Examples)
 	return done, err
 }
 
@@ -448,16 +449,20 @@ func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err
 }
 
 // stays returns the maximum retention of data that forgetting does not erase, if nothing writes it again.
-func stays(ctx context.Context, p *topics.Pipeline) (stays []Stay, err error) {
+func stays(ctx context.Context, p *topics.Pipeline, o ingest.Options) (stays []Stay, err error) {
 	t := p.Topics
 	whats := []Stay{
 		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics,
 			What: "samples of them, and rows of small updates"}, {Topic: t.Weights, What: "weights that had learnt from them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
 		{Topic: t.Predictions, What: "predictions for rows, if score is used"},
+		{Topic: o.FromTopic, What: "the messages of the rows"}, {Topic: o.Outcome.Topic, What: "outcomes"},
 	}
 	now := p.Clock.Now()
 	for _, s := range whats {
+		if s.Topic == "" {
+			continue
+		}
 		configs, err := p.Admin.Configs(ctx, s.Topic)
 		if errors.As(err, new(*kafkalog.AccessError)) || errors.Is(err, kafkalog.ErrUnknownTopic) {
 			continue
@@ -472,6 +477,9 @@ func stays(ctx context.Context, p *topics.Pipeline) (stays []Stay, err error) {
 			}
 		}
 		stays = append(stays, s)
+	}
+	if files := o.Archive.Files; files != "" {
+		stays = append(stays, Stay{Topic: files, What: "the messages of the rows in this archive"})
 	}
 	return stays, nil
 }

@@ -187,5 +187,7 @@ func (l *Log) originsAt(ctx context.Context, partition int, offset int64) (o *sc
 	return o, err
 }
 
-// Source returns the name of the followed topic.
-func (l *Log) Source() string { return l.options.FromTopic }
+// Source returns the name of the followed topic, and reports whether an archive has its earlier messages.
+func (l *Log) Source() (topic string, archived bool) {
+	return l.options.FromTopic, l.options.Archive.Files != ""
+}

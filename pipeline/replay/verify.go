@@ -89,7 +89,7 @@ func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []heed.EarlierRu
 	}
 	missing := &MissingExamplesError{Topic: p.Topics.Examples}
 	if p.Remade != nil {
-		missing.From = p.Remade.Source()
+		missing.From, _ = p.Remade.Source()
 	}
 	for i := range runs {
 		for _, needed := range reads(runs[i].Plan) {

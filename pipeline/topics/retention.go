@@ -63,7 +63,10 @@ func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examp
 	if p.Remade == nil {
 		return examples, nil
 	}
-	source := p.Remade.Source()
+	source, archived := p.Remade.Source()
+	if archived {
+		return ExamplesRetention{}, nil
+	}
 	if configs, err = p.Admin.Configs(ctx, source); errors.As(err, new(*kafkalog.AccessError)) {
 		event.Notice(rec, "retention of %s is not checked: %v", source, err)
 		return ExamplesRetention{}, nil
