@@ -46,8 +46,13 @@ var positionColumns = []column{{math.MaxInt32 - 101, "file_path"}, {math.MaxInt3
 // deletes reads files of deletes.
 func (t *table) deletes(positions, equal []icebergFile, names map[int]string) (d deletes, err error) {
 	d.positions = map[string][]position{}
+	for _, f := range slices.Concat(positions, equal) {
+		if err := checkFormat(t.path(f.File.Path), f.File.Format); err != nil {
+			return d, err
+		}
+	}
 	for _, f := range positions {
-		err := t.eachRow(t.path(f.File.Path), f.File.Format, positionColumns, func(_ int64, values []string) error {
+		err := t.eachRow(t.path(f.File.Path), positionColumns, func(_ int64, values []string) error {
 			row, err := strconv.ParseInt(values[1], 10, 64)
 			d.positions[values[0]] = append(d.positions[values[0]], position{row, f.sequence})
 			return err
@@ -66,7 +71,7 @@ func (t *table) deletes(positions, equal []icebergFile, names map[int]string) (d
 		if len(e.columns) == 0 {
 			return d, input.WholeFile(t.path(f.File.Path), errors.New("equality deletes without columns"))
 		}
-		err := t.eachRow(t.path(f.File.Path), f.File.Format, e.columns, func(_ int64, values []string) error {
+		err := t.eachRow(t.path(f.File.Path), e.columns, func(_ int64, values []string) error {
 			e.rows[strings.Join(values, ",")] = true
 			return nil
 		})
@@ -93,7 +98,7 @@ func (d deletes) of(t *table, f icebergFile, file DataFile) (rows []int64, err e
 		}
 	}
 	for _, these := range alike {
-		err := t.eachRow(file.Path, file.Format, these[0].columns, func(row int64, values []string) error {
+		err := t.eachRow(file.Path, these[0].columns, func(row int64, values []string) error {
 			key := strings.Join(values, ",")
 			if slices.ContainsFunc(these, func(e equalDeletes) bool { return e.rows[key] }) {
 				rows = append(rows, row)
@@ -110,10 +115,7 @@ func (d deletes) of(t *table, f icebergFile, file DataFile) (rows []int64, err e
 
 // eachRow calls visit for the rows of a file in Parquet, with the values of some columns. Texts that are equal are equal values, whatever
 // the types that a column had before its type was widened. A column that the file lacks is null.
-func (t *table) eachRow(path, format string, columns []column, visit func(row int64, values []string) error) error {
-	if !strings.EqualFold(format, Parquet) {
-		return input.WholeFile(path, fmt.Errorf("deletes of rows in the format %s: expected parquet", format))
-	}
+func (t *table) eachRow(path string, columns []column, visit func(row int64, values []string) error) error {
 	f, err := t.open(path)
 	if err != nil {
 		return err

@@ -67,6 +67,9 @@ type deltaProtocol struct {
 
 // check returns an error if the table may have rows or names that are not what its files and their log say.
 func (s *deltaState) check(t *table) error {
+	if err := checkFormat(t.root, cmp.Or(s.meta.Format.Provider, onlyFormat)); err != nil {
+		return err
+	}
 	for _, feature := range s.protocol.Features {
 		if !slices.Contains([]string{"columnMapping", "deletionVectors", "timestampNtz", "vacuumProtocolCheck"}, feature) {
 			return t.fail("a table with the feature %s, which is not supported", value.Quote(feature))
@@ -279,7 +282,7 @@ func (s *deltaState) live(t *table) (files []DataFile, err error) {
 		if err != nil {
 			return nil, t.fail("%s: %w", f.Path, err)
 		}
-		file := DataFile{Path: t.path(name), Format: cmp.Or(s.meta.Format.Provider, Parquet), Rows: -1}
+		file := DataFile{Path: t.path(name), Rows: -1}
 		if f.Deleted != nil && f.Deleted.Storage != "" {
 			return nil, input.WholeFile(file.Path, errors.New("a deletion vector says which of its rows are deleted, which is not supported: "+
 				"rewrite the table's files with `REORG TABLE … APPLY (PURGE)`"))

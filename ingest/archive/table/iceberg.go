@@ -182,9 +182,9 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 	}
 	files := make([]DataFile, 0, len(contents[contentRows]))
 	for _, f := range contents[contentRows] {
-		file := DataFile{Path: t.path(f.File.Path), Format: strings.ToLower(f.File.Format), Rows: f.File.Rows, Names: names}
-		if file.Format != Parquet && file.Format != Avro {
-			return nil, input.WholeFile(file.Path, fmt.Errorf("a file of the format %s: expected parquet or avro", file.Format))
+		file := DataFile{Path: t.path(f.File.Path), Rows: f.File.Rows, Names: names}
+		if err := checkFormat(file.Path, f.File.Format); err != nil {
+			return nil, err
 		}
 		if file.Values, err = m.values(f, names); err == nil {
 			file.Deleted, err = deletes.of(t, f, file)

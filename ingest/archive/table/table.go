@@ -27,9 +27,8 @@ type Snapshot struct {
 
 // DataFile is a live file of a table.
 type DataFile struct {
-	Path   string
-	Format string // Parquet or Avro
-	Rows   int64  // with those that are deleted; -1: unknown
+	Path string // of a file in Parquet
+	Rows int64  // with those that are deleted; -1: unknown
 	// Deleted are the numbers of deleted rows, from 0 and ascending.
 	Deleted []int64
 	// Values are columns that the file may lack. Those that it has take precedence.
@@ -38,12 +37,6 @@ type DataFile struct {
 	// means that the names in the file apply, as they do in a file without IDs.
 	Names map[int]string
 }
-
-// Formats of data files.
-const (
-	Parquet = "parquet"
-	Avro    = "avro"
-)
 
 // layout is how a format of tables logs its files.
 type layout struct {
@@ -162,6 +155,17 @@ func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
 	}
 	return nil
 }
+
+// checkFormat returns an error if a file has a format that is not supported.
+func checkFormat(path, format string) error {
+	if !strings.EqualFold(format, onlyFormat) {
+		return input.WholeFile(path, fmt.Errorf("a file of the table in the format %s: expected %s", format, onlyFormat))
+	}
+	return nil
+}
+
+// onlyFormat is the format of files with rows and with deletes.
+const onlyFormat = "parquet"
 
 // fail returns an error of the table.
 func (t *table) fail(format string, arguments ...any) error {

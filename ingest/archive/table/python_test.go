@@ -1,0 +1,44 @@
+//go:build python
+
+package table
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Tables that PyIceberg and delta-rs write have the rows that these read, at each snapshot and version: after deletes, overwrites,
+// compaction and a renamed column.
+func TestPythonTables(t *testing.T) {
+	interpreter := os.Getenv("STAGEWISE_PYTHON")
+	if interpreter == "" {
+		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
+	}
+	command := exec.Command(interpreter, "testdata/tables.py", t.TempDir())
+	command.Stderr = os.Stderr
+	printed, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	states := 0
+	for line := range strings.Lines(string(printed)) {
+		var state struct {
+			Layout, Path, State string
+			Offsets             []int64
+		}
+		if err := json.Unmarshal([]byte(line), &state); err != nil {
+			t.Fatal(err, line)
+		}
+		if got := offsets(t, state.Layout, state.Path, Snapshot{ID: state.State}); !slices.Equal(got, state.Offsets) {
+			t.Errorf("%s %s: %v, expected %v", state.Path, state.State, got, state.Offsets)
+		}
+		states++
+	}
+	if states < 20 {
+		t.Errorf("only %d states", states)
+	}
+}
