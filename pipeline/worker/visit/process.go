@@ -213,7 +213,11 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Bat
 		of.Features.ExpandLeaves(&tile, &p.leaves, b.Codes[from*c:to*c])
 		return
 	}
-	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), b.Score.Slice(from, to))
+	var before kernel.Dense
+	if of.Features.Scores() > 0 { // otherwise a visit to an earlier stage may write the scores
+		before = b.Score.Slice(from, to)
+	}
+	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), before)
 }
 
 // Sum returns the sums of a segment for the visit.
