@@ -214,7 +214,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Inc
 		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.Head.Labels) {
 		return r.fullWith(plan, s, window)
 	}
-	plan.Warm = plan.Chain.Parent
+	plan.Warm, plan.Group = plan.Chain.Parent, r.chain.Head.Plan.Group // its sums go on from those of the parent's shares
 	if r.chain.Restarts(r.job.Retrain) {
 		plan.Chain.AtLeast = 0
 		if window.Sparse { // the weights follow the remaining rows in a full run

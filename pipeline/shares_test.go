@@ -95,3 +95,43 @@ func TestSharesHaveOneRecord(t *testing.T) {
 		})
 	}
 }
+
+// Updates have the shares of their parents when the topic gets partitions; a full run divides the partitions again.
+func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
+	job := newJob(t, rings(5, 12, 3, 1), table{}, rffStage(link.Identity, 20, 1))
+	job.Examples.Train, job.Examples.Partitions, job.Group = nil, 8, 0
+	job.Topics, job.Retrain = topics.DefaultTopics(), topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 120, topics.FullOptions{Every: 3}
+	log := openEmbedded(t)
+	var versions []protocol.Finished
+	for round := range 5 {
+		if round == 1 {
+			if err := log.AddPartitions(t.Context(), job.Name+".examples", 9); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for partition := range 8 {
+			produce(t, log, job, (partition+round)%(8+min(round, 1)), exampleMessage(t, rings(5, 12, 3, uint64(100*round+partition)).exampleRows()))
+		}
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err == nil {
+			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	group, updates := 0, map[int]int{} // updates by size of their shares
+	for _, v := range versions {
+		if v.Plan.Update() == nil {
+			group = v.Plan.Group
+			continue
+		}
+		if updates[group]++; v.Plan.Group != group {
+			t.Errorf("version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
+		}
+	}
+	if updates[1] == 0 || updates[2] == 0 {
+		t.Errorf("updates by size of their shares: %v, expected some of 1 and of 2", updates)
+	}
+}
