@@ -13,7 +13,8 @@ import (
 
 // MessageOf converts a message of a topic of values.
 func MessageOf(partition int, offset int64, at time.Time, m wire.Message) TopicMessage {
-	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, SchemaID: m.Get(SchemaHeader), Value: m.Value}
+	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, SchemaID: m.Get(SchemaHeader), Trace: m.Trace(),
+		Value: m.Value}
 	if t := outcome.TimeOf(at); t != outcome.Never {
 		value.Time = t
 	}

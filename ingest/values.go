@@ -122,6 +122,7 @@ type TopicMessage struct {
 	Key       string // "": none
 	Time      int64  // timestamp in milliseconds since 1970; 0: none
 	SchemaID  string // from the header SchemaHeader; "": none
+	Trace     string // from the header traceparent; "": none
 	Value     []byte
 }
 

@@ -136,8 +136,12 @@ func TestFollowToTheEnd(t *testing.T) {
 func TestFollowQuarantines(t *testing.T) {
 	log := openEmbedded(t)
 	job := clicks(t, log, 30)
-	if _, err := log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x")},
-		kafkalog.Message{}); err != nil {
+	const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	traced := func(value string) []kafkalog.Header {
+		return []kafkalog.Header{{Key: "traceparent", Value: []byte(value)}}
+	}
+	if _, err := log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
+		kafkalog.Message{Headers: traced("none")}); err != nil {
 		t.Fatal(err)
 	}
 	click(t, log, 30, 60)
@@ -154,6 +158,9 @@ func TestFollowQuarantines(t *testing.T) {
 		bad := protocol.FromKafka(m)
 		if bad.Get("topic") != "clicks" || bad.Get("partition") != "3" || !strings.HasPrefix(bad.Key, "clicks/3/") {
 			t.Errorf("a message in quarantine has the key %s and the headers %v", bad.Key, bad.Headers)
+		}
+		if want := map[bool]string{true: trace}[bad.Get("key") == "k"]; bad.Get("traceparent") != want {
+			t.Errorf("traceparent %q, expected %q", bad.Get("traceparent"), want)
 		}
 		reasons = append(reasons, bad.Get("reason"))
 	}

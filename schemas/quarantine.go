@@ -12,14 +12,15 @@ import (
 // KindQuarantine is the kind of a [Quarantined] message.
 const KindQuarantine wire.Kind = "quarantine"
 
-// Quarantined is an unusable examples message, with its position and the reason. The headers of the message are not kept.
+// Quarantined is an unusable examples message, with its position and the reason. Other headers of the message are not kept.
 type Quarantined struct {
-	Topic     string `header:"topic"`     // of the message
-	Partition int    `header:"partition"` // of the message
-	Offset    int64  `header:"offset"`    // of the message
-	Reason    string `header:"reason"`    // why it is unusable, truncated to 2,048 bytes
-	Key       string `header:"key"`       // of the message, truncated to 2,048 bytes
-	Bytes     int    `header:"bytes"`     // length of the message's complete value
+	Topic     string `header:"topic"`                 // of the message
+	Partition int    `header:"partition"`             // of the message
+	Offset    int64  `header:"offset"`                // of the message
+	Reason    string `header:"reason"`                // why it is unusable, truncated to 2,048 bytes
+	Key       string `header:"key"`                   // of the message, truncated to 2,048 bytes
+	Bytes     int    `header:"bytes"`                 // length of the message's complete value
+	Trace     string `header:"traceparent,omitempty"` // of the message, if it has one
 	Value     []byte // of the message, truncated to fit
 }
 

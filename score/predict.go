@@ -39,7 +39,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 	m := j.by
 	whole := prediction.Message{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
-		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row,
+		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row, Trace: j.message.Trace(),
 		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {

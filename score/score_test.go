@@ -103,7 +103,7 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 			if err != nil {
 				t.Fatal(err)
 			}
-			message = wire.Message{Value: value}
+			message = wire.Message{Value: value, Headers: []wire.Header{{Key: wire.HeaderTrace, Value: traceOf(i%partitions, int64(i/partitions))}}}
 		}
 		at, err := all.client.Log.Append(t.Context(), "p.examples", i%partitions, message)
 		if err != nil {
@@ -114,6 +114,11 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 	return all
 }
 
+// traceOf returns a trace for the message at an offset of a partition.
+func traceOf(partition int, offset int64) string {
+	return fmt.Sprintf("00-%032x-%016x-01", partition+1, offset+1)
+}
+
 // counted returns the predictions that count, and fails the test unless each row of the topic has one, by one of some models.
 func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*prediction.Message) {
 	t.Helper()
@@ -122,6 +127,9 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*prediction
 		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n, nil) {
 			if err != nil {
 				t.Fatal(err)
+			}
+			if want := traceOf(n, p.Offset); p.Reason == "" && p.Trace != want {
+				t.Errorf("%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
 			}
 			all = append(all, p)
 			at := [2]int64{int64(n), p.Offset}

@@ -143,7 +143,7 @@ func (s *Server) record(w http.ResponseWriter, r *http.Request) (*answers.Reques
 		return nil, refuse(http.StatusBadRequest, "%s %.40q: expected up to 200 printable ASCII characters without spaces", answers.Header, id)
 	}
 	w.Header().Set(answers.Header, id)
-	return s.answers.Begin(id), nil
+	return s.answers.Begin(id, r.Header), nil
 }
 
 // note records the predictions of a tile.

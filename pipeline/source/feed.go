@@ -292,7 +292,7 @@ func (f *Feed) refuse(ctx context.Context, topic string, m ingest.TopicMessage, 
 	}
 	f.bad = append(f.bad, schemas.Quarantined{
 		Topic: topic, Partition: m.Partition, Offset: m.Offset, Reason: schemas.QuarantineReason(reason), Key: m.Key, Bytes: len(m.Value),
-		Value: m.Value,
+		Trace: m.Trace, Value: m.Value,
 	})
 	return nil
 }

@@ -470,9 +470,9 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 
 // pack encodes a waiting message.
 func pack(m ingest.TopicMessage) []byte {
-	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Value)+2*binary.MaxVarintLen32+binary.MaxVarintLen64)
+	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+3*binary.MaxVarintLen32+binary.MaxVarintLen64)
 	packed = binary.AppendUvarint(packed, uint64(m.Time))
-	for _, text := range []string{m.Key, m.SchemaID} {
+	for _, text := range []string{m.Key, m.SchemaID, m.Trace} {
 		packed = append(binary.AppendUvarint(packed, uint64(len(text))), text...)
 	}
 	return append(packed, m.Value...)
@@ -482,7 +482,7 @@ func pack(m ingest.TopicMessage) []byte {
 func unpack(d outcome.Decided) ingest.TopicMessage {
 	time, n := binary.Uvarint(d.Value)
 	m, rest := ingest.TopicMessage{Partition: d.Partition, Offset: d.Offset, Time: int64(time)}, d.Value[n:]
-	for _, text := range []*string{&m.Key, &m.SchemaID} {
+	for _, text := range []*string{&m.Key, &m.SchemaID, &m.Trace} {
 		size, n := binary.Uvarint(rest)
 		*text, rest = string(rest[n:n+int(size)]), rest[n+int(size):]
 	}

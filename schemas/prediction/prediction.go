@@ -39,6 +39,8 @@ type Message struct {
 	Generation int `header:"generation,count,omitempty"`
 	// Lost is true in the first part of a generation: messages from After on were lost.
 	Lost bool `header:"lost,omitempty"`
+	// Trace is the header traceparent of the examples message, if it has one.
+	Trace string `header:"traceparent,omitempty"`
 
 	Task          examples.Task // prediction task of the version
 	Labels        []string      // k classes, or the names of the targets

@@ -14,6 +14,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Header is the header with the id of a request and its response.
@@ -61,6 +62,7 @@ func MostProbable(asked int) int {
 type Request struct {
 	writer  *Writer
 	id      string
+	trace   string // header traceparent; "": none
 	version int
 	text    []byte // of the rows: the parts of a message before and after the row number
 	rows    []row
@@ -126,7 +128,11 @@ func (r *Request) message(one row, number int, several bool) kafkalog.Message {
 	value = strconv.AppendInt(append(value, `,"version":`...), int64(r.version), 10)
 	value = append(append(value, `,"features":`...), r.text[one.features:one.predicted]...)
 	value = append(append(value, `,"prediction":`...), r.text[one.predicted:one.end]...)
-	return kafkalog.Message{Key: []byte(key), Value: append(value, '}')}
+	m := kafkalog.Message{Key: []byte(key), Value: append(value, '}')}
+	if r.trace != "" {
+		m.Headers = []kafkalog.Header{{Key: wire.HeaderTrace, Value: []byte(r.trace)}}
+	}
+	return m
 }
 
 // append appends the prediction of a row as JSON.

@@ -3,12 +3,14 @@ package answers
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 const (
@@ -75,12 +77,12 @@ func Open(ctx context.Context, o Options, log Log, register prometheus.Registere
 	return w, nil
 }
 
-// Begin returns the request with an id; nil if it is not sampled, or if w is nil.
-func (w *Writer) Begin(id string) *Request {
+// Begin returns the request with an id, and with the trace in its headers; nil if it is not sampled, or if w is nil.
+func (w *Writer) Begin(id string, h http.Header) *Request {
 	if w == nil || !w.options.samples(id) {
 		return nil
 	}
-	return &Request{writer: w, id: id}
+	return &Request{writer: w, id: id, trace: wire.ValidTrace(h.Get(wire.HeaderTrace))}
 }
 
 // put passes messages to the writer. It never blocks.

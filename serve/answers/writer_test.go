@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"sync"
@@ -73,9 +74,12 @@ func open(t *testing.T, l *topic) (*Writer, func() []string) {
 	}
 }
 
+// trace is a valid header traceparent.
+const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 // answer passes a request with a number of rows to a writer.
 func answer(w *Writer, id string, rows int) {
-	r := w.Begin(id)
+	r := w.Begin(id, http.Header{"Traceparent": {map[bool]string{true: trace, false: "none"}[id == "b"]}})
 	r.Reset(7)
 	for i := range rows {
 		r.Add(func(dst []byte) []byte { return fmt.Appendf(dst, "[%d]", i) }, Predicted{
@@ -100,6 +104,10 @@ func TestAnswersAreWritten(t *testing.T) {
 		for _, m := range messages {
 			if kafkalog.Partitioner(3)(m.Key) != p {
 				t.Errorf("%s is in partition %d", m.Key, p)
+			}
+			traced := len(m.Headers) == 1 && m.Headers[0].Key == "traceparent" && string(m.Headers[0].Value) == trace
+			if of := strings.HasPrefix(string(m.Key), "b/"); traced != of || !of && len(m.Headers) > 0 {
+				t.Errorf("%s has the headers %s", m.Key, m.Headers)
 			}
 			texts = append(texts, string(m.Key)+" "+string(m.Value))
 		}
@@ -205,7 +213,7 @@ func TestWhatIsLost(t *testing.T) {
 func TestLargeRow(t *testing.T) {
 	l := &topic{partitions: 1}
 	w, _ := open(t, l)
-	r := w.Begin("a")
+	r := w.Begin("a", nil)
 	r.Reset(1)
 	for _, size := range []int{1, maxMessage, 1} {
 		r.Add(func(dst []byte) []byte { return fmt.Appendf(dst, "%q", strings.Repeat("x", size)) }, Predicted{Numbers: []float64{}})

@@ -121,9 +121,9 @@ func (q *quarantine) read(ctx context.Context) error {
 // forgotten.
 func (s *Survey) quarantined(number int, m partition.Message, reason string) schemas.Quarantined {
 	q := schemas.Quarantined{Topic: s.Client.Topics.Examples, Partition: number, Offset: m.Offset, Reason: reason, Key: m.Key,
-		Bytes: len(m.Value), Value: m.Value}
+		Bytes: len(m.Value), Trace: m.Trace(), Value: m.Value}
 	if s.hasForgotten(number, m.Offset) {
-		q.Key, q.Value = "", nil
+		q.Key, q.Trace, q.Value = "", "", nil
 	}
 	return q
 }
