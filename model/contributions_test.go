@@ -11,6 +11,8 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 	"github.com/stagewise/stagewise/stages/treetest"
@@ -141,5 +143,31 @@ func TestContributionsOfSlopes(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// Contributions of sparse rows, of two stages with an intercept, add up to the scores, and name the features by their numbers.
+func TestContributionsOfSparseRows(t *testing.T) {
+	factors := statistics.Factors{Width: 9, Columns: []int32{1, 4, 7}, Values: []float32{1, 2, 0.5}}
+	labels := []string{"a", "b"}
+	f := stages.DefaultsOf(stages.Columns)
+	plan := &schemas.Plan{Name: "sparse", Prepare: schemas.Prepare{Scale: prepare.ScaleNone}, Intercept: true,
+		Stages: slices.Repeat([]schemas.Stage{{Features: f, Link: link.Softmax}}, 2)}
+	p := &parts{manifest: &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels},
+		preparation: append(factors.Tensors(false), wire.Words[float32](statistics.TensorLabels, labels))}
+	for i, data := range [][]float32{{1, -1, 2, 0.5, -3, 0.25, 0.75, -0.5}, {0.5, 1, -1, 2, 0.25, 0.5}} {
+		p.weights = append(p.weights, []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
+			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, len(data)/2, 2, data)}}})
+		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
+	}
+	m, err := p.model()
+	if err != nil {
+		t.Fatal(err)
+	}
+	raw := kernel.NewDense(3, m.Width())
+	raw.Row(0)[4], raw.Row(0)[2], raw.Row(1)[1], raw.Row(1)[7] = 3, 5, 1, -2 // column 2 has no factor
+	all := checkContributions(t, "sparse rows", m, raw.Slice(0, 2))
+	if got, want := all[0][1].Columns, []Contribution{{"4", 3 * 2 * (0.5 + 2)}}; !slices.Equal(got, want) {
+		t.Errorf("contributions are %v, want %v", got, want)
 	}
 }
