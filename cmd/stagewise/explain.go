@@ -6,8 +6,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/explanation"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -36,11 +36,11 @@ func newExplain() *cobra.Command {
 			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
 			"  stagewise explain -c adult.yaml --version 7",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := errors.Join(explanation.Check(o, limit, top), artifact.CheckWritable(jsonFile), artifact.CheckWritable(page))
+			err := errors.Join(explanation.Check(o, limit, top), screen.CheckWritable(jsonFile), screen.CheckWritable(page))
 			switch {
 			case err != nil:
 				return err
-			case jsonFile == artifact.StandardOutput && page == artifact.StandardOutput:
+			case jsonFile == screen.StandardOutput && page == screen.StandardOutput:
 				return errors.New("--json and --html: expected - for only one of them")
 			case from.file == "" && (modelFile == "" || input == ""):
 				return errors.New("expected --model FILE and -i FILE, or -c FILE")

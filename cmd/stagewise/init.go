@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/draft"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/profile"
@@ -31,7 +31,7 @@ func newInit() *cobra.Command {
 			if o.Label = layout.Column(label); cmd.Flags().Changed("header") {
 				o.Header = &header
 			}
-			if err := errors.Join(artifact.CheckWritable(output), checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
+			if err := errors.Join(screen.CheckWritable(output), checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
 				return err
 			}
 			table := profile.NewTable(o.MissingValues)
@@ -46,14 +46,14 @@ func newInit() *cobra.Command {
 				name = draft.Name(args[0])
 			}
 			from := strings.Join([]string{"stagewise init", args[0], "--label", label}, " ")
-			err = artifact.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
+			err = screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				_, err := io.WriteString(w, d.Configuration(name, from))
 				return err
 			})
 			if err != nil {
 				return failed(err)
 			}
-			if output == artifact.StandardOutput {
+			if output == screen.StandardOutput {
 				return d.Describe(cmd.ErrOrStderr())
 			}
 			if err := d.Describe(cmd.OutOrStdout()); err != nil {
@@ -78,7 +78,7 @@ func newInit() *cobra.Command {
 
 // checkAbsent returns an error if a file is there that would be lost.
 func checkAbsent(path string, force bool) error {
-	if path == artifact.StandardOutput || force {
+	if path == screen.StandardOutput || force {
 		return nil
 	}
 	if _, err := os.Lstat(path); err == nil {

@@ -13,7 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -34,7 +34,7 @@ func newPredict() *cobra.Command {
 		Short:   "Predict the label and the class probabilities of each row of a file, as CSV",
 		Example: "  stagewise predict --model digits.model -i rows.csv -o predicted.csv",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := artifact.CheckWritable(output); err != nil {
+			if err := screen.CheckWritable(output); err != nil {
 				return err
 			}
 			blas, err := openBLAS()
@@ -68,7 +68,7 @@ func newPredict() *cobra.Command {
 				}
 				defer remove()
 			}
-			err = artifact.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
+			err = screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
 				return predict(cmd.Context(), w, blas, m, input, contributions, o)
 			})
 			if problem, ok := errors.AsType[option.Problem](err); ok && cmd.Flags().Lookup(problem.Key) != nil {
@@ -81,7 +81,7 @@ func newPredict() *cobra.Command {
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
 	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
 		"ingest format; named columns may be in any order")
-	cmd.Flags().StringVarP(&output, "output", "o", artifact.StandardOutput, "write the predictions to a `file` (-: standard output)")
+	cmd.Flags().StringVarP(&output, "output", "o", screen.StandardOutput, "write the predictions to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
 		"extension")
 	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")

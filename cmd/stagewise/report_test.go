@@ -11,7 +11,7 @@ import (
 
 	"github.com/google/jsonschema-go/jsonschema"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -79,7 +79,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 			}
 		}
 	}
-	check("report", schema, schemas.Report{}, artifact.Report{})
+	check("report", schema, schemas.Report{}, screen.Report{})
 	check("stage", schema.Defs["stage"], schemas.StageReport{})
 	check("split", schema.Defs["split"], schemas.SplitReport{}, statistics.ClassMeasures{})
 	check("decided", schema.Defs["split"].Properties["decided"], statistics.Decided{})

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -36,7 +35,7 @@ func newRun() *cobra.Command {
 		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
 			"other process.",
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), artifact.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
+			if err := errors.Join(show.check(), screen.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
 				return err
 			}
 			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
@@ -91,7 +90,7 @@ func newRun() *cobra.Command {
 				if show.onScreen() {
 					screen.ConcludeChain(cmd.ErrOrStderr(), result)
 				}
-				return artifact.WriteRetraining(report, cmd.OutOrStdout(), result, c)
+				return screen.WriteRetraining(report, cmd.OutOrStdout(), result, c)
 			})
 		}),
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/explanation"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/compare"
@@ -66,7 +65,7 @@ func newRunsShow() *cobra.Command {
 			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
 		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
 		RunE: from.onPipeline(func(*config.Config, []string) error {
-			return artifact.CheckWritable(html)
+			return screen.CheckWritable(html)
 		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
 			if err != nil {
@@ -88,7 +87,7 @@ func newRunsShow() *cobra.Command {
 					return err
 				}
 			}
-			if html == artifact.StandardOutput {
+			if html == screen.StandardOutput {
 				return nil
 			}
 			return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
@@ -115,7 +114,7 @@ func newRunsCompare() *cobra.Command {
 			if len(args) < 2 {
 				return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
 			}
-			return errors.Join(checkBy(by), artifact.CheckWritable(html))
+			return errors.Join(checkBy(by), screen.CheckWritable(html))
 		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
 			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
 			if err != nil {
@@ -127,7 +126,7 @@ func newRunsCompare() *cobra.Command {
 					return err
 				}
 			}
-			if html == artifact.StandardOutput {
+			if html == screen.StandardOutput {
 				return nil
 			}
 			if cmd.Flags().Changed("by") {
@@ -145,5 +144,5 @@ func newRunsCompare() *cobra.Command {
 
 // writePage writes a page about runs to a file.
 func writePage(cmd *cobra.Command, file string, about compare.About, runs []compare.Run) error {
-	return artifact.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, about, runs) })
+	return screen.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, about, runs) })
 }

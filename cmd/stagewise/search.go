@@ -11,7 +11,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
@@ -53,14 +52,14 @@ func newSearch() *cobra.Command {
 				return err
 			}
 			if err := errors.Join(show.check(), checkBy(by), checkMeasured(by, c), checkFolds(folds),
-				artifact.CheckWritable(output), artifact.CheckWritable(page)); err != nil {
+				screen.CheckWritable(output), screen.CheckWritable(page)); err != nil {
 				return err
 			}
 			switch {
 			case c.Examples.Holdout == 0 && folds == 0:
 				return option.Problem{Key: "examples.holdout", Value: "0",
 					Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
-			case output == artifact.StandardOutput && page == artifact.StandardOutput:
+			case output == screen.StandardOutput && page == screen.StandardOutput:
 				return errors.New("-o and --html: expected - for only one of them")
 			}
 			blas, err := openSolverBLAS()
@@ -138,7 +137,7 @@ func checkFolds(folds int) error {
 // for no file.
 func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error {
 	if page != "" {
-		if err := artifact.Write(page, stdout, func(w io.Writer) error { return compare.WritePage(w, s.About(), s.Compared()) }); err != nil {
+		if err := screen.Write(page, stdout, func(w io.Writer) error { return compare.WritePage(w, s.About(), s.Compared()) }); err != nil {
 			return err
 		}
 	}
@@ -147,11 +146,11 @@ func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error 
 		if err != nil {
 			return err
 		}
-		if err := artifact.Write(output, stdout, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
+		if err := screen.Write(output, stdout, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
 			return err
 		}
 	}
-	if output == artifact.StandardOutput || page == artifact.StandardOutput {
+	if output == screen.StandardOutput || page == screen.StandardOutput {
 		return nil
 	}
 	return s.Conclude(stdout)

@@ -11,7 +11,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -225,7 +224,7 @@ func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, b
 
 // confirm shows what goes, and returns an error unless the answer is yes.
 func confirm(ctx context.Context, in io.Reader, w io.Writer, found []existingTopic) error {
-	var table artifact.Table
+	var table screen.Table
 	for _, t := range found {
 		table.Row(t.name, english.Plural(int(t.messages), "message", ""))
 	}

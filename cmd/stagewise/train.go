@@ -6,7 +6,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -35,11 +34,11 @@ func newTrain() *cobra.Command {
   stagewise train -c digits.yaml --set stages.0.passes=3 --report -  with another value, and the report on standard output
   stagewise train -c digits.yaml --detach                            leave the run to the workers and solvers of a cluster`,
 		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), artifact.CheckWritable(report), artifact.CheckWritable(modelFile),
+			if err := errors.Join(show.check(), screen.CheckWritable(report), screen.CheckWritable(modelFile),
 				checkPage("--page", pageAt)); err != nil {
 				return err
 			}
-			if report == artifact.StandardOutput && modelFile == artifact.StandardOutput {
+			if report == screen.StandardOutput && modelFile == screen.StandardOutput {
 				return errors.New("--report and --model: expected - for only one of them")
 			}
 			if detach && attach != "" {
@@ -103,15 +102,15 @@ func newTrain() *cobra.Command {
 				if attach != "" {
 					configuration = nil // the run has that of who submitted it
 				}
-				if err := artifact.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
+				if err := screen.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
 					return err
 				}
-				if err := artifact.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
+				if err := screen.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
 					return err
 				}
 				if show.onScreen() {
 					summary := cmd.OutOrStdout()
-					if report == artifact.StandardOutput || modelFile == artifact.StandardOutput {
+					if report == screen.StandardOutput || modelFile == screen.StandardOutput {
 						summary = cmd.ErrOrStderr()
 					}
 					screen.Conclude(summary, result, report, modelFile)

@@ -10,7 +10,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/export"
@@ -173,7 +172,7 @@ func (f *exportFlags) check() (export.Format, error) {
 	case f.modelFile != "" && len(f.from.set) > 0:
 		return format, errors.New("--set: expected -c FILE: --set overrides its keys")
 	}
-	return format, artifact.CheckWritable(f.output)
+	return format, screen.CheckWritable(f.output)
 }
 
 func (f *exportFlags) run(cmd *cobra.Command) error {
@@ -202,5 +201,5 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 }
 
 func (f *exportFlags) write(cmd *cobra.Command, format export.Format, m *model.Model) error {
-	return artifact.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
+	return screen.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
 }

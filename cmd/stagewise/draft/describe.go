@@ -7,7 +7,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/ingest/profile"
 )
 
@@ -20,7 +20,7 @@ const (
 func (d *Draft) Describe(w io.Writer) error {
 	var out strings.Builder
 	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.Table.Rows())), len(d.Roles))
-	table := artifact.Table{Width: screenWidth}
+	table := screen.Table{Width: screenWidth}
 	table.Row("column", "use", "why")
 	for _, a := range d.Roles {
 		use, why := string(a.Role), a.Why
@@ -34,7 +34,7 @@ func (d *Draft) Describe(w io.Writer) error {
 		if name == "" || string(d.key(a)) != name {
 			name = strings.TrimSpace(string(d.key(a)) + " " + name)
 		}
-		table.Row(artifact.Cut(name, maxNameShow), use, oneLine(why))
+		table.Row(screen.Cut(name, maxNameShow), use, oneLine(why))
 	}
 	if err := table.Write(&out); err != nil {
 		return err

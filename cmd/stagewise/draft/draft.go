@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/profile"
@@ -30,7 +30,7 @@ func Of(file, output string, o ingest.Options, t *profile.Table) (*Draft, error)
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
 	d := &Draft{File: file, Options: o, Table: t, Roles: roles}
-	if !filepath.IsAbs(file) && output != artifact.StandardOutput {
+	if !filepath.IsAbs(file) && output != screen.StandardOutput {
 		if d.File, err = relativeTo(filepath.Dir(output), file); err != nil {
 			return nil, err
 		}

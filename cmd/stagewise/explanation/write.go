@@ -9,7 +9,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/explain"
 )
@@ -23,7 +23,7 @@ type About struct {
 
 // Write writes the files that were asked for, and the report for people, unless a file is the standard output.
 func Write(stdout io.Writer, r *explain.Report, a About) error {
-	if err := artifact.WriteJSON(a.JSON, stdout, r); err != nil {
+	if err := screen.WriteJSON(a.JSON, stdout, r); err != nil {
 		return err
 	}
 	importance, dependence, errors, wrong := describe(r, "", a.Top)
@@ -36,7 +36,7 @@ func Write(stdout io.Writer, r *explain.Report, a About) error {
 		head += fmt.Sprintf("\n%s rows are left out: their labels are unknown to the model", humanize.Comma(r.Unknown))
 	}
 	if a.HTML != "" {
-		err := artifact.Write(a.HTML, stdout, func(w io.Writer) error {
+		err := screen.Write(a.HTML, stdout, func(w io.Writer) error {
 			about := compare.About{Title: "What predictions depend on", Text: strings.ReplaceAll(head, "\n", "; ")}
 			return compare.WriteTables(w, about, list)
 		})
@@ -44,7 +44,7 @@ func Write(stdout io.Writer, r *explain.Report, a About) error {
 			return err
 		}
 	}
-	if a.JSON == artifact.StandardOutput || a.HTML == artifact.StandardOutput {
+	if a.JSON == screen.StandardOutput || a.HTML == screen.StandardOutput {
 		return nil
 	}
 	more := ""
@@ -68,11 +68,11 @@ func text(list []compare.Table) string {
 	var out strings.Builder
 	for _, t := range list {
 		fmt.Fprintf(&out, "\n%s\n\n", t.Caption)
-		shown, most := artifact.Table{Right: true}, min(len(t.Head), maxCells+1)
+		shown, most := screen.Table{Right: true}, min(len(t.Head), maxCells+1)
 		row := func(width int, name string, cells []string, bar float64) {
-			all := []any{artifact.Cut(strings.Join(strings.Fields(name), " "), nameWidth)}
+			all := []any{screen.Cut(strings.Join(strings.Fields(name), " "), nameWidth)}
 			for _, cell := range cells[:most-1] {
-				all = append(all, artifact.Cut(strings.Join(strings.Fields(cell), " "), width))
+				all = append(all, screen.Cut(strings.Join(strings.Fields(cell), " "), width))
 			}
 			if t.Barred() {
 				all = append(all, strings.Repeat("█", int(barWidth*max(bar, 0)+0.5)))

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
@@ -33,7 +32,7 @@ type arithmetic interface {
 // Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
 // and one for a chain that would keep more than it may.
 func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) error {
-	var table artifact.Table
+	var table screen.Table
 	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, screen.Brokers(c)))
 	table.Row("arithmetic", fmt.Sprintf("%s, %s", blas.Name(), blas.Vector()))
 	if hint := blas.Hint(); hint != "" {
@@ -249,7 +248,7 @@ func unsupported(c *config.Config, problem option.Problem) (string, error) {
 func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
 
 // section writes a title with its lines: the title stands before the first.
-func section(table *artifact.Table, title string, lines []string) {
+func section(table *screen.Table, title string, lines []string) {
 	for _, line := range lines {
 		table.Row(title, line)
 		title = ""

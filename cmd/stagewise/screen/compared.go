@@ -11,7 +11,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/schemas"
@@ -119,12 +118,12 @@ func shown(text string, most int) string {
 	if most == 0 {
 		return text
 	}
-	return artifact.Cut(text, most)
+	return Cut(text, most)
 }
 
 // writeCompared writes some of the runs.
 func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differences []compare.Row, most int) error {
-	var table artifact.Table
+	var table Table
 	row := func(name string, value func(i int) string) {
 		cells := []any{name}
 		for _, i := range list {
@@ -151,7 +150,7 @@ func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differe
 
 // WriteRun writes the results, the stages and the plan of a run.
 func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
-	var table artifact.Table
+	var table Table
 	table.Row("run", r.Run+" of "+r.Pipeline)
 	table.Row("since", date(r.Since))
 	if r.Version > 0 {
@@ -178,7 +177,7 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 			return err
 		}
 	}
-	table = artifact.Table{}
+	table = Table{}
 	table.Row("plan", "")
 	for _, row := range compare.Fields(compared[0]) {
 		table.Row(row.Name, row.Values[0])
@@ -197,7 +196,7 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 		if n == 0 || n > mostClasses || n != len(r.Labels) || n != len(s.Precision) || n != len(s.Recall) {
 			continue
 		}
-		var table artifact.Table
+		var table Table
 		table.Row("class", fmt.Sprintf("%s precision", split), "recall", "F1")
 		for c, label := range r.Labels {
 			table.Row(label, fmt.Sprintf("%.4f", s.Precision[c]), fmt.Sprintf("%.4f", s.Recall[c]), fmt.Sprintf("%.4f", s.F1[c]))
@@ -210,7 +209,7 @@ func writeClasses(w io.Writer, r *schemas.Report) error {
 
 // WriteRuns writes a row for each run.
 func WriteRuns(w io.Writer, runs []dispatch.RunState) error {
-	var table artifact.Table
+	var table Table
 	table.Row("run", "state", "since", "rows", "version", "reason")
 	for _, r := range runs {
 		rows, version := none, none

@@ -12,7 +12,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline"
@@ -146,11 +145,11 @@ func Conclude(w io.Writer, r *schemas.Report, report, model string) {
 		break
 	}
 	fmt.Fprintf(w, "model: version %d on the topic %s.versions", r.Version, r.Name)
-	if model != "" && model != artifact.StandardOutput {
+	if model != "" && model != StandardOutput {
 		fmt.Fprintf(w, ", and in %s", model)
 	}
 	fmt.Fprintln(w)
-	if report != "" && report != artifact.StandardOutput {
+	if report != "" && report != StandardOutput {
 		fmt.Fprintf(w, "report: %s\n", report)
 	}
 }
@@ -253,7 +252,7 @@ func WriteStages(w io.Writer, list []config.Stage) error {
 		_, err := fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
 		return err
 	}
-	var rows artifact.Table
+	var rows Table
 	fmt.Fprintln(w)
 	rows.Row("stage", "features", "link", "passes", "ridge", "method", "gram rows", "stop")
 	first := 1

@@ -11,7 +11,6 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -60,7 +59,7 @@ func (s *Search) Conclude(w io.Writer) error {
 
 // table writes a row for each candidate, the best first.
 func (s *Search) table(w io.Writer) error {
-	var table artifact.Table
+	var table Table
 	titles := []any{"run"} // in the order of the values, as the page numbers them
 	for _, set := range s.Candidates[0].Set {
 		key, _, _ := strings.Cut(set, "=")

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/artifact"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -57,7 +56,7 @@ func listOf(list []int) string {
 
 // WriteVersions writes a row for each version.
 func WriteVersions(w io.Writer, versions []protocol.Finished) error {
-	var table artifact.Table
+	var table Table
 	table.Row("version", "run", "date", "rows", "stages", "ridge", "train error", "holdout error", "test error", "digest", "offered",
 		"parameters")
 	for _, v := range versions {
@@ -89,7 +88,7 @@ func metric(m schemas.Manifest, name string) string {
 
 // WriteSources writes a row for each source.
 func WriteSources(w io.Writer, sources []source.SourceState) error {
-	var table artifact.Table
+	var table Table
 	table.Row("source", "state", "since", "split", "rows", "messages", "left", "files")
 	for _, s := range sources {
 		rows, split, files := none, none, none
@@ -129,7 +128,7 @@ func short(id string, sources []source.SourceState) string {
 
 // WriteTopics writes a row for each topic.
 func WriteTopics(w io.Writer, list []kafkalog.Topic) error {
-	var table artifact.Table
+	var table Table
 	table.Row("topic", "partitions", "replicas", "cleanup")
 	for _, t := range list {
 		table.Row(t.Name, t.Partitions, t.Replication, cleanup(t))
@@ -142,7 +141,7 @@ func WriteDifferences(w io.Writer, differences []topics.Difference) error {
 	if len(differences) == 0 {
 		return nil
 	}
-	var table artifact.Table
+	var table Table
 	fmt.Fprintln(w)
 	table.Row("topic", "setting", "current", "configured", "")
 	for _, d := range differences {
@@ -165,7 +164,7 @@ func cleanup(t kafkalog.Topic) string {
 
 // WriteQuarantine writes a row for each reason: how many messages have it, where the first and the last of them are, and the reason.
 func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
-	var table artifact.Table
+	var table Table
 	table.Row("messages", "first", "last", "reason")
 	place := func(q schemas.Quarantined) string { return fmt.Sprintf("%s[%d]@%d", q.Topic, q.Partition, q.Offset) }
 	for _, r := range reasons {
@@ -200,7 +199,7 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 		fmt.Fprintf(w, "versions that learnt from forgotten rows: %s; train or run removes them after its next version, --now "+
 			"immediately\n", listOf(done.Learnt))
 	}
-	var table artifact.Table
+	var table Table
 	for _, s := range done.Stays {
 		until := "forever"
 		if !s.Until.IsZero() {
