@@ -61,8 +61,8 @@ func (l *archivedLog) Partitions(ctx context.Context, topic string) (partitions 
 	}
 	archived := a.Partitions()
 	if !l.options.Archive.Alone && archived > partitions {
-		return 0, fmt.Errorf("examples.archive.files have messages of %s[%d], but the topic has %d partitions: are they of another topic, or was "+
-			"the topic made again?", topic, archived-1, partitions)
+		return 0, fmt.Errorf("examples.archive.files have messages of %s[%d], but the topic has %d partitions: are they of another topic, or "+
+			"was the topic made again?", topic, archived-1, partitions)
 	}
 	return max(partitions, archived), nil
 }
