@@ -103,7 +103,7 @@ type rule struct {
 }
 
 // fails reports whether a row with a code keeps no other bits.
-func (r rule) fails(code int) bool {
+func (r *rule) fails(code int) bool {
 	if r.ranks != nil {
 		code = int(r.ranks[code])
 	}
@@ -134,9 +134,9 @@ func newTable(column int, rules []rule, words int) table {
 		for i := range row {
 			row[i] = ^uint64(0)
 		}
-		for i, r := range rules {
-			if r.fails(code) {
-				row[places[i]] &= r.kept
+		for i := range rules {
+			if rules[i].fails(code) {
+				row[places[i]] &= rules[i].kept
 			}
 		}
 		if last := len(t.kept) - width; last < 0 || !slices.Equal(row, t.kept[last:]) {
