@@ -51,6 +51,7 @@ type Config struct {
 	Metrics      Metrics
 	Logs         Log `yaml:"log"`
 	Serve        serve.Options
+	Score        Score
 
 	untuned  bool     // the one stage is the columns of examples, and no key but its link says how they are prepared and fitted
 	unlinked bool     // no key says the link of the first stage
@@ -74,6 +75,11 @@ func (c *Config) Notice() string {
 type Prepare struct {
 	schemas.Prepare
 	Hash layout.Hash
+}
+
+// Score says what `score` writes.
+type Score struct {
+	Contributions int // number of columns whose contributions to each score predictions have; 0: none
 }
 
 // Log says what logs, the screen and the page have.

@@ -92,6 +92,8 @@ func ownKeys() []option.Key {
 		}}, Meaning: fmt.Sprintf("address of `/metrics`, `/live` and `/ready` of services; of `serve` only if it is "+
 			"not the default. `null`: none. If the port is in use, a process takes the first free one of the next %d, and logs it",
 			ListenPorts-1)},
+		{Name: "score.contributions", Rule: option.Whole(0, 0), Meaning: "`score` also writes the contributions of so many columns, those " +
+			"that add the most to each score: see [contributions](your-own-data.md#what-predictions-depend-on). 0: none"},
 		{Name: "log.values", Meaning: "show values of rows in the reasons why messages can't be used, in logs, on the screen and on the " +
 			"page; otherwise the place and the column"},
 	}

@@ -104,7 +104,8 @@ func writeCase(t *testing.T, path, name string, m *model.Model, x kernel.Dense) 
 	p := m.Predictor(kernel.Gonum())
 	switch m.Task() {
 	case examples.Numbers:
-		for numbers := range slices.Chunk(p.Numbers(x), len(m.Labels())) {
+		_, all := p.PredictRows(&examples.Rows{Rows: x.Rows, Cols: x.Cols, Floats: x.Data})
+		for numbers := range slices.Chunk(all, len(m.Labels())) {
 			known.Numbers = append(known.Numbers, numbers)
 		}
 	case examples.SeveralLabels:

@@ -167,13 +167,7 @@ func (p *Predictor) Contributions(rows *examples.Rows, n int, do func(row int, s
 		return nil
 	}
 	for from := 0; from < rows.Rows; from += contributedRows {
-		to, d := min(from+contributedRows, rows.Rows), rows.Cols
-		p.raw.Reshape(to-from, d)
-		if rows.Bytes != nil {
-			examples.FromBytes(p.raw.Data, rows.Bytes[from*d:to*d])
-		} else {
-			copy(p.raw.Data, rows.Floats[from*d:to*d])
-		}
+		p.copied(rows, from, min(from+contributedRows, rows.Rows))
 		if p.model.Sparse() {
 			p.thin(p.raw)
 			p.overflowed = p.model.prepared.ApplySparse(&p.sparse, &p.features)

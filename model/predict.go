@@ -31,24 +31,24 @@ func (m *Model) Probabilities(probabilities []float32, rows *examples.Rows) {
 	mustHave("probabilities", len(probabilities), rows.Rows*len(m.Labels()))
 	p := m.borrow()
 	defer m.predictors.Put(p)
-	if rows.Sparse != nil {
-		copy(probabilities, p.ProbabilitiesSparse(rows.Sparse).Data)
-		return
+	all, numbers := p.PredictRows(rows)
+	copy(probabilities, all)
+	for i, v := range numbers {
+		probabilities[i] = float32(v)
 	}
-	copy(probabilities, p.Probabilities(p.copied(rows)).Data)
 }
 
 // Numbers writes the numbers (n × k, row-major) that a model of numbers predicts of n rows. It panics if the model predicts labels. It is
 // otherwise like [Model.Probabilities].
 func (m *Model) Numbers(numbers []float64, rows *examples.Rows) {
+	if m.Task() != examples.Numbers {
+		panic("model: numbers of a model of labels")
+	}
 	mustHave("numbers", len(numbers), rows.Rows*len(m.Labels()))
 	p := m.borrow()
 	defer m.predictors.Put(p)
-	if rows.Sparse != nil {
-		copy(numbers, p.NumbersSparse(rows.Sparse))
-		return
-	}
-	copy(numbers, p.Numbers(p.copied(rows)))
+	_, all := p.PredictRows(rows)
+	copy(numbers, all)
 }
 
 // borrow returns a predictor that nobody uses. The caller puts it back into the pool.
@@ -59,12 +59,17 @@ func (m *Model) borrow() *Predictor {
 	return m.Predictor(nil)
 }
 
-// copied returns rows of raw features in memory of the predictor, which may change them.
-func (p *Predictor) copied(rows *examples.Rows) kernel.Dense {
-	width := p.Model().Width()
-	mustHave("rows", len(rows.Floats), rows.Rows*width)
-	p.raw.Reshape(rows.Rows, width)
-	copy(p.raw.Data, rows.Floats)
+// copied returns some rows of raw features in memory of the predictor, which may change them.
+func (p *Predictor) copied(rows *examples.Rows, from, to int) kernel.Dense {
+	width := p.model.Width()
+	p.raw.Reshape(to-from, width)
+	if rows.Bytes != nil {
+		mustHave("rows", len(rows.Bytes), rows.Rows*width)
+		examples.FromBytes(p.raw.Data, rows.Bytes[from*width:to*width])
+	} else {
+		mustHave("rows", len(rows.Floats), rows.Rows*width)
+		copy(p.raw.Data, rows.Floats[from*width:to*width])
+	}
 	return p.raw
 }
 

@@ -55,7 +55,7 @@ func (p *Predictor) Model() *Model { return p.model }
 // [Model.Labels]. The label is the most probable one, or as a threshold of the version decides. A missing feature is
 // NaN. The probabilities are valid until the next call. It panics if the number of features is not [Model.Width]. Of a
 // model of numbers the label is empty, and the numbers are in place of probabilities, rounded to float32: see
-// [Predictor.Numbers].
+// [Predictor.PredictRows].
 func (p *Predictor) Predict(features []float32) (label string, probabilities []float32) {
 	if len(features) != p.model.Width() {
 		panic(fmt.Sprintf("model: predict of %d features, the model has %d", len(features), p.model.Width()))
@@ -78,38 +78,22 @@ func (p *Predictor) Probabilities(raw kernel.Dense) kernel.Dense {
 	return p.narrow()
 }
 
-// ProbabilitiesSparse is Probabilities for sparse rows, which it leaves as they are. Columns that the model does not have are left out. It
-// panics unless [Model.Sparse] is true.
-func (p *Predictor) ProbabilitiesSparse(rows *examples.SparseRows) kernel.Dense {
-	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
-	p.sparseScores()
-	p.predict()
-	return p.narrow()
-}
-
-// Numbers returns the numbers (n × k, row-major) that a model of numbers predicts for each row of raw features (n × d;
-// NaN for a missing value), and overwrites raw. The result is valid until the next call. It panics if raw has another
-// number of columns than [Model.Width], or if the model predicts labels.
-func (p *Predictor) Numbers(raw kernel.Dense) []float64 {
-	p.mustPredictNumbers()
-	p.scores(raw)
-	p.predict()
-	return p.restore()
-}
-
-// NumbersSparse is Numbers for sparse rows, which it leaves as they are. It panics unless [Model.Sparse] is true.
-func (p *Predictor) NumbersSparse(rows *examples.SparseRows) []float64 {
-	p.mustPredictNumbers()
-	p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows)
-	p.sparseScores()
-	p.predict()
-	return p.restore()
-}
-
-func (p *Predictor) mustPredictNumbers() {
-	if p.model.Task() != examples.Numbers {
-		panic("model: numbers of a model of labels")
+// PredictRows returns the probability of each class (n × k, row-major) of rows, which it leaves as they are: raw features (n × d; NaN for a
+// missing value), or sparse rows, of which columns that the model does not have are left out. Of a model of numbers it returns the numbers
+// instead. The result is valid until the next call. It panics if dense rows have another number of columns than [Model.Width], or if rows
+// are sparse and [Model.Sparse] is false.
+func (p *Predictor) PredictRows(rows *examples.Rows) (probabilities []float32, numbers []float64) {
+	if rows.Sparse != nil {
+		p.overflowed = p.model.prepared.ApplySparse(&p.sparse, rows.Sparse)
+		p.sparseScores()
+	} else {
+		p.scores(p.copied(rows, 0, rows.Rows))
 	}
+	p.predict()
+	if p.model.Task() == examples.Numbers {
+		return nil, p.restore()
+	}
+	return p.score.Data, nil
 }
 
 // restore returns the numbers that the standardised ones in p.score stand for.

@@ -171,7 +171,7 @@ func TestFormatColumns(t *testing.T) {
 		Splits: []examples.Split{examples.Test}}).Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Predicted rows": prediction.Schema(3, examples.SeveralLabels),
+		"Examples": record.Schema(), "Predicted rows": prediction.Schema(3, examples.SeveralLabels, true),
 		"Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")

@@ -95,7 +95,7 @@ func FuzzDecodeResiduals(f *testing.F) {
 func FuzzDecodePrediction(f *testing.F) {
 	seeds(f, func(m wire.Message) {
 		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
-	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "residuals")
+	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "prediction-contributions", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
 		mem := arrowtest.NewMeter()
 		p, err := prediction.Decode(wire.Message{Headers: []wire.Header{

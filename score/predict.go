@@ -3,11 +3,12 @@ package score
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/prediction"
@@ -16,10 +17,8 @@ import (
 
 // predict makes the predictions of one message after the other, until ctx ends.
 func (s *scorer) predict(ctx context.Context) error {
-	var (
-		predictor *model.Predictor
-		features  kernel.Dense
-	)
+	var predictor *model.Predictor
+	var features []float32
 	for {
 		select {
 		case <-ctx.Done():
@@ -35,7 +34,7 @@ func (s *scorer) predict(ctx context.Context) error {
 }
 
 // answer makes the predictions of a message.
-func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Dense) {
+func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32) {
 	m := j.by
 	whole := prediction.Message{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
@@ -65,65 +64,65 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *kernel.Den
 		refuse(schemas.QuarantineReason(err))
 		return
 	}
-	var probabilities kernel.Dense
-	var numbers []float64
-	if whole.Task == examples.Numbers {
-		numbers = numbersOf(predictor, batch, features)
-	} else {
-		probabilities = probabilitiesOf(predictor, batch, features)
-	}
+	rows := rowsOf(batch, features)
+	contributions, longest := s.contributions(predictor, rows)
+	probabilities, numbers := predictor.PredictRows(rows)
 	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
-	most, k := prediction.MaxRows(whole.Task, whole.Labels), len(whole.Labels)
+	most, k := prediction.MaxRows(whole.Task, whole.Labels, longest), len(whole.Labels)
 	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
 		part := whole
 		part.Row, part.Until = from, min(from+most, batch.Rows)
 		j.parts = append(j.parts, &part)
+		if contributions != nil {
+			part.Contributions = contributions[part.Row:part.Until]
+		}
 		if whole.Task == examples.Numbers {
-			part.Numbers = append([]float64(nil), numbers[part.Row*k:part.Until*k]...)
+			part.Numbers = slices.Clone(numbers[part.Row*k : part.Until*k])
 			continue
 		}
-		part.Probabilities = append([]float32(nil), probabilities.Data[part.Row*k:part.Until*k]...)
-		for i := part.Row; i < part.Until; i++ {
-			row := probabilities.Row(i)
-			if whole.Task == examples.SeveralLabels {
-				part.Classes = append(part.Classes, link.Largest(row))
-			} else {
+		part.Probabilities = slices.Clone(probabilities[part.Row*k : part.Until*k])
+		for row := range slices.Chunk(part.Probabilities, k) {
+			if whole.Task != examples.SeveralLabels {
 				part.Classes = append(part.Classes, m.Decide(row))
+				continue
 			}
-			if whole.Task == examples.SeveralLabels {
-				for _, v := range row {
-					part.Given = append(part.Given, float64(v) >= m.Threshold())
-				}
+			part.Classes = append(part.Classes, link.Largest(row))
+			for _, v := range row {
+				part.Given = append(part.Given, float64(v) >= m.Threshold())
 			}
 		}
 	}
 }
 
-// probabilitiesOf predicts the rows of examples. It reshapes features, which is memory for those of dense rows.
-func probabilitiesOf(predictor *model.Predictor, examples *examples.Batch, features *kernel.Dense) kernel.Dense {
-	if examples.Sparse {
-		return predictor.ProbabilitiesSparse(sparseOf(examples))
+// contributions returns the contributions to the predictions of rows, as JSON, and the number of bytes of the longest ones; nil: there are
+// none.
+func (s *scorer) contributions(predictor *model.Predictor, rows *examples.Rows) (all []string, longest int) {
+	if s.Contributions == 0 {
+		return nil, 0
 	}
-	features.Reshape(examples.Rows, examples.Width)
-	examples.Features(features.Data, examples.Width)
-	return predictor.Probabilities(*features)
+	err := predictor.Contributions(rows, s.Contributions, func(_ int, scores []model.Contributions) {
+		text := string(wire.JSON(scores))
+		all, longest = append(all, text), max(longest, len(text))
+	})
+	version := int64(predictor.Model().Manifest.Version)
+	if err != nil && s.unexplained.Swap(version) != version {
+		event.Notice(s.rec, "the predictions of version %d are written without contributions: %v", version, err)
+	}
+	return all, longest
 }
 
-// numbersOf is probabilitiesOf for a model of numbers.
-func numbersOf(predictor *model.Predictor, examples *examples.Batch, features *kernel.Dense) []float64 {
-	if examples.Sparse {
-		return predictor.NumbersSparse(sparseOf(examples))
+// rowsOf returns the rows of examples. Those of dense rows are in the memory of features.
+func rowsOf(batch *examples.Batch, features *[]float32) *examples.Rows {
+	rows := &examples.Rows{Rows: batch.Rows}
+	if batch.Sparse {
+		rows.Sparse = &examples.SparseRows{}
+		batch.SparseFeatures(rows.Sparse)
+		return rows
 	}
-	features.Reshape(examples.Rows, examples.Width)
-	examples.Features(features.Data, examples.Width)
-	return predictor.Numbers(*features)
-}
-
-// sparseOf returns the features of sparse examples.
-func sparseOf(batch *examples.Batch) *examples.SparseRows {
-	var rows examples.SparseRows
-	batch.SparseFeatures(&rows)
-	return &rows
+	*features = slices.Grow((*features)[:0], batch.Rows*batch.Width)[:batch.Rows*batch.Width]
+	batch.Features(*features, batch.Width)
+	rows.Cols, rows.Floats = batch.Width, *features
+	return rows
 }
 
 // check returns why a model can't predict for examples, or nil.

@@ -68,6 +68,8 @@ type topic struct {
 	client     *protocol.Client
 	partitions int
 	rows       map[[2]int64][]float32 // by partition and offset; nil: it can't be used
+
+	contributions int // of each row's predictions
 }
 
 // newTopic returns a topic with messages of these numbers of rows; −1: one that can't be used.
@@ -87,7 +89,7 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 			t.Fatal(err)
 		}
 	}
-	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}}
+	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}, 0}
 	random := rand.New(rand.NewPCG(7, 7))
 	for i, n := range sizes {
 		message, features := wire.Message{Value: []byte("no examples")}, []float32(nil)
@@ -148,6 +150,21 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*prediction
 				t.Fatalf("version %d, run %s", p.Version, p.Run)
 			}
 			k, predictor := len(p.Labels), models[by].Predictor(kernel.Gonum())
+			if (p.Contributions != nil) != (a.contributions > 0 && p.Until > p.Row) {
+				t.Fatalf("row %d of offset %d has contributions %q", p.Row, p.Offset, p.Contributions)
+			}
+			for i, text := range p.Contributions {
+				row := features[(p.Row+i)*width : (p.Row+i+1)*width]
+				err := predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
+					func(_ int, want []model.Contributions) {
+						if text != string(wire.JSON(want)) {
+							t.Fatalf("row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
+						}
+					})
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
 			for i := range p.Classes {
 				label, want := predictor.Predict(features[(p.Row+i)*width : (p.Row+i+1)*width])
 				for c, v := range want {
@@ -175,7 +192,7 @@ type listener func(event.Event)
 func (l listener) Record(e event.Event) { l(e) }
 
 func (a *topic) run(ctx context.Context, untilEnd bool, m *model.Model, rec event.Recorder) error {
-	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd}
+	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: untilEnd, Contributions: a.contributions}
 	return Run(ctx, a.client, o, Fixed(m), protocol.NewSoleOwner(a.partitions), kernel.Gonum(), rec)
 }
 
@@ -185,6 +202,7 @@ var sizes = []int{1, 63, 64, 65, 130, -1, 7, 0, 200, 3, 65, 2, 90, -1, 64, 1, 1,
 func TestEachMessageHasPredictions(t *testing.T) {
 	for _, partitions := range []int{1, 3} {
 		a, m := newTopic(t, partitions, sizes...), newModel(t, 4, 3)
+		a.contributions = partitions - 1
 		var rows int64
 		var messages, bad int
 		rec := listener(func(e event.Event) {

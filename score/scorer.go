@@ -43,6 +43,8 @@ type Options struct {
 	UntilEnd bool
 	// Forgotten returns the forgotten rows of From: a message with one gets no predictions. nil means that no row is forgotten.
 	Forgotten func(context.Context) (coverage.Forgotten, error)
+	// Contributions is how many columns predictions have that add the most to each score. 0 means that they have no contributions.
+	Contributions int
 	// Memory allocates Arrow records. nil means Go's allocator.
 	Memory memory.Allocator
 }
@@ -130,7 +132,9 @@ type scorer struct {
 	room     chan struct{}   // an element for each partition whose messages are predicted
 	// forgotten are rows of the topic that were forgotten a second ago.
 	forgotten atomic.Pointer[coverage.Forgotten]
-	reached   []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
+	// unexplained is the version without contributions that was noticed last.
+	unexplained atomic.Int64
+	reached     []atomic.Int64 // of each partition that is worked on: the first message that does not have all of its predictions, or unknown
 }
 
 // readForgotten reads the forgotten rows.

@@ -150,4 +150,6 @@ func (s *scorer) each(ctx context.Context, partition int, from, to int64, with f
 	})
 }
 
-func checksum(m protocol.Message) string { return schemas.MessageChecksum(m.Message, m.Time.UnixMilli()) }
+func checksum(m protocol.Message) string {
+	return schemas.MessageChecksum(m.Message, m.Time.UnixMilli())
+}

@@ -127,7 +127,6 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	}
 	first := len(decision.heads())
 	predictor := m.Predictor(blas)
-	var features kernel.Dense
 	trained := layout.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns(), Labels: m.Labels()}
 	for rows, err := range ingest.File(ctx, input, o, trained) {
 		if err != nil {
@@ -142,29 +141,17 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 				return err
 			}
 		}
-		if rows.Sparse == nil {
-			features.Reshape(rows.Rows, rows.Cols)
-			fill(features.Data, rows)
-		}
-		if m.Task() == examples.Numbers {
-			numbers := numbersOf(predictor, rows, features)
-			for i := range rows.Rows {
-				for c := range k {
-					fields[c] = strconv.FormatFloat(numbers[i*k+c], 'g', -1, 64)
-				}
-				copy(fields[k:], contributed[min(i, len(contributed)):])
-				if err := out.Write(fields); err != nil {
-					return err
+		probabilities, numbers := predictor.PredictRows(rows)
+		for i := range rows.Rows {
+			for c := range k {
+				if numbers != nil {
+					fields[first+c] = strconv.FormatFloat(numbers[i*k+c], 'g', -1, 64)
+				} else {
+					fields[first+c] = strconv.FormatFloat(float64(probabilities[i*k+c]), 'g', -1, 32)
 				}
 			}
-			continue
-		}
-		probabilities := probabilitiesOf(predictor, rows, features)
-		for i := range rows.Rows {
-			p := probabilities.Row(i)
-			decision.decide(fields[:first], p)
-			for c, v := range p {
-				fields[first+c] = strconv.FormatFloat(float64(v), 'g', -1, 32)
+			if numbers == nil {
+				decision.decide(fields[:first], probabilities[i*k:][:k])
 			}
 			copy(fields[first+k:], contributed[min(i, len(contributed)):])
 			if err := out.Write(fields); err != nil {
@@ -174,22 +161,6 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	}
 	out.Flush()
 	return out.Error()
-}
-
-// numbersOf predicts the numbers of rows. features has those of dense rows.
-func numbersOf(predictor *model.Predictor, rows *examples.Rows, features kernel.Dense) []float64 {
-	if rows.Sparse != nil {
-		return predictor.NumbersSparse(rows.Sparse)
-	}
-	return predictor.Numbers(features)
-}
-
-// probabilitiesOf is numbersOf for the probabilities of labels.
-func probabilitiesOf(predictor *model.Predictor, rows *examples.Rows, features kernel.Dense) kernel.Dense {
-	if rows.Sparse != nil {
-		return predictor.ProbabilitiesSparse(rows.Sparse)
-	}
-	return predictor.Probabilities(features)
 }
 
 // decision is what stands before the probabilities of a row: the most probable label, or the labels that it is given. Before numbers stands
@@ -218,13 +189,4 @@ func (d decision) decide(fields []string, probabilities []float32) {
 	default:
 		fields[0] = d.model.Labels()[d.model.Decide(probabilities)]
 	}
-}
-
-// fill converts the features of rows to float32 in dst, which holds rows.Rows × rows.Cols values.
-func fill(dst []float32, rows *examples.Rows) {
-	if rows.Bytes != nil {
-		examples.FromBytes(dst, rows.Bytes)
-		return
-	}
-	copy(dst, rows.Floats)
 }

@@ -62,6 +62,7 @@ func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error
 	topics := protocol.TopicsOf(c.Name)
 	o := score.Options{
 		From: cmp.Or(f.topic, c.Examples.Topic, topics.Examples), To: cmp.Or(f.to, topics.Predictions), UntilEnd: f.stop == untilEnd,
+		Contributions: c.Score.Contributions,
 	}
 	if o.From == o.To {
 		return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)

@@ -5,6 +5,7 @@ package prediction
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -48,6 +49,7 @@ type Message struct {
 	Probabilities []float32     // rows × k: label probabilities; nil for regression
 	Numbers       []float64     // rows × k: predicted targets; nil for labels
 	Given         []bool        // rows × k: whether the label is predicted; nil unless multi-label
+	Contributions []string      // what columns add to the scores of each row, as JSON; nil unless they were asked for
 }
 
 // Names of the columns that depend on the prediction task.
@@ -55,10 +57,11 @@ const (
 	columnProbabilities = "probabilities"
 	columnNumbers       = "numbers"
 	columnGiven         = "given"
+	columnContributions = "contributions"
 )
 
-// Schema returns the Arrow schema of a predictions message.
-func Schema(classes int, task examples.Task) *arrow.Schema {
+// Schema returns the Arrow schema of a predictions message, with or without contributions.
+func Schema(classes int, task examples.Task, contributions bool) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -71,12 +74,15 @@ func Schema(classes int, task examples.Task) *arrow.Schema {
 	case examples.Numbers:
 		fields[3] = arrow.Field{Name: columnNumbers, Type: arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float64)}
 	}
+	if contributions {
+		fields = append(fields, arrow.Field{Name: columnContributions, Type: arrow.BinaryTypes.String})
+	}
 	return arrow.NewSchema(fields, nil)
 }
 
-// predictedBy returns the task and the number of classes of a predictions message from its schema; single-label for other
-// messages.
-func predictedBy(schema *arrow.Schema) (task examples.Task, classes int) {
+// predictedBy returns the task and the number of classes of a predictions message from its schema, and whether it has contributions;
+// single-label for other messages.
+func predictedBy(schema *arrow.Schema) (task examples.Task, classes int, contributions bool) {
 	for _, field := range schema.Fields() {
 		if list, ok := field.Type.(*arrow.FixedSizeListType); ok {
 			classes = int(list.Len())
@@ -86,9 +92,11 @@ func predictedBy(schema *arrow.Schema) (task examples.Task, classes int) {
 			task = examples.SeveralLabels
 		case columnNumbers:
 			task = examples.Numbers
+		case columnContributions:
+			contributions = true
 		}
 	}
-	return task, classes
+	return task, classes, contributions
 }
 
 // labelType is the type of labels. The dictionary has all classes, in the order of the probabilities.
@@ -96,8 +104,8 @@ func labelType() *arrow.DictionaryType {
 	return &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int32, ValueType: arrow.BinaryTypes.String}
 }
 
-// Encode encodes the message. It panics if Classes, Probabilities, Numbers or Given does not match the rows of the part or
-// the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
+// Encode encodes the message. It panics if Classes, Probabilities, Numbers, Given or Contributions does not match the rows of
+// the part or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
 // [MaxRows] rows.
 func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
@@ -112,12 +120,15 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 		panic(fmt.Sprintf("prediction: %d predictions, %d probabilities, %d numbers and %d given labels of rows %d to %d and %d classes",
 			len(p.Classes), len(p.Probabilities), len(p.Numbers), len(p.Given), p.Row, p.Until, len(p.Labels)))
 	}
+	if len(p.Contributions) != n && p.Contributions != nil {
+		panic(fmt.Sprintf("prediction: contributions to %d rows of %d", len(p.Contributions), n))
+	}
 	record := p.record(mem)
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
 	if err == nil && len(value) > wire.MaxMessage {
-		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels, expected at most %d", n, len(p.Labels), len(value),
-			wire.MaxMessage)
+		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels and contributions, expected at most %d", n, len(p.Labels),
+			len(value), wire.MaxMessage)
 	}
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
@@ -131,10 +142,11 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 // record builds the Arrow record. The caller releases it.
 func (p *Message) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	schema := Schema(len(p.Labels), p.Task)
+	schema := Schema(len(p.Labels), p.Task, p.Contributions != nil)
 	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
 	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
-	builders := []array.Builder{offsets, rows, indices, labels, lists, given}
+	contributions := array.NewStringBuilder(mem)
+	builders := []array.Builder{offsets, rows, indices, labels, lists, given, contributions}
 	for _, b := range builders {
 		defer b.Release()
 	}
@@ -157,8 +169,12 @@ func (p *Message) record(mem memory.Allocator) arrow.Record {
 		values.AppendValues(p.Numbers, nil)
 	}
 	given.ValueBuilder().(*array.BooleanBuilder).AppendValues(p.Given, nil)
+	contributions.AppendValues(p.Contributions, nil)
+	if p.Contributions == nil {
+		builders = builders[:6]
+	}
 	if p.Task != examples.SeveralLabels {
-		builders = builders[:5]
+		builders = slices.Delete(builders, 5, 6)
 	}
 	var columns []arrow.Array
 	for _, b := range builders {
@@ -172,13 +188,17 @@ func (p *Message) record(mem memory.Allocator) arrow.Record {
 	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxRows returns the maximum number of rows of a message, at least 1, for a task and its labels or target names.
-func MaxRows(task examples.Task, labels []string) int {
+// MaxRows returns the maximum number of rows of a message, at least 1, for a task, its labels or target names, and the number of bytes of
+// the longest contributions to a row.
+func MaxRows(task examples.Task, labels []string, contributions int) int {
 	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
 		left -= len(label) + 4
 	}
 	row := 16 + 4*k
+	if contributions > 0 {
+		row += 4 + contributions
+	}
 	switch task {
 	case examples.SeveralLabels:
 		row += 1 + (k+7)/8
@@ -223,8 +243,8 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 		return nil, err
 	}
 	defer record.Release()
-	task, classes := predictedBy(record.Schema())
-	if want := Schema(classes, task); !record.Schema().Equal(want) {
+	task, classes, contributions := predictedBy(record.Schema())
+	if want := Schema(classes, task, contributions); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	lists := record.Column(3).(*array.FixedSizeList)
@@ -262,6 +282,16 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	if task == examples.SeveralLabels {
 		if err := p.readGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
 			return nil, err
+		}
+	}
+	if contributions {
+		texts := record.Column(int(record.NumCols()) - 1).(*array.String)
+		if texts.NullN() > 0 {
+			return nil, fmt.Errorf("%w: nulls among contributions", wire.ErrDamaged)
+		}
+		p.Contributions = make([]string, n)
+		for i := range p.Contributions {
+			p.Contributions[i] = strings.Clone(texts.Value(i))
 		}
 	}
 	first := lists.Data().Offset() * classes

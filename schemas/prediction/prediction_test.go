@@ -3,6 +3,7 @@ package prediction_test
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -19,6 +20,12 @@ func TestPredictionRoundTrip(t *testing.T) {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
 				mem := arrowtest.Allocator(t)
 				want := schemastest.Prediction(task, rows, classes)
+				if classes == 2 {
+					want.Contributions = make([]string, rows)
+				}
+				for i := range want.Contributions {
+					want.Contributions[i] = strings.Repeat("[]", i)
+				}
 				m := arrowtest.Must(want.Encode(mem))(t)
 				got := arrowtest.Must(prediction.Decode(m, mem))(t)
 				if rows == 0 {
@@ -41,9 +48,16 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 		mem := arrowtest.Allocator(t)
 		p := schemastest.Prediction(examples.OneLabel, 1, classes)
 		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
-			rows := prediction.MaxRows(task, p.Labels)
-			if m, err := schemastest.Prediction(task, rows, classes).Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
-				t.Errorf("task %d, %d rows of %d classes: %d bytes, %v", task, rows, classes, len(m.Value), err)
+			for _, contributions := range []int{0, 1, 1000} {
+				rows := prediction.MaxRows(task, p.Labels, contributions)
+				p := schemastest.Prediction(task, rows, classes)
+				if contributions > 0 {
+					p.Contributions = slices.Repeat([]string{strings.Repeat("x", contributions)}, rows)
+				}
+				if m, err := p.Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
+					t.Errorf("task %d, %d rows of %d classes, contributions of %d bytes: %d bytes, %v", task, rows, classes, contributions,
+						len(m.Value), err)
+				}
 			}
 		}
 	}
