@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/parquet-go/parquet-go"
 	"github.com/twmb/avro"
@@ -21,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -334,6 +336,29 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 				t.Errorf("%v, expected %v", got, want)
 			}
 		})
+	}
+}
+
+// Expired examples are made again from an archive with the topic that continues it.
+func TestExpiredExamplesOfArchives(t *testing.T) {
+	rows := visits(400)
+	job, log, random := visitJob(t), openEmbedded(t), rand.New(rand.NewPCG(5, 7))
+	writeVisits(t, log, rows, [visitPartitions]int64{40, 0, 90})
+	job.Examples.Archive.Files = writeArchive(t, "confluent", random, rows, [visitPartitions]int64{60, 0, 90})
+	job.Examples.Archive.Layout = "confluent"
+	job.Topics = topics.DefaultTopics()
+	job.Topics.Retention.Examples = time.Hour
+	report, _ := train(t, log, job)
+	before := examplesOf(t, log, job)
+	for range 2 {
+		expire(t, log, job, random)
+	}
+	if got := examplesOf(t, log, job); !slices.EqualFunc(got, before, func(a, b protocol.Message) bool { return a.Same(&b) }) {
+		t.Fatalf("%d messages, expected the same %d as before they expired", len(got), len(before))
+	}
+	checkVerified(t, log, job, protocol.Latest, 1)
+	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest {
+		t.Errorf("weights %s, expected %s", again.WeightsDigest, report.WeightsDigest)
 	}
 }
 
