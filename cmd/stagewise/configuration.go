@@ -202,6 +202,14 @@ func requireOwnExamples(c *config.Config, why string) error {
 	return option.Problem{Key: "examples.topic", Value: c.Examples.Topic, Want: want}
 }
 
+// openExamples returns a pipeline with the examples of its versions. Those of the configured pipeline are made again if they have expired.
+func openExamples(log *kafkalog.Log, c *config.Config, pipeline string) *topics.Pipeline {
+	if pipeline != c.Name || c.Examples.Topic != "" { // plans name another pipeline's topic
+		return topics.Open(log, pipeline, nil)
+	}
+	return topics.OpenFor(log, c.Job(), nil)
+}
+
 // openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds. STAGEWISE_VECTOR
 // chooses the vector instructions; without it they are the best that the machine has.
 func openBLAS() (*kernel.BLAS, error) {

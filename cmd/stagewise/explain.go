@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 func newExplain() *cobra.Command {
@@ -67,7 +66,7 @@ func newExplain() *cobra.Command {
 					return err
 				}
 				return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-					p := topics.Open(log, c.Name, nil)
+					p := openExamples(log, c, c.Name)
 					m, err := p.Model(cmd.Context(), cmp.Or(version, protocol.Latest))
 					if err != nil {
 						return err

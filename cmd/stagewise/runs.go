@@ -76,11 +76,12 @@ func newRunsShow() *cobra.Command {
 				if err != nil {
 					return err
 				}
+				open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
 				list := screen.Compared(runs)
-				if list[0].Galleries, err = screen.Galleries(cmd.Context(), log, blas, &runs[0]); err != nil {
+				if list[0].Galleries, err = screen.Galleries(cmd.Context(), open, blas, &runs[0]); err != nil {
 					return err
 				}
-				if list[0].Bars, err = explanation.OfRun(cmd.Context(), log, blas, &runs[0]); err != nil {
+				if list[0].Bars, err = explanation.OfRun(cmd.Context(), open, blas, &runs[0]); err != nil {
 					return err
 				}
 				if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {

@@ -88,8 +88,9 @@ func newQuarantineList() *cobra.Command {
 
 func newForget() *cobra.Command {
 	var (
-		from configFlags
-		what admin.ToForget
+		from   configFlags
+		what   admin.ToForget
+		report string
 	)
 	cmd := &cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
@@ -102,11 +103,16 @@ func newForget() *cobra.Command {
   stagewise forget -c clicks.yaml clicks/3/180422         rows ingested from examples.from_topic: clicks, by position there
   stagewise forget -c clicks.yaml --key user-4711 --now   all rows of messages with this key, removing affected versions first
   stagewise forget -c clicks.yaml --source 724a0b99d628   ingested files, by their id in sources list
-  stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name`,
+  stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name
+  stagewise forget -c clicks.yaml --key user-4711 --report forgot.json   also write as JSON where data of the rows stays`,
 		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
 			if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
 				return err
 			}
+			if err := screen.CheckWritable(report); err != nil {
+				return err
+			}
+			what.Answers = c.Serve.Answers.Topic
 			switch {
 			case !slices.Contains([]string{"", heed.RestoreLost, heed.DropLost}, what.Lost):
 				return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, heed.RestoreLost, heed.DropLost)
@@ -126,10 +132,16 @@ func newForget() *cobra.Command {
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 				done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
-				if done != nil {
+				if done == nil {
+					return err
+				}
+				if report != screen.StandardOutput {
 					err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
 				}
-				return err
+				return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
+					*admin.Forgot
+					Unlisted string `json:"unlisted"`
+				}{done, "copies of model files and exports: no list of them is kept"}))
 			}))
 		}),
 	}
@@ -140,6 +152,8 @@ func newForget() *cobra.Command {
 		"all rows of the messages with this key, on the examples topic or on the topic that they were ingested from")
 	cmd.Flags().StringVar(&what.Lost, "lost", "", "if the forget topic has lost rows: restore the rows that versions name, or drop "+
 		"them, so that runs learn them again")
+	cmd.Flags().StringVar(&report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
+		"output)")
 	cmd.Flags().BoolVar(&what.Now, "now", false, "remove affected versions first, even the one that subscribers get as latest")
 	return cmd
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -30,6 +31,7 @@ type ToForget struct {
 	Read    []SourceRows       // by their position on a followed topic
 	Lost    string             // decision about lost forget messages: RestoreLost or DropLost; empty: none
 	Now     bool               // remove versions trained on the rows now, rather than after the next full run
+	Answers string             // topic with answers of servers; empty: none
 }
 
 // SourceRows are the rows of the messages in a span of a followed topic.
@@ -45,26 +47,29 @@ func (r SourceRows) String() string { return r.Topic + r.Span.String() }
 type Forgot struct {
 	// Unknown is the number of messages ingested from topics by an earlier release, which do not record the keys and offsets
 	// of their rows: they may have rows that were selected.
-	Unknown        int64
-	Messages, Rows int64  // forgotten and still on the topic
-	Removed        []int  // removed versions
-	Learnt         []int  // remaining versions trained on forgotten rows; with Now, because unfinished runs need them
-	Stays          []Stay // data that forgetting does not erase
+	Unknown  int64 `json:"unknown_messages,omitempty"`
+	Messages int64 `json:"messages"` // with forgotten rows, and still on the topic
+	Rows     int64 `json:"rows"`
+	Removed  []int `json:"removed_versions,omitempty"`
+	// Learnt are the remaining versions trained on forgotten rows; with Now, because unfinished runs need them.
+	Learnt []int  `json:"learnt_versions,omitempty"`
+	Stays  []Stay `json:"stays"` // data that forgetting does not erase
 	// Compacts are the topics with data of removed versions until the brokers compact them; none: it is deleted from disk.
-	Compacts []Compacts
+	Compacts []Compacts `json:"compacts,omitempty"`
 }
 
 // Compacts describes when the brokers compact a topic.
 type Compacts struct {
-	Topic string
-	After time.Duration // a message written after this time rolls the segment with the removed data; 0: unknown
+	Topic string    `json:"topic"`
+	From  time.Time `json:"from,omitzero"` // a message written then or later rolls the segment with the removed data; zero: unknown
 }
 
 // Stay describes how long data of forgotten rows is retained.
 type Stay struct {
-	Topic string    // or files of an archive
-	What  string    // kind of data
-	Until time.Time // latest time; zero: unlimited
+	Topic string    `json:"topic,omitempty"`
+	Files string    `json:"files,omitempty"` // of an archive, rather than a topic
+	What  string    `json:"what"`
+	Until time.Time `json:"until,omitzero"` // latest time; zero: unlimited
 }
 
 // ParseRows parses rows: topic/partition/offset/row, or topic/partition/offset for all rows of a message. Offset and row
@@ -221,7 +226,7 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 	for _, place := range learnt {
 		done.Learnt = append(done.Learnt, place.Version)
 	}
-	done.Stays, err = stays(ctx, p, job.Examples)
+	done.Stays, err = stays(ctx, p, job.Examples, what.Answers)
 	return done, err
 }
 
@@ -437,10 +442,11 @@ func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err
 		if err != nil {
 			return nil, err
 		}
-		c := Compacts{Topic: topic}
+		c, after := Compacts{Topic: topic}, int64(math.MaxInt64)
 		for _, key := range []string{"segment.ms", "max.compaction.lag.ms"} {
-			if ms, known := topics.Limit(configs[topic][key]); known && ms > 0 && (c.After == 0 || time.Duration(ms)*time.Millisecond < c.After) {
-				c.After = time.Duration(ms) * time.Millisecond
+			if ms, known := topics.Limit(configs[topic][key]); known && ms > 0 && ms < after {
+				after = ms
+				c.From = p.Clock.Now().Add(time.Duration(ms) * time.Millisecond)
 			}
 		}
 		compacts = append(compacts, c)
@@ -449,13 +455,14 @@ func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err
 }
 
 // stays returns the maximum retention of data that forgetting does not erase, if nothing writes it again.
-func stays(ctx context.Context, p *topics.Pipeline, o ingest.Options) (stays []Stay, err error) {
+func stays(ctx context.Context, p *topics.Pipeline, o ingest.Options, answers string) (stays []Stay, err error) {
 	t := p.Topics
 	whats := []Stay{
 		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics,
 			What: "samples of them, and rows of small updates"}, {Topic: t.Weights, What: "weights that had learnt from them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
 		{Topic: t.Predictions, What: "predictions for rows, if score is used"},
+		{Topic: answers, What: "answers of serve"}, {Topic: t.Origins, What: "keys of messages of the rows"},
 		{Topic: o.FromTopic, What: "the messages of the rows"}, {Topic: o.Outcome.Topic, What: "outcomes"},
 	}
 	now := p.Clock.Now()
@@ -479,7 +486,7 @@ func stays(ctx context.Context, p *topics.Pipeline, o ingest.Options) (stays []S
 		stays = append(stays, s)
 	}
 	if files := o.Archive.Files; files != "" {
-		stays = append(stays, Stay{Topic: files, What: "the messages of the rows in this archive"})
+		stays = append(stays, Stay{Files: files, What: "the messages of the rows in this archive"})
 	}
 	return stays, nil
 }

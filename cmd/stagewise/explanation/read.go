@@ -229,17 +229,18 @@ const (
 
 // OfRun returns the importance of columns and the errors by slices of the rows that a run has held out, as explain has them of a file. A
 // run without a version, of other examples than rows of a table, or whose rows are gone has none.
-func OfRun(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatch.RunDetails) ([]compare.Table, error) {
+func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
+	r *dispatch.RunDetails) ([]compare.Table, error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
-	m, err := topics.Open(log, r.Pipeline, nil).Model(ctx, fmt.Sprint(r.Version))
+	m, err := open(r.Pipeline).Model(ctx, fmt.Sprint(r.Version))
 	if err != nil || m.Columns() == nil || len(m.Columns()) > columnsOfRun || explain.CheckModel(m) != nil {
 		return nil, err
 	}
 	o := explain.Defaults()
 	o.Wrong = 0
-	rows, split, err := HeldOut(ctx, topics.Open(log, m.Manifest.Plan.Name, nil), m, rowsOfRun, o.Seed)
+	rows, split, err := HeldOut(ctx, open(m.Manifest.Plan.Name), m, rowsOfRun, o.Seed)
 	_, deleted := errors.AsType[*kafkalog.DeletedError](err)
 	if deleted || errors.Is(err, ErrNothingHeldOut) {
 		return nil, nil

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/stagewise/stagewise/compare"
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -21,11 +20,12 @@ const (
 
 // Galleries returns pictures of what a run has learnt of images: the filters of its stages, and the test images that
 // its version gets wrong. A run without a version, or of other examples, has none.
-func Galleries(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dispatch.RunDetails) (list []compare.Gallery, err error) {
+func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
+	r *dispatch.RunDetails) (list []compare.Gallery, err error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
-	m, err := topics.Open(log, r.Pipeline, nil).Model(ctx, fmt.Sprint(r.Version))
+	m, err := open(r.Pipeline).Model(ctx, fmt.Sprint(r.Version))
 	if err != nil || m.Image() == (examples.Image{}) {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func Galleries(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, r *dis
 		}
 		list = append(list, g)
 	}
-	mistakes, err := replay.Mistakes(ctx, topics.Open(log, m.Manifest.Plan.Name, nil), blas, m, maxMistakes)
+	mistakes, err := replay.Mistakes(ctx, open(m.Manifest.Plan.Name), blas, m, maxMistakes)
 	if err != nil || len(mistakes) == 0 {
 		return list, err
 	}

@@ -185,8 +185,8 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 	}
 	for _, c := range done.Compacts {
 		when := "at the first write after segment.ms"
-		if c.After > 0 {
-			when = fmt.Sprintf("at the first compaction after a write from %s on", date(time.Now().Add(c.After)))
+		if !c.From.IsZero() {
+			when = fmt.Sprintf("at the first compaction after a write from %s on", date(c.From))
 		}
 		fmt.Fprintf(w, "%s: brokers erase the data of these versions %s\n", c.Topic, when)
 	}
@@ -205,7 +205,7 @@ func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 		if !s.Until.IsZero() {
 			until = "until " + date(s.Until) + " at the latest"
 		}
-		table.Row(s.Topic, fmt.Sprintf("%s stay %s", s.What, until))
+		table.Row(s.Topic+s.Files, fmt.Sprintf("%s stay %s", s.What, until))
 	}
 	return table.Write(w)
 }
