@@ -137,6 +137,22 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	if !errors.As(err, new(*kafkalog.DeletedError)) {
 		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
 	}
+	for n := range 3 {
+		deleteRecords(t, log, job.Examples.FromTopic, int32(n), 60)
+	}
+	want := examplesOf(t, log, job)
+	write(500, 501)
+	followToEnd(t, log, job)
+	origins := protocol.TopicsOf(job.Name).Origins
+	if first, end, err := log.Bounds(t.Context(), origins, 0); err != nil || first == 0 || first == end {
+		t.Errorf("%s has the offsets %d to %d, error %v: expected some, without those that are of no use", origins, first, end, err)
+	}
+	got := examplesOf(t, log, job)
+	for i := range want {
+		if !slices.ContainsFunc(got, func(m protocol.Message) bool { return m.Offset == want[i].Offset && m.Same(&want[i]) }) {
+			t.Errorf("the message at offset %d is gone", want[i].Offset)
+		}
+	}
 }
 
 // Versions are the same, and are verified, whether the examples that they were trained on have expired meanwhile or not.

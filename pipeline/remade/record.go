@@ -2,8 +2,11 @@ package remade
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -37,6 +40,9 @@ func (l *Log) Record(ctx context.Context, partition int, end int64) (lost covera
 	if err == nil {
 		err = w.flush(ctx)
 	}
+	if err == nil {
+		err = l.trim(ctx)
+	}
 	if err != nil {
 		return lost, fmt.Errorf("write the origins of the messages of %s[%d]: %w", l.raw.Topics.Examples, partition, err)
 	}
@@ -44,6 +50,36 @@ func (l *Log) Record(ctx context.Context, partition int, end int64) (lost covera
 	l.searched[partition] = max(end, w.Span.To)
 	l.mutex.Unlock()
 	return lost, nil
+}
+
+// trim deletes leading origins of messages that can't be made again, since the followed topic lacks theirs. The last ones of a partition
+// stay, from which the next Record goes on.
+func (l *Log) trim(ctx context.Context) error {
+	source, err := l.Log.Spans(ctx, l.options.FromTopic)
+	if err != nil {
+		return err
+	}
+	l.mutex.Lock()
+	keep, first := l.next, l.next
+	for _, pieces := range l.pieces {
+		for i, p := range pieces {
+			if first = min(first, p.at); i == len(pieces)-1 || p.within(source) {
+				keep = min(keep, p.at)
+			}
+		}
+	}
+	for n := range l.pieces {
+		l.pieces[n] = slices.DeleteFunc(l.pieces[n], func(p piece) bool { return p.at < keep })
+	}
+	l.mutex.Unlock()
+	if first == keep {
+		return nil
+	}
+	err = l.Log.DeleteBefore(ctx, l.raw.Topics.Origins, 0, keep)
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		return nil // the permission is optional
+	}
+	return err
 }
 
 // recorded returns the offset of a partition up to which origins were written.
