@@ -8,6 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -40,14 +41,7 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 		return o, err
 	}
 	for _, bound := range f.Bounds {
-		err := f.Between(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
-			if words.Enough() {
-				return errEnough
-			}
-			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message)
-			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, value) })
-		})
-		if err != nil && !errors.Is(err, errEnough) {
+		if err := f.addWords(ctx, words, bound); err != nil {
 			return o, fmt.Errorf("find the words in %s: %w", f.Topic, err)
 		}
 	}
@@ -56,6 +50,28 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 		return o, fmt.Errorf("%s: %w", f.Topic, err)
 	}
 	return o, nil
+}
+
+// addWords adds the words of the messages of a partition that are not deleted, until there are enough.
+func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, bound coverage.Span) error {
+	for from := bound.From; from < bound.To; {
+		err := f.Between(ctx, f.Topic, bound.Partition, from, bound.To, func(m protocol.Message) error {
+			if words.Enough() {
+				return errEnough
+			}
+			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message)
+			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, value) })
+		})
+		if err == nil || errors.Is(err, errEnough) {
+			return nil
+		}
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		if !ok || deleted.Wanted >= deleted.First {
+			return err
+		}
+		from = deleted.First
+	}
+	return nil
 }
 
 var errEnough = errors.New("enough rows are read")
