@@ -17,12 +17,19 @@ import (
 type openapi struct {
 	Paths map[string]map[string]struct {
 		Security  []map[string][]string
-		Responses map[string]struct {
-			Headers map[string]any
-			Content map[string]struct{ Schema map[string]any }
-		}
+		Responses map[string]response
 	}
-	Components struct{ Schemas map[string]any }
+	Components struct {
+		Schemas   map[string]any
+		Responses map[string]response
+	}
+}
+
+// response is a response, or a reference to one of the components.
+type response struct {
+	Ref     string `json:"$ref"`
+	Headers map[string]any
+	Content map[string]struct{ Schema map[string]any }
 }
 
 // schemaOf returns a validator of a JSON response, from its schema in the description.
@@ -97,6 +104,9 @@ func TestDescription(t *testing.T) {
 		if !ok {
 			t.Errorf("%s %s: %d is not described", r.method, r.path, w.Code)
 			continue
+		}
+		if name, isRef := strings.CutPrefix(answer.Ref, "#/components/responses/"); isRef {
+			answer = described.Components.Responses[name]
 		}
 		for name := range w.Header() {
 			if _, described := answer.Headers[name]; strings.HasPrefix(name, "Stagewise-") && !described {
