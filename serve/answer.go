@@ -9,8 +9,8 @@ import (
 
 // encoder encodes an answer. Rows are added in order.
 type encoder interface {
-	// add appends n predicted rows to a piece of the answer.
-	add(dst []byte, of *predicted, n int) ([]byte, error)
+	// add appends the next row to a piece of the answer.
+	add(dst []byte, row *predictedRow) ([]byte, error)
 	// kept returns the number of bytes of the added rows that are not in a piece yet.
 	kept() int
 	// whole returns the pieces of the complete answer, given those of the rows.
@@ -38,50 +38,38 @@ type jsonAnswer struct {
 	plain  bool
 	rows   int
 	labels []byte // of the rows, as a list without its end
-	order  []int32
 }
 
 func (a *jsonAnswer) kept() int { return len(a.labels) }
 
-// add appends the values of rows.
-func (a *jsonAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
-	k := len(a.quoted)
-	for i := range n {
-		if a.rows++; !a.predictsNumbers() {
-			a.addLabels(of.probabilities[i*k : (i+1)*k])
-			if a.plain {
-				continue
-			}
-		}
-		if a.rows > 1 {
-			dst = append(dst, ',')
-		}
-		switch {
-		case a.plain && k == 1:
-			dst = value.AppendNumber(dst, of.numbers[i], 64)
-		case a.predictsNumbers():
-			dst = appendNumbers(dst, of.numbers[i*k:(i+1)*k], 64)
-		case a.top > 0:
-			dst = a.addTop(dst, of.probabilities[i*k:(i+1)*k])
-		default:
-			dst = appendNumbers(dst, of.probabilities[i*k:(i+1)*k], 32)
+// add implements encoder.
+func (a *jsonAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
+	if a.rows++; !a.predictsNumbers() {
+		a.addLabels(row.given)
+		if a.plain {
+			return dst, nil
 		}
 	}
-	return dst, nil
+	dst = appendComma(dst, a.rows == 1)
+	switch {
+	case a.plain && len(row.numbers) == 1:
+		return value.AppendNumber(dst, row.numbers[0], 64), nil
+	case a.predictsNumbers():
+		return appendNumbers(dst, row.numbers, 64), nil
+	case a.top > 0:
+		return a.addTop(dst, row), nil
+	}
+	return appendNumbers(dst, row.probabilities, 32), nil
 }
 
 // addLabels appends the label of a row, or the list of its labels.
-func (a *jsonAnswer) addLabels(row []float32) {
-	a.order = a.given(a.order, row)
+func (a *jsonAnswer) addLabels(given []int32) {
 	a.labels = append(a.labels, "[,"[min(a.rows-1, 1)])
 	if a.givesSeveral() {
 		a.labels = append(a.labels, '[')
 	}
-	for i, class := range a.order {
-		if i > 0 {
-			a.labels = append(a.labels, ',')
-		}
-		a.labels = append(a.labels, a.quoted[class]...)
+	for i, class := range given {
+		a.labels = append(appendComma(a.labels, i == 0), a.quoted[class]...)
 	}
 	if a.givesSeveral() {
 		a.labels = append(a.labels, ']')
@@ -89,13 +77,20 @@ func (a *jsonAnswer) addLabels(row []float32) {
 }
 
 // addTop appends the most probable labels of a row.
-func (a *jsonAnswer) addTop(dst []byte, row []float32) []byte {
-	a.order = mostProbable(a.order, row, a.top)
-	for i, c := range a.order {
+func (a *jsonAnswer) addTop(dst []byte, row *predictedRow) []byte {
+	for i, c := range row.top {
 		dst = append(append(append(dst, "[,"[min(i, 1)]), `{"label":`...), a.quoted[c]...)
-		dst = append(value.AppendNumber(append(dst, `,"probability":`...), float64(row[c]), 32), '}')
+		dst = append(value.AppendNumber(append(dst, `,"probability":`...), float64(row.probabilities[c]), 32), '}')
 	}
 	return append(dst, ']')
+}
+
+// appendComma appends a comma before all items of a list but the first.
+func appendComma(dst []byte, first bool) []byte {
+	if first {
+		return dst
+	}
+	return append(dst, ',')
 }
 
 // appendNumbers appends a list of numbers with the given bit size.

@@ -32,7 +32,6 @@ type arrowAnswer struct {
 	rows     int  // in the builder
 	rowBytes int  // approximate size of a row
 	written  bool // a batch was written
-	order    []int32
 }
 
 func newArrowAnswer(v *version, asks asked) *arrowAnswer {
@@ -74,42 +73,37 @@ func (a *arrowAnswer) kept() int { return a.rows * a.rowBytes }
 // batchBytes is the approximate size of a batch.
 const batchBytes = 512 << 10
 
-// add adds rows to the builder, and appends a batch once it is large enough.
-func (a *arrowAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
-	k := len(a.Labels())
-	last := a.builder.Field(len(a.schema.Fields()) - 1)
-	for i := range n {
-		if a.predictsNumbers() {
-			lists := last.(*array.FixedSizeListBuilder)
-			lists.Append(true)
-			lists.ValueBuilder().(*array.Float64Builder).AppendValues(of.numbers[i*k:(i+1)*k], nil)
-			continue
-		}
-		row := of.probabilities[i*k : (i+1)*k]
-		a.addLabels(row)
-		if top, ok := last.(*array.ListBuilder); ok {
-			a.addTop(top, row)
-			continue
-		}
-		lists := last.(*array.FixedSizeListBuilder)
-		lists.Append(true)
-		lists.ValueBuilder().(*array.Float32Builder).AppendValues(row, nil)
+// add adds the next row to the builder, and appends a batch once it is large enough.
+func (a *arrowAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
+	if !a.predictsNumbers() {
+		a.addLabels(row.given)
 	}
-	if a.rows += n; a.kept() < batchBytes {
+	switch lists := a.builder.Field(a.schema.NumFields() - 1).(type) {
+	case *array.ListBuilder:
+		a.addTop(lists, row)
+	case *array.FixedSizeListBuilder:
+		lists.Append(true)
+		switch values := lists.ValueBuilder().(type) {
+		case *array.Float64Builder:
+			values.AppendValues(row.numbers, nil)
+		case *array.Float32Builder:
+			values.AppendValues(row.probabilities, nil)
+		}
+	}
+	if a.rows++; a.kept() < batchBytes {
 		return dst, nil
 	}
 	return a.batch(dst)
 }
 
 // addLabels adds the label or labels of a row to the builder.
-func (a *arrowAnswer) addLabels(row []float32) {
+func (a *arrowAnswer) addLabels(given []int32) {
 	to := a.builder.Field(0)
 	if lists, ok := to.(*array.ListBuilder); ok {
 		lists.Append(true)
 		to = lists.ValueBuilder()
 	}
-	a.order = a.given(a.order, row)
-	for _, class := range a.order {
+	for _, class := range given {
 		a.addLabel(to, int(class))
 	}
 }
@@ -124,14 +118,13 @@ func (a *arrowAnswer) addLabel(to array.Builder, class int) {
 }
 
 // addTop adds the most probable labels of a row to the builder.
-func (a *arrowAnswer) addTop(lists *array.ListBuilder, row []float32) {
-	a.order = mostProbable(a.order, row, a.top)
+func (a *arrowAnswer) addTop(lists *array.ListBuilder, row *predictedRow) {
 	lists.Append(true)
 	probable := lists.ValueBuilder().(*array.StructBuilder)
-	for _, c := range a.order {
+	for _, c := range row.top {
 		probable.Append(true)
 		a.addLabel(probable.FieldBuilder(0), int(c))
-		probable.FieldBuilder(1).(*array.Float32Builder).Append(row[c])
+		probable.FieldBuilder(1).(*array.Float32Builder).Append(row.probabilities[c])
 	}
 }
 

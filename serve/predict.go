@@ -36,7 +36,6 @@ type prediction struct {
 	encoder   encoder
 	count     int              // number of predicted rows
 	record    *answers.Request // of the answers; nil: not written
-	order     []int32          // of classes, for record
 	pieces    [][]byte         // of the answer
 	bytes     int              // of the pieces
 	unpacked  input.Unpacked   // of Arrow so far
@@ -175,15 +174,23 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 		return p.manyRows()
 	}
 	p.work.predicted.predict(p.version, rows)
-	if p.work.rows, err = p.encoder.add(p.work.rows[:0], &p.work.predicted, n); err != nil {
-		return err
+	top := p.asks.top
+	if p.record != nil {
+		top = max(top, answers.MostProbable(top))
+	}
+	p.work.rows = p.work.rows[:0]
+	for i := range n {
+		row := p.work.predicted.row(p.version, i, top)
+		if p.work.rows, err = p.encoder.add(p.work.rows, row); err != nil {
+			return err
+		}
+		if err := p.note(i, row); err != nil {
+			return err
+		}
 	}
 	if len(p.work.rows) > 0 {
 		p.pieces = append(p.pieces, bytes.Clone(p.work.rows))
 		p.bytes += len(p.work.rows)
-	}
-	if err := p.note(n); err != nil {
-		return err
 	}
 	return p.reserve()
 }

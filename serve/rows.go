@@ -146,30 +146,22 @@ func (s *Server) record(w http.ResponseWriter, r *http.Request) (*answers.Reques
 	return s.answers.Begin(id, r.Header), nil
 }
 
-// note records the predictions of a tile.
-func (p *prediction) note(n int) error {
+// note records the prediction of row i of the tile.
+func (p *prediction) note(i int, row *predictedRow) error {
 	if p.record == nil {
 		return nil
 	}
-	k := len(p.quoted)
-	for i := range n {
-		of := answers.Predicted{Classes: p.quoted, Several: p.givesSeveral()}
-		if p.predictsNumbers() {
-			of.Numbers = p.work.predicted.numbers[i*k : (i+1)*k]
-		} else {
-			of.Values = p.work.predicted.probabilities[i*k : (i+1)*k]
-			p.order = p.given(p.order, of.Values)
-			for _, class := range p.order {
-				of.Labels = append(of.Labels, p.quoted[class])
-			}
-			p.order = mostProbable(p.order, of.Values, answers.MostProbable(p.asks.top))
-			of.Top = p.order
+	of := answers.Predicted{Classes: p.quoted, Several: p.givesSeveral(), Numbers: row.numbers, Values: row.probabilities}
+	if !p.predictsNumbers() {
+		for _, class := range row.given {
+			of.Labels = append(of.Labels, p.quoted[class])
 		}
-		p.record.Add(func(dst []byte) []byte { return p.rows.features(dst, i) }, of)
-		if int64(p.record.Bytes()) > p.memory.maxAnswer() { // also of columns that the model does not have
-			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
-				"needs: send fewer rows at a time", p.memory.maxAnswer())
-		}
+		of.Top = row.top[:min(len(row.top), answers.MostProbable(p.asks.top))]
+	}
+	p.record.Add(func(dst []byte) []byte { return p.rows.features(dst, i) }, of)
+	if int64(p.record.Bytes()) > p.memory.maxAnswer() { // also of columns that the model does not have
+		return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
+			"needs: send fewer rows at a time", p.memory.maxAnswer())
 	}
 	return nil
 }

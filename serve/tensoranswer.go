@@ -71,29 +71,22 @@ type tensorAnswer struct {
 	asked
 	rows   int
 	first  []byte // values of label or labels
-	order  []int32
-	length int // of the JSON
+	length int    // of the JSON
 }
 
 func (a *tensorAnswer) kept() int { return len(a.first) }
 
-// add adds the values of rows.
-func (a *tensorAnswer) add(dst []byte, of *predicted, n int) ([]byte, error) {
-	k := len(a.Labels())
+// add implements encoder.
+func (a *tensorAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
+	a.rows++
 	last := &a.tensors[len(a.tensors)-1]
-	for i := range n {
-		a.rows++
-		if a.predictsNumbers() {
-			dst = appendTensor(dst, last, a.rows == 1, of.numbers[i*k:(i+1)*k], 64)
-			continue
-		}
-		row := of.probabilities[i*k : (i+1)*k]
-		if a.tensors[0].asked {
-			a.addLabels(&a.tensors[0], row)
-		}
-		dst = appendTensor(dst, last, a.rows == 1, row, 32)
+	if a.predictsNumbers() {
+		return appendTensor(dst, last, a.rows == 1, row.numbers, 64), nil
 	}
-	return dst, nil
+	if a.tensors[0].asked {
+		a.addLabels(&a.tensors[0], row.given)
+	}
+	return appendTensor(dst, last, a.rows == 1, row.probabilities, 32), nil
 }
 
 // appendTensor appends values with a bit size.
@@ -114,25 +107,17 @@ func appendTensor[T float32 | float64](dst []byte, o *output, first bool, values
 	return dst
 }
 
-func appendComma(dst []byte, first bool) []byte {
-	if first {
-		return dst
-	}
-	return append(dst, ',')
-}
-
 // addLabels adds the label of a row, or whether it has each.
-func (a *tensorAnswer) addLabels(o *output, row []float32) {
-	a.order = a.given(a.order, row)
+func (a *tensorAnswer) addLabels(o *output, given []int32) {
 	if a.givesSeveral() {
-		has := make([]bool, len(row))
-		for _, class := range a.order {
-			has[class] = true
-		}
-		for i, has := range has {
+		for class := range a.Labels() {
+			has := len(given) > 0 && given[0] == int32(class)
+			if has {
+				given = given[1:]
+			}
 			switch {
 			case !o.binary:
-				a.first = strconv.AppendBool(appendComma(a.first, a.rows == 1 && i == 0), has)
+				a.first = strconv.AppendBool(appendComma(a.first, a.rows == 1 && class == 0), has)
 			case has:
 				a.first = append(a.first, 1)
 			default:
@@ -141,7 +126,7 @@ func (a *tensorAnswer) addLabels(o *output, row []float32) {
 		}
 		return
 	}
-	switch class := a.order[0]; {
+	switch class := given[0]; {
 	case !o.binary:
 		a.first = append(appendComma(a.first, a.rows == 1), a.quoted[class]...)
 	case a.wholeNumbers != nil:

@@ -22,6 +22,30 @@ type workspace struct {
 type predicted struct {
 	probabilities []float32 // n × k
 	numbers       []float64 // n × k: in regression, in place of probabilities
+	current       predictedRow
+}
+
+// predictedRow is the prediction of a row.
+type predictedRow struct {
+	numbers       []float64 // in regression, in place of the others
+	probabilities []float32
+	given         []int32 // classes that the model decides for, in order
+	top           []int32 // most probable classes, if asked for
+}
+
+// row returns the prediction of row i, with a number of most probable classes. It is valid until the next call.
+func (p *predicted) row(v *version, i, top int) *predictedRow {
+	k, r := len(v.Labels()), &p.current
+	if v.predictsNumbers() {
+		*r = predictedRow{numbers: p.numbers[i*k : (i+1)*k], given: r.given, top: r.top}
+		return r
+	}
+	*r = predictedRow{probabilities: p.probabilities[i*k : (i+1)*k], given: r.given, top: r.top}
+	r.given = v.given(r.given, r.probabilities)
+	if top > 0 {
+		r.top = mostProbable(r.top, r.probabilities, top)
+	}
+	return r
 }
 
 // keptValues and keptRows are the maximum numbers of values, and of bytes of answers, that a workspace keeps between
