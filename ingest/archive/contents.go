@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"math/big"
 	"slices"
 	"strconv"
 	"time"
@@ -84,7 +85,8 @@ func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path 
 	case err != nil && err != io.EOF:
 		return c, err
 	case string(magic) == "PAR1" && c.content.Kind == "":
-		d, err := parquet.OpenDatums(c.file, c.file.Size(), parquet.Columns{Wanted: wanted, Names: of.Names, Values: of.Values})
+		of.Wanted = wanted
+		d, err := parquet.OpenDatums(c.file, c.file.Size(), of.Columns)
 		if err != nil {
 			return c, err
 		}
@@ -275,6 +277,8 @@ func wholeOf(v any) (int64, bool) {
 		return int64(v), true
 	case float64:
 		return int64(v), v == math.Trunc(v) && math.Abs(v) < 1<<53
+	case *big.Rat:
+		return v.Num().Int64(), v.IsInt() && v.Num().IsInt64()
 	case string:
 		n, err := strconv.ParseInt(v, 10, 64)
 		return n, err == nil
@@ -306,6 +310,8 @@ func keyOf(v any) string {
 		return ""
 	case []byte:
 		return string(v)
+	case *big.Rat:
+		return v.RatString()
 	}
 	return fmt.Sprint(v)
 }

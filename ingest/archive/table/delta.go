@@ -5,42 +5,40 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
 	"path"
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
-	"github.com/parquet-go/parquet-go"
-
-	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
+	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // action is an entry of the log (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions), in a commit or in a checkpoint.
 type action struct {
-	Add      *deltaFile     `parquet:"add,optional"`
-	Remove   *deltaFile     `parquet:"remove,optional"`
-	Meta     *deltaMeta     `json:"metaData" parquet:"metaData,optional"`
-	Protocol *deltaProtocol `parquet:"protocol,optional"`
+	Add      *deltaFile     `avro:"add"`
+	Remove   *deltaFile     `avro:"remove"`
+	Meta     *deltaMeta     `json:"metaData" avro:"metaData"`
+	Protocol *deltaProtocol `avro:"protocol"`
 	Commit   *struct {
 		Timestamp int64
 		InCommit  int64 `json:"inCommitTimestamp"`
-	} `json:"commitInfo" parquet:"-"`
+	} `json:"commitInfo" avro:"-"`
 }
 
 type deltaFile struct {
-	Path    string             `parquet:"path,optional"`
-	Values  map[string]*string `json:"partitionValues" parquet:"partitionValues,optional"`
-	Stats   string             `parquet:"stats,optional"`
+	Path    string             `avro:"path"`
+	Values  map[string]*string `json:"partitionValues" avro:"partitionValues"`
+	Stats   string             `avro:"stats"`
 	Deleted *struct {
-		Storage string `json:"storageType" parquet:"storageType,optional"`
-		Vector  string `json:"pathOrInlineDv" parquet:"pathOrInlineDv,optional"`
-		Offset  int32  `parquet:"offset,optional"`
-	} `json:"deletionVector" parquet:"deletionVector,optional"`
+		Storage string `json:"storageType" avro:"storageType"`
+		Vector  string `json:"pathOrInlineDv" avro:"pathOrInlineDv"`
+		Offset  int32  `avro:"offset"`
+	} `json:"deletionVector" avro:"deletionVector"`
 }
 
 // id identifies a file with its deletion vector.
@@ -53,16 +51,16 @@ func (f deltaFile) id() string {
 
 type deltaMeta struct {
 	Format struct {
-		Provider string `parquet:"provider,optional"`
-	} `parquet:"format,optional"`
-	Schema        string            `json:"schemaString" parquet:"schemaString,optional"`
-	Partitions    []string          `json:"partitionColumns" parquet:"partitionColumns,list,optional"`
-	Configuration map[string]string `parquet:"configuration,optional"`
+		Provider string `avro:"provider"`
+	} `avro:"format"`
+	Schema        string            `json:"schemaString" avro:"schemaString"`
+	Partitions    []string          `json:"partitionColumns" avro:"partitionColumns"`
+	Configuration map[string]string `avro:"configuration"`
 }
 
 type deltaProtocol struct {
-	Version  int32    `json:"minReaderVersion" parquet:"minReaderVersion,optional"`
-	Features []string `json:"readerFeatures" parquet:"readerFeatures,list,optional"`
+	Version  int32    `json:"minReaderVersion" avro:"minReaderVersion"`
+	Features []string `json:"readerFeatures" avro:"readerFeatures"`
 }
 
 // check returns an error if the table may have rows or names that are not what its files and their log say.
@@ -114,7 +112,7 @@ func delta(t *table, at Snapshot) ([]DataFile, error) {
 		}
 	}
 	for _, part := range log.checkpoints[from] {
-		if err := t.checkpoint(part, s.apply); err != nil {
+		if err := eachParquet(t, part, parquet.Columns{Wanted: isAction}, s.apply); err != nil {
 			return nil, err
 		}
 	}
@@ -194,46 +192,8 @@ func (log deltaLog) version(t *table, at Snapshot) (int64, error) {
 	return log.last, nil
 }
 
-// checkpoint calls visit for the actions of a part of a checkpoint.
-func (t *table) checkpoint(path string, visit func(action) error) error {
-	f, err := t.open(path)
-	if err != nil {
-		return err
-	}
-	if err = readCheckpoint(f, f.Size(), visit); err != nil {
-		err = input.WholeFile(path, err)
-	}
-	return errors.Join(err, f.Close())
-}
-
-func readCheckpoint(f io.ReaderAt, size int64, visit func(action) error) error {
-	file, err := parquet.OpenFile(f, size)
-	if err != nil {
-		return err
-	}
-	for _, group := range file.Metadata().RowGroups {
-		for _, c := range group.Columns {
-			if err := parquetformat.CheckCodec(c.MetaData.Codec); err != nil {
-				return err
-			}
-		}
-	}
-	r := parquet.NewGenericReader[action](file)
-	for rows := make([]action, 64); ; {
-		clear(rows)
-		n, err := r.Read(rows)
-		for _, a := range rows[:n] {
-			if err := visit(a); err != nil {
-				return err
-			}
-		}
-		if err == io.EOF {
-			return r.Close()
-		} else if err != nil {
-			return err
-		}
-	}
-}
+// isAction reports whether a column of a checkpoint has a part of an action, and not statistics in another form.
+func isAction(path string) bool { return !strings.HasSuffix(path, "_parsed") }
 
 // deltaState is the state of a table after some actions.
 type deltaState struct {
@@ -292,10 +252,10 @@ func (s *deltaState) live(t *table) (files []DataFile, err error) {
 			file.Rows = *stats.NumRecords
 		}
 		for _, column := range s.meta.Partitions {
-			v := input.Partition{Column: column, Null: true}
+			v := input.Partition{Column: column, Null: true, IsWhole: whole[column]}
 			if text := f.Values[column]; text != nil && *text != "" { // an empty text is null
 				v.Text, v.Null = *text, false
-				if v.IsWhole = whole[column]; v.IsWhole {
+				if v.IsWhole {
 					if v.Whole, err = strconv.ParseInt(v.Text, 10, 64); err != nil {
 						return nil, input.WholeFile(file.Path, err)
 					}

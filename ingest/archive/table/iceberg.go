@@ -7,6 +7,7 @@ import (
 	"io"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ import (
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 
+	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
@@ -38,6 +40,7 @@ type metadata struct {
 	Refs map[string]struct {
 		ID int64 `json:"snapshot-id"`
 	}
+	Properties map[string]string
 }
 
 type snapshot struct {
@@ -63,26 +66,55 @@ type icebergType struct {
 	Element, Key, Value json.RawMessage
 }
 
-// name adds the names of the fields of a type.
-func (of icebergType) name(names map[int]string) error {
-	types := []json.RawMessage{of.Element, of.Key, of.Value}
+// columns are the columns of a schema by the IDs of their fields.
+type columns struct {
+	names map[int]string
+	above map[int]int    // the column that one is in
+	ids   map[string]int // of files without IDs: see [parquet.Columns]; nil: unknown
+}
+
+// add adds the columns of a type, which is that of a column.
+func (c columns) add(of icebergType, above int) error {
+	types := map[int][]json.RawMessage{above: {of.Element, of.Key, of.Value}}
 	for _, f := range of.Fields {
-		names[f.ID] = f.Name
-		types = append(types, f.Type)
+		c.names[f.ID], c.above[f.ID] = f.Name, above
+		types[f.ID] = []json.RawMessage{f.Type}
 	}
-	for _, text := range types {
-		if len(text) == 0 || text[0] == '"' {
-			continue
-		}
-		var below icebergType
-		if err := json.Unmarshal(text, &below); err != nil {
-			return err
-		}
-		if err := below.name(names); err != nil {
-			return err
+	for id, texts := range types {
+		for _, text := range texts {
+			if len(text) == 0 || text[0] == '"' {
+				continue
+			}
+			var below icebergType
+			if err := json.Unmarshal(text, &below); err != nil {
+				return err
+			}
+			if err := c.add(below, id); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// mapping are the names that a column, or an item of a list, has in files without IDs.
+type mapping struct {
+	ID     int `json:"field-id"`
+	Names  []string
+	Fields []mapping
+}
+
+// find adds the IDs of a column at a path, and of those in it.
+func (c columns) find(m mapping, path string) {
+	for _, name := range m.Names {
+		c.ids[path+name] = m.ID
+	}
+	if name := c.names[m.ID]; name != "" { // items of lists have none
+		path += name + "."
+	}
+	for _, below := range m.Fields {
+		c.find(below, path)
+	}
 }
 
 // manifestFile is an entry of the list of manifests of a snapshot.
@@ -120,8 +152,13 @@ const (
 type icebergFile struct {
 	manifestEntry
 	sequence  int64
-	spec      int
+	fields    []partitionField
 	partition string // partition and spec
+}
+
+// isGlobal reports whether a file is of no partition.
+func (f icebergFile) isGlobal() bool {
+	return !slices.ContainsFunc(f.fields, func(p partitionField) bool { return p.Transform != "void" })
 }
 
 // iceberg returns the files of a snapshot of a table of Apache Iceberg.
@@ -143,7 +180,7 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 	if s == nil || err != nil {
 		return nil, err
 	}
-	names, err := m.names(s, at)
+	columns, err := m.columns(s, at)
 	if err != nil {
 		return nil, input.WholeFile(name, err)
 	}
@@ -156,13 +193,17 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 		if manifest.Key != nil {
 			return nil, input.WholeFile(t.path(manifest.Path), errEncrypted)
 		}
+		fields, err := m.spec(manifest.Spec)
+		if err != nil {
+			return nil, input.WholeFile(name, err)
+		}
 		entries, err := decodeAll[manifestEntry](t, manifest.Path)
 		if err != nil {
 			return nil, err
 		}
 		for _, e := range entries {
 			partition := fmt.Sprint(manifest.Spec, e.File.Partition) // fmt sorts the keys of maps
-			f := icebergFile{e, manifest.Sequence, manifest.Spec, partition}
+			f := icebergFile{e, manifest.Sequence, fields, partition}
 			switch {
 			case e.Status == statusRemoved:
 				continue
@@ -176,18 +217,18 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 			contents[f.File.Content] = append(contents[f.File.Content], f)
 		}
 	}
-	deletes, err := t.deletes(contents[contentPositions], contents[contentEqual], names)
+	deletes, err := t.deletes(contents[contentPositions], contents[contentEqual], columns)
 	if err != nil {
 		return nil, err
 	}
 	files := make([]DataFile, 0, len(contents[contentRows]))
 	for _, f := range contents[contentRows] {
-		file := DataFile{Path: t.path(f.File.Path), Rows: f.File.Rows, Names: names}
+		file := DataFile{Path: t.path(f.File.Path), Rows: f.File.Rows, Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
 		if err := checkFormat(file.Path, f.File.Format); err != nil {
 			return nil, err
 		}
-		if file.Values, err = m.values(f, names); err == nil {
-			file.Deleted, err = deletes.of(t, f, file)
+		if file.Values, err = f.values(columns.names); err == nil {
+			file.Deleted, err = deletes.of(t, f, file.Path, columns)
 		}
 		if err != nil {
 			return nil, input.WholeFile(file.Path, err)
@@ -282,8 +323,8 @@ func (m *metadata) snapshot(t *table, at Snapshot) (*snapshot, error) {
 	return nil, t.fail("no snapshot %d: it expired, or was never there", id)
 }
 
-// names returns the names of columns by ID: those of the table now, or at an earlier snapshot.
-func (m *metadata) names(s *snapshot, at Snapshot) (map[int]string, error) {
+// columns returns the columns of the table now, or at an earlier snapshot.
+func (m *metadata) columns(s *snapshot, at Snapshot) (c columns, err error) {
 	id := m.SchemaID
 	if s.SchemaID != nil && at != (Snapshot{}) {
 		id = *s.SchemaID
@@ -295,21 +336,42 @@ func (m *metadata) names(s *snapshot, at Snapshot) (map[int]string, error) {
 		}
 	}
 	if schema == nil {
-		return nil, fmt.Errorf("no schema %d", id)
+		return c, fmt.Errorf("no schema %d", id)
 	}
-	names := map[int]string{}
-	return names, schema.name(names)
+	c = columns{names: map[int]string{}, above: map[int]int{}}
+	if err := c.add(*schema, 0); err != nil {
+		return c, err
+	}
+	if text := m.Properties[nameMapping]; text != "" {
+		var names mapping
+		if err := json.Unmarshal([]byte(text), &names.Fields); err != nil {
+			return c, fmt.Errorf("%s: %w", nameMapping, err)
+		}
+		c.ids = map[string]int{}
+		c.find(names, "")
+	}
+	return c, nil
+}
+
+// nameMapping is the property of a table with the names of columns in files without IDs.
+const nameMapping = "schema.name-mapping.default"
+
+// spec returns the fields of a partition spec.
+func (m *metadata) spec(id int) ([]partitionField, error) {
+	for _, spec := range m.Specs {
+		if spec.ID == id {
+			return spec.Fields, nil
+		}
+	}
+	if len(m.Specs) > 0 {
+		return nil, fmt.Errorf("no partition spec %d", id)
+	}
+	return m.Spec, nil
 }
 
 // values returns the partition values of a file that are those of a column: files of imported tables lack the column.
-func (m *metadata) values(f icebergFile, names map[int]string) (values []input.Partition, err error) {
-	fields := m.Spec
-	for _, spec := range m.Specs {
-		if spec.ID == f.spec {
-			fields = spec.Fields
-		}
-	}
-	for _, field := range fields {
+func (f icebergFile) values(names map[int]string) (values []input.Partition, err error) {
+	for _, field := range f.fields {
 		v := input.Partition{Column: names[field.Source]}
 		if field.Transform != unchanged || v.Column == "" {
 			continue

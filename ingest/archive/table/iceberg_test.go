@@ -2,13 +2,16 @@ package table
 
 import (
 	"bytes"
+	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 )
@@ -39,6 +42,14 @@ type icebergRow struct {
 	deleted bool
 }
 
+// importedRow is a row of a file that was written before the table was made: without IDs, with other names, and with a column that the
+// table has dropped.
+type importedRow struct {
+	Place   int64   `parquet:"location"`
+	Word    *string `parquet:"word,optional"`
+	Dropped int64   `parquet:"offset"`
+}
+
 // location is where the table was when it was written.
 const location = "s3a://lake/db/clicks"
 
@@ -55,6 +66,7 @@ const (
 			{"name": "key_metadata", "type": ["null", "bytes"], "default": null},
 			{"name": "equality_ids", "type": ["null", {"type": "array", "items": "int"}], "default": null}]}}]}`
 	groupSchema = `{"name": "group", "type": ["null", "int"]}`
+	voidSchema  = `{"name": "group_void", "type": ["null", "int"]}`
 )
 
 func (x *icebergTable) writeAvro(name, schema string, records []map[string]any) {
@@ -84,8 +96,11 @@ func (x *icebergTable) add(content, spec, group int, rows int, more map[string]a
 	path := fmt.Sprintf("data/%d-%d.parquet", len(x.want), x.random.Uint32())
 	file := map[string]any{"content": content, "file_path": location + "/" + path, "file_format": "PARQUET", "record_count": int64(rows),
 		"partition": map[string]any{}}
-	if spec == 0 {
+	switch spec {
+	case 0:
 		file["partition"] = map[string]any{"group": group}
+	case 2:
+		file["partition"] = map[string]any{"group_void": nil}
 	}
 	for key, v := range more {
 		file[key] = v
@@ -103,7 +118,15 @@ func (x *icebergTable) append() {
 		x.offset++
 	}
 	l := x.add(contentRows, 0, group, len(rows), nil)
-	writeParquet(x.t, filepath.Join(x.root, l.path), rows)
+	if name := filepath.Join(x.root, l.path); x.random.IntN(2) == 0 {
+		writeParquet(x.t, name, rows)
+	} else {
+		imported := make([]importedRow, len(rows))
+		for i, r := range rows {
+			imported[i] = importedRow{r.Offset, r.Word, -1}
+		}
+		writeParquet(x.t, name, imported)
+	}
 	for _, r := range rows {
 		l.rows = append(l.rows, &icebergRow{row: r})
 	}
@@ -146,7 +169,7 @@ func (x *icebergTable) deleteEqual() {
 		Offset int32   `parquet:"offset,id(2)"` // before the type of the column was widened
 		Word   *string `parquet:"word,optional,id(3)"`
 	}
-	group, spec := x.random.IntN(3), x.random.IntN(2)
+	group, spec := x.random.IntN(3), x.random.IntN(3) // the first spec has partitions
 	victim := *x.rows[x.random.IntN(len(x.rows))]
 	matches := func(r row) bool {
 		return (r.Word == nil) == (victim.Word == nil) && (r.Word == nil || *r.Word == *victim.Word)
@@ -160,7 +183,7 @@ func (x *icebergTable) deleteEqual() {
 		matches = func(r row) bool { return r.Offset == victim.Offset }
 	}
 	for _, r := range x.rows {
-		r.deleted = r.deleted || matches(r.row) && (spec == 1 || int(r.Group) == group)
+		r.deleted = r.deleted || matches(r.row) && (spec > 0 || int(r.Group) == group)
 	}
 }
 
@@ -177,7 +200,7 @@ func (x *icebergTable) remove() {
 func (x *icebergTable) commit() {
 	state := len(x.want)
 	var list []map[string]any
-	for spec, fields := range []string{groupSchema, ""} {
+	for spec, fields := range []string{groupSchema, "", voidSchema} {
 		var records []map[string]any
 		for _, l := range x.entries {
 			if l.spec == spec {
@@ -221,7 +244,11 @@ func (x *icebergTable) writeMetadata(change map[string]any) {
 			map[string]any{"schema-id": 1, "fields": []any{field(1, "group", "int"), field(2, "offset", "long"), field(3, "word", "string"),
 				field(4, "items", nested)}}},
 		"partition-specs": []any{map[string]any{"spec-id": 0, "fields": []any{map[string]any{"source-id": 1, "name": "group", "transform": "identity"}}},
-			map[string]any{"spec-id": 1, "fields": []any{}}},
+			map[string]any{"spec-id": 1, "fields": []any{}},
+			map[string]any{"spec-id": 2, "fields": []any{map[string]any{"source-id": 1, "name": "group_void", "transform": "void"}}}},
+		"properties": map[string]any{nameMapping: `[{"field-id": 1, "names": ["group"]}, {"field-id": 2, "names": ["place", "location"]},
+			{"field-id": 3, "names": ["word"]}, {"field-id": 9, "names": ["offset"]},
+			{"field-id": 4, "names": ["list"], "fields": [{"field-id": 5, "names": ["element"], "fields": [{"field-id": 6, "names": ["title"]}]}]}]`},
 		"refs": map[string]any{"main": map[string]any{"snapshot-id": len(x.want) - 1}, "first": map[string]any{"snapshot-id": 0}}}
 	for key, v := range change {
 		m[key] = v
@@ -287,6 +314,106 @@ func TestIcebergNames(t *testing.T) {
 	}
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("7"))
 	expectRefused(t, "iceberg", x.root, Snapshot{}, "no metadata of version 7")
+}
+
+// Names in files without IDs are those of the table's mapping, at any depth. Without a mapping, such a file is an error.
+func TestNameMapping(t *testing.T) {
+	x := newIceberg(t, 1)
+	for range 2 {
+		x.append()
+		x.commit()
+	}
+	files, err := live(t, "iceberg", x.root, Snapshot{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	type item struct {
+		Title string `parquet:"title"`
+	}
+	type nested struct {
+		Items []item `parquet:"list,list"`
+	}
+	name, found := filepath.Join(t.TempDir(), "a.parquet"), ""
+	writeParquet(t, name, []nested{{[]item{{"a"}, {"b"}}}})
+	columns := files[0].Columns
+	columns.Values = nil
+	read := func() error {
+		return eachParquet(tableOf(t, name), name, columns, func(row map[string]any) error {
+			found = fmt.Sprint(row)
+			return nil
+		})
+	}
+	if err := read(); err != nil || found != "map[items:[map[name:a] map[name:b]]]" {
+		t.Error(found, err)
+	}
+	columns.IDs = nil
+	if err := read(); err == nil || !strings.Contains(err.Error(), nameMapping) {
+		t.Error(err)
+	}
+}
+
+// Keys are equal if the values are, in files with the types that a column had before its type was widened.
+func TestKeys(t *testing.T) {
+	type a struct {
+		Whole   int32            `parquet:"a,id(1)"`
+		Number  float32          `parquet:"b,id(2)"`
+		Decimal int32            `parquet:"c,decimal(2:9),id(3)"`
+		Time    deprecated.Int96 `parquet:"d,id(4)"`
+		Within  struct {
+			Name string `parquet:"name,id(6)"`
+		} `parquet:"e,id(5)"`
+	}
+	type b struct {
+		Decimal [16]byte  `parquet:"c,decimal(2:38),id(3)"`
+		Time    time.Time `parquet:"d,timestamp(microsecond),id(4)"`
+		Number  float64   `parquet:"b,id(2)"`
+		Whole   int64     `parquet:"a,id(1)"`
+		Within  *struct {
+			Name *string `parquet:"name,optional,id(6)"`
+		} `parquet:"other,optional,id(5)"`
+	}
+	of := columns{names: map[int]string{5: "e"}, above: map[int]int{6: 5}}
+	name, files := filepath.Join(t.TempDir(), "a.parquet"), [][]string{}
+	read := func() (keys []string) {
+		for id := range 7 {
+			keys = append(keys, "")
+			if err := tableOf(t, name).eachKey(name, []int{id}, of, func(key string) { keys[id] += key + " " }); err != nil {
+				keys[id] = err.Error()
+			}
+		}
+		return keys
+	}
+	second := time.Unix(1_700_000_000, 123_000).UTC()
+	julian := deprecated.Int96{0: 0, 2: uint32(second.Unix()/86400 + 2440588)}
+	nanoseconds := second.Sub(second.Truncate(24 * time.Hour)).Nanoseconds()
+	julian[0], julian[1] = uint32(nanoseconds), uint32(nanoseconds>>32)
+	x := a{Whole: -7, Number: 0.1, Decimal: -1234, Time: julian}
+	x.Within.Name = "null"
+	writeParquet(t, name, []a{x})
+	files = append(files, read())
+	y := b{Whole: -7, Number: float64(float32(0.1)), Time: second, Within: &struct {
+		Name *string `parquet:"name,optional,id(6)"`
+	}{new("null")}}
+	for i := range y.Decimal {
+		y.Decimal[i] = 0xff
+	}
+	binary.BigEndian.PutUint16(y.Decimal[14:], 0xffff-1233)
+	writeParquet(t, name, []b{y})
+	files = append(files, read())
+	for id := 1; id < 7; id++ {
+		if files[0][id] != files[1][id] || files[0][id] == "null " != (id == 5) {
+			t.Errorf("the column %d: %q", id, files)
+		}
+	}
+	z := y
+	z.Whole, z.Within, y.Whole = 1<<60, nil, 1<<60+1
+	y.Decimal[0], z.Decimal[0], z.Decimal[15] = 1, 1, 0
+	writeParquet(t, name, []b{y, z})
+	for id, keys := range read() {
+		if both := strings.Fields(keys); (id == 1 || id == 3 || id == 6) && (len(both) != 2 || both[0] == both[1]) {
+			t.Errorf("the column %d: %s", id, keys)
+		}
+	}
 }
 
 // Tables that have more than is supported are refused by name.

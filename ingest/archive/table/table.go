@@ -14,7 +14,11 @@ import (
 	"strings"
 	"time"
 
+	"github.com/twmb/avro"
+
 	"github.com/stagewise/stagewise/ingest/archive/store"
+	avromessages "github.com/stagewise/stagewise/ingest/format/avro"
+	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -31,11 +35,7 @@ type DataFile struct {
 	Rows int64  // with those that are deleted; -1: unknown
 	// Deleted are the numbers of deleted rows, from 0 and ascending.
 	Deleted []int64
-	// Values are columns that the file may lack. Those that it has take precedence.
-	Values []input.Partition
-	// Names are the names of columns, at any depth, by the IDs of fields that the file has; a column whose ID has no name was dropped. Nil
-	// means that the names in the file apply, as they do in a file without IDs.
-	Names map[int]string
+	parquet.Columns
 }
 
 // layout is how a format of tables logs its files.
@@ -154,6 +154,34 @@ func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
 		}
 	}
 	return nil
+}
+
+// eachParquet calls visit for the rows of a file in Parquet.
+func eachParquet[T any](t *table, path string, columns parquet.Columns, visit func(T) error) error {
+	f, err := t.open(path)
+	if err != nil {
+		return err
+	}
+	rows, err := parquet.OpenDatums(f, f.Size(), columns)
+	if err != nil {
+		return errors.Join(input.WholeFile(path, err), f.Close())
+	}
+	schema, err := avro.Parse(rows.Schema(), avromessages.AnyNames())
+	for err == nil {
+		var row T
+		var datum []byte
+		if datum, err = rows.Next(); err == nil {
+			if _, err = schema.Decode(datum, &row, avro.SkipUnknown()); err == nil {
+				err = visit(row)
+			}
+		}
+	}
+	if err == io.EOF {
+		err = nil
+	} else {
+		err = input.WholeFile(path, err)
+	}
+	return errors.Join(err, rows.Close(), f.Close())
 }
 
 // checkFormat returns an error if a file has a format that is not supported.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +14,8 @@ import (
 	"github.com/parquet-go/parquet-go"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
+	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
+	"github.com/stagewise/stagewise/ingest/input"
 )
 
 // row is a row of the tables of the tests.
@@ -53,14 +56,20 @@ func writeParquet[T any](t *testing.T, name string, rows []T) {
 	}
 }
 
-// live returns the files of a table.
-func live(t *testing.T, layout, root string, at Snapshot) ([]DataFile, error) {
+// tableOf returns the table in a directory.
+func tableOf(t *testing.T, root string) *table {
 	t.Helper()
 	s, err := store.Open(root, store.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Live(t.Context(), s, layout, root, at)
+	return &table{ctx: t.Context(), store: s, root: root}
+}
+
+// live returns the files of a table.
+func live(t *testing.T, layout, root string, at Snapshot) ([]DataFile, error) {
+	t.Helper()
+	return Live(t.Context(), tableOf(t, root).store, layout, root, at)
 }
 
 // offsets returns the offsets of the live rows of a table, in order.
@@ -71,14 +80,20 @@ func offsets(t *testing.T, layout, root string, at Snapshot) (offsets []int64) {
 		t.Fatal(err)
 	}
 	for _, f := range files {
-		rows, err := parquet.ReadFile[row](f.Path)
-		if err != nil || int64(len(rows)) != f.Rows {
-			t.Fatal(f, len(rows), err)
-		}
-		for i, r := range rows {
-			if _, deleted := slices.BinarySearch(f.Deleted, int64(i)); !deleted {
-				offsets = append(offsets, r.Offset)
+		n := int64(0)
+		err := eachParquet(tableOf(t, root), f.Path, f.Columns, func(row map[string]any) error {
+			offset, renamed := row["offset"]
+			if !renamed {
+				offset = row["place"]
 			}
+			if _, deleted := slices.BinarySearch(f.Deleted, n); !deleted {
+				offsets = append(offsets, offset.(int64))
+			}
+			n++
+			return nil
+		})
+		if err != nil || n != f.Rows {
+			t.Fatal(f, n, err)
 		}
 	}
 	slices.Sort(offsets)
@@ -90,6 +105,23 @@ func expectRefused(t *testing.T, layout, root string, at Snapshot, want string) 
 	t.Helper()
 	if files, err := live(t, layout, root, at); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), root) {
 		t.Errorf("%v, %v, expected %s", files, err, want)
+	}
+}
+
+// Columns that a file lacks are its partition values, of the type of all of their values. Others are in the file.
+func TestPartitionValues(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.parquet")
+	writeParquet(t, name, []row{{Group: 7}})
+	values := []input.Partition{{Column: "day", Text: "x"}, {Column: "hour", Text: "09", Whole: 9, IsWhole: true}, {Column: "none", Null: true},
+		{Column: "group", Text: "8", Whole: 8, IsWhole: true}}
+	err := eachParquet(tableOf(t, name), name, parquetformat.Columns{Values: values}, func(row map[string]any) error {
+		if want := map[string]any{"day": "x", "hour": int64(9), "none": nil, "group": int64(7), "offset": int64(0), "word": nil}; !reflect.DeepEqual(row, want) {
+			t.Errorf("%v, expected %v", row, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -3,6 +3,7 @@ package parquet
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"math"
@@ -41,6 +42,9 @@ type Columns struct {
 	// Names are the names of columns, at any depth, by the IDs of fields. A column whose ID has no name is not read. Nil means that the names
 	// in the file apply.
 	Names map[int]string
+	// IDs are the IDs of the fields of a file that has none: by the name in the file, after the path of the column that it is in. Nil means
+	// that they are not known, so that such a file is an error if there are Names.
+	IDs map[string]int
 	// Values are columns that the file may lack.
 	Values []input.Partition
 }
@@ -54,18 +58,29 @@ func OpenDatums(r io.ReaderAt, size int64, columns Columns) (*Datums, error) {
 	if columns.Wanted == nil {
 		columns.Wanted = func(string) bool { return true }
 	}
-	s := &schemaOf{file: file, types: typesOf(file), columns: columns}
+	s := &schemaOf{file: file, types: typesOf(file), columns: columns, hasIDs: hasIDs(file.Root())}
+	if columns.Names != nil && columns.IDs == nil && !s.hasIDs {
+		return nil, errors.New("columns without IDs, and no names by which the table has them: set its property schema.name-mapping.default")
+	}
 	d := &Datums{left: file.NumRows()}
 	var fields []any
 	d.columns, fields = s.fields(file.Root().Columns(), "")
 	for _, v := range columns.Values {
-		has := func(c *parquet.Column) bool { return s.name(c) == v.Column }
-		if columns.Wanted(v.Column) && !slices.ContainsFunc(file.Root().Columns(), has) {
-			fields = append(fields, map[string]any{"name": v.Column, "type": []string{"null", "string"}})
-			if v.Null {
-				d.values = binary.AppendVarint(d.values, 0)
-				continue
-			}
+		has := func(c *parquet.Column) bool { return s.name(c, "") == v.Column }
+		if !columns.Wanted(v.Column) || slices.ContainsFunc(file.Root().Columns(), has) {
+			continue
+		}
+		of := "string"
+		if v.IsWhole {
+			of = "long"
+		}
+		fields = append(fields, map[string]any{"name": v.Column, "type": []string{"null", of}})
+		switch {
+		case v.Null:
+			d.values = binary.AppendVarint(d.values, 0)
+		case v.IsWhole:
+			d.values = binary.AppendVarint(binary.AppendVarint(d.values, 1), v.Whole)
+		default:
 			d.values = binary.AppendVarint(binary.AppendVarint(d.values, 1), int64(len(v.Text)))
 			d.values = append(d.values, v.Text...)
 		}
@@ -81,21 +96,29 @@ type schemaOf struct {
 	file    *parquet.File
 	types   types
 	columns Columns
+	hasIDs  bool // the file has IDs
 	records int
 }
 
-// name returns the name of a column; "": it was dropped.
-func (s *schemaOf) name(c *parquet.Column) string {
-	if s.columns.Names != nil && c.ID() > 0 {
+// name returns the name of a column that is at a path; "": it was dropped.
+func (s *schemaOf) name(c *parquet.Column, within string) string {
+	switch {
+	case s.columns.Names == nil:
+		return c.Name()
+	case s.hasIDs:
 		return s.columns.Names[c.ID()]
 	}
-	return c.Name()
+	return s.columns.Names[s.columns.IDs[within+c.Name()]]
+}
+
+func hasIDs(of *parquet.Column) bool {
+	return of.ID() > 0 || slices.ContainsFunc(of.Columns(), hasIDs)
 }
 
 // fields returns the columns of a record that are wanted and have a type that can be read, and their Avro schemas.
 func (s *schemaOf) fields(columns []*parquet.Column, within string) (nodes []*node, fields []any) {
 	for _, c := range columns {
-		name := s.name(c)
+		name := s.name(c, within)
 		if path := within + name; name != "" && s.columns.Wanted(path) {
 			if n, of := s.node(c, path, c.Repeated()); n != nil {
 				nodes, fields = append(nodes, n), append(fields, map[string]any{"name": name, "type": of})
@@ -191,8 +214,11 @@ func (l *leaf) avro() any {
 		return map[string]any{"type": "long", "logicalType": map[time.Duration]string{day: "timestamp-millis",
 			time.Millisecond: "timestamp-millis", time.Microsecond: "timestamp-micros", time.Nanosecond: "timestamp-nanos"}[l.unit]}
 	case tabular.Numeric:
-		if l.isSingle() {
+		switch {
+		case l.isSingle():
 			return "float"
+		case l.decimal && l.scale >= 0:
+			return map[string]any{"type": "bytes", "logicalType": "decimal", "precision": max(l.precision, l.scale, 1), "scale": l.scale}
 		}
 		return "double"
 	}
@@ -309,8 +335,17 @@ func (l *leaf) append(row []byte, v *parquet.Value) []byte {
 		if l.isSingle() {
 			return binary.LittleEndian.AppendUint32(row, math.Float32bits(v.Float()))
 		}
+		if l.decimal && l.scale >= 0 {
+			break
+		}
 		return binary.LittleEndian.AppendUint64(row, math.Float64bits(l.number(v)))
 	}
-	content := v.ByteArray()
+	var content []byte
+	switch v.Kind() {
+	case parquet.Int32, parquet.Int64: // of a decimal
+		content = binary.BigEndian.AppendUint64(nil, uint64(l.whole(v)))
+	default:
+		content = v.ByteArray()
+	}
 	return append(binary.AppendVarint(row, int64(len(content))), content...)
 }

@@ -61,15 +61,16 @@ type leaf struct {
 	nullable bool // the column of the file, of which this is a part, may be null
 	present  int  // definition level of an item of a list, which may be null
 
-	kind     tabular.Kind // of a value, whatever it is a part of
-	name     string       // of the type
-	advice   string
-	unsigned bool
-	scale    int           // of a decimal
-	decimal  bool          // a value is unscaled
-	half     bool          // a value is a float16
-	unit     time.Duration // of a time; 0: another value
-	zone     *time.Location
+	kind      tabular.Kind // of a value, whatever it is a part of
+	name      string       // of the type
+	advice    string
+	unsigned  bool
+	scale     int           // of a decimal
+	precision int           // of a decimal
+	decimal   bool          // a value is unscaled
+	half      bool          // a value is a float16
+	unit      time.Duration // of a time; 0: another value
+	zone      *time.Location
 
 	group  int                            // next row group
 	values parquet.ColumnChunkValueReader // of the row group before; nil: all were read
@@ -106,6 +107,8 @@ func newLeaf(file *parquet.File, of *parquet.Column, types types) *leaf {
 		l.kind = tabular.Whole
 	case parquet.Float, parquet.Double:
 		l.kind = tabular.Numeric
+	case parquet.Int96:
+		l.kind, l.unit = tabular.Moment, time.Microsecond
 	}
 	switch t := logical.(type) {
 	case nil:
@@ -114,7 +117,7 @@ func newLeaf(file *parquet.File, of *parquet.Column, types types) *leaf {
 	case *format.IntType:
 		l.unsigned = !t.IsSigned
 	case *format.DecimalType:
-		l.kind, l.decimal, l.scale = tabular.Numeric, true, int(t.Scale)
+		l.kind, l.decimal, l.scale, l.precision = tabular.Numeric, true, int(t.Scale), int(t.Precision)
 		if l.scale > value.MaxScale || l.scale < -value.MaxScale {
 			l.kind = tabular.Unread
 		}
@@ -185,6 +188,9 @@ func (l *leaf) whole(v *parquet.Value) int64 {
 			return int64(v.Uint32())
 		}
 		return int64(v.Int32())
+	case parquet.Int96: // nanoseconds of a day, and the Julian day
+		t := v.Int96()
+		return (int64(t[2])-2440588)*day.Microseconds() + (int64(t[1])<<32|int64(t[0]))/1000
 	}
 	return v.Int64()
 }
@@ -245,8 +251,8 @@ var errTooFew = fmt.Errorf("fewer values than the file announces: %w", io.ErrUne
 // maxValues is the number of values read at a time.
 const maxValues = 1024
 
-// CheckCodec returns an error for a compression that can't be read: of LZ4_RAW, parquet-go returns wrong values without an error.
-func CheckCodec(codec format.CompressionCodec) error {
+// checkCodec returns an error for a compression that can't be read: of LZ4_RAW, parquet-go returns wrong values without an error.
+func checkCodec(codec format.CompressionCodec) error {
 	switch codec {
 	case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:
 		return nil
@@ -261,7 +267,7 @@ func (l *leaf) peek() (*parquet.Value, error) {
 			if l.group == len(l.file.RowGroups()) {
 				return nil, nil
 			}
-			if err := CheckCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
+			if err := checkCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
 				return nil, err
 			}
 			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
