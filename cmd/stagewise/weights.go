@@ -27,13 +27,22 @@ func newWeights() *cobra.Command {
 }
 
 func newWeightsList() *cobra.Command {
+	var asJSON bool
 	read := func(ctx context.Context, p *topics.Pipeline) ([]protocol.Finished, error) { return p.Versions(ctx) }
-	return newList(&cobra.Command{
+	write := func(w io.Writer, versions []protocol.Finished) error {
+		if asJSON {
+			return screen.WriteVersionsJSON(w, versions)
+		}
+		return screen.WriteVersions(w, versions)
+	}
+	cmd := newList(&cobra.Command{
 		Use: "list -c FILE", Short: "List the finished versions",
 		Long: "List the finished versions. The column offered has yes, no or pinned. Subscribers get as " + protocol.Latest +
 			" the pinned version, or\nwithout one the last version with yes.",
 		Example: "  stagewise weights list -c digits.yaml",
-	}, nil, read, screen.WriteVersions)
+	}, nil, read, write)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write a line of JSON for each version: offered, written, manifest")
+	return cmd
 }
 
 func newWeightsPin() *cobra.Command {

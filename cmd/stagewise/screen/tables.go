@@ -1,6 +1,7 @@
 package screen
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -65,6 +66,17 @@ func WriteVersions(w io.Writer, versions []protocol.Finished) error {
 			metric(m, "train_error"), metric(m, "holdout_error"), metric(m, "test_error"), v.WeightsDigest.Short(), offered(v), parameters(v.Plan))
 	}
 	return table.Write(w)
+}
+
+// WriteVersionsJSON writes a line of JSON for each version.
+func WriteVersionsJSON(w io.Writer, versions []protocol.Finished) error {
+	lines := json.NewEncoder(w)
+	for _, v := range versions {
+		if err := lines.Encode(map[string]any{"offered": offered(v), "written": v.Written.UTC(), "manifest": v.Manifest}); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // offered says whether a version is offered to subscribers, or pinned.
