@@ -1,0 +1,123 @@
+"""The versions of a pipeline for registries of other programs: what stagewise.mlflow and stagewise.openlineage share."""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import program
+
+# Fields of a plan that are no parameters: what was read, and from where.
+_READ = ("name", "topic", "spans", "sources", "removed", "forgotten", "heeded", "expiring", "outside", "chain", "submission", "since")
+
+_LONGEST = 500  # characters of a parameter
+
+
+@dataclass(frozen=True)
+class Listed:
+    """A version as `stagewise weights list --json` lists it."""
+
+    offered: str  # "yes", "pinned", or "no" if it is withheld
+    written: str  # when its manifest was written, in RFC 3339
+    manifest: Mapping[str, Any]
+
+    @property
+    def run(self) -> str:
+        """The id of its run."""
+        return str(self.manifest["run"])
+
+    @property
+    def topic(self) -> str:
+        """The topic of its examples."""
+        return str(self.manifest["plan"].get("topic") or f"{self.manifest['name']}.examples")
+
+    @property
+    def parent(self) -> str:
+        """The id of the run that it continues from; "": none."""
+        plan = self.manifest["plan"]
+        parent = (plan.get("chain") or {}).get("parent") or plan.get("warm") or {}
+        return str(parent.get("run", ""))
+
+    def spans(self) -> str:
+        """Returns the offsets of the topic that it read, as JSON."""
+        return json.dumps(self.manifest["plan"]["spans"], separators=(",", ":"))
+
+    def parameters(self) -> Iterator[tuple[str, str]]:
+        """Yields the parameters of its plan, by path."""
+        yield from _leaves("", {key: value for key, value in self.manifest["plan"].items() if key not in _READ})
+
+
+def digest(text: str) -> str:
+    """Returns a digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:36]  # MLflow has digests of at most 36 characters
+
+
+def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
+    pairs = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) and _nested(value) else None
+    if pairs is None:
+        yield path, (value if isinstance(value, str) else json.dumps(value))[:_LONGEST]
+        return
+    for key, inner in pairs:
+        yield from _leaves(f"{path}.{key}" if path else str(key), inner)
+
+
+def _nested(values: list[Any]) -> bool:
+    return any(isinstance(value, dict) for value in values)
+
+
+def ask(*arguments: str) -> str:
+    """Returns what the program writes to its standard output. If it fails, its sentence is that of an error."""
+    done = subprocess.run(
+        [program.find(), *arguments], stdin=subprocess.DEVNULL, capture_output=True, text=True, env=program.environment(os.environ, only=False)
+    )
+    if done.returncode != 0:
+        raise program.error_of(done.returncode, done.stderr.splitlines(keepends=True))
+    return done.stdout
+
+
+def imported(module: str, package: str) -> Any:
+    """Imports a module, or ends with the package to install."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as reason:
+        raise SystemExit(f"stagewise: {reason}: pip install {package}") from reason
+
+
+def arguments(name: str, description: str) -> argparse.ArgumentParser:
+    """Returns the flags that the commands share."""
+    flags = argparse.ArgumentParser(prog=f"python -m stagewise.{name}", description=description)
+    flags.add_argument("-c", "--config", required=True, metavar="FILE", help="the configuration of the pipeline")
+    flags.add_argument("--interval", type=float, default=10, metavar="SECONDS", help="how often to list the versions (default 10)")
+    flags.add_argument("--once", action="store_true", help="register the versions that there are, and end")
+    return flags
+
+
+def follow(flags: argparse.Namespace, register: Callable[[Sequence[Listed]], None]) -> None:
+    """Hands over the list of versions until Ctrl-C. An error is shown, and the list is handed over again after the interval; with once, it is
+    raised."""
+    pause, shown = threading.Event(), ""
+    try:
+        while True:
+            try:
+                lines = ask("weights", "list", "-c", flags.config, "--json").splitlines()
+                register([Listed(**json.loads(line)) for line in lines])
+                shown = ""
+            except Exception as reason:  # of brokers, or of the registry: the next attempt registers all that is missing
+                if flags.once:
+                    raise SystemExit(f"stagewise: {reason}") from reason
+                if shown != (shown := str(reason)):
+                    print(f"stagewise: {reason}; trying again every {flags.interval:g} s", file=sys.stderr, flush=True)
+            if flags.once:
+                return
+            pause.wait(flags.interval)
+    except KeyboardInterrupt:
+        return
