@@ -23,7 +23,13 @@ const withheld = "security"
 // no password. As JSON is YAML, [Load] reads it: it is a configuration that says the same.
 //
 // Names of files are absolute, as those in a configuration file are relative to its folder.
-func (c *Config) MarshalJSON() ([]byte, error) { return resolved(reflect.ValueOf(c)) }
+func (c *Config) MarshalJSON() ([]byte, error) {
+	said := *c
+	if said.Examples.Archive.Alone { // the topic is that of its files
+		said.Examples.FromTopic = ""
+	}
+	return resolved(reflect.ValueOf(said))
+}
 
 // YAML returns what every key is set to, as [Config.MarshalJSON] does, for people to read: [Load] reads it.
 func (c *Config) YAML() ([]byte, error) {

@@ -81,3 +81,24 @@ func lacking(t *testing.T, text []byte) string {
 	}
 	return ""
 }
+
+// An archive without a topic stays one: what its files say is not written.
+func TestResolvedArchiveHasNoTopic(t *testing.T) {
+	folder := t.TempDir()
+	if err := os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	content := []byte("name: a\nexamples: {columns: {use: [a]}, archive: {files: \"" + folder + "\", layout: confluent}}\n")
+	for range 2 {
+		c, err := load("archive.yaml", content, nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !c.Examples.Archive.Alone {
+			t.Errorf("%s: the archive is not alone", content)
+		}
+		if content, err = json.Marshal(c); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
