@@ -93,7 +93,6 @@ func (m *Model) newContributor() (*contributor, error) {
 				c.base[out] += float64(v)
 			}
 		}
-
 	}
 	for out := range c.base {
 		if m.Task() == examples.Numbers {
@@ -101,6 +100,9 @@ func (m *Model) newContributor() (*contributor, error) {
 		}
 		if c.base[out] *= c.scale[out]; m.Task() == examples.Numbers {
 			c.base[out] += m.prepared.TargetCenter[out]
+		}
+		if most := c.base[out] + math.MaxFloat32*math.Abs(c.scale[out]); most-most != 0 {
+			return nil, fmt.Errorf("scores of %.40q may be infinite: contributions need finite ones", m.Labels()[out])
 		}
 	}
 	return c, nil

@@ -51,6 +51,13 @@ func (m *Model) Numbers(numbers []float64, rows *examples.Rows) {
 	copy(numbers, all)
 }
 
+// Contributions is [Predictor.Contributions] for any number of goroutines.
+func (m *Model) Contributions(rows *examples.Rows, n int, do func(row int, scores []Contributions)) error {
+	p := m.borrow()
+	defer m.predictors.Put(p)
+	return p.Contributions(rows, n, do)
+}
+
 // borrow returns a predictor that nobody uses. The caller puts it back into the pool.
 func (m *Model) borrow() *Predictor {
 	if p, ok := m.predictors.Get().(*Predictor); ok {

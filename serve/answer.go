@@ -38,12 +38,17 @@ type jsonAnswer struct {
 	plain  bool
 	rows   int
 	labels []byte // of the rows, as a list without its end
+
+	contributed []byte // contributions to the rows, as a list without its end
 }
 
-func (a *jsonAnswer) kept() int { return len(a.labels) }
+func (a *jsonAnswer) kept() int { return len(a.labels) + len(a.contributed) }
 
 // add implements encoder.
 func (a *jsonAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
+	if row.contributions != "" {
+		a.contributed = append(append(a.contributed, "[,"[min(a.rows, 1)]), row.contributions...)
+	}
 	if a.rows++; !a.predictsNumbers() {
 		a.addLabels(row.given)
 		if a.plain {
@@ -145,7 +150,12 @@ func (a *jsonAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
 	if !a.predictsNumbers() {
 		head = append(append(append(head, `,"labels":`...), labels...), ']')
 	}
-	return append(append([][]byte{a.appendValues(head)}, rows...), []byte("]}\n")), nil
+	pieces = append([][]byte{a.appendValues(head)}, rows...)
+	if a.contributed != nil {
+		pieces = append(pieces, []byte(`],"contributions":`), a.contributed)
+		a.contributed = nil // they are in the pieces
+	}
+	return append(pieces, []byte("]}\n")), nil
 }
 
 func (a *jsonAnswer) announce(h http.Header) { h.Set("Content-Type", typeJSON) }

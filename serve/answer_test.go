@@ -11,6 +11,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"reflect"
 	"slices"
 	"strings"
 	"sync"
@@ -23,6 +24,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // parts returns the parts of the memory for requests.
@@ -341,4 +343,59 @@ func (b *broken) Write(p []byte) (int, error) {
 		return 0, errors.New("broken pipe")
 	}
 	return len(p), nil
+}
+
+// Answers have the contributions of the model, with the labels as in the rest of the answer, in JSON and in Arrow. What does not fit in an
+// answer, or has none, is refused before it is computed.
+func TestContributions(t *testing.T) {
+	for _, m := range []*model.Model{wholeModel(t, 5), newModel(t, 1, 2, nil, layout.MissingError)} {
+		s := newServer(t, Defaults(), Fixed(m))
+		var rows [][]float32
+		var want []json.RawMessage
+		for i := range 2*tileRows + 1 {
+			rows = append(rows, []float32{float32(i) / 64, 1})
+		}
+		err := m.Contributions(denseOf(rows...), 1, func(_ int, scores []model.Contributions) {
+			var row []contributed
+			for out, score := range scores {
+				row = append(row, contributed{m.LabelType().Values(m.Labels())[out], score})
+			}
+			want = append(want, wire.JSON(row))
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := json.Marshal(map[string]any{"rows": rows, "contributions": 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Contributions []json.RawMessage }
+		w := ask(s, "POST", "/predict", typeJSON, body)
+		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Contributions, want) {
+			t.Errorf("%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
+		}
+		r, err := ipc.NewReader(askWith(s, typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer r.Release()
+		n := 0
+		for r.Next() {
+			for i := range int(r.Record().NumRows()) {
+				text := r.Record().Column(int(r.Record().NumCols()) - 1).(*array.String).Value(i)
+				if text != string(want[n]) {
+					t.Errorf("row %d: %s, expected %s", n, text, want[n])
+				}
+				n++
+			}
+		}
+		if n != len(rows) || r.Err() != nil {
+			t.Errorf("%d rows, error %v", n, r.Err())
+		}
+		for text, want := range map[string]string{"0": "a number of columns, at least 1", "1000000000000": "expected at most"} {
+			checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]], "contributions": `+text+`}`)), text, want)
+		}
+	}
+	infinite := newServer(t, Defaults(), Fixed(numbersModel(t, 3)))
+	checkRefused(t, ask(infinite, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]], "contributions": 1}`)), "numbers", "contributions need")
 }

@@ -21,7 +21,7 @@ const (
 // arrowAnswer is an answer as an Arrow stream: the column label, and the column probabilities, a list of the classes in
 // order, or top, a list of the most probable labels with their probabilities; for multi-label tasks the column labels, a
 // list of the row's labels, in place of label; in regression the column predictions, a list of float64 in target order.
-// Labels are int64 if all of them are integers.
+// Labels are int64 if all of them are integers. The last column is contributions, if asked for: texts of JSON.
 type arrowAnswer struct {
 	*version
 	asked
@@ -30,7 +30,8 @@ type arrowAnswer struct {
 	writer   *ipc.Writer
 	builder  *array.RecordBuilder
 	rows     int  // in the builder
-	rowBytes int  // approximate size of a row
+	rowBytes int  // approximate size of a row, without contributions
+	texts    int  // bytes of contributions in the builder
 	written  bool // a batch was written
 }
 
@@ -61,6 +62,9 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 	if asks.top > 0 || v.predictsNumbers() {
 		valueBytes = 8 // a label and its probability, or a float64
 	}
+	if asks.contributions > 0 {
+		fields = append(fields, arrow.Field{Name: "contributions", Type: arrow.BinaryTypes.String})
+	}
 	a := &arrowAnswer{version: v, asked: asks, schema: arrow.NewSchema(fields, &metadata),
 		rowBytes: 8 + valueBytes*asks.values(v)}
 	a.writer = ipc.NewWriter(&a.stream, ipc.WithSchema(a.schema))
@@ -68,7 +72,7 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 	return a
 }
 
-func (a *arrowAnswer) kept() int { return a.rows * a.rowBytes }
+func (a *arrowAnswer) kept() int { return a.rows*a.rowBytes + a.texts }
 
 // batchBytes is the approximate size of a batch.
 const batchBytes = 512 << 10
@@ -78,7 +82,13 @@ func (a *arrowAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
 	if !a.predictsNumbers() {
 		a.addLabels(row.given)
 	}
-	switch lists := a.builder.Field(a.schema.NumFields() - 1).(type) {
+	last := a.schema.NumFields() - 1
+	if a.contributions > 0 {
+		a.builder.Field(last).(*array.StringBuilder).Append(row.contributions)
+		a.texts += len(row.contributions)
+		last--
+	}
+	switch lists := a.builder.Field(last).(type) {
 	case *array.ListBuilder:
 		a.addTop(lists, row)
 	case *array.FixedSizeListBuilder:
@@ -135,7 +145,7 @@ func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
 	}
 	record := a.builder.NewRecord()
 	defer record.Release()
-	a.rows, a.written = 0, true
+	a.rows, a.texts, a.written = 0, 0, true
 	if err := a.writer.Write(record); err != nil {
 		return nil, err
 	}

@@ -16,14 +16,17 @@ const headerType = "Content-Type"
 
 // The headers of a request that select the contents of the answer, as the members do.
 const (
-	headerTop     = "Stagewise-Top"
-	headerClasses = "Stagewise-Classes"
+	headerTop           = "Stagewise-Top"
+	headerClasses       = "Stagewise-Classes"
+	headerContributions = "Stagewise-Contributions"
 )
 
 // asked is the requested contents of an answer besides the label of each row.
 type asked struct {
 	top     int  // number of most probable labels; 0: the probability of each, in label order
 	classes bool // all labels, in the order of the probabilities
+
+	contributions int // number of columns that add the most to each score; 0: no contributions
 
 	// of the Open Inference Protocol
 	id      []byte   // of the request, as JSON; nil: none
@@ -38,6 +41,11 @@ func askedBy(h http.Header) (a asked, err error) {
 			return a, refuse(http.StatusBadRequest, "%s: %v", headerTop, err)
 		}
 	}
+	if text := h.Get(headerContributions); text != "" {
+		if err := a.setContributions([]byte(text)); err != nil {
+			return a, refuse(http.StatusBadRequest, "%s: %v", headerContributions, err)
+		}
+	}
 	if text := h.Get(headerClasses); text != "" {
 		if a.classes, err = strconv.ParseBool(text); err != nil {
 			return a, refuse(http.StatusBadRequest, "%s: %.20q: expected true or false", headerClasses, text)
@@ -46,10 +54,16 @@ func askedBy(h http.Header) (a asked, err error) {
 	return a, nil
 }
 
-// setTop and setClasses set the contents from the text of a member or a header.
-func (a *asked) setTop(text value.Cell) (err error) {
-	if a.top, err = strconv.Atoi(string(text)); err != nil || a.top < 1 {
-		err = fmt.Errorf("%.20s: expected a number of labels, at least 1", text)
+// setTop, setContributions and setClasses set the contents from the text of a member or a header.
+func (a *asked) setTop(text value.Cell) error { return setNumber(&a.top, text, "a number of labels") }
+
+func (a *asked) setContributions(text value.Cell) error {
+	return setNumber(&a.contributions, text, "a number of columns")
+}
+
+func setNumber(to *int, text value.Cell, want string) (err error) {
+	if *to, err = strconv.Atoi(string(text)); err != nil || *to < 1 {
+		err = fmt.Errorf("%.20s: expected %s, at least 1", text, want)
 	}
 	return err
 }
@@ -67,12 +81,34 @@ func truth(text value.Cell) (v bool, err error) {
 	return v, err
 }
 
-// check returns an error for contents that a version does not have.
-func (a asked) check(v *version) error {
+// contributionBytes is the smallest size of a contribution in an answer.
+const contributionBytes = len(`{"column":"","value":0},`)
+
+// check returns an error for contents that a version does not have, or that do not fit in an answer.
+func (a asked) check(v *version, maxAnswer int64) error {
 	if a.top > 0 && v.predictsNumbers() {
 		return refuse(http.StatusBadRequest, "%q: the model predicts numbers, which have no probabilities", keyTop)
 	}
+	if a.contributions == 0 {
+		return nil
+	}
+	if most := maxAnswer / int64(contributionBytes*len(v.Labels())); int64(a.contributions) > most {
+		return refuse(http.StatusBadRequest, "%q: %d: expected at most %d, which are the most that an answer may have for a row",
+			keyContributions, a.contributions, most)
+	}
+	if err := v.CheckContributions(); err != nil {
+		return refuse(http.StatusBadRequest, "%q: %v", keyContributions, err)
+	}
 	return nil
+}
+
+// mostRows returns the maximum number of rows that are predicted together.
+func (a asked) mostRows(v *version) int {
+	k, width := len(v.Labels()), max(v.Width(), 1)
+	if a.contributions > 0 {
+		k *= min(width, tileValues)
+	}
+	return max(1, min(tileRows, tileValues/k, (1<<20)/width))
 }
 
 // values returns the number of values per row in the answer of a version.

@@ -23,6 +23,8 @@ const (
 	keyColumns = "columns"
 	keyTop     = "top"
 	keyClasses = "classes"
+
+	keyContributions = "contributions"
 )
 
 // jsonRows are the rows of a JSON request: {"columns": […], "rows": […]}. A row is an object of named values, or a list of values,
@@ -50,7 +52,7 @@ type jsonRows struct {
 }
 
 // members are the members of a request; nil: there is none.
-type members struct{ rows, columns, top, classes value.Cell }
+type members struct{ rows, columns, top, classes, contributions value.Cell }
 
 // parse returns the object in a body.
 func parse(body []byte) (value.Cell, error) {
@@ -77,6 +79,8 @@ func membersOf(body []byte, sent string) (m members, err error) {
 				m.top = cell
 			case keyClasses:
 				m.classes = cell
+			case keyContributions:
+				m.contributions = cell
 			}
 			return nil
 		})
@@ -150,7 +154,8 @@ func newJSONRows(m members, v *version, of *reader, asks *asked) (*jsonRows, err
 		key  string
 		cell value.Cell
 		read func(value.Cell) error
-	}{{keyColumns, m.columns, r.readColumns}, {keyTop, m.top, asks.setTop}, {keyClasses, m.classes, asks.setClasses}} {
+	}{{keyColumns, m.columns, r.readColumns}, {keyTop, m.top, asks.setTop}, {keyClasses, m.classes, asks.setClasses},
+		{keyContributions, m.contributions, asks.setContributions}} {
 		if member.cell == nil {
 			continue
 		}

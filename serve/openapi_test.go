@@ -81,7 +81,7 @@ func TestDescription(t *testing.T) {
 	}{
 		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[]}`}, {s, "POST", "/predict", typeJSON, `{"rows":[[1]]}`},
 		{s, "POST", "/predict", typeJSON, `{"rows":[[1,2,3]],"top":2,"classes":true}`}, {broken, "POST", "/predict", typeJSON, `{"rows":[]}`},
-		{whole, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true,"top":2}`}, {several, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`},
+		{whole, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true,"top":2,"contributions":2}`}, {several, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`},
 		{numbers, "POST", "/predict", typeJSON, `{"rows":[[1,2]],"classes":true}`}, {whole, "GET", "/model", "", ""},
 		{s, "POST", "/predict", "text/csv", ``}, {s, "PUT", "/predict", typeJSON, ``}, {none, "POST", "/predict", typeJSON, `{"rows":[]}`}, {none, "GET", "/model", "", ""},
 		{s, "POST", "/invocations", typeJSON, `{"inputs":[[1,2,3]]}`}, {numbers, "POST", "/invocations", typeJSON, `{"inputs":[[1,2]]}`},

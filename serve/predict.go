@@ -142,13 +142,12 @@ func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 	if p.rows, err = p.open(ctx, text); err != nil {
 		return unusable(ctx, err)
 	}
-	if err := p.asks.check(p.version); err != nil {
+	if err := p.asks.check(p.version, p.memory.maxAnswer()); err != nil {
 		return err
 	}
 	p.record.Reset(p.Manifest.Version)
 	p.encoder = newEncoder(p.version, p.kind, p.asks)
-	most := max(1, min(tileRows, tileValues/len(p.Labels()), (1<<20)/max(p.Width(), 1)))
-	if err := p.rows.read(most, func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
+	if err := p.rows.read(p.asks.mostRows(p.version), func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
 		return unusable(ctx, err)
 	}
 	if p.count == 0 {
@@ -173,7 +172,9 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 	if p.count += n; p.count > p.Server.options.MaxRows {
 		return p.manyRows()
 	}
-	p.work.predicted.predict(p.version, rows)
+	if err := p.work.predicted.predict(p.version, rows, p.asks.contributions); err != nil {
+		return err
+	}
 	top := p.asks.top
 	if p.record != nil {
 		top = max(top, answers.MostProbable(top))
@@ -205,7 +206,7 @@ func (p *prediction) reserve() error {
 	answer := p.bytes + p.encoder.kept() + p.record.Bytes()
 	if int64(answer) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
-			"at a time, or ask for the most probable labels with %q", p.memory.maxAnswer(), keyTop)
+			"at a time, or ask for the most probable labels with %q or fewer %q", p.memory.maxAnswer(), keyTop, keyContributions)
 	}
 	if !p.answer.grow(&p.memory.answers, int64(answer)) {
 		return p.full()

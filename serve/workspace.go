@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http"
@@ -22,6 +23,7 @@ type workspace struct {
 type predicted struct {
 	probabilities []float32 // n × k
 	numbers       []float64 // n × k: in regression, in place of probabilities
+	contributions []string  // n, as JSON: if they are asked for
 	current       predictedRow
 }
 
@@ -31,21 +33,31 @@ type predictedRow struct {
 	probabilities []float32
 	given         []int32 // classes that the model decides for, in order
 	top           []int32 // most probable classes, if asked for
+	contributions string  // as JSON, if asked for
 }
 
 // row returns the prediction of row i, with a number of most probable classes. It is valid until the next call.
 func (p *predicted) row(v *version, i, top int) *predictedRow {
 	k, r := len(v.Labels()), &p.current
+	if r.contributions = ""; p.contributions != nil {
+		r.contributions = p.contributions[i]
+	}
 	if v.predictsNumbers() {
-		*r = predictedRow{numbers: p.numbers[i*k : (i+1)*k], given: r.given, top: r.top}
+		r.numbers, r.probabilities = p.numbers[i*k:(i+1)*k], nil
 		return r
 	}
-	*r = predictedRow{probabilities: p.probabilities[i*k : (i+1)*k], given: r.given, top: r.top}
+	r.numbers, r.probabilities = nil, p.probabilities[i*k:(i+1)*k]
 	r.given = v.given(r.given, r.probabilities)
 	if top > 0 {
 		r.top = mostProbable(r.top, r.probabilities, top)
 	}
 	return r
+}
+
+// contributed is what columns add to a score, with its label encoded as in answers.
+type contributed struct {
+	Label json.RawMessage `json:"label"`
+	model.Contributions
 }
 
 // keptValues and keptRows are the maximum numbers of values, and of bytes of answers, that a workspace keeps between
@@ -55,16 +67,32 @@ const (
 	keptRows   = 1 << 20
 )
 
-// predict predicts rows.
-func (p *predicted) predict(v *version, rows *examples.Rows) {
+// predict predicts rows, with so many contributions to each score.
+func (p *predicted) predict(v *version, rows *examples.Rows, contributions int) error {
+	if p.contributions = nil; contributions > 0 {
+		var failed error
+		scores := make([]contributed, len(v.quoted))
+		err := v.Contributions(rows, contributions, func(_ int, of []model.Contributions) {
+			for out, score := range of {
+				scores[out] = contributed{v.quoted[out], score}
+			}
+			text, e := json.Marshal(scores)
+			failed = cmp.Or(failed, e)
+			p.contributions = append(p.contributions, string(text))
+		})
+		if err = cmp.Or(err, failed); err != nil {
+			return err
+		}
+	}
 	values := rows.Rows * len(v.Labels())
 	if v.predictsNumbers() {
 		p.numbers = resized(p.numbers, values)
 		v.Numbers(p.numbers, rows)
-		return
+		return nil
 	}
 	p.probabilities = resized(p.probabilities, values)
 	v.Probabilities(p.probabilities, rows)
+	return nil
 }
 
 // resized returns a slice of n values that reuses memory if possible.
