@@ -189,6 +189,9 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 			t.Error("memory or a workspace is still held")
 		}
 	}
+	words := slices.Clone(people) // a number that float64 does not have
+	words[1].Categories = []string{"9007199254740993", "Rome"}
+	long := newModel(t, 4, 5, words, layout.MissingMean)
 	for _, c := range []struct {
 		m          *model.Model
 		rows, body string
@@ -201,6 +204,8 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		{wholeModel(t, 5, severalLabels), `[[1,-2],[0,7]]`, `{"instances":[[1,-2],[0,7]]}`},
 		{named, `[[30,"Rome",1.5],[31,null,true]]`, `{"dataframe_split":{"columns":["city","age","height"],"data":[["Rome",30,1.5],[null,31,true]]}}`},
 		{named, `[[30,"Rome",1.5],[31,null,true]]`, `{"dataframe_records":[{"city":"Rome","age":30,"height":1.5},{"city":null,"age":31,"height":true}]}`},
+		{long, `[[1,9007199254740993,1],[2,9007199254740993,0],[3,9007199254740993,2]]`,
+			`{"inputs":{"age":[1,2,3],"city":[9007199254740993,9007199254740993,9007199254740993],"height":[1,0,2]}}`},
 		{named, `[[30,"Rome",1.5],[31,null,2]]`, `{"inputs":{"shoes":[true,false],"city":["Rome",null],"age":[30,31],"height":[1.5,2]}}`},
 	} {
 		s := newServer(t, Defaults(), Fixed(c.m))

@@ -135,7 +135,8 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	return t, err
 }
 
-// columnStream returns an object of lists as an Arrow stream: each is a tensor, with the datatype of its first value.
+// columnStream returns an object of lists as an Arrow stream: each is a tensor, with the datatype of its first value. Whole numbers keep all
+// of their digits, since they may be words.
 func (p *prediction) columnStream(object value.Cell) ([]byte, error) {
 	c, err := p.columns(len(object), false)
 	if err != nil {
@@ -144,9 +145,14 @@ func (p *prediction) columnStream(object value.Cell) ([]byte, error) {
 	err = object.Each(func(name []byte, column value.Cell) error {
 		t := tensor{name: string(name), datatype: "FP64", shape: []int{0}, data: column}
 		var first value.Cell
+		whole := true
 		for item := range column.All() {
 			if t.shape[0]++; first.Null() {
 				first = item
+			}
+			if whole && !item.Null() {
+				_, err := strconv.ParseInt(string(item), 10, 64)
+				whole = err == nil
 			}
 		}
 		if t.shape[0] == 0 {
@@ -166,6 +172,8 @@ func (p *prediction) columnStream(object value.Cell) ([]byte, error) {
 			t.datatype = "BYTES"
 		case first[0] == 't' || first[0] == 'f':
 			t.datatype = "BOOL"
+		case whole:
+			t.datatype = "INT64"
 		}
 		if err := c.add(&t); err != nil {
 			return fmt.Errorf("column %.40q: %w", name, err)
