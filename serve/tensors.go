@@ -135,8 +135,8 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	return t, err
 }
 
-// columnStream returns an object of lists as an Arrow stream: each is a tensor, with the datatype of its first value. Whole numbers keep all
-// of their digits, since they may be words.
+// columnStream returns an object of lists as an Arrow stream: each is a tensor, with the datatype of its first value. Whole numbers keep
+// their digits, since they may be words.
 func (p *prediction) columnStream(object value.Cell) ([]byte, error) {
 	c, err := p.columns(len(object), false)
 	if err != nil {
