@@ -35,8 +35,9 @@ func containerOf(t *testing.T, codec string, rows ...int64) []byte {
 	return bytes.Replace(b.Bytes(), []byte("deflate"), []byte(codec), 1)
 }
 
-// read returns the offsets of the rows of partition 0 in a folder with these files, each with the number of those missing before it.
-func read(t *testing.T, o Options, files map[string]string) (rows []string, err error) {
+// read returns the offsets of the rows of partition 0 in a folder with these files, from an offset on, each with the number of those
+// missing before it.
+func read(t *testing.T, o Options, files map[string]string, from int64) (rows []string, err error) {
 	t.Helper()
 	o.Files = t.TempDir()
 	for name, content := range files {
@@ -57,11 +58,11 @@ func read(t *testing.T, o Options, files map[string]string) (rows []string, err 
 	if err != nil {
 		return nil, err
 	}
-	_, end, err := a.Bounds(t.Context(), 0)
+	first, end, err := a.Bounds(t.Context(), 0)
 	if err != nil {
 		return nil, err
 	}
-	r := a.Range(0, 0, end)
+	r := a.Range(0, max(first, from), end)
 	defer r.Close()
 	for {
 		row, err := r.Next(context.Background())
@@ -102,6 +103,7 @@ func TestFiles(t *testing.T) {
 			"a.jsonl": "{\"partition\":0,\"offset\":3}\n{\"partition\":1,\"offset\":9}\n{\"partition\":0,\"offset\":1}\n",
 			"b.jsonl": "{\"partition\":0,\"offset\":2}\n"},
 			"1 2 3"},
+		"blank lines":    {files: map[string]string{"t+0+0.json": "\n\n\n\n{\"x\":1}\n", "t+0+1.json": "\n"}, want: "0"},
 		"truncated JSON": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":"}, want: "t+0+0.json: line 2: not JSON: it ends too early"},
 		"truncated Avro": {files: map[string]string{"t+0+0.avro": whole[:len(whole)-9]},
 			want: "t+0+0.avro: row 2, counted from 0: ocf: reading block sync marker: unexpected EOF"},
@@ -121,7 +123,7 @@ func TestFiles(t *testing.T) {
 				"examples.archive.offset to the columns that have them"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			rows, err := read(t, test.options, test.files)
+			rows, err := read(t, test.options, test.files, 0)
 			got := strings.Join(rows, " ")
 			if err != nil {
 				got = err.Error()
@@ -130,5 +132,21 @@ func TestFiles(t *testing.T) {
 				t.Errorf("%s\nexpected %s", got, test.want)
 			}
 		})
+	}
+}
+
+// A range that begins in a gap lacks the rest of the gap; one that begins where a file has no row does not.
+func TestRangesFromGaps(t *testing.T) {
+	for layout, names := range map[string][2]string{"confluent": {"t+0+0.json", "t+0+7.json"}, inColumns: {"a.json", "b.json"}} {
+		o := Options{Layout: layout, Partition: "partition", Offset: "offset"}
+		files := map[string]string{
+			names[0]: "{\"partition\":0,\"offset\":0}\n{\"partition\":0,\"offset\":2}\n",
+			names[1]: "{\"partition\":0,\"offset\":7}\n{\"partition\":0,\"offset\":9}\n",
+		}
+		for from, want := range map[int64]string{0: "0 2 7(4) 9", 1: "2 7(4) 9", 3: "7(4) 9", 5: "7(2) 9", 7: "7 9", 8: "9"} {
+			if rows, err := read(t, o, files, from); err != nil || strings.Join(rows, " ") != want {
+				t.Errorf("%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
+			}
+		}
 	}
 }

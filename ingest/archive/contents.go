@@ -79,6 +79,7 @@ func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path 
 		return c, err
 	}
 	magic, err := c.content.Peek(4)
+	text := bytes.TrimSpace(magic)
 	switch {
 	case len(magic) == 0 && err == io.EOF:
 		return c, input.ErrEmpty
@@ -99,7 +100,7 @@ func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path 
 			return c, err
 		}
 		c.datums = d
-	case slices.Contains([]byte("{[\""), bytes.TrimSpace(magic)[0]):
+	case len(text) == 0 || slices.Contains([]byte("{[\""), text[0]):
 		c.lines = &input.LineReader{Content: c.content}
 	default:
 		return c, errors.New("rows of no format of archives: expected an Avro container file, Parquet, or JSON with a row in each line")

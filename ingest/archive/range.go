@@ -62,7 +62,9 @@ func (r *Range) Next(ctx context.Context) (Row, error) {
 			return row, &ConflictError{Topic: r.archive.Topic, Partition: r.partition, Offset: row.Offset, File: row.File, Other: r.last.File}
 		case again:
 			continue
-		case r.begun && row.File != r.last.File:
+		case !r.begun:
+			row.Missing = row.Offset - r.from
+		case row.File != r.last.File:
 			row.Missing = row.Offset - max(r.last.Offset+1, r.from)
 		}
 		r.last, r.begun = row, true
