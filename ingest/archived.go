@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -42,6 +43,9 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 	}
 	return archive.Open(ctx, o.Archive, o.FromTopic, columns)
 }
+
+// IsGap reports whether an error says that neither an archive nor its topic has some messages.
+func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
 // forms are the readers of values that an archive encodes in another way than the topic.
 type forms struct {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -359,6 +360,48 @@ func TestExpiredExamplesOfArchives(t *testing.T) {
 	checkVerified(t, log, job, protocol.Latest, 1)
 	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest {
 		t.Errorf("weights %s, expected %s", again.WeightsDigest, report.WeightsDigest)
+	}
+}
+
+// Files that a sink writes after the archive was listed have the messages that the topic deletes then.
+func TestArchivesGrow(t *testing.T) {
+	rows := visits(150)
+	log, job := openEmbedded(t), visitJob(t)
+	writeVisits(t, log, rows, [visitPartitions]int64{0, 20, 0})
+	job.Examples.Archive.Files = t.TempDir()
+	add := func(from, to int64) {
+		content, _ := writeFile(t, false, 2, from, rows[1][from:to])
+		path := filepath.Join(job.Examples.Archive.Files, fmt.Sprintf("visits+1+%d.avro", from))
+		if err := os.WriteFile(path, content, 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	add(0, 25)
+	l := topics.OpenFor(log, job, nil).Log
+	end := int64(len(rows[1]))
+	begun := l.Range("visits", 1, 0, end)
+	defer begun.Close()
+	next := int64(0)
+	read := func(r protocol.Reader, to int64) {
+		t.Helper()
+		for ; next < to; next++ {
+			if m, err := r.Next(t.Context()); err != nil || m.Offset != next {
+				t.Fatal(next, m.Offset, err)
+			}
+		}
+	}
+	read(begun, 10)
+	add(25, 45)
+	if err := log.DeleteBefore(t.Context(), "visits", 1, 45); err != nil {
+		t.Fatal(err)
+	}
+	read(begun, end)
+	next = 0
+	whole := l.Range("visits", 1, 0, end)
+	defer whole.Close()
+	read(whole, end)
+	if _, err := whole.Next(t.Context()); err != io.EOF {
+		t.Error(err)
 	}
 }
 

@@ -71,6 +71,9 @@ func (f *Following) checkLast(ctx context.Context, topic string, read schemas.To
 	found, err := protocol.Still(ctx, f.Log, topic, bounds, read.Next-1, func(m protocol.Message) bool {
 		return m.File != "" || digestOf(m) == read.Last
 	})
+	if ingest.IsGap(err) { // it was read, so nothing is missing
+		return nil
+	}
 	if found == protocol.FoundOther {
 		return &ChangedTopicError{Topic: topic, Partition: read.Partition, Last: read.Next - 1, Why: "another message is there"}
 	}
@@ -84,7 +87,7 @@ func (f *Following) digestAt(ctx context.Context, topic string, partition int, o
 		digest = digestOf(m)
 		return nil
 	})
-	if errors.As(err, new(*kafkalog.DeletedError)) {
+	if errors.As(err, new(*kafkalog.DeletedError)) || ingest.IsGap(err) {
 		return "", nil
 	}
 	return digest, err

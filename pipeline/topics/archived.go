@@ -25,6 +25,7 @@ type archivedLog struct {
 
 	lock    sync.Mutex
 	archive *archive.Archive // nil: not listed yet
+	firsts  map[int]int64    // by partition: first offset of the topic when the archive was first used
 }
 
 // withArchive returns the log of a job: with the archive of its source topic, if there is one.
@@ -32,7 +33,7 @@ func withArchive(log protocol.Log, o ingest.Options) protocol.Log {
 	if o.Archive.Files == "" || o.FromTopic == "" {
 		return log
 	}
-	return &archivedLog{Log: log, options: o, topic: o.FromTopic}
+	return &archivedLog{Log: log, options: o, topic: o.FromTopic, firsts: map[int]int64{}}
 }
 
 // files lists the archive.
@@ -43,6 +44,35 @@ func (l *archivedLog) files(ctx context.Context) (_ *archive.Archive, err error)
 		l.archive, err = l.options.OpenArchive(ctx)
 	}
 	return l.archive, err
+}
+
+// first returns the first offset of a partition of the topic.
+func (l *archivedLog) first(ctx context.Context, partition int) (first, end int64, err error) {
+	if first, end, err = l.Log.Bounds(ctx, l.topic, partition); err != nil {
+		return 0, 0, err
+	}
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if _, ok := l.firsts[partition]; !ok {
+		l.firsts[partition] = first
+	}
+	return first, end, nil
+}
+
+// outdated reports whether an archive was listed before the topic deleted messages, which a sink may have written to files in between.
+func (l *archivedLog) outdated(a *archive.Archive, partition int, first int64) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.archive != a {
+		return true
+	}
+	listed, ok := l.firsts[partition]
+	if !ok || first <= listed {
+		return false
+	}
+	l.archive = nil
+	clear(l.firsts)
+	return true
 }
 
 // Partitions implements protocol.Log.
@@ -81,6 +111,15 @@ func (l *archivedLog) Spans(ctx context.Context, topic string) (spans []coverage
 	return spans, err
 }
 
+// Before implements protocol.Log.
+func (l *archivedLog) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+	if topic != l.topic || !l.options.Archive.Alone {
+		return l.Log.Before(ctx, topic, age)
+	}
+	partitions, err := l.Partitions(ctx, topic)
+	return make([]int64, partitions), err
+}
+
 // Bounds implements protocol.Log.
 func (l *archivedLog) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
 	if topic != l.topic {
@@ -93,7 +132,7 @@ func (l *archivedLog) Bounds(ctx context.Context, topic string, partition int) (
 	if l.options.Archive.Alone {
 		return a.Bounds(ctx, partition)
 	}
-	if first, end, err = l.Log.Bounds(ctx, topic, partition); err == nil {
+	if first, end, err = l.first(ctx, partition); err == nil {
 		if archived, ok := a.First(partition); ok && archived >= end {
 			err = fmt.Errorf("examples.archive.files begin at offset %d of %s[%d], which ends at offset %d: are they of another topic, or was "+
 				"the topic made again?", archived, topic, partition, end)
@@ -118,6 +157,7 @@ type archivedRange struct {
 	partition int
 	next, to  int64
 
+	archive  *archive.Archive
 	rows     *archive.Range // nil: not begun
 	messages protocol.Reader
 	first    int64             // offset of the topic
@@ -125,37 +165,41 @@ type archivedRange struct {
 	missing  int64             // number of offsets before archived that no file has
 	written  *protocol.Message // the next message of the topic; nil: none, or not read yet
 	known    bool              // written is read
+	failed   error             // of the archive
 }
 
 func (r *archivedRange) begin(ctx context.Context) error {
-	a, err := r.log.files(ctx)
-	if err != nil {
+	var err error
+	if r.archive, err = r.log.files(ctx); err != nil {
 		return err
 	}
 	r.first = r.to
 	if !r.log.options.Archive.Alone {
-		first, end, err := r.log.Log.Bounds(ctx, r.log.topic, r.partition)
-		if err != nil {
+		if r.first, _, err = r.log.first(ctx, r.partition); err != nil {
 			return err
 		}
-		r.first = first
-		r.to = min(r.to, max(end, first))
 	}
+	r.open()
+	r.rows = r.archive.Range(r.partition, r.next, r.to)
+	r.advance(ctx)
+	return nil
+}
+
+// open opens the part of the range that the topic has.
+func (r *archivedRange) open() {
 	if from := max(r.next, r.first); from < r.to {
 		r.messages = r.log.Log.Range(r.log.topic, r.partition, from, r.to)
 	}
-	r.rows = a.Range(r.partition, r.next, r.to)
-	return r.advance(ctx)
 }
 
-// advance reads the next message of the archive.
-func (r *archivedRange) advance(ctx context.Context) error {
+// advance reads the next message of the archive. An error is final, and that of the next call of Next.
+func (r *archivedRange) advance(ctx context.Context) {
 	row, err := r.rows.Next(ctx)
 	if r.archived = nil; err == io.EOF {
-		return nil
+		return
 	}
-	if err != nil {
-		return err
+	if r.failed = err; err != nil {
+		return
 	}
 	m := &protocol.Message{Message: wire.Message{Key: row.Key, Value: row.Value}, Offset: row.Offset, File: row.File}
 	if row.SchemaID != "" {
@@ -165,7 +209,6 @@ func (r *archivedRange) advance(ctx context.Context) error {
 		m.Time = time.UnixMilli(row.Time)
 	}
 	r.archived, r.missing = m, row.Missing
-	return nil
 }
 
 // Next implements protocol.Reader.
@@ -175,27 +218,33 @@ func (r *archivedRange) Next(ctx context.Context) (protocol.Message, error) {
 			return protocol.Message{}, err
 		}
 	}
+	if r.failed != nil {
+		return protocol.Message{}, r.failed
+	}
 	if m := r.archived; m != nil && m.Offset < r.first {
-		if r.missing > 0 {
-			from := m.Offset - r.missing
-			r.missing = 0
-			if err := r.gap(from, m.Offset); err != nil {
-				return protocol.Message{}, err
-			}
+		from := max(m.Offset-r.missing, r.next) // the topic had those before
+		if r.missing = 0; from < m.Offset {
+			return r.gap(ctx, from, m.Offset)
 		}
 		r.next = m.Offset + 1
-		return *m, r.advance(ctx)
+		r.advance(ctx)
+		return *m, nil
 	}
-	if end := min(r.first, r.to); r.next < end { // between the archive and the topic
+	if end := min(r.first, r.to); r.next < end && !r.log.options.Archive.Alone { // between the archive and the topic
 		from := r.next
-		if r.next = end; end == r.first && !r.log.options.Archive.Alone {
-			if err := r.gap(from, end); err != nil {
-				return protocol.Message{}, err
-			}
-		}
+		r.next = end
+		return r.gap(ctx, from, end)
 	}
 	if r.messages != nil && !r.known {
 		m, err := r.messages.Next(ctx)
+		if deleted, ok := errors.AsType[*kafkalog.DeletedError](err); ok && deleted.Wanted < deleted.First {
+			err := r.messages.Close()
+			if r.messages, r.first = nil, deleted.First; err != nil {
+				return m, err
+			}
+			r.open()
+			return r.Next(ctx) // the archive may have them
+		}
 		if err != nil && err != io.EOF {
 			return m, err
 		}
@@ -206,7 +255,8 @@ func (r *archivedRange) Next(ctx context.Context) (protocol.Message, error) {
 	switch w, a := r.written, r.archived; {
 	case a != nil && (w == nil || a.Offset < w.Offset): // the topic is compacted
 		r.next = a.Offset + 1
-		return *a, r.advance(ctx)
+		r.advance(ctx)
+		return *a, nil
 	case w == nil:
 		return protocol.Message{}, io.EOF
 	default:
@@ -214,18 +264,25 @@ func (r *archivedRange) Next(ctx context.Context) (protocol.Message, error) {
 		r.known, r.next = false, m.Offset+1
 		if a != nil && a.Offset == m.Offset {
 			m.Copy = a
-			return m, r.advance(ctx)
+			r.advance(ctx)
 		}
 		return m, nil
 	}
 }
 
-// gap returns an error about missing messages.
-func (r *archivedRange) gap(from, to int64) error {
-	if r.log.options.Archive.OnGap == archive.GapContinue {
-		return &kafkalog.DeletedError{Topic: r.log.topic, Partition: r.partition, Wanted: from, First: to, End: r.to}
+// gap returns an error about missing messages, or the first of them if a later listing of the archive has it.
+func (r *archivedRange) gap(ctx context.Context, from, to int64) (m protocol.Message, err error) {
+	if r.log.outdated(r.archive, r.partition, r.first) {
+		if err := r.Close(); err != nil {
+			return m, err
+		}
+		*r = archivedRange{log: r.log, partition: r.partition, next: from, to: r.to}
+		return r.Next(ctx)
 	}
-	return &archive.GapError{Topic: r.log.topic, Partition: r.partition, From: from, To: to}
+	if r.log.options.Archive.OnGap == archive.GapContinue {
+		return m, &kafkalog.DeletedError{Topic: r.log.topic, Partition: r.partition, Wanted: from, First: to, End: r.to}
+	}
+	return m, &archive.GapError{Topic: r.log.topic, Partition: r.partition, From: from, To: to}
 }
 
 // Close implements protocol.Reader.
