@@ -151,9 +151,12 @@ func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, 
 		for i := range int64(o.Messages) {
 			err := r.add(ctx, o.Partition, o.Offset+i)
 			gone := false
-			if changed.Err = err; err != nil && ctx.Err() == nil && !errors.As(err, new(*kafkalog.DeletedError)) {
-				if gone, err = r.forgotten(ctx, &s, len(blank), len(blank)+o.Rows); err == nil && !gone {
-					return m, changed
+			if changed.Err = err; err != nil && ctx.Err() == nil {
+				gone, err = r.forgotten(ctx, &s, len(blank), len(blank)+o.Rows)
+				if err == nil && !gone {
+					if err = changed.Err; !errors.As(err, new(*kafkalog.DeletedError)) {
+						return m, changed
+					}
 				}
 			}
 			if err != nil {
@@ -246,7 +249,8 @@ func (r *reader) followed(ctx context.Context, partition int, offset int64) (*pr
 				return nil, nil
 			}
 			if err != nil {
-				return nil, err
+				delete(r.source, partition) // its errors are final
+				return nil, errors.Join(err, s.Close())
 			}
 			s.ahead = &m
 		}
