@@ -29,8 +29,12 @@ type Contributions struct {
 	results int // columns of the result times outputs
 }
 
-// partBits is the largest number of bits of a part of more than one leaf, and the logarithm of the number of sums that a part memoises.
+// partBits is the largest number of bits of a part of more than one leaf, and the logarithm of the largest number of sums that a part
+// memoises.
 const partBits = 12
+
+// memoBytes is the most memory for the sums of a forest. If it is too little, parts memoise fewer sums.
+const memoBytes = 32 << 20
 
 // minNodes is the smallest number of nodes of a part with more.
 const minNodes = 2
@@ -46,11 +50,11 @@ type part struct {
 	memo        memo
 }
 
-// memo is the sums of a part by the bits of a row. Those of more bits than partBits may replace each other.
+// memo is the sums of a part by the bits of a row. If there are fewer places than bits, sums may replace each other.
 type memo struct {
 	sync.RWMutex
-	wide   bool
-	at     []int32 // for the last partBits bits: 1 + the place among the keys; 0: none
+	wide   bool    // there are fewer places than bits
+	at     []int32 // for the last bits: 1 + the place among the keys; 0: none
 	keys   []uint64
 	values []float32
 }
@@ -117,7 +121,23 @@ func NewContributions(f Forest, places []int, weights []float32, k int) (*Contri
 		}
 	}
 	c.tables = rules.tables(len(places), (len(c.parts)*width+63)/64)
+	c.allot()
 	return c, nil
+}
+
+// allot gives each part places for as many sums as memoBytes allow.
+func (c *Contributions) allot() {
+	for most := uint64(1) << partBits; ; most /= 2 {
+		bytes := uint64(0)
+		for _, p := range c.parts {
+			places := min(p.mask, most-1) + 1
+			p.memo.at, p.memo.wide = make([]int32, places), p.mask >= places
+			bytes += places * uint64(4+8+4*len(p.at)) // a place, a key, and sums
+		}
+		if bytes <= memoBytes || most == 1 {
+			return
+		}
+	}
 }
 
 // builder makes the parts of a tree.
@@ -156,7 +176,7 @@ func (b *builder) part(s subtree) {
 	bits := len(s.path)
 	b.add(p, s, &bits, max(partBits, bits+minNodes))
 	if len(p.columns) > 0 {
-		p.mask, p.memo.wide, p.memo.at = 1<<bits-1, bits > partBits, make([]int32, 1<<min(bits, partBits))
+		p.mask = 1<<bits - 1
 		b.c.parts = append(b.c.parts, p)
 	}
 }

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import hashlib
 import importlib
 import json
 import os
 import subprocess
 import sys
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -58,7 +58,7 @@ class Listed:
 
 def digest(text: str) -> str:
     """Returns a digest of a text."""
-    return hashlib.sha256(text.encode()).hexdigest()[:36]  # MLflow has digests of at most 36 characters
+    return uuid.uuid5(uuid.NAMESPACE_OID, text).hex  # MLflow has digests of at most 36 characters
 
 
 def _leaves(path: str, value: Any) -> Iterator[tuple[str, str]]:
