@@ -221,12 +221,9 @@ func (f *Feed) catchUp(ctx context.Context, partition int) error {
 
 // add adds a message of the topic to the batch.
 func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
-	value := ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
-	if m.Copy != nil {
-		c := m.Copy
-		if err := f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File); err != nil {
-			return err
-		}
+	value, err := f.valueOf(ctx, partition, m)
+	if err != nil {
+		return err
 	}
 	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
 		return err
@@ -236,6 +233,15 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 		return f.flush(ctx)
 	}
 	return nil
+}
+
+// valueOf converts a message of the topic for ingest. It returns an error if the archive has another message at its offset.
+func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (value ingest.TopicMessage, err error) {
+	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
+	if c := m.Copy; c != nil {
+		err = f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File)
+	}
+	return value, err
 }
 
 // put adds the rows of a message to the batch with add, or quarantines the message. If the batch is full, as add reports,

@@ -362,12 +362,10 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 
 // joinRow processes a row.
 func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
-	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
-	if m.Copy != nil {
-		c := m.Copy
-		if err := f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File); err != nil {
-			return err
-		}
+	join := f.joining.rows[partition]
+	value, err := f.valueOf(ctx, partition, m)
+	if err != nil {
+		return err
 	}
 	key, ok, err := f.keyOf(ctx, value)
 	if usable, e := f.usable(ctx, err); e != nil {
