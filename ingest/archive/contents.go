@@ -56,12 +56,6 @@ type contents struct {
 	deleted  []int64 // numbers of later rows that are deleted
 }
 
-// section reads a file from its beginning.
-type section struct {
-	*io.SectionReader
-	io.Closer
-}
-
 // open opens a file. wanted reports whether rows need a column; nil: they need all.
 func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path string) bool) (c *contents, err error) {
 	name := of.Path
@@ -75,7 +69,7 @@ func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path 
 			_ = c.Close()
 		}
 	}()
-	if c.content, err = input.New(ctx, name, section{io.NewSectionReader(c.file, 0, c.file.Size()), c.file}); err != nil {
+	if c.content, err = input.New(ctx, name, store.Content(c.file)); err != nil {
 		return c, err
 	}
 	magic, err := c.content.Peek(4)

@@ -39,6 +39,14 @@ type File interface {
 	Size() int64 // in bytes
 }
 
+// Content reads a file from its beginning. Closing the content closes the file.
+func Content(f File) io.ReadCloser {
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.NewSectionReader(f, 0, f.Size()), f}
+}
+
 // List returns the files that match a pattern, in order of path: see [Open] for patterns. It is an error if one of them is in a table of a
 // format that also keeps files of earlier states. List stops after an error.
 func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {

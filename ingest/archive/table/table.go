@@ -108,10 +108,7 @@ func (t *table) content(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := input.New(t.ctx, path, struct {
-		io.Reader
-		io.Closer
-	}{io.NewSectionReader(f, 0, f.Size()), f})
+	plain, err := input.New(t.ctx, path, store.Content(f))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
