@@ -191,14 +191,35 @@ const maxDimensions = 8
 
 // typeOf returns the type of columns with a datatype; nil if there is no such datatype.
 func typeOf(datatype string) arrow.DataType {
-	return map[string]arrow.DataType{
-		"BYTES": arrow.BinaryTypes.String, "BOOL": arrow.FixedWidthTypes.Boolean,
-		"FP16": arrow.FixedWidthTypes.Float16, "FP32": arrow.PrimitiveTypes.Float32, "FP64": arrow.PrimitiveTypes.Float64,
-		"INT8": arrow.PrimitiveTypes.Int8, "INT16": arrow.PrimitiveTypes.Int16, "INT32": arrow.PrimitiveTypes.Int32,
-		"INT64": arrow.PrimitiveTypes.Int64,
-		"UINT8": arrow.PrimitiveTypes.Uint8, "UINT16": arrow.PrimitiveTypes.Uint16, "UINT32": arrow.PrimitiveTypes.Uint32,
-		"UINT64": arrow.PrimitiveTypes.Uint64,
-	}[datatype]
+	switch datatype {
+	case "BYTES":
+		return arrow.BinaryTypes.String
+	case "BOOL":
+		return arrow.FixedWidthTypes.Boolean
+	case "FP16":
+		return arrow.FixedWidthTypes.Float16
+	case "FP32":
+		return arrow.PrimitiveTypes.Float32
+	case "FP64":
+		return arrow.PrimitiveTypes.Float64
+	case "INT8":
+		return arrow.PrimitiveTypes.Int8
+	case "INT16":
+		return arrow.PrimitiveTypes.Int16
+	case "INT32":
+		return arrow.PrimitiveTypes.Int32
+	case "INT64":
+		return arrow.PrimitiveTypes.Int64
+	case "UINT8":
+		return arrow.PrimitiveTypes.Uint8
+	case "UINT16":
+		return arrow.PrimitiveTypes.Uint16
+	case "UINT32":
+		return arrow.PrimitiveTypes.Uint32
+	case "UINT64":
+		return arrow.PrimitiveTypes.Uint64
+	}
+	return nil
 }
 
 // size returns the number of bytes of a binary value; 0 for texts, which have any.
