@@ -127,16 +127,20 @@ func NewContributions(f Forest, places []int, weights []float32, k int) (*Contri
 
 // allot gives each part places for as many sums as memoBytes allow.
 func (c *Contributions) allot() {
-	for most := uint64(1) << partBits; ; most /= 2 {
-		bytes := uint64(0)
+	places := func(p *part, most uint64) uint64 { return min(p.mask, most-1) + 1 }
+	bytes := func(most uint64) (bytes uint64) {
 		for _, p := range c.parts {
-			places := min(p.mask, most-1) + 1
-			p.memo.at, p.memo.wide = make([]int32, places), p.mask >= places
-			bytes += places * uint64(4+8+4*len(p.at)) // a place, a key, and sums
+			bytes += places(p, most) * uint64(4+8+4*len(p.at)) // a place, a key, and sums
 		}
-		if bytes <= memoBytes || most == 1 {
-			return
-		}
+		return bytes
+	}
+	most := uint64(1) << partBits
+	for most > 1 && bytes(most) > memoBytes {
+		most /= 2
+	}
+	for _, p := range c.parts {
+		p.memo.at = make([]int32, places(p, most))
+		p.memo.wide = p.mask >= uint64(len(p.memo.at))
 	}
 }
 
