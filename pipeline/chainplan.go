@@ -25,7 +25,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Stages: job.Stages, Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: r.here, Seed: job.Seed, Segment: job.Segment, Group: job.ShareSize(len(r.backlog.Ends())), Foreign: true,
-		Topic: topics.ArchiveTopic(r.Pipeline), Spans: spans,
+		Topic: topics.ForeignTopic(r.Pipeline), Spans: spans,
 		Chain: &schemas.Chain{
 			Number: r.chain.Number, Attempt: r.chain.Attempt, Begins: r.backlog.Begins(), Open: len(job.Examples.Classes) == 0,
 			Made: r.Clock.Now().UnixMilli(), Lost: r.backlog.Lost(), Marks: r.backlog.Marks(), AtLeast: r.chain.Least,

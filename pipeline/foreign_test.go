@@ -28,10 +28,10 @@ import (
 )
 
 // readerOf returns a job of another pipeline that reads the examples of a job.
-func readerOf(archive topics.Job, name string) topics.Job {
-	archive.Name, archive.Examples.Train, archive.Examples.Test = name, nil, nil
-	archive.Examples.Topic = protocol.TopicsOf("test").Examples
-	return archive
+func readerOf(owner topics.Job, name string) topics.Job {
+	owner.Name, owner.Examples.Train, owner.Examples.Test = name, nil, nil
+	owner.Examples.Topic = protocol.TopicsOf("test").Examples
+	return owner
 }
 
 // topicsOf returns the topics that begin with a prefix, with their settings and their messages.
@@ -54,7 +54,7 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 
 // Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner.
 // Nothing is written to a topic of the owner, not even that a message can't be used.
-func TestPipelinesShareAnArchive(t *testing.T) {
+func TestPipelinesShareAForeignTopic(t *testing.T) {
 	long(t)
 	owner := newMultiStageJob(t)
 	log := openEmbedded(t)
@@ -108,8 +108,8 @@ func TestPipelinesShareAnArchive(t *testing.T) {
 	}
 }
 
-// What the owner of an archive says of its sources and rows counts for those who read it.
-func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
+// What the owner of a foreign topic says of its sources and rows counts for those who read it.
+func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	long(t)
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
@@ -154,7 +154,7 @@ func TestOwnerOfAnArchiveSaysWhatCounts(t *testing.T) {
 }
 
 // A topic that no pipeline owns has no sources: all of its messages count.
-func TestArchiveWithoutAnOwner(t *testing.T) {
+func TestForeignTopicWithoutAnOwner(t *testing.T) {
 	long(t)
 	job, message := newForeignJob(t, rings(100, 3, 3, 1))
 	log := openEmbedded(t)
@@ -172,8 +172,8 @@ func TestArchiveWithoutAnOwner(t *testing.T) {
 		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
 	}
 	reader.Examples.Topic = "pictures"
-	if err := trainError(t, log, reader); !errors.As(err, new(*topics.NoArchiveError)) {
-		t.Errorf("got %v, expected a *NoArchiveError", err)
+	if err := trainError(t, log, reader); !errors.As(err, new(*topics.NoForeignTopicError)) {
+		t.Errorf("got %v, expected a *NoForeignTopicError", err)
 	}
 	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
 		t.Errorf("the topic exists: %v, %v", exists, err)
@@ -294,7 +294,7 @@ func TestBoundsAreChecked(t *testing.T) {
 
 // A chain over the examples of another pipeline makes the versions that a chain of the owner makes, wakes up when the owner seals a source
 // or forgets a row, and writes nothing there.
-func TestChainOverAnArchive(t *testing.T) {
+func TestChainOverAForeignTopic(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640)
 	topic.Keep, topic.Retrain = 1000, topics.DefaultRetrain()
 	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, topics.FullOptions{}

@@ -139,7 +139,7 @@ func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt [
 // forgotten.
 func haveRead(p *topics.Pipeline, plans []*schemas.Plan, rows coverage.Forgotten) bool {
 	for _, plan := range plans {
-		if plan.Topic != topics.ArchiveTopic(p) { // offsets of another topic
+		if plan.Topic != topics.ForeignTopic(p) { // offsets of another topic
 			continue
 		}
 		if !plan.Forgotten.Covers(rows.Within(plan.Spans)) {

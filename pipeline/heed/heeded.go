@@ -39,7 +39,7 @@ func heededBy(plan *schemas.Plan) *schemas.Heeded {
 // CheckForgotten returns a *[ForgetLostError] if the forget topic lacks messages that a version has applied.
 func CheckForgotten(p *topics.Pipeline, f *Forgotten, version *schemas.Manifest) error {
 	heeded := heededBy(version.Plan)
-	if version.Plan.Topic != topics.ArchiveTopic(p) || !f.lacks(heeded) {
+	if version.Plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
 		return nil
 	}
 	return &ForgetLostError{Topic: topics.ForgetTopic(p), Version: version.Version, Heeded: *heeded, Has: len(f.entries)}
@@ -99,7 +99,7 @@ func DecideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision 
 	for i := range versions {
 		plan := versions[i].Plan
 		heeded := heededBy(plan)
-		if plan.Topic != topics.ArchiveTopic(p) || !f.lacks(heeded) {
+		if plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
 			continue
 		}
 		rows = rows.Union(plan.Forgotten)

@@ -9,10 +9,10 @@ import (
 // sources, and forgotten rows. sealed and f are the state so far.
 func SaidAfter(p *topics.Pipeline, sealed *protocol.Ledger, f *Forgotten) (positions []protocol.Position) {
 	switch {
-	case p.Archive == nil:
+	case p.Foreign == nil:
 		positions = append(positions, protocol.Position{Topic: p.Topics.Plans, Offset: sealed.Next, Compacted: true})
-	case p.Archive.Owner != nil && sealed.Next > 0: // otherwise the topic may not exist
-		positions = append(positions, protocol.Position{Topic: p.Archive.Owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	case p.Foreign.Owner != nil && sealed.Next > 0: // otherwise the topic may not exist
+		positions = append(positions, protocol.Position{Topic: p.Foreign.Owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
 	}
 	if f.exists {
 		positions = append(positions, protocol.Position{Topic: topics.ForgetTopic(p), Offset: f.next, Compacted: true})

@@ -30,7 +30,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
-		Topic: topics.ArchiveTopic(p),
+		Topic: topics.ForeignTopic(p),
 	}
 	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
 	if job.Average > 1 {
@@ -80,7 +80,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		plan.Spans = Narrow(plan.Spans, plan.Sources)
 	}
 	if len(plan.Spans) == 0 {
-		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Archive != nil, From: job.Examples.FromTopic}
+		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Foreign != nil, From: job.Examples.FromTopic}
 		if none.From != "" {
 			if none.Unusable, err = source.Unusable(ctx, p, none.From); err != nil {
 				return nil, err

@@ -28,33 +28,33 @@ func OwnerOf(topic string) (name string, ok bool) {
 	return name, ok && name != ""
 }
 
-// newArchive returns the foreign topic with a name; nil if the topic is "".
-func newArchive(log *kafkalog.Log, topic string) *foreignTopic {
+// newForeignTopic returns the foreign topic with a name; nil if the topic is "".
+func newForeignTopic(log *kafkalog.Log, topic string) *foreignTopic {
 	if topic == "" {
 		return nil
 	}
-	a := &foreignTopic{topic: topic}
+	f := &foreignTopic{topic: topic}
 	if name, ok := OwnerOf(topic); ok {
-		a.Owner = protocol.NewClient(log, name, nil)
+		f.Owner = protocol.NewClient(log, name, nil)
 	}
-	return a
+	return f
 }
 
-// SealedBy returns the ledger with the sources of the examples: that of the pipeline, own, or that of the archive's owner.
-// If the archive has no owner, there are no sources, and the ledger is empty.
+// SealedBy returns the ledger with the sources of the examples: that of the pipeline, own, or that of the foreign topic's owner.
+// If the topic has no owner, there are no sources, and the ledger is empty.
 func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol.Ledger, error) {
 	switch {
-	case p.Archive == nil:
+	case p.Foreign == nil:
 		return own, nil
-	case p.Archive.Owner == nil:
+	case p.Foreign.Owner == nil:
 		return &protocol.Ledger{}, nil
 	}
-	l, err := p.Archive.Owner.ReadLedger(ctx)
+	l, err := p.Foreign.Owner.ReadLedger(ctx)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
 		return &protocol.Ledger{}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("find the sources of %s: %w", p.Archive.topic, err)
+		return nil, fmt.Errorf("find the sources of %s: %w", p.Foreign.topic, err)
 	}
 	return l, nil
 }
@@ -62,20 +62,20 @@ func SealedBy(ctx context.Context, p *Pipeline, own *protocol.Ledger) (*protocol
 // ForgetTopic returns the forget topic of the examples; "" if there is none.
 func ForgetTopic(p *Pipeline) string {
 	switch {
-	case p.Archive == nil:
+	case p.Foreign == nil:
 		return p.Topics.Forget
-	case p.Archive.Owner == nil:
+	case p.Foreign.Owner == nil:
 		return ""
 	}
-	return p.Archive.Owner.Topics.Forget
+	return p.Foreign.Owner.Topics.Forget
 }
 
-// ArchiveTopic returns the examples topic in plans of the pipeline: "" if it is the pipeline's own.
-func ArchiveTopic(p *Pipeline) string {
-	if p.Archive == nil {
+// ForeignTopic returns the examples topic in plans of the pipeline: "" if it is the pipeline's own.
+func ForeignTopic(p *Pipeline) string {
+	if p.Foreign == nil {
 		return ""
 	}
-	return p.Archive.topic
+	return p.Foreign.topic
 }
 
 // OtherExamplesError means that a run reads examples from another topic than this process.
@@ -93,7 +93,7 @@ func (e *OtherExamplesError) Error() string {
 // CheckExamples returns an *[OtherExamplesError] if a plan reads examples from another topic. what names the run in the
 // error.
 func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
-	if plan.Topic == ArchiveTopic(p) {
+	if plan.Topic == ForeignTopic(p) {
 		return nil
 	}
 	there := plan.Topic
@@ -103,11 +103,11 @@ func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
 	return &OtherExamplesError{what, there, p.Topics.Examples}
 }
 
-// NoArchiveError means that the topic of examples.topic does not exist.
-type NoArchiveError struct{ Topic string }
+// NoForeignTopicError means that the topic of examples.topic does not exist.
+type NoForeignTopicError struct{ Topic string }
 
 // Error includes the remedy.
-func (e *NoArchiveError) Error() string {
+func (e *NoForeignTopicError) Error() string {
 	return fmt.Sprintf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
 		"a topic with examples; check the name and the brokers", e.Topic)
 }

@@ -27,7 +27,7 @@ type Pipeline struct {
 	Extend  extend
 	Memory  memory.Allocator // for the Arrow records of ingest
 	Sums    *solver.Store    // state of a chain in this process's solver
-	Archive *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
+	Foreign *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
 	Remade *remade.Log
 }
@@ -65,8 +65,8 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
 	p.Log = withArchive(p.Log, job.Examples)
-	if p.Archive = newArchive(log, job.Examples.Topic); p.Archive != nil {
-		p.Topics.Examples = p.Archive.topic
+	if p.Foreign = newForeignTopic(log, job.Examples.Topic); p.Foreign != nil {
+		p.Topics.Examples = p.Foreign.topic
 	}
 	if job.Remakes() {
 		p.Remade = remade.NewLog(p.Client, job.Examples, p.Memory)
@@ -289,15 +289,15 @@ func PartitionsFor(plan *schemas.Plan) int {
 // Create creates missing topics. If the examples topic exists, its number of partitions determines those of the job and of
 // the residuals topic.
 func Create(ctx context.Context, p *Pipeline, job *Job) error {
-	if p.Archive == nil {
+	if p.Foreign == nil {
 		if err := p.Admin.Create(ctx, Topics(*job)[0]); err != nil {
 			return err
 		}
 	}
 	var err error
 	job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples)
-	if p.Archive != nil && errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return &NoArchiveError{p.Archive.topic}
+	if p.Foreign != nil && errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return &NoForeignTopicError{p.Foreign.topic}
 	}
 	if err != nil {
 		return err
