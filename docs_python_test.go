@@ -22,10 +22,7 @@ func TestPythonYourOwnData(t *testing.T) {
 
 // All blocks of the page about training in Python work as they are written, with the package of this repository.
 func TestPythonTraining(t *testing.T) {
-	packages, err := filepath.Abs("python/src")
-	if err != nil {
-		t.Fatal(err)
-	}
+	packages := must(filepath.Abs("python/src"))(t)
 	t.Setenv("PYTHONPATH", packages)
 	t.Setenv("PYTHONDONTWRITEBYTECODE", "1")
 	runPage(t, read(t, "docs/python.md"), interpreter(t))

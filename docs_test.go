@@ -24,7 +24,7 @@ var (
 // The pages about the code name no file and no test that does not exist.
 func TestTour(t *testing.T) {
 	tests := ""
-	err := filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	noError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -34,10 +34,7 @@ func TestTour(t *testing.T) {
 			tests += read(t, file)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	exists := map[string]bool{}
 	for _, m := range testFunc.FindAllStringSubmatch(tests, -1) {
 		exists[m[1]] = true
@@ -105,10 +102,7 @@ func TestReadme(t *testing.T) {
 
 // Every link leads to a file of the repository, and to a heading of it.
 func TestLinks(t *testing.T) {
-	pages, err := filepath.Glob("docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pages := must(filepath.Glob("docs/*.md"))(t)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/README.md", "python/README.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			file := page
@@ -188,10 +182,7 @@ func TestYourOwnData(t *testing.T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	content, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile(file))(t)
 	return string(content)
 }
 

@@ -27,9 +27,7 @@ func TestMNISTStream(t *testing.T) {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var report pipeline.Retraining
-	if err := json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(read(t, ".demo/stream.json")), &report))
 	var alarms []int64 // the rows that were learnt before them
 	rows := int64(0)
 	for _, u := range report.Updates {

@@ -28,10 +28,7 @@ import (
 // follow follows until the end of the test.
 func follow(t testing.TB, o Options) *Follower {
 	t.Helper()
-	f, err := Follow(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(Follow(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -71,9 +68,7 @@ func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
 		if s := f.Status(); is(s) {
 			return s
 		}
-		if err := protocol.Pause(t.Context(), time.Millisecond); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, protocol.Pause(t.Context(), time.Millisecond))
 	}
 }
 
@@ -130,10 +125,7 @@ func TestFollowedModelIsTheVersion(t *testing.T) {
 		}
 		number := p.publish()
 		await(t, f, number)
-		whole, err := p.Model(t.Context(), fmt.Sprint(number))
-		if err != nil {
-			t.Fatal(err)
-		}
+		whole := must(p.Model(t.Context(), fmt.Sprint(number)))(t)
 		row, got, want := []float32{1, 2, 3}, make([]float32, 2), make([]float32, 2)
 		if f.Model().Predict(row, got) != whole.Predict(row, want) || got[0] != want[0] || f.Model().Digest() != whole.Digest() {
 			t.Errorf("version %d predicts %v, read by itself %v", number, got, want)
@@ -240,12 +232,8 @@ func TestFollowerListsAnew(t *testing.T) {
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: p.Topics.Plans, Err: kerr.NotLeaderForPartition, Count: -1})
 	awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence })
 	_, end, err := p.Client.Log.Bounds(t.Context(), p.Topics.Plans, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end))
 	outage.Remove()
 	await(t, f, 0)
 	p.number = 7
@@ -258,20 +246,11 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a long test")
 	}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	defer cluster.Close()
-	log, err := kafkalog.Open(t.Context(), kafkalogOptions(cluster))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), kafkalogOptions(cluster)))(t)
 	defer log.Close()
-	f, err := FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
 	defer f.Close()
 	s := awaitStatus(t, f, func(s Status) bool { return errors.As(s.Err, new(*protocol.NoPipelineError)) })
 	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: read p.plans: unknown topic") {
@@ -282,9 +261,7 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		p.publish()
 		p.publish()
 		await(t, f, 2)
-		if err := p.delete(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, p.delete())
 		awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
 	}
 }
@@ -352,10 +329,7 @@ func TestFollowerEndsWithItsContext(t *testing.T) {
 	p, cluster := brokers(t)
 	p.publish()
 	ctx, cancel := context.WithCancel(t.Context())
-	f, err := Follow(ctx, p.options(cluster))
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must(Follow(ctx, p.options(cluster)))(t)
 	await(t, f, 1)
 	cancel()
 	for range 2 {
@@ -404,4 +378,21 @@ func TestFollowerKeepsOneModel(t *testing.T) {
 		t.Errorf("%d models are alive, expected that of the newest version", alive)
 	}
 	runtime.KeepAlive(f)
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
+	}
 }

@@ -40,10 +40,7 @@ type publisher struct {
 // brokers starts a cluster of one broker, with the topics of a pipeline, and returns a publisher on it.
 func brokers(t testing.TB) (*publisher, *kfake.Cluster) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	return newPublisher(t, kafkalog.Options{Brokers: cluster.ListenAddrs()}), cluster
 }
@@ -56,10 +53,7 @@ func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
 
 func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -81,9 +75,7 @@ func (p *publisher) options(cluster *kfake.Cluster) Options {
 
 func (p *publisher) append(topic string, messages ...wire.Message) {
 	p.Helper()
-	if _, err := p.Client.Log.Append(p.Context(), topic, 0, messages...); err != nil {
-		p.Fatal(err)
-	}
+	must(p.Client.Log.Append(p.Context(), topic, 0, messages...))(p.TB)
 }
 
 // plan returns the plan of the next version.
@@ -132,16 +124,10 @@ func (p *publisher) write() *schemas.Place {
 	}
 	p.number++
 	p.last = plan.Run()
-	messages, err := plan.Messages()
-	if err != nil {
-		p.Fatal(err)
-	}
+	messages := must(plan.Messages())(p.TB)
 	p.append(p.Topics.Plans, messages...)
 	manifest, records := p.version(plan)
-	place, err := p.publishRecords(manifest, records)
-	if err != nil {
-		p.Fatal(err)
-	}
+	place := must(p.publishRecords(manifest, records))(p.TB)
 	p.places[place.Version] = *place
 	return place
 }
@@ -201,10 +187,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
 	}
-	m, err := model.New(manifest, survey.Preparation, weights)
-	if err != nil {
-		p.Fatal(err)
-	}
+	m := must(model.New(manifest, survey.Preparation, weights))(p.TB)
 	manifest.WeightsDigest = m.Digest()
 	return manifest, records
 }
@@ -217,9 +200,7 @@ func (p *publisher) pin(version int) {
 
 func (p *publisher) remove(version int) {
 	p.Helper()
-	if err := p.RemoveVersion(p.Context(), p.places[version]); err != nil {
-		p.Fatal(err)
-	}
+	noError(p.TB, p.RemoveVersion(p.Context(), p.places[version]))
 }
 
 // delete deletes the topics of the pipeline.

@@ -33,7 +33,7 @@ func render(t *testing.T, more string) (pods map[string]corev1.PodTemplateSpec, 
 	t.Helper()
 	files := filesys.MakeFsInMemory()
 	folder := os.DirFS("kubernetes")
-	err := fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
+	noError(t, fs.WalkDir(folder, ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -42,24 +42,15 @@ func render(t *testing.T, more string) (pods map[string]corev1.PodTemplateSpec, 
 			content = append(content, more...)
 		}
 		return errors.Join(err, files.WriteFile("/"+path, content))
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	rendered, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
+	rendered := must(krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(files, "/"))(t)
 	pods, others = map[string]corev1.PodTemplateSpec{}, map[string][]any{}
 	kinds := map[string]any{"ConfigMap": &corev1.ConfigMap{}, "Service": &corev1.Service{}, "Secret": &corev1.Secret{},
 		"PodDisruptionBudget": &policyv1.PodDisruptionBudget{}, "NetworkPolicy": &networkingv1.NetworkPolicy{},
 		"Deployment": &appsv1.Deployment{}, "Job": &batchv1.Job{},
 		"HorizontalPodAutoscaler": &autoscalingv2.HorizontalPodAutoscaler{}, "ScaledObject": &kedav1alpha1.ScaledObject{}}
 	for _, r := range rendered.Resources() {
-		content, err := r.AsYAML()
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(r.AsYAML())(t)
 		kind, known := kinds[r.GetKind()]
 		if !known {
 			t.Fatalf("%s %s: a kind that this test does not know", r.GetKind(), r.GetName())
@@ -158,9 +149,7 @@ func TestAutoscaled(t *testing.T) {
 			Partitions int32 `json:"partitions"`
 		} `json:"examples"`
 	}
-	if err := yaml.Unmarshal([]byte(others["ConfigMap"][0].(*corev1.ConfigMap).Data["job.yaml"]), &says); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal([]byte(others["ConfigMap"][0].(*corev1.ConfigMap).Data["job.yaml"]), &says))
 	scaled := map[string]bool{}
 	for _, o := range others["HorizontalPodAutoscaler"] {
 		h := o.(*autoscalingv2.HorizontalPodAutoscaler)
@@ -212,9 +201,7 @@ func checkMemory(t *testing.T, d *appsv1.Deployment, configuration string) {
 			Memory int64 `json:"memory"`
 		} `json:"serve"`
 	}
-	if err := yaml.Unmarshal([]byte(configuration), &says); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, yaml.Unmarshal([]byte(configuration), &says))
 	if says.Memory != nil {
 		t.Errorf("memory is %s in the configuration of all roles, whose containers have different limits", *says.Memory)
 	}
@@ -296,18 +283,10 @@ func checkPod(t *testing.T, name string, pod *corev1.PodSpec, configuration stri
 
 // The container's user is not root, it has a health check, what it copies is there, and its images have versions.
 func TestContainerfile(t *testing.T) {
-	content, err := os.ReadFile("Containerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
-	parsed, err := parser.Parse(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile("Containerfile"))(t)
+	parsed := must(parser.Parse(bytes.NewReader(content)))(t)
 	stages, _, err := instructions.Parse(parsed.AST, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	user, healthy := "", false
 	for _, stage := range stages {
 		if _, tag, any := strings.Cut(stage.BaseName, ":"); !any || tag == "latest" {
@@ -333,5 +312,22 @@ func TestContainerfile(t *testing.T) {
 	}
 	if !healthy || len(stages) != 2 {
 		t.Errorf("a health check: %v, stages: %d", healthy, len(stages))
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

@@ -55,9 +55,7 @@ func TestAbsentColumns(t *testing.T) {
 					}
 					continue
 				}
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				if early := v.Absent(false); len(early) > 0 {
 					t.Errorf("before the end %v are absent", early)
 				}

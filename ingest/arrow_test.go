@@ -26,9 +26,7 @@ import (
 func arrowRows(t testing.TB, rows string, fields ...arrow.Field) arrow.Record {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return record
 }
 
@@ -46,20 +44,13 @@ func arrowContent(t testing.TB, record arrow.Record, rows int64, asFile bool, op
 		Close() error
 	} = ipc.NewWriter(&content, options...)
 	if asFile {
-		file, err := ipc.NewFileWriter(&seekable{Buffer: &content}, options...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must(ipc.NewFileWriter(&seekable{Buffer: &content}, options...))(t)
 		w = file
 	}
 	for from := int64(0); from < record.NumRows(); from += rows {
-		if err := w.Write(record.NewSlice(from, min(from+rows, record.NumRows()))); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Write(record.NewSlice(from, min(from+rows, record.NumRows()))))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -225,10 +216,7 @@ func FuzzArrow(f *testing.F) {
 		f.Fatal(hostile, err)
 	}
 	for _, name := range hostile {
-		content, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		content := must(os.ReadFile(name))(f)
 		f.Add(content)
 	}
 	fuzzTables(f, "fuzz.arrow", "x")
@@ -239,9 +227,7 @@ func FuzzArrow(f *testing.F) {
 func fuzzTables(f *testing.F, name string, label layout.Column) {
 	name = filepath.Join(f.TempDir(), name)
 	f.Fuzz(func(t *testing.T, content []byte) {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, content, 0o600))
 		for _, categorical := range [][]string{nil, {"label"}} {
 			o := Defaults()
 			o.Train, o.Missing.Mode, o.Categorical = []string{name}, layout.MissingMean, categorical

@@ -26,31 +26,21 @@ func gzipped(t testing.TB, content string) []byte {
 	t.Helper()
 	var file bytes.Buffer
 	w := gzip.NewWriter(&file)
-	if _, err := io.WriteString(w, content); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(w, content))(t)
+	noError(t, w.Close())
 	return file.Bytes()
 }
 
 func zstandard(t testing.TB, content string) []byte {
 	t.Helper()
-	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must(zstd.NewWriter(nil))(t)
 	defer w.Close()
 	return w.EncodeAll([]byte(content), nil)
 }
 
 func bzipped(t testing.TB, file string) []byte {
 	t.Helper()
-	content, err := hex.DecodeString(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(hex.DecodeString(file))(t)
 	return content
 }
 

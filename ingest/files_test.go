@@ -13,12 +13,8 @@ func TestFiles(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv",
 		"qq.csv"} {
-		if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(name, nil, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		noError(t, os.WriteFile(name, nil, 0o644))
 	}
 	for names, want := range map[string]string{
 		"none.csv":      "none.csv", // reported when it is opened

@@ -18,9 +18,7 @@ import (
 func (f folder) writeAll(t *testing.T, files map[string]string) {
 	t.Helper()
 	for name, content := range files {
-		if err := os.MkdirAll(filepath.Dir(f.path(name)), 0o700); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Dir(f.path(name)), 0o700))
 		f.write(t, name, []byte(content))
 	}
 }
@@ -198,9 +196,7 @@ func TestLinkedClasses(t *testing.T) {
 	elsewhere := f.writeImages(t, "elsewhere", files)
 	pets := f.writeImages(t, "pets", map[string][]byte{"dog/d.png": encodePNG(t, grayImage(9, 9))})
 	for link, target := range map[string]string{"cat": elsewhere, "dog/up": pets, ".hidden": elsewhere} {
-		if err := os.Symlink(target, filepath.Join(pets, link)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.Symlink(target, filepath.Join(pets, link)))
 	}
 	o := Defaults()
 	o.Train = []string{pets}

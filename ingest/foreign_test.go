@@ -106,10 +106,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 		o.Columns.Use = []string{"x"}
 		o.Outcome.Topic, o.Outcome.Key, o.Outcome.Label, o.Outcome.Within = "outcomes", "id", "label", time.Hour
 	})
-	outcomes, err := NewOutcomes(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	outcomes := must(NewOutcomes(o))(t)
 	for value, want := range map[string]string{
 		string(gzipped(t, object)): "compressed with gzip: " + plain,
 		inUTF16(object):            "text in UTF-16: let the producer write UTF-8",
@@ -133,10 +130,7 @@ func TestWordsInColumnsOfNumbers(t *testing.T) {
 		"N.A.":       ": examples.categorical accepts columns of words, " + drop + ", " + missing,
 		"2026-01-02": ": examples.times accepts columns of dates and times, " + drop, "1,5": ": write decimals with a point", "$12": "",
 	} {
-		quoted, err := json.Marshal(word)
-		if err != nil {
-			t.Fatal(err)
-		}
+		quoted := must(json.Marshal(word))(t)
 		want = string(quoted) + " is not a number" + want
 		var first, rest strings.Builder
 		for i := range 1100 {

@@ -45,10 +45,7 @@ func TestSourceIDGolden(t *testing.T) {
 	} {
 		o := Defaults()
 		test.change(&o) // both csv cases read the same columns
-		found, err := Sources(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(Sources(context.Background(), o))(t)
 		if found[0].ID != test.want {
 			t.Errorf("%s: %s, expected %s", test.name, found[0].ID, test.want)
 		}
@@ -96,10 +93,7 @@ func TestSourceIDOfLabels(t *testing.T) {
 			o := Defaults()
 			o.Train = []string{file}
 			change(&o)
-			found, err := Sources(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must(Sources(t.Context(), o))(t)
 			if other, twice := ids[found[0].ID]; twice {
 				t.Errorf("%s: %s and %s have the same ID", file, name, other)
 			}

@@ -89,14 +89,10 @@ func TestIDXAllocation(t *testing.T) {
 		f.write(t, "b.idx", append(idxFile(11, []uint32{rows}), make([]byte, 2*rows)...)),
 	}
 	found, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	allocations := testing.AllocsPerRun(1, func() {
 		for _, err := range found[0].Batches(context.Background()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 	})
 	if allocations > 100 {

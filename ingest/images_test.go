@@ -21,9 +21,7 @@ import (
 func encodePNG(t *testing.T, pixels image.Image) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, pixels); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, png.Encode(&b, pixels))
 	return b.Bytes()
 }
 
@@ -37,12 +35,8 @@ func (f folder) writeImages(t *testing.T, name string, files map[string][]byte) 
 	t.Helper()
 	for path, data := range files {
 		path = filepath.Join(f.path(name), path)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		noError(t, os.WriteFile(path, data, 0o600))
 	}
 	return f.path(name)
 }
@@ -77,16 +71,10 @@ func TestImages(t *testing.T) {
 	var archive bytes.Buffer
 	w := tar.NewWriter(&archive)
 	for _, name := range append(hidden, "dog/b.png", "cat/a.png") {
-		if err := w.WriteHeader(&tar.Header{Name: "./pets/" + name, Size: int64(len(files[name])), Mode: 0o600}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(files[name]); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.WriteHeader(&tar.Header{Name: "./pets/" + name, Size: int64(len(files[name])), Mode: 0o600}))
+		must(w.Write(files[name]))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	o.Train = []string{f.write(t, "pets.tar.gz", gzipped(t, archive.String()))}
 	if rows := trainRows(t, o); !slices.Equal(rows.Words, []string{"dog", "cat"}) || !bytes.Equal(rows.Bytes, []byte{1, 10, 0, 0}) {
 		t.Errorf("the archive has the classes %v, the pixels %v", rows.Words, rows.Bytes)
@@ -96,16 +84,11 @@ func TestImages(t *testing.T) {
 // trainRows returns all rows of the sources of the options.
 func trainRows(t *testing.T, o Options) *examples.Rows {
 	t.Helper()
-	sources, err := Sources(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must(Sources(t.Context(), o))(t)
 	all := &examples.Rows{}
 	for _, s := range sources {
 		for rows, err := range s.Batches(t.Context()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			all.Image = rows.Image
 			all.Rows += rows.Rows
 			all.Words, all.Bytes = append(all.Words, rows.Words...), append(all.Bytes, rows.Bytes...)
@@ -119,9 +102,7 @@ func TestImagesHaveColours(t *testing.T) {
 	colours.Set(0, 0, color.NRGBA{200, 100, 50, 255})
 	colours.Set(1, 0, color.NRGBA{255, 255, 255, 0}) // transparent
 	var jpg bytes.Buffer
-	if err := jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, jpeg.Encode(&jpg, grayImage(9, 9), &jpeg.Options{Quality: 100}))
 	f := newFolder(t)
 	o := Defaults()
 	o.Train = []string{f.writeImages(t, "pets", map[string][]byte{"cat/1.png": encodePNG(t, colours), "cat/2.jpg": jpg.Bytes()})}
@@ -180,9 +161,7 @@ func TestImagesToPredict(t *testing.T) {
 	for input, want := range map[string][]byte{images: {1, 2, 3, 4, 5, 6}, filepath.Join(images, "2.png"): {3, 4}} {
 		var got []byte
 		for rows, err := range File(context.Background(), input, Defaults(), layout.Features{Width: 2, Image: examples.Image{1, 2, 1}}) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			got = append(got, rows.Bytes...)
 		}
 		if !bytes.Equal(got, want) {

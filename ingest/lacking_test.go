@@ -72,10 +72,7 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 			o.Missing.Mode = layout.MissingMean
 			test.change(&o)
 			o.Train = []string{f.write(t, file, []byte(content))}
-			found, err := Sources(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must(Sources(t.Context(), o))(t)
 			topic, lost := &memoryTopic{partitions: nil, capacity: -1}, map[string]int64(nil)
 			topic.partitions = append(topic.partitions, nil)
 			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,

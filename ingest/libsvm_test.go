@@ -123,10 +123,7 @@ func TestLIBSVMBatches(t *testing.T) {
 		for _, batch := range []int{100_000, 64} {
 			o := Defaults()
 			o.BatchRows, o.Train = batch, []string{f.path(name)}
-			sources, err := Sources(context.Background(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sources := must(Sources(context.Background(), o))(t)
 			rows, sizes, err := readRows(sources[0].Batches(context.Background()))
 			if err != nil || len(sizes) < 2 || rows.Rows != 3000 {
 				t.Fatalf("%s: %d rows in messages of %v: %v", name, rows.Rows, sizes, err)
@@ -166,9 +163,7 @@ func FuzzLIBSVM(f *testing.F) {
 	folder := f.TempDir()
 	f.Fuzz(func(t *testing.T, content []byte) {
 		name := filepath.Join(folder, "fuzz.libsvm")
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, content, 0o600))
 		o := Defaults()
 		o.Train = []string{name}
 		sources, err := Sources(context.Background(), o)

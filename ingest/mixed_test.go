@@ -103,10 +103,7 @@ func TestMixedRows(t *testing.T) {
 	trained := Defaults()
 	mixedOptions(&trained)
 	trained.Train = []string{files["csv"]}
-	read, err := readSources(trained)
-	if err != nil {
-		t.Fatal(err)
-	}
+	read := must(readSources(trained))(t)
 	check("csv", &read[0])
 	check("topic", addAll(t, ofTopic("json", func(o *Options) {
 		mixedOptions(o)
@@ -144,10 +141,7 @@ func TestMixedRows(t *testing.T) {
 // rowsOfRequest returns rows to predict that come from no file, by column name.
 func rowsOfRequest(t *testing.T, o layout.Options, want layout.Features, rows []map[string]tabular.Cell) *examples.Rows {
 	t.Helper()
-	r, err := layout.NewRequest(o, want)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(layout.NewRequest(o, want))(t)
 	var b tabular.Block
 	b.Reset(len(r.Cells))
 	for _, row := range rows {

@@ -65,10 +65,7 @@ func TestOffsetsOfNumbersWithSpaces(t *testing.T) {
 		}
 		o := Defaults()
 		o.Label, o.Train = "label", []string{newFolder(t).write(t, "rows.csv", []byte(text.String()))}
-		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must(Sources(t.Context(), o))(t)
 		columns = append(columns, sources[0].Columns[0].Offset)
 	}
 	if columns[0] == 0 || len(slices.Compact(columns)) != 1 {

@@ -32,9 +32,7 @@ func inFormats(t *testing.T) map[string]struct {
 	t.Helper()
 	mem := arrowtest.Allocator(t)
 	schema := filepath.Join(t.TempDir(), "events.avsc")
-	if err := os.WriteFile(schema, []byte(avroOfOutcomes), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(schema, []byte(avroOfOutcomes), 0o600))
 	fields := []arrow.Field{{Name: "id", Type: arrow.BinaryTypes.String}, {Name: "kind", Type: arrow.BinaryTypes.String, Nullable: true},
 		{Name: "x", Type: arrow.PrimitiveTypes.Float64}}
 	type way = struct {
@@ -61,10 +59,7 @@ func inFormats(t *testing.T) map[string]struct {
 			if kind != "" {
 				row["kind"] = kind
 			}
-			content, err := avro.MustParse(avroOfOutcomes).Encode(row)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := must(avro.MustParse(avroOfOutcomes).Encode(row))(t)
 			return content
 		}, id: "id", kind: "kind", x: "x", schema: schema},
 		"arrow": {encode: func(id, kind string, x float64) []byte {
@@ -77,12 +72,8 @@ func inFormats(t *testing.T) map[string]struct {
 			defer record.Release()
 			var content bytes.Buffer
 			w := ipc.NewWriter(&content, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
-			if err := w.Write(record); err != nil {
-				t.Fatal(err)
-			}
-			if err := w.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, w.Write(record))
+			noError(t, w.Close())
 			return content.Bytes()
 		}, id: "id", kind: "kind", x: "x"},
 	}
@@ -97,10 +88,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		if problems := o.Check(); len(problems) > 0 {
 			t.Fatal(problems)
 		}
-		keys, err := NewRowKeys(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		keys := must(NewRowKeys(o))(t)
 		row := TopicMessage{Key: "other", Value: f.encode("a", "", 2)}
 		if key, ok, err := keys.Of(t.Context(), row); key != "a" || !ok || err != nil {
 			t.Errorf("%s: the key of a row is %q, %v, %v", name, key, ok, err)
@@ -111,10 +99,7 @@ func TestOutcomesInFormats(t *testing.T) {
 		if _, _, err := keys.Of(t.Context(), TopicMessage{Value: f.encode("", "", 1)}); err == nil || !strings.Contains(err.Error(), "examples.key") {
 			t.Errorf("%s: a row without a key: %v", name, err)
 		}
-		outcomes, err := NewOutcomes(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		outcomes := must(NewOutcomes(o))(t)
 		labels, err := outcomes.Read(t.Context(), TopicMessage{Value: f.encode("a", "yes", 0)})
 		if err != nil || len(labels) != 1 || labels[0].Key != "a" || labels[0].Label != "yes" {
 			t.Errorf("%s: an outcome is %v, %v", name, labels, err)
@@ -127,10 +112,7 @@ func TestOutcomesInFormats(t *testing.T) {
 				t.Errorf("%s: without %s: %v", name, what, err)
 			}
 		}
-		values, err := NewValues(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must(NewValues(o))(t)
 		for _, label := range []string{"yes", "none"} {
 			if full, err := values.AddLabelled(t.Context(), row, label); full || err != nil {
 				t.Fatalf("%s: %v, %v", name, full, err)
@@ -161,10 +143,7 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 				if problems := o.Check(); len(problems) > 0 {
 					t.Fatal(problems)
 				}
-				read, err := NewOutcomes(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				read := must(NewOutcomes(o))(t)
 				said, err := read.Read(t.Context(), TopicMessage{Value: g.encode("a", "yes;no", 0.1)})
 				if err != nil || len(said) != 1 || said[0].Key != "a" {
 					t.Fatalf("%s: an outcome is %v, %v", outcomes, said, err)
@@ -173,10 +152,7 @@ func TestOutcomesOfSeveralLabelsAndOfNumbers(t *testing.T) {
 				if !ok {
 					t.Fatal("rows without an outcome are no examples")
 				}
-				values, err := NewValues(o)
-				if err != nil {
-					t.Fatal(err)
-				}
+				values := must(NewValues(o))(t)
 				for _, says := range []string{said[0].Label, absent} {
 					if full, err := values.AddLabelled(t.Context(), TopicMessage{Value: f.encode("a", "", 2)}, says); full || err != nil {
 						t.Fatalf("%s, %s: %v, %v", rows, outcomes, full, err)

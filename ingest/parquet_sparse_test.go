@@ -94,10 +94,7 @@ func TestSparseRowsOfParquet(t *testing.T) {
 func TestSparseRowsOfPyarrow(t *testing.T) {
 	want := messages(t, "rows.libsvm", []byte("a 2:1 9:-2.5\nb\na 0:3\nb 8:0.5"))
 	for _, name := range []string{"sparse", "maps"} {
-		content, err := os.ReadFile("testdata/" + name + ".parquet")
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile("testdata/" + name + ".parquet"))(t)
 		if got := messages(t, "rows.parquet", content); len(got) != 1 || !bytes.Equal(got[0], want[0]) {
 			t.Errorf("%s: other messages than those of LIBSVM", name)
 		}

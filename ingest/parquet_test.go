@@ -27,10 +27,7 @@ import (
 //	  "label": pandas.Series(["a", "b", "a", "b"], dtype="category"), "weight": [1., 2., .5, 0.]}).to_parquet(…, row_group_size=3)
 func pandasFrame(t testing.TB) []byte {
 	t.Helper()
-	content, err := os.ReadFile("testdata/pandas.parquet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile("testdata/pandas.parquet"))(t)
 	return content
 }
 
@@ -82,9 +79,7 @@ func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.Writ
 		rows := w.AppendRowGroup()
 		for _, c := range group {
 			column, err := rows.NextColumn()
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			switch column := column.(type) {
 			case *file.BooleanColumnChunkWriter:
 				_, err = column.WriteBatch(c.values.([]bool), c.levels, c.starts)
@@ -103,20 +98,12 @@ func parquetFile(t testing.TB, groups [][]parquetValues, options ...parquet.Writ
 				}
 				_, err = column.WriteBatch(texts, c.levels, c.starts)
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := column.Close(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
+			noError(t, column.Close())
 		}
-		if err := rows.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, rows.Close())
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -182,10 +169,7 @@ func TestParquetBatches(t *testing.T) {
 			f, o := newFolder(t), Defaults()
 			o.Train = []string{f.write(t, "table", content)} // the format is recognised by the first bytes
 			o.Weight, o.Missing.Mode, o.BatchRows = "weight", layout.MissingMean, 64
-			sources, err := Sources(t.Context(), o)
-			if err != nil {
-				t.Fatal(err)
-			}
+			sources := must(Sources(t.Context(), o))(t)
 			got, sizes, err := readRows(sources[0].Batches(t.Context()))
 			if err != nil || fmt.Sprint(sizes) != "[64 64 64 64 44]" || fmt.Sprint(got.Floats) != fmt.Sprint(want.Floats) ||
 				!slices.Equal(got.Numbers, want.Numbers) || !slices.Equal(got.Weights, want.Weights) {
@@ -209,10 +193,7 @@ func TestParquetLongLabels(t *testing.T) {
 	}})
 	f, o := newFolder(t), Defaults()
 	o.Train, o.BatchRows = []string{f.write(t, "a.parquet", content)}, 1500
-	sources, err := Sources(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must(Sources(t.Context(), o))(t)
 	got, sizes, err := readRows(sources[0].Batches(t.Context()))
 	if err != nil || !slices.Equal(got.Words, labels) || slices.Max(sizes) > 890000/1000 || len(sizes) < 3 {
 		t.Errorf("batches of %v rows, error %v", sizes, err)
@@ -317,10 +298,7 @@ func TestPandasFrame(t *testing.T) {
 	f, o := newFolder(t), Defaults()
 	name := f.write(t, "frame.parquet", pandasFrame(t))
 	o.Train, o.Weight, o.Missing.Mode = []string{name}, "weight", layout.MissingMean
-	sources, err := Sources(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must(Sources(t.Context(), o))(t)
 	got, _, err := readRows(sources[0].Batches(t.Context()))
 	if err != nil || fmt.Sprint(got.Floats, got.Words, got.Weights) != "[0.5 1 1 NaN 2 0 -3 3 1 4.25 40000 1] [a b a b] [1 2 0.5 0]" {
 		t.Errorf("%v %v %v, error %v", got.Floats, got.Words, got.Weights, err)
@@ -371,12 +349,8 @@ func TestParquetCompressionThatIsNotRead(t *testing.T) {
 	}
 	var content bytes.Buffer
 	w := parquetgo.NewGenericWriter[row](&content, parquetgo.Compression(&parquetgo.Lz4Raw))
-	if _, err := w.Write([]row{{1, "a"}, {2, "b"}}); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(w.Write([]row{{1, "a"}, {2, "b"}}))(t)
+	noError(t, w.Close())
 	f, o := newFolder(t), Defaults()
 	o.Train = []string{f.write(t, "a.parquet", content.Bytes())}
 	sources, err := Sources(t.Context(), o)
@@ -391,16 +365,10 @@ func TestParquetCompressionThatIsNotRead(t *testing.T) {
 
 // For any input, the reader returns rows or a *input.Error.
 func FuzzParquet(f *testing.F) {
-	sparse, err := os.ReadFile("testdata/sparse.parquet")
-	if err != nil {
-		f.Fatal(err)
-	}
+	sparse := must(os.ReadFile("testdata/sparse.parquet"))(f)
 	contents := [][]byte{pandasFrame(f), sparse}
 	for _, name := range []string{"durations", "split"} {
-		content, err := os.ReadFile("testdata/" + name + ".parquet")
-		if err != nil {
-			f.Fatal(err)
-		}
+		content := must(os.ReadFile("testdata/" + name + ".parquet"))(f)
 		contents = append(contents, content)
 	}
 	for _, content := range contents {

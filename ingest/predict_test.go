@@ -48,9 +48,7 @@ func FuzzRowsToPredict(f *testing.F) {
 			{"rows.libsvm", numbers, layout.Features{Width: 4, Sparse: true}},
 		} {
 			name := folder + "/" + test.file
-			if err := os.WriteFile(name, content, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(name, content, 0o600))
 			rows := 0
 			var failed error
 			for batch, err := range File(context.Background(), name, test.o, test.want) {
@@ -80,16 +78,10 @@ func tarOf(t testing.TB, files map[string][]byte) []byte {
 	var content bytes.Buffer
 	w := tar.NewWriter(&content)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(files[name]))}); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(files[name]); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(files[name]))}))
+		must(w.Write(files[name]))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -97,9 +89,7 @@ func tarOf(t testing.TB, files map[string][]byte) []byte {
 func pngOf(t testing.TB) []byte {
 	t.Helper()
 	var b bytes.Buffer
-	if err := png.Encode(&b, grayImage(1, 2)); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, png.Encode(&b, grayImage(1, 2)))
 	return b.Bytes()
 }
 
@@ -116,9 +106,7 @@ func FuzzImages(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content []byte) {
 		o := Defaults()
 		o.Train = []string{folder + "/images.tar"}
-		if err := os.WriteFile(o.Train[0], content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(o.Train[0], content, 0o600))
 		sources, err := Sources(context.Background(), o)
 		if err == nil {
 			_, _, err = readRows(sources[0].Batches(context.Background()))

@@ -63,10 +63,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		fmt.Fprintf(&table, "a,%d\n", i)
 	}
 	o.Train = []string{f.write(t, "a.csv", []byte(table.String()))}
-	found, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(Sources(context.Background(), o))(t)
 	publish := func(topic *memoryTopic) (*schemas.SourceSeal, error) {
 		spans := topic.spans()
 		before := slices.Clone(spans)
@@ -84,10 +81,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		return seal, err
 	}
 	whole := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: -1}
-	want, err := publish(whole)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(publish(whole))(t)
 	if want.Rows != rows || want.Messages != rows || want.ID != found[0].ID || want.Attempt != "x" {
 		t.Errorf("seal %+v", want)
 	}
@@ -123,10 +117,7 @@ func TestPublishOfChangedFile(t *testing.T) {
 	f := newFolder(t)
 	o := Defaults()
 	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
-	found, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(Sources(context.Background(), o))(t)
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
 	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,

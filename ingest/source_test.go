@@ -33,9 +33,7 @@ func (f folder) path(name string) string { return filepath.Join(string(f), name)
 
 func (f folder) write(t *testing.T, name string, content []byte) string {
 	t.Helper()
-	if err := os.WriteFile(f.path(name), content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(f.path(name), content, 0o600))
 	return f.path(name)
 }
 
@@ -151,10 +149,7 @@ func TestSourcesIdentity(t *testing.T) {
 	base.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
 	id := func(o Options) string {
 		t.Helper()
-		found, err := Sources(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(Sources(context.Background(), o))(t)
 		if len(found) != 1 || found[0].Width != 1 {
 			t.Fatalf("sources %+v", found)
 		}
@@ -271,9 +266,7 @@ func TestSourcesRefuse(t *testing.T) {
 	f.write(t, "rows", idxFile(8, []uint32{1}, uint8(1)))
 	f.write(t, "rows.libsvm", []byte("# no row\n"))
 	f.write(t, "images", idxFile(8, []uint32{1, 1}, uint8(7)))
-	if err := os.Mkdir(f.path("folder.csv"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Mkdir(f.path("folder.csv"), 0o700))
 	for _, test := range []struct {
 		train, test []string
 		want        string
@@ -340,10 +333,7 @@ func TestBatchSizes(t *testing.T) {
 		o := Defaults()
 		o.BatchRows = 64
 		o.Test = []string{f.write(t, "a.idx", images), f.write(t, "b.idx", labels)}
-		found, err := Sources(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(Sources(context.Background(), o))(t)
 		for range 2 { // reading twice gives the same batches
 			whole, got, err := readRows(found[0].Batches(context.Background()))
 			if err != nil || !slices.Equal(got, sizes) {
@@ -358,10 +348,7 @@ func TestBatchSizes(t *testing.T) {
 		}
 
 		o.Label, o.Train, o.Test = "0", []string{f.write(t, "a.csv", table.Bytes())}, nil
-		found, err = Sources(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found = must(Sources(context.Background(), o))(t)
 		whole, got, err := readRows(found[0].Batches(context.Background()))
 		if err != nil || !slices.Equal(got, sizes) {
 			t.Fatalf("%d rows: batches of %v, expected %v; %v", rows, got, sizes, err)
@@ -382,25 +369,17 @@ func TestBatchesFitMessages(t *testing.T) {
 		mem := arrowtest.Allocator(t)
 		record := rows.Record(mem)
 		defer record.Release()
-		value, err := examples.Encode(record, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must(examples.Encode(record, mem))(t)
 		return len(value)
 	}
 	f := newFolder(t)
 	check := func(name string, rows, fullest int, o Options) {
 		t.Helper()
 		o.BatchRows = math.MaxInt
-		found, err := Sources(context.Background(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must(Sources(context.Background(), o))(t)
 		total, largest := 0, 0
 		for batch, err := range found[0].Batches(context.Background()) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			total += batch.Rows
 			largest = max(largest, encodedSize(batch))
 		}
@@ -466,9 +445,7 @@ func TestBatchesOfChangedFile(t *testing.T) {
 	o := Defaults()
 	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
 	found, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	_, _, err = readRows(found[0].Batches(context.Background()))
 	if want := "a.csv: the file changed while it was ingested"; f.text(err) != want {
@@ -482,9 +459,7 @@ func TestBatchesEndWithContext(t *testing.T) {
 	o.BatchRows = 1
 	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
 	found, err := Sources(context.Background(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	batches := 0
@@ -573,5 +548,22 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	var fileError *input.Error
 	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `column 0 is "two", not "one", as in`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

@@ -36,10 +36,7 @@ func TestStandardInputIsAFile(t *testing.T) {
 		}
 		named, input := Defaults(), Defaults()
 		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}
-		remove, err := input.Spool(context.Background(), bytes.NewReader(content))
-		if err != nil {
-			t.Fatal(err)
-		}
+		remove := must(input.Spool(context.Background(), bytes.NewReader(content)))(t)
 		id, rows := read(input)
 		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
 			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)

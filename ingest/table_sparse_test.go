@@ -23,20 +23,13 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	t.Helper()
 	f, o := newFolder(t), Defaults()
 	o.Train, o.BatchRows = []string{f.write(t, name, content)}, 64
-	sources, err := Sources(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must(Sources(t.Context(), o))(t)
 	for rows, err := range sources[0].Batches(t.Context()) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		record := rows.Record(memory.DefaultAllocator)
 		value, err := examples.Encode(record, memory.DefaultAllocator)
 		record.Release()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		values = append(values, value)
 	}
 	return values

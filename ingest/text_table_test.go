@@ -44,10 +44,7 @@ func TestListsOfWords(t *testing.T) {
 	for _, of := range []arrow.DataType{arrow.BinaryTypes.String, arrow.ListOf(arrow.BinaryTypes.String)} {
 		record := mail(t, []string{"one", "two words"}, of)
 		o.Train = []string{newFolder(t).write(t, "mail.arrow", arrowContent(t, record, 10, false))}
-		all, err := readSources(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must(readSources(o))(t)
 		if got := all[0].Sparse.Indices; want != nil && !slices.Equal(got, want) || len(got) != 3 {
 			t.Errorf("%v: %v, expected %v", of, got, want)
 		}

@@ -95,10 +95,7 @@ func (d dated) files(t *testing.T) map[string][]byte {
 			levels = append(levels, 0)
 		}
 		fmt.Fprintf(&seconds, "%d;%s;%s\n", i, label, number)
-		row, err := json.Marshal(map[string]any{"at": d.text(i, "2006-01-02 15:04:05.000"), "x": i, "label": label})
-		if err != nil {
-			t.Fatal(err)
-		}
+		row := must(json.Marshal(map[string]any{"at": d.text(i, "2006-01-02 15:04:05.000"), "x": i, "label": label}))(t)
 		lines = append(lines, string(row))
 		row, _ = json.Marshal(map[string]any{"at": nil, "x": i, "label": label})
 		if !at.IsZero() {
@@ -157,10 +154,7 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	trained := Defaults()
 	withTimes(&trained)
 	trained.Train = []string{f.write(t, "train.csv", d.files(t)["a.csv"])}
-	sources, err := Sources(t.Context(), trained)
-	if err != nil {
-		t.Fatal(err)
-	}
+	sources := must(Sources(t.Context(), trained))(t)
 	model := layout.Features{Width: 3, Columns: sources[0].Columns}
 	for name, content := range map[string]string{"order.csv": "x,other,at\n", "named.csv": "at,x\n", "bare.csv": ""} {
 		var text strings.Builder
@@ -270,10 +264,7 @@ func TestTimesAreInSourceIDs(t *testing.T) {
 		o := Defaults()
 		withTimes(&o)
 		o.Train, o.Times = []string{name}, layout.PartsOfTimes(map[string][]string{"at": parts})
-		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must(Sources(t.Context(), o))(t)
 		id := sources[0].ID
 		if other, same := ids[id]; same {
 			t.Errorf("%v has the ID of %s", parts, other)
@@ -284,10 +275,7 @@ func TestTimesAreInSourceIDs(t *testing.T) {
 
 // The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
 func TestTimesOfZones(t *testing.T) {
-	content, err := os.ReadFile("testdata/zoned.parquet")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile("testdata/zoned.parquet"))(t)
 	record := arrowRows(t, `[{"at": "2026-11-01 09:30:00", "day": "2026-11-01", "label": "a"}, {"at": null, "day": "1970-01-01", "label": "b"},
 		{"at": "2026-07-01 00:00:00", "day": null, "label": "a"}]`, nullable("at", &arrow.TimestampType{Unit: arrow.Millisecond, TimeZone: "Europe/Berlin"}),
 		nullable("day", arrow.FixedWidthTypes.Date32), nullable("label", arrow.BinaryTypes.String))
@@ -363,27 +351,17 @@ func TestUnitsOfATopic(t *testing.T) {
 		t.Errorf("features %s, expected %s", got, want)
 	}
 	// Another process has the unit from the rows that were on the topic before, or from the examples.
-	words, err := NewTopicWords(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	words := must(NewTopicWords(o))(t)
 	for _, at := range []string{"20513", "19000", "20000"} {
-		if err := words.Add(t.Context(), message(at)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, words.Add(t.Context(), message(at)))
 	}
-	found, err := words.Options()
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(words.Options())(t)
 	after := o
 	after.Options = o.After(&layout.Learnt{Width: 3, Columns: examples.Columns{examples.PartOf("at", "hour", value.UnitDays),
 		examples.PartOf("at", "age", value.UnitDays), {Name: "x"}}, Topic: "raw"})
 	for _, o := range []Options{found, after} {
 		v := valuesOf(t, o)
-		if _, err := v.Add(t.Context(), message("30")); err != nil {
-			t.Fatal(err)
-		}
+		must(v.Add(t.Context(), message("30")))(t)
 		if rows := v.Take(); rows.Floats[1] != -30 || rows.Columns[0].Unit != value.UnitDays {
 			t.Errorf("%v of %v", rows.Floats, rows.Columns)
 		}

@@ -46,10 +46,7 @@ func TestFormatsHaveTheSameRows(t *testing.T) {
 		nullable("said", arrow.BinaryTypes.String), nullable("at", arrow.StructOf(nullable("x", arrow.PrimitiveTypes.Float64)))}
 	values := map[string][]string{}
 	for _, r := range rows {
-		text, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must(json.Marshal(r))(t)
 		at := map[string]any{"x": nil}
 		if r.At.X != nil {
 			at["x"] = map[string]any{"double": *r.At.X}
@@ -103,17 +100,9 @@ func TestFormatsHaveTheSameRows(t *testing.T) {
 func protobufOf(t *testing.T, schema, text string) []byte {
 	t.Helper()
 	compiler := protocompile.Compiler{Resolver: &protocompile.SourceResolver{Accessor: protocompile.SourceAccessorFromMap(map[string]string{"e.proto": schema})}}
-	files, err := compiler.Compile(t.Context(), "e.proto")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must(compiler.Compile(t.Context(), "e.proto"))(t)
 	m := dynamicpb.NewMessage(files[0].Messages().Get(0))
-	if err := protojson.Unmarshal([]byte(text), m); err != nil {
-		t.Fatal(err)
-	}
-	content, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, protojson.Unmarshal([]byte(text), m))
+	content := must(proto.Marshal(m))(t)
 	return content
 }

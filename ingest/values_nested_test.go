@@ -17,13 +17,9 @@ func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 	}
 	if o.FindsWords() {
 		words, err := NewTopicWords(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, value := range values {
-			if err := words.Add(t.Context(), TopicMessage{Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
 		}
 		if o, err = words.Options(); err != nil {
 			t.Fatal(err)

@@ -37,10 +37,7 @@ func framed(id int, value []byte) []byte {
 
 func encoded(t *testing.T, schema string, value any) []byte {
 	t.Helper()
-	content, err := avro.MustParse(schema).Encode(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(avro.MustParse(schema).Encode(value))(t)
 	return content
 }
 
@@ -70,9 +67,7 @@ func TestSchemasThatEvolve(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "event.avsc")
 	ours := record(`{"name":"kind","type":"string"}`, `{"name":"length","type":["null","double"],"default":null}`,
 		`{"name":"width","type":"double","default":7.5,"aliases":["breadth"]}`)
-	if err := os.WriteFile(file, []byte(ours), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(ours), 0o600))
 	for schema, want := range map[string]string{
 		"":   `5 × 2 floats [3 NaN NaN 2.5 0.5 1 -20 NaN 4 NaN] words ["b" "a" "a" "c" "a"]`,
 		file: `5 × 2 floats [3 7.5 NaN 2.5 0.5 1 -20 10 4 7.5] words ["b" "a" "a" "c" "a"]`,
@@ -145,9 +140,7 @@ func TestFramesAndRegistries(t *testing.T) {
 		return text != ""
 	})
 	file := filepath.Join(t.TempDir(), "e.avsc")
-	if err := os.WriteFile(file, []byte(simple), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(simple), 0o600))
 	with := func(o *Options) { o.Registry.URL = r.URL() }
 	without := func(o *Options) { o.Schema = file }
 	value := []byte{2, 'a', 14}
@@ -270,9 +263,7 @@ func TestRegistryWithUser(t *testing.T) {
 		t.Error(err)
 	}
 	for text, works := range map[string]bool{"secret\n": true, "wrong": false} {
-		if err := os.WriteFile(password, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(password, []byte(text), 0o600))
 		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: framed(1, []byte{2, 'a', 14})})
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
 		if refused := errors.As(err, new(*message.RefusedError)); (err == nil) != works || refused == works || secret {

@@ -24,10 +24,7 @@ func ofTopic(format string, change func(*Options)) Options {
 
 func valuesOf(t *testing.T, o Options) *Values {
 	t.Helper()
-	v, err := NewValues(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(NewValues(o))(t)
 	return v
 }
 
@@ -142,22 +139,16 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 				change(&of, columns[format])
 				of.Missing.Mode, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
 				want, err := readSources(of)
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing.Mode = layout.MissingMean })
 				if problems := o.Check(); problems != nil {
 					t.Fatal(problems)
 				}
 				if o.FindsWords() {
 					words, err := NewTopicWords(o)
-					if err != nil {
-						t.Fatal(err)
-					}
+					noError(t, err)
 					for line := range strings.Lines(content) {
-						if err := words.Add(t.Context(), TopicMessage{Value: []byte(line)}); err != nil {
-							t.Fatal(err)
-						}
+						noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(line)}))
 					}
 					if o, err = words.Options(); err != nil {
 						t.Fatal(err)
@@ -165,9 +156,7 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 				}
 				v := valuesOf(t, o)
 				for line := range strings.Lines(content) {
-					if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(line)}); err != nil {
-						t.Fatal(err)
-					}
+					must(v.Add(t.Context(), TopicMessage{Value: []byte(line)}))(t)
 					if _, err := v.Add(t.Context(), TopicMessage{Value: []byte("\x00")}); err == nil {
 						t.Fatal("a value that is no row was added")
 					}
@@ -316,11 +305,8 @@ func FuzzValues(f *testing.F) {
 			if rows == nil {
 				continue
 			}
-			m, err := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
-				rows, memory.DefaultAllocator)
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := must(schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
+				rows, memory.DefaultAllocator))(t)
 			examples, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			if err != nil || examples.Rows != rows.Rows {
 				t.Fatalf("%q, %q: %+v, %v", first, second, examples, err)

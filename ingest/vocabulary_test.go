@@ -46,19 +46,14 @@ func TestCountedVocabulary(t *testing.T) {
 		if strings.Contains(c.want, ",") {
 			want = strings.Split(c.want, ",")
 		}
-		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must(Sources(t.Context(), o))(t)
 		var got []string
 		for _, s := range sources {
 			if !slices.Equal(s.Vocabulary, want) {
 				t.Errorf("%d columns: the vocabulary %q, expected %q", c.columns, s.Vocabulary, want)
 			}
 			rows, _, err := readRows(s.Batches(t.Context()))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			var texts []string
 			for i := range rows.Rows {
 				var counts []string
@@ -92,19 +87,11 @@ func TestCountedAsHashed(t *testing.T) {
 	} {
 		o := countedOptions(1000, 2)
 		o.Train, o.BatchRows = []string{name}, 63
-		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must(Sources(t.Context(), o))(t)
 		counted, _, err := readRows(sources[0].Batches(t.Context()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		o.Words.Vocabulary, o.Words.Columns = vocabulary.Hashed, 1<<26
-		hashed, err := readSources(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		hashed := must(readSources(o))(t)
 		predicts := countedOptions(1000, 2)
 		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
 		predicted, _, err := readRows(File(context.Background(), name, predicts, layout.Features{Width: 1000, Sparse: true}))
@@ -144,10 +131,7 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))
 	id := func(o Options, files ...string) string {
 		o.Train = files
-		sources, err := Sources(t.Context(), o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		sources := must(Sources(t.Context(), o))(t)
 		return sources[0].ID
 	}
 	hashed := countedOptions(100, 1)

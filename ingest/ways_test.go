@@ -48,14 +48,8 @@ func TestValuesAreTheSameInEveryWay(t *testing.T) {
 		inAvro = append(inAvro, string(framed(1, encoded(t, avsc, map[string]any{"kind": string(rune('a' + i)), "d": exact, "at": at[i],
 			"user": map[string]any{"age": ages[i]}, "items": []any{map[string]any{"price": 9.0}, map[string]any{"price": prices[i]}}}))))
 		inProtobuf = append(inProtobuf, string(framed(2, append([]byte{0}, protobufOf(t, protoc, lines[i])...))))
-		moment, err := value.Time(at[i], "")
-		if err != nil {
-			t.Fatal(err)
-		}
-		unscaled, err := decimal128.FromString(decimals[i], 20, 10)
-		if err != nil {
-			t.Fatal(err)
-		}
+		moment := must(value.Time(at[i], ""))(t)
+		unscaled := must(decimal128.FromString(decimals[i], 20, 10))(t)
 		b.Field(0).(*array.StringBuilder).Append(string(rune('a' + i)))
 		b.Field(1).(*array.Decimal128Builder).Append(unscaled)
 		b.Field(2).(*array.TimestampBuilder).Append(arrow.Timestamp(moment.UnixMicro()))
@@ -91,13 +85,9 @@ func TestValuesAreTheSameInEveryWay(t *testing.T) {
 		r.User = &struct {
 			Age int32 `parquet:"age"`
 		}{int32(ages[i])}
-		if _, err := w.Write([]row{r}); err != nil {
-			t.Fatal(err)
-		}
+		must(w.Write([]row{r}))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	for name, test := range map[string]struct {
 		change func(*Options)
 		want   string

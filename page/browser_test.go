@@ -55,9 +55,7 @@ func tab(t *testing.T) context.Context {
 			}
 		}
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	ctx, cancel = context.WithTimeout(ctx, 2*time.Minute)
 	t.Cleanup(cancel)
 	return ctx
@@ -66,18 +64,13 @@ func tab(t *testing.T) context.Context {
 // do runs actions in a tab.
 func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.Void]) {
 	t.Helper()
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, chromedp.Do(ctx, actions...))
 }
 
 // value returns what JavaScript says in a tab.
 func value[T any](t *testing.T, ctx context.Context, script string) T {
 	t.Helper()
-	v, err := chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must(chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise)))(t)
 	return v
 }
 
@@ -92,18 +85,13 @@ func awaitVersion(t *testing.T, ctx context.Context, version int) {
 func prefer(t *testing.T, ctx context.Context, scheme string) {
 	t.Helper()
 	features := []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}}
-	if _, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}); err != nil {
-		t.Fatal(err)
-	}
+	must(chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{Features: features}))(t)
 }
 
 // busy returns how many milliseconds of a processor the main thread of a tab has taken for its tasks.
 func busy(t *testing.T, ctx context.Context) float64 {
 	t.Helper()
-	found, err := chromedp.Call(ctx, performance.GetMetrics, cdp.Empty{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must(chromedp.Call(ctx, performance.GetMetrics, cdp.Empty{}))(t)
 	for _, m := range found.Metrics {
 		if m.Name == "TaskDuration" {
 			return 1000 * m.Value
@@ -118,10 +106,8 @@ func TestPageIsQuick(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(1000, 100, 0))
 	url, ctx := serving(t, board), tab(t)
-	if _, err := chromedp.Call(ctx, performance.Enable,
-		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}); err != nil {
-		t.Fatal(err)
-	}
+	must(chromedp.Call(ctx, performance.Enable,
+		performance.EnableParams{TimeDomain: performance.EnableTimeDomainThreadTicks}))(t)
 	paint, drawn := math.Inf(1), math.Inf(1)
 	for range 3 { // other processes may have the processors the first time
 		do(t, ctx, chromedp.EmulateViewport(1280, 1600), chromedp.Navigate(url))
@@ -201,13 +187,8 @@ func TestPageFits(t *testing.T) {
 			if *shots == "" {
 				return
 			}
-			png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			png := must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
+			noError(t, os.WriteFile(filepath.Join(*shots, name+".png"), png, 0o644))
 		})
 	}
 }
@@ -285,9 +266,7 @@ func TestPageFollowsARun(t *testing.T) {
 	do(t, ctx, chromedp.Navigate(url),
 		chromedp.Poll[chromedp.Void](`document.getElementById("needs").textContent.includes("has no topics yet")`))
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	awaitVersion(t, ctx, 1)
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent === "All is well."`),
 		chromedp.Poll[chromedp.Void](`document.querySelectorAll("#stages tr").length === 2 && document.querySelectorAll("#confusion tbody tr").length === 10`))
@@ -303,9 +282,7 @@ func TestPageSaysThatItIsOld(t *testing.T) {
 	board := NewBoard()
 	board.Put(simulated(10, 1, 0))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	serve := func() (stop func()) {
 		server := httptest.NewUnstartedServer(NewServer(board))
 		server.Listener = listener

@@ -20,18 +20,10 @@ import (
 func TestAnyNumbersAreShown(t *testing.T) {
 	log := openLog(t)
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	client := protocol.NewClient(log, "digits", nil)
-	ledger, err := client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	spans, err := client.Log.Spans(t.Context(), client.Topics.Statistics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must(client.ReadLedger(t.Context()))(t)
+	spans := must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t)
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e99, math.MaxFloat64} {
 		for column := range statistics.LossFields {
 			f := newFollowed(ledger.Plan(report.Run), client)
@@ -54,9 +46,7 @@ func TestAnyNumbersAreShown(t *testing.T) {
 					}
 					return err
 				})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 			}
 			board := NewBoard()
 			board.Put(&State{Run: f.state()})

@@ -37,10 +37,7 @@ func openLog(t *testing.T) *kafkalog.Log {
 
 func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -51,10 +48,7 @@ func openOn(t *testing.T, o kafkalog.Options) *kafkalog.Log {
 
 func openBLAS(t *testing.T) *kernel.BLAS {
 	t.Helper()
-	blas, err := kernel.Open(os.Getenv("STAGEWISE_BLAS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
 	return blas
 }
 
@@ -127,9 +121,7 @@ func TestRunIsShown(t *testing.T) {
 	before := reading(t, log, "digits")
 	await(t, before, "a notice that there are no topics", func(s *State) bool { return need(s, "has no topics yet") })
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for when, board := range map[string]*Board{"before": before, "after": reading(t, log, "digits")} {
 		s := await(t, board, "a finished run, and an embedded broker", func(s *State) bool {
 			return s.Run != nil && s.Run.State == schemas.Done && s.Quality != nil && len(s.Topics) > 0 && s.Topics[0].Lag != nil &&
@@ -167,28 +159,18 @@ func TestVisitsAreSummed(t *testing.T) {
 	log, job := openLog(t), digits()
 	job.Examples.BatchRows = 64 // so that each partition has some
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	client := protocol.NewClient(log, "digits", nil)
-	ledger, err := client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must(client.ReadLedger(t.Context()))(t)
 	f := newFollowed(ledger.Plan(report.Run), client)
-	spans, err := client.Log.Spans(t.Context(), client.Topics.Statistics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spans := must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t)
 	for range 2 { // messages may come twice
 		for _, s := range spans {
 			err := client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64, func(m protocol.Message) error {
 				f.add(false, m)
 				return nil
 			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 		}
 	}
 	if len(f.of) != 4 || !maps.Equal(f.survey, f.of) || !maps.Equal(f.seals[0], f.of) {
@@ -213,10 +195,7 @@ func TestChainIsShown(t *testing.T) {
 	job.Examples.Test, job.Examples.BatchRows, job.Retrain = nil, 64, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full.Growth, job.Keep = 256, 2, 0, 20
 	board := reading(t, log, "digits")
-	result, err := pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must(pipeline.Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	n := len(result.Updates)
 	s := await(t, board, "all versions", func(s *State) bool {
 		return len(s.Versions) == n && s.Quality != nil && s.Quality.Version == n && *s.Topics[0].Lag == 0 && s.Run != nil && s.Run.Version == n
@@ -238,9 +217,7 @@ func TestChainIsShown(t *testing.T) {
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
-	if _, err := admin.Pin(t.Context(), topics.Open(log, "digits", nil), "2"); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
 	if v := s.Versions[1]; !v.Pinned || !v.Latest || s.Versions[n-1].Latest || s.Summary.Level != Notice {
 		t.Errorf("versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)
@@ -252,14 +229,9 @@ func TestNeedsAreShown(t *testing.T) {
 	log, job := openLog(t), digits()
 	board := reading(t, log, "digits")
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
-	submitted, err := pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	submitted := must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
-	if _, err := protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()); err != nil {
-		t.Fatal(err)
-	}
+	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
 		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
 	})
@@ -277,9 +249,7 @@ func TestNeedsAreShown(t *testing.T) {
 	for bad.Offset = range 2*maxBad + 9 {
 		more = append(more, bad.Message())
 	}
-	if _, err := protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...); err != nil {
-		t.Fatal(err)
-	}
+	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...))(t)
 	const all = 2*maxBad + 10
 	for _, board := range []*Board{board, reading(t, log, "digits")} { // one has seen them come
 		s = await(t, board, "all bad messages", func(s *State) bool {
@@ -300,9 +270,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 		client.Topics.Examples} {
 		topics = append(topics, kafkalog.Topic{Name: name, Partitions: 1})
 	}
-	if err := log.Create(t.Context(), topics...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), topics...))
 	const versions = 1000
 	job := digits()
 	var ends []wire.Message
@@ -320,22 +288,14 @@ func TestManyVersionsAreRead(t *testing.T) {
 		}
 		manifest := &schemas.Manifest{Name: "many", Version: n, Run: plan.Run(), Plan: plan, Metrics: map[string]float64{"train_error": rate}}
 		place, err := client.PublishVersion(t.Context(), manifest, nil, func() *schemas.Report { return report })
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ends = append(ends, (&schemas.End{Run: plan.Run(), State: schemas.Done, Version: place, Attempt: "x"}).Message())
 	}
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...); err != nil {
-		t.Fatal(err)
-	}
+	must(client.Log.Append(t.Context(), client.Topics.Plans, 0, ends...))(t)
 	r := newReader(log, Options{Name: "many"}, NewBoard())
 	ledger, err := client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := r.apply(t.Context(), ledger); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	noError(t, r.apply(t.Context(), ledger))
 	began := time.Now()
 	for any := true; any; {
 		if any, err = r.describeNext(t.Context()); err != nil {

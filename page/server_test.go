@@ -84,9 +84,7 @@ func TestPolicy(t *testing.T) {
 		}
 		return err
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 }
 
 // The page says what matters before its program has run, escaped.
@@ -128,16 +126,10 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"events", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(ctx, http.MethodGet, url+"events", nil))(t)
 	client := &http.Client{Transport: &http.Transport{}}
 	t.Cleanup(client.CloseIdleConnections)
-	response, err := client.Do(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(client.Do(request))(t)
 	t.Cleanup(func() { _ = response.Body.Close() })
 	if response.StatusCode != http.StatusOK {
 		t.Fatal(response.Status)
@@ -145,10 +137,7 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 	lines := bufio.NewReader(response.Body)
 	return func() (event, data string) {
 		for {
-			line, err := lines.ReadString('\n')
-			if err != nil {
-				t.Fatal(err)
-			}
+			line := must(lines.ReadString('\n'))(t)
 			switch name, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), ": "); {
 			case name == "event":
 				event = value
@@ -164,10 +153,7 @@ func stream(t *testing.T, url string) (next func() (event, data string)) {
 // serving serves a board until the test ends, and returns the URL of its page.
 func serving(t *testing.T, board *Board) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- NewServer(board).Serve(ctx, listener) }()
@@ -216,10 +202,7 @@ func TestStreamsAreBounded(t *testing.T) {
 	for range maxStreams {
 		stream(t, url)
 	}
-	response, err := http.Get(url + "events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.Get(url + "events"))(t)
 	defer http.DefaultClient.CloseIdleConnections()
 	defer response.Body.Close()
 	if text, _ := io.ReadAll(response.Body); response.StatusCode != http.StatusServiceUnavailable {
@@ -229,10 +212,7 @@ func TestStreamsAreBounded(t *testing.T) {
 
 // Texts and marks stand out from what is behind them, in light and dark, as WCAG 2.2 asks: 4.5 for text (AA), 3 for marks.
 func TestContrast(t *testing.T) {
-	css, err := fs.ReadFile(browser, "browser/page.css")
-	if err != nil {
-		t.Fatal(err)
-	}
+	css := must(fs.ReadFile(browser, "browser/page.css"))(t)
 	light, dark, found := strings.Cut(string(css), "@media (prefers-color-scheme: dark)")
 	if !found {
 		t.Fatal("the style sheet has no dark scheme")

@@ -40,9 +40,7 @@ func produce(t *testing.T, log *kafkalog.Log, rows, bad int) {
 		if i >= rows {
 			value = []byte("no row")
 		}
-		if _, err := log.Append(t.Context(), "events", i%3, kafkalog.Message{Value: value}); err != nil {
-			t.Fatal(err)
-		}
+		must(log.Append(t.Context(), "events", i%3, kafkalog.Message{Value: value}))(t)
 	}
 }
 
@@ -58,19 +56,12 @@ func lagOf(s *State, role string) int64 {
 // The page begins at the topic whose messages become examples: what waits there counts as behind, also what nobody
 // ingests. It shows who ingests, predicts and answers, and that they are gone.
 func TestSourceTopicIsShown(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	log := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, log, 60, 4)
-	if err := source.Follow(t.Context(), log, clicks(), true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Follow(t.Context(), log, clicks(), true, event.Ignore{}))
 	board := readingOptions(t, cluster.ListenAddrs(), Options{Name: "clicks", Source: "events"})
 	s := await(t, board, "a topic that is ingested", func(s *State) bool { return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) > 0 })
 	if s.Topics[0].Name != "events" || s.Topics[0].Partitions != 3 {
@@ -106,9 +97,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 	if err := <-ended; !errors.Is(err, context.Canceled) {
 		t.Fatal(err)
 	}
-	if err := member.Leave(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, member.Leave())
 	await(t, board, "that they are gone", func(s *State) bool {
 		return need(s, "No process runs stagewise run: the last one") && need(s, "No process runs stagewise serve: the last one")
 	})
@@ -122,9 +111,7 @@ func TestSourceTopicIsShown(t *testing.T) {
 // A runner that is gone is told too where another process has the brokers embedded: it was a member of a group.
 func TestRunnerBesideEmbeddedBrokersIsGone(t *testing.T) {
 	log := openLog(t)
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	board := readingOptions(t, log.Addr(), Options{Name: "clicks", Source: "events"})
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
@@ -176,9 +163,7 @@ func TestMissingRightIsNamed(t *testing.T) {
 		kfake.User("PLAIN", "no-weights", password, may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.p"),
 			may(kmsg.ACLOperationRead, kmsg.ACLResourcePatternTypePrefixed, "clicks.examples"), events),
 		kfake.User("PLAIN", "nothing", password))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(cluster.Close)
 	as := func(user string) *kafkalog.Log {
 		o := kafkalog.Options{Brokers: cluster.ListenAddrs()}
@@ -186,13 +171,9 @@ func TestMissingRightIsNamed(t *testing.T) {
 		return openOn(t, o)
 	}
 	admin := as("admin")
-	if err := admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, admin.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 3}))
 	produce(t, admin, 60, 0)
-	if err := source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Follow(t.Context(), admin, clicks(), true, event.Ignore{}))
 	for user, want := range map[string][]string{
 		"no-events":   {"Part of this page is empty: the right Describe on the topic events is missing: check the ACLs of User:no-events"},
 		"no-examples": {"Part of this page is empty: the right Read on the topic clicks.examples is missing: check the ACLs of User:no-examples"},

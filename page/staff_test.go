@@ -23,10 +23,7 @@ import (
 
 // A page beside a worker and a solver in other processes shows them, what they own, and what was missing before they came.
 func TestProcessesAreShown(t *testing.T) {
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	processesAreShown(t, cluster.ListenAddrs(), "digits")
 }
@@ -36,9 +33,7 @@ func processesAreShown(t *testing.T, brokers []string, name string) {
 	job.Name = name
 	board := readingAt(t, brokers, name)
 	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	s := await(t, board, "a run that nobody works on", func(s *State) bool {
 		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
 	})
@@ -90,14 +85,9 @@ func TestRunnerIsMissedByItsVersions(t *testing.T) {
 func TestWhatProcessesWaitFor(t *testing.T) {
 	log := openLog(t)
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	r := newReader(log, Options{Name: "digits"}, NewBoard())
-	ledger, err := r.client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := must(r.client.ReadLedger(t.Context()))(t)
 	f := newFollowed(ledger.Plan(report.Run), r.client)
 	r.follows.now = f
 	r.staff = Staff{Workers: []Worker{{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}}, {Host: "c"}},

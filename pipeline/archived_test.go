@@ -85,21 +85,14 @@ func visitJob(t *testing.T) topics.Job {
 // writeVisits creates the topic, and deletes the messages before an offset of each partition.
 func writeVisits(t *testing.T, log *kafkalog.Log, rows [visitPartitions][]walkIn, before [visitPartitions]int64) {
 	t.Helper()
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "visits", Partitions: visitPartitions}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "visits", Partitions: visitPartitions}))
 	for p, of := range rows {
 		var messages []kafkalog.Message
 		for _, row := range of {
-			value, err := json.Marshal(row)
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := must(json.Marshal(row))(t)
 			messages = append(messages, kafkalog.Message{Value: value})
 		}
-		if _, err := log.Append(t.Context(), "visits", p, messages...); err != nil {
-			t.Fatal(err)
-		}
+		must(log.Append(t.Context(), "visits", p, messages...))(t)
 		if before[p] > 0 {
 			deleteRecords(t, log, "visits", int32(p), before[p])
 		}
@@ -214,12 +207,8 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 	folder = t.TempDir()
 	write := func(name string, content []byte) {
 		path := filepath.Join(folder, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		noError(t, os.WriteFile(path, content, 0o600))
 	}
 	var all []archivedRow
 	for p, of := range rows {
@@ -257,12 +246,8 @@ func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPar
 		part := all[:n]
 		random.Shuffle(n, func(i, j int) { part[i], part[j] = part[j], part[i] })
 		w := parquet.NewGenericWriter[archivedRow](&b, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(7))
-		if _, err := w.Write(part); err != nil {
-			t.Fatal(err)
-		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must(w.Write(part))(t)
+		noError(t, w.Close())
 		name := fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000))
 		write(name, b.Bytes())
 		fmt.Fprintf(&log, `{"add":{"path":%q,"partitionValues":{"part":"7"},"size":%d,"dataChange":true}}`+"\n", name, b.Len())
@@ -277,29 +262,20 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	report, _ := train(t, log, job)
 	digests = append(digests, report.WeightsDigest)
 	job.Name = "chain"
-	chain, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	chain := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	digests = append(digests, chain.WeightsDigest)
 	if len(chain.Updates) < 2 {
 		t.Errorf("%d versions: expected several", len(chain.Updates))
 	}
-	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
-	err = Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{}, func(_ int, c *replay.Candidate) error {
+	noError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{}, func(_ int, c *replay.Candidate) error {
 		if c.Err == nil {
 			digests = append(digests, c.Report.WeightsDigest)
 		}
 		return c.Err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return digests
 }
 
@@ -372,9 +348,7 @@ func TestArchivesGrow(t *testing.T) {
 	add := func(from, to int64) {
 		content, _ := writeFile(t, false, 2, from, rows[1][from:to])
 		path := filepath.Join(job.Examples.Archive.Files, fmt.Sprintf("visits+1+%d.avro", from))
-		if err := os.WriteFile(path, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(path, content, 0o600))
 	}
 	add(0, 25)
 	l := topics.OpenFor(log, job, nil).Log
@@ -392,9 +366,7 @@ func TestArchivesGrow(t *testing.T) {
 	}
 	read(begun, 10)
 	add(25, 45)
-	if err := log.DeleteBefore(t.Context(), "visits", 1, 45); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.DeleteBefore(t.Context(), "visits", 1, 45))
 	read(begun, end)
 	next = 0
 	whole := l.Range("visits", 1, 0, end)
@@ -418,9 +390,7 @@ func TestArchivesWithGaps(t *testing.T) {
 	follow := func(to int64, name string, archived []walkIn) (*eventRecorder, error) {
 		folder := t.TempDir()
 		content, _ := writeFile(t, false, 2, 0, archived[:to])
-		if err := os.WriteFile(filepath.Join(folder, "visits+1+0.avro"), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0.avro"), content, 0o600))
 		job.Name, job.Examples.Archive.Files = name, folder
 		rec := &eventRecorder{}
 		return rec, source.Follow(t.Context(), log, job, true, rec)

@@ -37,16 +37,10 @@ func (*silence) Close() {}
 // Who is attached to a run of which nothing comes is told again what it waits for, and who works on it. Who works on it is not.
 func TestFollowerOfASilentRun(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	p := topics.Open(log, job.Name, nil)
 	p.Log = silentLog{p.Log}
-	l, err := p.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(p.ReadLedger(t.Context()))(t)
 	waits := event.Followed{Run: id, Stage: wire.Survey, Staff: event.Staff{Embedded: true}, Quiet: protocol.MinPatience}
 	longer := waits
 	longer.Quiet += 2 * protocol.MinPatience

@@ -36,9 +36,7 @@ func TestMembersAreModelsByThemselves(t *testing.T) {
 	file := func(name, text string) func(*topics.Job) {
 		return func(j *topics.Job) {
 			path := filepath.Join(t.TempDir(), name)
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(path, []byte(text), 0o600))
 			j.Examples.Train, j.Examples.Test = []string{path}, nil
 		}
 	}

@@ -133,14 +133,9 @@ func TestUnsupportedExamples(t *testing.T) {
 			}
 			schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: features}, {Name: "label", Type: label, Nullable: true}}, nil)
 			record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(c.row))
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			defer record.Release()
-			value, err := examples.Encode(record, mem)
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := must(examples.Encode(record, mem))(t)
 			log := openEmbedded(t)
 			produce(t, log, job, 0, kafkalog.Message{Value: value})
 			if err := trainError(t, log, job); !strings.Contains(err.Error(), c.want) {
@@ -204,9 +199,7 @@ func TestOversizedMessages(t *testing.T) {
 	const size = 20 << 20
 	batch := kafkalog.Topic{Name: protocol.TopicsOf(job.Name).Examples, Partitions: 1,
 		Config: map[string]string{"max.message.bytes": strconv.Itoa(2 * size)}}
-	if err := log.Create(t.Context(), batch); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), batch))
 	wide := exampleMessage(t, examples.Rows{Rows: 10, Cols: size / 40, Floats: make([]float32, size/4)})
 	produce(t, log, job, 0, good, kafkalog.Message{Value: bytes.Repeat([]byte("x"), size)}, good, wide, good)
 	report, _ := train(t, log, job)
@@ -247,10 +240,7 @@ func hostileMessages(t *testing.T) map[string]kafkalog.Message {
 	}
 	messages := map[string]kafkalog.Message{}
 	for _, file := range files {
-		value, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must(os.ReadFile(file))(t)
 		messages[filepath.Base(file)] = kafkalog.Message{Key: []byte(file), Value: value}
 	}
 	return messages
@@ -295,10 +285,7 @@ func TestMostlyBadMessages(t *testing.T) {
 		produce(t, log, job, 0, test.first...)
 		produce(t, log, job, 1, test.second...)
 		recorder := &eventRecorder{}
-		r, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 		if len(r.Updates) != 1 || len(eventsOf[event.Retrained](recorder)) != 1 {
 			t.Fatalf("%+v, expected one version", r.Updates)
 		}

@@ -21,10 +21,7 @@ func TestChainBeginsAgainWhereAllIsForgotten(t *testing.T) {
 	log := openEmbedded(t)
 	retrain := func() []*schemas.RetrainReport {
 		t.Helper()
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		return report.Updates
 	}
 	if made := retrain(); len(made) != 5 {
@@ -65,16 +62,13 @@ func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
 		t.Helper()
 		ctx, cancel := context.WithCancel(t.Context())
 		made := 0
-		report, err := Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
+		report := must(Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
 			if _, ok := e.(event.Retrained); ok {
 				if made++; made > 1 {
 					cancel()
 				}
 			}
-		}})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}}))(t)
 		return report.Updates
 	}
 	for i, weights := range [][]float32{nil, make([]float32, 100), nil} {

@@ -41,9 +41,7 @@ func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 		t.Errorf("segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
 	}
 	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
-	if err := dispatch.End(t.Context(), p, end); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, dispatch.End(t.Context(), p, end))
 	worked = nil
 	few := plan(3 * schemas.MaxSegments)
 	few.Chain.Attempt = 1

@@ -28,14 +28,9 @@ func named(t *testing.T, job topics.Job, columns int) topics.Job {
 		header += "," + string(rune('a'+j))
 	}
 	path := job.Examples.Train[0]
-	rows, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := must(os.ReadFile(path))(t)
 	job.Examples.Train = []string{filepath.Join(filepath.Dir(path), "named.csv")}
-	if err := os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600))
 	job.Examples.Label = "label"
 	return job
 }
@@ -200,10 +195,7 @@ func TestChainChoosesStages(t *testing.T) {
 				t.Errorf("%v say nothing of the choice", notices)
 			}
 			p := topics.Open(log, job.Name, nil)
-			first, err := p.Version(t.Context(), "1")
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must(p.Version(t.Context(), "1"))(t)
 			job.Examples.Train = append(job.Examples.Train, named(t, newJob(t, rings(300, 3, 2, 2), table{}), 3).Examples.Train[0])
 			if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{}); err != nil || len(report.Updates) == 0 {
 				t.Fatalf("%v, updates %+v", err, report)
@@ -232,7 +224,7 @@ func TestSearchChoosesStages(t *testing.T) {
 	listed.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 2)}
 	jobs := []topics.Job{job, listed, job}
 	jobs[2].Seed = 2
-	err := Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+	noError(t, Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
 		want := m.Manifest.Plan.Stages
 		if i == 1 {
 			want = listed.Stages
@@ -241,10 +233,7 @@ func TestSearchChoosesStages(t *testing.T) {
 			t.Errorf("candidate %d: %v, stages %+v, expected %+v", i, c.Err, c.Plan.Stages, want)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. A search
@@ -266,9 +255,7 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			report, m := train(t, log, job)
 			if report.Run != id || report.Version != 1 {
 				t.Errorf("run %s is submitted, run %s trained as version %d", id, report.Run, report.Version)
@@ -316,10 +303,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 		t.Errorf("%d preparations were tried, expected 3", n)
 	}
 	p := topics.Open(log, job.Name, nil)
-	first, err := p.Version(t.Context(), "1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := must(p.Version(t.Context(), "1"))(t)
 	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == prepare.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
 		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
 		t.Errorf("the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
@@ -352,7 +336,7 @@ func TestSearchChoosesPreparation(t *testing.T) {
 	for i := range jobs {
 		jobs[i].Examples.Holdout = 0.2
 	}
-	err := Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+	noError(t, Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
 		want := m.Manifest.Plan
 		if i == 1 {
 			want = &schemas.Plan{Stages: listed.Stages, Prepare: listed.Prepare}
@@ -361,10 +345,7 @@ func TestSearchChoosesPreparation(t *testing.T) {
 			t.Errorf("candidate %d: %v, %+v, %+v, expected %+v, %+v", i, c.Err, c.Plan.Stages, c.Plan.Prepare, want.Stages, want.Prepare)
 		}
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 }
 
 // An auto ridge of the columns of sparse rows is one that held-out rows choose: the version learns from all rows, and is that of a job with

@@ -45,10 +45,7 @@ func TestChainBeginsWithTwoClasses(t *testing.T) {
 	log := openEmbedded(t)
 	writeAll(t, log, job, sorted(t, 7, 12))
 	recorder := &eventRecorder{}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 	var rows []int64
 	for _, u := range report.Updates {
 		rows = append(rows, u.Rows)
@@ -176,10 +173,7 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	}
 	cancel()
 	<-ended
-	versions, err := p.Versions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	versions := must(p.Versions(t.Context()))(t)
 	if last := versions[len(versions)-1]; len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
 		t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
 	}
@@ -215,10 +209,7 @@ func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
 				}
 				job.Examples.Classes = classes
 				recorder := &eventRecorder{}
-				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
-				if err != nil {
-					t.Fatal(err)
-				}
+				report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 				for i, u := range report.Updates {
 					if full := fullFirst && i == 0; full != (u.Kind == schemas.RunFull) {
 						t.Errorf("with classes %q version %d is by %s", classes, u.Version, u.Kind)

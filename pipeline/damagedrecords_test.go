@@ -21,15 +21,10 @@ func TestHostileRecords(t *testing.T) {
 	want, _ := train(t, openEmbedded(t), job)
 	log := openEmbedded(t)
 	p, plan := submitJob(t, log, job, event.Ignore{})
-	partitions, err := log.Partitions(t.Context(), p.Topics.Statistics)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := must(log.Partitions(t.Context(), p.Topics.Statistics))(t)
 	write := func(topic string, partition int, m wire.Message) {
 		t.Helper()
-		if _, err := p.Log.Append(t.Context(), topic, partition, m); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Log.Append(t.Context(), topic, partition, m))(t)
 	}
 	bad := hostileMessages(t)
 	for _, kind := range []wire.Kind{statistics.KindVisit, statistics.KindGram, statistics.KindSample, statistics.KindSeal,

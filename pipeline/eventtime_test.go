@@ -40,9 +40,7 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 					&kgo.Record{Topic: views, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"x": %d, "n": %d, "kind": %q}`, i%2, i, kind), Timestamp: at},
 					&kgo.Record{Topic: buys, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"kind": %q}`, kind), Timestamp: at.Add(time.Second)})
 			}
-			if err := clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			jobs := []topics.Job{job}
 			if !test.later { // its examples are those of another pipeline too
 				reader := job

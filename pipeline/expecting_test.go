@@ -14,10 +14,7 @@ import (
 // retraining retrains until a test ends, and records what it reports. expected and standing have a value once it has.
 func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting, standing <-chan event.StoodBy) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	closeAfter(t, log)
 	job := chainJob(t, "softmax")
 	job.Retrain.Rows, job.Retrain.After = 10000, time.Hour

@@ -45,10 +45,7 @@ func TestExpiredSource(t *testing.T) {
 // deleteRecords deletes the messages of a partition before an offset, as retention does.
 func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int32, before int64) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...)))(t)
 	defer client.Close()
 	request := kmsg.NewPtrDeleteRecordsRequest()
 	request.TimeoutMillis = 10_000
@@ -58,11 +55,6 @@ func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int3
 	rp.Partition, rp.Offset = partition, before
 	rt.Partitions = append(rt.Partitions, rp)
 	request.Topics = append(request.Topics, rt)
-	response, err := request.RequestWith(t.Context(), client)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode); err != nil {
-		t.Fatal(err)
-	}
+	response := must(request.RequestWith(t.Context(), client))(t)
+	noError(t, kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode))
 }

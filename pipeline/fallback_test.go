@@ -36,9 +36,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
 				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 					&eventRecorder{})
-				if err != nil {
-					t.Fatal(err)
-				}
+				noError(t, err)
 				return report, predict(blas, model, test)
 			}
 			report, p := trainAndPredict(fast)
@@ -47,9 +45,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 				cpu.X86 = features
 				vek32.SetAcceleration(accelerated)
 			}()
-			if err := kernel.UseVector("none"); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, kernel.UseVector("none"))
 			slow, q := trainAndPredict(kernel.Gonum())
 			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
 				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError,

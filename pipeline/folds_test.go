@@ -24,16 +24,13 @@ func TestSearchWithFolds(t *testing.T) {
 	digests := map[examples.Fold][]wire.Digest{}
 	search := func(jobs ...topics.Job) (made [][]*replay.Candidate) {
 		made = make([][]*replay.Candidate, len(jobs))
-		err := Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+		noError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
 			if c.Err != nil {
 				return c.Err
 			}
 			made[i] = append(made[i], c)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		return made
 	}
 	both := search(job, other)

@@ -26,9 +26,7 @@ func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, writ
 	}
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full = 50, topics.FullOptions{}
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
 	return job, func(from, to int) {
 		for i := from; i < to; i++ {
 			value := fmt.Sprintf("%c,%d,%d,%d", 'a'+rune(i%2), 10*(i%2)+i%7, i%5, i)
@@ -36,9 +34,7 @@ func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, writ
 				value = fmt.Sprintf(`{"kind": "%c", "length": %d, "width": %d, "height": %d, "colour": "%c", "code": 1}`, 'a'+rune(i%2),
 					10*(i%2)+i%7, i%5, i, 'r'+rune(i%3))
 			}
-			if _, err := log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
 		}
 	}
 }
@@ -81,9 +77,7 @@ func TestFollowedColumnsAreKnownByName(t *testing.T) {
 			}
 			learn := func(l *kafkalog.Log) {
 				t.Helper()
-				if _, err := Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
 			}
 			write(0, 150)
 			followToEnd(t, log, job)

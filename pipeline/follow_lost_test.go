@@ -101,9 +101,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			}
 			job.Retrain = topics.DefaultRetrain()
 			job.Retrain.Rows = 100
-			if err := log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
 			random, rec, report := rand.New(rand.NewPCG(1, 2)), &eventRecorder{}, &Retraining{}
 			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
 			retrain := func() {
@@ -133,9 +131,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 					write = test.after
 				}
 				value := write(i, float64(kind)*2+random.Float64(), random.Float64(), string('x'+rune(kind)))
-				if _, err := log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}); err != nil {
-					t.Fatal(err)
-				}
+				must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
 				if test.each > 0 && i >= 300 && i%test.each == test.each-1 {
 					retrain()
 				}

@@ -29,23 +29,16 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 	registry.SeedSchema("clicks-value", 1, 1, sr.Schema{Schema: schema})
 	job.Examples.Format, job.Examples.Registry.URL, job.Examples.Columns.Use = "avro", registry.URL(), []string{"side", "at"}
 	for i := range 40 {
-		content, err := avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i}))(t)
 		m := kafkalog.Message{Value: append([]byte{0, 0, 0, 0, 1}, content...)}
-		if _, err := log.Append(t.Context(), "clicks", i%5, m); err != nil {
-			t.Fatal(err)
-		}
+		must(log.Append(t.Context(), "clicks", i%5, m))(t)
 	}
 	registry.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 		return true
 	})
 	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	recorder := &eventRecorder{}
 	f := source.NewFollow(p, job, true, event.Serialised(recorder))
 	var mutex sync.Mutex
@@ -58,9 +51,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 		}
 		return nil
 	}
-	if err := f.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, f.Run(t.Context()))
 	checkCounted(t, log, job, 40)
 	if quarantined := eventsOf[event.Quarantined](recorder); len(quarantined) > 0 {
 		t.Errorf("%v in quarantine", quarantined)

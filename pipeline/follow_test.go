@@ -36,9 +36,7 @@ func clicksOn(t *testing.T, log *kafkalog.Log, topic string, rows int) topics.Jo
 	job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	job.Examples.Train, job.Examples.FromTopic, job.Examples.Format = nil, topic, "csv"
 	job.Examples.Partitions, job.Examples.BatchRows = 2, 8
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 5}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 5}))
 	clickOn(t, log, topic, 0, rows)
 	return job
 }
@@ -57,9 +55,7 @@ func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 			fmt.Fprintf(&value, "%c,%d,%d\n", 'a'+rune(from%2), from%2, from)
 			from++
 		}
-		if _, err := log.Append(t.Context(), topic, partition%5, kafkalog.Message{Value: []byte(value.String())}); err != nil {
-			t.Fatal(err)
-		}
+		must(log.Append(t.Context(), topic, partition%5, kafkalog.Message{Value: []byte(value.String())}))(t)
 	}
 }
 
@@ -76,10 +72,7 @@ func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		examples, err := examples.Decode(m.Value, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		examples := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, examples.Rows*examples.Width)
 		examples.Features(features, examples.Width)
 		for i := range examples.Rows {
@@ -105,9 +98,7 @@ func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {
 func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder {
 	t.Helper()
 	recorder := &eventRecorder{}
-	if err := source.Follow(t.Context(), log, job, true, recorder); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Follow(t.Context(), log, job, true, recorder))
 	return recorder
 }
 
@@ -140,10 +131,8 @@ func TestFollowQuarantines(t *testing.T) {
 	traced := func(value string) []kafkalog.Header {
 		return []kafkalog.Header{{Key: "traceparent", Value: []byte(value)}}
 	}
-	if _, err := log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
-		kafkalog.Message{Headers: traced("none")}); err != nil {
-		t.Fatal(err)
-	}
+	must(log.Append(t.Context(), "clicks", 3, kafkalog.Message{Key: []byte("k"), Value: []byte("a,0,x"), Headers: traced(trace)},
+		kafkalog.Message{Headers: traced("none")}))(t)
 	click(t, log, 30, 60)
 	strict := job
 	strict.OnBadMessage = schemas.StopOnBadMessage
@@ -178,16 +167,9 @@ func TestFollowQuarantines(t *testing.T) {
 // which is later from the row later on.
 func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, later int) {
 	t.Helper()
-	if err := log.Delete(t.Context(), "clicks"); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: partitions}); err != nil {
-		t.Fatal(err)
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), "clicks"))
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "clicks", Partitions: partitions}))
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	defer client.Close()
 	for _, i := range rows {
 		at := time.UnixMilli(1_700_000_000_000)
@@ -198,9 +180,7 @@ func clicksAgain(t *testing.T, log *kafkalog.Log, partitions int, rows []int, la
 			Topic: "clicks", Partition: int32(i % partitions), Value: fmt.Appendf(nil, "%c,%d,%d\n", 'a'+rune(i%2), i%2, i),
 			Timestamp: at.Add(time.Duration(i) * time.Second),
 		}
-		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 }
 
@@ -285,9 +265,7 @@ func TestFollowTopicThatForgets(t *testing.T) {
 		clicksAt(t, log, 100, 0, 0)
 		followToEnd(t, log, job)
 		for i := range 30 {
-			if _, err := log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), "clicks", 0, kafkalog.Message{Value: fmt.Appendf(nil, "a,0,%d", 100+i)}))(t)
 		}
 		deleteRecords(t, log, "clicks", 0, first)
 		rec := followToEnd(t, log, job)

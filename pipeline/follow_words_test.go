@@ -24,9 +24,7 @@ func TestFollowWithCategories(t *testing.T) {
 	}
 	named := job
 	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
 	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
 	named.Examples.FromTopic = "misspelt"
 	if err := source.Follow(t.Context(), log, named, true, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), `no column "cliked"`) {
@@ -34,20 +32,13 @@ func TestFollowWithCategories(t *testing.T) {
 	}
 	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
 		for partition, value := range values {
-			if _, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
 		}
-		if err := follow(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, follow())
 	}
 	got := map[float32][]float32{} // by the last feature
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		batch, err := examples.Decode(m.Value, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := must(examples.Decode(m.Value, mem))(t)
 		columns, err := examples.ParseColumns(batch.Columns())
 		if err != nil || strings.Join(columns[0].Categories, " ") != "blue red" {
 			t.Errorf("the columns %+v, error %v", columns, err)

@@ -21,10 +21,7 @@ func TestChainIngestsTheTopicOfItsExamples(t *testing.T) {
 	had := 0
 	for _, rows := range []int{200, 350} {
 		click(t, log, had, rows)
-		result, err := Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		result := must(Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{}))(t)
 		if want := int64(rows - had); result.Rows != want {
 			t.Errorf("%d rows were learnt, expected %d", result.Rows, want)
 		}

@@ -39,9 +39,7 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 	messages map[string][]kafkalog.Message) {
 	t.Helper()
 	found, err := log.Topics(t.Context(), prefix)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	messages = map[string][]kafkalog.Message{}
 	for _, topic := range found {
 		messages[topic.Name] = readTopic(t, log, topic.Name)
@@ -58,9 +56,7 @@ func TestPipelinesShareAForeignTopic(t *testing.T) {
 	long(t)
 	owner := newMultiStageJob(t)
 	log := openEmbedded(t)
-	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
 	produce(t, log, owner, 1, kafkalog.Message{Value: []byte("no examples")})
 	jobs := []topics.Job{readerOf(owner, "a"), readerOf(owner, "b"), readerOf(owner, "c")}
 	jobs[1].Stages, jobs[2].Seed = jobs[1].Stages[:2], 7
@@ -80,9 +76,7 @@ func TestPipelinesShareAForeignTopic(t *testing.T) {
 			return err
 		})
 	}
-	if err := running.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, running.Wait())
 	for i, report := range reports {
 		if report.WeightsDigest != alone[i].WeightsDigest || report.Quarantined != 1 {
 			t.Errorf("pipeline %s: digest %s, %d in quarantine; expected %s and 1", jobs[i].Name, report.WeightsDigest, report.Quarantined,
@@ -99,10 +93,7 @@ func TestPipelinesShareAForeignTopic(t *testing.T) {
 				settingsAfter[topic], len(messages), settings[topic])
 		}
 	}
-	all, err := log.Topics(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must(log.Topics(t.Context(), ""))(t)
 	if list := replay.Names(all); slices.Contains(list, "a.examples") || len(after) != len(before) {
 		t.Errorf("topics %v: expected no a.examples, and no other topic of the owner", list)
 	}
@@ -113,14 +104,10 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	long(t)
 	owner, topic := newSourcesJob(t, 640)
 	log := openEmbedded(t)
-	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
 	other := owner
 	other.Examples.Train = []string{rings(128, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	if err := source.Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
 	reader := readerOf(topic, "reader")
 	same := func(rows int64, passedOver coverage.PassedOver) {
 		t.Helper()
@@ -158,12 +145,8 @@ func TestForeignTopicWithoutAnOwner(t *testing.T) {
 	long(t)
 	job, message := newForeignJob(t, rings(100, 3, 3, 1))
 	log := openEmbedded(t)
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "images", Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.Append(t.Context(), "images", 0, message); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "images", Partitions: 1}))
+	must(log.Append(t.Context(), "images", 0, message))(t)
 	produce(t, log, job, 0, message)
 	want, _ := train(t, log, job)
 	reader := job
@@ -186,9 +169,7 @@ func TestBoundsByOffsets(t *testing.T) {
 	owner, topic := newSourcesJob(t, 640) // five messages in each of two partitions
 	log, shorter := openEmbedded(t), openEmbedded(t)
 	for _, l := range []*kafkalog.Log{log, shorter} {
-		if err := source.Ingest(t.Context(), l, owner, event.Ignore{}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, source.Ingest(t.Context(), l, owner, event.Ignore{}))
 	}
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 0, 3)
 	deleteRecords(t, shorter, protocol.TopicsOf(owner.Name).Examples, 1, 1)
@@ -249,9 +230,7 @@ func TestBoundsByTime(t *testing.T) {
 					h := schemas.TimeHeader(at(i).UnixMilli())
 					record.Headers = []kgo.RecordHeader{{Key: h.Key, Value: []byte(h.Value)}}
 				}
-				if err := client.ProduceSync(t.Context(), record).FirstErr(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, client.ProduceSync(t.Context(), record).FirstErr())
 			}
 			job.Examples.From, job.Examples.To = []string{at(2).Format(time.RFC3339Nano)}, []string{at(6).Format(time.RFC3339Nano)}
 			report, m := train(t, log, job)
@@ -299,9 +278,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	topic.Keep, topic.Retrain = 1000, topics.DefaultRetrain()
 	topic.Retrain.Rows, topic.Retrain.After, topic.Retrain.Full = 200, 0, topics.FullOptions{}
 	log := openEmbedded(t)
-	if err := source.Ingest(t.Context(), log, owner, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
 	reader := readerOf(topic, "reader")
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -329,9 +306,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	next(512)
 	other := owner
 	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
-	if err := source.Ingest(t.Context(), log, other, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
 	forget(t, log, topic, admin.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
@@ -342,9 +317,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	chains := map[string][]string{}
 	settings, before := topicsOf(t, log, owner.Name+".")
 	for _, job := range []topics.Job{readerOf(topic, "second"), topic} {
-		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-			t.Fatal(err)
-		}
+		must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		if chains[job.Name] = digests(t, log, job.Name); job.Name == "second" {
 			if settingsAfter, after := topicsOf(t, log, owner.Name+"."); len(after) != len(before) || !maps.EqualFunc(settings,
 				settingsAfter, maps.Equal) {

@@ -29,9 +29,7 @@ func keyedClicks(t *testing.T, log *kafkalog.Log, rows int) (places map[int]stri
 			i++
 		}
 		at, err := log.Append(t.Context(), "clicks", partition, kafkalog.Message{Key: fmt.Append(nil, "u", user), Value: []byte(value)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for back := range n {
 			places[i-1-back] = fmt.Sprintf("clicks/%d/%d", partition, at)
 		}
@@ -61,15 +59,10 @@ func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int)
 	if err == nil {
 		err = heed.Compare(t.Context(), p, f)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	mem := arrowtest.Allocator(t)
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		examples, err := examples.Decode(m.Value, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		examples := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, examples.Rows*examples.Width)
 		examples.Features(features, examples.Width)
 		f.Rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
@@ -143,9 +136,7 @@ func TestForgetSaysWhatHasNoKeys(t *testing.T) {
 	followToEnd(t, log, job)
 	examples := protocol.TopicsOf(job.Name).Examples
 	written := readTopic(t, log, examples)
-	if err := log.Delete(t.Context(), examples); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), examples))
 	for _, m := range written {
 		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-rows" })
 		produce(t, log, job, m.Partition, m)

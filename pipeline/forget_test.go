@@ -49,10 +49,7 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 
 func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what admin.ToForget) *admin.Forgot {
 	t.Helper()
-	done, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what)
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must(admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
 	return done
 }
 
@@ -60,10 +57,7 @@ func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what admin.ToForget
 func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.Forgotten) {
 	t.Helper()
 	for _, name := range names {
-		r, err := admin.ParseRows(job.Name+".examples", name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(admin.ParseRows(job.Name+".examples", name))(t)
 		rows = append(rows, r)
 	}
 	return rows
@@ -110,10 +104,7 @@ func TestChainForgets(t *testing.T) {
 			row < 9
 	})
 	retrain := func(log *kafkalog.Log) (*Retraining, []string) {
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		return report, digests(t, log, job.Name)
 	}
 	_, before := retrain(log)
@@ -173,10 +164,7 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 	if !slices.Equal(got, forgets) {
 		t.Errorf("increments have %v forgotten rows, expected %v", got, forgets)
 	}
-	manifest, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
 		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
 	}
@@ -198,13 +186,8 @@ func TestForgetNow(t *testing.T) {
 		job.Retrain.Rows, job.Retrain.Full = 400, topics.FullOptions{}
 		log, weightless := forgetfulLogs(t, job, test.zero)
 		retrain := func(log *kafkalog.Log) []string {
-			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
-			versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+			versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 			var weights []string
 			for _, v := range versions {
 				weights = append(weights, v.WeightsDigest.Short())
@@ -216,10 +199,7 @@ func TestForgetNow(t *testing.T) {
 		if !slices.Equal(done.Removed, test.removed) || done.Rows != 40 || len(done.Learnt) > 0 {
 			t.Fatalf("%+v, expected that versions %d are removed", done, test.removed)
 		}
-		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		for _, m := range readTopic(t, log, "test.state") {
 			if id := protocol.FromKafka(m).Run(); m.Value != nil && !slices.ContainsFunc(versions,
 				func(v protocol.Finished) bool { return v.Run == id }) && live(t, log, m) {
@@ -344,9 +324,7 @@ func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	deletes := kafkalog.Topic{Name: job.Name + ".forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 		"retention.ms": "604800000"}}
-	if err := log.Create(t.Context(), deletes); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), deletes))
 	fill(t, log, job, 0, 4)
 	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != deletes.Name {

@@ -90,9 +90,7 @@ func endsOf(t *testing.T, log *kafkalog.Log, job topics.Job) map[string]int64 {
 	ends := map[string]int64{}
 	for _, topic := range topics.Topics(job) {
 		_, end, err := log.Bounds(t.Context(), topic.Name, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ends[topic.Name] = end
 	}
 	return ends
@@ -124,13 +122,8 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 						report, _ := train(t, log, job)
 						return report
 					}
-					if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-						t.Fatal(err)
-					}
-					versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+					versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 					newest := versions[len(versions)-1]
 					return &schemas.Report{Labels: newest.Labels}
 				}
@@ -194,9 +187,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	dir := t.TempDir()
 	log, job := openAt(t, dir), forgetfulJob(t)
 	produceRings(t, log, job, 0, 10)
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	var values [][]byte
 	for _, topic := range []string{"test.versions", "test.state"} {
 		for _, m := range readTopic(t, log, topic) {
@@ -212,10 +203,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 				t.Fatalf("%v, %v", files, err)
 			}
 			for _, file := range files {
-				content, err := os.ReadFile(file)
-				if err != nil {
-					t.Fatal(err)
-				}
+				content := must(os.ReadFile(file))(t)
 				for _, value := range values {
 					if bytes.Contains(content, value) {
 						n++

@@ -48,16 +48,11 @@ func gatedChain(t *testing.T, log *kafkalog.Log, stream gatedStream, change func
 	job.Retrain.Rows, job.Retrain.Gate.Split = 1000, examples.Test.String()
 	change(&job)
 	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	for i := range stream.messages {
 		produce(t, log, job, 0, exampleMessage(t, noisyRings(stream.tested, stream.trained, stream.wrong(i), stream.seed+uint64(i))))
 	}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	return report.Updates
 }
 
@@ -78,10 +73,7 @@ func TestGateWithholdsVersions(t *testing.T) {
 	if withheld == 0 || withheld == len(updates) {
 		t.Fatalf("%d of %d versions are withheld", withheld, len(updates))
 	}
-	m, err := topics.Open(log, "test", nil).Model(t.Context(), "latest")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(topics.Open(log, "test", nil).Model(t.Context(), "latest"))(t)
 	if m.Manifest.Version != offered {
 		t.Errorf("latest is version %d, the last that was offered is %d", m.Manifest.Version, offered)
 	}
@@ -101,17 +93,12 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Examples.Holdout = 100, topics.FullOptions{}, 0.1
 	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	kinds := func(messages int) (kinds []string) {
 		for i := range messages {
 			produce(t, log, job, 0, exampleMessage(t, noisyRings(0, 100, 0, uint64(i))))
 		}
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		for _, u := range report.Updates {
 			if kinds = append(kinds, u.Kind); u.Kind == schemas.RunFull && u.Gate != nil && u.Gate.Revisited > 0 {
 				t.Errorf("version %d is compared by rows that were learnt: %+v", u.Version, u.Gate)
@@ -162,14 +149,8 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 				}
 				produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
 			}
-			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			m, err := topics.Open(log, job.Name, nil).Model(t.Context(), "latest")
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+			m := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
 			if !slices.Contains(m.Labels(), "late") {
 				t.Errorf("subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
 			}

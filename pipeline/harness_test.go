@@ -41,10 +41,7 @@ func openEmbedded(t testing.TB) *kafkalog.Log {
 // openAt opens an embedded broker on a directory. Other connections reach it too: see connect.
 func openAt(t testing.TB, dir string) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: dir, Listen: "127.0.0.1:0"}))(t)
 	closeAfter(t, log)
 	return log
 }
@@ -52,10 +49,7 @@ func openAt(t testing.TB, dir string) *kafkalog.Log {
 // connect opens another connection to an embedded broker, as another process has one.
 func connect(t *testing.T, log *kafkalog.Log) *kafkalog.Log {
 	t.Helper()
-	other, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: log.Addr()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	other := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: log.Addr()}))(t)
 	closeAfter(t, other)
 	return other
 }
@@ -70,10 +64,7 @@ func closeAfter(t testing.TB, log *kafkalog.Log) {
 
 func openBLAS(t testing.TB) *kernel.BLAS {
 	t.Helper()
-	blas, err := kernel.Open(os.Getenv("STAGEWISE_BLAS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
 	return blas
 }
 
@@ -116,9 +107,7 @@ func (d table) writeCSV(t testing.TB, dir, name string) string {
 		text.WriteByte('\n')
 	}
 	path := filepath.Join(dir, name)
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 
@@ -137,10 +126,7 @@ func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	mem := arrowtest.Allocator(t)
 	record := rows.Record(mem)
 	defer record.Release()
-	value, err := examples.Encode(record, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must(examples.Encode(record, mem))(t)
 	return kafkalog.Message{Value: value}
 }
 
@@ -224,9 +210,7 @@ func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *m
 func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
 	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return report, model
 }
 
@@ -262,30 +246,20 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 	t.Helper()
 	log := openAt(t, dir)
 	trainUntil(t, log, job, stop)
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Close())
 }
 
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	files, err := source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	l, err := p.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec); err != nil {
 		t.Fatal(err)
 	}
@@ -295,10 +269,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 // readLedger returns the ledger of the plans topic as it is now.
 func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 	t.Helper()
-	l, err := p.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(p.ReadLedger(t.Context()))(t)
 	return l
 }
 
@@ -313,35 +284,24 @@ func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.
 // produce appends messages to a partition of the examples topic, as another producer does.
 func produce(t *testing.T, log *kafkalog.Log, job topics.Job, partition int, messages ...kafkalog.Message) {
 	t.Helper()
-	if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, partition, messages...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), topics.Topics(job)...))
+	must(log.Append(t.Context(), protocol.TopicsOf(job.Name).Examples, partition, messages...))(t)
 }
 
 // readTopic returns all messages of a topic, partition by partition.
 func readTopic(t *testing.T, log *kafkalog.Log, topic string) (messages []kafkalog.Message) {
 	t.Helper()
-	partitions, err := log.Partitions(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := must(log.Partitions(t.Context(), topic))(t)
 	for p := range partitions {
 		first, end, err := log.Bounds(t.Context(), topic, p)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r := log.Range(topic, p, first, end)
 		for {
 			m, err := r.Next(t.Context())
 			if err == io.EOF {
 				break
 			}
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			messages = append(messages, m)
 		}
 		r.Close()
@@ -376,5 +336,22 @@ func long(t *testing.T) {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("a long test")
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

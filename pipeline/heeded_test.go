@@ -55,15 +55,11 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 					return err
 				}
 				produceRings(t, log, job, 0, 10)
-				if err := retrain(event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, retrain(event.Ignore{}))
 				rows := rowsNamed(t, job, "test.examples/0/1-4")
 				forget(t, log, job, admin.ToForget{Rows: rows})
 				forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
-				if err := retrain(event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, retrain(event.Ignore{}))
 				heeded := newestVersion(t, log, job).Plan.Heeded
 				if heeded == nil || heeded.Entries != 2 {
 					t.Fatalf("the version heeds %+v, expected two messages", heeded)
@@ -99,14 +95,10 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 					t.Error("train goes on")
 				}
 				forget(t, log, job, admin.ToForget{Lost: decision})
-				if err := retrain(event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, retrain(event.Ignore{}))
 				job.Retrain.Full.Every = 1
 				produceRings(t, log, job, 16, 20)
-				if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == heed.RestoreLost) {
 					t.Errorf("the newest version forgets %v: %v", rows, has)
 				}
@@ -131,9 +123,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 3*40+1 {
 		t.Fatalf("passed over: %v", report.PassedOver)
 	}
-	if err := log.Delete(t.Context(), "test.examples"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), "test.examples"))
 	produceRings(t, log, job, 100, 102)
 	produceRings(t, log, job, 2, 3) // the message that was at the offset
 	report, _ := train(t, log, job)
@@ -154,9 +144,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 		t.Errorf("notices %q, expected the offsets 1, 3 and 5", notices)
 	}
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
-	if _, err := topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()); err != nil {
-		t.Fatal(err)
-	}
+	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 45 {
 		t.Errorf("passed over: %v, expected 45 rows", report.PassedOver)
 	}

@@ -18,18 +18,12 @@ func TestIngestIsNoMember(t *testing.T) {
 	job := newJob(t, rings(3000, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	job.Examples.BatchRows = 8
 	log := openEmbedded(t)
-	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...)))(t)
 	defer client.Close()
 	members := func() int {
 		request := kmsg.NewPtrDescribeGroupsRequest()
 		request.Groups = []string{protocol.TopicsOf(job.Name).Workers()}
-		response, err := request.RequestWith(t.Context(), client)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(request.RequestWith(t.Context(), client))(t)
 		return len(response.Groups[0].Members)
 	}
 	ingesting, training, asked := 0, 0, 0

@@ -21,13 +21,8 @@ import (
 func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64, rec event.Recorder) {
 	t.Helper()
 	p, blas := topics.OpenForRuns(log, job, nil), openBLAS(t)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
-	memory, err := partition.Bytes(job.Memory)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
+	memory := must(partition.Bytes(job.Memory))(t)
 	store := partition.NewStore(memory)
 	join := func(ctx context.Context) (execution, func(), error) {
 		members, err := dispatch.Join(ctx, p, job, store, blas, rec)
@@ -38,9 +33,7 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 	}
 	r := newRunner(p, job, protocol.NewSoleOwner(1), planning.Arithmetic(blas), join, rec)
 	r.windowBytes = bytes
-	if err := r.run(t.Context(), true); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, r.run(t.Context(), true))
 }
 
 // However many updates there are, over 100 partitions: what their plans merge and join can be executed, and the window has room.

@@ -30,10 +30,7 @@ func openKafka(t *testing.T) (*kafkalog.Log, string) {
 	if brokers == "" {
 		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
 	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: strings.Split(brokers, ",")}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	t.Cleanup(func() {
 		ctx := context.Background()
@@ -169,9 +166,7 @@ func TestKafkaLostForgetTopic(t *testing.T) {
 		t.Errorf("%+v, expected that version 1 is removed, and when its topics are compacted", done)
 	}
 	train(t, log, job)
-	if err := log.Delete(t.Context(), name+".forget"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), name+".forget"))
 	if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
 		t.Error("train goes on")
 	}

@@ -71,9 +71,7 @@ func viewJobOf(t *testing.T, log *kafkalog.Log, prefix string, rowPartitions, ou
 		t.Fatal(problems)
 	}
 	for topic, partitions := range map[string]int{prefix + views: rowPartitions, prefix + buys: outcomePartitions} {
-		if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: partitions}))
 	}
 	return job
 }
@@ -112,10 +110,7 @@ func says(job topics.Job, kind string) string {
 // send writes messages in their order.
 func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	defer client.Close()
 	var records []*kgo.Record
 	for _, m := range messages {
@@ -128,9 +123,7 @@ func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 		}
 		records = append(records, r)
 	}
-	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // labelled returns the labels of the rows that a run counts, or their targets, by their second feature. It is an error if one counts twice.
@@ -145,10 +138,7 @@ func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
 		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		batch, err := examples.Decode(m.Value, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		batch := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, batch.Rows*batch.Width)
 		batch.Features(features, batch.Width)
 		for i := range batch.Rows {
@@ -218,9 +208,7 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	job := viewJob(t, log, 1, 1)
 	send(t, log, view(0, "a", 1, 1000), timed{buys, 0, "", `{"kind": "book"}`, 1500})
 	p := topics.Open(log, job.Name, nil)
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
 	if nothing, ok := errors.AsType[*source.NothingUsableError](err); !ok || nothing.Topic != buys || nothing.Messages != 1 {
 		t.Errorf("no outcome can be used: got error %v", err)
@@ -259,9 +247,7 @@ func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
 			N              int
 		}
 		if m.value != "" {
-			if err := json.Unmarshal([]byte(m.value), &value); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal([]byte(m.value), &value))
 		}
 		key := m.key
 		switch {
@@ -447,9 +433,7 @@ func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
 				kills := random.IntN(4)
 				for range kills {
 					p := topics.Open(log, job.Name, nil)
-					if err := topics.Create(t.Context(), p, &job); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, topics.Create(t.Context(), p, &job))
 					p.Log = &mortal{Log: p.Log, random: rand.New(rand.NewPCG(seed, random.Uint64())), left: 1 + random.IntN(400)}
 					if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil && !errors.Is(err, errKilled) {
 						t.Fatal(err)
@@ -459,9 +443,7 @@ func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
 				for range 1 + random.IntN(2) {
 					both.Go(func() error { return source.Follow(t.Context(), log, job, true, event.Ignore{}) })
 				}
-				if err := both.Wait(); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, both.Wait())
 				if len(rest) == 0 {
 					break
 				}

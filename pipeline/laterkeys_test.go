@@ -60,9 +60,7 @@ func TestKeysOfOutcomes(t *testing.T) {
 					records = slices.Insert(records, 0, &early)
 				}
 			}
-			if err := clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			report, rec := retrainToEnd(t, log, job)
 			last := report.Updates[len(report.Updates)-1]
 			if o := last.Outcomes; o == nil || o.Rows != 400 || o.Outcomes != 200 || o.Alone != test.alone || o.Late != test.come ||

@@ -31,9 +31,7 @@ func TestSmallUpdatesAreNotDistributed(t *testing.T) {
 		produce(t, workers, job, m.Partition, m)
 	}
 	recorder := &eventRecorder{}
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 	want, plans := digests(t, log, job.Name), map[string]*schemas.Plan{}
 	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(want) != 6 {

@@ -32,10 +32,7 @@ func TestTopicChangesUnderTheRun(t *testing.T) {
 		if s.stopActors(); s.violation == nil {
 			s.checkEnd()
 		}
-		l, err := s.pipeline(unattended()).ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must(s.pipeline(unattended()).ReadLedger(t.Context()))(t)
 		end := l.End(s.log.topics[s.topics.Plans][0].messages[0].Get("run"))
 		if end == nil || end.State != schemas.Failed || !strings.Contains(end.Reason, failsAt) || !strings.Contains(end.Reason,
 			"the survey had") {

@@ -54,7 +54,7 @@ func TestMNISTErrors(t *testing.T) {
 			job.Seed = seed
 			jobs = append(jobs, job)
 		}
-		err := Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
+		noError(t, Search(t.Context(), log, blas, jobs, 0, &eventRecorder{}, func(i int, trained *replay.Candidate) error {
 			if trained.Err != nil {
 				return trained.Err
 			}
@@ -67,10 +67,7 @@ func TestMNISTErrors(t *testing.T) {
 			t.Logf("%s, seed %d: test error %.2f %%, train error %.2f %%, %.1f s", c.name, seed, *report.TestError, report.TrainError,
 				report.Seconds)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 		undecided = slices.DeleteFunc(undecided, func(c setting) bool {
 			if above[c.name] == 2 {
 				t.Errorf("%s: the median test error is above %.2f %%", c.name, c.maxError)
@@ -92,9 +89,7 @@ func TestMNISTPixels(t *testing.T) {
 		job := mnistJob(t, s)
 		job.Prepare.PCA = 0
 		report, _, err := Train(t.Context(), log, blas, job, dispatch.TrainOptions{}, &eventRecorder{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		t.Logf("%s: test error %.2f %%, %d passes, %.1f s", method, *report.TestError, report.Stages[0].Passes, report.Seconds)
 		return *report.TestError
 	}

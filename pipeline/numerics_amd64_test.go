@@ -31,9 +31,7 @@ func TestNumericsRevision(t *testing.T) {
 		cpu.X86 = features
 		vek32.SetAcceleration(accelerated)
 	}()
-	if err := kernel.UseVector("none"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, kernel.UseVector("none"))
 	kind := func(kind string, s schemas.Stage) schemas.Stage {
 		s.Features.Kind = kind
 		if kind == "columns" {

@@ -302,14 +302,9 @@ func TestFloat64ThatOverflows(t *testing.T) {
 	}
 	mem := arrowtest.Allocator(t)
 	record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer record.Release()
-	value, err := examples.Encode(record, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must(examples.Encode(record, mem))(t)
 	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
 		log := openEmbedded(t)
 		job.Prepare.Scale = scale

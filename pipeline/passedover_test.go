@@ -112,22 +112,16 @@ func TestIncompleteSourceIsIngestedAgain(t *testing.T) {
 	original, log := openEmbedded(t), openEmbedded(t)
 	train(t, original, job)
 	topicNames := protocol.TopicsOf(job.Name)
-	if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), topics.Topics(job)...))
 	for i, m := range readTopic(t, original, topicNames.Examples) {
 		if i == 1 { // a message of another producer stands where it stood
 			m = kafkalog.Message{Partition: m.Partition, Value: m.Value}
 		}
-		if _, err := log.Append(t.Context(), topicNames.Examples, m.Partition, m); err != nil {
-			t.Fatal(err)
-		}
+		must(log.Append(t.Context(), topicNames.Examples, m.Partition, m))(t)
 	}
 	for _, m := range readTopic(t, original, topicNames.Plans) {
 		if header(m, "kind") == string(schemas.KindSource) {
-			if _, err := log.Append(t.Context(), topicNames.Plans, 0, m); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), topicNames.Plans, 0, m))(t)
 		}
 	}
 	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) || !strings.Contains(err.Error(),

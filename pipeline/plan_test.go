@@ -27,9 +27,7 @@ func FuzzLedger(f *testing.F) {
 	twice.Classes = []string{"a", "a"}
 	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
 		messages, err := p.Messages()
-		if err != nil {
-			f.Fatal(err)
-		}
+		noError(f, err)
 		f.Add(string(schemas.KindPlan), messages[0].Value)
 	}
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
@@ -40,9 +38,7 @@ func FuzzLedger(f *testing.F) {
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
 		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
 		l, err := client.ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		digest := sha256.Sum256(value)
 		headers := []wire.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
 		for _, number := range []string{"stage", "visit", "partition", "chunk"} {

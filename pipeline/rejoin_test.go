@@ -41,10 +41,7 @@ func TestStoppedWorkerJoinsAgain(t *testing.T) {
 				Name: "t", Warm: &schemas.Warm{}, Spans: coverage.Spans{{To: 1}}, Segment: 1, // it starts from a version that does not exist
 				Stages: []schemas.Stage{rffStage(link.Softmax, 5, 1)}, Prepare: schemas.Prepare{Scale: "none"},
 			}
-			messages, err := plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			messages := must(plan.Messages())(t)
 			plans := log.topics[client.Topics.Plans][0]
 			plans.append(messages[0])
 			end := func() { plans.append((&schemas.End{Run: plan.Run(), State: test.state}).Message()) }

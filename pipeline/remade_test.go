@@ -35,9 +35,7 @@ func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, t
 	job.Topics.Retention.Examples = time.Hour
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Refresh = 60, topics.FullOptions{Every: 3}, 2
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}))
 	random := rand.New(rand.NewPCG(7, 7))
 	return job, func(from, to int) {
 		for i := from; i < to; {
@@ -60,9 +58,7 @@ func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, t
 			if random.IntN(8) == 0 {
 				messages = append(messages, kafkalog.Message{Value: []byte(`{"kind": "a", "length": "long"}`)})
 			}
-			if _, err := log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...))(t)
 		}
 	}
 }
@@ -73,9 +69,7 @@ func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) 
 	topic := protocol.TopicsOf(job.Name).Examples
 	for n := range job.Examples.Partitions {
 		first, end, err := log.Bounds(t.Context(), topic, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		deleteRecords(t, log, topic, int32(n), first+1+random.Int64N(end-first))
 	}
 }
@@ -84,18 +78,12 @@ func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) 
 func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol.Message) {
 	t.Helper()
 	p := topics.OpenFor(log, job, nil)
-	spans, err := p.Log.Spans(t.Context(), p.Topics.Examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	spans := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	for _, s := range spans {
-		err := p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+		noError(t, p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
 			all = append(all, m)
 			return nil
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	return all
 }
@@ -165,9 +153,7 @@ func TestVersionsOfExpiredExamples(t *testing.T) {
 		random := rand.New(rand.NewPCG(3, 4))
 		for rows := 0; rows < 600; rows += 150 {
 			write(rows, rows+150)
-			if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
+			must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 			if expires {
 				expire(t, log, job, random)
 			}
@@ -181,9 +167,7 @@ func TestVersionsOfExpiredExamples(t *testing.T) {
 			t.Fatalf("the versions are %q, expected %q", got, want)
 		}
 		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		numbers := []int{}
 		for _, v := range versions {
 			if v.Plan.Update() == nil {
@@ -210,19 +194,13 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 	without := func(message func(partition int, offset int64) bool) {
 		t.Helper()
 		messages := readTopic(t, log, job.Examples.FromTopic)
-		if err := log.Delete(t.Context(), job.Examples.FromTopic); err != nil {
-			t.Fatal(err)
-		}
-		if err := log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Delete(t.Context(), job.Examples.FromTopic))
+		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}))
 		for _, m := range messages {
 			if message(m.Partition, m.Offset) {
 				m.Value = nil
 			}
-			if _, err := log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m); err != nil {
-				t.Fatal(err)
-			}
+			must(log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m))(t)
 		}
 	}
 	verify := func(version string) error {
@@ -230,15 +208,11 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		return err
 	}
 	forgotten := admin.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
-	if _, err := admin.Forget(t.Context(), topics.OpenFor(log, job, nil), job, admin.ToForget{Read: []admin.SourceRows{forgotten}}); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.Forget(t.Context(), topics.OpenFor(log, job, nil), job, admin.ToForget{Read: []admin.SourceRows{forgotten}}))(t)
 	report, _ := train(t, log, job)
 	for n := range job.Examples.Partitions {
 		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, int32(n), end)
 	}
 	in := func(partition int, offset int64) bool {
@@ -246,9 +220,7 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 	}
 	for _, gone := range []func(partition int, offset int64) bool{func(int, int64) bool { return false }, in} {
 		without(gone)
-		if err := verify("2"); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, verify("2"))
 	}
 	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest || again.Rows != report.Rows {
 		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)

@@ -30,9 +30,7 @@ func newSparseJob(t *testing.T, list ...schemas.Stage) topics.Job {
 		}
 		lines.WriteByte('\n')
 	}
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	job := newJob(t, rings(1, 3, 3, 1), table{}, list...)
 	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
 	return job

@@ -21,9 +21,7 @@ func TestShortRetention(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newMultiStageJob(t)
 			topic.Name = job.Name + "." + name
-			if err := log.Create(t.Context(), topic); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), topic))
 			err := trainError(t, log, job)
 			if !errors.As(err, new(*topics.RetentionError)) || !strings.Contains(err.Error(), topic.Name) {
 				t.Errorf("got error %v, expected a *RetentionError that names %s", err, topic.Name)
@@ -43,9 +41,7 @@ func TestDeletionOfWhatMustStay(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), newMultiStageJob(t)
 			topic := kafkalog.Topic{Name: job.Name + "." + name, Partitions: 1, Config: config}
-			if err := log.Create(t.Context(), topic); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), topic))
 			refuses := func(role string, err error) {
 				t.Helper()
 				if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != topic.Name {
@@ -68,9 +64,7 @@ func TestDeletionOfWhatMustStay(t *testing.T) {
 	t.Run("without limits", func(t *testing.T) {
 		log, job := openEmbedded(t), newMultiStageJob(t)
 		unlimited := map[string]string{"cleanup.policy": "delete", "retention.ms": "-1"}
-		if err := log.Create(t.Context(), kafkalog.Topic{Name: job.Name + ".versions", Partitions: 1, Config: unlimited}); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: job.Name + ".versions", Partitions: 1, Config: unlimited}))
 		train(t, log, job)
 	})
 }

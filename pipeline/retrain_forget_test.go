@@ -16,10 +16,7 @@ func TestFullAfterForgottenRows(t *testing.T) {
 		log, job := openEmbedded(t), forgetfulJob(t)
 		job.Stages = []schemas.Stage{rffStage(link.Identity, 16, 3)}
 		learn := func() *Retraining {
-			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 			return report
 		}
 		produceRings(t, log, job, 0, 6) // two messages an update

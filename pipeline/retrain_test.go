@@ -38,10 +38,7 @@ func chainJob(t *testing.T, link schemas.Link) topics.Job {
 // digests returns the digest of each version of a pipeline, and what made it.
 func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
 	t.Helper()
-	versions, err := topics.Open(log, name, nil).Versions(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	versions := must(topics.Open(log, name, nil).Versions(t.Context()))(t)
 	for _, v := range versions {
 		kind := schemas.RunFull
 		if v.Plan.Update() != nil {
@@ -87,14 +84,8 @@ func (f recorderFunc) Record(e event.Event) { f(e) }
 func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Window {
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
-	manifest, err := p.Version(t.Context(), protocol.Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	last, err := protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must(p.Version(t.Context(), protocol.Latest))(t)
+	last := must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t)
 	return last.Window
 }
 
@@ -123,9 +114,7 @@ func TestChainMemoryIsBounded(t *testing.T) {
 	job.Retrain = topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Window.Increments, job.Retrain.Full = 40, 1, 4, topics.FullOptions{}
 	heap := &heapAt{versions: []int{120, 180}}
-	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, heap); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, heap))(t)
 	if len(heap.bytes) != 2 {
 		t.Fatalf("%d of 2 measurements", len(heap.bytes))
 	}
@@ -138,9 +127,7 @@ func TestChainMemoryIsBounded(t *testing.T) {
 func chainAlone(t *testing.T, job topics.Job) []string {
 	t.Helper()
 	log := openEmbedded(t)
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	return digests(t, log, job.Name)
 }
 
@@ -158,9 +145,7 @@ func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, worker
 	for _, b := range balanced {
 		<-b
 	}
-	if _, err := Retrain(t.Context(), connect(t, log), openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), connect(t, log), openBLAS(t), job, true, event.Ignore{}))(t)
 	if got := digests(t, log, job.Name); !slices.Equal(got, want) {
 		t.Errorf("%d workers made\n%v\nexpected\n%v", workers, got, want)
 	}
@@ -196,20 +181,14 @@ func TestChainLearnsNewClasses(t *testing.T) {
 	}{{topics.NewClassFull, 3, 2}, {topics.NewClassQuarantine, 2, 1}} {
 		log := openEmbedded(t)
 		job.Retrain.OnNewClass, job.Retrain.NewClassRows = test.do, 100
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		full := 0
 		for _, u := range report.Updates {
 			if u.Kind == schemas.RunFull {
 				full++
 			}
 		}
-		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		if last := versions[len(versions)-1]; len(last.Labels) != test.classes || full != test.full {
 			t.Errorf("%s: classes %q after %d full runs, expected %d after %d", test.do, last.Labels, full, test.classes, test.full)
 		}
@@ -234,10 +213,7 @@ func TestChainFollowsAChangeOfTheStream(t *testing.T) {
 	job := newJob(t, data, table{}, stage, stage)
 	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 3, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full = 128, topics.FullOptions{Drift: true}
-	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t)
 	alarms, seen := []int64{}, int64(0)
 	var after *schemas.RetrainReport
 	for i, u := range report.Updates {
@@ -280,9 +256,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
-		if err := topics.Create(t.Context(), p, &job); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, topics.Create(t.Context(), p, &job))
 		for i := range 24 {
 			data := rings(rows, 4, 3, uint64(i))
 			batch := data.exampleRows()
@@ -293,14 +267,10 @@ func TestGateJudgesTheVersion(t *testing.T) {
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
 		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		models := map[int]*model.Model{}
 		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, v := range versions {
 			if models[v.Version], err = p.Model(t.Context(), v.Run); err != nil {
 				t.Fatal(err)
@@ -371,9 +341,7 @@ func TestFullRunOverTheRowsOfSeveralFiles(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay = topics.WindowOptions{}, topics.FullOptions{}, 1
 	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	before := report.Updates[len(report.Updates)-1].WindowRows
 	job.Examples.Train = append(job.Examples.Train, rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv"))
 	for i := range job.Stages {
@@ -399,9 +367,7 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Train = []string{rings(rows, 4, 3, 1).writeCSV(t, t.TempDir(), "train.csv")}
 		job.Retrain.Full, job.Keep = topics.FullOptions{}, 3
-		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-			t.Fatal(err)
-		}
+		must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		count := map[string]int{}
 		for _, topic := range []string{"statistics", "weights", "state"} {
 			there := map[string]bool{}
@@ -429,9 +395,7 @@ func TestChainGoesOnAfterOtherRuns(t *testing.T) {
 	long(t)
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	job.Keep = 2
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	for range 4 {
 		train(t, log, job)
 	}
@@ -446,24 +410,12 @@ func TestChainGoesOnAfterOtherRuns(t *testing.T) {
 func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay, job.Retrain.Rows = topics.WindowOptions{}, topics.FullOptions{}, 1, 500
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	sources, err := source.Sources(t.Context(), topics.Open(log, job.Name, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	sources := must(source.Sources(t.Context(), topics.Open(log, job.Name, nil)))(t)
+	must(source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}))(t)
+	must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true))(t)
 	job.Examples.Train = []string{rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv")}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 200 || !last.Offered {
 		t.Errorf("the last version is %+v, expected one of the 200 rows that are left", last)
 	}

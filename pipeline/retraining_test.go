@@ -17,9 +17,7 @@ import (
 func TestReportOfAChain(t *testing.T) {
 	log, job := openEmbedded(t), chainJob(t, "softmax")
 	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var spans coverage.Spans
 	rows, wrong := int64(0), 0.0
 	for _, u := range r.Updates {
@@ -40,9 +38,7 @@ func TestReportOfAChain(t *testing.T) {
 	}
 	p := topics.OpenForRuns(log, job, nil)
 	all, err := p.Log.Spans(t.Context(), p.Topics.Examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
 		t.Errorf("runs added %v of %v", hulls, all)
 	}
@@ -84,9 +80,7 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 // the topic does not grow.
 func TestBehind(t *testing.T) {
 	log, job, recorder := openEmbedded(t), chainJob(t, "softmax"), &eventRecorder{}
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
 	all := int64(len(readTopic(t, log, job.Name+".examples")))
 	behind := eventsOf[event.Behind](recorder)
 	first, last := behind[0], behind[len(behind)-1]
@@ -116,10 +110,7 @@ func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
 	job := newJob(t, data, table{}, rffStage("softmax", 24, 1))
 	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, topics.NewClassQuarantine, topics.FullOptions{Every: 1}
-	report, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t)
 	got, full := int64(0), 0
 	for _, u := range report.Updates {
 		if got += u.UnknownRows; u.Kind == schemas.RunFull {

@@ -84,15 +84,10 @@ func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
 // submitAndWait submits a run that others work on, and follows it to its end.
 func submitAndWait(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *eventRecorder) {
 	t.Helper()
-	id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	recorder := &eventRecorder{}
 	report, _, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), id, recorder)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	return report, recorder
 }
 
@@ -175,9 +170,7 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 		})
 	}()
 	<-left
-	if _, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)); err != nil {
-		t.Fatal(err)
-	}
+	must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
 	<-over
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
@@ -246,9 +239,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			log, job := openEmbedded(t), standingJob(t, 1)
 			if fill(t, log, job, 0, 4); versions > 0 {
-				if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-					t.Fatal(err)
-				}
+				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				fill(t, log, job, 4, 8)
 			}
 			p, here := topics.OpenForRuns(log, job, nil), planning.Arithmetic(openBLAS(t))
@@ -278,10 +269,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 			if want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"; !noticed(recorder, want) {
 				t.Errorf("there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
 			}
-			made, err := p.Versions(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			made := must(p.Versions(t.Context()))(t)
 			for _, m := range made {
 				if m.Plan.Arithmetic != here {
 					t.Errorf("version %d was made with %+v", m.Version, m.Plan.Arithmetic)

@@ -48,26 +48,20 @@ func (s secured) file(name string) string { return filepath.Join(s.dir, name) }
 
 func (s secured) text(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(s.file(name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile(s.file(name)))(t)
 	return strings.TrimSpace(string(content))
 }
 
 // open connects as a user.
 func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{
 		Brokers: strings.Split(s.text(t, "brokers"), ","),
 		Security: kafkalog.Security{
 			TLS:  secure.TLS{Enabled: true, CA: s.file("ca.pem"), Certificate: s.file("client.pem"), Key: s.file("client.key")},
 			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
 		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -79,37 +73,23 @@ func (s secured) open(t *testing.T, user string) *kafkalog.Log {
 // allow creates ACLs, and waits until the broker has them.
 func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
 	t.Helper()
-	certificate, err := tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must(tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key")))(t)
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM([]byte(s.text(t, "ca.pem")))
-	mechanism, err := scram.Mechanism(scram.SHA256, "admin", s.text(t, "admin.password"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	mechanism := must(scram.Mechanism(scram.SHA256, "admin", s.text(t, "admin.password")))(t)
 	transport := &kafka.Transport{TLS: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}, SASL: mechanism}
 	defer transport.CloseIdleConnections()
 	admin := &kafka.Client{Addr: kafka.TCP(strings.Split(s.text(t, "brokers"), ",")...), Transport: transport}
-	response, err := admin.CreateACLs(t.Context(), &kafka.CreateACLsRequest{ACLs: acls})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(response.Errors...); err != nil {
-		t.Fatal(err)
-	}
+	response := must(admin.CreateACLs(t.Context(), &kafka.CreateACLsRequest{ACLs: acls}))(t)
+	noError(t, errors.Join(response.Errors...))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 	defer cancel()
 	for _, acl := range acls {
 		for known := false; !known; {
-			found, err := admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
+			found := must(admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
 				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: acl.ResourceName, ResourcePatternTypeFilter: acl.ResourcePatternType,
 				PrincipalFilter: acl.Principal, HostFilter: acl.Host, Operation: acl.Operation, PermissionType: acl.PermissionType,
-			}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}}))(t)
 			known = len(found.Resources) > 0
 		}
 	}
@@ -123,10 +103,7 @@ var (
 // documentedACLs returns the ACLs that docs/security.md lists for a pipeline. Each user there has the name of a role.
 func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 	t.Helper()
-	page, err := os.ReadFile("../docs/security.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must(os.ReadFile("../docs/security.md"))(t)
 	for _, line := range documentedACL.FindAllStringSubmatch(string(page), -1) {
 		options := map[string][]string{}
 		for _, o := range aclOption.FindAllStringSubmatch(line[1], -1) {
@@ -140,9 +117,7 @@ func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
 			entry.ResourcePatternType = kafka.PatternTypePrefixed
 		}
 		for _, operation := range options["operation"] {
-			if err := entry.Operation.UnmarshalText([]byte(operation)); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, entry.Operation.UnmarshalText([]byte(operation)))
 			for _, resource := range []struct {
 				kind  kafka.ResourceType
 				names []string
@@ -214,9 +189,7 @@ func TestKafkaACLs(t *testing.T) {
 		}
 		recorder := &eventRecorder{}
 		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 		}
@@ -279,10 +252,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 		cluster.allow(t, aclsOf(acls, user, user))
 	}
 	submitter := cluster.open(t, "train")
-	id, err := Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	work, solve := cluster.open(t, "work"), cluster.open(t, "solve")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	defer cancel(nil)
@@ -293,9 +263,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	if err != nil && context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 		t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
 	}
@@ -328,35 +296,24 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 		}
 	})
 	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
 	log := cluster.open(t, "score")
 	partitions, err := log.Partitions(t.Context(), topicNames.Examples)
 	if err == nil {
 		err = log.Create(t.Context(), topics.PredictionsTopic(job, topicNames.Predictions, partitions))
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	client := protocol.NewClient(log, job.Name, nil)
-	m, err := client.Model(t.Context(), protocol.Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must(client.Model(t.Context(), protocol.Latest))(t)
 	group := log.Join(topicNames.Predictions, topicNames.Examples)
 	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
 		score.Fixed(m), group, openBLAS(t), event.Ignore{})
-	if err := errors.Join(err, group.Leave()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, group.Leave()))
 	rows := int64(0)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			rows += int64(p.Until - p.Row)
 		}
 	}

@@ -55,9 +55,7 @@ func TestSharesHaveOneRecord(t *testing.T) {
 				}()
 			}
 			err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for range owners {
 				if err := <-worked; err != nil {
 					t.Error(err)
@@ -106,9 +104,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 	var versions []protocol.Finished
 	for round := range 5 {
 		if round == 1 {
-			if err := log.AddPartitions(t.Context(), job.Name+".examples", 9); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.AddPartitions(t.Context(), job.Name+".examples", 9))
 		}
 		for partition := range 8 {
 			produce(t, log, job, (partition+round)%(8+min(round, 1)), exampleMessage(t, rings(5, 12, 3, uint64(100*round+partition)).exampleRows()))
@@ -117,9 +113,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 		if err == nil {
 			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 	}
 	group, updates := 0, map[int]int{} // updates by size of their shares
 	for _, v := range versions {

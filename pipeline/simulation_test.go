@@ -310,10 +310,7 @@ type scenario struct {
 // emptyScenario returns a scenario without a reference. bytes is how much memory a worker may keep rows and blocks in.
 func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...schemas.Stage) *scenario {
 	t.Helper()
-	blas, err := kernel.Open("gonum")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := must(kernel.Open("gonum"))(t)
 	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]wire.Digest{}, planned: map[string]bool{},
 		versionsOf: map[string]wire.Digest{}}
 	sc.job = topics.Job{

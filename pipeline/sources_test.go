@@ -29,18 +29,13 @@ func newSourcesJob(t *testing.T, rows int) (files, topic topics.Job) {
 
 func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []source.SourceState {
 	t.Helper()
-	states, err := source.Sources(t.Context(), topics.Open(log, name, nil))
-	if err != nil {
-		t.Fatal(err)
-	}
+	states := must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
 	return states
 }
 
 func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 	t.Helper()
-	if _, err := source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}); err != nil {
-		t.Fatal(err)
-	}
+	must(source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}))(t)
 }
 
 // What retention has left of a source is listed, and a removed source that is not whole any more is ingested again.
@@ -100,9 +95,7 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 	trainUntilOn(t, dir, files, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
 	log := openAt(t, dir)
 	written := int64(len(readTopic(t, log, protocol.TopicsOf(files.Name).Examples)))
-	if err := log.Create(t.Context(), topics.Topics(files)...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), topics.Topics(files)...))
 	s := sourcesOf(t, log, files.Name)
 	if len(s) != 1 || s[0].State != source.Unfinished || s[0].Rows != -1 || s[0].Messages != written || s[0].Left != written ||
 		time.Since(s[0].Since) > time.Hour {

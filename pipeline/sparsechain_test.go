@@ -38,9 +38,7 @@ func wordCounts(t *testing.T, rows int) string {
 		fmt.Fprintln(&text)
 	}
 	path := filepath.Join(t.TempDir(), "words.svm")
-	if err := os.WriteFile(path, []byte(text.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
 	return path
 }
 

@@ -50,10 +50,7 @@ func retrainToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) (*Retraining,
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	rec := &eventRecorder{}
-	report, err := Retrain(ctx, log, openBLAS(t), job, true, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must(Retrain(ctx, log, openBLAS(t), job, true, rec))(t)
 	if behind := eventsOf[event.Behind](rec); len(behind) > 0 && behind[len(behind)-1].Messages > 0 {
 		t.Errorf("at the end %d messages are behind", behind[len(behind)-1].Messages)
 	}
@@ -174,9 +171,7 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 	if last := before.Updates[len(before.Updates)-1]; last.WindowRows != 400 {
 		t.Fatalf("the window has %d rows, expected 400", last.WindowRows)
 	}
-	if err := log.Delete(t.Context(), job.Name+".state"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), job.Name+".state"))
 	fill(t, log, job, 20, 23)
 	report, rec := retrainToEnd(t, log, job)
 	expect(t, "after the loss", report, "full 0 of 400", "update 80 of 400", "update 40 of 360")
@@ -184,14 +179,8 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
 	}
 	// The plans since the last full run are gone too: the window is all that the chain has looked at.
-	manifest, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest)
-	if err != nil {
-		t.Fatal(err)
-	}
-	window, err := chain.WindowOfPlans(manifest, nil, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+	window := must(chain.WindowOfPlans(manifest, nil, false))(t)
 	if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
 		t.Errorf("all that the chain has looked at is %s", got)
 	}
@@ -201,19 +190,13 @@ func TestLostStateIsMadeAgain(t *testing.T) {
 func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost int) {
 	t.Helper()
 	all := readTopic(t, log, name)
-	if err := log.Delete(t.Context(), name); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), name))
 	for _, topic := range topics.Topics(job) {
 		if topic.Name == name {
-			if err := log.Create(t.Context(), topic); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), topic))
 		}
 	}
-	if _, err := log.Append(t.Context(), name, 0, all[:len(all)-lost]...); err != nil {
-		t.Fatal(err)
-	}
+	must(log.Append(t.Context(), name, 0, all[:len(all)-lost]...))(t)
 }
 
 // If the newest version has lost a part, the newest that is whole counts for the chain and for subscribers.
@@ -245,12 +228,8 @@ func TestLostPlansAreMadeAgain(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 8)
 	retrainToEnd(t, log, job)
-	if _, err := admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false); err != nil {
-		t.Fatal(err)
-	}
-	if err := log.Delete(t.Context(), job.Name+".plans"); err != nil {
-		t.Fatal(err)
-	}
+	must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
+	noError(t, log.Delete(t.Context(), job.Name+".plans"))
 	fill(t, log, job, 8, 10)
 	report, rec := retrainToEnd(t, log, job)
 	expect(t, "after the loss", report, "update 80 of 400")
@@ -295,14 +274,10 @@ func TestExamplesTruncated(t *testing.T) {
 func truncate(t *testing.T, log *kafkalog.Log, job topics.Job, messages int) {
 	t.Helper()
 	all := readTopic(t, log, job.Name+".examples")
-	if err := log.Delete(t.Context(), job.Name+".examples"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Delete(t.Context(), job.Name+".examples"))
 	for _, topic := range topics.Topics(job) {
 		if topic.Name == job.Name+".examples" {
-			if err := log.Create(t.Context(), topic); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), topic))
 		}
 	}
 	client := clientOf(t, log)
@@ -311,18 +286,13 @@ func truncate(t *testing.T, log *kafkalog.Log, job topics.Job, messages int) {
 		for _, h := range m.Headers {
 			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
 		}
-		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.ProduceSync(t.Context(), r).FirstErr())
 	}
 }
 
 func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
 	t.Helper()
-	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := must(kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
 	t.Cleanup(client.Close)
 	return client
 }

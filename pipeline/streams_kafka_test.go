@@ -33,9 +33,7 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 	of := viewJobOf(t, other, reads+".", 1, 1)
 	of.Name = reads
 	of.Examples.FromTopic, of.Examples.Label, of.Examples.Outcome = name+"."+joined, "kind", ingest.Defaults().Outcome
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}))
 	messages := storm(rand.New(rand.NewPCG(3, 7)), 300, partitions, partitions, true)
 	since := time.Now().Add(-2*time.Hour).UnixMilli() - day // brokers delete what is older than a week
 	written := make([]timed, len(messages))
@@ -69,25 +67,18 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 // joinByStreams runs the program of examples/streams, as it is configured there but for names and times, until its topic has so many rows.
 func joinByStreams(t *testing.T, log *kafkalog.Log, name, joined string, rows int) {
 	t.Helper()
-	configuration, err := os.ReadFile("../examples/streams/join.properties")
-	if err != nil {
-		t.Fatal(err)
-	}
+	configuration := must(os.ReadFile("../examples/streams/join.properties"))(t)
 	folder := t.TempDir()
 	file := filepath.Join(folder, "join.properties")
 	// A later key stands in place of an earlier one. The group waits for the process before until its session is over.
 	text := string(configuration) + fmt.Sprintf("join.rows=%s\njoin.outcomes=%s\njoin.joined=%s\njoin.within=PT1M\njoin.early=PT5S\njoin.grace=PT10S\n"+
 		"application.id=%s\nbootstrap.servers=%s\nstate.dir=%s\nsession.timeout.ms=6000\n", name+"."+views, name+"."+buys, joined,
 		name+".join", strings.Join(log.Addr(), ","), folder)
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte(text), 0o600))
 	program, output := exec.Command("../scripts/streams.sh", file), &strings.Builder{}
 	program.Env = append(os.Environ(), "JAVA_OPTS=-Xmx256m -XX:+UseSerialGC -XX:TieredStopAtLevel=1")
 	program.Stdout, program.Stderr = output, output
-	if err := program.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, program.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- program.Wait() }()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)

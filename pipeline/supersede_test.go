@@ -40,21 +40,15 @@ func TestAnotherConfigurationSupersedes(t *testing.T) {
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	files, err := source.IngestFiles(t.Context(), p, job, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var submitted []string
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)
 		l := readLedger(t, p)
 		plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		plan.Trigger = trigger
 		if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{}); err != nil {
 			t.Fatal(err)
@@ -83,9 +77,7 @@ func TestUnclaimedRunIsGivenUp(t *testing.T) {
 			p.GiveUp = time.Nanosecond
 			if taken {
 				failure := &schemas.Failure{Run: plan.Run()} // any message of the run
-				if _, err := p.Log.Append(t.Context(), p.Topics.Statistics, 0, failure.Message()); err != nil {
-					t.Fatal(err)
-				}
+				must(p.Log.Append(t.Context(), p.Topics.Statistics, 0, failure.Message()))(t)
 			}
 			if got, err := dispatch.TakenUp(t.Context(), p, plan); got != taken || err != nil {
 				t.Fatalf("taken up: %v, %v", got, err)
@@ -93,9 +85,7 @@ func TestUnclaimedRunIsGivenUp(t *testing.T) {
 			if taken {
 				return
 			}
-			if err := dispatch.EndedOrGivenUp(t.Context(), p, plan, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, dispatch.EndedOrGivenUp(t.Context(), p, plan, event.Ignore{}))
 			if end := readLedger(t, p).End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
 				"no worker and no solver started the run") {
 				t.Errorf("the run ended with %+v", end)

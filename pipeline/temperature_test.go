@@ -115,9 +115,7 @@ func TestTemperatureInChain(t *testing.T) {
 		job.Retrain.Gate = topics.GateOptions{Split: examples.Test.String(), Margin: 0.01}
 		log := openEmbedded(t)
 		p := topics.Open(log, job.Name, nil)
-		if err := topics.Create(t.Context(), p, &job); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, topics.Create(t.Context(), p, &job))
 		for i := range 4 {
 			batch := rings(160, 4, 3, uint64(i)).exampleRows()
 			batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, 60), make([]examples.Split, 100)...)
@@ -126,14 +124,8 @@ func TestTemperatureInChain(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions, err := p.Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := must(p.Versions(t.Context()))(t)
 		for _, v := range versions {
 			digests = append(digests, v.WeightsDigest)
 		}

@@ -39,10 +39,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 				return
 			}
 			full++
-			version, err := topics.Open(log, job.Name, nil).Model(t.Context(), "latest")
-			if err != nil {
-				t.Fatal(err)
-			}
+			version := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
 			collector := wire.Collector[float64]{}
 			for _, k := range readTopic(t, log, job.Name+".statistics") {
 				m := protocol.FromKafka(k)
@@ -65,9 +62,7 @@ func TestWorkersMergeTheTermsOfAFullRun(t *testing.T) {
 				}
 			}
 		}
-		if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
-			t.Fatal(err)
-		}
+		must(Retrain(t.Context(), log, openBLAS(t), job, true, rec))(t)
 		if full != 1 || len(sent) != test.sent*stages*partitions {
 			t.Errorf("topics.state %d: %d full runs, the terms of %d; expected 1 and %d", test.state, full, len(sent), test.sent*stages*partitions)
 		}

@@ -52,14 +52,9 @@ func TestTopicsHaveTheirSettings(t *testing.T) {
 	}
 	log := openEmbedded(t)
 	zero := newMultiStageJob(t)
-	if err := log.Create(t.Context(), topics.Topics(zero)...); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), topics.Topics(zero)...))
 	for _, topic := range topics.Topics(zero) {
-		configs, err := log.Configs(t.Context(), topic.Name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		configs := must(log.Configs(t.Context(), topic.Name))(t)
 		for key, value := range topic.Config {
 			if got := configs[topic.Name][key]; got != value {
 				t.Errorf("%s: %s is %q, expected %q", topic.Name, key, got, value)

@@ -27,17 +27,12 @@ import (
 // ends returns where the partitions of all topics end.
 func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 	t.Helper()
-	topics, err := log.Topics(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	topics := must(log.Topics(t.Context(), ""))(t)
 	list := map[string]int64{}
 	for _, topic := range topics {
 		for n := range topic.Partitions {
 			_, end, err := log.Bounds(t.Context(), topic.Name, n)
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			list[fmt.Sprintf("%s[%d]", topic.Name, n)] = end
 		}
 	}
@@ -49,10 +44,7 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
 	t.Helper()
 	before, rec := ends(t, log), &eventRecorder{}
-	same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec)
-	if err != nil {
-		t.Fatal(err)
-	}
+	same := must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
 	var got []int
 	for _, v := range same {
 		got = append(got, v.Version)
@@ -101,14 +93,8 @@ func TestVerify(t *testing.T) {
 	t.Run("chain", func(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Holdout = 0.2 // there is a gate
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		fulls := 0
 		for i, v := range versions {
 			want := []int{v.Version}
@@ -131,10 +117,7 @@ func TestVerify(t *testing.T) {
 		log, job := openAlone(t), chainJob(t, "identity")
 		job.Keep, job.Retrain.Full = 2, topics.FullOptions{Every: 1000}
 		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		last := len(report.Updates)
 		live, tombstones := map[string]bool{}, 0
 		for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Plans) {
@@ -157,10 +140,7 @@ func TestVerify(t *testing.T) {
 // openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
 func openAlone(t *testing.T) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	closeAfter(t, log)
 	return log
 }
@@ -176,9 +156,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	}
 	t.Run("no version", func(t *testing.T) {
 		log := openEmbedded(t)
-		if err := log.Create(t.Context(), topics.Topics(job)...); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Create(t.Context(), topics.Topics(job)...))
 		if err := verify(log); !errors.As(err, new(*protocol.NoVersionError)) {
 			t.Errorf("got %v", err)
 		}
@@ -199,12 +177,8 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		train(t, log, job)
 		examples := protocol.TopicsOf(job.Name).Examples
 		messages := readTopic(t, log, examples)
-		if err := log.Delete(t.Context(), examples); err != nil {
-			t.Fatal(err)
-		}
-		if err := log.Create(t.Context(), topics.Topics(job)[0]); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Delete(t.Context(), examples))
+		noError(t, log.Create(t.Context(), topics.Topics(job)[0]))
 		other := exampleMessage(t, rings(64, 2, 2, 7).exampleRows())
 		for _, m := range messages {
 			if m.Partition == 1 && m.Offset == 2 {

@@ -111,10 +111,7 @@ func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]b
 		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
 			continue
 		}
-		r, err := collector.Add(m, arrowtest.Allocator(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(collector.Add(m, arrowtest.Allocator(t)))(t)
 		if r != nil {
 			for _, tensor := range r.Tensors {
 				sent[tensor.Name] = true

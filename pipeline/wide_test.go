@@ -31,9 +31,7 @@ func newWideJob(t *testing.T, columns int) topics.Job {
 		}
 		lines.WriteByte('\n')
 	}
-	if err := os.WriteFile(path, []byte(lines.String()), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
 	stage := solve.Defaults()
 	stage.Features, stage.Link, stage.Method, stage.Passes = stages.DefaultsOf(stages.Columns), link.Identity, solve.MethodCG, 4
 	job := newJob(t, rings(1, 3, 3, 1), table{}, stage)
@@ -46,9 +44,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 	job := newWideJob(t, 200_000)
 	job.Memory = 16 << 20
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer log.Close()
 	_, _, err = Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
 	if want := "set memory to at least 89600448"; err == nil || !strings.Contains(err.Error(), want) {

@@ -16,17 +16,13 @@ import (
 func TestChainKeepsItsWords(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "mail.csv")
 	rows := "text,label\n" + strings.Repeat("cheap pills,spam\nsee you,ham\n", 40)
-	if err := os.WriteFile(path, []byte(rows), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(path, []byte(rows), 0o600))
 	job := newJob(t, rings(1, 2, 2, 1), table{}, kindStage(stages.Columns, link.Softmax))
 	job.Stages[0].Features = stages.DefaultsOf(stages.Columns)
 	job.Examples.Train, job.Examples.Label, job.Examples.Text = []string{path}, "label", "text"
 	job.Retrain = topics.DefaultRetrain()
 	log := openEmbedded(t)
-	if _, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	before := len(readTopic(t, log, job.Name+".examples"))
 	job.Examples.Words.Columns = 1000
 	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})

@@ -29,18 +29,14 @@ func TestManyRuns(t *testing.T) {
 	job, message := newForeignJob(t, rings(20, 2, 2, 1))
 	job.Stages, job.Keep = job.Stages[:1], keep
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}) // it listens nowhere: no other process needs the past
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	closeAfter(t, log)
 	produce(t, log, job, 0, message)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	read := func() (n int) { // the offsets that a process reads after a run
 		client := *p.Client
 		client.Log = countingLog{client.Log, &n}
-		if _, err := client.ReadLedger(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		must(client.ReadLedger(t.Context()))(t)
 		return n
 	}
 	most := 0
@@ -151,9 +147,7 @@ func TestManySources(t *testing.T) {
 	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
 	log := openEmbedded(t)
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
-	if err := topics.Create(t.Context(), p, &job); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, topics.Create(t.Context(), p, &job))
 	var seals []wire.Message
 	written := make([][]wire.Message, partitions)
 	for i := range sources {
@@ -167,22 +161,15 @@ func TestManySources(t *testing.T) {
 			{Key: "stagewise-source", Value: seal.Name()}, {Key: "stagewise-sequence", Value: fmt.Sprint(i % partitions)}}})
 	}
 	for n, messages := range written {
-		if _, err := p.Log.Append(t.Context(), p.Topics.Examples, n, messages...); err != nil {
-			t.Fatal(err)
-		}
+		must(p.Log.Append(t.Context(), p.Topics.Examples, n, messages...))(t)
 	}
-	if _, err := p.Log.Append(t.Context(), p.Topics.Plans, 0, seals...); err != nil {
-		t.Fatal(err)
-	}
+	must(p.Log.Append(t.Context(), p.Topics.Plans, 0, seals...))(t)
 	l := readLedger(t, p)
 	calls := 0
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
 	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}
-	plan, err := planning.Plan(t.Context(), counted, job, planning.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	plan := must(planning.Plan(t.Context(), counted, job, planning.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
 		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,
 			sources, partitions)
@@ -249,10 +236,7 @@ func TestExpiringExamples(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := &topics.Pipeline{Client: &protocol.Client{Log: agedLog{before: test.before}}}
-			got, err := topics.Staying(t.Context(), p, topics.RetentionOf(test.config), bounds)
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must(topics.Staying(t.Context(), p, topics.RetentionOf(test.config), bounds))(t)
 			var from []int64
 			for _, span := range got {
 				from = append(from, span.From)

@@ -29,12 +29,10 @@ type shortenedLog struct {
 // shorten puts a log that can lose messages in the place of the topic's.
 func shorten(t *testing.T, a *topic) *shortenedLog {
 	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
-	if err := a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
+	noError(t, a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
 		l.messages = append(l.messages, m)
 		return nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	a.client.Log = l
 	return l
 }
@@ -149,9 +147,7 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
 	latest, times := map[int64]*prediction.Message{}, map[int64]int{}
 	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		latest[p.Offset] = p
 		times[p.Offset]++
 	}
@@ -184,16 +180,12 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 			log := shorten(t, a)
 			other := log.messages[0]
 			other.Value = []byte("no examples")
-			if err := a.run(t.Context(), true, m, event.Ignore{}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, a.run(t.Context(), true, m, event.Ignore{}))
 			for i, kept := range test.kept {
 				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
 				other.Time = other.Time.Add(time.Minute)
 				for range 2 { // there is nothing to do the second time
-					if err := a.run(t.Context(), true, m, event.Ignore{}); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, a.run(t.Context(), true, m, event.Ignore{}))
 				}
 				log.checkPredictions(t, slices.Min(test.kept))
 			}
@@ -205,9 +197,7 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 func TestNothingIsProved(t *testing.T) {
 	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
 	log := shorten(t, a)
-	if err := a.run(t.Context(), true, m, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, a.run(t.Context(), true, m, event.Ignore{}))
 	log.replace(0, log.messages...)
 	if err := a.run(t.Context(), true, m, event.Ignore{}); !errors.As(err, new(*OtherTopicError)) {
 		t.Errorf("got %v, expected that it is another topic", err)

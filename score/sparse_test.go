@@ -27,34 +27,24 @@ func TestSparseExamples(t *testing.T) {
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
 		Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, wire.Tensors[float32]{
+	m := must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 0, 2, 0.5}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
 	}, [][]*schemas.Weights{{{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
 		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 4, 2, []float32{1, 2, -3, 1, 0.5, 0, 0.1, -0.1})},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	rows := &examples.Rows{Rows: 3, Sparse: &examples.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9},
 		Values: []float32{2, 7, -1, 5}}}
 	record := rows.Record(memory.DefaultAllocator)
 	value, err := examples.Encode(record, memory.DefaultAllocator)
 	record.Release()
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples, err := examples.Decode(value, memory.DefaultAllocator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	examples := must(examples.Decode(value, memory.DefaultAllocator))(t)
 	defer examples.Release()
 	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
 	}
-	if err := check(m, examples); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, check(m, examples))
 	predictor := m.Predictor(kernel.Gonum())
 	got, _ := predictor.PredictRows(rowsOf(examples, new([]float32)))
 	first := slices.Clone(got)

@@ -69,10 +69,7 @@ func someRows(t testing.TB, n int) (rows [][]float32, body []byte) {
 	for i := range n {
 		rows = append(rows, []float32{float32(i), float32(i % 7)})
 	}
-	body, err := json.Marshal(map[string]any{"rows": rows})
-	if err != nil {
-		t.Fatal(err)
-	}
+	body = must(json.Marshal(map[string]any{"rows": rows}))(t)
 	return rows, body
 }
 
@@ -99,9 +96,7 @@ func TestLongAnswers(t *testing.T) {
 		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
 			s := newServer(t, Defaults(), Fixed(m))
 			var got answered
-			if err := json.Unmarshal(askWith(s, sent, content, "Accept", typeJSON).Body.Bytes(), &got); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal(askWith(s, sent, content, "Accept", typeJSON).Body.Bytes(), &got))
 			fromArrow := readArrow(t, askWith(s, sent, content, "Accept", typeArrow).Body)
 			for _, got := range []answered{got, fromArrow} {
 				if got.Version != 3 || !near(slices.Concat(got.Probabilities...), want) || len(got.Labels) != n {
@@ -128,10 +123,7 @@ func near(a, b []float32) bool {
 // readArrow decodes an answer in Arrow.
 func readArrow(t *testing.T, content io.Reader) (got answered) {
 	t.Helper()
-	r, err := ipc.NewReader(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(ipc.NewReader(content))(t)
 	defer r.Release()
 	version, _ := r.Schema().Metadata().GetValue(metadataVersion)
 	_, _ = fmt.Sscan(version, &got.Version) // otherwise it is 0
@@ -355,29 +347,20 @@ func TestContributions(t *testing.T) {
 		for i := range 2*tileRows + 1 {
 			rows = append(rows, []float32{float32(i) / 64, 1})
 		}
-		err := m.Contributions(denseOf(rows...), 1, func(_ int, scores []model.Contributions) {
+		noError(t, m.Contributions(denseOf(rows...), 1, func(_ int, scores []model.Contributions) {
 			var row []contributed
 			for out, score := range scores {
 				row = append(row, contributed{m.LabelType().Values(m.Labels())[out], score})
 			}
 			want = append(want, wire.JSON(row))
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		body, err := json.Marshal(map[string]any{"rows": rows, "contributions": 1})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
+		body := must(json.Marshal(map[string]any{"rows": rows, "contributions": 1}))(t)
 		var got struct{ Contributions []json.RawMessage }
 		w := ask(s, "POST", "/predict", typeJSON, body)
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got.Contributions, want) {
 			t.Errorf("%d: %.300s (%v), expected %s", w.Code, w.Body, err, want[0])
 		}
-		r, err := ipc.NewReader(askWith(s, typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(ipc.NewReader(askWith(s, typeJSON, body, "Accept", typeArrow, headerContributions, "1").Body))(t)
 		defer r.Release()
 		n := 0
 		for r.Next() {

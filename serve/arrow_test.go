@@ -35,15 +35,11 @@ func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *arr
 		b := array.NewRecordBuilder(memory.DefaultAllocator, schema)
 		fill(batch, b)
 		record := b.NewRecord()
-		if err := w.Write(record); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Write(record))
 		record.Release()
 		b.Release()
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return stream.Bytes()
 }
 
@@ -112,9 +108,7 @@ func TestRowsOfArrow(t *testing.T) {
 	body := arrowStream(t, schema, func(_ int, b *array.RecordBuilder) {
 		cities := b.Field(0).(*array.BinaryDictionaryBuilder)
 		for _, city := range []string{"Rome", "Oslo", "Lima"} {
-			if err := cities.AppendString(city); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, cities.AppendString(city))
 		}
 		b.Field(1).(*array.BinaryBuilder).AppendValues([][]byte{{1}, {2}, {3}}, nil)
 		b.Field(2).(*array.Float64Builder).AppendValues([]float64{1.5, 0, 1.75}, []bool{true, false, true})

@@ -46,14 +46,11 @@ func images(b *testing.B) *model.Model {
 		weights = append(weights, []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: stage},
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, k, draw(p*k))}}})
 	}
-	large, err := model.New(manifest, wire.Tensors[float32]{
+	large := must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, draw(d)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{0.01}, d)),
 		wire.Vector(statistics.TensorSpread, []float32{100}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
 		wire.Matrix(statistics.TensorBasis, d, m, draw(d*m)),
-	}, weights)
-	if err != nil {
-		b.Fatal(err)
-	}
+	}, weights))(b)
 	return large
 }
 
@@ -85,10 +82,7 @@ func benchmarkPredict(b *testing.B, m *model.Model, n int) {
 			}
 		}
 	}
-	asJSON, err := json.Marshal(map[string]any{"rows": rows})
-	if err != nil {
-		b.Fatal(err)
-	}
+	asJSON := must(json.Marshal(map[string]any{"rows": rows}))(b)
 	for name, c := range map[string]struct {
 		contentType string
 		body        []byte
@@ -103,9 +97,7 @@ func benchmarkPredict(b *testing.B, m *model.Model, n int) {
 			o.Answers.Topic = "answers"
 			s := newServer(b, o, Fixed(m))
 			if c.log {
-				if err := s.WriteAnswers(b.Context(), nowhere{}); err != nil {
-					b.Fatal(err)
-				}
+				noError(b, s.WriteAnswers(b.Context(), nowhere{}))
 				defer s.closeAnswers(b.Context())
 			}
 			all, probabilities := denseOf(rows...), make([]float32, n*10)

@@ -15,12 +15,8 @@ func packed(t testing.TB, text []byte) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := gzip.NewWriter(&b)
-	if _, err := w.Write(text); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(w.Write(text))(t)
+	noError(t, w.Close())
 	return b.Bytes()
 }
 

@@ -85,13 +85,9 @@ func dictionaryOf(t *testing.T, column, text string, n, batches int, o ...ipc.Op
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, append(o, ipc.WithSchema(record.Schema()))...)
 	for range batches {
-		if err := w.Write(record); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Write(record))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return stream.Bytes()
 }
 
@@ -218,10 +214,7 @@ func TestMemoryOfWideRows(t *testing.T) {
 		"pairs":   {sparse, typeArrow, stream},
 	} {
 		s := newServer(t, o, Fixed(c.m))
-		v, err := s.newest()
-		if err != nil {
-			t.Fatal(err)
-		}
+		v := must(s.newest())(t)
 		reserved := int64(len(c.body)) + ofValues(v, 16*20_000)
 		if c.kind == typeJSON {
 			m, _ := (&body{text: c.body}).measure(0)
@@ -268,9 +261,7 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 	for name, body := range map[string]string{"members": `{"id": "%s", "rows": ["a"]}`, "texts": `{"rows": ["%s"]}`} {
 		s := newServer(t, o, Fixed(sparseModel(t, 64, "message")))
 		log := &written{}
-		if err := s.WriteAnswers(t.Context(), log); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, s.WriteAnswers(t.Context(), log))
 		sent := fmt.Sprintf(body, strings.Repeat("a word ", 1<<20))
 		ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": ["a"]}`)) // what is made once
 		before := heldBytes()

@@ -23,9 +23,7 @@ func FuzzRows(f *testing.F) {
 		f.Add([]byte(seed))
 	}
 	request, err := layout.NewRequest(layout.TrainedAs(newModel(f, 1, 2, nil, layout.MissingMean).Manifest.Plan), layout.Features{Width: 2})
-	if err != nil {
-		f.Fatal(err)
-	}
+	noError(f, err)
 	f.Fuzz(func(t *testing.T, body []byte) {
 		got, err := allRows(body, request)
 		var want struct {

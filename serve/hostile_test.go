@@ -28,14 +28,9 @@ import (
 // dial opens a connection and sends a text.
 func dial(t testing.TB, address, text string) net.Conn {
 	t.Helper()
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must(net.Dial("tcp", address))(t)
 	t.Cleanup(func() { conn.Close() })
-	if _, err := io.WriteString(conn, text); err != nil {
-		t.Fatal(err)
-	}
+	must(io.WriteString(conn, text))(t)
 	return conn
 }
 
@@ -49,10 +44,7 @@ func raw(body []byte) []byte {
 func served(t *testing.T, address string) {
 	t.Helper()
 	asking := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 20 * time.Second}
-	response, err := asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
 	defer response.Body.Close()
 	if content, err := io.ReadAll(response.Body); err != nil || response.StatusCode != http.StatusOK {
 		t.Errorf("%d: %s, %v", response.StatusCode, content, err)
@@ -71,10 +63,7 @@ func TestSlowBodies(t *testing.T) {
 	}
 	served(t, address)
 	for _, conn := range slow {
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 		content, _ := io.ReadAll(response.Body)
 		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(content), "the body did not arrive within 300ms") {
 			t.Errorf("%d: %s", response.StatusCode, content)
@@ -91,9 +80,7 @@ func TestManyConnections(t *testing.T) {
 		o.Connections = 50
 		if required {
 			o.TokenFile = filepath.Join(t.TempDir(), "token")
-			if err := os.WriteFile(o.TokenFile, []byte(token), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile(o.TokenFile, []byte(token), 0o600))
 		}
 		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 		before := runtime.NumGoroutine()
@@ -104,9 +91,7 @@ func TestManyConnections(t *testing.T) {
 			_, err := io.WriteString(asks, "POST /predict HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer "+token+
 				"\r\nContent-Type: application/json\r\nContent-Length: 16\r\n\r\n{\"rows\":[[1,2]]}")
 			response, readErr := http.ReadResponse(answers, nil)
-			if err := errors.Join(err, readErr); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, errors.Join(err, readErr))
 			if _, err := io.Copy(io.Discard, response.Body); err != nil || response.StatusCode != http.StatusOK {
 				t.Fatal(response.Status, err)
 			}
@@ -120,10 +105,7 @@ func TestManyConnections(t *testing.T) {
 		}
 		ask()
 		for i := range 600 {
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			conn := must(net.Dial("tcp", address))(t)
 			t.Cleanup(func() { conn.Close() })
 			_, _ = io.WriteString(conn, []string{"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n", "", "POST /predict HTTP/1.1\r\nHost",
 				"GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n",
@@ -147,10 +129,7 @@ func TestRequestsForOtherMachines(t *testing.T) {
 		o.Open = open
 		address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 		for _, request := range []string{"GET /model HTTP/1.1\r\nHost: evil.example\r\n\r\n", "GET /metrics HTTP/1.0\r\n\r\n"} {
-			response, err := http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must(http.ReadResponse(bufio.NewReader(dial(t, address, request)), nil))(t)
 			if refused := response.StatusCode == http.StatusMisdirectedRequest; refused == open {
 				t.Errorf("%q: %s with serve.open: %v", request, response.Status, open)
 			}
@@ -181,26 +160,15 @@ func TestManyBodies(t *testing.T) {
 // certified writes a certificate for 127.0.0.1 and its key, and returns their files and the trusted pool.
 func certified(t *testing.T) (certificateFile, keyFile string, trusted *x509.CertPool) {
 	t.Helper()
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must(ecdsa.GenerateKey(elliptic.P256(), rand.Reader))(t)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour),
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
-	certificate, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
-	if err != nil {
-		t.Fatal(err)
-	}
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	certificate := must(x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key))(t)
+	private := must(x509.MarshalPKCS8PrivateKey(key))(t)
 	certificateFile, keyFile = filepath.Join(t.TempDir(), "cert.pem"), filepath.Join(t.TempDir(), "key.pem")
 	for file, block := range map[string]*pem.Block{certificateFile: {Type: "CERTIFICATE", Bytes: certificate},
 		keyFile: {Type: "PRIVATE KEY", Bytes: private}} {
-		if err := os.WriteFile(file, pem.EncodeToMemory(block), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, pem.EncodeToMemory(block), 0o600))
 	}
 	trusted = x509.NewCertPool()
 	trusted.AppendCertsFromPEM(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: certificate}))
@@ -217,19 +185,14 @@ func TestReplacedCredentials(t *testing.T) {
 	replace := func(file string, content []byte) {
 		t.Helper()
 		written := filepath.Join(t.TempDir(), "written")
-		if err := errors.Join(os.WriteFile(written, content, 0o600), os.Rename(written, file)); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(os.WriteFile(written, content, 0o600), os.Rename(written, file)))
 	}
 	replace(o.TokenFile, []byte("the first of two tokens"))
 	address := listening(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
 	asked := func(trusted *x509.CertPool, token string) (status int, metrics string, err error) {
 		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}}
 		defer transport.CloseIdleConnections()
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "https://"+address+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequestWithContext(t.Context(), "GET", "https://"+address+"/metrics", nil))(t)
 		r.Header.Set("Authorization", "Bearer "+token)
 		response, err := transport.RoundTrip(r)
 		if err != nil {
@@ -259,10 +222,7 @@ func TestReplacedCredentials(t *testing.T) {
 		trusted    *x509.CertPool
 		unreadable int
 	}{{key, o.Key, trusted, 1}, {certificate, o.Certificate, then, 0}} {
-		content, err := os.ReadFile(c.from)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile(c.from))(t)
 		replace(c.to, content)
 		works(c.trusted, "the second of two tokens", c.unreadable)
 	}
@@ -271,9 +231,7 @@ func TestReplacedCredentials(t *testing.T) {
 	}
 	replace(o.TokenFile, []byte("short"))
 	works(then, "the second of two tokens", 1)
-	if err := os.Remove(o.TokenFile); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.Remove(o.TokenFile))
 	works(then, "the second of two tokens", 1)
 }
 
@@ -283,15 +241,13 @@ func TestNoticesOfCredentials(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write("a token of many characters")
 	var notices []string
 	reads := 0
 	now := time.Now()
-	c, err := newCredential(func() (time.Time, error) {
+	c := must(newCredential(func() (time.Time, error) {
 		reads++
 		content, err := os.ReadFile(file)
 		if err == nil && string(content) == "short" {
@@ -301,10 +257,7 @@ func TestNoticesOfCredentials(t *testing.T) {
 			return now.Add(-time.Hour), err
 		}
 		return now.Add(time.Hour), err
-	}, file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, file))(t)
 	c.notice = func(text string) { notices = append(notices, text) }
 	c.expires = func(at time.Time) time.Time { return at }
 	for _, step := range []struct {
@@ -343,9 +296,7 @@ func TestTokensOfRandomBytes(t *testing.T) {
 		"\x8f\x03\xd2\xaa\x10\x99 random bytes of a file": false, "a tökén of many characters": false, "\ufeffa token of many characters": false,
 		"a token\x00of many characters": false, "short\n0123456789abcdef": false,
 	} {
-		if err := os.WriteFile(o.TokenFile, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(o.TokenFile, []byte(content), 0o600))
 		if _, err := o.token(); (err == nil) != valid {
 			t.Errorf("%q: %v", content, err)
 		}
@@ -359,9 +310,7 @@ func TestTLSAndToken(t *testing.T) {
 	var trusted *x509.CertPool
 	o.Certificate, o.Key, trusted = certified(t)
 	o.TokenFile = filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(o.TokenFile, []byte(token+"\nand more\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(o.TokenFile, []byte(token+"\nand more\n"), 0o600))
 	versions := &switched{stale: fmt.Errorf("the brokers are at secret:9092")}
 	address := listening(t, o, versions)
 	versions.Store(newModel(t, 3, 2, nil, layout.MissingError))
@@ -388,17 +337,12 @@ func TestTLSAndToken(t *testing.T) {
 			method = http.MethodPost
 		}
 		r, err := http.NewRequestWithContext(context.Background(), method, "https://"+address+c.path, strings.NewReader(`{"rows":[[1,2]]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		r.Header.Set("Content-Type", typeJSON)
 		if c.authorization != "" {
 			r.Header.Set("Authorization", c.authorization)
 		}
-		response, err := asking.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(asking.Do(r))(t)
 		content, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		if response.StatusCode != c.status || !strings.Contains(string(content), c.contains) || response.ProtoMajor != 2 {

@@ -160,14 +160,9 @@ func TestNestedArrow(t *testing.T) {
 	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var got examples.SparseRows
-	want, err := sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must(sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names))(t)
 	for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, layout.Features{Columns: names, Sparse: true}) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for i := range batch.Rows {
 			indices, values := batch.Sparse.Row(i)
 			for j, index := range indices {
@@ -186,18 +181,12 @@ func recordStream(t *testing.T, fields []arrow.Field, rows string) []byte {
 	t.Helper()
 	schema := arrow.NewSchema(fields, nil)
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
 	for _, part := range []arrow.Record{record.NewSlice(0, 1), record.NewSlice(1, record.NumRows())} {
-		if err := w.Write(part); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, w.Write(part))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	return stream.Bytes()
 }

@@ -46,9 +46,7 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	o := Defaults()
 	o.Answers.Topic = "answers"
 	s := newServer(t, o, Fixed(m))
-	if err := s.WriteAnswers(t.Context(), log); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, s.WriteAnswers(t.Context(), log))
 	r := httptest.NewRequest("POST", "/predict", strings.NewReader(string(body)))
 	r.Header.Set("Content-Type", kind)
 	if id != "" {
@@ -165,9 +163,7 @@ func checkAgrees(t *testing.T, w *httptest.ResponseRecorder, row int, label stri
 		Labels        []string
 		Probabilities [][]float32
 	}
-	if err := json.Unmarshal(w.Body.Bytes(), &answer); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	want := map[string]float32{}
 	for c, p := range answer.Probabilities[row] {
 		want[labels[c]] = p

@@ -88,10 +88,7 @@ func checkNumbers(t *testing.T, got, want []float64) {
 // arrowNumbers returns the predicted targets of an answer in Arrow.
 func arrowNumbers(t *testing.T, content io.Reader) (numbers []float64) {
 	t.Helper()
-	r, err := ipc.NewReader(content)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must(ipc.NewReader(content))(t)
 	defer r.Release()
 	for r.Next() {
 		numbers = append(numbers, r.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64).Float64Values()...)

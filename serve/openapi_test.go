@@ -35,28 +35,18 @@ type response struct {
 // schemaOf returns a validator of a JSON response, from its schema in the description.
 func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Resolved {
 	t.Helper()
-	content, err := json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas})
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(json.Marshal(map[string]any{"allOf": []any{schema}, "$defs": o.Components.Schemas}))(t)
 	content = []byte(strings.ReplaceAll(string(content), "#/components/schemas/", "#/$defs/"))
 	var s jsonschema.Schema
-	if err := json.Unmarshal(content, &s); err != nil {
-		t.Fatal(err)
-	}
-	resolved, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(content, &s))
+	resolved := must(s.Resolve(nil))(t)
 	return resolved
 }
 
 // The description has exactly the paths and methods of the server; the status and body of each response match it.
 func TestDescription(t *testing.T) {
 	var described openapi
-	if err := json.Unmarshal(description, &described); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(description, &described))
 	m := newModel(t, 3, 3, nil, layout.MissingError)
 	s, none, broken := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{}), newServer(t, Defaults(),
 		&failing{Versions: Fixed(m), left: 1})
@@ -123,9 +113,7 @@ func TestDescription(t *testing.T) {
 			continue
 		}
 		var value any
-		if err := json.Unmarshal(w.Body.Bytes(), &value); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(w.Body.Bytes(), &value))
 		if err := described.schemaOf(t, content.Schema).Validate(value); err != nil {
 			t.Errorf("%s %s: %d: %s: %v", r.method, r.path, w.Code, w.Body, err)
 		}

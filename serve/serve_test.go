@@ -74,13 +74,10 @@ func newModelOf(t testing.TB, labels []string, version, d int, columns examples.
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, slices.Repeat([]float32{1.7e9}, len(labels))),
 			wire.Vector(statistics.TensorTargetScale, scale))
 	}
-	m, err := model.New(manifest, preparation, [][]*schemas.Weights{{{
+	m := must(model.New(manifest, preparation, [][]*schemas.Weights{{{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
 		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 8, len(labels), draw(8*len(labels)))},
-	}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}}))(t)
 	manifest.WeightsDigest = m.Digest()
 	return m
 }
@@ -108,10 +105,7 @@ func newServer(t testing.TB, o Options, versions Versions) *Server {
 	if problems := o.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	s, err := New(o, versions, prometheus.NewRegistry(), "p")
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must(New(o, versions, prometheus.NewRegistry(), "p"))(t)
 	return s
 }
 
@@ -125,10 +119,7 @@ func listening(t testing.TB, o Options, versions Versions) (address string) {
 // serving is listening that also returns the server.
 func serving(t testing.TB, o Options, versions Versions) (s *Server, address string) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o.Drain = 0 // tests end at once
 	s = newServer(t, o, versions)
 	ctx, stop := context.WithCancel(context.Background())
@@ -366,10 +357,7 @@ func TestProtocols(t *testing.T) {
 		protocols.SetHTTP1(version == 1)
 		protocols.SetUnencryptedHTTP2(version == 2)
 		asking := &http.Client{Transport: &http.Transport{Protocols: protocols}}
-		response, err := asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
 		content, err := io.ReadAll(response.Body)
 		if err != nil || response.ProtoMajor != version || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(content),
 			`{"version":3,`) {
@@ -382,10 +370,7 @@ func TestProtocols(t *testing.T) {
 
 // A stopped server completes requests in progress.
 func TestStop(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := Defaults()
 	o.Drain = 0
 	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
@@ -394,10 +379,7 @@ func TestStop(t *testing.T) {
 	go func() { ended <- s.Serve(ctx, listener) }()
 	body, sent := io.Pipe()
 	answers := make(chan string, 1)
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must(http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+listener.Addr().String()+"/predict", body))(t)
 	request.Header.Set("Content-Type", typeJSON)
 	request.Header.Set("Expect", "100-continue") // the body is sent once the server reads it
 	asking := &http.Client{Transport: &http.Transport{ExpectContinueTimeout: time.Minute}}
@@ -421,9 +403,7 @@ func TestStop(t *testing.T) {
 	if w := ask(s, "GET", "/ready", "", nil); w.Code != http.StatusServiceUnavailable {
 		t.Errorf("/ready: %d", w.Code)
 	}
-	if _, err := sent.Write([]byte(`2]]}`)); err != nil {
-		t.Fatal(err)
-	}
+	must(sent.Write([]byte(`2]]}`)))(t)
 	sent.Close()
 	if got := <-answers; !strings.HasPrefix(got, `{"version":3,`) {
 		t.Errorf("got %s", got)
@@ -435,10 +415,7 @@ func TestStop(t *testing.T) {
 
 // A server that ends is not ready, and answers requests, on new connections too, until the time of serve.drain is over.
 func TestDrain(t *testing.T) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	o := Defaults()
 	o.Drain = time.Hour
 	s := newServer(t, o, Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
@@ -449,10 +426,7 @@ func TestDrain(t *testing.T) {
 	served(t, address)
 	stop()
 	for status := 0; status != http.StatusServiceUnavailable; {
-		response, err := http.Get("http://" + address + "/ready")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.Get("http://" + address + "/ready"))(t)
 		response.Body.Close()
 		status = response.StatusCode
 	}
@@ -503,5 +477,22 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		if _, err := New(o, &switched{}, prometheus.NewRegistry(), "p"); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, expected %s", err, want)
 		}
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

@@ -52,13 +52,10 @@ func sparseModel(t testing.TB, d int, text string) *model.Model {
 		plan.Input.Text, plan.Input.WordColumns, plan.Input.WordPhrases = text, d, 2
 	}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run", Plan: plan, Labels: labels, Blocks: []schemas.BlockDigest{{}}}
-	m, err := model.New(manifest, wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors),
+	m := must(model.New(manifest, wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors),
 		wire.Words[float32](statistics.TensorLabels, labels)},
 		[][]*schemas.Weights{{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
-			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, d-1, len(labels), weights)}}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, d-1, len(labels), weights)}}}}))(t)
 	manifest.WeightsDigest = m.Digest()
 	return m
 }
@@ -93,9 +90,7 @@ func askArrow(t *testing.T, s http.Handler, b *array.RecordBuilder) *httptest.Re
 	defer record.Release()
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	if err := errors.Join(w.Write(record), w.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(w.Write(record), w.Close()))
 	asked := httptest.NewRequest("POST", "/predict", &stream)
 	asked.Header.Set("Content-Type", typeArrow)
 	asked.Header.Set("Accept", typeJSON)
@@ -149,9 +144,7 @@ func TestTextsOfJSON(t *testing.T) {
 	var rows examples.SparseRows
 	words := vocabulary.NewCounter(vocabulary.Options{Columns: 64, Phrases: 2})
 	for _, text := range []string{"Buy now, buy \"cheap\"", "", "naïve"} {
-		if err := words.Append(&rows, text); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, words.Append(&rows, text))
 	}
 	b := array.NewRecordBuilder(memory.DefaultAllocator,
 		arrow.NewSchema([]arrow.Field{{Name: "from", Type: arrow.PrimitiveTypes.Int64}, {Name: "message", Type: arrow.BinaryTypes.String}}, nil))

@@ -36,19 +36,14 @@ func TestValuesAreTheSameInRequests(t *testing.T) {
 		o := ingest.Defaults().Options
 		o.Missing.Mode = layout.MissingMean
 		want := layout.Features{Width: c.columns.Features(), Columns: c.columns}
-		request, err := layout.NewRequest(o, want)
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := must(layout.NewRequest(o, want))(t)
 		inJSON, err := allRows([]byte(`{"rows":`+rows+`}`), request)
 		if got := fmt.Sprint(inJSON); err != nil || got != c.want {
 			t.Errorf("%s in JSON: %s, %v, expected %s", name, got, err, c.want)
 		}
 		var inArrow []float32
 		for batch, err := range formatarrow.Stream(t.Context(), "the request", stream, nil, o, want) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			inArrow = append(inArrow, batch.Floats...)
 		}
 		if got := fmt.Sprint(inArrow); got != c.want {

@@ -79,10 +79,7 @@ func TestWholeLabelsWithTop(t *testing.T) {
 			len(got.Classes) != 700 || got.Classes[2] != 15 {
 			t.Errorf("%d rows as JSON: %v: %.300s", n, err, w.Body)
 		}
-		r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 64), headerTop, "20", headerClasses, "true").Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 64), headerTop, "20", headerClasses, "true").Body))(t)
 		var arrowLabels []int64
 		var arrowTop [][]probable
 		for r.Next() {

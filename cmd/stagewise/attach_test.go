@@ -39,10 +39,7 @@ func (w *watched) Write(p []byte) (int, error) {
 func submitted(t *testing.T) (id, broker string, on []string) {
 	t.Helper()
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	broker = cluster.ListenAddrs()[0]
 	on = []string{"-c", "good.yaml", "--set", "brokers=" + broker}
@@ -78,10 +75,7 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 			t.Errorf("no %q in\n%s", want, text)
 		}
 	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
 	defer log.Close()
 	worker := log.Join("blobs.work", "blobs.examples")
 	for len(worker.Owned()) == 0 {
@@ -95,26 +89,15 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 // A worker that meets a run of another arithmetic is alive, and not ready: /ready, a metric and the logs say what it stands aside for.
 func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	id, broker, on := submitted(t)
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
 	defer log.Close()
 	client := protocol.NewClient(log, "blobs", nil)
-	ledger, err := client.ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	ledger := valueOf(client.ReadLedger(t.Context()))(t)
 	old := *ledger.Plan(id)
 	old.Arithmetic.Numerics = "0"
-	messages, err := old.Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := valueOf(old.Messages())(t)
 	messages = append(messages, (&schemas.End{Run: id, State: schemas.Cancelled}).Message()) // it would go first
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...); err != nil {
-		t.Fatal(err)
-	}
+	valueOf(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	logs, ended := watch(`"msg":"stands aside"`), make(chan int, 1)
@@ -131,10 +114,7 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 			t.Errorf("%v", record)
 		}
 	}
-	response, err := http.Get(strings.TrimSuffix(address, "metrics") + "ready")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := valueOf(http.Get(strings.TrimSuffix(address, "metrics") + "ready"))(t)
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(body), "standing aside for run "+
@@ -159,10 +139,7 @@ func TestDetachedRunHasTheChosenStages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			inFolder(t, map[string]string{"train.csv": blobs(300, 1), "job.yaml": "name: blobs\nexamples: {train: [train.csv]}\n" + stages})
-			cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-			if err != nil {
-				t.Fatal(err)
-			}
+			cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 			defer cluster.Close()
 			on := []string{"-c", "job.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0]}
 			code, id, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)

@@ -13,14 +13,9 @@ import (
 // A command beside a process that has the embedded broker says what to type, and that works.
 func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 	long(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, free.Close())
 	inFolder(t, map[string]string{"good.yaml": good + "listen: " + address + "\n", "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	report := trained(t)
 	list := []string{"weights", "list", "-c", "good.yaml"}
@@ -28,10 +23,7 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 		"":      `: the embedded broker serves a single process. Restart that process with --set listen=127.0.0.1:9092, and connect this one`,
 		address: `: its broker listens; connect to it with (--set) (brokers=` + address + `)\n`,
 	} {
-		log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: listen})
-		if err != nil {
-			t.Fatal(err)
-		}
+		log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: listen}))(t)
 		var all sync.WaitGroup
 		for _, args := range [][]string{list, {"page", "-c", "good.yaml"}, {"serve", "-c", "good.yaml"}, {"runs", "list", "-c", "good.yaml"}} {
 			all.Go(func() {
@@ -49,8 +41,6 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 			})
 		}
 		all.Wait()
-		if err := log.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, log.Close())
 	}
 }

@@ -82,14 +82,8 @@ func TestColumnsWithAnOffset(t *testing.T) {
 	if code, _, stderr := stagewise("train", "-c", "events.yaml", "--quiet", "--model", "events.model"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	m, err := readModel("events.model")
-	if err != nil {
-		t.Fatal(err)
-	}
-	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events")
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := valueOf(readModel("events.model"))(t)
+	server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events"))(t)
 	for name, row := range map[string]func(at int64) string{
 		"list":   func(at int64) string { return fmt.Sprintf("[%d, 1]", at) },
 		"object": func(at int64) string { return fmt.Sprintf(`{"other": 1, "time": %d}`, at) },
@@ -127,18 +121,12 @@ func wrongLabels(rows, labels []string) (wrong int) {
 func arrowRows(t *testing.T, schema *arrow.Schema, rows string) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows), array.WithUseNumber())
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer record.Release()
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	if err := w.Write(record); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Write(record))
+	noError(t, w.Close())
 	return stream.Bytes()
 }
 

@@ -25,9 +25,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 		var screen bytes.Buffer
 		root := newRoot(&screen, io.Discard)
 		root.SetArgs([]string{"__complete", "train", "--set", typed})
-		if err := root.ExecuteContext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, root.ExecuteContext(t.Context()))
 		var got []string
 		for line := range strings.Lines(screen.String()) {
 			if key, meaning, found := strings.Cut(line, "\t"); found && meaning != "\n" {
@@ -39,9 +37,7 @@ func TestSettingsAreCompleted(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "stages.yaml")
-	if err := os.WriteFile(file, []byte("stages: [{}]"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(file, []byte("stages: [{}]"), 0o600))
 	offered := completeKeys("")
 	if len(offered) != len(config.Keys()) {
 		t.Errorf("%d of %d keys are offered", len(offered), len(config.Keys()))

@@ -29,10 +29,7 @@ func TestKafkaConfluentClient(t *testing.T) {
 	if python == "" {
 		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
 	}
-	script, err := filepath.Abs("testdata/confluent.py")
-	if err != nil {
-		t.Fatal(err)
-	}
+	script := valueOf(filepath.Abs("testdata/confluent.py"))(t)
 	registry := srfake.New()
 	defer registry.Close()
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
@@ -45,16 +42,12 @@ func TestKafkaConfluentClient(t *testing.T) {
 		configuration := fmt.Sprintf("name: %s-%s\nbrokers: [%s]\nexamples: {%s, batch_rows: 100, partitions: 1}\n"+
 			"prepare: {scale: standard}\nstages: [{features: {kind: rff, size: 20}, passes: 3}]\nseed: 1\n", name, pipeline,
 			strings.Join(brokers, ", "), examples)
-		if err := os.WriteFile("c.yaml", []byte(configuration), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile("c.yaml", []byte(configuration), 0o600))
 		stdout, stderr := typed(t, exitDone, "train", "-c", "c.yaml", "--report", "-")
 		if strings.Contains(stderr, "quarantined") {
 			t.Errorf("%s: %s", pipeline, stderr)
 		}
-		if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal([]byte(stdout), &report))
 		return report
 	}
 	const named = "label: kind, columns: {use: [x, y, n]}"
@@ -85,10 +78,7 @@ func TestKafkaConfluentClient(t *testing.T) {
 // deleteTopics deletes the topics whose names begin so when the test ends.
 func deleteTopics(t *testing.T, brokers []string, prefix string) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	t.Cleanup(func() {
 		all, err := log.Topics(context.Background(), prefix)
 		if err != nil {
@@ -110,16 +100,12 @@ func deleteTopics(t *testing.T, brokers []string, prefix string) {
 func written(t *testing.T, brokers []string, topic string, messages int) (byCodec map[uint8]int, transactional int) {
 	t.Helper()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	defer client.Close()
 	byCodec = map[uint8]int{}
 	for read := 0; read < messages; {
 		fetched := client.PollFetches(t.Context())
-		if err := fetched.Err(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, fetched.Err())
 		fetched.EachRecord(func(r *kgo.Record) {
 			read++
 			byCodec[r.Attrs.CompressionType()]++

@@ -37,13 +37,10 @@ func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	accepted := new(atomic.Int64)
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(3), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(3), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		return counting{l, accepted}, err
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	t.Cleanup(cluster.Close)
 	on := trainOn(t, cluster, 1)
 	ctx, stop := context.WithCancel(t.Context())
@@ -60,33 +57,23 @@ func TestProcessesThatFollowOpenNoConnections(t *testing.T) {
 		}
 	})
 
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
 	defer log.Close()
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "blobs.predictions", Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "blobs.predictions", Partitions: 1}))
 	examples, predictions := log.Range("blobs.examples", 0, 0, 1), make(chan error)
 	defer examples.Close()
 	go log.FollowAll(t.Context(), []kafkalog.Start{{Topic: "blobs.predictions"}}, func(_ int, _ *kafkalog.Message, err error) bool {
 		predictions <- err
 		return err == nil
 	})
-	message, err := examples.Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	message := valueOf(examples.Next(t.Context()))(t)
 	// Each message is followed by its prediction. The processes are warm once none of them has opened a connection for long enough.
 	const long, pause = 5 * time.Second, time.Second / 30
 	tick := time.NewTicker(pause)
 	defer tick.Stop()
 	before, since := accepted.Load(), time.Now()
 	for began := since; time.Since(since) < long; <-tick.C {
-		if _, err := log.Append(t.Context(), "blobs.examples", 0, message); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(log.Append(t.Context(), "blobs.examples", 0, message))(t)
 		if err := <-predictions; err != nil {
 			t.Fatal(err)
 		}
@@ -147,13 +134,10 @@ func TestIdleProcessesUseFewConnections(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	counted := requests{mutex: new(sync.Mutex), sent: map[net.Conn]map[int16]int{}}
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
 		l, err := net.Listen(network, address)
 		return requests{l, counted.mutex, counted.sent}, err
-	}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	})))(t)
 	t.Cleanup(cluster.Close)
 	on := trainOn(t, cluster, 40)
 	for _, command := range [][]string{{"run"}, {"score"}, {"page"}, {"serve", "--listen", "127.0.0.1:0"}} {

@@ -25,23 +25,13 @@ func TestDigitsDigest(t *testing.T) {
 		cpu.X86 = features
 		vek32.SetAcceleration(accelerated)
 	}()
-	if err := kernel.UseVector("none"); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, kernel.UseVector("none"))
 	t.Chdir("../..")
-	c, err := config.Load("examples/digits.yaml", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := valueOf(config.Load("examples/digits.yaml", nil))(t)
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	defer log.Close()
 	report, _, err := pipeline.Train(t.Context(), log, kernel.Gonum(), c.Job(), dispatch.TrainOptions{}, event.Ignore{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	if report.WeightsDigest != want {
 		t.Errorf("weights with digest %s, expected %s", report.WeightsDigest, want)
 	}

@@ -32,9 +32,7 @@ stages: [{features: {kind: columns}, passes: 10, ridge: 1e-6}]
 
 func write600(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.WriteFile(name, content, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name, content, 0o600))
 }
 
 // A file in another encoding is read as the same file in UTF-8 is, by train and by predict, if a key says which
@@ -49,10 +47,7 @@ func TestEncodings(t *testing.T) {
 		"utf-16":       unicode.UTF16(unicode.LittleEndian, unicode.UseBOM),
 		"utf-16be":     unicode.UTF16(unicode.BigEndian, unicode.IgnoreBOM),
 	} {
-		content, err := e.NewEncoder().Bytes([]byte(teas()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(e.NewEncoder().Bytes([]byte(teas())))(t)
 		inFolder(t, map[string]string{"teas.yaml": teaConfiguration})
 		write600(t, "teas.csv", content)
 		write600(t, "utf8.csv", []byte(teas()))
@@ -102,19 +97,10 @@ func TestContainersAndLines(t *testing.T) {
 	} else if _, err := w.Write([]byte(teas())); err != nil {
 		t.Fatal(err)
 	}
-	if err := archive.Close(); err != nil {
-		t.Fatal(err)
-	}
-	compressor, err := zstd.NewWriter(&packed)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := compressor.Write([]byte(teas())); err != nil {
-		t.Fatal(err)
-	}
-	if err := compressor.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, archive.Close())
+	compressor := valueOf(zstd.NewWriter(&packed))(t)
+	valueOf(compressor.Write([]byte(teas())))(t)
+	noError(t, compressor.Close())
 	write600(t, "teas.csv.zip", zipped.Bytes())
 	write600(t, "teas.csv.zst", packed.Bytes())
 	write600(t, "cut.csv.zst", packed.Bytes()[:packed.Len()-9])

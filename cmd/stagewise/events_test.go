@@ -19,16 +19,12 @@ import (
 func writeTopic(t *testing.T, topic string, messages ...kafkalog.Message) {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	err = log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1})
 	if err == nil {
 		_, err = log.Append(t.Context(), topic, 0, messages...)
 	}
-	if err := errors.Join(err, log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, log.Close()))
 }
 
 // trainedOnTopic trains on what a topic has, and returns the report and what the command says.
@@ -39,9 +35,7 @@ func trainedOnTopic(t *testing.T, configuration string, set ...string) (report s
 		args = append(args, "--set", key)
 	}
 	stdout, stderr := typed(t, exitDone, args...)
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(stdout), &report))
 	return report, stderr
 }
 
@@ -57,10 +51,7 @@ func TestAvroEvents(t *testing.T) {
 	registry.SeedSchema("visits-value", 2, 2, sr.Schema{Schema: recent})
 	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
 	framed := func(id byte, schema string, value map[string]any) kafkalog.Message {
-		content, err := avro.MustParse(schema).Encode(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(avro.MustParse(schema).Encode(value))(t)
 		return kafkalog.Message{Value: append([]byte{0, 0, 0, 0, id}, content...)}
 	}
 	var messages []kafkalog.Message

@@ -61,14 +61,8 @@ func TestExamplesOfHelp(t *testing.T) {
 // digitsConfiguration returns examples/digits.yaml for any folder.
 func digitsConfiguration(t *testing.T) string {
 	t.Helper()
-	digits, err := filepath.Abs("../../examples/digits")
-	if err != nil {
-		t.Fatal(err)
-	}
-	configuration, err := os.ReadFile("../../examples/digits.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	digits := valueOf(filepath.Abs("../../examples/digits"))(t)
+	configuration := valueOf(os.ReadFile("../../examples/digits.yaml"))(t)
 	return strings.ReplaceAll(string(configuration), "[digits/", "["+digits+"/")
 }
 
@@ -117,9 +111,7 @@ func TestExamplesRun(t *testing.T) {
 			t.Fatalf("stagewise %s: exit code %d: %s", line, code, stderr)
 		}
 		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		ran[command.CommandPath()] = true
 	}
 	elsewhere := map[string]string{

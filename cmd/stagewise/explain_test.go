@@ -58,18 +58,9 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	_, predicted, _ := stagewise("predict", "--model", "garden.model", "-i", "test.csv")
-	predictions, err := csv.NewReader(strings.NewReader(predicted)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
-	content, err := os.ReadFile("test.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
-	truth, err := csv.NewReader(bytes.NewReader(content)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	predictions := valueOf(csv.NewReader(strings.NewReader(predicted)).ReadAll())(t)
+	content := valueOf(os.ReadFile("test.csv"))(t)
+	truth := valueOf(csv.NewReader(bytes.NewReader(content)).ReadAll())(t)
 	wrong, loss, losses := 0, 0.0, map[int64]float64{}
 	for i, row := range predictions[1:] {
 		label := truth[i+1][8]

@@ -25,9 +25,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
 	t.Helper()
 	read, write := io.Pipe()
 	cmd.Stderr = write
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Start())
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
@@ -40,10 +38,7 @@ func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
 // startBroker starts an embedded broker in the folder broker, which other processes reach.
 func startBroker(t *testing.T) *kafkalog.Log {
 	t.Helper()
-	broker, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"}))(t)
 	t.Cleanup(func() { broker.Close() })
 	return broker
 }

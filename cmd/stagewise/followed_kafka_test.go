@@ -31,10 +31,7 @@ type events struct {
 func newEvents(t *testing.T, partitions int) *events {
 	t.Helper()
 	brokers := kafkaBrokers(t)
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	e := &events{log, name, name + ".source", strings.Join(brokers, ",")}
 	t.Cleanup(func() {
@@ -59,23 +56,15 @@ stages: [{features: {kind: rff, size: 20}, passes: 3}, {features: {kind: columns
 retrain: {rows: 100, refresh: 1, full: {every: 2}}
 metrics: {listen: "127.0.0.1:0"}
 `, name, strings.Join(brokers, `", "`), e.topic)})
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}))
 	return e
 }
 
 // write writes the rows from to to (excluded), each with a time of its own.
 func (e *events) write(t *testing.T, from, to int) {
 	t.Helper()
-	partitions, err := e.log.Partitions(t.Context(), e.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(e.brokers, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := valueOf(e.log.Partitions(t.Context(), e.topic))(t)
+	client := valueOf(kgo.NewClient(kgo.SeedBrokers(strings.Split(e.brokers, ",")...), kgo.RecordPartitioner(kgo.ManualPartitioner())))(t)
 	defer client.Close()
 	var records []*kgo.Record
 	for i := from; i < to; i++ {
@@ -85,24 +74,15 @@ func (e *events) write(t *testing.T, from, to int) {
 			Timestamp: time.UnixMilli(1_700_000_000_000).Add(time.Duration(i) * time.Second),
 		})
 	}
-	if err := client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
 // again makes the topic anew with the rows from 0 to to: with fewer than it had it is as after an election that has lost the last ones.
 func (e *events) again(t *testing.T, to int) {
 	t.Helper()
-	partitions, err := e.log.Partitions(t.Context(), e.topic)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := e.log.Delete(t.Context(), e.topic); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}); err != nil {
-		t.Fatal(err)
-	}
+	partitions := valueOf(e.log.Partitions(t.Context(), e.topic))(t)
+	noError(t, e.log.Delete(t.Context(), e.topic))
+	noError(t, e.log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}))
 	e.write(t, 0, to)
 }
 
@@ -162,13 +142,8 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	service := func() (stop func()) {
 		cmd, _, _ := program(t, "ingest", "-c", "clicks.yaml", "--log", "text")
 		cmd.Stderr = nil // a pipe instead
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stderr := valueOf(cmd.StderrPipe())(t)
+		noError(t, cmd.Start())
 		serves, read := make(chan struct{}), make(chan string, 1) // one of two follows the topic, the other stands by
 		go func() {
 			var text strings.Builder
@@ -200,9 +175,7 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 		t.Errorf("%d rows were learnt, expected at most 200", rows)
 	}
 	for i, partitions := range []int{3, 6} {
-		if err := e.log.AddPartitions(t.Context(), e.name+".examples", partitions); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", partitions))
 		e.write(t, 200+200*i, 400+200*i)
 		stops[i]()
 		stops[i] = service()
@@ -218,20 +191,11 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 	}
 	typed(t, exitDone, "score", "-c", "clicks.yaml", "--until", "end") // also for messages that do not count
 	// Partitions that other producers write to, too.
-	message, err := e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	message := valueOf(e.log.Range(e.name+".examples", 0, 0, 1).Next(t.Context()))(t)
 	message.Headers = nil
-	if _, err := e.log.Append(t.Context(), e.name+".examples", 5, message); err != nil {
-		t.Fatal(err)
-	}
-	if err := e.log.AddPartitions(t.Context(), e.name+".examples", 8); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := e.log.Append(t.Context(), e.name+".examples", 7, message); err != nil {
-		t.Fatal(err)
-	}
+	valueOf(e.log.Append(t.Context(), e.name+".examples", 5, message))(t)
+	noError(t, e.log.AddPartitions(t.Context(), e.name+".examples", 8))
+	valueOf(e.log.Append(t.Context(), e.name+".examples", 7, message))(t)
 	if rows := retrained(t); rows != 16 {
 		t.Errorf("%d rows were learnt, expected 16", rows)
 	}

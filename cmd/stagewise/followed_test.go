@@ -16,23 +16,13 @@ func TestFollowedTopicOfAListeningBroker(t *testing.T) {
 	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr, "create it first") {
 		t.Errorf("without a listener: %s, expected an error", stderr)
 	}
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, free.Close())
 	typed(t, exitDone, append(ingest, "--set", "listen="+address)...)
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	if n, err := log.Partitions(t.Context(), "events"); err != nil || n < 1 {
 		t.Errorf("events has %d partitions, %v", n, err)
 	}
-	if err := log.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Close())
 }

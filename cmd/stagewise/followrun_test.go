@@ -91,9 +91,7 @@ func (s *service) measured(pipeline string) []string {
 // eventsOnTopic writes JSON values to the topic events of a broker: as many that can't be read as rows.
 func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
 	t.Helper()
-	if err := broker.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 2}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, broker.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 2}))
 	var messages []kafkalog.Message
 	for i := range rows {
 		kind, length := "tall", 5+i%3
@@ -104,9 +102,7 @@ func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
 			kafkalog.Message{Value: fmt.Appendf(nil, `{"kind":%q,"length":"n/a","width":1}`, kind)})
 	}
 	for partition, half := range [][]kafkalog.Message{messages[:rows], messages[rows:]} {
-		if _, err := broker.Append(t.Context(), "events", partition, half...); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(broker.Append(t.Context(), "events", partition, half...))(t)
 	}
 }
 
@@ -162,9 +158,7 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 	more := func() {
 		t.Helper()
 		message := kafkalog.Message{Value: []byte(`{"kind":"tall","length":5,"width":1}`)}
-		if _, err := broker.Append(t.Context(), "events", 0, slices.Repeat([]kafkalog.Message{message}, 10)...); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(broker.Append(t.Context(), "events", 0, slices.Repeat([]kafkalog.Message{message}, 10)...))(t)
 	}
 	typed(t, exitDone, append([]string{"train"}, on...)...)
 	more()
@@ -181,15 +175,9 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
 	defer log.Close()
 	eventsOnTopic(t, log, 100)
 	on := []string{"-c", "clicks.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=50", "--set",
@@ -198,10 +186,7 @@ func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
 	url := startProcess(t, append([]string{"page"}, on...)...).await("shown", func(map[string]any) bool { return true })["url"].(string)
 	said := func(accepts func(verdict string, needs []string) bool) {
 		t.Helper()
-		response, err := http.Get(url + "events")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := valueOf(http.Get(url + "events"))(t)
 		defer response.Body.Close()
 		events := bufio.NewScanner(response.Body)
 		events.Buffer(nil, 1<<20)
@@ -214,9 +199,7 @@ func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
 				Verdict string
 				Needs   []struct{ Text string }
 			}
-			if err := json.Unmarshal([]byte(data), &summary); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, json.Unmarshal([]byte(data), &summary))
 			var needs []string
 			for _, n := range summary.Needs {
 				needs = append(needs, n.Text)
@@ -235,14 +218,10 @@ func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
 	said(func(_ string, needs []string) bool {
 		return !slices.ContainsFunc(needs, func(n string) bool { return strings.Contains(n, "no process") || strings.Contains(n, "No process") })
 	})
-	if err := run.process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, run.process.Kill())
 	killed := time.Now()
-	if _, err := log.Append(t.Context(), "events", 0,
-		slices.Repeat([]kafkalog.Message{{Value: []byte(`{"kind":"tall","length":5,"width":1}`)}}, 44)...); err != nil {
-		t.Fatal(err)
-	}
+	valueOf(log.Append(t.Context(), "events", 0,
+		slices.Repeat([]kafkalog.Message{{Value: []byte(`{"kind":"tall","length":5,"width":1}`)}}, 44)...))(t)
 	said(func(verdict string, needs []string) bool {
 		return verdict != "All is well." && slices.ContainsFunc(needs, func(n string) bool {
 			return strings.HasPrefix(n, "No process runs stagewise run, and 44 messages wait")

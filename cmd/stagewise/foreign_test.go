@@ -23,17 +23,11 @@ stages: [{features: {kind: columns}, passes: 3}]
 func arrowStream(t *testing.T, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	if err := w.Write(record); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Write(record))
+	noError(t, w.Close())
 	return stream.Bytes()
 }
 
@@ -44,14 +38,9 @@ func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
 	if code, _, stderr := stagewise("topics", "create", "-c", "foreign.yaml"); code != exitDone {
 		t.Fatal(stderr)
 	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
-	if _, err := log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}); err != nil {
-		t.Fatal(err)
-	}
+	valueOf(log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}))(t)
 }
 
 // A producer that writes a column for each feature learns what is expected.

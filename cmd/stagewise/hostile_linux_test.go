@@ -28,18 +28,12 @@ var hostileFor = flag.Duration("hostile", 3*time.Second, "how long TestServeUnde
 // residentBytes returns the memory of a process, as the kernel counts it.
 func residentBytes(t *testing.T, process int) int64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", process))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := valueOf(os.ReadFile(fmt.Sprintf("/proc/%d/status", process)))(t)
 	found := regexp.MustCompile(`VmRSS:\s+(\d+) kB`).FindSubmatch(status)
 	if found == nil {
 		t.Fatalf("no VmRSS in %s", status)
 	}
-	kB, err := strconv.ParseInt(string(found[1]), 10, 64)
-	if err != nil {
-		t.Fatal(err)
-	}
+	kB := valueOf(strconv.ParseInt(string(found[1]), 10, 64))(t)
 	return kB << 10
 }
 
@@ -109,13 +103,9 @@ serve: {memory: %d, max_body: %d, timeout: 5s}
 	var packed bytes.Buffer
 	w := gzip.NewWriter(&packed)
 	for chunk := make([]byte, 1<<20); packed.Len() < 1<<20; { // 1 GB
-		if _, err := w.Write(chunk); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(w.Write(chunk))(t)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Close())
 	bomb := request(packed.String(), "Content-Encoding: gzip\r\n")
 	wide := request(`{"rows":[[`+strings.Repeat("1,", maxBody/2-20)+"1]]}", "")
 	digits := request(`{"rows":[[`+strings.Repeat("1", maxBody-20)+",1]]}", "")

@@ -34,13 +34,8 @@ func reportOfImages(t *testing.T, args ...string) (report struct {
 	if code, _, stderr := stagewise(append([]string{"train", "--report", "report.json"}, args...)...); code != exitDone {
 		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 	}
-	text, err := os.ReadFile("report.json")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
+	text := valueOf(os.ReadFile("report.json"))(t)
+	noError(t, json.Unmarshal(text, &report))
 	return report
 }
 
@@ -50,16 +45,10 @@ func writeFolders(t *testing.T, folder, images, labels string) {
 	for i := range len(labels) - 8 {
 		var file bytes.Buffer
 		pixels := &image.Gray{Pix: []byte(images[16+72*i : 16+72*(i+1)]), Stride: 8, Rect: image.Rect(0, 0, 8, 9)}
-		if err := png.Encode(&file, pixels); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, png.Encode(&file, pixels))
 		class := filepath.Join(folder, []string{"level", "upright", "slanting"}[labels[8+i]])
-		if err := os.MkdirAll(class, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.png", i)), file.Bytes(), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.MkdirAll(class, 0o700))
+		noError(t, os.WriteFile(filepath.Join(class, fmt.Sprintf("%03d.png", i)), file.Bytes(), 0o600))
 	}
 }
 

@@ -32,9 +32,7 @@ retrain: {rows: 20}
 func writeTimed(t *testing.T, partitions map[string]int, records ...*kgo.Record) {
 	t.Helper()
 	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: "127.0.0.1:0"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	for topic, n := range partitions {
 		err = errors.Join(err, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: n}))
 	}
@@ -44,9 +42,7 @@ func writeTimed(t *testing.T, partitions map[string]int, records ...*kgo.Record)
 	}
 	err = errors.Join(err, client.ProduceSync(t.Context(), records...).FirstErr())
 	client.Close()
-	if err := errors.Join(err, log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, errors.Join(err, log.Close()))
 }
 
 // at is a message some minutes after noon.
@@ -122,10 +118,7 @@ func TestLaterLabels(t *testing.T) {
 // The configuration of the page about labels that come later learns from topics as the page describes them.
 func TestLaterLabelsPage(t *testing.T) {
 	long(t)
-	page, err := os.ReadFile("../../docs/later-labels.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := valueOf(os.ReadFile("../../docs/later-labels.md"))(t)
 	_, configuration, _ := strings.Cut(string(page), "```yaml\n")
 	configuration, _, _ = strings.Cut(configuration, "```")
 	inFolder(t, map[string]string{"clicks.yaml": strings.Replace(configuration, "brokers: [localhost:9092]\n", "", 1)})

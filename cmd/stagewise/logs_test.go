@@ -74,9 +74,7 @@ func TestLogLevel(t *testing.T) {
 	for level, want := range map[string]int{"debug": 4, "info": 3, "": 3, "warn": 2, "error": 1} {
 		var stderr strings.Builder
 		show := displayFlags{log: logJSON, level: level}
-		if err := show.check(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, show.check())
 		recorder, finish := show.recorder(&config.Config{Name: "p"}, &stderr)
 		for _, e := range events {
 			recorder.Record(e)

@@ -15,9 +15,7 @@ func inFolder(t *testing.T, files map[string]string) {
 	t.Chdir(t.TempDir())
 	t.Setenv("STAGEWISE_BLAS", "gonum")
 	for name, content := range files {
-		if err := os.WriteFile(name, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, []byte(content), 0o644))
 	}
 }
 
@@ -204,5 +202,22 @@ func TestCheckOfState(t *testing.T) {
 			refused != (stderr != "") {
 			t.Errorf("%s: exit code %d: %s%s\nexpected %s", settings, code, stdout, stderr, want)
 		}
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// valueOf returns a value, or ends the test if the error with it is not nil.
+func valueOf[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

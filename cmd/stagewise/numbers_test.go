@@ -23,19 +23,13 @@ stages:
 // column returns a column of CSV as numbers.
 func column(t *testing.T, content, name string) (numbers []float64) {
 	t.Helper()
-	rows, err := csv.NewReader(strings.NewReader(content)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := valueOf(csv.NewReader(strings.NewReader(content)).ReadAll())(t)
 	for c, head := range rows[0] {
 		if head != name {
 			continue
 		}
 		for _, row := range rows[1:] {
-			v, err := strconv.ParseFloat(row[c], 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			v := valueOf(strconv.ParseFloat(row[c], 64))(t)
 			numbers = append(numbers, v)
 		}
 	}
@@ -72,10 +66,7 @@ func TestNumbers(t *testing.T) {
 		!strings.HasPrefix(stdout, "price,rate\n") {
 		t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
 	}
-	truth, err := os.ReadFile("test.csv")
-	if err != nil {
-		t.Fatal(err)
-	}
+	truth := valueOf(os.ReadFile("test.csv"))(t)
 	test, sum := report.Splits["test"], statistics.Distances{}
 	for _, name := range []string{"price", "rate"} {
 		want, got := distancesOf(column(t, string(truth), name), column(t, stdout, name)), test.Targets[name]
@@ -106,9 +97,7 @@ func TestNumbers(t *testing.T) {
 		fields := strings.Split(strings.TrimSpace(line), ",")
 		bare += fields[2] + "," + fields[0] + "\n"
 	}
-	if err := os.WriteFile("bare.csv", []byte(bare), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile("bare.csv", []byte(bare), 0o600))
 	code, again, stderr := stagewise("predict", "--model", "numbers.model", "-i", "bare.csv")
 	if code != exitDone || !strings.HasPrefix(stdout, again) {
 		t.Errorf("exit code %d: %s%s, expected the beginning of %.200s", code, again, stderr, stdout)

@@ -60,14 +60,8 @@ stages: [{features: {kind: columns}, link: identity}]
 			if rows := scoredBy(t, "epoch.yaml", "epoch", "epoch.model"); rows != n {
 				t.Errorf("score has predicted %d rows", rows)
 			}
-			m, err := readModel("epoch.model")
-			if err != nil {
-				t.Fatal(err)
-			}
-			server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch")
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := valueOf(readModel("epoch.model"))(t)
+			server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch"))(t)
 			request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[7], [500]]}`))
 			request.Header.Set("Content-Type", "application/json")
 			answer := httptest.NewRecorder()

@@ -38,9 +38,7 @@ func TestPage(t *testing.T) {
 	url := shown(t, "-c", "good.yaml")
 	for deadline := time.Now().Add(time.Minute); ; {
 		response, err := http.Get(url + "state.json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var state struct {
 			Summary  struct{ Pipeline, Brokers, Verdict string }
 			Versions []struct {
@@ -50,9 +48,7 @@ func TestPage(t *testing.T) {
 		}
 		err = json.NewDecoder(response.Body).Decode(&state)
 		_ = response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if len(state.Versions) == 1 && state.Versions[0].Run == report.Run && state.Versions[0].Latest &&
 			state.Summary.Pipeline == "blobs" && state.Summary.Brokers == "the embedded broker in .stagewise" {
 			return

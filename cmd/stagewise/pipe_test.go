@@ -17,9 +17,7 @@ import (
 // server ends with the input. Cut off at any byte, the input is an error or an end.
 func TestPipe(t *testing.T) {
 	m, err := readModel("../../model/testdata/example.arrow")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var of pipe
 	of.versions, of.waits = serve.Fixed(m), &waits{}
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
@@ -50,14 +48,10 @@ func TestPipe(t *testing.T) {
 			len(c.body), c.body)
 	}
 	var responses bytes.Buffer
-	if err := of.answer(t.Context(), strings.NewReader(requests.String()), &responses); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, of.answer(t.Context(), strings.NewReader(requests.String()), &responses))
 	for _, c := range cases {
 		var status, length int
-		if _, err := fmt.Fscanf(&responses, "%d %d\n", &status, &length); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
 		content := string(responses.Next(length))
 		if status != c.status || len(content) != length || !strings.Contains(content, c.want) {
 			t.Errorf("%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)

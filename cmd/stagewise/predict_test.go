@@ -13,10 +13,7 @@ func predicted(t *testing.T, args ...string) (labels []string) {
 	if code != exitDone {
 		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
 	}
-	rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
-	if err != nil {
-		t.Fatal(err)
-	}
+	rows := valueOf(csv.NewReader(strings.NewReader(stdout)).ReadAll())(t)
 	for _, row := range rows[1:] {
 		labels = append(labels, row[0])
 	}

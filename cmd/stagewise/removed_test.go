@@ -77,20 +77,12 @@ func (s *command) says(pattern string) string {
 func answered(t *testing.T, method, url, body string, status int) string {
 	t.Helper()
 	for {
-		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		request := valueOf(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
 		request.Header.Set("Content-Type", "application/json")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := valueOf(http.DefaultClient.Do(request))(t)
 		content, err := io.ReadAll(response.Body)
 		response.Body.Close()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if response.StatusCode == status {
 			return string(content)
 		}
@@ -101,10 +93,7 @@ func answered(t *testing.T, method, url, body string, status int) string {
 func TestLastVersionRemoved(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
-	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	on := func(args ...string) []string {
 		return append(args, "-c", "good.yaml", "--set", "brokers="+cluster.ListenAddrs()[0])
@@ -131,9 +120,7 @@ func TestLastVersionRemoved(t *testing.T) {
 		"there is no version") {
 		t.Errorf("serve refuses: %s", why)
 	}
-	if err := os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644))
 	typed(t, exitDone, on("ingest", "--set", "examples.train=[train.csv, more.csv]")...) // messages that wait
 
 	typed(t, exitDone, on("train", "--quiet", "--set", "examples.train=[train.csv, more.csv]")...)

@@ -21,28 +21,18 @@ import (
 // reportSchema returns the documented schema of a report.
 func reportSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
-	content, err := os.ReadFile("../../schemas/report.schema.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := valueOf(os.ReadFile("../../schemas/report.schema.json"))(t)
 	schema := &jsonschema.Schema{}
-	if err := json.Unmarshal(content, schema); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(content, schema))
 	return schema
 }
 
 // checkReport validates a report against the schema.
 func checkReport(t *testing.T, schema *jsonschema.Schema, text []byte) {
 	t.Helper()
-	resolved, err := schema.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	resolved := valueOf(schema.Resolve(nil))(t)
 	var report any
-	if err := json.Unmarshal(text, &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(text, &report))
 	if err := resolved.Validate(report); err != nil {
 		t.Errorf("%v in\n%s", err, text)
 	}
@@ -106,10 +96,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	content, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := valueOf(os.ReadFile(name))(t)
 	return string(content)
 }
 
@@ -130,9 +117,7 @@ func TestReportIsAsDocumented(t *testing.T) {
 		schemas.Report
 		Configuration json.RawMessage
 	}
-	if err := json.Unmarshal([]byte(text), &first); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(text), &first))
 	// blue, green, red: the true classes are the rows
 	if got, want := first.Splits["test"].Confusion, [][]int64{{0, 0, 0}, {0, 0, 0}, {0, 1, 2}}; !reflect.DeepEqual(got, want) {
 		t.Errorf("confusion %v, expected %v", got, want)
@@ -140,17 +125,13 @@ func TestReportIsAsDocumented(t *testing.T) {
 	if strings.Contains(text, "hunter2") || strings.Contains(text, "security") {
 		t.Errorf("security is in\n%s", text)
 	}
-	if err := os.WriteFile("again.json", first.Configuration, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile("again.json", first.Configuration, 0o644))
 	if code, _, stderr := stagewise("train", "-c", "again.json", "--quiet", "--report", "second.json", "--set",
 		"data_dir=other"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
 	var second schemas.Report
-	if err := json.Unmarshal([]byte(readFile(t, "second.json")), &second); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(readFile(t, "second.json")), &second))
 	if second.WeightsDigest != first.WeightsDigest || second.Version != 1 {
 		t.Errorf("version %d with weights %s, expected %s", second.Version, second.WeightsDigest.Short(), first.WeightsDigest.Short())
 	}

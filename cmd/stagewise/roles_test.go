@@ -48,14 +48,9 @@ func TestServices(t *testing.T) {
 		t.Fatalf("train --attach: %d: %s", code, stderr)
 	}
 	report := func(file string) *schemas.Report {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(os.ReadFile(file))(t)
 		r := &schemas.Report{}
-		if err := json.Unmarshal(content, r); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(content, r))
 		return r
 	}
 	if r := report("report.json"); r.Run != id || r.Version != 1 || r.Rows != 300 {
@@ -156,14 +151,8 @@ func lagOf(t *testing.T, broker, group, topic string, partitions int) (lag int64
 	for p := range all {
 		all[p], ends[p] = p, kafka.LastOffsetOf(p)
 	}
-	committed, err := client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: all}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	offsets, err := client.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	committed := valueOf(client.OffsetFetch(t.Context(), &kafka.OffsetFetchRequest{GroupID: group, Topics: map[string][]int{topic: all}}))(t)
+	offsets := valueOf(client.ListOffsets(t.Context(), &kafka.ListOffsetsRequest{Topics: map[string][]kafka.OffsetRequest{topic: ends}}))(t)
 	end := map[int]int64{}
 	for _, o := range offsets.Topics[topic] {
 		end[o.Partition] = o.LastOffset
@@ -179,15 +168,9 @@ func metricsOf(t *testing.T, log string) string {
 	t.Helper()
 	for _, record := range logged(t, log) {
 		if address, ok := record["metrics"].(string); ok {
-			response, err := http.Get(address)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := valueOf(http.Get(address))(t)
 			defer response.Body.Close()
-			body, err := io.ReadAll(response.Body)
-			if err != nil {
-				t.Fatal(err)
-			}
+			body := valueOf(io.ReadAll(response.Body))(t)
 			return string(body)
 		}
 	}

@@ -29,32 +29,22 @@ import (
 // test if they are not all of the first version.
 func scored(t *testing.T, topic string) (digest string, rows int) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
 	client, sum := protocol.NewClient(log, "blobs", nil), sha256.New()
-	partitions, err := log.Partitions(t.Context(), topic)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := valueOf(log.Partitions(t.Context(), topic))(t)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if p.Version != 1 || p.Reason != "" {
 				t.Fatalf("version %d, reason %q", p.Version, p.Reason)
 			}
 			for _, v := range []any{int64(n), p.Offset, int64(p.Row), p.Classes, p.Probabilities} {
-				if err := binary.Write(sum, binary.LittleEndian, v); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, binary.Write(sum, binary.LittleEndian, v))
 			}
 			_, _ = io.WriteString(sum, strings.Join(p.Labels, " ")) // a hash takes everything
 			rows += p.Until - p.Row
@@ -114,10 +104,7 @@ func TestKilledScorers(t *testing.T) {
 
 func deleteTopic(t *testing.T, topic string) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	if err := log.Delete(t.Context(), topic); err != nil {
 		t.Error(err)
 	}
@@ -133,13 +120,8 @@ func TestSignalsToScore(t *testing.T) {
 	for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone} {
 		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--log", "text")
 		cmd.Stderr = nil // a pipe instead
-		stderr, err := cmd.StderrPipe()
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		stderr := valueOf(cmd.StderrPipe())(t)
+		noError(t, cmd.Start())
 		lines := bufio.NewScanner(stderr)
 		var last string
 		for rows := 0; lines.Scan(); {
@@ -149,9 +131,7 @@ func TestSignalsToScore(t *testing.T) {
 				_, _ = fmt.Sscan(of, &n) // 0 is not counted
 			}
 			if rows += n; n > 0 && rows == 330 {
-				if err := cmd.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, cmd.Process.Signal(signal))
 			}
 		}
 		_ = cmd.Wait() // the exit code is checked below
@@ -171,14 +151,9 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
 	trained(t)
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := free.Addr().String()
-	if err := free.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, free.Close())
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	lines, log := io.Pipe()
@@ -204,25 +179,12 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 		}
 	}
 	until(330)
-	client, err := kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
 	defer client.Close()
-	message, err := client.Range("blobs.examples", 0, 0, 1).Next(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	examples, err := examples.Decode(message.Value, memory.DefaultAllocator)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.AddPartitions(t.Context(), "blobs.examples", 6); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.Append(t.Context(), "blobs.examples", 5, message); err != nil {
-		t.Fatal(err)
-	}
+	message := valueOf(client.Range("blobs.examples", 0, 0, 1).Next(t.Context()))(t)
+	examples := valueOf(examples.Decode(message.Value, memory.DefaultAllocator))(t)
+	noError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
+	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
 	go func() { _, _ = io.Copy(io.Discard, lines) }() // it ends with the program
 	stop()
@@ -239,19 +201,10 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	if code, _, stderr := stagewise("score", "-c", configuration, "--until", "end"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	content, err := os.Open(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := valueOf(os.Open(file))(t)
 	defer content.Close()
-	m, err := model.Read(content)
-	if err != nil {
-		t.Fatal(err)
-	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := valueOf(model.Read(content))(t)
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -259,19 +212,14 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	}()
 	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
 	topics := client.Topics
-	partitions, err := log.Partitions(t.Context(), topics.Predictions)
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := valueOf(log.Partitions(t.Context(), topics.Predictions))(t)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
 				t.Fatalf("%+v", p)
 			}
-			err := client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
+			noError(t, client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
 				batch, err := client.Codec.DecodeExamples(message.Value)
 				if err != nil {
 					return err
@@ -306,10 +254,7 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 				}
 				rows += p.Until - p.Row
 				return nil
-			})
-			if err != nil {
-				t.Fatal(err)
-			}
+			}))
 		}
 	}
 	return rows

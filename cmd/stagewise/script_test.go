@@ -48,10 +48,7 @@ func TestMain(m *testing.M) {
 // TestScripts runs what people type, and checks what they see. Beside the commands of package testscript a script has those of
 // [scriptCommands]. Its folder is its own.
 func TestScripts(t *testing.T) {
-	root, err := filepath.Abs("../..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := valueOf(filepath.Abs("../.."))(t)
 	testscript.Run(t, testscript.Params{Dir: "testdata/scripts", UpdateScripts: *update, RequireUniqueNames: true, Cmds: scriptCommands(),
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("STAGEWISE_BLAS", "gonum")

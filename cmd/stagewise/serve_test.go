@@ -44,10 +44,7 @@ func servingWithLogs(t *testing.T, until string, args ...string) string {
 // asked is the answer to rows of JSON.
 func asked(t *testing.T, url, rows string) (version int, labels []string) {
 	t.Helper()
-	response, err := http.Post(url, "application/json", strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := valueOf(http.Post(url, "application/json", strings.NewReader(rows)))(t)
 	defer response.Body.Close()
 	var answer struct {
 		Version int
@@ -106,10 +103,7 @@ func TestServeMetricsAddress(t *testing.T) {
 	requests := strings.TrimSuffix(regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs)[1], "/predict")
 	for url, want := range map[string]int{metrics + "/metrics": 200, metrics + "/live": 200, metrics + "/ready": 200, metrics + "/predict": 404,
 		metrics + "/model": 404, requests + "/metrics": 401, requests + "/live": 200} {
-		response, err := http.Get(url)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := valueOf(http.Get(url))(t)
 		content, err := io.ReadAll(response.Body)
 		if err := errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != want {
 			t.Errorf("%s: %s, expected %d: %v", url, response.Status, want, err)

@@ -39,10 +39,7 @@ func TestSeveralLabels(t *testing.T) {
 			if code != exitDone || !strings.HasPrefix(stdout, "labels,right,up,rare,never\n") {
 				t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
 			}
-			content, err := os.ReadFile("test.csv")
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := valueOf(os.ReadFile("test.csv"))(t)
 			test, n, k := report.Splits["test"], 0.0, 4.0
 			var wrong, right, given, whole, first float64
 			truth, answers := strings.Split(strings.TrimSpace(string(content)), "\n")[1:], strings.Split(strings.TrimSpace(stdout), "\n")[1:]

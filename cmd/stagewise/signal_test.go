@@ -24,9 +24,7 @@ func TestSignals(t *testing.T) {
 		for lines.Scan() {
 			all.WriteString(lines.Text() + "\n")
 			if strings.HasPrefix(lines.Text(), "run ") {
-				if err := cmd.Process.Signal(signal); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, cmd.Process.Signal(signal))
 			}
 		}
 		wait()
@@ -37,19 +35,12 @@ func TestSignals(t *testing.T) {
 	}
 	// Whoever waits for the standard input can be interrupted too.
 	cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv")
-	input, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	input := valueOf(cmd.StdinPipe())(t)
+	noError(t, cmd.Start())
 	if _, err := io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)); err != nil { // more than a pipe holds: it is being read
 		t.Fatal(err)
 	}
-	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, cmd.Process.Signal(syscall.SIGINT))
 	_ = cmd.Wait() // the exit code is checked below
 	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || stdout.Len() > 0 {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
@@ -59,13 +50,8 @@ func TestSignals(t *testing.T) {
 // A service ends with 0 after SIGTERM, by which services are ended, and with 130 after Ctrl-C, whatever it is doing.
 func TestServicesEndBySIGTERM(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2), "clicks.yaml": clicked})
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()); err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	noError(t, errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()))
 	for command, begun := range map[string]string{"run -c good.yaml --set metrics.listen= --set data_dir=run": "blobs on",
 		"ingest -c clicks.yaml": "following topic events"} {
 		for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone} {
@@ -75,9 +61,7 @@ func TestServicesEndBySIGTERM(t *testing.T) {
 			for lines.Scan() {
 				all.WriteString(lines.Text() + "\n")
 				if strings.HasPrefix(lines.Text(), begun) {
-					if err := cmd.Process.Signal(signal); err != nil {
-						t.Fatal(err)
-					}
+					noError(t, cmd.Process.Signal(signal))
 				}
 			}
 			wait()

@@ -57,10 +57,7 @@ retrain: {rows: 100, refresh: 1, full: {every: 0, growth: 0}%s}
 // open opens another client, which is closed when the test ends.
 func (c *kafkaChain) open(o ...kgo.Opt) *kgo.Client {
 	c.Helper()
-	client, err := kgo.NewClient(append(o, kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...)
-	if err != nil {
-		c.Fatal(err)
-	}
+	client := valueOf(kgo.NewClient(append(o, kgo.SeedBrokers(c.brokers...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(c)
 	c.Cleanup(client.Close)
 	return client
 }
@@ -88,9 +85,7 @@ func (c *kafkaChain) fill(client *kgo.Client, messages int, at time.Time) {
 		}
 		value := arrowStream(c.T, "["+strings.Join(rows, ",")+"]", arrow.Field{Name: "label", Type: arrow.BinaryTypes.String},
 			arrow.Field{Name: "features", Type: arrow.ListOf(arrow.PrimitiveTypes.Float64)})
-		if err := client.ProduceSync(c.Context(), &kgo.Record{Topic: c.name + ".examples", Value: value, Timestamp: at}).FirstErr(); err != nil {
-			c.Fatal(err)
-		}
+		noError(c, client.ProduceSync(c.Context(), &kgo.Record{Topic: c.name + ".examples", Value: value, Timestamp: at}).FirstErr())
 	}
 }
 
@@ -98,14 +93,9 @@ func (c *kafkaChain) fill(client *kgo.Client, messages int, at time.Time) {
 func (c *kafkaChain) learn(want ...string) (stderr string) {
 	c.Helper()
 	stderr = c.stagewise("run", "--until", "end", "--report", "report.json")
-	text, err := os.ReadFile("report.json")
-	if err != nil {
-		c.Fatal(err)
-	}
+	text := valueOf(os.ReadFile("report.json"))(c)
 	var report pipeline.Retraining
-	if err := json.Unmarshal(text, &report); err != nil {
-		c.Fatal(err)
-	}
+	noError(c, json.Unmarshal(text, &report))
 	var got []string
 	for _, u := range report.Updates {
 		got = append(got, fmt.Sprintf("%s %d of %d, %d lost, %d gone, %v", u.Kind, u.Rows, u.WindowRows, u.Lost, u.Gone, u.Offered))
@@ -129,17 +119,12 @@ func (c *kafkaChain) remove(topic string) {
 	c.Helper()
 	log := c.log()
 	defer log.Close()
-	if err := log.Delete(c.Context(), topic); err != nil {
-		c.Fatal(err)
-	}
+	noError(c, log.Delete(c.Context(), topic))
 }
 
 func (c *kafkaChain) log() *kafkalog.Log {
 	c.Helper()
-	log, err := kafkalog.Open(c.Context(), kafkalog.Options{Brokers: c.brokers})
-	if err != nil {
-		c.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(c.Context(), kafkalog.Options{Brokers: c.brokers}))(c)
 	return log
 }
 
@@ -154,9 +139,7 @@ func (c *kafkaChain) deleteBefore(offset int64) {
 	if err == nil {
 		err = kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode)
 	}
-	if err != nil {
-		c.Fatal(err)
-	}
+	noError(c, err)
 }
 
 // Messages of the window and of the backlog are deleted: the chain goes on with what is left, says what is lost, and offers no version that
@@ -190,9 +173,7 @@ func TestKafkaChainOutlivesLostTopics(t *testing.T) {
 	topic, log := c.name+".versions", c.log()
 	defer log.Close()
 	first, end, err := log.Bounds(t.Context(), topic, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	var kept []kafkalog.Message
 	for r := log.Range(topic, 0, first, end-1); ; {
 		m, err := r.Next(t.Context())
@@ -203,9 +184,7 @@ func TestKafkaChainOutlivesLostTopics(t *testing.T) {
 	}
 	c.remove(topic)
 	c.stagewise("topics", "create")
-	if _, err := log.Append(t.Context(), topic, 0, kept...); err != nil {
-		t.Fatal(err)
-	}
+	valueOf(log.Append(t.Context(), topic, 0, kept...))(t)
 	c.fill(c.client, 2, time.Time{})
 	c.shows(c.learn("full 0 of 300, 0 lost, 0 gone, true", "update 100 of 300, 0 lost, 0 gone, true",
 		"update 100 of 300, 0 lost, 0 gone, true"), "skipped version 6")
@@ -218,13 +197,9 @@ func TestKafkaChainPassesOverGapsAndWrongTimes(t *testing.T) {
 	c.learn("full 100 of 100, 0 lost, 0 gone, true", "update 100 of 200, 0 lost, 0 gone, true")
 	client := c.open(kgo.TransactionalID(c.name))
 	abort := func() {
-		if err := client.BeginTransaction(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.BeginTransaction())
 		c.fill(client, 100, time.Time{})
-		if err := client.EndTransaction(t.Context(), kgo.TryAbort); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, client.EndTransaction(t.Context(), kgo.TryAbort))
 	}
 	abort()
 	c.fill(c.client, 1, time.Now().Add(50*time.Minute))

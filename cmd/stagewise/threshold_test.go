@@ -27,18 +27,10 @@ func decided(t *testing.T, settings ...string) (*schemas.Report, *model.Model) {
 		t.Fatalf("%q: exit code %d: %s%s", settings, code, stdout, stderr)
 	}
 	report := new(schemas.Report)
-	if err := json.Unmarshal([]byte(readFile(t, "report.json")), report); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open("rare.model")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(readFile(t, "report.json")), report))
+	file := valueOf(os.Open("rare.model"))(t)
 	defer file.Close()
-	m, err := model.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := valueOf(model.Read(file))(t)
 	return report, m
 }
 
@@ -116,21 +108,13 @@ func TestThresholdScored(t *testing.T) {
 	if code, _, stderr := stagewise("score", "-c", "rare.yaml", "--until", "end", "--to", "scored"); code != exitDone {
 		t.Fatalf("exit code %d: %s", code, stderr)
 	}
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
 	client, rows := protocol.NewClient(log, "rare", nil), 0
-	partitions, err := log.Partitions(t.Context(), "scored")
-	if err != nil {
-		t.Fatal(err)
-	}
+	partitions := valueOf(log.Partitions(t.Context(), "scored"))(t)
 	for n := range partitions {
 		for p, err := range score.Read(t.Context(), client.Log, "scored", n, nil) {
-			if err != nil {
-				t.Fatal(err)
-			}
+			noError(t, err)
 			for i, class := range p.Classes {
 				probability := p.Probabilities[2*i+1]
 				if rows++; class == 1 != (float64(probability) >= m.Manifest.Threshold) {

@@ -16,10 +16,7 @@ import (
 // threeBrokers starts a cluster of three brokers, and returns their addresses and a function that calls scripts/kafka.sh for it.
 func threeBrokers(t *testing.T) (brokers string, script func(args ...string) string) {
 	t.Helper()
-	path, err := filepath.Abs("../../scripts/kafka.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := valueOf(filepath.Abs("../../scripts/kafka.sh"))(t)
 	dir := filepath.Join(t.TempDir(), "kafka")
 	script = func(args ...string) string {
 		t.Helper()

@@ -22,16 +22,11 @@ func deleted(t *testing.T, answer string, args ...string) (code int, stdout, std
 func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 	on, log := onBrokers(t)
 	// brokers that have no topic at all are asked for long
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: "other", Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "other", Partitions: 1}))
 	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...)
 	exists := func() bool {
 		t.Helper()
-		exists, err := log.Exists(t.Context(), "blobs.versions")
-		if err != nil {
-			t.Fatal(err)
-		}
+		exists := valueOf(log.Exists(t.Context(), "blobs.versions"))(t)
 		return exists
 	}
 	for _, answer := range []string{"", "\n", "n\n", "perhaps\n"} {

@@ -14,9 +14,7 @@ func onBrokers(t *testing.T) (on []string, log *kafkalog.Log) {
 	t.Helper()
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	t.Cleanup(cluster.Close)
 	if log, err = kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}); err != nil {
 		t.Fatal(err)
@@ -32,9 +30,7 @@ func TestTopicThatDeletesWhatMustStayIsAnError(t *testing.T) {
 			on, log := onBrokers(t)
 			topic := kafkalog.Topic{Name: "blobs." + name, Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 				"retention.ms": "604800000"}}
-			if err := log.Create(t.Context(), topic); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, log.Create(t.Context(), topic))
 			refused := topic.Name + " deletes messages that must stay (cleanup.policy delete, retention.ms 604800000): `stagewise " +
 				"topics apply` sets the policy to compact"
 			for _, command := range [][]string{{"check"}, {"topics", "create"}, {"topics", "list"}, {"ingest"}, {"train", "--quiet"},

@@ -30,10 +30,7 @@ func digits(t *testing.T, configuration string) map[string]string {
 	t.Helper()
 	files := map[string]string{"digits.yaml": configuration}
 	for _, name := range []string{"digits-train.csv.gz", "digits-test.csv.gz"} {
-		content, err := os.ReadFile(filepath.Join("../../examples/digits", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(os.ReadFile(filepath.Join("../../examples/digits", name)))(t)
 		files[name] = string(content)
 	}
 	return files

@@ -40,18 +40,13 @@ metrics: {listen: null}
 		return stdout
 	}
 	do("topics", "create")
-	f, err := client.Follow(t.Context(), client.Options{Name: name, Brokers: brokers})
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := valueOf(client.Follow(t.Context(), client.Options{Name: name, Brokers: brokers}))(t)
 	defer f.Close()
 	do("train", "--quiet")
 	defer do("topics", "delete", "--yes")
 	follows(t, f, 1, do)
 	var report pipeline.Retraining
-	if err := json.Unmarshal([]byte(do("run", "--until", "end", "--quiet", "--report", "-")), &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(do("run", "--until", "end", "--quiet", "--report", "-")), &report))
 	if len(report.Updates) < 3 {
 		t.Fatalf("a chain of %d versions", len(report.Updates))
 	}
@@ -83,15 +78,9 @@ func follows(t *testing.T, f *client.Follower, version int, do func(args ...stri
 		}
 	}
 	do("weights", "export", "--version", fmt.Sprint(version), "-o", "exported.model")
-	file, err := os.Open("exported.model")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := valueOf(os.Open("exported.model"))(t)
 	defer file.Close()
-	exported, err := model.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	exported := valueOf(model.Read(file))(t)
 	followed := f.Model()
 	if len(followed.Columns()) != 6 || followed.Columns()[3].Time != "weekday" {
 		t.Errorf("version %d has the columns %s", version, followed.Columns().Text())

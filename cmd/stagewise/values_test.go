@@ -80,9 +80,7 @@ func csvRow(t *testing.T, row []namedValue) []byte {
 	for _, v := range row {
 		names, values = append(names, v.name), append(values, asText(v.value))
 	}
-	if err := w.WriteAll([][]string{names, values}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.WriteAll([][]string{names, values}))
 	return content.Bytes()
 }
 
@@ -136,12 +134,8 @@ func arrowRow(t *testing.T, row []namedValue) []byte {
 	defer record.Release()
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	if err := w.Write(record); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, w.Write(record))
+	noError(t, w.Close())
 	return stream.Bytes()
 }
 
@@ -181,9 +175,7 @@ func parquetRow(t *testing.T, row []namedValue) []byte {
 	group := w.AppendRowGroup()
 	for _, v := range row {
 		column, err := group.NextColumn()
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		switch column := column.(type) {
 		case *file.Int64ColumnChunkWriter:
 			_, err = column.WriteBatch([]int64{v.value.(int64)}, []int16{1}, nil)
@@ -198,19 +190,11 @@ func parquetRow(t *testing.T, row []namedValue) []byte {
 				_, err = column.WriteBatch([]float64{v.value.(float64)}, []int16{1}, nil)
 			}
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := column.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
+		noError(t, column.Close())
 	}
-	if err := group.Close(); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, group.Close())
+	noError(t, w.Close())
 	return content.Bytes()
 }
 
@@ -286,15 +270,10 @@ type valueCase struct {
 // valueCases reads the rows. Of the numbers those with a point or an exponent are float64, the others int64.
 func valueCases(t *testing.T) (cases []valueCase) {
 	t.Helper()
-	content, err := os.ReadFile("testdata/values.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := valueOf(os.ReadFile("testdata/values.json"))(t)
 	decoder := json.NewDecoder(bytes.NewReader(content))
 	decoder.UseNumber()
-	if err := decoder.Decode(&cases); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, decoder.Decode(&cases))
 	for _, c := range cases {
 		for _, row := range []map[string]any{c.Row, c.Want} {
 			for name, v := range row {
@@ -364,35 +343,24 @@ func throughTopic(t *testing.T, pipeline, format, keys string, rows [][]namedVal
 	onTopic(t, name+".rows", values...)
 	config := fmt.Sprintf("name: %s\nexamples: {from_topic: %s.rows, format: %s, %s, %s, batch_rows: "+
 		"1}\nstages: [{features: {kind: columns}}]\n", name, name, format, keys, withMissing)
-	if err := os.WriteFile(name+".yaml", []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, os.WriteFile(name+".yaml", []byte(config), 0o600))
 	typed(t, exitDone, "ingest", "-c", name+".yaml", "--until", "end")
 	typed(t, exitDone, "score", "-c", pipeline+".yaml", "--topic", name+".examples", "--to", name+".predictions", "--until", "end")
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
 	client, sources := protocol.NewClient(log, pipeline, nil), map[int64]int64{}
 	first, end, err := client.Log.Bounds(t.Context(), name+".examples", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Between(t.Context(), name+".examples", 0, first, end, func(m protocol.Message) error {
+	noError(t, err)
+	noError(t, client.Between(t.Context(), name+".examples", 0, first, end, func(m protocol.Message) error {
 		origins, err := examples.RowOriginsOf(m.Message)
 		if len(origins) > 0 {
 			sources[m.Offset] = origins[0].Offset
 		}
 		return err
-	}); err != nil {
-		t.Fatal(err)
-	}
+	}))
 	answers := make([][]float64, len(rows))
 	for p, err := range score.Read(t.Context(), client.Log, name+".predictions", 0, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		var probabilities []float64
 		for _, v := range p.Probabilities {
 			probabilities = append(probabilities, float64(v))
@@ -429,25 +397,18 @@ func throughExamples(t *testing.T, rows [][]namedValue) [][]float64 {
 		record := b.NewRecord()
 		var stream bytes.Buffer
 		w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-		if err := errors.Join(w.Write(record), w.Close()); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, errors.Join(w.Write(record), w.Close()))
 		record.Release()
 		b.Release()
 		values = append(values, stream.String())
 	}
 	onTopic(t, "written", values...)
 	typed(t, exitDone, "score", "-c", "numbers.yaml", "--topic", "written", "--to", "written.predictions", "--until", "end")
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
 	answers := make([][]float64, len(rows))
 	for p, err := range score.Read(t.Context(), protocol.NewClient(log, "numbers", nil).Log, "written.predictions", 0, nil) {
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		for _, v := range p.Probabilities {
 			answers[p.Offset] = append(answers[p.Offset], float64(v))
 		}
@@ -468,22 +429,13 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 	url := serving(t, "url=", "--model", "m")
 	// ask posts rows, and returns the probabilities of the first, or nil if they are refused.
 	ask := func(contentType, body string) []float64 {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := valueOf(http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body)))(t)
 		r.Header.Set("Content-Type", contentType)
 		r.Header.Set("Accept", "application/json")
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := valueOf(http.DefaultClient.Do(r))(t)
 		defer response.Body.Close()
 		var answer struct{ Probabilities [][]float64 }
-		content, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(io.ReadAll(response.Body))(t)
 		switch err := json.Unmarshal(content, &answer); {
 		case response.StatusCode == http.StatusBadRequest:
 			return nil
@@ -493,9 +445,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		return answer.Probabilities[0]
 	}
 	predictWith := func(model, name string, content []byte, flags ...string) []float64 {
-		if err := os.WriteFile(name, content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, os.WriteFile(name, content, 0o600))
 		code, stdout, _ := stagewise(append([]string{"predict", "--model", model, "-i", name}, flags...)...)
 		if code != exitDone {
 			return nil
@@ -506,10 +456,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 		var probabilities []float64
 		for _, field := range strings.Split(lines[1], ",")[1:] {
-			p, err := strconv.ParseFloat(field, 64)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := valueOf(strconv.ParseFloat(field, 64))(t)
 			probabilities = append(probabilities, p)
 		}
 		return probabilities
@@ -527,10 +474,7 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 	csv := each(func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) })
 	// encoded returns a text in another encoding.
 	encoded := func(e encoding.Encoding, text []byte) []byte {
-		content, err := e.NewEncoder().Bytes(text)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(e.NewEncoder().Bytes(text))(t)
 		return content
 	}
 	csvOfDates := each(func(row []namedValue) []float64 { return predictWith("dated", "row.csv", csvRow(t, row)) })
@@ -642,18 +586,11 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 // onTopic writes the values of messages to a topic of the embedded broker.
 func onTopic(t *testing.T, topic string, values ...string) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
 	for _, value := range values {
-		if _, err := log.Append(t.Context(), topic, 0, kafkalog.Message{Value: []byte(value)}); err != nil {
-			t.Fatal(err)
-		}
+		valueOf(log.Append(t.Context(), topic, 0, kafkalog.Message{Value: []byte(value)}))(t)
 	}
 }
 
@@ -688,10 +625,7 @@ func TestTheSameLabelsThroughEveryWay(t *testing.T) {
 			column.values = append(column.values, labels[i%len(labels)])
 			x.values, y.values = append(x.values, strconv.Itoa(i%8)), append(y.values, "1")
 		}
-		content, err := asParquet([]tableColumn{column, x, y})
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := valueOf(asParquet([]tableColumn{column, x, y}))(t)
 		return content
 	}
 	for _, test := range []struct {
@@ -730,9 +664,7 @@ func TestTheSameLabelsThroughEveryWay(t *testing.T) {
 				}
 			}
 			config := "name: c\nexamples: {" + examples + ", partitions: 1}\nstages: [{features: {kind: columns}, passes: 3, ridge: 0.1}]\n"
-			if err := os.WriteFile("c.yaml", []byte(config), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, os.WriteFile("c.yaml", []byte(config), 0o600))
 			if !strings.Contains(test.file, ".") {
 				typed(t, exitDone, "ingest", "-c", "c.yaml", "--until", "end")
 			}
@@ -751,9 +683,7 @@ func checkLabels(t *testing.T, config string, rows int, labels []string, without
 	t.Helper()
 	stdout, stderr := typed(t, exitDone, "train", "-c", config, "--report", "-")
 	var report schemas.Report
-	if err := json.Unmarshal([]byte(stdout), &report); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal([]byte(stdout), &report))
 	if !slices.Equal(report.Labels, labels) || report.PassedOver[coverage.NoLabel] != without || report.Rows != int64(rows)-without ||
 		report.Quarantined != 0 {
 		t.Errorf("labels %q of %d rows, %v passed over, expected %q, and %d without a label\n%s", report.Labels, report.Rows,

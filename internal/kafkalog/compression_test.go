@@ -20,10 +20,8 @@ func TestDecompressionBombs(t *testing.T) {
 	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {
 		t.Run(codec.String(), func(t *testing.T) {
 			topic := "bombs." + codec.String()
-			if err := l.Create(t.Context(), Topic{Name: topic, Partitions: 1,
-				Config: map[string]string{"max.message.bytes": "104857600"}}); err != nil {
-				t.Fatal(err)
-			}
+			noError(t, l.Create(t.Context(), Topic{Name: topic, Partitions: 1,
+				Config: map[string]string{"max.message.bytes": "104857600"}}))
 			write := func(messages int) {
 				t.Helper()
 				list := make([]Message, messages)

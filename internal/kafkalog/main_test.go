@@ -97,10 +97,7 @@ func openListening(t testing.TB) *Log {
 
 func open(t testing.TB, o Options) *Log {
 	t.Helper()
-	l, err := Open(testContext(t), o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must(Open(testContext(t), o))(t)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
 }

@@ -136,9 +136,7 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Log{ctx: t.Context(), unknownTimeout: unknownTimeout}
 			if found {
-				if err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }); err != nil {
-					t.Fatal(err)
-				}
+				noError(t, l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
 			}
 			began := time.Now()
 			err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })

@@ -168,10 +168,7 @@ func TestNothingMovesWithoutNeed(t *testing.T) {
 
 // No claim can make an assignment uneven, or take partitions from a valid claim of a later generation.
 func FuzzClaim(f *testing.F) {
-	valid, err := claim{Generation: 3, Partitions: []int{0, 5}}.encoded()
-	if err != nil {
-		f.Fatal(err)
-	}
+	valid := must(claim{Generation: 3, Partitions: []int{0, 5}}.encoded())(f)
 	for _, seed := range [][]byte{valid, nil, []byte("null"), []byte("[]"), valid[:len(valid)-3],
 		[]byte(`{"generation":1e99,"partitions":[1]}`), []byte(`{"generation":2,"partitions":[-1,1,1,9999999999]}`)} {
 		f.Add(seed)

@@ -27,9 +27,7 @@ func TestLogOfAChain(t *testing.T) {
 	var lines []map[string]any
 	for text := range bytes.Lines(stream.Bytes()) {
 		line := map[string]any{}
-		if err := json.Unmarshal(text, &line); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, json.Unmarshal(text, &line))
 		lines = append(lines, line)
 	}
 	if len(lines) != 2 || lines[0]["level"] != "INFO" || lines[0]["msg"] != "retrained" || lines[0]["prequential_error"] != nil {

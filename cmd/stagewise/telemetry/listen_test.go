@@ -22,15 +22,10 @@ func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.R
 // Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
 func TestProbeBesideIdleConnections(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	dial := func(text string) net.Conn {
-		conn, err := net.Dial("tcp", listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must(net.Dial("tcp", listener.Addr().String()))(t)
 		t.Cleanup(func() { conn.Close() })
 		_, _ = io.WriteString(conn, text) // the server may have closed it
 		return conn
@@ -42,10 +37,7 @@ func TestProbeBesideIdleConnections(t *testing.T) {
 	for i := range 2 * maxConnections {
 		dial([]string{"", "GET /live HTTP/1.1\r\nHost", "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"}[i%3])
 	}
-	response, err := http.Get("http://" + listener.Addr().String() + "/live")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.Get("http://" + listener.Addr().String() + "/live"))(t)
 	response.Body.Close()
 	if n, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("the oldest idle connection: %d bytes, %v", n, err)
@@ -55,20 +47,12 @@ func TestProbeBesideIdleConnections(t *testing.T) {
 // On a loopback address, only requests for this machine are answered.
 func TestMetricsOfThisMachine(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
 		r.Host = host
-		response, err := http.DefaultClient.Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", host, response.Status)
@@ -99,15 +83,10 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 	m := newMetrics("p", protocol.RoleWork, clock)
 	m.registry.MustRegister(broken{})
 	listener, _, err := listenOn("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	notices := make(recorded, 1)
 	serveRole(t, listener, m, notices)
-	response, err := http.Get("http://" + listener.Addr().String() + "/metrics")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
 	response.Body.Close()
 	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
 		t.Errorf("%q", text)

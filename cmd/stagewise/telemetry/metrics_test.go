@@ -27,21 +27,13 @@ import (
 func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	t.Helper()
 	listener, _, err := listenOn("127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
 	serveRole(t, listener, m, event.Ignore{})
 	return func(path string) (int, string) {
 		t.Helper()
-		response, err := http.Get("http://" + listener.Addr().String() + path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must(http.Get("http://" + listener.Addr().String() + path))(t)
 		defer response.Body.Close()
-		body, err := io.ReadAll(response.Body)
-		if err != nil {
-			t.Fatal(err)
-		}
+		body := must(io.ReadAll(response.Body))(t)
 		return response.StatusCode, string(body)
 	}
 }
@@ -226,17 +218,11 @@ func TestMetricsFollowConventions(t *testing.T) {
 		for _, e := range runEvents() {
 			m.Record(e)
 		}
-		problems, err := testutil.GatherAndLint(m.registry)
-		if err != nil {
-			t.Fatal(err)
-		}
+		problems := must(testutil.GatherAndLint(m.registry))(t)
 		for _, p := range problems {
 			t.Errorf("%s: %s: %s", role, p.Metric, p.Text)
 		}
-		families, err := m.registry.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
+		families := must(m.registry.Gather())(t)
 		for _, f := range families {
 			if !strings.HasPrefix(f.GetName(), "stagewise_") { // those of Go and of the process are others'
 				continue
@@ -313,18 +299,11 @@ func TestReadyTellsOfRuns(t *testing.T) {
 // Services with one address share ten ports of a machine, whoever has chosen it. Who gets another than the first, or none, is told.
 func TestListenOn(t *testing.T) {
 	_, text, err := net.SplitHostPort(config.DefaultListen)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, err := strconv.Atoi(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	noError(t, err)
+	first := must(strconv.Atoi(text))(t)
 	for range config.ListenPorts + 1 { // other processes may have some of the ports
 		listener, taken, err := listenOn(config.DefaultListen)
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		if listener == nil {
 			if !strings.Contains(taken, "set metrics.listen") {
 				t.Errorf("without a port: %q", taken)
@@ -349,5 +328,22 @@ func TestListenOn(t *testing.T) {
 	}
 	if _, _, err := listenOn("192.0.2.1:9464"); !errors.As(err, new(option.Problem)) { // of no machine (RFC 5737)
 		t.Errorf("an address that this machine does not have: %v", err)
+	}
+}
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
 	}
 }

@@ -14,10 +14,7 @@ var metricName = regexp.MustCompile(`\bstagewise_[a-z_]+`)
 
 // A dashboard has something in each panel while nobody but run works: what other roles have is in rows that are folded.
 func TestDashboardOfARunnerAlone(t *testing.T) {
-	content, err := os.ReadFile("../../../deploy/monitoring/dashboard.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title, Type string
@@ -26,17 +23,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 			Panels      []any
 		}
 	}
-	if err := json.Unmarshal(content, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, json.Unmarshal(content, &dashboard))
 	m := newMetrics("p", protocol.RoleRun, clock)
 	for _, e := range runEvents() {
 		m.Record(e)
 	}
-	families, err := m.registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
+	families := must(m.registry.Gather())(t)
 	has := map[string]bool{}
 	for _, f := range families {
 		has[f.GetName()] = true
@@ -64,18 +56,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 func TestMetricsThatAreNamedExist(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{"table.go", "metrics.go", "../../../serve/metrics.go", "../../../serve/answers/writer.go"} {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile(file))(t)
 		code.Write(content)
 	}
 	for _, file := range []string{"deploy/monitoring/alerts.yaml", "deploy/monitoring/alerts_test.yaml",
 		"deploy/monitoring/dashboard.json", "docs/operating.md", "docs/serving.md"} {
-		content, err := os.ReadFile("../../../" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := must(os.ReadFile("../../../" + file))(t)
 		for _, name := range metricName.FindAllString(string(content), -1) {
 			plain := strings.TrimSuffix(strings.TrimPrefix(name, "stagewise_"), "_bucket")
 			if !strings.Contains(code.String(), `"`+plain+`"`) {
