@@ -25,10 +25,8 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 		return err
 	}
 	versions := l.Versions()
-	var kept []schemas.Place
 	for i, place := range versions {
 		if i >= len(versions)-max(keep, 1) || l.ForSubscribers(place) || l.goneOnFrom(place) || l.NamedBy(place) != "" {
-			kept = append(kept, place)
 			continue
 		}
 		if err := c.RemoveVersion(ctx, place); err != nil {
@@ -38,7 +36,7 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 	if len(l.ends) <= 2*c.keepRuns() {
 		return nil
 	}
-	if err := c.sweep(ctx, l, kept); err != nil {
+	if err := c.sweep(ctx); err != nil {
 		return fmt.Errorf("remove what no longer counts from %s: %w", c.Topics.Plans, err)
 	}
 	return nil
@@ -115,19 +113,30 @@ const planAge = 24 * time.Hour
 // sweep writes tombstones for old messages that a ledger does not need. A plan without an end would run again, so its
 // tombstone precedes those of its ends. Seals and removals of sources without messages on the examples topic are also
 // removed, at any age: they affect no reader.
-func (c *Client) sweep(ctx context.Context, l *Ledger, kept []schemas.Place) error {
-	if err := c.sweepVersions(ctx, l); err != nil {
+//
+// The ledger is read after the ages of messages. A process that was suspended in between then takes for old only what its
+// ledger has, not a version that another process has made meanwhile.
+func (c *Client) sweep(ctx context.Context) error {
+	oldVersions, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
+	if err != nil {
 		return err
 	}
 	old := int64(math.MaxInt64) // no other process reads the topic of a client that is alone
 	if !c.Alone {
-		offsets, err := c.Log.Before(ctx, l.topic, planAge)
+		offsets, err := c.Log.Before(ctx, c.Topics.Plans, planAge)
 		if err != nil {
 			return err
 		}
 		old = offsets[0]
 	}
-	counts, err := c.counting(ctx, l, kept)
+	l, err := c.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if err := c.sweepVersions(ctx, l, oldVersions[0]); err != nil {
+		return err
+	}
+	counts, err := c.counting(ctx, l)
 	if err != nil {
 		return err
 	}
@@ -159,15 +168,15 @@ type counting struct {
 	keys, expired map[string]bool // other messages that count, and seals of sources without messages
 }
 
-// counting returns what counts, given the versions that stay: unfinished runs, the last ended ones, those of versions, those
-// with which the chain continues, and those that say which sources lack messages.
-func (c *Client) counting(ctx context.Context, l *Ledger, kept []schemas.Place) (*counting, error) {
-	from, err := c.plansFrom(ctx, kept)
+// counting returns what counts: unfinished runs, the last ended ones, those of versions, those with which the chain
+// continues, and those that say which sources lack messages.
+func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
+	from, err := c.plansFrom(ctx, l.Versions())
 	if err != nil {
 		return nil, err
 	}
 	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}, map[string]bool{}}
-	for _, place := range kept {
+	for _, place := range l.Versions() {
 		counts.runs[place.Run] = true
 	}
 	counts.runs[l.removed[l.highest]] = true // the number is not used again
@@ -211,15 +220,11 @@ func (c *Client) counting(ctx context.Context, l *Ledger, kept []schemas.Place) 
 	return counts, nil
 }
 
-// sweepVersions writes tombstones for messages on the versions topic that belong to no version and are older than planAge:
+// sweepVersions writes tombstones for messages on the versions topic that belong to no version and are before an offset:
 // of runs cancelled after their versions were written, and of versions written again after their removal. It reads nothing
 // of the versions, and nothing that this process has swept before.
-func (c *Client) sweepVersions(ctx context.Context, l *Ledger) error {
-	old, err := c.Log.Before(ctx, c.Topics.Versions, planAge)
-	if err != nil {
-		return err
-	}
-	from, to := int64(0), old[0]
+func (c *Client) sweepVersions(ctx context.Context, l *Ledger, to int64) error {
+	from := int64(0)
 	if c.swept != nil {
 		from = min(c.swept.Load(), to) // the topic may have been recreated
 	}
@@ -249,7 +254,8 @@ func (c *Client) sweepVersions(ctx context.Context, l *Ledger) error {
 			return err
 		}
 	}
-	if _, err = c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...); err == nil && c.swept != nil {
+	_, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)
+	if err == nil && c.swept != nil {
 		c.swept.Store(to)
 	}
 	return err

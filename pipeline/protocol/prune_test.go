@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -203,6 +204,37 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	if prune("", counts.Run); len(log[versions]) != size {
 		t.Errorf("%d messages were written where nothing was left to remove", len(log[versions])-size)
 	}
+}
+
+// A process that is suspended while it prunes removes no version that another process has made meanwhile.
+func TestVersionOfAnotherProcessStays(t *testing.T) {
+	client := newTestClient()
+	var made *schemas.Manifest
+	log := client.Log.(memoryLog)
+	client.Log = suspendedLog{log, func() {
+		if made == nil {
+			made = finished(t, client, testPlan(1), 1)
+		}
+	}}
+	if sweepAll(t, client); made == nil {
+		t.Fatal("Prune has not looked for old messages")
+	}
+	for _, m := range log[client.Topics.Versions] {
+		if m.Value == nil {
+			t.Errorf("a tombstone of %s", m.Key)
+		}
+	}
+}
+
+// suspendedLog calls others before it says which messages are old.
+type suspendedLog struct {
+	Log
+	others func()
+}
+
+func (l suspendedLog) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+	l.others()
+	return l.Log.Before(ctx, topic, age)
 }
 
 // Later calls of Prune complete an interrupted one.
