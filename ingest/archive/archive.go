@@ -29,9 +29,8 @@ type Archive struct {
 // partition is a partition of an archive.
 type partition struct {
 	files []file // by first offset
-	once  sync.Once
+	mutex sync.Mutex
 	end   int64 // offset after the last row; 0: not known yet
-	err   error
 }
 
 // file is a file with rows of a partition.
@@ -228,26 +227,39 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 		return 0, 0, nil
 	}
 	p := &a.partitions[number]
-	p.once.Do(func() {
-		last := p.files[len(p.files)-1]
-		for _, f := range p.files {
-			p.end = max(p.end, f.end)
-		}
-		if p.end > 0 {
-			return
-		}
-		r := &Range{archive: a, partition: number, files: []file{last}, wanted: wanted(nil, a.columns), to: -1}
-		defer r.Close()
-		p.end = last.first
-		for p.err == nil {
-			var row Row
-			if row, p.err = r.Next(ctx); p.err == nil {
-				p.end = row.Offset + 1
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.end > 0 {
+		return first, p.end, nil
+	}
+	for i, f := range slices.Backward(p.files) {
+		to := f.end
+		if to == 0 {
+			if to, err = a.endOf(ctx, number, f); err != nil {
+				return 0, 0, err
 			}
 		}
-		if p.err == io.EOF {
-			p.err = nil
+		end = max(end, to)
+		if f.end == 0 && i+1 < len(p.files) && to <= p.files[i+1].first {
+			break // of files that overlap, one before the last may reach further
 		}
-	})
-	return first, p.end, p.err
+	}
+	p.end = end
+	return first, end, nil
+}
+
+// endOf returns the offset after the last row of a file.
+func (a *Archive) endOf(ctx context.Context, number int, f file) (end int64, err error) {
+	r := &Range{archive: a, partition: number, files: []file{f}, wanted: wanted(nil, a.columns), to: -1}
+	defer r.Close()
+	for end = f.first; ; {
+		row, err := r.Next(ctx)
+		if err == io.EOF {
+			return end, nil
+		}
+		if err != nil {
+			return 0, err
+		}
+		end = row.Offset + 1
+	}
 }

@@ -94,6 +94,8 @@ func TestFiles(t *testing.T) {
 		"no gap within a file": {Options{Offset: "at"}, map[string]string{"t+0+0.json": "{\"at\":0}\n{\"at\":2}\n", "t+0+3.json": "{\"at\":3}"},
 			"0 2 3"},
 		"twice": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":2}\n{\"x\":3}\n"}, want: "0 1 2"},
+		"the last one ends first": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n{\"x\":3}\n", "t+0+1.json": "{\"x\":2}\n"},
+			want: "0 1 2"},
 		"rewritten": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":3}\n"},
 			want: "t[0]@1: t+0+1.json has another message than t+0+0.json. Is the archive of another topic, or was the topic made again? " +
 				"Remove the wrong files from examples.archive.files"},
@@ -148,5 +150,25 @@ func TestRangesFromGaps(t *testing.T) {
 				t.Errorf("%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
 			}
 		}
+	}
+}
+
+// An error of reading the end of a partition, such as that of a context that has ended, is that of one call.
+func TestBoundsAfterAnError(t *testing.T) {
+	o := Options{Files: t.TempDir()}
+	if err := os.WriteFile(filepath.Join(o.Files, "t+0+0.json"), []byte("{\"x\":1}\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	a, err := Open(t.Context(), o, "t", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, end := context.WithCancel(t.Context())
+	end()
+	if _, _, err := a.Bounds(ended, 0); !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v, expected that of the context", err)
+	}
+	if first, end, err := a.Bounds(t.Context(), 0); first != 0 || end != 1 || err != nil {
+		t.Errorf("[%d, %d), error %v", first, end, err)
 	}
 }

@@ -1,14 +1,12 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"iter"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 
@@ -24,24 +22,22 @@ func (local) Below(ctx context.Context, path string) iter.Seq2[Entry, error] {
 			yield(Entry{path, info.Size()}, nil)
 			return
 		}
-		var found []Entry
+		stopped := errors.New("no more files are wanted")
 		err := input.WalkAll(os.DirFS(path), func(below string, info fs.FileInfo) error {
 			name := path
 			if below != "." {
 				name = strings.TrimSuffix(path, "/") + "/" + below
 			}
-			found = append(found, Entry{name, info.Size()})
-			return ctx.Err()
-		})
-		if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			yield(Entry{}, input.WholeFile(path, err))
-			return
-		}
-		slices.SortFunc(found, func(a, b Entry) int { return cmp.Compare(a.Path, b.Path) })
-		for _, entry := range found {
-			if !yield(entry, nil) {
-				return
+			if err := ctx.Err(); err != nil {
+				return err
 			}
+			if !yield(Entry{name, info.Size()}, nil) {
+				return stopped
+			}
+			return nil
+		})
+		if err != nil && err != stopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
+			yield(Entry{}, input.WholeFile(path, err))
 		}
 	}
 }

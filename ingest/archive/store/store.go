@@ -17,8 +17,8 @@ type Store struct{ files }
 
 // files are the files of one place. Their paths are like patterns: paths of this machine with slashes, or URLs.
 type files interface {
-	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in order of path. It returns no file if
-	// there is none. It stops after an error.
+	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in the same order each time. It
+	// returns no file if there is none. It lists directories as its user goes on, and stops after an error.
 	Below(ctx context.Context, path string) iter.Seq2[Entry, error]
 	// Open opens a file. Reads fail when the context ends.
 	Open(ctx context.Context, path string) (File, error)
@@ -47,8 +47,8 @@ func Content(f File) io.ReadCloser {
 	}{io.NewSectionReader(f, 0, f.Size()), f}
 }
 
-// List returns the files that match a pattern, in order of path: see [Open] for patterns. It is an error if one of them is in a table of a
-// format that also keeps files of earlier states. List stops after an error.
+// List returns the files that match a pattern, in the same order each time: see [Open] for patterns. It is an error if one of them is in a
+// table of a format that also keeps files of earlier states. List stops after an error.
 func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {
 	return func(yield func(Entry, error) bool) {
 		pattern, err := compile(of)

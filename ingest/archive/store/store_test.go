@@ -1,6 +1,8 @@
 package store
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -20,6 +22,7 @@ func list(t *testing.T, s Store, folder, pattern string) (paths []string, err er
 			t.Errorf("%s: %d bytes", entry.Path, entry.Size)
 		}
 	}
+	slices.Sort(paths)
 	return paths, nil
 }
 
@@ -131,5 +134,25 @@ func checkTable(t *testing.T, s Store, folder, file, want string) {
 		if err != nil || entry.Path != folder+"/"+file {
 			t.Error(entry, err)
 		}
+	}
+}
+
+// A user that needs the first file only does not wait for the listing of the others.
+func TestFirstOfManyFiles(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "a/a.avro")
+	write(t, folder, "b/b.avro")
+	s, err := Open(folder, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var found []string
+	for entry, err := range s.List(ctx, folder) {
+		found = append(found, fmt.Sprintf("%s %v", strings.TrimPrefix(entry.Path, folder), err != nil))
+		stop() // what was not listed yet fails
+	}
+	if !slices.Equal(found, []string{"/a/a.avro false", " true"}) {
+		t.Errorf("found %q, expected one file and an error", found)
 	}
 }
