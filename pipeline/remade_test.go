@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -8,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -140,6 +143,60 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 		if !slices.ContainsFunc(got, func(m protocol.Message) bool { return m.Offset == want[i].Offset && m.Same(&want[i]) }) {
 			t.Errorf("the message at offset %d is gone", want[i].Offset)
 		}
+	}
+}
+
+// faulty is a log on which reads of a topic fail.
+type faulty struct {
+	protocol.Log
+	topic string
+	err   error
+}
+
+func (f *faulty) Range(topic string, partition int, from, to int64) protocol.Reader {
+	if topic == f.topic && f.err != nil {
+		return faultyReader{f.err}
+	}
+	return f.Log.Range(topic, partition, from, to)
+}
+
+type faultyReader struct{ err error }
+
+func (r faultyReader) Next(context.Context) (protocol.Message, error) {
+	return protocol.Message{}, r.err
+}
+func (faultyReader) Close() error { return nil }
+
+// A passing error of the source does not say that the rows have changed. Rows that the source has lost, as in a hole of an archive, are no
+// longer among those that can be made again, so that their readers do not try again for ever.
+func TestSourceThatFails(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	followToEnd(t, log, job)
+	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
+	source := &faulty{Log: topics.Open(log, job.Name, nil).Log, topic: job.Examples.FromTopic}
+	client := protocol.NewClient(log, job.Name, nil)
+	client.Log = source
+	again := remade.NewLog(client, job.Examples, memory.DefaultAllocator)
+	examples := client.Topics.Examples
+	read := func() error {
+		r := again.Range(examples, 0, 0, 1)
+		defer r.Close()
+		_, err := r.Next(t.Context())
+		return err
+	}
+	if err := read(); err != nil {
+		t.Fatal(err)
+	}
+	source.err = errors.New("the bucket does not answer")
+	if err := read(); !errors.Is(err, source.err) || errors.As(err, new(*remade.ChangedError)) {
+		t.Errorf("got error %v, expected that of the source", err)
+	}
+	source.err = &kafkalog.DeletedError{Topic: source.topic, Wanted: 2, First: 5, End: 9}
+	deleted, ok := errors.AsType[*kafkalog.DeletedError](read())
+	if first, _, err := again.Bounds(t.Context(), examples, 0); !ok || deleted.Topic != examples || first != deleted.First || first == 0 {
+		t.Errorf("the examples begin at offset %d, error %v; reading gives %v, expected that error", first, err, deleted)
 	}
 }
 

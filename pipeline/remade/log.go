@@ -36,6 +36,7 @@ type piece struct {
 	coverage.Span
 	first map[int]int64 // see [schemas.Origins]
 	at    int64         // on the origins topic
+	lost  bool          // a message that it is made from is gone
 }
 
 // NewLog returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
@@ -125,6 +126,9 @@ func (l *Log) reach(partition int, before int64, source []coverage.Span) int64 {
 
 // within reports whether spans of the followed topic have all messages from which those of the piece are made.
 func (p *piece) within(source []coverage.Span) bool {
+	if p.lost {
+		return false
+	}
 	for q, offset := range p.first {
 		if q >= len(source) || offset < source[q].From {
 			return false
@@ -159,7 +163,7 @@ func (l *Log) read(ctx context.Context) error {
 			return err
 		}
 		n := o.Span.Partition
-		l.pieces[n] = append(l.pieces[n], piece{o.Span, o.First, m.Offset})
+		l.pieces[n] = append(l.pieces[n], piece{Span: o.Span, first: o.First, at: m.Offset})
 		slices.SortStableFunc(l.pieces[n], func(a, b piece) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 		return nil
 	})
@@ -171,20 +175,36 @@ func (l *Log) originsAt(ctx context.Context, partition int, offset int64) (o *sc
 		return nil, err
 	}
 	l.mutex.Lock()
-	i := slices.IndexFunc(l.pieces[partition], func(p piece) bool { return p.From <= offset && offset < p.To })
-	at := int64(0)
-	if i >= 0 {
-		at = l.pieces[partition][i].at
-	}
+	p := l.pieceAt(partition, offset)
 	l.mutex.Unlock()
-	if i < 0 {
+	if p == nil {
 		return nil, nil
 	}
-	err = l.raw.Between(ctx, l.raw.Topics.Origins, 0, at, at+1, func(m protocol.Message) error {
+	err = l.raw.Between(ctx, l.raw.Topics.Origins, 0, p.at, p.at+1, func(m protocol.Message) error {
 		o, err = schemas.DecodeJSON[schemas.Origins](m.Message)
 		return err
 	})
 	return o, err
+}
+
+// pieceAt returns the piece with an offset that can be made again; nil if there is none.
+func (l *Log) pieceAt(partition int, offset int64) *piece {
+	of := l.pieces[partition]
+	i := slices.IndexFunc(of, func(p piece) bool { return p.From <= offset && offset < p.To && !p.lost })
+	if i < 0 {
+		return nil
+	}
+	return &of[i]
+}
+
+// lose records that the messages of a piece, and so those before it, can't be made again, since the followed topic or its archive lacks
+// one that they are made from.
+func (l *Log) lose(of coverage.Span) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	if p := l.pieceAt(of.Partition, of.From); p != nil {
+		p.lost = true
+	}
 }
 
 // Source returns the name of the followed topic, and reports whether an archive has its earlier messages.

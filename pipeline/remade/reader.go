@@ -40,24 +40,50 @@ type reader struct {
 // following is the reader of a partition of the followed topic.
 type following struct {
 	protocol.Reader
-	next  int64             // offset after the last message that was read
-	ahead *protocol.Message // read too early
+	asked int64             // last offset that was asked for
+	head  *protocol.Message // last message that was read, at that offset or a later one
 }
 
 // Close closes all readers.
-func (r *reader) Close() error {
-	var all []error
+func (r *reader) Close() (err error) {
 	if r.there != nil {
-		all = append(all, r.there.Close())
+		err = r.there.Close()
 	}
 	for _, s := range r.source {
-		all = append(all, s.Close())
+		err = errors.Join(err, s.Close())
 	}
-	return errors.Join(all...)
+	return err
 }
 
+// errLost means that the followed topic lacks messages that a message was made from.
+var errLost = errors.New("messages of the followed topic are gone")
+
 // Next returns the next message. An error is a *[kafkalog.DeletedError] if the message has expired and can't be made again.
-func (r *reader) Next(ctx context.Context) (m protocol.Message, err error) {
+func (r *reader) Next(ctx context.Context) (protocol.Message, error) {
+	for {
+		m, err := r.read(ctx)
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		switch {
+		case errors.Is(err, errLost):
+			r.lose(r.origins.Span)
+			return m, &kafkalog.DeletedError{Topic: r.raw.Topics.Examples, Partition: r.partition, Wanted: r.next, First: r.origins.Span.To,
+				End: r.to}
+		case ok && r.there != nil && deleted.Wanted < deleted.First && !r.lost: // it has expired meanwhile
+			err := r.there.Close()
+			if r.there = nil; err != nil {
+				return m, err
+			}
+		case err == nil:
+			r.next = m.Offset + 1
+			return m, nil
+		default:
+			return m, err
+		}
+	}
+}
+
+// read reads or makes the next message.
+func (r *reader) read(ctx context.Context) (m protocol.Message, err error) {
 	for r.there == nil {
 		if r.origins == nil {
 			if err := r.begin(ctx); err != nil {
@@ -70,7 +96,6 @@ func (r *reader) Next(ctx context.Context) (m protocol.Message, err error) {
 				return m, io.EOF
 			}
 			if s.Offset >= r.next {
-				r.next = s.Offset + 1
 				return r.make(ctx, s)
 			}
 		}
@@ -78,18 +103,7 @@ func (r *reader) Next(ctx context.Context) (m protocol.Message, err error) {
 			return m, io.EOF
 		}
 	}
-	m, err = r.there.Next(ctx)
-	if deleted, ok := errors.AsType[*kafkalog.DeletedError](err); ok && deleted.Wanted < deleted.First && !r.lost {
-		err := r.there.Close()
-		if r.there = nil; err != nil {
-			return m, err
-		}
-		return r.Next(ctx)
-	}
-	if err == nil {
-		r.next = m.Offset + 1
-	}
-	return m, err
+	return r.there.Next(ctx)
 }
 
 // begin finds where the next messages are.
@@ -127,17 +141,21 @@ func (e *ChangedError) Error() string {
 		"which it was made, and the schemas of its messages", e.Topic, e.Partition, e.Offset, e.From, why)
 }
 
+// changed returns a *ChangedError for a message.
+func (r *reader) changed(offset int64, err error) error {
+	return &ChangedError{r.raw.Topics.Examples, r.partition, offset, r.options.FromTopic, err}
+}
+
 // make makes a message again.
 func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
 	m = protocol.Message{Message: wire.Message{Key: s.Key, Headers: s.Headers}, Offset: s.Offset, Time: time.UnixMilli(s.Time)}
-	changed := &ChangedError{r.raw.Topics.Examples, r.partition, s.Offset, r.options.FromTopic, nil}
 	if template := string(r.origins.Template); r.values == nil || r.template != template {
 		o := r.options
 		o.Options = o.After(ingest.RowsOf(r.origins.Template, o.FromTopic))
 		o.BatchRows = math.MaxInt // the origins say which rows are in a message
 		r.template = template
-		if r.values, changed.Err = ingest.NewValues(o); changed.Err != nil {
-			return m, changed
+		if r.values, err = ingest.NewValues(o); err != nil {
+			return m, r.changed(s.Offset, err)
 		}
 	}
 	origins, err := examples.RowOriginsOf(m.Message)
@@ -146,34 +164,22 @@ func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, 
 	}
 	r.values.Take()
 	var blank []bool // by row: it is forgotten, and no longer on the followed topic
-	some := false
 	for _, o := range origins {
 		for i := range int64(o.Messages) {
-			err := r.add(ctx, o.Partition, o.Offset+i)
-			gone := false
-			if changed.Err = err; err != nil && ctx.Err() == nil {
-				gone, err = r.forgotten(ctx, &s, len(blank), len(blank)+o.Rows)
-				if err == nil && !gone {
-					if err = changed.Err; !errors.As(err, new(*kafkalog.DeletedError)) {
-						return m, changed
-					}
-				}
-			}
+			gone, err := r.add(ctx, o.Partition, o.Offset+i, &s, len(blank), len(blank)+o.Rows)
 			if err != nil {
-				return m, fmt.Errorf("make %s[%d]@%d again: %w", changed.Topic, r.partition, s.Offset, err)
+				return m, err
 			}
-			some = some || gone
 			blank = append(blank, slices.Repeat([]bool{gone}, o.Rows)...)
 		}
 	}
-	changed.Err = nil
 	var record arrow.Record
 	if rows := r.values.Take(); rows != nil {
 		record = rows.Record(r.memory)
 		defer record.Release()
 	}
 	switch {
-	case some:
+	case slices.Contains(blank, true):
 		checksum, _ := strconv.ParseUint(s.Checksum, 16, 32) // the rows that are there are not compared
 		had := uint32(checksum)
 		m.Had = &had
@@ -182,21 +188,40 @@ func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, 
 		m.Value, err = examples.Encode(record, r.memory)
 	}
 	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
-		return m, changed
+		err = r.changed(s.Offset, nil)
 	}
 	return m, err
 }
 
-// add adds the rows of the message at an offset of the followed topic to the values.
-func (r *reader) add(ctx context.Context, partition int, offset int64) error {
+// add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
+// they are gone because they are forgotten. The error is errLost if the message has been deleted, and a *ChangedError if it has other rows.
+func (r *reader) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
 	m, err := r.followed(ctx, partition, offset)
-	if err == nil && m == nil {
-		err = fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic, partition, offset)
+	deleted := errors.As(err, new(*kafkalog.DeletedError))
+	switch {
+	case err == nil && m != nil:
+		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message)); err == nil {
+			return false, nil
+		}
+		if unusable, _ := ingest.Unusable(err); unusable && ctx.Err() == nil {
+			err = r.changed(s.Offset, err)
+		}
+	case err == nil:
+		err = r.changed(s.Offset, fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic,
+			partition, offset))
 	}
-	if err == nil {
-		_, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message))
+	if deleted || ingest.IsGap(err) || errors.As(err, new(*ChangedError)) {
+		if gone, failure := r.forgotten(ctx, s, first, end); gone || failure != nil {
+			return gone, failure
+		}
 	}
-	return err
+	if deleted {
+		return false, errLost
+	}
+	if !errors.As(err, new(*ChangedError)) {
+		err = fmt.Errorf("make %s[%d]@%d again: %w", r.raw.Topics.Examples, r.partition, s.Offset, err)
+	}
+	return false, err
 }
 
 // forgotten reports whether the rows [first, end) of a message are forgotten.
@@ -231,7 +256,7 @@ const wideGap = 64
 // followed returns the message at an offset of the followed topic; nil: there is none.
 func (r *reader) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
 	s := r.source[partition]
-	if s == nil || offset < s.next || offset-s.next > wideGap {
+	if s == nil || offset < s.asked || offset-s.asked > wideGap {
 		_, end, err := r.Log.Log.Bounds(ctx, r.options.FromTopic, partition)
 		if err == nil && s != nil {
 			err = s.Close()
@@ -242,25 +267,19 @@ func (r *reader) followed(ctx context.Context, partition int, offset int64) (*pr
 		s = &following{Reader: r.Log.Log.Range(r.options.FromTopic, partition, offset, end)}
 		r.source[partition] = s
 	}
-	for s.next = offset; ; {
-		if s.ahead == nil {
-			m, err := s.Next(ctx)
-			if err == io.EOF {
-				return nil, nil
-			}
-			if err != nil {
-				delete(r.source, partition) // its errors are final
-				return nil, errors.Join(err, s.Close())
-			}
-			s.ahead = &m
-		}
-		if s.ahead.Offset > offset {
+	for s.asked = offset; s.head == nil || s.head.Offset < offset; {
+		m, err := s.Next(ctx)
+		if err == io.EOF {
 			return nil, nil
 		}
-		m := s.ahead
-		if s.ahead = nil; m.Offset == offset {
-			s.next = offset + 1
-			return m, nil
+		if err != nil {
+			delete(r.source, partition) // its errors are final
+			return nil, errors.Join(err, s.Close())
 		}
+		s.head = &m
 	}
+	if s.head.Offset > offset {
+		return nil, nil
+	}
+	return s.head, nil
 }
