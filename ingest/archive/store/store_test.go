@@ -147,6 +147,7 @@ func TestFirstOfManyFiles(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
 	var found []string
 	for entry, err := range s.List(ctx, folder) {
 		found = append(found, fmt.Sprintf("%s %v", strings.TrimPrefix(entry.Path, folder), err != nil))
