@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/bitutil"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -83,13 +84,12 @@ func (e *Batch) check() error {
 // checkDense checks that the features are finite, and determines whether any is missing. A value that is too large for
 // float32 is not an error of the message: only its row is unusable.
 func checkDense[T float32 | float64](e *Batch, features []T) error {
-	nulls := e.values.Column.NullN() > 0
-	for i, v := range features[e.first : e.first+e.Rows*e.Width] {
-		if nulls && e.values.Null(e.first+i) {
-			e.missing = true
-			continue
-		}
-		if v-v != 0 { // 0 only if v is finite
+	column, n := e.values.Column, e.Rows*e.Width
+	if column.NullN() > 0 {
+		e.missing = bitutil.CountSetBits(column.NullBitmapBytes(), column.Data().Offset()+e.first, n) < n
+	}
+	for i, v := range features[e.first : e.first+n] {
+		if v-v != 0 && !(e.missing && column.IsNull(e.first+i)) { // 0 only if v is finite
 			return &ValueError{i / e.Width, i % e.Width, fmt.Sprintf("%v is not a finite number", v)}
 		}
 	}
@@ -202,9 +202,11 @@ func (e *Batch) markMissing(dst []float32) {
 	if !e.missing {
 		return
 	}
+	column, none := e.values.Column, float32(math.NaN())
+	valid, from := column.NullBitmapBytes(), column.Data().Offset()+e.first
 	for i := range dst {
-		if e.values.Null(e.first + i) {
-			dst[i] = float32(math.NaN())
+		if bitutil.BitIsNotSet(valid, from+i) {
+			dst[i] = none
 		}
 	}
 }
