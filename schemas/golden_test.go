@@ -106,11 +106,7 @@ func kinds() map[wire.Kind]again {
 				return record(terms)(m, mem)
 			}
 			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
-				k := 2
-				if r.Tensors[0].Shape[0] > 2 { // few of the terms of four classes
-					k = 4
-				}
-				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, k)
+				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, 2)
 				return encoded[float32]{terms.SingleRecord}, err
 			})(m, mem)
 		},

@@ -147,13 +147,6 @@ func (w *columnsWriter) Write(ctx context.Context, l *columnsLeft, window *schem
 
 // encode encodes terms in single precision, if they are exact in it.
 func (w *columnsWriter) encode(id wire.Identity, terms online.Terms) ([]wire.Message, error) {
-	if statistics.Few(len(terms.Places), len(terms.Columns), w.Classes) && terms.Places != nil {
-		few := statistics.FewTerms{Identity: id, Columns: terms.Columns, Places: terms.Places, Values: terms.Values, Classes: w.Classes}
-		if single := few.SingleRecord(); single != nil {
-			return w.Codec.EncodeSingle(single)
-		}
-	}
-	terms = terms.Dense(w.Classes)
 	t := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring{Columns: terms.Columns, Values: terms.Values},
 		Classes: w.Classes}
 	if single := t.SingleRecord(); single != nil {

@@ -83,15 +83,8 @@ func (t *OccurringTerms) Record() *wire.Record[float64] {
 }
 
 // SingleRecord makes the record of the terms in single precision, which takes half as many bytes; nil if a number is not exact in it. Terms
-// of one increment are, sums of terms may not be. If most numbers are 0, the record has the others alone.
+// of one increment are, sums of terms may not be.
 func (t *OccurringTerms) SingleRecord() *wire.Record[float32] {
-	if places := t.places(); places != nil {
-		few := FewTerms{Identity: t.Identity, Columns: t.Columns, Places: places, Values: make([]float64, len(places)), Classes: t.Classes}
-		for i, place := range places {
-			few.Values[i] = t.Values[place]
-		}
-		return few.SingleRecord()
-	}
 	data := make([]float32, 0, len(t.Columns)*(1+t.Classes))
 	for i, column := range t.Columns {
 		if data = append(data, float32(column)); int32(data[len(data)-1]) != column {
@@ -109,86 +102,9 @@ func (t *OccurringTerms) SingleRecord() *wire.Record[float32] {
 		Tensors: wire.Tensors[float32]{wire.Matrix(FieldOccurring, len(t.Columns), 1+t.Classes, data)}}
 }
 
-// places returns the places of the numbers that are not 0, if a record of them alone is shorter; nil otherwise.
-func (t *OccurringTerms) places() []int32 {
-	n := 0
-	for _, v := range t.Values {
-		if v != 0 {
-			n++
-		}
-	}
-	if !Few(n, len(t.Columns), t.Classes) {
-		return nil
-	}
-	places := make([]int32, 0, n)
-	for i, v := range t.Values {
-		if v != 0 {
-			places = append(places, int32(i))
-		}
-	}
-	return places
-}
-
-// FewTerms are [OccurringTerms] most of which are 0, such as counts.
-type FewTerms struct {
-	wire.Identity
-	Columns []int32   // m, ascending
-	Places  []int32   // n, ascending: of the other numbers in the m × k
-	Values  []float64 // n: these numbers
-	Classes int       // k
-}
-
-// fewFields is what the record of few terms has of each: column, class and number.
-const fewFields = 3
-
-// Few reports whether the record of terms has only the n numbers that are not 0, of m columns and k classes. With two classes it never has,
-// so its shape tells.
-func Few(n, m, k int) bool { return k >= fewFields && fewFields*n < m*(1+k) }
-
-// SingleRecord is [OccurringTerms.SingleRecord]. [Few] must report true.
-func (t *FewTerms) SingleRecord() *wire.Record[float32] {
-	data := make([]float32, 0, fewFields*len(t.Places))
-	for i, place := range t.Places {
-		column, class := t.Columns[int(place)/t.Classes], int(place)%t.Classes
-		c, v := float32(column), float32(t.Values[i])
-		if int32(c) != column || float64(v) != t.Values[i] {
-			return nil
-		}
-		data = append(data, c, float32(class), v)
-	}
-	return &wire.Record[float32]{Identity: t.Identity,
-		Tensors: wire.Tensors[float32]{wire.Matrix(FieldOccurring, len(t.Places), fewFields, data)}}
-}
-
-// fewOf reads the tensor of few terms, for p columns and k classes.
-func fewOf(tensor wire.Tensor[float64], p, k int) (o Occurring, err error) {
-	last := [2]float64{-1, math.Inf(1)}
-	for data := tensor.Data; len(data) > 0; data = data[fewFields:] {
-		column, class := data[0], data[1]
-		after := column > last[0] || column == last[0] && class > last[1]
-		if !(after && column < float64(p) && class >= 0 && class < float64(k)) || column != math.Trunc(column) || class != math.Trunc(class) {
-			return o, fmt.Errorf("%w: column %v and class %v of the tensor %s, after %v", wire.ErrDamaged, column, class, tensor.Name, last)
-		}
-		if column > last[0] {
-			o.Columns, o.Values = append(o.Columns, int32(column)), append(o.Values, make([]float64, k)...)
-		}
-		o.Values[len(o.Values)-k+int(class)] = data[2]
-		last = [2]float64{column, class}
-	}
-	return o, nil
-}
-
 // OccurringTermsOf is the inverse of [OccurringTerms.Record] and [OccurringTerms.SingleRecord], for p columns and k classes. An error wraps
 // [wire.ErrDamaged].
 func OccurringTermsOf(r *wire.Record[float64], p, k int) (*OccurringTerms, error) {
-	tensor, _ := r.Tensors.Find(FieldOccurring)
-	if len(tensor.Shape) == 2 && tensor.Shape[1] == fewFields && k >= fewFields && len(tensor.Text) == 0 {
-		o, err := fewOf(tensor, p, k)
-		if err != nil {
-			return nil, r.Damaged(err)
-		}
-		return &OccurringTerms{r.Identity, o, k}, nil
-	}
 	o, err := OccurringOf(r.Tensors, FieldOccurring, p, k)
 	if err != nil {
 		return nil, r.Damaged(err)

@@ -98,7 +98,7 @@ func (c *Counts) changed() (step solve.Step, err error) {
 // add adds the counts of the new rows, once.
 func (c *Counts) add() {
 	if c.terms == nil {
-		terms := c.sums.FewTerms(c.counted, c.all, 1)
+		terms := c.sums.Terms(c.counted, c.all, 1)
 		c.sums.Add(1, terms)
 		c.terms = &terms
 		c.memory.Put(c.counted.Values)

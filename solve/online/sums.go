@@ -15,20 +15,7 @@ const Intercept = int32(examples.MaxColumns)
 // examples that occur in it. All are multiples of the grid of the sums. They must not be changed.
 type Terms struct {
 	Columns []int32   // m, ascending; the last may be [Intercept]
-	Values  []float64 // m × k; if Places is not nil, of these places
-	Places  []int32   // ascending: where in the m × k is a value, if most are 0
-}
-
-// Dense returns the terms with all m × k values.
-func (t Terms) Dense(k int) Terms {
-	if t.Places == nil {
-		return t
-	}
-	values := make([]float64, len(t.Columns)*k)
-	for i, place := range t.Places {
-		values[place] = t.Values[i]
-	}
-	return Terms{Columns: t.Columns, Values: values}
+	Values  []float64 // m × k
 }
 
 // Sums are the state of a stage's window: D, or the counts N. Terms are multiples of a grid, so their sums are exact
@@ -111,27 +98,6 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 	return t
 }
 
-// FewTerms is [Sums.Terms] of sums most of which are 0, such as counts.
-func (s *Sums) FewTerms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
-	k, finer := s.k, 1/s.Grid
-	t = Terms{Columns: make([]int32, 0, len(o.Columns)), Places: make([]int32, 0, len(o.Columns))}
-	for i, column := range o.Columns {
-		begin, row := len(t.Places), int32(len(t.Columns)*k)
-		for class, v := range o.Values[i*k : (i+1)*k] {
-			if v == 0 {
-				continue
-			}
-			if rounded := float64(float32(math.Round(v/weight*finer) * s.Grid)); rounded != 0 {
-				t.Places, t.Values = append(t.Places, row+int32(class)), append(t.Values, rounded)
-			}
-		}
-		if len(t.Places) > begin {
-			t.Columns = append(t.Columns, columns[column])
-		}
-	}
-	return t
-}
-
 // add returns the sums of a column (k), which are 0 if it has had none.
 func (s *Sums) add(column int32) []float64 {
 	at, had := s.slots[column]
@@ -144,27 +110,8 @@ func (s *Sums) add(column int32) []float64 {
 	return s.at(at)
 }
 
-// addFew is [Sums.Add] for terms most of which are 0.
-func (s *Sums) addFew(weight float64, t Terms) {
-	k, i := s.k, 0
-	for row, column := range t.Columns {
-		to := s.add(column)
-		for ; i < len(t.Places) && int(t.Places[i]) < (row+1)*k; i++ {
-			class, v := int(t.Places[i])-row*k, weight*t.Values[i]
-			to[class] += v
-			if column != Intercept {
-				s.totals[class] += v
-			}
-		}
-	}
-}
-
 // Add adds the terms of an increment, times a weight.
 func (s *Sums) Add(weight float64, t Terms) {
-	if t.Places != nil {
-		s.addFew(weight, t)
-		return
-	}
 	for i, column := range t.Columns {
 		to := s.add(column)
 		for class, v := range t.Values[i*s.k:][:s.k] {
@@ -207,7 +154,6 @@ func (s *Sums) appendRow(to []float64, column int32) []float64 {
 
 // Merged returns the terms of increments that are merged into one.
 func Merged(a, b Terms, k int) (sum Terms) {
-	a, b = a.Dense(k), b.Dense(k)
 	for len(a.Columns) > 0 || len(b.Columns) > 0 {
 		switch {
 		case len(b.Columns) == 0 || len(a.Columns) > 0 && a.Columns[0] < b.Columns[0]:
