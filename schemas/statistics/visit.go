@@ -54,10 +54,10 @@ type SurveyVisit struct {
 	Columns    examples.Columns      `tensor:"columns,text,omitzero"` // of the run's first message; nil: unknown
 	ColumnRows []examples.ColumnRows `tensor:"column_rows,omitzero"`
 	Sparse     bool                  // whether the rows are sparse; then there is no Shift
-	Image      examples.Image        `header:"image,omitzero"` // of the run's first message; zero: unknown
-	Unknown    []examples.LabelRows  // rows whose labels are not classes
-	// Untrained are the rows of labels that occur only in holdout and test rows of the span.
-	Untrained []examples.LabelRows
+	Image      examples.Image        `header:"image,omitzero"`          // of the run's first message; zero: unknown
+	Unknown    []examples.LabelRows  `tensor:"unknown,texts,omitempty"` // rows whose labels are not classes, by label
+	// Untrained are the rows of labels that occur only in holdout and test rows of the span, by label.
+	Untrained []examples.LabelRows `tensor:"untrained,texts,omitempty"`
 	Bad       coverage.BadMessages `header:"bad,omitzero"` // chain: messages of the newest increment
 	Chained   []Chained            // chain: of each partition, in order
 }
@@ -65,10 +65,6 @@ type SurveyVisit struct {
 // surveyRecord is the record of a survey's visit.
 type surveyRecord struct {
 	*SurveyVisit
-	Unknown       []string `tensor:"unknown,omitempty"`
-	UnknownRows   []int64  `tensor:"unknown_rows,omitempty"`
-	Untrained     []string `tensor:"untrained,omitempty"`
-	UntrainedRows []int64  `tensor:"untrained_rows,omitempty"`
 	chainedRecord
 }
 
@@ -79,14 +75,7 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	if short.ColumnRows = nil; v.Sparse {
 		short.ColumnRows = append([]examples.ColumnRows{}, v.ColumnRows...)
 	}
-	r := surveyRecord{SurveyVisit: &short, chainedRecord: chainedRecordOf(v.Chained)}
-	for _, of := range v.Unknown {
-		r.Unknown, r.UnknownRows = append(r.Unknown, of.Label), append(r.UnknownRows, of.Rows)
-	}
-	for _, of := range v.Untrained {
-		r.Untrained, r.UntrainedRows = append(r.Untrained, of.Label), append(r.UntrainedRows, of.Rows)
-	}
-	return wire.RecordOf[float64](&r)
+	return wire.RecordOf[float64](&surveyRecord{&short, chainedRecordOf(v.Chained)})
 }
 
 // SurveyVisitOf is the inverse of [SurveyVisit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
@@ -105,13 +94,8 @@ func (r *surveyRecord) Check() (err error) {
 	if v.Chained, err = r.partitions(); err != nil {
 		return err
 	}
-	if v.Unknown, err = labelRowsOf(r.Unknown, r.UnknownRows); err != nil {
-		return err
-	}
-	if v.Untrained, err = labelRowsOf(r.Untrained, r.UntrainedRows); err != nil {
-		return err
-	}
-	if err := cmp.Or(v.Image.Check(), v.Columns.Check()); err != nil {
+	err = cmp.Or(checkLabelRows(v.Unknown), checkLabelRows(v.Untrained), v.Image.Check(), v.Columns.Check())
+	if err != nil {
 		return err
 	}
 	for _, n := range v.ColumnRows {
@@ -128,16 +112,12 @@ func (r *surveyRecord) Check() (err error) {
 	return nil
 }
 
-// labelRowsOf returns the rows of each label. The labels must ascend.
-func labelRowsOf(labels []string, rows []int64) (list []examples.LabelRows, err error) {
-	if len(labels) != len(rows) {
-		return nil, fmt.Errorf("rows of %d labels, and %d labels", len(rows), len(labels))
-	}
-	for i, label := range labels {
-		if rows[i] < 0 || i > 0 && label <= labels[i-1] {
-			return nil, fmt.Errorf("%d rows of label %s, expected ascending labels", rows[i], stream.Quote(label))
+// checkLabelRows returns an error unless the numbers of rows are possible, and the labels ascend.
+func checkLabelRows(list []examples.LabelRows) error {
+	for i, of := range list {
+		if of.Rows < 0 || i > 0 && of.Label <= list[i-1].Label {
+			return fmt.Errorf("%d rows of label %s, expected ascending labels", of.Rows, stream.Quote(of.Label))
 		}
-		list = append(list, examples.LabelRows{Label: label, Rows: rows[i]})
 	}
-	return list, nil
+	return nil
 }
