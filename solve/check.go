@@ -46,57 +46,33 @@ func powersOf(basis []int) string { return strings.ReplaceAll(fmt.Sprint(basis),
 
 // Check returns the invalid keys of a stage that concern this package, with the expected values. It does not check
 // features.
-func Check(s schemas.Stage) (problems []option.Problem) {
-	bad := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+func Check(s schemas.Stage) []option.Problem {
+	keys := Keys()
+	if s.Stop == nil {
+		keys = slices.DeleteFunc(keys, func(k option.Key) bool { return strings.HasPrefix(k.Name, "stop.") })
 	}
-	if names := link.Names(); !slices.Contains(names, string(s.Link)) {
-		bad("link", s.Link, either(names))
+	problems := option.Check(keys, s, schemas.Stage{})
+	bad := func(key, value, want string) {
+		problems = append(problems, option.Problem{Key: key, Value: value, Want: want})
+	}
+	var l link.Link // zero if it is unknown
+	if slices.Contains(link.Names(), string(s.Link)) {
+		l = link.Named(s.Link)
 	}
 	switch {
 	case s.Basis == nil:
 	case !link.Basis(s.Basis).Valid():
 		bad("basis", powersOf(s.Basis), fmt.Sprintf("whole numbers from 1 to %d, ascending", link.MaxPower))
-	case slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Learnt:
-		bad("basis", powersOf(s.Basis), "no basis with the link "+string(s.Link)+": it belongs to a link that is learnt")
+	case l.Name != "" && !l.Learnt:
+		bad("basis", powersOf(s.Basis), "no basis with the link "+l.Name+": it belongs to a link that is learnt")
 	}
-	if s.Passes < 1 || s.Passes > MaxPasses {
-		bad("passes", s.Passes, fmt.Sprintf("a whole number from 1 to %d", MaxPasses))
+	names := methodNames(false)
+	quadratic := slices.Contains(methodNames(true), s.Method) && !slices.Contains(names, s.Method)
+	if quadratic && l.Name != "" && !l.Quadratic {
+		bad("method", s.Method, option.Enumerate(names, "or")+", as the link is "+l.Name)
 	}
-	if !s.Ridge.Valid() {
-		bad("ridge", s.Ridge, "auto or a number ≥ 0")
-	}
-	if names := methodNames(); !slices.Contains(names, s.Method) {
-		bad("method", s.Method, either(names))
-	} else if methodNamed(s.Method).quadratic && slices.Contains(link.Names(), string(s.Link)) && !link.Named(s.Link).Quadratic {
-		bad("method", s.Method, either(slices.DeleteFunc(names, func(name string) bool { return methodNamed(name).quadratic }))+
-			", as the link is "+string(s.Link))
-	}
-	switch s.GramRows {
-	case GramAuto, GramAll:
-	default:
-		if n, err := strconv.ParseInt(s.GramRows, 10, 64); err != nil || n < 1 {
-			bad("gram_rows", s.GramRows, "auto, all or a whole number ≥ 1")
-		}
-	}
-	switch {
-	case !(s.Rate >= 0 && s.Rate <= 1):
-		bad("rate", s.Rate, "a number above 0, up to 1")
-	case WholeSteps(s.Link) && s.Rate != 0 && s.Rate != 1:
-		bad("rate", s.Rate, "1, because the link "+string(s.Link)+" is learnt from the predictions of the unscaled weights")
-	}
-	if !(s.RidgeRows >= 0 && s.RidgeRows <= math.MaxFloat32) {
-		bad("ridge_rows", s.RidgeRows, "a number ≥ 0")
-	}
-	if s.Stop != nil {
-		switch s.Stop.Split {
-		case examples.Holdout.String(), examples.Test.String():
-		default:
-			bad("stop.split", s.Stop.Split, "holdout or test")
-		}
-		if s.Stop.Patience < 1 {
-			bad("stop.patience", s.Stop.Patience, "a whole number ≥ 1")
-		}
+	if l.Learnt && s.Rate > 0 && s.Rate < 1 {
+		bad("rate", fmt.Sprint(s.Rate), "1, because the link "+l.Name+" is learnt from the predictions of the unscaled weights")
 	}
 	return problems
 }
@@ -120,49 +96,51 @@ func Keys() []option.Key {
 		ways = append(ways, fmt.Sprintf("`%s` (%s)", m.name, m.doc))
 	}
 	return []option.Key{
-		{Name: "link", Meaning: "how a score becomes a prediction, and its loss: " + either(links)},
+		{Name: "link", Rule: option.OneOf(link.Names()...), Meaning: "how a score becomes a prediction, and its loss: " + option.Enumerate(links, "or")},
 		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
-			either(learnt), link.MaxPower)},
-		{Name: "passes", Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
+			option.Enumerate(learnt, "or"), link.MaxPower)},
+		{Name: "passes", Rule: option.Whole(1, MaxPasses), Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
 			"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
-			mostLastPasses, MethodAuto, either(others), MaxPasses,
-			DefaultRounds(link.Identity), either(quadratic), DefaultRounds(link.Softmax))},
-		{Name: "ridge", Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
-			"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
-			"rows. A warm start keeps it"},
-		{Name: "method", Meaning: "optimizer: " + either(ways) + ". With the link " + either(quadratic) +
+			mostLastPasses, MethodAuto, option.Enumerate(others, "or"), MaxPasses,
+			DefaultRounds(link.Identity), option.Enumerate(quadratic, "or"), DefaultRounds(link.Softmax))},
+		{Name: "ridge", Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Ridge).Valid() }},
+			Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
+				"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
+				"rows. A warm start keeps it"},
+		{Name: "method", Rule: option.OneOf(methodNames(true)...), Meaning: "optimizer: " + option.Enumerate(ways, "or") + ". With the link " + option.Enumerate(quadratic, "or") +
 			", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
-		{Name: "gram_rows", Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
+		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows}, Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
 			"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
-			GramAll, GramAuto, rowsPerColumn, either(learnt))},
+			GramAll, GramAuto, rowsPerColumn, option.Enumerate(learnt, "or"))},
 		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
-		{Name: "stop.split", Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
-			"under `stop`, `passes` and `method` end the stage"},
-		{Name: "stop.patience", Meaning: "number of passes without a lower loss that ends the stage"},
+		{Name: "stop.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
+			Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
+				"under `stop`, `passes` and `method` end the stage"},
+		{Name: "stop.patience", Rule: option.Whole(1, 0), Meaning: "number of passes without a lower loss that ends the stage"},
 		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` chooses the number of stages, and of trees the " +
 			"`temperature`, by the loss on held-out rows, then trains them on all rows. See [tables](tables.md)"},
-		{Name: "rate", Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
+		{Name: "rate", Rule: option.Range(0, 1, "a number above 0, up to 1"), Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
 			"`kind: trees` %g by default, otherwise 1", grownRate)},
-		{Name: "ridge_rows", Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
+		{Name: "ridge_rows", Rule: option.Range(0, math.MaxFloat32, "a number ≥ 0"), Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
 			"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
 			grownRidgeRows)},
-		{Name: "temperature", Meaning: "in the last stage, with the link " + either(others) + ": number that scores are divided by before " +
+		{Name: "temperature", Meaning: "in the last stage, with the link " + option.Enumerate(others, "or") + ": number that scores are divided by before " +
 			"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}
 }
 
-func methodNames() (names []string) {
+// methodNames returns the names of the methods, with or without those for a quadratic loss alone.
+func methodNames(quadratic bool) (names []string) {
 	for _, m := range methods() {
-		names = append(names, m.name)
+		if quadratic || !m.quadratic {
+			names = append(names, m.name)
+		}
 	}
 	return names
 }
 
-// either lists alternatives: `a, b or c`.
-func either(alternatives []string) string {
-	last := len(alternatives) - 1
-	if last == 0 {
-		return alternatives[0]
-	}
-	return strings.Join(alternatives[:last], ", ") + " or " + alternatives[last]
+// isGramRows reports whether a value of the key `gram_rows` is allowed.
+func isGramRows(value any) bool {
+	n, err := strconv.ParseInt(value.(string), 10, 64)
+	return value == GramAuto || value == GramAll || err == nil && n >= 1
 }

@@ -2,6 +2,7 @@ package stages
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/option"
@@ -13,36 +14,40 @@ import (
 // the memory of a worker.
 const maxSize = 32768
 
-// Check returns the invalid keys under `features`. It also checks keys that the kind does not read: a value out of
-// range is a mistake there too.
+// Check returns the invalid keys under `features`. It also checks keys that the kind does not read, if they are set: a value out
+// of range is a mistake there too.
 func Check(f schemas.Features) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	minSize := 1
-	if k, ok := find(f.Kind); ok {
-		minSize = k.minSize
-	} else {
+	own, known := find(f.Kind)
+	if !known {
+		own.minSize = 1
 		var names []string
 		for k := range kinds {
 			names = append(names, k.name)
 		}
 		bad("kind", f.Kind, option.Enumerate(names, "or"))
 	}
-	if f.Size < minSize || f.Size > maxSize {
-		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", minSize, maxSize))
+	if f.Size < own.minSize || f.Size > maxSize {
+		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
 	}
-	var checked []string
+	checked := map[string]bool{}
 	for k := range kinds {
 		for _, key := range k.keys {
-			if key.valid == nil || slices.Contains(checked, key.Name) {
+			if key.Rule.Holds == nil || checked[key.Name] {
 				continue
 			}
-			checked = append(checked, key.Name)
-			if !key.valid(f) {
-				bad(key.Name, key.value(f), key.want)
+			checked[key.Name] = true
+			reads := slices.ContainsFunc(own.keys, func(k option.Key) bool { return k.Name == key.Name })
+			value := option.Field(reflect.ValueOf(f), key.Name)
+			if (reads || !value.IsZero()) && !key.Rule.Holds(value.Interface()) {
+				bad(key.Name, value.Interface(), key.Rule.Want)
 			}
 		}
+	}
+	if own.fits != nil {
+		problems = append(problems, own.fits(f)...)
 	}
 	return problems
 }

@@ -16,13 +16,9 @@ func classCounts() kind {
 	return kind{
 		name:    ClassCounts,
 		meaning: "naive Bayes on the inputs of sparse rows, after a stage of columns: see [texts](texts.md)",
-		keys: []key{{
-			Key: option.Key{Name: "weight", Meaning: "factor of the scores of naive Bayes: a number, or `auto` (its default), the one " +
-				"with the best predictions of the holdout rows, a tenth of the training rows without `examples.holdout`"},
-			value: func(f schemas.Features) any { return f.Weight },
-			valid: func(f schemas.Features) bool { return f.Weight.Valid() },
-			want:  "auto or a number ≥ 0",
-		}},
+		keys: []option.Key{{Name: "weight", Meaning: "factor of the scores of naive Bayes: a number, or `auto` (its default), the one " +
+			"with the best predictions of the holdout rows, a tenth of the training rows without `examples.holdout`",
+			Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Weight).Valid() }}}},
 		sparse:     true,
 		onlySparse: true,
 		counted:    true,

@@ -22,10 +22,10 @@ func columns() kind {
 		name:    Columns,
 		scaled:  true,
 		meaning: "the inputs themselves",
-		keys: []key{
-			{Key: option.Key{Name: "size", Meaning: "0 (its default) takes all inputs"}},
-			{Key: option.Key{Name: "replacement", Meaning: "draw with replacement. Otherwise all stages, and all members of an average, " +
-				"draw each input before any is drawn again"}},
+		keys: []option.Key{
+			{Name: "size", Meaning: "0 (its default) takes all inputs"},
+			{Name: "replacement", Meaning: "draw with replacement. Otherwise all stages, and all members of an average, " +
+				"draw each input before any is drawn again"},
 		},
 		minSize:  0,
 		suits:    []Examples{Tables, SparseRows},

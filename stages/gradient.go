@@ -15,15 +15,10 @@ func gradient() kind {
 		name: Gradient,
 		meaning: "the inputs of sparse rows, fitted in blocks: every 33rd pass selects the inputs with the largest gradient, and the 32 that " +
 			"follow fit them",
-		keys: []key{
-			{Key: option.Key{Name: "size", Meaning: "inputs of a block (its default is 1000)"}},
-			{
-				Key: option.Key{Name: "rounds", Meaning: "maximum number of rounds, each of which fits every input once; 0: as many " +
-					"as `passes` allow, the default if that key is set"},
-				value: func(f schemas.Features) any { return f.Rounds },
-				valid: func(f schemas.Features) bool { return f.Rounds >= 0 },
-				want:  "a whole number ≥ 0",
-			},
+		keys: []option.Key{
+			{Name: "size", Meaning: "inputs of a block (its default is 1000)"},
+			{Name: "rounds", Rule: option.Whole(0, 0), Meaning: "maximum number of rounds, each of which fits every input once; 0: as many " +
+				"as `passes` allow, the default if that key is set"},
 		},
 		minSize:    1,
 		sparse:     true,

@@ -16,11 +16,11 @@ import (
 // documentation, the keys it reads, and its arithmetic. To add a kind, write that file and add a line to kinds.
 type kind struct {
 	name    string
-	meaning string // Markdown, for the documentation of the key `kind`
-	keys    []key  // the keys that the kind reads, with their meanings for it
-	sparse  bool   // sparse inputs are features of the kind, if it takes all of them
-	minSize int    // the minimum size in a configuration
-	pixels  bool   // each feature derives from raw features, so the preparation must not mix them
+	meaning string       // Markdown, for the documentation of the key `kind`
+	keys    []option.Key // the keys that the kind reads, with their meanings for it
+	sparse  bool         // sparse inputs are features of the kind, if it takes all of them
+	minSize int          // the minimum size in a configuration
+	pixels  bool         // each feature derives from raw features, so the preparation must not mix them
 
 	suits  []Examples // examples for which the kind is tried by default
 	opens  bool       // a block of it is worth a try before trees
@@ -32,6 +32,8 @@ type kind struct {
 	grown      bool // features are leaves of trees: see [Grown]
 	products   bool // features are products, which may overflow when the inputs do not
 
+	// fits returns what is wrong with keys of this kind beside each other. Nil: nothing.
+	fits func(schemas.Features) []option.Problem
 	// defaults changes the package's defaults for this kind. Nil changes nothing.
 	defaults func(*schemas.Features)
 	// describe returns one line for people, such as "1024 rff bandwidth 2".
@@ -60,16 +62,6 @@ type drawn struct {
 // other columns are unspecified: [Map.Expand] overwrites them. It may reshape scratch, which belongs to the caller, and
 // is safe for concurrent use with different dst and scratch.
 type expander func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x kernel.Dense)
-
-// A key is a key under `features` as read by one kind.
-type key struct {
-	option.Key
-	// value and valid read the key's value and check its range, and want describes that range. The range is the same
-	// for every kind that reads the key. A nil valid allows every value.
-	value func(schemas.Features) any
-	valid func(schemas.Features) bool
-	want  string
-}
 
 // kinds are all kinds, in the order of the documentation. Kinds are created lazily, so that a search creates no more
 // than it needs.
@@ -129,13 +121,13 @@ func Describe(f schemas.Features) string {
 }
 
 // bandwidthScale is the key of that name. Its range is the same for all kinds, its meaning is not.
-func bandwidthScale(meaning string) key {
-	return key{
-		Key:   option.Key{Name: "bandwidth_scale", Meaning: meaning},
-		value: func(f schemas.Features) any { return f.BandwidthScale },
-		valid: func(f schemas.Features) bool { return f.BandwidthScale > 0 && !math.IsInf(f.BandwidthScale, 1) },
-		want:  "a number > 0",
-	}
+func bandwidthScale(meaning string) option.Key {
+	return option.Key{Name: "bandwidth_scale", Meaning: meaning, Rule: positive()}
+}
+
+// positive allows finite numbers above 0.
+func positive() option.Rule {
+	return option.Range(math.SmallestNonzeroFloat64, math.MaxFloat64, "a number > 0")
 }
 
 // describeBandwidth describes a kind whose features approximate a kernel.

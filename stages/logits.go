@@ -6,6 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -18,7 +19,7 @@ func logits() kind {
 		name:     Logits,
 		scaled:   true,
 		meaning:  "sigmoids of random projections",
-		keys:     []key{bandwidthScale(projectionBandwidth)},
+		keys:     []option.Key{bandwidthScale(projectionBandwidth)},
 		minSize:  1,
 		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s", f.Size, f.Kind) },
 		draw: func(m *Map) drawn {

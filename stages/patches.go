@@ -44,78 +44,33 @@ const (
 )
 
 func patches() kind {
-	// A stage of another kind has zeros here, so that its plan does not mention patches.
-	ofPatches := func(valid func(f schemas.Features) bool) func(schemas.Features) bool {
-		return func(f schemas.Features) bool {
-			k, _ := find(f.Kind)
-			return !k.pixels || valid(f)
-		}
-	}
-	whole := func(name, meaning string, maximum int, value func(schemas.Features) int) key {
-		return key{
-			Key:   option.Key{Name: name, Meaning: meaning},
-			value: func(f schemas.Features) any { return value(f) },
-			valid: ofPatches(func(f schemas.Features) bool { return value(f) >= 1 && value(f) <= maximum }),
-			want:  fmt.Sprintf("a whole number from 1 to %d", maximum),
-		}
-	}
-	number := func(name, meaning, want string, value func(schemas.Features) float64, valid func(v float64) bool) key {
-		return key{
-			Key:   option.Key{Name: name, Meaning: meaning},
-			value: func(f schemas.Features) any { return value(f) },
-			valid: ofPatches(func(f schemas.Features) bool { return valid(value(f)) && !math.IsInf(value(f), 1) }),
-			want:  want,
-		}
-	}
-	notNegative, positive := func(v float64) bool { return v >= 0 }, func(v float64) bool { return v > 0 }
 	return kind{
 		name:    Patches,
 		meaning: "responses of patches of images to filters, pooled over a grid",
-		keys: []key{
-			whole("patch", "height and width of a patch, in pixels; 9 if not given", maxPatch, func(f schemas.Features) int { return f.Patch }),
-			{
-				Key: option.Key{Name: "filters", Meaning: "number of filters; the block has 2 · filters · grid² features, at most " +
-					"32768; 128 if not given"},
-				value: func(f schemas.Features) any { return f.Filters },
-				valid: ofPatches(func(f schemas.Features) bool {
-					return f.Filters >= 1 && f.Filters <= maxFilters && (f.Grid < 1 || f.Grid > maxGrid || patchColumns(f) <= maxSize)
-				}),
-				want: fmt.Sprintf("a whole number ≥ 1, so that 2 · filters · grid² is at most %d", maxSize),
-			},
-			whole("grid", "the responses are summed over grid × grid cells; 4 if not given", maxGrid,
-				func(f schemas.Features) int { return f.Grid }),
-			{
-				Key: option.Key{Name: "overlap", Meaning: "positions by which a cell extends into its neighbours, from 0 to 32; 0 " +
-					"if not given"},
-				value: func(f schemas.Features) any { return f.Overlap },
-				valid: func(f schemas.Features) bool { return f.Overlap >= 0 && f.Overlap <= maxPatch },
-				want:  fmt.Sprintf("a whole number from 0 to %d", maxPatch),
-			},
-			{
-				Key: option.Key{Name: "root", Meaning: "take the square root of 1 + each sum, which gives few responses of a cell " +
-					"more weight and many responses less"},
-				value: func(f schemas.Features) any { return f.Root },
-			},
-			number("rectify", "threshold subtracted from the absolute value of a response, with a result of at least 0; 0.5 if not "+
-				"given",
-				"a number ≥ 0", func(f schemas.Features) float64 { return f.Rectify }, notNegative),
-			number("whiten", "constant added to the variances of patches before whitening; small: fine detail counts more; 0.3 if not "+
-				"given", "a number > 0", func(f schemas.Features) float64 { return f.Whiten }, positive),
-			number("contrast", "constant added to the variance of a patch before it is divided by its deviation, relative to the "+
-				"mean variance of patches; large: faint patches count less; 0.1 if not given", "a number > 0",
-				func(f schemas.Features) float64 { return f.Contrast }, positive),
-			{
-				Key: option.Key{Name: "mirror", Meaning: "add the responses of the mirrored image, so that an image and its mirror " +
-					"image have the same features"},
-				value: func(f schemas.Features) any { return f.Mirror },
-			},
-			{
-				Key: option.Key{Name: "source", Meaning: "origin of the filters: `data` (patches of the survey's sample), `gaussian` " +
-					"(random directions) or `kmeans` (centroids of patches); `data` if not given"},
-				value: func(f schemas.Features) any { return f.Source },
-				valid: ofPatches(func(f schemas.Features) bool { return slices.Contains(sources(), f.Source) }),
-				want:  option.Enumerate(sources(), "or"),
-			},
+		keys: []option.Key{
+			{Name: "patch", Rule: option.Whole(1, maxPatch), Meaning: "height and width of a patch, in pixels; 9 if not given"},
+			{Name: "filters", Rule: option.Range(1, maxFilters, wantFilters()), Meaning: "number of filters; the block has 2 · filters · grid² " +
+				"features, at most 32768; 128 if not given"},
+			{Name: "grid", Rule: option.Whole(1, maxGrid), Meaning: "the responses are summed over grid × grid cells; 4 if not given"},
+			{Name: "overlap", Rule: option.Whole(0, maxPatch), Meaning: "positions by which a cell extends into its neighbours, from 0 to 32; 0 " +
+				"if not given"},
+			{Name: "root", Meaning: "take the square root of 1 + each sum, which gives few responses of a cell more weight and many " +
+				"responses less"},
+			{Name: "rectify", Rule: option.Range(0, math.MaxFloat64, "a number ≥ 0"), Meaning: "threshold subtracted from the absolute value " +
+				"of a response, with a result of at least 0; 0.5 if not given"},
+			{Name: "whiten", Rule: positive(), Meaning: "constant added to the variances of patches before whitening; small: fine detail " +
+				"counts more; 0.3 if not given"},
+			{Name: "contrast", Rule: positive(), Meaning: "constant added to the variance of a patch before it is divided by its deviation, " +
+				"relative to the mean variance of patches; large: faint patches count less; 0.1 if not given"},
+			{Name: "mirror", Meaning: "add the responses of the mirrored image, so that an image and its mirror image have the same features"},
+			{Name: "source", Rule: option.OneOf(sources()...), Meaning: "origin of the filters: `data` (patches of the survey's sample), " +
+				"`gaussian` (random directions) or `kmeans` (centroids of patches); `data` if not given"},
+		},
+		fits: func(f schemas.Features) []option.Problem {
+			if f.Grid > maxGrid || f.Filters > maxFilters || patchColumns(f) <= maxSize {
+				return nil
+			}
+			return []option.Problem{{Key: "filters", Value: fmt.Sprint(f.Filters), Want: wantFilters()}}
 		},
 		suits:  []Examples{Images},
 		pixels: true,
@@ -139,6 +94,11 @@ func patches() kind {
 			return p.drawn, nil
 		},
 	}
+}
+
+// wantFilters says what the key `filters` must be.
+func wantFilters() string {
+	return fmt.Sprintf("a whole number ≥ 1, so that 2 · filters · grid² is at most %d", maxSize)
 }
 
 // patchColumns returns the number of features of a block: for each cell of the grid, those of positive responses and

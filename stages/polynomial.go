@@ -23,15 +23,8 @@ func polynomial() kind {
 		name:    Polynomial,
 		scaled:  true,
 		meaning: "random monomials of random projections",
-		keys: []key{
-			bandwidthScale(projectionBandwidth),
-			{
-				Key:   option.Key{Name: "degree", Meaning: "the maximum number of factors of a monomial"},
-				value: func(f schemas.Features) any { return f.Degree },
-				valid: func(f schemas.Features) bool { return f.Degree >= 1 && f.Degree <= maxDegree },
-				want:  fmt.Sprintf("a whole number from 1 to %d", maxDegree),
-			},
-		},
+		keys: []option.Key{bandwidthScale(projectionBandwidth),
+			{Name: "degree", Meaning: "the maximum number of factors of a monomial", Rule: option.Whole(1, maxDegree)}},
 		minSize:  1,
 		products: true,
 		describe: func(f schemas.Features) string { return fmt.Sprintf("%d %s degree %d", f.Size, f.Kind, f.Degree) },

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // RFF is the kind of random Fourier features (Rahimi and Recht 2007): feature j is √(2/p)·cos(w·x + b), with w from
@@ -17,7 +18,7 @@ func rff() kind {
 		name:     RFF,
 		scaled:   true,
 		meaning:  "random Fourier features",
-		keys:     []key{bandwidthScale(gaussianBandwidth)},
+		keys:     []option.Key{bandwidthScale(gaussianBandwidth)},
 		suits:    []Examples{Vectors},
 		opens:    true,
 		minSize:  1,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
+	"github.com/stagewise/stagewise/internal/option"
 )
 
 // SORF is the kind of structured orthogonal random features (Yu et al. 2016, "Orthogonal Random Features", section 4):
@@ -34,7 +35,7 @@ func sorf() kind {
 		name:     SORF,
 		scaled:   true,
 		meaning:  "the kernel of `rff`, faster with several hundred inputs",
-		keys:     []key{bandwidthScale(gaussianBandwidth)},
+		keys:     []option.Key{bandwidthScale(gaussianBandwidth)},
 		minSize:  1,
 		describe: describeBandwidth,
 		draw:     drawTransforms,

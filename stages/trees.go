@@ -31,33 +31,20 @@ const (
 )
 
 func trees() kind {
-	// A stage of another kind has zeros here, so that its plan does not mention trees.
-	ofTrees := func(valid func(f schemas.Features) bool) func(schemas.Features) bool {
-		return func(f schemas.Features) bool { return f.Kind != Trees || valid(f) }
-	}
 	return kind{
 		name:    Trees,
 		meaning: "leaves of trees that each stage grows on the residuals of the stages before it",
-		keys: []key{
-			{
-				Key:   option.Key{Name: "size", Meaning: "leaves of all trees: the number of trees times `leaves`; 1024 if not given"},
-				value: func(f schemas.Features) any { return f.Size },
-				valid: ofTrees(func(f schemas.Features) bool { return f.Leaves < 1 || f.Size%f.Leaves == 0 }),
-				want:  "a multiple of leaves",
-			},
-			{
-				Key:   option.Key{Name: "leaves", Meaning: "maximum number of leaves of a tree, from 2 to 64; 32 if not given"},
-				value: func(f schemas.Features) any { return f.Leaves },
-				valid: ofTrees(func(f schemas.Features) bool { return f.Leaves >= 2 && f.Leaves <= tree.MaxLeaves }),
-				want:  fmt.Sprintf("a whole number from 2 to %d", tree.MaxLeaves),
-			},
-			{
-				Key: option.Key{Name: "sample", Meaning: "number of training rows that the trees of a stage are grown on, sampled " +
-					"for each stage; 32768 if not given"},
-				value: func(f schemas.Features) any { return f.Sample },
-				valid: ofTrees(func(f schemas.Features) bool { return f.Sample >= 2 && f.Sample <= maxTreesSample }),
-				want:  fmt.Sprintf("a whole number from 2 to %d", maxTreesSample),
-			},
+		keys: []option.Key{
+			{Name: "size", Meaning: "leaves of all trees: the number of trees times `leaves`; 1024 if not given"},
+			{Name: "leaves", Rule: option.Whole(2, tree.MaxLeaves), Meaning: "maximum number of leaves of a tree, from 2 to 64; 32 if not given"},
+			{Name: "sample", Rule: option.Whole(2, maxTreesSample), Meaning: "number of training rows that the trees of a stage are grown on, " +
+				"sampled for each stage; 32768 if not given"},
+		},
+		fits: func(f schemas.Features) []option.Problem {
+			if f.Leaves < 1 || f.Size%f.Leaves == 0 {
+				return nil
+			}
+			return []option.Problem{{Key: "size", Value: fmt.Sprint(f.Size), Want: "a multiple of leaves"}}
 		},
 		minSize: 2,
 		suits:   []Examples{Tables},
