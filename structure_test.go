@@ -116,8 +116,6 @@ var rules = []struct {
 		because: "how a connection logs in is known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
-	{from: []string{"solve/linear"}, trees: []string{"solve", "stages", "internal/link"},
-		because: "solve/linear multiplies and solves: what the numbers mean is the fit's business"},
 	{from: []string{"solve"}, not: []string{"solve/survey"}, trees: []string{"solve/survey"},
 		because: "a fit begins with prepared features: how they were prepared is not its business"},
 	{not: []string{"solve", "bench"}, trees: []string{"gonum.org/v1/gonum/mat"},

@@ -4,8 +4,6 @@ import (
 	"math"
 
 	"gonum.org/v1/gonum/floats"
-
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // MethodAccelerated is the paper's step with Nesterov's momentum.
@@ -35,16 +33,16 @@ type accelerated struct {
 
 func (a *accelerated) accept(before, at *point) []float64 {
 	if before == nil {
-		a.size, a.t, a.u = 1, 1, wide(at.W)
+		a.size, a.t, a.u = 1, 1, wide(at.w)
 	}
-	step := scaled(a.size, at.Preconditioned)
-	ahead, gained := wide(at.W), make([]float64, len(at.W))
+	step := scaled(a.size, at.preconditioned)
+	ahead, gained := wide(at.w), make([]float64, len(at.w))
 	floats.Sub(ahead, step)
 	floats.SubTo(gained, ahead, a.u)
 	later := (1 + math.Sqrt(1+4*a.t*a.t)) / 2
 	factor := (a.t - 1) / later
 	// ⟨∇J(V), U' − U⟩ > 0: unlike ⟨V − U', U' − U⟩, it does not depend on the scale of features
-	if linear.Dot(at.Gradient, gained) > 0 {
+	if dot(at.gradient, gained) > 0 {
 		later, factor = 1, 0
 	}
 	a.t, a.u, a.momentum = later, ahead, factor > 0
@@ -60,8 +58,8 @@ func (a *accelerated) reject(at *point) (size float64, step []float64) {
 			return 0, nil
 		}
 	}
-	step = scaled(a.size, at.Preconditioned)
-	a.u = wide(at.W)
+	step = scaled(a.size, at.preconditioned)
+	a.u = wide(at.w)
 	floats.Sub(a.u, step)
 	a.t, a.momentum = 1, false
 	return 1, step

@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // blockwise fits the inputs of sparse rows one block at a time: the stagewise regression of the paper (section 3.3) on
@@ -56,8 +55,8 @@ func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Eval
 	b.visit, b.passes = v, b.passes+1
 	e := &Evaluation{Number: b.passes, Objective: losses[examples.Train].MeanLoss() + b.lambda/2*b.square}
 	e.Accepted = first || e.Objective <= b.objective*(1+1e-6) // scores are single-precision
-	if b.objective = e.Objective; !linear.Finite(b.objective) {
-		return nil, &linear.NotFiniteError{What: "J"}
+	if b.objective = e.Objective; !Finite(b.objective) {
+		return nil, &NotFiniteError{What: "J"}
 	}
 	if moved && b.stop.observe(losses) && b.stop.watching() {
 		b.chosen = Step{W: slices.Clone(b.w), Final: true, Of: v}
@@ -141,7 +140,7 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
-	metric, err := linear.NewBlockMetric(gram.Data, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
+	metric, err := newBlockMetric(gram.Data, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
 	if err != nil {
 		return fmt.Errorf("factor the Gram matrix of a block: %w", err)
 	}
@@ -152,12 +151,12 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 			if i < len(block) {
 				gradient[i*k+c] += b.lambda * float64(b.w[int(j)*k+c])
 			}
-			if !linear.Finite(gradient[i*k+c]) {
-				return &linear.NotFiniteError{What: "the cross moment"}
+			if !Finite(gradient[i*k+c]) {
+				return &NotFiniteError{What: "the cross moment"}
 			}
 		}
 	}
-	step := linear.Solved(metric, gradient, k)
+	step := solved(metric, gradient, k)
 	b.changed, b.change = block, make([]float32, n*k)
 	for i, d := range step {
 		b.change[i] = float32(-d)

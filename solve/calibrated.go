@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // calibrated is Algorithm 2, calibrated least squares, for a learnt link. A pass is two visits:
@@ -74,7 +73,7 @@ func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	step := linear.Solved(c.factor, cross, c.shape.Classes)
+	step := solved(c.factor, cross, c.shape.Classes)
 	w := make([]float32, len(step))
 	for i, x := range step {
 		w[i] = float32(x)
@@ -119,15 +118,15 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 		moment[i] = v / weight
 	}
 	var factor mat.Cholesky
-	if !linear.Finite(mat.Trace(mat.NewSymDense(p, full))) {
-		return fmt.Errorf("calibrate: %w", &linear.NotFiniteError{What: "the Gram matrix of the predictions"})
+	if !Finite(mat.Trace(mat.NewSymDense(p, full))) {
+		return fmt.Errorf("calibrate: %w", &NotFiniteError{What: "the Gram matrix of the predictions"})
 	}
 	if !factor.Factorize(mat.NewSymDense(p, full)) {
-		return fmt.Errorf("calibrate: %w", &linear.SingularError{Size: p, Weight: weight, Lambda: ridge})
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge})
 	}
 	solution := mat.NewDense(p, k, make([]float64, p*k))
 	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
-		return fmt.Errorf("calibrate: %w", &linear.SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
+		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
 	}
 	calibration := make([]float32, p*k)
 	for i, x := range solution.RawMatrix().Data {

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // reference is Algorithm 2 in float64, written from the paper: for each pass its W, its M, and the predictions after
@@ -283,8 +282,8 @@ func TestCalibrationErrors(t *testing.T) {
 		value float64
 		want  any
 	}{
-		"not finite": {math.NaN(), new(*linear.NotFiniteError)},
-		"negative":   {-1e9, new(*linear.SingularError)},
+		"not finite": {math.NaN(), new(*NotFiniteError)},
+		"negative":   {-1e9, new(*SingularError)},
 	} {
 		fit := pr.fit(stageOf(link.Calibrated, 3, 1e-3))
 		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {

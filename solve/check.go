@@ -96,22 +96,26 @@ func Keys() []option.Key {
 		ways = append(ways, fmt.Sprintf("`%s` (%s)", m.name, m.doc))
 	}
 	return []option.Key{
-		{Name: "link", Rule: option.OneOf(link.Names()...), Meaning: "how a score becomes a prediction, and its loss: " + option.Enumerate(links, "or")},
+		{Name: "link", Rule: option.OneOf(link.Names()...),
+			Meaning: "how a score becomes a prediction, and its loss: " + option.Enumerate(links, "or")},
 		{Name: "basis", Meaning: fmt.Sprintf("powers of the predictions that the link %s is fitted to, from 1 to %d, ascending",
 			option.Enumerate(learnt, "or"), link.MaxPower)},
-		{Name: "passes", Rule: option.Whole(1, MaxPasses), Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
-			"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
-			mostLastPasses, MethodAuto, option.Enumerate(others, "or"), MaxPasses,
-			DefaultRounds(link.Identity), option.Enumerate(quadratic, "or"), DefaultRounds(link.Softmax))},
+		{Name: "passes", Rule: option.Whole(1, MaxPasses),
+			Meaning: fmt.Sprintf("maximum number of passes. The default is %d in the last stage, with the method `%s` and "+
+				"the link %s; with `kind: gradient`, %d, and `rounds` end the stage (%d by default with the link %s, otherwise %d)",
+				mostLastPasses, MethodAuto, option.Enumerate(others, "or"), MaxPasses,
+				DefaultRounds(link.Identity), option.Enumerate(quadratic, "or"), DefaultRounds(link.Softmax))},
 		{Name: "ridge", Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Ridge).Valid() }},
 			Meaning: "λ = ridge · trace(S)/p; 0: no ridge. `auto`: chosen by generalized cross-validation, once for stages " +
 				"with the same features and link; for `columns` of sparse rows, except in `run`, by the loss on held-out " +
 				"rows. A warm start keeps it"},
-		{Name: "method", Rule: option.OneOf(methodNames(true)...), Meaning: "optimizer: " + option.Enumerate(ways, "or") + ". With the link " + option.Enumerate(quadratic, "or") +
-			", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
-		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows}, Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
-			"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
-			GramAll, GramAuto, rowsPerColumn, option.Enumerate(learnt, "or"))},
+		{Name: "method", Rule: option.OneOf(methodNames(true)...),
+			Meaning: "optimizer: " + option.Enumerate(ways, "or") + ". With the link " + option.Enumerate(quadratic, "or") +
+				", the fit is a direct solve, or conjugate gradients if the Gram matrix is that of a sample"},
+		{Name: "gram_rows", Rule: option.Rule{Want: "auto, all or a whole number ≥ 1", Holds: isGramRows},
+			Meaning: fmt.Sprintf("training rows of the Gram matrix: `%s`, a number, or `%s`: 10,000 or %d for each "+
+				"column, whichever is more, if that is faster. Passes find the same minimum, except with the link %s",
+				GramAll, GramAuto, rowsPerColumn, option.Enumerate(learnt, "or"))},
 		{Name: "scores", Meaning: "use the previous predictions as k additional features; not with `kind: trees`"},
 		{Name: "stop.split", Rule: option.OneOf(examples.Holdout.String(), examples.Test.String()),
 			Meaning: "end the stage when the loss of this split stops falling: `holdout` or `test`. Without any key " +
@@ -119,13 +123,16 @@ func Keys() []option.Key {
 		{Name: "stop.patience", Rule: option.Whole(1, 0), Meaning: "number of passes without a lower loss that ends the stage"},
 		{Name: "stop.stages", Meaning: "stop stages instead of passes: `train` chooses the number of stages, and of trees the " +
 			"`temperature`, by the loss on held-out rows, then trains them on all rows. See [tables](tables.md)"},
-		{Name: "rate", Rule: option.Range(0, 1, "a number above 0, up to 1"), Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
-			"`kind: trees` %g by default, otherwise 1", grownRate)},
-		{Name: "ridge_rows", Rule: option.Range(0, math.MaxFloat32, "a number ≥ 0"), Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
-			"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
-			grownRidgeRows)},
-		{Name: "temperature", Meaning: "in the last stage, with the link " + option.Enumerate(others, "or") + ": number that scores are divided by before " +
-			"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
+		{Name: "rate", Rule: option.Range(0, 1, "a number above 0, up to 1"),
+			Meaning: fmt.Sprintf("factor of the fitted weights, so that later stages fit a part of the residuals; with "+
+				"`kind: trees` %g by default, otherwise 1", grownRate)},
+		{Name: "ridge_rows", Rule: option.Range(0, math.MaxFloat32, "a number ≥ 0"),
+			Meaning: fmt.Sprintf("with `kind: trees`: minimum regularisation, as if every leaf had this many extra "+
+				"rows, split evenly between two classes. %g by default; 0: none. `run` takes no other values. See [tables](tables.md#keys)",
+				grownRidgeRows)},
+		{Name: "temperature",
+			Meaning: "in the last stage, with the link " + option.Enumerate(others, "or") + ": number that scores are divided by before " +
+				"they become probabilities. 0: 1, or what `train` [chooses](tables.md)"},
 	}
 }
 

@@ -7,8 +7,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/bayes"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // counted computes the weights of a stage from counts, without a fit: those of multinomial naive Bayes, each scaled by
@@ -49,9 +47,6 @@ func CountWeights() []float64 {
 // TrialFields is the number of columns of the tensor trials: Σw, Σw of wrong rows, Σw·loss.
 const TrialFields = 3
 
-// NegativeCountError means that the values of a class have a negative sum, so they are not counts.
-type NegativeCountError = bayes.NegativeCountError
-
 // NoTrialsError means that there are no rows to choose a factor by.
 type NoTrialsError struct{}
 
@@ -72,10 +67,6 @@ func ChainWeight(w schemas.Weight) schemas.Weight {
 // countsOf returns the counts of a column (k).
 func (c *counted) countsOf(column int) []float64 {
 	return c.counts[column*c.shape.Classes:][:c.shape.Classes]
-}
-
-func (s Shape) counts() bayes.Shape {
-	return bayes.Shape{Columns: s.Columns, Inputs: s.Penalised, Classes: s.Classes}
 }
 
 // Ridge returns 0: the weights are not fitted.
@@ -104,8 +95,8 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 
 func (c *counted) Next() (Step, error) {
 	if c.shape.Chained {
-		w, err := bayes.Weights(c.countsOf, c.shape.counts(), float64(c.weight))
-		return Step{W: w, Counts: linear.Narrow(c.counts), Final: true, Of: c.visit}, err
+		w, err := countWeights(c.countsOf, c.shape, float64(c.weight))
+		return Step{W: w, Counts: narrow(c.counts), Final: true, Of: c.visit}, err
 	}
 	if c.weight == schemas.WeightAuto {
 		return Step{W: c.w}, nil
@@ -137,14 +128,14 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 	for _, n := range totals {
 		all += n
 	}
-	if !linear.Finite(all) {
-		return nil, &linear.NotFiniteError{What: "the sum of the inputs"}
+	if !Finite(all) {
+		return nil, &NotFiniteError{What: "the sum of the inputs"}
 	}
 	w, classes := make([]float64, p*k), make([]float64, k)
 	for class, n := range totals {
 		classes[class] = math.Log(n + smoothing*float64(inputs))
 	}
-	linear.OnCores(p, k, func(from, to int) {
+	onCores(p, k, func(from, to int) {
 		for j := from; j < to; j++ {
 			row := w[j*k : (j+1)*k]
 			for class := range row {
@@ -153,7 +144,7 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 					row[class] -= classes[class]
 				}
 			}
-			linear.Centre(row)
+			centre(row)
 		}
 	})
 	if all == 0 {
@@ -161,7 +152,7 @@ func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
 	} else {
 		scaleCounted(w[:inputs*k], counts, totals, all)
 	}
-	return linear.Narrow(w), nil
+	return narrow(w), nil
 }
 
 // scaleCounted scales the weights of inputs (inputs × k), given their counts, the counts of all inputs (k) and the
@@ -179,7 +170,7 @@ func scaleCounted(w, counts, totals []float64, all float64) {
 	for _, m := range magnitudes {
 		mean += m / float64(k)
 	}
-	linear.OnCores(len(w)/k, k, func(first, end int) {
+	onCores(len(w)/k, k, func(first, end int) {
 		for from := first * k; from < end*k; from += k {
 			tells := math.Sqrt(information(counts[from:from+k], parts))
 			for class, m := range magnitudes {

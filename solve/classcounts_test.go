@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // countSums returns the sums of the first visit of a counted stage.
@@ -41,7 +40,7 @@ func countedFit(inputs, columns, k int, weight schemas.Weight) Fit {
 	stage := Defaults()
 	stage.Features.Weight = weight
 	return NewFit([]schemas.Stage{stage}, 0, false, Shape{Columns: columns, Penalised: inputs, Classes: k, Sparse: true,
-		Counted: true}, &linear.Buffer{})
+		Counted: true}, &Buffer{})
 }
 
 // naiveBayes is nb_weights · entropy_weight^½ of the oracle sparse.py, in matrix form.
@@ -109,7 +108,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 	}
 	step, _ := fit.Next()
 	for i, w := range step.W {
-		if !linear.Finite(float64(w)) {
+		if !Finite(float64(w)) {
 			t.Errorf("weight %d is %v", i, w)
 		}
 	}
@@ -169,7 +168,7 @@ func TestCountedRefusals(t *testing.T) {
 		t.Errorf("counts below 0: %v", err)
 	}
 	if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, math.Inf(1)}))); !errors.As(err,
-		new(*linear.NotFiniteError)) {
+		new(*NotFiniteError)) {
 		t.Errorf("counts that are not finite: %v", err)
 	}
 	sums := trialSums(func(float64) float64 { return 0 }, func(float64) float64 { return 0 })

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // sparseProblem draws a problem with sparse rows: two of three values are 0, and the last column is 0 in all rows.
@@ -65,7 +64,7 @@ type sparseVisit struct {
 func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (visits []sparseVisit, final Step, f Fit) {
 	t.Helper()
 	pr.shape.AtATime = size
-	f = NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &linear.Buffer{})
+	f = NewFit([]schemas.Stage{stage}, 0, false, pr.shape, &Buffer{})
 	w := make([]float32, pr.shape.Columns*pr.shape.Classes)
 	for step := (Step{}); ; {
 		if step.W != nil {
@@ -253,13 +252,13 @@ func TestRootTwiceIsTheMatrix(t *testing.T) {
 	for j := range squares {
 		squares[j] = float64(j * j)
 	}
-	whole, err := linear.NewDiagonal(slices.Clone(squares), 0, 3, 0.1, 0.5)
+	whole, err := newDiagonal(slices.Clone(squares), 0, 3, 0.1, 0.5)
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := linear.Solved(whole, gradient, k)
+	want := solved(whole, gradient, k)
 	whole.Root()
-	if got := linear.Solved(whole, linear.Solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
+	if got := solved(whole, solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
 		t.Errorf("twice the root gives %v, the matrix %v", got, want)
 	}
 }
@@ -293,20 +292,20 @@ func TestShortenedStepLowersJ(t *testing.T) {
 			scores.Mul(x, mat.NewDense(p, k, step))
 			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
 		}
-		own, err := linear.NewDiagonal(slices.Clone(squares), p, rows, lambda, 1)
+		own, err := newDiagonal(slices.Clone(squares), p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		above, err := linear.NewDiagonal(slices.Clone(bounds), p, rows, lambda, 1)
+		above, err := newDiagonal(slices.Clone(bounds), p, rows, lambda, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if whole := change(linear.Solved(own, gradient, k)); whole < 0 {
+		if whole := change(solved(own, gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}
 		for range 2 {
 			floats.Scale(own.Length(gradient, k, above), own.Inverse)
-			step := linear.Solved(own, gradient, k)
+			step := solved(own, gradient, k)
 			if got, want := change(step), -floats.Dot(gradient, step)/2; got > want*(1-1e-12) {
 				t.Errorf("the step changes J by %v, expected %v at most", got, want)
 			}

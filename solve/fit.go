@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Shape is the shape of a stage's block and scores.
@@ -157,7 +156,7 @@ type Fit interface {
 // NewFit starts the fit of a stage, given the stages of its run, whose configuration was checked, and its index among
 // them. updated means that updates with many more rows follow: the fit then makes at most [updatedPasses]. The fit uses
 // buffer until the next fit starts with it.
-func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *linear.Buffer) Fit {
+func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *Buffer) Fit {
 	fit := newFit(stages, number, updated, shape, buffer)
 	if rate := stages[number].Rate; rate != 0 && rate != 1 {
 		return &rated{fit, float32(rate), shape}
@@ -165,7 +164,7 @@ func NewFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 	return fit
 }
 
-func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *linear.Buffer) Fit {
+func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffer *Buffer) Fit {
 	stage := stages[number]
 	if updated {
 		stage.Passes = min(stage.Passes, updatedPasses)
@@ -206,8 +205,8 @@ type common struct {
 	link     link.Link
 	shape    Shape
 	stop     stop
-	buffer   *linear.Buffer
-	factor   linear.Metric
+	buffer   *Buffer
+	factor   metric
 	pending  *pending // the Gram matrix until it is factored
 	lambda   float64
 	opened   bool    // whether the first visit was observed
@@ -255,7 +254,7 @@ func (c *common) factorPending() (err error) {
 	p := c.pending
 	c.lambda = c.ridge(p.trace, p.weight)
 	c.factor, err = c.factored(p.gram, p.weight)
-	if errors.As(err, new(*linear.SingularError)) {
+	if errors.As(err, new(*SingularError)) {
 		p.why = err
 		return nil
 	}
@@ -280,8 +279,8 @@ func (c *common) chooseRidge(sums wire.Tensors[float64]) error {
 		return err
 	}
 	p, residual := c.pending, squares[0]/c.weight
-	if !linear.Finite(p.trace) {
-		return &linear.NotFiniteError{What: "the Gram matrix"}
+	if !Finite(p.trace) {
+		return &NotFiniteError{What: "the Gram matrix"}
 	}
 	v := validation{
 		shape: c.shape, gram: p.gram, weight: p.weight, cross: cross, residual: residual, rows: effectiveRows(c.weight, squares[1]),
@@ -301,12 +300,12 @@ func (c *common) curvature(residual float64) float64 {
 	return min(residual/float64(c.shape.Classes), c.link.Smoothness)
 }
 
-func (c *common) factored(gram []float64, weight float64) (linear.Metric, error) {
+func (c *common) factored(gram []float64, weight float64) (metric, error) {
 	smoothness := c.link.Smoothness
 	if c.shape.Curved {
 		smoothness = 1
 	}
-	return linear.NewPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness, c.buffer)
+	return newPreconditioner(gram, c.shape.Columns, c.shape.Penalised, weight, c.lambda, smoothness, c.buffer)
 }
 
 // ridge returns λ = ridge · trace(S)/p over the penalised columns. trace is that of Σ w x xᵀ. If all features are 0, as
@@ -328,8 +327,8 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 	}
 	if !c.opened {
 		for split, s := range losses {
-			if split := examples.Split(split); !linear.Finite(s.Loss) && (split == examples.Train || c.stop.watches(split)) {
-				return losses, &linear.NotFiniteError{What: fmt.Sprintf("the loss of the %s rows", split)}
+			if split := examples.Split(split); !Finite(s.Loss) && (split == examples.Train || c.stop.watches(split)) {
+				return losses, &NotFiniteError{What: fmt.Sprintf("the loss of the %s rows", split)}
 			}
 		}
 		if c.shape.Sparse {
@@ -349,8 +348,8 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 			if len(trace.Data) != 1 {
 				return losses, &wire.ShapeError{Tensor: statistics.FieldTrace, Got: trace.Shape, Want: []int{1}}
 			}
-			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !linear.Finite(c.lambda) {
-				return losses, &linear.NotFiniteError{What: "the Gram matrix"}
+			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !Finite(c.lambda) {
+				return losses, &NotFiniteError{What: "the Gram matrix"}
 			}
 		}
 		if p := c.pending; p != nil {
@@ -390,15 +389,15 @@ func (c *common) crossTo(mean []float64, sums wire.Tensors[float64]) error {
 		return err
 	}
 	var overflown atomic.Bool
-	linear.OnCores(len(sum), 1, func(from, to int) {
+	onCores(len(sum), 1, func(from, to int) {
 		for i, v := range sum[from:to] {
-			if mean[from+i] = v / c.weight; !linear.Finite(mean[from+i]) {
+			if mean[from+i] = v / c.weight; !Finite(mean[from+i]) {
 				overflown.Store(true)
 			}
 		}
 	})
 	if overflown.Load() {
-		return &linear.NotFiniteError{What: "the cross moment"}
+		return &NotFiniteError{What: "the cross moment"}
 	}
 	return nil
 }
@@ -414,7 +413,7 @@ func (c *common) ridgeGradientTo(gradient []float64, sums wire.Tensors[float64],
 	if err := c.crossTo(gradient, sums); err != nil {
 		return err
 	}
-	linear.OnCores(len(gradient), 1, func(from, to int) {
+	onCores(len(gradient), 1, func(from, to int) {
 		for i := from; i < to; i++ {
 			if gradient[i] = -gradient[i]; i < len(penalised) {
 				gradient[i] += c.lambda * float64(penalised[i])

@@ -7,7 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // generalized is Algorithm 1, generalized least squares, for a known link with a non-quadratic loss. A method chooses
@@ -24,14 +23,16 @@ type generalized struct {
 	done       bool      // nothing is left to gain
 }
 
-// point is a W with its evaluation.
+// point is weights W with their evaluation.
 type point struct {
-	linear.Point // with ∇J(W), and (L·S+λI)⁻¹ ∇J(W)
-	visit        int
-	objective    float64 // J(W)
-	decrement    float64 // ⟨∇J(W), (L·S+λI)⁻¹ ∇J(W)⟩: a full step gains about half of it
-	size         float64 // the next trial is W − size · step
-	step         []float64
+	w              []float32
+	gradient       []float64 // ∇J(W)
+	preconditioned []float64 // (L·S+λI)⁻¹ ∇J(W)
+	visit          int
+	objective      float64 // J(W)
+	decrement      float64 // ⟨∇J(W), (L·S+λI)⁻¹ ∇J(W)⟩: a full step gains about half of it
+	size           float64 // the next trial is W − size · step
+	step           []float64
 }
 
 // minDecrement is the relative gain in J below which float32 scores can't resolve a step.
@@ -43,10 +44,10 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		return nil, err
 	}
 	weights, penalised, ridge := g.start(w)
-	trial := point{Point: linear.Point{W: weights}, visit: v, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
+	trial := point{w: weights, visit: v, objective: losses[examples.Train].MeanLoss() + ridge, size: 1}
 	g.passes++
 	evaluation := &Evaluation{Number: g.passes, Objective: trial.objective}
-	first := g.accepted.W == nil
+	first := g.accepted.w == nil
 	if first {
 		g.method = methodNamed(g.stage.Method)
 		g.descent = g.method.start(g.shape)
@@ -56,14 +57,14 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		return evaluation, nil
 	}
 	evaluation.Accepted, evaluation.Kept = true, g.shape.Sparse
-	if trial.Gradient, err = g.crossMemory(sums); err != nil {
+	if trial.gradient, err = g.crossMemory(sums); err != nil {
 		return nil, err
 	}
-	if err := g.ridgeGradientTo(trial.Gradient, sums, penalised); err != nil {
+	if err := g.ridgeGradientTo(trial.gradient, sums, penalised); err != nil {
 		return nil, err
 	}
-	trial.Preconditioned = linear.Solved(g.factor, trial.Gradient, g.shape.Classes)
-	trial.decrement = linear.Dot(trial.Gradient, trial.Preconditioned)
+	trial.preconditioned = solved(g.factor, trial.gradient, g.shape.Classes)
+	trial.decrement = dot(trial.gradient, trial.preconditioned)
 	if first {
 		trial.step = g.descent.accept(nil, &trial)
 	} else {
@@ -73,7 +74,7 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 	g.done = trial.decrement <= minDecrement*(1+math.Abs(trial.objective)) ||
 		!first && g.method.worthwhile != nil && !g.method.worthwhile(g.position, g.passes, g.objectives)
 	if g.stop.observe(losses) {
-		g.chosen = Step{W: trial.W, Final: true, Of: trial.visit}
+		g.chosen = Step{W: trial.w, Final: true, Of: trial.visit}
 	}
 	return evaluation, nil
 }
@@ -82,7 +83,7 @@ func (g *generalized) Next() (Step, error) {
 	if g.done || g.passes >= g.stage.Passes || g.stop.ended() {
 		return g.chosen, nil
 	}
-	return Step{W: linear.Trial(g.accepted.W, g.accepted.size, g.accepted.step)}, nil
+	return Step{W: trialFrom(g.accepted.w, g.accepted.size, g.accepted.step)}, nil
 }
 
 // scaled returns size · step.

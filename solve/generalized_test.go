@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 func stageOf(l schemas.Link, passes int, ridge float64) schemas.Stage {
@@ -111,19 +110,19 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		case *generalized:
 			g.common, g.accepted = f.common, f.accepted
 		case *quadratic:
-			g.common, g.accepted = f.common, point{Point: linear.Point{Preconditioned: make([]float64, 7*3)}, objective: f.objective}
-			g.accepted.decrement = f.steps.Turn(g.accepted.Preconditioned)
+			g.common, g.accepted = f.common, point{preconditioned: make([]float64, 7*3), objective: f.objective}
+			g.accepted.decrement = f.steps.Turn(g.accepted.preconditioned)
 		}
 		j, own := pr.objective(l, g.lambda, w)
 		if math.Abs(j-g.accepted.objective) > 1e-12 {
 			t.Errorf("%s: J is %v, expected %v", l, g.accepted.objective, j)
 		}
-		step := linear.Solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
+		step := solved(g.factor, slices.Clone(own.RawMatrix().Data), 3)
 		decrement := 0.0
 		for i, s := range step {
 			decrement += s * own.RawMatrix().Data[i]
-			if math.Abs(s-g.accepted.Preconditioned[i]) > 1e-9 {
-				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.Preconditioned[i], s)
+			if math.Abs(s-g.accepted.preconditioned[i]) > 1e-9 {
+				t.Fatalf("%s: step %d is %v, expected %v", l, i, g.accepted.preconditioned[i], s)
 			}
 			const h = 1e-5
 			at := w.RawMatrix().Data[i]
@@ -324,12 +323,12 @@ func TestErrors(t *testing.T) {
 		spoil func(wire.Tensors[float64])
 		want  any
 	}{
-		"fewer rows than features": {0, func(wire.Tensors[float64]) {}, new(*linear.SingularError)},
+		"fewer rows than features": {0, func(wire.Tensors[float64]) {}, new(*SingularError)},
 		"no weight":                {1e-3, func(s wire.Tensors[float64]) { clear(s[0].Data) }, new(NoWeightError)},
-		"loss":                     {1e-3, func(s wire.Tensors[float64]) { s[0].Data[3] = math.NaN() }, new(*linear.NotFiniteError)},
-		"Gram matrix":              {1e-3, func(s wire.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*linear.NotFiniteError)},
-		"cross moment":             {1e-3, func(s wire.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*linear.NotFiniteError)},
-		"no features":              {1e-3, func(s wire.Tensors[float64]) { clear(s[1].Data) }, new(*linear.SingularError)},
+		"loss":                     {1e-3, func(s wire.Tensors[float64]) { s[0].Data[3] = math.NaN() }, new(*NotFiniteError)},
+		"Gram matrix":              {1e-3, func(s wire.Tensors[float64]) { s[1].Data[0] = math.Inf(1) }, new(*NotFiniteError)},
+		"cross moment":             {1e-3, func(s wire.Tensors[float64]) { s[2].Data[5] = math.NaN() }, new(*NotFiniteError)},
+		"no features":              {1e-3, func(s wire.Tensors[float64]) { clear(s[1].Data) }, new(*SingularError)},
 		"other shape": {1e-3, func(s wire.Tensors[float64]) { s[1] = wire.Vector(statistics.FieldGram, []float64{1}) },
 			new(*wire.ShapeError)},
 	} {

@@ -20,13 +20,13 @@ func paperMethod() method {
 // raise J.
 type paper struct{ size float64 }
 
-func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.Preconditioned) }
+func (p *paper) accept(_, at *point) []float64 { return scaled(p.size, at.preconditioned) }
 
 func (p *paper) reject(at *point) (size float64, step []float64) {
 	if p.size /= 2; p.size < minStep {
 		return 0, nil
 	}
-	return p.size, at.Preconditioned
+	return p.size, at.preconditioned
 }
 
 func (p *paper) sufficient(*point, float64) bool { return true }

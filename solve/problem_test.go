@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // problem is a small data set in memory, whose visits are computed in float64.
@@ -206,7 +205,7 @@ type visited struct {
 
 // fit starts the fit of a run's only stage.
 func (pr *problem) fit(stage schemas.Stage) Fit {
-	return NewFit([]schemas.Stage{stage}, 0, false, pr.shape, new(linear.Buffer))
+	return NewFit([]schemas.Stage{stage}, 0, false, pr.shape, new(Buffer))
 }
 
 // run makes all visits of the fit of a run's only stage, which has a known link.
@@ -219,7 +218,7 @@ func (pr *problem) run(t *testing.T, stage schemas.Stage, initial []float32) (vi
 func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, initial []float32) (visits []visited, final Step, fit Fit) {
 	t.Helper()
 	stage := stages[number]
-	fit = NewFit(stages, number, false, pr.shape, new(linear.Buffer))
+	fit = NewFit(stages, number, false, pr.shape, new(Buffer))
 	for v, step := 0, (Step{W: initial}); ; v++ {
 		sums := pr.sums(stage.Link, pr.scores(step.W))
 		if v > 0 {

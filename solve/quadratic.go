@@ -4,7 +4,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // quadratic is Algorithm 1 for a quadratic loss, where J is quadratic too. With the Gram matrix of all rows, one pass
@@ -16,9 +15,9 @@ import (
 type quadratic struct {
 	common
 	visit     int
-	steps     *linear.Conjugate // nil before the first visit
-	objective float64           // J at the minimum so far
-	next      []float32         // the weights of the next visit
+	steps     *conjugate // nil before the first visit
+	objective float64    // J at the minimum so far
+	next      []float32  // the weights of the next visit
 	done      bool
 	chosen    Step // the best visit by the stop rule's split; without a rule it has no weights
 }
@@ -46,7 +45,7 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		q.objective = losses[examples.Train].MeanLoss() + ridge
 		length := 1.0
 		if length, err = q.firstLength(gradient, sums); err == nil {
-			q.steps = linear.NewConjugate(weights, gradient, q.shape.Classes, q.factor, length)
+			q.steps = newConjugate(weights, gradient, q.shape.Classes, q.factor, length)
 		}
 	} else {
 		q.objective = q.steps.Step(weights, gradient, q.objective)
@@ -78,7 +77,7 @@ func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
 // the step is 1. With a diagonal matrix, a step of 1 would overshoot, on texts to a hundred times the loss, so its
 // length is bounded to guarantee a decrease of J.
 func (q *quadratic) firstLength(gradient []float64, sums wire.Tensors[float64]) (float64, error) {
-	own, ok := q.factor.(*linear.Diagonal)
+	own, ok := q.factor.(*diagonal)
 	if !ok {
 		return 1, nil
 	}

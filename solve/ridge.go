@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // The candidate ridges: 1 and 3 times the powers of ten from 1e-4 to 10. They are round numbers that users may write,
@@ -64,7 +63,7 @@ type validation struct {
 	sampled   float64   // Σw of all rows over that of the rows behind the Gram matrix
 	unit      float64   // λ of the ridge 1
 	curvature float64   // h
-	buffer    *linear.Buffer
+	buffer    *Buffer
 	definite  float64 // S + definite·I is positive definite; 0: not known, +Inf: for no value that was tried
 }
 

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // penalty returns μ on the diagonal of the penalised columns.
@@ -82,7 +81,7 @@ func (pr *problem) validationOf(t *testing.T, l schemas.Link) *validation {
 	residual, _ := sums.Find(statistics.FieldResidual)
 	v := &validation{
 		shape: pr.shape, gram: gram.Data, weight: weight, cross: slices.Clone(cross.Data), residual: residual.Data[0] / weight,
-		rows: effectiveRows(weight, residual.Data[1]), sampled: 1, unit: pr.wantLambda(1), curvature: 1, buffer: new(linear.Buffer),
+		rows: effectiveRows(weight, residual.Data[1]), sampled: 1, unit: pr.wantLambda(1), curvature: 1, buffer: new(Buffer),
 	}
 	for i := range v.cross {
 		v.cross[i] /= weight

@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // openSparse computes λ and the preconditioner of a block of sparse columns, from the sums of the first visit.
@@ -37,14 +36,14 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 			c.stage.Ridge *= chainedRows
 		}
 	}
-	if c.lambda = c.ridge(trace, c.weight); !linear.Finite(c.lambda) {
-		return &linear.NotFiniteError{What: "the sum of squares of a column"}
+	if c.lambda = c.ridge(trace, c.weight); !Finite(c.lambda) {
+		return &NotFiniteError{What: "the sum of squares of a column"}
 	}
 	if c.shape.AtATime > 0 {
 		squares = slices.Clone(squares) // they also tell which inputs occur
 	}
 	c.sampled = true // selects conjugate gradients
-	own, err := linear.NewDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	own, err := newDiagonal(squares, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
 	if c.factor = own; err != nil || c.link.Quadratic {
 		return err
 	}
@@ -82,10 +81,10 @@ func Prior(f Fit) float64 {
 func (c *common) prior() float64 { return c.lambda * c.weight }
 
 // above returns the diagonal matrix that bounds the curvature of J, from the sums of the first visit.
-func (c *common) above(sums wire.Tensors[float64]) (*linear.Diagonal, error) {
+func (c *common) above(sums wire.Tensors[float64]) (*diagonal, error) {
 	bounds, err := sums.Shaped(statistics.FieldBounds, c.shape.Columns)
 	if err != nil {
 		return nil, err
 	}
-	return linear.NewDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
+	return newDiagonal(bounds, c.shape.Penalised, c.weight, c.lambda, c.link.Smoothness)
 }

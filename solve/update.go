@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Update is the state of a stage in an update: it continues from the previous version's weights, and sees the rows of
@@ -30,7 +29,7 @@ type Update struct {
 	link     link.Link
 	shape    Shape
 	passes   int
-	buffer   *linear.Buffer
+	buffer   *Buffer
 	before   *Moments // of the window, without the terms of visited increments; with the new rows' Gram matrix
 	visited  []Visited
 	weights  []float64 // Σw of the training rows of each visited increment
@@ -39,14 +38,14 @@ type Update struct {
 	scale    float64   // nλ
 	most     float64   // the largest curvature, L of the link
 	used     float64   // L of this update
-	factor   *linear.Preconditioner
-	met      []float64     // curvatures along the steps of this update
-	seen     int           // visits
-	restarts bool          // the window keeps only visited increments
-	at       tangent       // the last accepted visit
-	judges   bool          // the last visit uses the final weights
-	final    []float32     // the final weights, once visited
-	lbfgs    *linear.LBFGS // chooses the steps if the whole window is visited; otherwise nil
+	factor   *preconditioner
+	met      []float64 // curvatures along the steps of this update
+	seen     int       // visits
+	restarts bool      // the window keeps only visited increments
+	at       tangent   // the last accepted visit
+	judges   bool      // the last visit uses the final weights
+	final    []float32 // the final weights, once visited
+	lbfgs    *lbfgs    // chooses the steps if the whole window is visited; otherwise nil
 }
 
 // Moments is the state of a stage's window: sums over its increments, each times its weight.
@@ -119,7 +118,7 @@ const (
 // and without the increments that leave. weight is Σ w_c Σw over all remaining increments, without the new one, which
 // is the first of visited. The update uses buffer until the next fit starts with it.
 func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64, visited []Visited, passes int,
-	buffer *linear.Buffer) *Update {
+	buffer *Buffer) *Update {
 	l := link.Named(stage.Link)
 	if l.Learnt {
 		panic(fmt.Sprintf("solve: an update of a stage with link %s", l.Name))
@@ -135,7 +134,7 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 
 // NewRestart starts the update of a stage after a change of the stream, when the window keeps only visited increments.
 // The field gram of Precondition then covers all visited rows, whose weights are 1.
-func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *linear.Buffer) *Update {
+func NewRestart(stage schemas.Stage, shape Shape, visited []Visited, passes int, buffer *Buffer) *Update {
 	weight := 0.0
 	for _, v := range visited[1:] {
 		weight += v.Rows
@@ -247,8 +246,8 @@ func TermsOf(scores, residuals []float64) Terms {
 
 // observe evaluates a visit, given the losses of each visited increment.
 func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation, error) {
-	if !linear.Finite(here.loss) || !linear.Finite(floats.Sum(here.gradient)) {
-		return nil, &linear.NotFiniteError{What: "the loss of the visited rows"}
+	if !Finite(here.loss) || !Finite(floats.Sum(here.gradient)) {
+		return nil, &NotFiniteError{What: "the loss of the visited rows"}
 	}
 	if u.seen == 0 {
 		for _, l := range losses {
@@ -270,14 +269,14 @@ func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation,
 			}
 			u.at.objective = u.objective(&u.at)
 			if u.lbfgs != nil {
-				u.lbfgs = &linear.LBFGS{}
+				u.lbfgs = &lbfgs{}
 				u.choose(nil, &u.at)
 			}
 			return evaluation, nil
 		}
 	}
 	if u.lbfgs != nil {
-		var before *linear.Point
+		var before *point
 		if u.seen > 1 {
 			before = u.at.point
 		}
@@ -289,21 +288,21 @@ func (u *Update) observe(here tangent, losses []statistics.Losses) (*Evaluation,
 
 // canShorten reports whether a rejected step has an alternative: that of Algorithm 1 with the link's full curvature.
 func (u *Update) canShorten() bool {
-	return u.used < u.most || u.lbfgs != nil && u.lbfgs.Learnt()
+	return u.used < u.most || u.lbfgs != nil && u.lbfgs.learnt()
 }
 
 // choose lets L-BFGS choose the step from a visit. If the whole window is visited, the objective is J, and its gradient
 // is known without S. before is the last accepted point; nil: there is none.
-func (u *Update) choose(before *linear.Point, t *tangent) {
+func (u *Update) choose(before *point, t *tangent) {
 	k := u.shape.Classes
-	t.point = &linear.Point{W: linear.Narrow(t.w), Gradient: make([]float64, len(t.w))}
+	t.point = &point{w: narrow(t.w), gradient: make([]float64, len(t.w))}
 	for i, g := range t.gradient {
-		if t.point.Gradient[i] = g / u.weight; i < u.shape.Penalised*k {
-			t.point.Gradient[i] += u.scale / u.weight * t.w[i]
+		if t.point.gradient[i] = g / u.weight; i < u.shape.Penalised*k {
+			t.point.gradient[i] += u.scale / u.weight * t.w[i]
 		}
 	}
-	t.point.Preconditioned = linear.Solved(u.factor, t.point.Gradient, k)
-	u.lbfgs.Accept(before, t.point)
+	t.point.preconditioned = solved(u.factor, t.point.gradient, k)
+	u.lbfgs.accept(before, t.point)
 }
 
 // begin computes n, ρ, λ and L, and factors the matrix of the step.
@@ -337,7 +336,7 @@ func (u *Update) begin() error {
 		}
 		u.used = min(u.most, max(met, least))
 		if u.share == 1 {
-			u.lbfgs = &linear.LBFGS{}
+			u.lbfgs = &lbfgs{}
 		}
 	}
 	return u.refactor()
@@ -355,7 +354,7 @@ func (u *Update) early() float64 {
 
 // refactor factors (L·S + nλI)/n.
 func (u *Update) refactor() (err error) {
-	u.factor, err = linear.NewPreconditioner(u.before.Gram, u.shape.Columns, u.shape.Penalised, u.weight, u.scale/u.weight, u.used, u.buffer)
+	u.factor, err = newPreconditioner(u.before.Gram, u.shape.Columns, u.shape.Penalised, u.weight, u.scale/u.weight, u.used, u.buffer)
 	return err
 }
 
@@ -365,8 +364,8 @@ type tangent struct {
 	terms            []Terms // of each increment; nil: the visit summed them over the increments
 	scores, gradient []float64
 	loss             float64
-	objective        float64       // with the currently factored matrix
-	point            *linear.Point // for L-BFGS
+	objective        float64 // with the currently factored matrix
+	point            *point  // for L-BFGS
 }
 
 // curvature returns the mean curvature of the visited rows' loss along the step between two visits: h = 2 (loss(W') −
@@ -399,13 +398,13 @@ func (u *Update) Next() (Step, error) {
 	}
 	k, final := u.shape.Classes, u.at.terms != nil
 	if u.lbfgs != nil && !final {
-		return Step{W: linear.Trial(u.at.point.W, 1, u.lbfgs.Step)}, nil
+		return Step{W: trialFrom(u.at.point.w, 1, u.lbfgs.step)}, nil
 	}
 	target := make([]float64, len(u.at.w))
 	for i := range target {
 		target[i] = (u.used*(u.before.Scores[i]+u.at.scores[i]) - u.before.Gradient[i] - u.at.gradient[i]) / u.weight
 	}
-	return Step{W: linear.Narrow(linear.Solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
+	return Step{W: narrow(solved(u.factor, target, k)), Final: final && !u.judges, Of: u.seen}, nil
 }
 
 // After returns the moments of the window after the update, and the terms of each visited increment and Σw of its

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // increment is some rows in memory, and the sums that workers would compute.
@@ -144,7 +143,7 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 		weight += c.weight * float64(n)
 	}
 	rows := list[0].Rows
-	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &linear.Buffer{})
+	u := NewUpdate(o.stage, o.shape, o.moments, weight, list, passes, &Buffer{})
 	if err := u.Precondition(wire.Tensors[float64]{wire.Vector(statistics.FieldGram, fresh.gram), wire.Vector(statistics.FieldGramRows,
 		[]float64{rows})}); err != nil {
 		t.Fatal(err)

@@ -11,26 +11,25 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/online"
 )
 
 // Fit is a fit of an update's stage on sparse rows.
 type columnsFit interface {
 	solve.Fit
 	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
-	After() (online.Terms, float64)
+	After() (solve.SparseTerms, float64)
 }
 
 // newFit returns the fit of an update's stage. columns are the columns of the examples in block order.
 func (s *columnsState) newFit(stage schemas.Stage, number int, shape solve.Shape, columns []int32, passes int) columnsFit {
 	if !shape.Counted {
-		return online.NewUpdate(stage, shape, s.Sums[number], columns, passes, &s.Memory)
+		return solve.NewSparseUpdate(stage, shape, s.Sums[number], columns, passes, &s.Memory)
 	}
-	var before *online.Before
+	var before *solve.CountsBefore
 	if s.Before != nil {
 		before = s.Before[number]
 	}
-	return online.NewCounts(stage, shape, s.Sums[number], columns, before, &s.Memory)
+	return solve.NewCountsUpdate(stage, shape, s.Sums[number], columns, before, &s.Memory)
 }
 
 // columnsLeft is the state that a run leaves to the next one besides its sums: terms of the visited and of the merged increments.
@@ -39,15 +38,15 @@ type columnsLeft struct {
 	// OwnTerms reports whether the increment at a place has terms of its own; nil: all have. Otherwise its rows are included
 	// in the terms of an earlier place.
 	OwnTerms func(place int) bool
-	Merged   [][]int                // groups of increments that are merged
-	Merging  map[int][]online.Terms // terms of merged increments without a visit, by number and stage
+	Merged   [][]int                     // groups of increments that are merged
+	Merging  map[int][]solve.SparseTerms // terms of merged increments without a visit, by number and stage
 
-	terms [][]online.Terms // by stage: of the increments, then of the groups
+	terms [][]solve.SparseTerms // by stage: of the increments, then of the groups
 }
 
 // add adds the terms of the increments at the next stage, with k classes.
-func (l *columnsLeft) add(terms []online.Terms, k int) {
-	stage, at := len(l.terms), map[int]online.Terms{}
+func (l *columnsLeft) add(terms []solve.SparseTerms, k int) {
+	stage, at := len(l.terms), map[int]solve.SparseTerms{}
 	for number, all := range l.Merging {
 		at[number] = all[stage]
 	}
@@ -55,9 +54,9 @@ func (l *columnsLeft) add(terms []online.Terms, k int) {
 		at[number] = terms[i]
 	}
 	for _, group := range l.Merged {
-		sum := online.Terms{}
+		sum := solve.SparseTerms{}
 		for _, number := range group {
-			sum = online.Merged(sum, at[number], k)
+			sum = solve.MergedTerms(sum, at[number], k)
 		}
 		terms = append(terms, sum)
 	}
@@ -67,7 +66,7 @@ func (l *columnsLeft) add(terms []online.Terms, k int) {
 // addFull adds the terms of a full run's increments at a stage, from the sums of its seals. columns are the columns of the
 // examples in block order. It returns the stage's sums, and Σw of the training rows of each increment.
 func (l *columnsLeft) addFull(sum *accumulate.Sum, increments []coverage.Increment, shape solve.Shape, columns []int32,
-	prior float64) (*online.Sums, []float64, error) {
+	prior float64) (*solve.SparseSums, []float64, error) {
 	occurring, fitted := make([]statistics.Occurring, len(increments)), make([]float64, len(increments))
 	total, weight := 0.0, 0.0
 	for i := range increments {
@@ -81,9 +80,9 @@ func (l *columnsLeft) addFull(sum *accumulate.Sum, increments []coverage.Increme
 			return nil, nil, err
 		}
 		sum.Take(name)
-		total += online.Total(occurring[i])
+		total += solve.TotalOf(occurring[i])
 	}
-	sums, terms := online.NewSums(shape.Classes, prior, online.GridOf(total, weight)), make([]online.Terms, len(increments))
+	sums, terms := solve.NewSparseSums(shape.Classes, prior, solve.GridOf(total, weight)), make([]solve.SparseTerms, len(increments))
 	for i := range increments {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		terms[i] = sums.Terms(occurring[i], columns, increments[i].Weight)
@@ -146,7 +145,7 @@ func (w *columnsWriter) Write(ctx context.Context, l *columnsLeft, window *schem
 }
 
 // encode encodes terms in single precision, if they are exact in it.
-func (w *columnsWriter) encode(id wire.Identity, terms online.Terms) ([]wire.Message, error) {
+func (w *columnsWriter) encode(id wire.Identity, terms solve.SparseTerms) ([]wire.Message, error) {
 	t := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring{Columns: terms.Columns, Values: terms.Values},
 		Classes: w.Classes}
 	if single := t.SingleRecord(); single != nil {
@@ -156,7 +155,7 @@ func (w *columnsWriter) encode(id wire.Identity, terms online.Terms) ([]wire.Mes
 }
 
 // writeSums writes how the terms of a full run are summed, and sets the place.
-func (w *columnsWriter) writeSums(ctx context.Context, sums []*online.Sums, place *schemas.StatePlace) error {
+func (w *columnsWriter) writeSums(ctx context.Context, sums []*solve.SparseSums, place *schemas.StatePlace) error {
 	var messages []wire.Message
 	for t, s := range sums {
 		id := wire.Identity{Kind: statistics.KindMoments, Run: w.Run, Stage: t, Parent: w.Root}

@@ -10,18 +10,18 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/online"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // columnsState is the state from which the next update continues, besides the window.
 type columnsState struct {
-	Sums []*online.Sums // by stage
+	Sums []*solve.SparseSums // by stage
 	// Before is the components of the previous version's weights, by stage; nil in an update that changes all sums.
-	Before []*online.Before
-	Memory online.Memory // of updates
+	Before []*solve.CountsBefore
+	Memory solve.Memory // of updates
 	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
 	// increment that leaves the window is subtracted
-	terms map[int][]online.Terms
+	terms map[int][]solve.SparseTerms
 }
 
 // Log reads the state of earlier runs.
@@ -49,13 +49,13 @@ func (l *columnsLog) gone(what string, args ...any) error {
 
 // Read computes the sums of a window from its terms.
 func (l *columnsLog) Read(ctx context.Context, w *schemas.Window) (*columnsState, error) {
-	s := &columnsState{Sums: make([]*online.Sums, l.Stages)}
+	s := &columnsState{Sums: make([]*solve.SparseSums, l.Stages)}
 	err := protocol.ReadStateRecords(ctx, l.Client, w.Moments, statistics.KindMoments, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		how, err := statistics.OccurringSumsOf(r)
 		if err != nil {
 			return false, err
 		}
-		s.Sums[r.Stage] = online.NewSums(l.Classes, how.Prior(), how.Grid())
+		s.Sums[r.Stage] = solve.NewSparseSums(l.Classes, how.Prior(), how.Grid())
 		return !slices.Contains(s.Sums, nil), nil
 	})
 	if err != nil {
@@ -73,7 +73,7 @@ func (l *columnsLog) fold(ctx context.Context, w *schemas.Window, s *columnsStat
 	for _, sums := range s.Sums {
 		sums.Clear()
 	}
-	kept, exact := map[int][]online.Terms{}, true
+	kept, exact := map[int][]solve.SparseTerms{}, true
 	for i := range w.Increments {
 		increment := &w.Increments[i]
 		number, by := increment.Increment.Number, weight(increment)
@@ -99,21 +99,21 @@ func (l *columnsLog) fold(ctx context.Context, w *schemas.Window, s *columnsStat
 }
 
 // terms reads the terms of an increment of a window, by stage.
-func (l *columnsLog) terms(ctx context.Context, w *schemas.Window, number int) ([]online.Terms, error) {
+func (l *columnsLog) terms(ctx context.Context, w *schemas.Window, number int) ([]solve.SparseTerms, error) {
 	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
 	if i < 0 {
 		return nil, l.gone("the terms of increment %d", number)
 	}
-	place, terms, found := w.Increments[i].Terms, make([]online.Terms, l.Stages), map[int]bool{}
+	place, terms, found := w.Increments[i].Terms, make([]solve.SparseTerms, l.Stages), map[int]bool{}
 	err := protocol.ReadStateRecords(ctx, l.Client, place, statistics.KindTerms, l.Stages, func(r *wire.Record[float64]) (bool, error) {
 		if r.Visit != place.Index || found[r.Stage] {
 			return false, nil
 		}
-		t, err := statistics.OccurringTermsOf(r, int(online.Intercept)+1, l.Classes)
+		t, err := statistics.OccurringTermsOf(r, int(solve.InterceptColumn)+1, l.Classes)
 		if err != nil {
 			return false, err
 		}
-		terms[r.Stage], found[r.Stage] = online.Terms{Columns: t.Columns, Values: t.Values}, true
+		terms[r.Stage], found[r.Stage] = solve.SparseTerms{Columns: t.Columns, Values: t.Values}, true
 		return len(found) == len(terms), nil
 	})
 	if err == nil && len(found) < len(terms) {
@@ -124,8 +124,8 @@ func (l *columnsLog) terms(ctx context.Context, w *schemas.Window, number int) (
 
 // Begin converts the sums after a window to the sums from which an update continues: with its weights, and without the
 // increments that leave. It returns the terms of the increments that the update merges, by number.
-func (l *columnsLog) Begin(ctx context.Context, w *schemas.Window, s *columnsState, chain *schemas.Chain) (merging map[int][]online.Terms,
-	err error) {
+func (l *columnsLog) Begin(ctx context.Context, w *schemas.Window, s *columnsState, chain *schemas.Chain) (
+	merging map[int][]solve.SparseTerms, err error) {
 	u := chain.Update
 	leaves := func(number int) bool {
 		return slices.ContainsFunc(u.Leave, func(c coverage.Increment) bool { return c.Number == number })
@@ -148,7 +148,7 @@ func (l *columnsLog) Begin(ctx context.Context, w *schemas.Window, s *columnsSta
 	if err != nil {
 		return nil, err
 	}
-	merging = map[int][]online.Terms{}
+	merging = map[int][]solve.SparseTerms{}
 	for _, group := range chain.Merged() {
 		for _, number := range group {
 			if merging[number], err = l.terms(ctx, w, number); err != nil {
@@ -162,7 +162,7 @@ func (l *columnsLog) Begin(ctx context.Context, w *schemas.Window, s *columnsSta
 // subtract subtracts the terms of leaving increments from exact sums.
 func (l *columnsLog) subtract(ctx context.Context, w *schemas.Window, s *columnsState, leave []coverage.Increment) error {
 	for _, sums := range s.Sums {
-		s.Before = append(s.Before, &online.Before{Totals: sums.Totals(), Inputs: l.Inputs})
+		s.Before = append(s.Before, &solve.CountsBefore{Totals: sums.Totals(), Inputs: l.Inputs})
 	}
 	for i := range leave {
 		if w.Merged(leave[i].Number) {
@@ -182,7 +182,7 @@ func (l *columnsLog) subtract(ctx context.Context, w *schemas.Window, s *columns
 
 // keep keeps the terms of an update's new increment at its next stage, if terms are kept. They are already included in the
 // sums.
-func (s *columnsState) keep(number int, terms online.Terms) {
+func (s *columnsState) keep(number int, terms solve.SparseTerms) {
 	if s.terms != nil {
 		s.terms[number] = append(s.terms[number], terms)
 	}

@@ -6,7 +6,6 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/online"
 )
 
 // sparse reports whether the run's rows are sparse. The survey's result must be accepted.
@@ -32,7 +31,7 @@ func (s *Solver) columnLog() *columnsLog {
 // blockColumns returns the columns of the examples in the block order of all stages. The intercept's column, if a stage
 // has one, is the last.
 func (s *Solver) blockColumns() []int32 {
-	return append(s.chain.Prepared.Factors.Columns(), online.Intercept)
+	return append(s.chain.Prepared.Factors.Columns(), solve.InterceptColumn)
 }
 
 // beginColumns initializes the sums from which an update on sparse rows continues.
@@ -52,7 +51,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		terms, fitted := c.fits.columns[f.number].After()
 		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
 		c.left.columns.keep(s.plan.Chain.Number, terms)
-		c.left.of.add([]online.Terms{terms}, f.shape.Classes)
+		c.left.of.add([]solve.SparseTerms{terms}, f.shape.Classes)
 		if f.number == len(s.plan.Stages)-1 {
 			s.last = c.found.Sum // the losses of the rows before training
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/linear"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // Solver computes the weights of one run from its statistics, and ends the run. Create solvers with [New]. A solver is not
@@ -167,7 +167,7 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 }
 
 // factorsOf returns the buffer for the factors of a stage.
-func (s *Solver) factorsOf(stage int) *linear.Buffer {
+func (s *Solver) factorsOf(stage int) *solve.Buffer {
 	return &s.scratch.factors[stage%len(s.scratch.factors)]
 }
 

@@ -6,7 +6,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/online"
 )
 
 // start is the state from which an update continues, left by the previous run. It is empty in a full run.
@@ -17,7 +16,7 @@ type start struct {
 	refreshed [][]solve.Terms       // of revisited and then of leaving increments, by stage
 	merging   map[int][]solve.Terms // of merged increments without a visit, by number and stage
 	// merging, for sparse rows
-	mergingColumns map[int][]online.Terms
+	mergingColumns map[int][]solve.SparseTerms
 }
 
 // update returns the fit of a stage of an update.

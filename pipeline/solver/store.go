@@ -5,7 +5,6 @@ import (
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Store is a solver process's memory between the runs of a chain: the sums from which the next run continues, which are
@@ -18,7 +17,7 @@ type Store struct {
 
 // scratch is buffers of megabytes, which would otherwise be mapped and cleared in each run.
 type scratch struct {
-	factors [2]linear.Buffer // of alternating stages: those of the previous stage may still be in use
+	factors [2]solve.Buffer // of alternating stages: those of the previous stage may still be in use
 }
 
 // lend returns buffers for exclusive use, until they are given back.

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/solve/linear"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // The median equals that of sorting, for few and many numbers, close together and far apart.
@@ -114,7 +114,7 @@ func TestSpreadOfFewDistances(t *testing.T) {
 
 func TestSpreadThatOverflows(t *testing.T) {
 	for _, rows := range [][]float32{{3e38, -3e38, 1e38}, {float32(math.Inf(1)), 1, 2}, {float32(math.NaN()), 1, 2}} {
-		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*linear.NotFiniteError)) {
+		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*solve.NotFiniteError)) {
 			t.Errorf("%v: %v, %v", rows, s, err)
 		}
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // DenseSums is the reduced sums of the survey's visit, over d features.
@@ -183,8 +182,8 @@ func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) 
 		if present[j] == 0 {
 			continue // missing in all rows: the feature is prepared to 0
 		}
-		if !linear.Finite(squares[j]) || !linear.Finite(first[j]) {
-			return nil, &linear.NotFiniteError{What: fmt.Sprintf("the variance of feature %d", j)}
+		if !solve.Finite(squares[j]) || !solve.Finite(first[j]) {
+			return nil, &solve.NotFiniteError{What: fmt.Sprintf("the variance of feature %d", j)}
 		}
 		mean := first[j] / present[j]
 		p.Center[j] = float32(float64(s.Shift[j]) + mean)
@@ -237,12 +236,12 @@ func principal(sums wire.Tensors[float64], first []float64, scale []float32, wei
 			covariance[b*n+a] = c * float64(scale[i]) * float64(scale[j])
 		}
 	}
-	if !linear.Finite(floats.Sum(covariance)) {
-		return nil, &linear.NotFiniteError{What: "the covariance of the features"}
+	if !solve.Finite(floats.Sum(covariance)) {
+		return nil, &solve.NotFiniteError{What: "the covariance of the features"}
 	}
 	var eigen mat.EigenSym
 	if !eigen.Factorize(mat.NewSymDense(n, covariance), true) {
-		return nil, &linear.NotFiniteError{What: "the covariance of the features"}
+		return nil, &solve.NotFiniteError{What: "the covariance of the features"}
 	}
 	var vectors mat.Dense
 	eigen.VectorsTo(&vectors)

@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // table is raw rows with weights. NaN is a missing value.
@@ -291,9 +290,9 @@ func TestSurveyErrors(t *testing.T) {
 		"no labels":       {0, func(s *DenseSums) { s.Labels = nil }, new(*LabelsError)},
 		"too many labels": {0, func(s *DenseSums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
 		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, new(solve.NoWeightError)},
-		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*linear.NotFiniteError)},
-		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = nan }, new(*linear.NotFiniteError)},
-		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*linear.NotFiniteError)},
+		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*solve.NotFiniteError)},
+		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = nan }, new(*solve.NotFiniteError)},
+		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*solve.NotFiniteError)},
 		"no moments":      {0, func(s *DenseSums) { s.Sums = s.Sums[:2] }, new(*wire.ShapeError)},
 		"no covariance":   {2, func(s *DenseSums) { s.Sums = s.Sums[:4] }, new(*wire.ShapeError)},
 	} {

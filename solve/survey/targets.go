@@ -7,7 +7,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
 // Targets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums about
@@ -32,8 +31,8 @@ func Targets(sums wire.Tensors[float64], shift []float64, names []string) (cente
 			return nil, nil, solve.NoWeightError{}
 		}
 		mean, square := moments[k+c]/weight, moments[2*k+c]/weight
-		if !linear.Finite(square) || !linear.Finite(shift[c]) {
-			return nil, nil, &linear.NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
+		if !solve.Finite(square) || !solve.Finite(shift[c]) {
+			return nil, nil, &solve.NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
 		}
 		center[c], scale[c] = shift[c]+mean, 1
 		// The variance of a constant target is only rounding.

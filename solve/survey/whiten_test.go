@@ -7,7 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
-	"github.com/stagewise/stagewise/solve/linear"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // W·(C + ridge·I)·W is the identity matrix, and W is symmetric.
@@ -51,7 +51,7 @@ func TestWhiten(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*linear.NotFiniteError)) {
+	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*solve.NotFiniteError)) {
 		t.Errorf("an infinite covariance: %v", err)
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/bayes"
 )
 
 // readOccurring reads the weights for a visit of an update on sparse rows. A visit to the last stage can evaluate the
@@ -150,15 +149,15 @@ func (p *Processor) predictedAfter(b *partition.Batch) kernel.Dense {
 // rows before it counts them, and the next stage must not be fitted to scores that include the row's own label.
 func (p *Processor) leaveSelfOut(b *partition.Batch, counts []float32, totals []float64) {
 	stage := p.visit.Of
-	shape := bayes.Shape{Columns: stage.Features.Size(), Inputs: stage.Features.Penalised(), Classes: stage.Classes}
+	shape := solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes}
 	weight := float64(solve.ChainWeight(p.Plan.Stages[p.visit.Stage].Features.Weight))
 	for i, class := range b.Rows.Classes {
 		if b.Fitted[i] == 0 || class < 0 {
 			continue
 		}
 		columns, values := b.Sparse.Row(i)
-		row := bayes.Row{Columns: columns, Values: values, Class: int(class), Weight: float64(b.Fitted[i])}
-		own, other := bayes.Without(row, counts, totals[class], shape, weight)
+		row := solve.CountRow{Columns: columns, Values: values, Class: int(class), Weight: float64(b.Fitted[i])}
+		own, other := solve.WithoutRow(row, counts, totals[class], shape, weight)
 		score := b.After.Row(i)
 		for c := range score {
 			if c == int(class) {

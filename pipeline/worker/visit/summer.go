@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
-	"github.com/stagewise/stagewise/solve/online"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // occurringRows are the rows of a message in a visit of an update on sparse rows.
@@ -33,7 +33,7 @@ type occurringSums struct {
 func sumsOf(stage *model.Stage, number, passes int) occurringSums {
 	counted := stage.Features.Counted()
 	return occurringSums{link: stage.Link, counted: counted, reaching: number == 0 && !counted,
-		curved: !counted && online.HasCurvature(number, passes)}
+		curved: !counted && solve.HasCurvature(number, passes)}
 }
 
 // occurringWeights are those of a visit of an update on sparse rows: of occurring columns, and for all others those of the

@@ -1,34 +1,22 @@
-package online
+package solve
 
 import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
 )
 
-// Visit is the sums of a visit over the new training rows, for the columns of the block that occur.
-type Visit struct {
+// SparseVisit is the sums of a visit over the new training rows, for the columns of the block that occur.
+type SparseVisit struct {
 	Losses    statistics.Losses
-	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ; none if [NeedsGradient] reports false
+	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ
 	Curvature statistics.Occurring // m × k, of some visits
 	Reach     statistics.Occurring // m × 1, of the first visit
 	Counted   statistics.Occurring // m × k, of a counted stage
 }
 
-// NeedsGradient reports whether a step may follow a visit of an update with the given number of passes.
-func NeedsGradient(visit, passes int) bool { return visit == 0 || visit < passes }
-
-// columns returns the columns that occur.
-func (v *Visit) columns() []int32 {
-	if v.Gradient.Values == nil {
-		return v.Curvature.Columns
-	}
-	return v.Gradient.Columns
-}
-
-// VisitOf reads the sums of a visit to a stage of the given shape. An error describes what is wrong with the sums.
-func VisitOf(sums wire.Tensors[float64], shape solve.Shape) (v Visit, err error) {
+// SparseVisitOf reads the sums of a visit to a stage of the given shape. An error describes what is wrong with the sums.
+func SparseVisitOf(sums wire.Tensors[float64], shape Shape) (v SparseVisit, err error) {
 	v.Losses = statistics.LossesOf(sums)[examples.Train]
 	for _, f := range []struct {
 		name string

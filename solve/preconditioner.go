@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"fmt"
@@ -7,13 +7,13 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
+// preconditioner is the Cholesky factor of L·S + λI. Algorithm 1 (line 2) multiplies every step by the inverse of this fixed
 // matrix of second moments. The intercept, if there is one, is the last column and not penalised.
 //
 // The paper has no ridge; its step (1/L) S⁻¹ would become (1/L) (S+λI)⁻¹. But the curvature of J is up to L·S + λI,
 // which L (S+λI) does not bound where L < 1: in the null space of S the iterates would oscillate between W and −W
 // forever, at the same J.
-type Preconditioner struct {
+type preconditioner struct {
 	factor kernel.Cholesky // of D (L·S + λI) D
 	scale  []float64       // diagonal of D, which scales the diagonal of the product to 1
 }
@@ -60,10 +60,10 @@ func (b *Buffer) triangle(size int) []float64 {
 	return b.packed[:size]
 }
 
-// NewPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p
+// newPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p
 // columns; λ applies to the first penalised columns. It does not change gram. The result is valid until the buffer is
 // reused.
-func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*Preconditioner, error) {
+func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("linear: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
@@ -75,7 +75,7 @@ func NewPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if err != nil {
 		return nil, err
 	}
-	c := &Preconditioner{scale: scale}
+	c := &preconditioner{scale: scale}
 	full, f := buffer.Square(p), smoothness/weight
 	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
@@ -118,14 +118,14 @@ func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness flo
 }
 
 // SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
-func (c *Preconditioner) SolveTo(dst, g []float64, k int) {
+func (c *preconditioner) SolveTo(dst, g []float64, k int) {
 	c.rescale(dst, g, k)
 	c.factor.Solve(dst, k)
 	c.rescale(dst, dst, k)
 }
 
 // rescale writes D g into dst (p × k).
-func (c *Preconditioner) rescale(dst, g []float64, k int) {
+func (c *preconditioner) rescale(dst, g []float64, k int) {
 	for i, s := range c.scale {
 		for j := i * k; j < (i+1)*k; j++ {
 			dst[j] = s * g[j]
@@ -134,7 +134,7 @@ func (c *Preconditioner) rescale(dst, g []float64, k int) {
 }
 
 // Energy returns the trace of Wᵀ (L·S + λI) W for W (p × k, row-major).
-func (c *Preconditioner) Energy(w []float64, k int) float64 {
+func (c *preconditioner) Energy(w []float64, k int) float64 {
 	scaled := make([]float64, len(w))
 	for i, s := range c.scale {
 		for j := i * k; j < (i+1)*k; j++ {

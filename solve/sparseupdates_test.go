@@ -1,4 +1,4 @@
-package online
+package solve
 
 import (
 	"math"
@@ -10,8 +10,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/bayes"
 )
 
 // The definition, on dense matrices: an update minimises the loss of its rows and the quadratic of D around its initial
@@ -31,19 +29,6 @@ func (o *plain) scores(x, w []float64) []float64 {
 		}
 	}
 	return s
-}
-
-func softmax(scores []float64) []float64 {
-	most, sum := slices.Max(scores), 0.0
-	p := make([]float64, len(scores))
-	for c, s := range scores {
-		p[c] = math.Exp(s - most)
-		sum += p[c]
-	}
-	for c := range p {
-		p[c] /= sum
-	}
-	return p
 }
 
 // update minimises by many small gradient steps.
@@ -88,12 +73,12 @@ func (o *plain) update(rows [][]float64, classes []int) {
 	}
 	totals := make([]float64, o.k)
 	for i, n := range o.n {
-		totals[i%o.k] += n + bayes.Smoothing
+		totals[i%o.k] += n + chainSmoothing
 	}
 	for j := range inputs {
 		mean := 0.0
 		for c, total := range totals {
-			o.b[j*o.k+c] = math.Log((o.n[j*o.k+c] + bayes.Smoothing) / total)
+			o.b[j*o.k+c] = math.Log((o.n[j*o.k+c] + chainSmoothing) / total)
 			mean += o.b[j*o.k+c] / float64(o.k)
 		}
 		for c := range totals {
@@ -129,11 +114,11 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 	for i := range o.d {
 		o.d[i] = 0.5
 	}
-	shape := solve.Shape{Columns: inputs, Penalised: inputs, Classes: k, Sparse: true, Chained: true}
+	shape := Shape{Columns: inputs, Penalised: inputs, Classes: k, Sparse: true, Chained: true}
 	columns := []int32{2, 3, 5, 8, 13, 21, 34} // of the examples
-	curvature, counts := NewSums(k, 0.5, math.Exp2(-30)), NewSums(k, 0, math.Exp2(-30))
+	curvature, counts := NewSparseSums(k, 0.5, math.Exp2(-30)), NewSparseSums(k, 0, math.Exp2(-30))
 	w, b := make([]float32, inputs*k), make([]float32, inputs*k)
-	before, memory := &Before{Totals: counts.Totals(), Inputs: inputs}, Memory{}
+	before, memory := &CountsBefore{Totals: counts.Totals(), Inputs: inputs}, Memory{}
 	for range batches {
 		var rows [][]float64
 		var classes []int
@@ -176,8 +161,8 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 				table(statistics.FieldCounted, rows, k, func(row []float64, x float64, i int) { row[classes[i]] += x }),
 			}
 		}
-		counted := NewCounts(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before, &memory)
-		if _, err := counted.Observe(0, solve.Step{}, visit(o.w)); err != nil {
+		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before, &memory)
+		if _, err := counted.Observe(0, Step{}, visit(o.w)); err != nil {
 			t.Fatal(err)
 		}
 		step, err := counted.Next()
@@ -185,10 +170,10 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 			t.Fatal(err)
 		}
 		apply(b, step, k)
-		before = &Before{Totals: counts.Totals(), Inputs: inputs}
+		before = &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 
-		fit := NewUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60, &memory)
-		for number, step := 0, (solve.Step{W: w}); ; number++ {
+		fit := NewSparseUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60, &memory)
+		for number, step := 0, (Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)
 			if _, err := fit.Observe(number, step, visit(widened(at))); err != nil {
@@ -235,7 +220,7 @@ func widened(w []float32) (wide []float64) {
 }
 
 // apply sets weights to those of a step.
-func apply(w []float32, step solve.Step, k int) {
+func apply(w []float32, step Step, k int) {
 	if step.Shift != nil {
 		for i := range w {
 			w[i] += step.Shift[i%k]
@@ -246,12 +231,12 @@ func apply(w []float32, step solve.Step, k int) {
 	}
 }
 
-// Sums are exact: for any order of additions and removals, the rest is bitwise the sum of what stays.
+// SparseSums are exact: for any order of additions and removals, the rest is bitwise the sum of what stays.
 func TestSumsForgetWhatLeaves(t *testing.T) {
 	const k = 2
 	r := rand.New(rand.NewPCG(5, 6))
-	sums, direct := NewSums(k, 0, GridOf(100, 10)), NewSums(k, 0, GridOf(100, 10))
-	var all []Terms
+	sums, direct := NewSparseSums(k, 0, GridOf(100, 10)), NewSparseSums(k, 0, GridOf(100, 10))
+	var all []SparseTerms
 	for range 40 {
 		o := statistics.Occurring{}
 		for j := range 20 {

@@ -1,4 +1,4 @@
-package online
+package solve
 
 // Memory is a free list of matrices that successive updates reuse. They have a row per occurring column, so they are
 // megabytes, which would be garbage after each update. The zero value is empty. It is not safe for concurrent use.

@@ -1,4 +1,4 @@
-package online
+package solve
 
 import (
 	"math"
@@ -8,20 +8,20 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// Intercept represents the intercept among the columns of examples: it follows them.
-const Intercept = int32(examples.MaxColumns)
+// InterceptColumn represents the intercept among the columns of examples: it follows them.
+const InterceptColumn = int32(examples.MaxColumns)
 
-// Terms are the contribution of an increment to the sums of a stage: curvature or counts, of the columns of the
+// SparseTerms are the contribution of an increment to the sums of a stage: curvature or counts, of the columns of the
 // examples that occur in it. All are multiples of the grid of the sums. They must not be changed.
-type Terms struct {
-	Columns []int32   // m, ascending; the last may be [Intercept]
+type SparseTerms struct {
+	Columns []int32   // m, ascending; the last may be [InterceptColumn]
 	Values  []float64 // m × k
 }
 
-// Sums are the state of a stage's window: D, or the counts N. Terms are multiples of a grid, so their sums are exact
+// SparseSums are the state of a stage's window: D, or the counts N. SparseTerms are multiples of a grid, so their sums are exact
 // below 2⁵³ times the grid: they depend only on the increments of the window, not on earlier additions and
 // subtractions.
-type Sums struct {
+type SparseSums struct {
 	Prior  float64 // D without rows, in the penalised columns
 	Grid   float64 // a power of 2
 	k      int
@@ -30,13 +30,13 @@ type Sums struct {
 	totals []float64     // k: over all columns but the intercept
 }
 
-// NewSums returns empty sums of k classes.
-func NewSums(k int, prior, grid float64) *Sums {
-	return &Sums{Prior: prior, Grid: grid, k: k, slots: map[int32]int{}, totals: make([]float64, k)}
+// NewSparseSums returns empty sums of k classes.
+func NewSparseSums(k int, prior, grid float64) *SparseSums {
+	return &SparseSums{Prior: prior, Grid: grid, k: k, slots: map[int32]int{}, totals: make([]float64, k)}
 }
 
 // Row returns the sums of a column of the examples (k), without the prior; nil: it has none.
-func (s *Sums) Row(column int32) []float64 {
+func (s *SparseSums) Row(column int32) []float64 {
 	at, any := s.slots[column]
 	if !any {
 		return nil
@@ -48,11 +48,11 @@ func (s *Sums) Row(column int32) []float64 {
 const blockRows = 1024
 
 // at returns the sums of a slot (k).
-func (s *Sums) at(slot int) []float64 {
+func (s *SparseSums) at(slot int) []float64 {
 	return s.blocks[slot/blockRows][slot%blockRows*s.k:][:s.k]
 }
 
-// gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. Terms are kept as
+// gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. SparseTerms are kept as
 // float32, so the grid adds little rounding; sums are exact up to 2²⁵ such rows.
 const gridBits = 28
 
@@ -64,8 +64,8 @@ func GridOf(total, weight float64) float64 {
 	return math.Exp2(math.Ceil(math.Log2(total/weight)) - gridBits)
 }
 
-// Total returns the sum of the absolute values of terms.
-func Total(o statistics.Occurring) (total float64) {
+// TotalOf returns the sum of the absolute values of terms.
+func TotalOf(o statistics.Occurring) (total float64) {
 	for _, v := range o.Values {
 		total += math.Abs(v)
 	}
@@ -74,9 +74,9 @@ func Total(o statistics.Occurring) (total float64) {
 
 // Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid. Columns with
 // zero sums are omitted. columns are the columns of the examples, in the order of the block.
-func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t Terms) {
+func (s *SparseSums) Terms(o statistics.Occurring, columns []int32, weight float64) (t SparseTerms) {
 	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
-	t = Terms{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
+	t = SparseTerms{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
 	for i, column := range o.Columns {
 		any := false
 		begin := len(t.Values)
@@ -99,7 +99,7 @@ func (s *Sums) Terms(o statistics.Occurring, columns []int32, weight float64) (t
 }
 
 // add returns the sums of a column (k), which are 0 if it has had none.
-func (s *Sums) add(column int32) []float64 {
+func (s *SparseSums) add(column int32) []float64 {
 	at, had := s.slots[column]
 	if !had {
 		at = len(s.slots)
@@ -111,12 +111,12 @@ func (s *Sums) add(column int32) []float64 {
 }
 
 // Add adds the terms of an increment, times a weight.
-func (s *Sums) Add(weight float64, t Terms) {
+func (s *SparseSums) Add(weight float64, t SparseTerms) {
 	for i, column := range t.Columns {
 		to := s.add(column)
 		for class, v := range t.Values[i*s.k:][:s.k] {
 			to[class] += weight * v
-			if column != Intercept {
+			if column != InterceptColumn {
 				s.totals[class] += weight * v
 			}
 		}
@@ -124,10 +124,10 @@ func (s *Sums) Add(weight float64, t Terms) {
 }
 
 // Totals returns the sums over all columns but the intercept (k).
-func (s *Sums) Totals() []float64 { return slices.Clone(s.totals) }
+func (s *SparseSums) Totals() []float64 { return slices.Clone(s.totals) }
 
 // Clear empties s.
-func (s *Sums) Clear() {
+func (s *SparseSums) Clear() {
 	clear(s.slots)
 	for _, block := range s.blocks {
 		clear(block)
@@ -136,9 +136,9 @@ func (s *Sums) Clear() {
 }
 
 // appendRow appends D of a column of the examples.
-func (s *Sums) appendRow(to []float64, column int32) []float64 {
+func (s *SparseSums) appendRow(to []float64, column int32) []float64 {
 	prior := s.Prior
-	if column == Intercept {
+	if column == InterceptColumn {
 		prior = 0
 	}
 	row := s.Row(column)
@@ -152,23 +152,23 @@ func (s *Sums) appendRow(to []float64, column int32) []float64 {
 	return to
 }
 
-// Merged returns the terms of increments that are merged into one.
-func Merged(a, b Terms, k int) (sum Terms) {
+// MergedTerms returns the terms of increments that are merged into one.
+func MergedTerms(a, b SparseTerms, k int) (sum SparseTerms) {
 	for len(a.Columns) > 0 || len(b.Columns) > 0 {
 		switch {
 		case len(b.Columns) == 0 || len(a.Columns) > 0 && a.Columns[0] < b.Columns[0]:
 			sum.Columns, sum.Values = append(sum.Columns, a.Columns[0]), append(sum.Values, a.Values[:k]...)
-			a = Terms{Columns: a.Columns[1:], Values: a.Values[k:]}
+			a = SparseTerms{Columns: a.Columns[1:], Values: a.Values[k:]}
 		case len(a.Columns) == 0 || b.Columns[0] < a.Columns[0]:
 			sum.Columns, sum.Values = append(sum.Columns, b.Columns[0]), append(sum.Values, b.Values[:k]...)
-			b = Terms{Columns: b.Columns[1:], Values: b.Values[k:]}
+			b = SparseTerms{Columns: b.Columns[1:], Values: b.Values[k:]}
 		default:
 			sum.Columns = append(sum.Columns, a.Columns[0])
 			for class := range k {
 				sum.Values = append(sum.Values, a.Values[class]+b.Values[class])
 			}
-			a = Terms{Columns: a.Columns[1:], Values: a.Values[k:]}
-			b = Terms{Columns: b.Columns[1:], Values: b.Values[k:]}
+			a = SparseTerms{Columns: a.Columns[1:], Values: a.Values[k:]}
+			b = SparseTerms{Columns: b.Columns[1:], Values: b.Values[k:]}
 		}
 	}
 	return sum

@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"fmt"
@@ -23,9 +23,9 @@ type sparseGram struct {
 // 14 %, and the factor 14, 14 and 18.
 const sparseShare = 1.0 / 16
 
-// NewBlockMetric returns L·S + λI of a block of p sparse columns; see [NewPreconditioner]. S is given as pairs: the
+// newBlockMetric returns L·S + λI of a block of p sparse columns; see [newPreconditioner]. S is given as pairs: the
 // index of each nonzero value in the packed lower triangle, ascending, and the value.
-func NewBlockMetric(pairs []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (Metric, error) {
+func newBlockMetric(pairs []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (metric, error) {
 	next, size := 0, p*(p+1)/2
 	for at := 0; at < len(pairs); at += 2 {
 		place := int(pairs[at])
@@ -40,7 +40,7 @@ func NewBlockMetric(pairs []float64, p, penalised int, weight, lambda, smoothnes
 		for at := 0; at < len(pairs); at += 2 {
 			gram[int(pairs[at])] = pairs[at+1]
 		}
-		return NewPreconditioner(gram, p, penalised, weight, lambda, smoothness, buffer)
+		return newPreconditioner(gram, p, penalised, weight, lambda, smoothness, buffer)
 	}
 	diagonal := make([]float64, p)
 	g := &sparseGram{starts: make([]int32, p+1)}
@@ -97,22 +97,22 @@ func (s *sparseGram) SolveTo(dst, g []float64, k int) {
 	s.rescale(residual, g, k)
 	clear(dst)
 	direction := slices.Clone(residual)
-	left := Dots(residual, residual, k)
-	first := Sum(left)
+	left := dots(residual, residual, k)
+	first := sumOf(left)
 	for range p {
-		if !(Sum(left) > minResidual*first) {
+		if !(sumOf(left) > minResidual*first) {
 			break
 		}
 		s.multiply(product, direction, k)
-		lengths := Quotients(left, Dots(direction, product, k)) // negative
+		lengths := quotients(left, dots(direction, product, k)) // negative
 		for i := 0; i < len(g); i += k {
 			for c, length := range lengths {
 				dst[i+c] -= length * direction[i+c]
 				residual[i+c] += length * product[i+c]
 			}
 		}
-		after := Dots(residual, residual, k)
-		grown := Quotients(after, left)
+		after := dots(residual, residual, k)
+		grown := quotients(after, left)
 		for i := 0; i < len(g); i += k {
 			for c, growth := range grown {
 				direction[i+c] = residual[i+c] - growth*direction[i+c]

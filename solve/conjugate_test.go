@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"math/rand/v2"
@@ -30,7 +30,7 @@ func TestConjugate(t *testing.T) {
 			}
 			w := make([]float32, p*k)
 			value, gradient := q.at(w)
-			c := NewConjugate(w, gradient, k, &Diagonal{slices.Repeat([]float64{0.5}, p)}, 0.1)
+			c := newConjugate(w, gradient, k, &diagonal{slices.Repeat([]float64{0.5}, p)}, 0.1)
 			for range 4 {
 				c.Turn(gradient)
 				w = c.Next(gradient)

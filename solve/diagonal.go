@@ -1,18 +1,18 @@
-package linear
+package solve
 
 import (
 	"math"
 )
 
-// Diagonal is L·D + λI, or its square root, where the diagonal matrix D replaces S: the size of the Gram matrix of a
+// diagonal is L·D + λI, or its square root, where the diagonal matrix D replaces S: the size of the Gram matrix of a
 // block of sparse columns would be the square of their number.
-type Diagonal struct {
+type diagonal struct {
 	Inverse []float64 // per diagonal value (p); 0 for a column without rows
 }
 
-// NewDiagonal returns L·D + λI, with D = sums/weight. λ applies to the first penalised columns. The matrix reuses sums.
-func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float64) (*Diagonal, error) {
-	d := &Diagonal{sums}
+// newDiagonal returns L·D + λI, with D = sums/weight. λ applies to the first penalised columns. The matrix reuses sums.
+func newDiagonal(sums []float64, penalised int, weight, lambda, smoothness float64) (*diagonal, error) {
+	d := &diagonal{sums}
 	for j, sum := range sums {
 		v := smoothness * sum / weight
 		if !Finite(v) {
@@ -29,15 +29,15 @@ func NewDiagonal(sums []float64, penalised int, weight, lambda, smoothness float
 }
 
 // Root replaces the matrix by its square root.
-func (d *Diagonal) Root() {
+func (d *diagonal) Root() {
 	for j, v := range d.Inverse {
 		d.Inverse[j] = math.Sqrt(v)
 	}
 }
 
 // SolveTo writes the product of the inverse with g into dst, for a matrix g (p × k, row-major).
-func (d *Diagonal) SolveTo(dst, g []float64, k int) {
-	OnCores(len(d.Inverse), k, func(from, to int) {
+func (d *diagonal) SolveTo(dst, g []float64, k int) {
+	onCores(len(d.Inverse), k, func(from, to int) {
 		for j := from; j < to; j++ {
 			for c := j * k; c < (j+1)*k; c++ {
 				dst[c] = d.Inverse[j] * g[c]
@@ -48,7 +48,7 @@ func (d *Diagonal) SolveTo(dst, g []float64, k int) {
 
 // Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse:
 // the longest one guaranteed to lower any loss whose curvature is at most above; 1 without a gradient.
-func (d *Diagonal) Length(g []float64, k int, above *Diagonal) float64 {
+func (d *diagonal) Length(g []float64, k int, above *diagonal) float64 {
 	slope, curvature := 0.0, 0.0
 	for j, inverse := range d.Inverse {
 		if above.Inverse[j] == 0 {

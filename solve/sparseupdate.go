@@ -1,4 +1,4 @@
-package online
+package solve
 
 import (
 	"errors"
@@ -12,27 +12,30 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/linear"
 )
 
-const (
-	// leastMetric prevents infinite steps of columns without curvature, such as an intercept's before the first row.
-	leastMetric = 1e-12
-	// minDecrement is the gain relative to the objective below which float32 scores can't resolve a step.
-	minDecrement = 1e-12
-)
+// leastMetric prevents infinite steps of columns without curvature, such as an intercept's before the first row.
+const leastMetric = 1e-12
 
-// Update is a [solve.Fit] of a stage of columns in an update of a chain on sparse rows. L-BFGS starts from the inverse
-// of D plus the curvature of the new rows. Its first step is the longest one guaranteed to lower the objective. Each
-// trial is a visit. The update ends with a visit to its final weights, whose curvature is added to D. It is not safe
-// for concurrent use.
-type Update struct {
+// SparseUpdate is a [Fit] of a stage of columns in an update of a chain on sparse rows. It fits the new rows, and approximates the
+// loss of past rows by a quadratic around the initial weights, with their accumulated diagonal curvature:
+//
+//	minimise over W   Σ w ℓ(offset + xW, y) + ½ Σ D (W − W₀)²,   then   D ← D + Σ w x² h
+//
+// where h is the second derivative of the loss in each score at the final W of the update (a diagonal Laplace
+// approximation; its relatives are Graepel et al., Web-scale Bayesian click-through rate prediction, ICML 2010, and
+// McMahan et al., Ad click prediction, KDD 2013). D is a sum over rows, kept per increment, so that of an increment that
+// leaves the window is subtracted. The time and memory of an update depend on the columns that occur in it.
+//
+// L-BFGS starts from the inverse of D plus the curvature of the new rows. Its first step is the longest one guaranteed to
+// lower the objective. Each trial is a visit. The update ends with a visit to its final weights, whose curvature is added to
+// D. It is not safe for concurrent use.
+type SparseUpdate struct {
 	stage  schemas.Stage
 	link   link.Link
-	shape  solve.Shape
+	shape  Shape
 	passes int
-	sums   *Sums
+	sums   *SparseSums
 	all    []int32 // columns of the examples, in the order of the block
 	memory *Memory
 	used   [][]float64 // memory to return after the update
@@ -43,44 +46,37 @@ type Update struct {
 	past    []float64 // m × k: D there
 	metric  []float64 // m × k: the inverse of D + the curvature of the new rows at W₀
 	weight  float64   // Σw of the new training rows
-	at      point     // the best so far
-	lbfgs   linear.LBFGS
+	at      point     // the best so far, of the columns that occur (m × k)
+	lbfgs   lbfgs
 	visits  int
 	ends    bool // nothing is left to gain
 	terms   statistics.Occurring
 	kept    bool // terms are those of the best point, which the last visit was made with
 }
 
-// point is the weights of the columns that occur (m × k), with their evaluation.
-type point struct {
-	linear.Point
-	visit     int
-	objective float64
-}
-
-// NewUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
+// NewSparseUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
 // columns of the examples in the order of the block. passes is the number of steps to try. memory provides the
 // matrices, and receives the memory of visits.
-func NewUpdate(stage schemas.Stage, shape solve.Shape, sums *Sums, columns []int32, passes int, memory *Memory) *Update {
-	return &Update{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory}
+func NewSparseUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, passes int, memory *Memory) *SparseUpdate {
+	return &SparseUpdate{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory}
 }
 
 // Precondition does nothing: an update on sparse rows has no Gram matrix.
-func (u *Update) Precondition(wire.Tensors[float64]) error { return nil }
+func (u *SparseUpdate) Precondition(wire.Tensors[float64]) error { return nil }
 
 // Ridge returns the ridge of the stage.
-func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
+func (u *SparseUpdate) Ridge() schemas.Ridge { return u.stage.Ridge }
 
 // Weight returns 0: fitted weights have no factor.
-func (u *Update) Weight() schemas.Weight { return 0 }
+func (u *SparseUpdate) Weight() schemas.Weight { return 0 }
 
 // HasCurvature reports whether a visit of an update with the given passes sums the curvature: the first, which provides
 // L-BFGS with its initial matrix, and those that may be made with the final weights.
 func HasCurvature(visit, passes int) bool { return visit == 0 || visit >= passes }
 
 // Observe takes the reduced sums of a visit.
-func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*solve.Evaluation, error) {
-	v, err := VisitOf(sums, u.shape)
+func (u *SparseUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	v, err := SparseVisitOf(sums, u.shape)
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +84,7 @@ func (u *Update) Observe(visit int, w solve.Step, sums wire.Tensors[float64]) (*
 }
 
 // ObserveVisit takes the sums of a visit, and keeps their memory.
-func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evaluation, err error) {
+func (u *SparseUpdate) ObserveVisit(visit int, w Step, v SparseVisit) (_ *Evaluation, err error) {
 	u.visits++
 	u.kept = false
 	u.used = append(u.used, v.Gradient.Values, v.Curvature.Values, v.Reach.Values)
@@ -96,21 +92,21 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 		if err := u.begin(w, &v); err != nil {
 			return nil, err
 		}
-	} else if columns := v.columns(); !slices.Equal(columns, u.columns) || len(v.Gradient.Values) < len(u.past) && !u.tried() {
+	} else if columns := v.Gradient.Columns; !slices.Equal(columns, u.columns) {
 		return nil, fmt.Errorf("%w: visit %d has %d columns, not the %d of the first", wire.ErrDamaged, visit, len(columns), len(u.columns))
 	}
-	here := point{Point: linear.Point{W: w.Rows, Gradient: v.Gradient.Values}, visit: visit, objective: v.Losses.Loss}
+	here := point{w: w.Rows, gradient: v.Gradient.Values, visit: visit, objective: v.Losses.Loss}
 	if visit == 0 {
-		here.W = u.start
+		here.w = u.start
 	} else if !slices.Equal(w.Occurring, u.columns) {
 		return nil, fmt.Errorf("%w: weights of %d columns, expected %d", wire.ErrDamaged, len(w.Occurring), len(u.columns))
 	}
 	u.addPast(&here)
-	evaluation := &solve.Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
-	repeats := visit > 0 && slices.Equal(here.W, u.at.W) // to obtain the curvature there
-	evaluation.Accepted = visit == 0 || repeats || u.lbfgs.Sufficient(u.at.objective, here.objective)
+	evaluation := &Evaluation{Number: u.visits, Objective: here.objective / max(u.weight, math.SmallestNonzeroFloat64)}
+	repeats := visit > 0 && slices.Equal(here.w, u.at.w) // to obtain the curvature there
+	evaluation.Accepted = visit == 0 || repeats || u.lbfgs.sufficient(&u.at, here.objective)
 	if !evaluation.Accepted {
-		u.lbfgs.Size /= 2
+		u.lbfgs.size /= 2
 		return evaluation, nil
 	}
 	if HasCurvature(visit, u.passes) {
@@ -127,51 +123,43 @@ func (u *Update) ObserveVisit(visit int, w solve.Step, v Visit) (_ *solve.Evalua
 			return nil, err
 		}
 	}
-	here.Preconditioned = floats.MulTo(u.take(len(here.Gradient)), here.Gradient, u.metric)
+	here.preconditioned = floats.MulTo(u.take(len(here.gradient)), here.gradient, u.metric)
 	if visit == 0 {
-		u.lbfgs.Accept(nil, &here.Point)
-		u.lbfgs.Size, err = u.firstSize(v.Reach)
+		u.lbfgs.accept(nil, &here)
+		u.lbfgs.size, err = u.firstSize(v.Reach)
 	} else {
-		u.lbfgs.Accept(&u.at.Point, &here.Point)
+		u.lbfgs.accept(&u.at, &here)
 	}
-	u.at, u.ends = here, !(u.lbfgs.Slope > minDecrement*(1+math.Abs(here.objective)))
+	u.at, u.ends = here, !(u.lbfgs.slope > minDecrement*(1+math.Abs(here.objective)))
 	return evaluation, err
 }
 
 // addPast adds the quadratic of past rows to the objective and the gradient of a point, whose gradient holds the sums of
-// y − g; after the last trial it may be nil.
-func (u *Update) addPast(here *point) {
+// y − g.
+func (u *SparseUpdate) addPast(here *point) {
 	if here.visit == 0 { // at W₀ the quadratic is 0, and so is its slope
-		for i, sum := range here.Gradient {
-			here.Gradient[i] = 0 - sum
+		for i, sum := range here.gradient {
+			here.gradient[i] = 0 - sum
 		}
 		return
 	}
-	objective, start, past := here.objective, u.start[:len(here.W)], u.past[:len(here.W)]
-	if here.Gradient == nil {
-		for i, at := range here.W {
-			d := float64(at) - float64(start[i])
-			objective += past[i] * d * d / 2
-		}
-	} else {
-		gradient := here.Gradient[:len(here.W)]
-		for i, at := range here.W {
-			d := float64(at) - float64(start[i])
-			objective += past[i] * d * d / 2
-			gradient[i] = -gradient[i] + past[i]*d
-		}
+	objective, start, past, gradient := here.objective, u.start[:len(here.w)], u.past[:len(here.w)], here.gradient[:len(here.w)]
+	for i, at := range here.w {
+		d := float64(at) - float64(start[i])
+		objective += past[i] * d * d / 2
+		gradient[i] = -gradient[i] + past[i]*d
 	}
 	here.objective = objective
 }
 
 // begin reads the columns from the first visit.
-func (u *Update) begin(w solve.Step, v *Visit) error {
+func (u *SparseUpdate) begin(w Step, v *SparseVisit) error {
 	k, gradient := u.shape.Classes, v.Gradient
 	if len(w.W) != u.shape.Columns*k {
 		return errors.New("the update lacks its initial weights")
 	}
-	if !linear.Finite(v.Losses.Loss) || !linear.Finite(floats.Sum(gradient.Values)) {
-		return &linear.NotFiniteError{What: "the loss of the new rows"}
+	if !Finite(v.Losses.Loss) || !Finite(floats.Sum(gradient.Values)) {
+		return &NotFiniteError{What: "the loss of the new rows"}
 	}
 	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
 	u.start, u.past = make([]float32, 0, len(gradient.Values)), u.take(len(gradient.Values))[:0]
@@ -184,14 +172,14 @@ func (u *Update) begin(w solve.Step, v *Visit) error {
 }
 
 // precondition computes the metric from the curvature of the first visit.
-func (u *Update) precondition() error {
+func (u *SparseUpdate) precondition() error {
 	if !slices.Equal(u.terms.Columns, u.columns) {
 		return fmt.Errorf("%w: curvature of %d columns, expected %d", wire.ErrDamaged, len(u.terms.Columns), len(u.columns))
 	}
 	u.metric = u.take(len(u.past))
 	for i, h := range u.terms.Values {
-		if !linear.Finite(h) {
-			return &linear.NotFiniteError{What: "the curvature of the new rows"}
+		if !Finite(h) {
+			return &NotFiniteError{What: "the curvature of the new rows"}
 		}
 		u.metric[i] = 1 / max(u.past[i]+h, leastMetric)
 	}
@@ -200,45 +188,45 @@ func (u *Update) precondition() error {
 
 // firstSize returns the size of the first step: the longest one guaranteed to lower the objective. Per column, the
 // curvature is at most that of D and of Σ w |x| |row|₁ times the link's largest.
-func (u *Update) firstSize(reach statistics.Occurring) (float64, error) {
+func (u *SparseUpdate) firstSize(reach statistics.Occurring) (float64, error) {
 	if !slices.Equal(reach.Columns, u.columns) {
 		return 0, fmt.Errorf("%w: bounds of %d columns, expected %d", wire.ErrDamaged, len(reach.Columns), len(u.columns))
 	}
 	k, curvature := u.shape.Classes, 0.0
-	for i, s := range u.lbfgs.Step {
+	for i, s := range u.lbfgs.step {
 		curvature += (u.past[i] + u.link.Smoothness*reach.Values[i/k]) * s * s
 	}
 	if !(curvature > 0) {
 		return 1, nil
 	}
-	return min(1, u.lbfgs.Slope/curvature), nil
+	return min(1, u.lbfgs.slope/curvature), nil
 }
 
 // tried reports whether all steps have been tried.
-func (u *Update) tried() bool { return u.visits-1 >= u.passes }
+func (u *SparseUpdate) tried() bool { return u.visits-1 >= u.passes }
 
 // Next returns the weights of the next trial. It returns the final weights once a visit with them has summed their
 // curvature.
-func (u *Update) Next() (solve.Step, error) {
+func (u *SparseUpdate) Next() (Step, error) {
 	if (u.ends || u.tried()) && u.kept {
 		return u.final(), nil
 	}
-	step := solve.Step{Occurring: u.columns, Rows: u.at.W}
+	step := Step{Occurring: u.columns, Rows: u.at.w}
 	if u.ends || u.tried() {
 		return step, nil
 	}
-	step.Rows = linear.Trial(u.at.W, u.lbfgs.Size, u.lbfgs.Step)
+	step.Rows = trialFrom(u.at.w, u.lbfgs.size, u.lbfgs.step)
 	return step, nil
 }
 
 // final returns the step that ends the stage.
-func (u *Update) final() solve.Step {
-	return solve.Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.W, Final: true, Of: u.visits - 1}
+func (u *SparseUpdate) final() Step {
+	return Step{Occurring: append([]int32{}, u.columns...), Rows: u.at.w, Final: true, Of: u.visits - 1}
 }
 
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must
 // not be used afterwards.
-func (u *Update) After() (Terms, float64) {
+func (u *SparseUpdate) After() (SparseTerms, float64) {
 	terms := u.sums.Terms(u.terms, u.all, 1)
 	u.sums.Add(1, terms)
 	u.memory.Put(u.used...)
@@ -247,7 +235,7 @@ func (u *Update) After() (Terms, float64) {
 }
 
 // take returns memory that After puts back.
-func (u *Update) take(size int) []float64 {
+func (u *SparseUpdate) take(size int) []float64 {
 	values := u.memory.Take(size)
 	u.used = append(u.used, values)
 	return values

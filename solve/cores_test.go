@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"runtime"
@@ -13,7 +13,7 @@ func TestPartsAreDisjoint(t *testing.T) {
 		for _, values := range []int{1, 20, minPart} {
 			var mutex sync.Mutex
 			times, parts := make([]int, n), 0
-			OnCores(n, values, func(from, to int) {
+			onCores(n, values, func(from, to int) {
 				mutex.Lock()
 				defer mutex.Unlock()
 				parts++
@@ -42,8 +42,8 @@ func TestColumnsOnCores(t *testing.T) {
 	for i := range sums {
 		sums[i] += lengths[i%k] * b[i]
 	}
-	if AddByClass(a, lengths, b); !slices.Equal(a, sums) {
-		t.Error("AddByClass has other bits")
+	if addByClass(a, lengths, b); !slices.Equal(a, sums) {
+		t.Error("addByClass has other bits")
 	}
 }
 
@@ -59,7 +59,7 @@ func TestSumsOnCores(t *testing.T) {
 			}
 			on := func(cores int) []float64 {
 				runtime.GOMAXPROCS(cores)
-				return SumsByClass(n, k, func(from, to int, sums []float64) {
+				return sumsByClass(n, k, func(from, to int, sums []float64) {
 					for _, v := range rows[from:to] {
 						sums[0] += v
 						sums[k-1]++

@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"errors"
@@ -43,27 +43,27 @@ func TestSparseGram(t *testing.T) {
 			for i := range g {
 				g[i] = r.NormFloat64()
 			}
-			exact, err := NewPreconditioner(gram, p, p-1, 100, 0.01, 0.5, &Buffer{})
+			exact, err := newPreconditioner(gram, p, p-1, 100, 0.01, 0.5, &Buffer{})
 			if err != nil {
 				t.Fatal(err)
 			}
-			metric, err := NewBlockMetric(packed(gram), p, p-1, 100, 0.01, 0.5, &Buffer{})
+			metric, err := newBlockMetric(packed(gram), p, p-1, 100, 0.01, 0.5, &Buffer{})
 			if err != nil {
 				t.Fatal(err)
 			}
 			if _, sparse := metric.(*sparseGram); p == 200 && sparse != (each < 40) {
 				t.Errorf("%d of %d columns a row: a %T", each, p, metric)
 			}
-			want, largest := Solved(exact, g, k), 0.0
+			want, largest := solved(exact, g, k), 0.0
 			for _, v := range want {
 				largest = max(largest, math.Abs(v))
 			}
-			for i, v := range Solved(metric, g, k) {
+			for i, v := range solved(metric, g, k) {
 				if math.Abs(v-want[i]) > 1e-5*largest {
 					t.Fatalf("%d of %d columns a row: value %d is %v, expected %v", each, p, i, v, want[i])
 				}
 			}
-			if zeros := Solved(metric, make([]float64, p*k), k); slices.ContainsFunc(zeros, func(v float64) bool { return v != 0 }) {
+			if zeros := solved(metric, make([]float64, p*k), k); slices.ContainsFunc(zeros, func(v float64) bool { return v != 0 }) {
 				t.Errorf("%d of %d columns a row: the inverse times 0 is %v", each, p, zeros)
 			}
 		}
@@ -83,7 +83,7 @@ func TestBlockMetricChecksItsMatrix(t *testing.T) {
 		"NaN":                 {many(5, math.NaN()), func(err error) bool { return errors.As(err, new(*NotFiniteError)) }},
 		"an empty column":     {many(), func(err error) bool { return errors.As(err, new(*SingularError)) }},
 	} {
-		if _, err := NewBlockMetric(test.pairs, 20, 20, 1, 0, 1, &Buffer{}); err == nil || !test.is(err) {
+		if _, err := newBlockMetric(test.pairs, 20, 20, 1, 0, 1, &Buffer{}); err == nil || !test.is(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package linear
+package solve
 
 import (
 	"math"
@@ -25,7 +25,7 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 		for j := range n {
 			squares[j] = hessian.At(j, j)
 		}
-		metric, err := NewDiagonal(squares, n, 1, 0, 1)
+		metric, err := newDiagonal(squares, n, 1, 0, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -33,32 +33,32 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 		for j := range n {
 			target.SetVec(j, r.NormFloat64())
 		}
-		at := func() *Point {
+		at := func() *point {
 			var gradient mat.VecDense
 			gradient.MulVec(hessian, mat.NewVecDense(n, w))
 			gradient.SubVec(&gradient, target)
-			p := &Point{W: Narrow(w), Gradient: slices.Clone(gradient.RawVector().Data)}
-			p.Preconditioned = Solved(metric, p.Gradient, 1)
+			p := &point{w: narrow(w), gradient: slices.Clone(gradient.RawVector().Data)}
+			p.preconditioned = solved(metric, p.gradient, 1)
 			return p
 		}
 		for _, unscaled := range []bool{false, true} {
 			clear(w)
-			q := LBFGS{Unscaled: unscaled}
-			var before *Point
-			for step := range n {
+			q := lbfgs{unscaled: unscaled}
+			var before *point
+			for i := range n {
 				here := at()
-				q.Accept(before, here)
-				if want := min(step, maxPairs); len(q.pairs) != want || q.Learnt() != (want > 0) {
-					t.Fatalf("%d variables: %d pairs after %d steps", n, len(q.pairs), step)
+				q.accept(before, here)
+				if want := min(i, maxPairs); len(q.pairs) != want || q.learnt() != (want > 0) {
+					t.Fatalf("%d variables: %d pairs after %d steps", n, len(q.pairs), i)
 				}
-				d := mat.NewVecDense(n, q.Step)
-				length := q.Slope / mat.Inner(d, hessian, d)
+				d := mat.NewVecDense(n, q.step)
+				length := q.slope / mat.Inner(d, hessian, d)
 				for j := range w {
-					w[j] -= length * q.Step[j]
+					w[j] -= length * q.step[j]
 				}
 				before = here
 			}
-			if left := Dot(at().Gradient, at().Gradient); left > 1e-8 {
+			if left := dot(at().gradient, at().gradient); left > 1e-8 {
 				t.Errorf("%d variables, unscaled %v: the squared gradient is %v", n, unscaled, left)
 			}
 		}
@@ -67,16 +67,18 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 
 // Trials are halved until too short, and must gain a fraction of the slope.
 func TestLBFGSHalves(t *testing.T) {
-	var q LBFGS
-	q.Accept(nil, &Point{W: []float32{0}, Gradient: []float64{2}, Preconditioned: []float64{4}})
-	if q.Slope != 8 || q.Size != 1 || !q.Sufficient(1, 1-8e-4) || q.Sufficient(1, 1-7e-4) || q.Sufficient(1, math.NaN()) {
+	var q lbfgs
+	from := &point{objective: 1}
+	q.accept(nil, &point{w: []float32{0}, gradient: []float64{2}, preconditioned: []float64{4}})
+	if q.slope != 8 || q.size != 1 || !q.sufficient(from, 1-8e-4) || q.sufficient(from, 1-7e-4) ||
+		q.sufficient(from, math.NaN()) {
 		t.Errorf("%+v", q)
 	}
 	halved := 0
-	for q.Halve() {
+	for _, step := q.reject(nil); step != nil; _, step = q.reject(nil) {
 		halved++
 	}
-	if halved != 20 || Trial([]float32{1}, 0.5, q.Step)[0] != -1 {
+	if halved != 20 || trialFrom([]float32{1}, 0.5, q.step)[0] != -1 {
 		t.Errorf("a trial is halved %d times, expected 20", halved)
 	}
 }

@@ -1,0 +1,112 @@
+package solve
+
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// CountsUpdate is a [Fit] of a counted stage in an update of a chain: one visit adds the counts of the new rows. The
+// new weights predict from the next update on; the next stage is fitted to the residuals of the previous weights. It is
+// not safe for concurrent use.
+type CountsUpdate struct {
+	stage   schemas.Stage
+	shape   Shape
+	sums    *SparseSums
+	all     []int32       // columns of the examples, in the order of the block
+	before  *CountsBefore // nil: all counts have changed
+	counted statistics.Occurring
+	weight  float64 // Σw of the new training rows
+	terms   *SparseTerms
+	memory  *Memory
+}
+
+// CountsBefore is the state behind the previous version's weights, if few columns have changed since.
+type CountsBefore struct {
+	Totals  []float64 // k: over all inputs
+	Inputs  int
+	Changed []int32 // columns of the examples whose counts have changed since
+}
+
+// NewCountsUpdate returns the fit of a counted stage, given the counts of its window without those of increments that leave,
+// and the columns of the examples in the order of the block. memory receives that of the visit.
+func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore,
+	memory *Memory) *CountsUpdate {
+	return &CountsUpdate{stage: stage, shape: shape, sums: sums, all: columns, before: before, memory: memory}
+}
+
+// Precondition does nothing.
+func (c *CountsUpdate) Precondition(wire.Tensors[float64]) error { return nil }
+
+// Ridge returns 0: the weights are not fitted.
+func (c *CountsUpdate) Ridge() schemas.Ridge { return 0 }
+
+// Weight returns the factor of the logarithms.
+func (c *CountsUpdate) Weight() schemas.Weight { return ChainWeight(c.stage.Features.Weight) }
+
+// Observe takes the reduced sums of the visit.
+func (c *CountsUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	v, err := SparseVisitOf(sums, c.shape)
+	if err != nil {
+		return nil, err
+	}
+	return c.ObserveVisit(visit, w, v)
+}
+
+// ObserveVisit takes the sums of the visit, and keeps their memory.
+func (c *CountsUpdate) ObserveVisit(_ int, _ Step, v SparseVisit) (*Evaluation, error) {
+	c.counted, c.weight = v.Counted, v.Losses.Weight
+	return &Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
+}
+
+// Next returns the weights that include the new rows.
+func (c *CountsUpdate) Next() (Step, error) {
+	c.add()
+	if c.before != nil {
+		return c.changed()
+	}
+	w, err := countWeights(func(j int) []float64 { return c.sums.Row(c.all[j]) }, c.shape, float64(c.Weight()))
+	return Step{W: w, Final: true, Of: 0}, err
+}
+
+// changed returns the weights of columns with changed counts, and the shift of the others.
+func (c *CountsUpdate) changed() (step Step, err error) {
+	shape, weight := c.shape, float64(c.Weight())
+	before, err := countLogs(c.before.Totals, c.before.Inputs)
+	if err != nil {
+		return step, err
+	}
+	after, err := countLogs(c.sums.Totals(), shape.Penalised)
+	if err != nil {
+		return step, err
+	}
+	changed := slices.Concat(c.before.Changed, c.terms.Columns)
+	slices.Sort(changed)
+	step = Step{Occurring: []int32{}, Shift: countShift(before, after, weight), Final: true, Of: 0}
+	for _, column := range slices.Compact(changed) {
+		if at, is := slices.BinarySearch(c.all[:c.shape.Columns], column); is {
+			step.Occurring = append(step.Occurring, int32(at))
+		}
+	}
+	step.Rows, err = countRows(step.Occurring, func(j int) []float64 { return c.sums.Row(c.all[j]) }, after, shape, weight)
+	return step, err
+}
+
+// add adds the counts of the new rows, once.
+func (c *CountsUpdate) add() {
+	if c.terms == nil {
+		terms := c.sums.Terms(c.counted, c.all, 1)
+		c.sums.Add(1, terms)
+		c.terms = &terms
+		c.memory.Put(c.counted.Values)
+		c.counted = statistics.Occurring{}
+	}
+}
+
+// After returns the counts of the new rows, which are now part of the sums, and Σw of these rows.
+func (c *CountsUpdate) After() (SparseTerms, float64) {
+	c.add()
+	return *c.terms, c.weight
+}

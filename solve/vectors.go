@@ -1,0 +1,107 @@
+package solve
+
+import (
+	"fmt"
+	"math"
+
+	"gonum.org/v1/gonum/floats"
+)
+
+// quotients returns −a/b per class, and 0 where b is not positive.
+func quotients(a, b []float64) []float64 {
+	q := make([]float64, len(a))
+	for c, v := range b {
+		if v > 0 {
+			q[c] = -a[c] / v
+		}
+	}
+	return q
+}
+
+// dots returns the inner products of the columns of two p × k matrices.
+func dots(a, b []float64, k int) []float64 {
+	return sumsByClass(len(a)/k, k, func(from, to int, sums []float64) {
+		for i := from * k; i < to*k; i += k {
+			x, y := a[i:i+k:i+k], b[i:i+k:i+k]
+			for c := range sums {
+				sums[c] += x[c] * y[c]
+			}
+		}
+	})
+}
+
+// sumOf returns the sum of values, added in order.
+func sumOf(values []float64) (total float64) {
+	for _, v := range values {
+		total += v
+	}
+	return total
+}
+
+// addByClass adds x (p × k) to dst, each column times the length of its class. Columns of x with length 0 are ignored.
+func addByClass(dst, lengths, x []float64) {
+	k := len(lengths)
+	onCores(len(dst)/k, k, func(first, end int) {
+		for i := first * k; i < end*k; i += k {
+			to, from := dst[i:i+k:i+k], x[i:i+k:i+k]
+			for c, length := range lengths {
+				if length != 0 {
+					to[c] += length * from[c]
+				}
+			}
+		}
+	})
+}
+
+// centre subtracts the mean from values.
+func centre(values []float64) {
+	mean := 0.0
+	for _, v := range values {
+		mean += v / float64(len(values))
+	}
+	for i := range values {
+		values[i] -= mean
+	}
+}
+
+// narrow returns w in float32.
+func narrow(w []float64) []float32 {
+	out := make([]float32, len(w))
+	for i, x := range w {
+		out[i] = float32(x)
+	}
+	return out
+}
+
+// NotFiniteError means that a sum is not a finite number, because features or scores overflow float32.
+type NotFiniteError struct {
+	What string // the sum, as in "the Gram matrix"
+}
+
+func (e *NotFiniteError) Error() string {
+	return fmt.Sprintf("%s is not a finite number: the features are too large for float32; scale them", e.What)
+}
+
+// Finite reports whether a number is neither infinite nor NaN.
+func Finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
+
+// dot returns the inner product of two vectors.
+func dot(a, b []float64) float64 {
+	return sumsByClass(len(a), 1, func(from, to int, sums []float64) { sums[0] = floats.Dot(a[from:to], b[from:to]) })[0]
+}
+
+// addScaled adds alpha · x to dst.
+func addScaled(dst []float64, alpha float64, x []float64) {
+	onCores(len(dst), 1, func(from, to int) { floats.AddScaled(dst[from:to], alpha, x[from:to]) })
+}
+
+// trialFrom returns W − size · step.
+func trialFrom(w []float32, size float64, step []float64) []float32 {
+	trial := make([]float32, len(w))
+	onCores(len(w), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			trial[i] = float32(float64(w[i]) - float64(size*step[i]))
+		}
+	})
+	return trial
+}
