@@ -187,10 +187,24 @@ func (s *simulation) checkReport(id string, r *schemas.Report) {
 		s.fail("the report of run %s has %d rows, passed over %v and quarantined %d; expected %d, %v and %d",
 			id, rows, r.PassedOver, r.Quarantined, s.rows, s.passedOver, len(s.bad))
 	}
+	s.checkStages(id, r)
 	for _, key := range s.bad {
 		if !s.quarantined[key] {
 			s.fail("run %s is done, but %s was not put into quarantine", id, key)
 		}
+	}
+}
+
+// checkStages checks that the report of a run says of its stages what it says without faults, whoever finished them.
+func (s *simulation) checkStages(id string, r *schemas.Report) {
+	for i := range r.Stages {
+		r.Stages[i].Seconds = 0
+	}
+	switch got, lineage := string(wire.JSON(r.Stages)), s.lineages[id]; {
+	case s.random == nil:
+		s.reportsOf[lineage] = got
+	case s.planned[id] && got != s.reportsOf[lineage]:
+		s.fail("the report of run %s (%s) says of its stages %s, without faults %s", id, lineage, got, s.reportsOf[lineage])
 	}
 }
 

@@ -295,6 +295,7 @@ type scenario struct {
 	reference   map[recordKey]wire.Digest // content of each record of a run without faults
 	planned     map[string]bool           // the runs of the reference, without warm starts
 	versionsOf  map[string]wire.Digest    // the weights of versions without faults, by the lineages of their runs
+	reportsOf   map[string]string         // what reports say of stages without faults, by the same
 	chain       *simChain                 // nil: runs are submitted one by one
 	giveUp      time.Duration             // after which runs that nobody takes up end; 0: they wait
 	operators   bool                      // give commands: see operated
@@ -312,7 +313,7 @@ func emptyScenario(t testing.TB, examples *simExamples, bytes int64, list ...sch
 	t.Helper()
 	blas := must(kernel.Open("gonum"))(t)
 	sc := &scenario{simExamples: examples, blas: blas, reference: map[recordKey]wire.Digest{}, planned: map[string]bool{},
-		versionsOf: map[string]wire.Digest{}}
+		versionsOf: map[string]wire.Digest{}, reportsOf: map[string]string{}}
 	sc.job = topics.Job{
 		Name: simName, Stages: list, Intercept: true, Seed: 1, OnBadMessage: schemas.QuarantineBadMessages, Segment: 1, Memory: bytes,
 		Group: 1, Prepare: schemas.Prepare{Scale: "none"},

@@ -147,9 +147,6 @@ func (l Link) VisitsPerPass() int {
 // fit a calibration.
 func (l Link) HasGradient(v int) bool { return v%l.VisitsPerPass() == 0 }
 
-// Passes returns how many of the first n visits of a stage give a loss and a gradient.
-func (l Link) Passes(n int) int { return (n + l.VisitsPerPass() - 1) / l.VisitsPerPass() }
-
 // Scratch is memory that links use between calls. The zero value is ready. It is not safe for concurrent use.
 type Scratch struct {
 	values []float32

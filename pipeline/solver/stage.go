@@ -26,7 +26,6 @@ type fitting struct {
 	shape    solve.Shape
 	fit      solve.Fit
 	observed int // number of observed visits
-	passes   int // number of observed visits with a gradient
 	began    time.Time
 	gathered time.Time           // time at which the statistics of the last visit were complete
 	waited   time.Duration       // time spent waiting for the statistics of the last visit
@@ -84,9 +83,6 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	} else {
 		updated := s.plan.Chain != nil && s.plan.Chain.Number == 1 && !f.shape.Sparse
 		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), updated, f.shape, s.factorsOf(number))
-	}
-	if final, _ := s.chain.Final(number); final != nil { // an earlier solver has fitted the stage
-		f.passes = f.stage.Link.Passes(len(s.chain.Visits(number)))
 	}
 	s.inbox.Begin(number)
 	return f, nil
@@ -166,7 +162,6 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 
 // passed records the result of a pass.
 func (s *Solver) passed(f *fitting, visit int, evaluation *solve.Evaluation, sum *accumulate.Sum) {
-	f.passes = evaluation.Number
 	metrics := event.MetricsOf(sum.Tensors())
 	f.pass = splitMetrics(metrics).pass(evaluation)
 	s.rec.Record(event.Passed{
@@ -267,9 +262,12 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageReport {
 	final, _ := s.chain.Final(f.number)
 	r := schemas.StageReport{
-		Stage: f.number, Link: f.stage.Link.Name, Passes: f.passes, Ridge: f.fit.Ridge(), Weight: final.Weight,
+		Stage: f.number, Link: f.stage.Link.Name, Ridge: f.fit.Ridge(), Weight: final.Weight,
 		Seconds: s.Clock.Since(f.began).Seconds(),
 		ByPass:  s.chain.Passes(f.number), Overflow: f.overflow,
+	}
+	if n := len(r.ByPass); n > 0 {
+		r.Passes = r.ByPass[n-1].Pass
 	}
 	metrics := splitMetrics(event.MetricsOf(sealed.Tensors()))
 	r.TrainError, r.TrainLoss = metrics[examples.Train].Error, metrics[examples.Train].Loss
