@@ -155,42 +155,6 @@ func TestMessageWithoutRows(t *testing.T) {
 	}
 }
 
-// Each hostile message goes into quarantine once, unchanged. The weights are the same as if other invalid messages were in
-// their places, however much stays in memory.
-func TestHostileMessages(t *testing.T) {
-	long(t)
-	job, good := newForeignJob(t, rings(30, 2, 3, 1))
-	log, reference := openEmbedded(t), openEmbedded(t)
-	var all []kafkalog.Message
-	bad := hostileMessages(t)
-	for _, m := range bad {
-		all = append(all, good, m)
-		produce(t, reference, job, 0, good, kafkalog.Message{Value: []byte("x")})
-	}
-	produce(t, log, job, 0, all...)
-	want, _ := train(t, reference, job)
-	for _, memory := range []int64{1 << 30, 1} {
-		job.Memory = memory
-		recorder := &eventRecorder{}
-		report, _ := trainRecorded(t, log, job, recorder)
-		if report.WeightsDigest != want.WeightsDigest || report.Rows != int64(30*len(bad)) {
-			t.Errorf("digest %s and %d rows, expected %s and %d", report.WeightsDigest, report.Rows, want.WeightsDigest, 30*len(bad))
-		}
-		messages, events := readQuarantine(t, log, job), eventsOf[event.Quarantined](recorder)
-		if n := len(bad); report.Quarantined != int64(n) || want.Quarantined != int64(n) || len(events) != n || len(messages) != n {
-			t.Errorf("in quarantine: %d by the report, %d by the reference's, %d by events, %d on the topic; expected %d",
-				report.Quarantined, want.Quarantined, len(events), len(messages), n)
-		}
-		for offset, m := range messages {
-			if from := all[offset]; !bytes.Equal(m.Value, from.Value) || header(m, "key") != string(from.Key) ||
-				header(m, "bytes") != strconv.Itoa(len(from.Value)) {
-				t.Errorf("offset %d: %d bytes and key %s, expected the %d bytes of %s unchanged", offset, len(m.Value), header(m, "key"),
-					len(from.Value), from.Key)
-			}
-		}
-	}
-}
-
 // Another producer's topic may have messages that are larger than the quarantine takes. They are cut there, and a header says
 // how large they were.
 func TestOversizedMessages(t *testing.T) {
@@ -217,17 +181,6 @@ func TestOversizedMessages(t *testing.T) {
 			t.Errorf("offset %d: %d of %s bytes, reason %q; expected 891808 of %d bytes, reason %q", offset, len(m.Value),
 				header(m, "bytes"), header(m, "reason"), want.bytes, want.reason)
 		}
-	}
-}
-
-// A message with a large key goes into quarantine too.
-func TestLargeKeyInQuarantine(t *testing.T) {
-	job, good := newForeignJob(t, rings(300, 2, 3, 1))
-	log := openEmbedded(t)
-	produce(t, log, job, 0, good)
-	produce(t, log, job, 0, kafkalog.Message{Key: []byte(strings.Repeat("k", 200_000)), Value: []byte(strings.Repeat("x", 830_000))})
-	if report, _ := train(t, log, job); report.Quarantined != 1 {
-		t.Errorf("%d messages in quarantine, expected 1", report.Quarantined)
 	}
 }
 

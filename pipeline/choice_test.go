@@ -214,30 +214,8 @@ func TestChainChoosesStages(t *testing.T) {
 	}
 }
 
-// The jobs of a search that list no stages have those that train chooses.
-func TestSearchChoosesStages(t *testing.T) {
-	long(t)
-	job := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3) // too few rows to choose by, so one kind is taken
-	job.Prepare.Scale, job.Examples.Holdout = prepare.ScaleAuto, 0.2
-	_, m := train(t, openEmbedded(t), job)
-	listed := job
-	listed.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 2)}
-	jobs := []topics.Job{job, listed, job}
-	jobs[2].Seed = 2
-	noError(t, Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
-		want := m.Manifest.Plan.Stages
-		if i == 1 {
-			want = listed.Stages
-		}
-		if c.Err != nil || !reflect.DeepEqual(c.Plan.Stages, want) {
-			t.Errorf("candidate %d: %v, stages %+v, expected %+v", i, c.Err, c.Plan.Stages, want)
-		}
-		return nil
-	}))
-}
-
-// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. A search
-// has the stages too to which a rule ends them.
+// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
+// a search.
 func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 	long(t)
 	stage, data := overfittingTrees()
@@ -260,13 +238,12 @@ func TestSubmitChoosesAsTrainDoes(t *testing.T) {
 			if report.Run != id || report.Version != 1 {
 				t.Errorf("run %s is submitted, run %s trained as version %d", id, report.Run, report.Version)
 			}
-			if len(job.Stages) < 2 {
-				return
+			if job.Examples.Holdout = 0.25; len(job.Stages) < 2 { // which is what is held out of so few rows
+				_, m = train(t, openEmbedded(t), job)
 			}
-			job.Examples.Holdout = 0.25 // which is what is held out of so few rows
 			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
-				if !reflect.DeepEqual(c.Plan.Stages, m.Manifest.Plan.Stages) {
-					t.Errorf("a search trains %d stages, expected %d", len(c.Plan.Stages), len(m.Manifest.Plan.Stages))
+				if !reflect.DeepEqual(c.Plan.Stages, m.Manifest.Plan.Stages) || c.Plan.Prepare != m.Manifest.Plan.Prepare {
+					t.Errorf("a search trains %+v, expected %+v", c.Plan.Stages, m.Manifest.Plan.Stages)
 				}
 				return c.Err
 			})
@@ -318,34 +295,6 @@ func TestChainChoosesPreparation(t *testing.T) {
 		t.Errorf("%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages,
 			last.Plan.Prepare)
 	}
-}
-
-// The jobs of a search whose keys say nothing of how sparse rows are prepared and fitted have what train chooses.
-func TestSearchChoosesPreparation(t *testing.T) {
-	long(t)
-	job := sparseChainJob(t, link.Softmax)
-	job.Stages = job.Stages[:1]
-	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true
-	_, m := train(t, openEmbedded(t), job)
-	listed := job
-	listed.Untuned, listed.Prepare = false, schemas.Prepare{Scale: prepare.ScaleNone}
-	listed.Stages = slices.Clone(listed.Stages)
-	listed.Stages[0].Ridge = 0.3
-	jobs := []topics.Job{job, listed, job}
-	jobs[2].Seed = 2
-	for i := range jobs {
-		jobs[i].Examples.Holdout = 0.2
-	}
-	noError(t, Search(t.Context(), openEmbedded(t), openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
-		want := m.Manifest.Plan
-		if i == 1 {
-			want = &schemas.Plan{Stages: listed.Stages, Prepare: listed.Prepare}
-		}
-		if c.Err != nil || !reflect.DeepEqual(c.Plan.Stages, want.Stages) || c.Plan.Prepare != want.Prepare {
-			t.Errorf("candidate %d: %v, %+v, %+v, expected %+v, %+v", i, c.Err, c.Plan.Stages, c.Plan.Prepare, want.Stages, want.Prepare)
-		}
-		return nil
-	}))
 }
 
 // An auto ridge of the columns of sparse rows is one that held-out rows choose: the version learns from all rows, and is that of a job with

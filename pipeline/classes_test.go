@@ -36,31 +36,6 @@ func sorted(t *testing.T, n, all int) (messages []kafkalog.Message) {
 	return messages
 }
 
-// The first version of a chain takes in rows until there are two classes, however many rows that are. A row that overflows has no class.
-func TestChainBeginsWithTwoClasses(t *testing.T) {
-	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 80, topics.FullOptions{}
-	log := openEmbedded(t)
-	writeAll(t, log, job, sorted(t, 7, 12))
-	recorder := &eventRecorder{}
-	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
-	var rows []int64
-	for _, u := range report.Updates {
-		rows = append(rows, u.Rows)
-	}
-	if want := []int64{8*40 - 1, 80, 80}; !slices.Equal(rows, want) {
-		t.Errorf("versions of %v new rows, expected %v", rows, want)
-	}
-	if notices := eventsOf[event.Noticed](recorder); len(notices) > 0 {
-		t.Errorf("notices %v, expected none", notices)
-	}
-	if r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(r.Updates) > 0 {
-		t.Errorf("a second run made %d versions, error %v", len(r.Updates), err)
-	}
-}
-
 // A chain that finds one class waits for another, and says so once. Up to the end of a topic that is an error, and no run fails for it.
 func TestChainWaitsForASecondClass(t *testing.T) {
 	job, _ := newForeignJob(t, rings(1, 4, 3, 1))

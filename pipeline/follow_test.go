@@ -102,27 +102,6 @@ func followToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) *eventRecorder
 	return recorder
 }
 
-// What a topic has is counted once, however often it is followed, and a run without files trains on it.
-func TestFollowToTheEnd(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 100)
-	for _, rows := range []int{100, 100, 130} {
-		if rows > 100 {
-			click(t, log, 100, rows)
-		}
-		followToEnd(t, log, job)
-		checkCounted(t, log, job, rows)
-	}
-	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		if value := protocol.FromKafka(m); value.Get("stagewise-source") != "topic:clicks/1" {
-			t.Errorf("a message is of %s", value.Get("stagewise-source"))
-		}
-	}
-	if report, _ := train(t, log, job); report.Rows != 130 || report.Classes != 2 || len(report.PassedOver) > 0 {
-		t.Errorf("%d rows of %d classes, passed over %v; expected 130 of 2", report.Rows, report.Classes, report.PassedOver)
-	}
-}
-
 // A value that can't be used goes into quarantine with its place and the reason, or ends ingest if the job says so. The others count.
 func TestFollowQuarantines(t *testing.T) {
 	log := openEmbedded(t)

@@ -12,24 +12,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
-// A chain needs no other process to learn what a topic has whose messages become examples: its end is the end of that topic.
-func TestChainIngestsTheTopicOfItsExamples(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows = 100
-	had := 0
-	for _, rows := range []int{200, 350} {
-		click(t, log, had, rows)
-		result := must(Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{}))(t)
-		if want := int64(rows - had); result.Rows != want {
-			t.Errorf("%d rows were learnt, expected %d", result.Rows, want)
-		}
-		checkCounted(t, log, job, rows)
-		had = rows
-	}
-}
-
 // A chain that goes on without an end learns what comes to the topic, and says how many messages of it wait. Processes
 // that ingest beside it double nothing.
 func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {

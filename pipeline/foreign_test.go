@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -48,55 +47,6 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 		t.Fatal(err)
 	}
 	return topics, messages
-}
-
-// Any number of pipelines train on the examples of another at once, each with the weights of a run of the owner.
-// Nothing is written to a topic of the owner, not even that a message can't be used.
-func TestPipelinesShareAForeignTopic(t *testing.T) {
-	long(t)
-	owner := newMultiStageJob(t)
-	log := openEmbedded(t)
-	noError(t, source.Ingest(t.Context(), log, owner, event.Ignore{}))
-	produce(t, log, owner, 1, kafkalog.Message{Value: []byte("no examples")})
-	jobs := []topics.Job{readerOf(owner, "a"), readerOf(owner, "b"), readerOf(owner, "c")}
-	jobs[1].Stages, jobs[2].Seed = jobs[1].Stages[:2], 7
-	var alone []*schemas.Report
-	for _, job := range jobs {
-		job.Name, job.Examples.Topic = owner.Name, ""
-		report, _ := train(t, log, job)
-		alone = append(alone, report)
-	}
-	settings, before := topicsOf(t, log, owner.Name+".")
-	reports := make([]*schemas.Report, len(jobs))
-	var running errgroup.Group
-	for i, job := range jobs {
-		other := connect(t, log)
-		running.Go(func() (err error) {
-			reports[i], _, err = Train(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
-			return err
-		})
-	}
-	noError(t, running.Wait())
-	for i, report := range reports {
-		if report.WeightsDigest != alone[i].WeightsDigest || report.Quarantined != 1 {
-			t.Errorf("pipeline %s: digest %s, %d in quarantine; expected %s and 1", jobs[i].Name, report.WeightsDigest, report.Quarantined,
-				alone[i].WeightsDigest)
-		}
-		if quarantined := readTopic(t, log, jobs[i].Name+".quarantine"); len(quarantined) != 1 {
-			t.Errorf("pipeline %s has %d messages in quarantine, expected 1", jobs[i].Name, len(quarantined))
-		}
-	}
-	settingsAfter, after := topicsOf(t, log, owner.Name+".")
-	for topic, messages := range before {
-		if len(after[topic]) != len(messages) || !maps.Equal(settings[topic], settingsAfter[topic]) {
-			t.Errorf("%s has %d messages and settings %v; before the other pipelines read it, it had %d and %v", topic, len(after[topic]),
-				settingsAfter[topic], len(messages), settings[topic])
-		}
-	}
-	all := must(log.Topics(t.Context(), ""))(t)
-	if list := replay.Names(all); slices.Contains(list, "a.examples") || len(after) != len(before) {
-		t.Errorf("topics %v: expected no a.examples, and no other topic of the owner", list)
-	}
 }
 
 // What the owner of a foreign topic says of its sources and rows counts for those who read it.

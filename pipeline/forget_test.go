@@ -170,60 +170,6 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 	}
 }
 
-// With Now, versions that have learnt are removed at once, and nothing is left of them. If there is no other, the chain begins again.
-func TestForgetNow(t *testing.T) {
-	long(t)
-	for _, test := range []struct {
-		row     string
-		removed []int
-		zero    func(partition int, offset int64, row int) bool
-	}{
-		{"test.examples/1/2", []int{1, 2, 3}, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 2 }},
-		{"test.examples/1/14", []int{3}, func(partition int, offset int64, _ int) bool { return partition == 1 && offset == 14 }},
-	} {
-		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-		job.Examples.Partitions, job.Keep, job.Retrain = 2, 1000, topics.DefaultRetrain()
-		job.Retrain.Rows, job.Retrain.Full = 400, topics.FullOptions{}
-		log, weightless := forgetfulLogs(t, job, test.zero)
-		retrain := func(log *kafkalog.Log) []string {
-			must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-			versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
-			var weights []string
-			for _, v := range versions {
-				weights = append(weights, v.WeightsDigest.Short())
-			}
-			return weights
-		}
-		before := retrain(log)
-		done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, test.row), Now: true})
-		if !slices.Equal(done.Removed, test.removed) || done.Rows != 40 || len(done.Learnt) > 0 {
-			t.Fatalf("%+v, expected that versions %d are removed", done, test.removed)
-		}
-		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
-		for _, m := range readTopic(t, log, "test.state") {
-			if id := protocol.FromKafka(m).Run(); m.Value != nil && !slices.ContainsFunc(versions,
-				func(v protocol.Finished) bool { return v.Run == id }) && live(t, log, m) {
-				t.Errorf("%s is left on the state topic", m.Key)
-			}
-		}
-		got, want := retrain(log), retrain(weightless)
-		if len(test.removed) == 3 && !slices.Equal(got, want) {
-			t.Errorf("versions %v, expected %v", got, want)
-		}
-		if len(test.removed) == 1 && (len(got) != 4 || !slices.Equal(got[:2], before[:2]) || slices.Contains(before, got[3])) {
-			t.Errorf("versions %v, expected two of %v, a full run over their window, and an update", got, before)
-		}
-	}
-}
-
-// live reports whether a message of the state topic has no tombstone.
-func live(t *testing.T, log *kafkalog.Log, m kafkalog.Message) bool {
-	t.Helper()
-	return !slices.ContainsFunc(readTopic(t, log, "test.state"), func(later kafkalog.Message) bool {
-		return later.Offset > m.Offset && later.Value == nil && string(later.Key) == string(m.Key)
-	})
-}
-
 // A source that was forgotten is not learnt and not ingested again, by no name.
 func TestForgottenSource(t *testing.T) {
 	long(t)

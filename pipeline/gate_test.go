@@ -6,7 +6,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -30,59 +29,6 @@ func noisyRings(tested, trained int, wrong float64, seed uint64) examples.Rows {
 	batch := data.exampleRows()
 	batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, tested), make([]examples.Split, trained)...)
 	return batch
-}
-
-// gatedStream is messages of which each is an update.
-type gatedStream struct {
-	messages, tested, trained int                       // rows of each message for tests and for training, together 1,000 or more
-	wrong                     func(message int) float64 // the share of the labels that is wrong in the training rows of a message
-	seed                      uint64
-}
-
-// gatedChain returns what a chain did with a stream.
-func gatedChain(t *testing.T, log *kafkalog.Log, stream gatedStream, change func(*topics.Job)) []*schemas.RetrainReport {
-	t.Helper()
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
-	job.Stages[0].Features.Size, job.Stages[0].Passes = 100, 12
-	job.Retrain.Rows, job.Retrain.Gate.Split = 1000, examples.Test.String()
-	change(&job)
-	p := topics.Open(log, job.Name, nil)
-	noError(t, topics.Create(t.Context(), p, &job))
-	for i := range stream.messages {
-		produce(t, log, job, 0, exampleMessage(t, noisyRings(stream.tested, stream.trained, stream.wrong(i), stream.seed+uint64(i))))
-	}
-	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	return report.Updates
-}
-
-// A version that is withheld is kept, but it is not the latest.
-func TestGateWithholdsVersions(t *testing.T) {
-	long(t)
-	stream := gatedStream{messages: 12, tested: 300, trained: 1000, wrong: func(message int) float64 { return []float64{0.1, 0.9}[message%2] }}
-	log := openEmbedded(t)
-	updates := gatedChain(t, log, stream, func(job *topics.Job) { job.Keep = 1 })
-	offered, withheld := 0, 0
-	for _, u := range updates {
-		if u.Offered {
-			offered = u.Version
-		} else {
-			withheld++
-		}
-	}
-	if withheld == 0 || withheld == len(updates) {
-		t.Fatalf("%d of %d versions are withheld", withheld, len(updates))
-	}
-	m := must(topics.Open(log, "test", nil).Model(t.Context(), "latest"))(t)
-	if m.Manifest.Version != offered {
-		t.Errorf("latest is version %d, the last that was offered is %d", m.Manifest.Version, offered)
-	}
-
-	for _, u := range gatedChain(t, openEmbedded(t), stream, func(job *topics.Job) { job.Retrain.Gate.Margin = 100 }) {
-		if !u.Offered {
-			t.Errorf("version %d is withheld, although it may be worse by 100", u.Version)
-		}
-	}
 }
 
 // With another share of rows held out, some of them have been learnt. So the next version is full, and the gate

@@ -167,40 +167,6 @@ func predictedOf(t *testing.T, job topics.Job, batch *examples.Batch, row int) s
 	return strings.Trim(fmt.Sprint(numbers[row*len(targets):(row+1)*len(targets)]), "[]")
 }
 
-// A row is an example with the label of its outcome, or with that of rows without one when its time is over.
-func TestLabelsThatComeLater(t *testing.T) {
-	log := openEmbedded(t)
-	job := viewJob(t, log, 2, 2)
-	send(t, log,
-		view(0, "a", 1, 1000), view(0, "b", 2, 2000), view(1, "c", 3, 3000), view(1, "d", 4, 90_000),
-		buy(0, "a", "book", 9000), buy(0, "a", "film", 9500), buy(1, "c", "film", 64_000), buy(0, "x", "film", 80_000), buy(1, "y", "film", 80_000))
-	rec := followToEnd(t, log, job)
-	want := map[int]string{1: "book", 2: "none", 3: "none"}
-	if got := labelled(t, log, job); !maps.Equal(got, want) {
-		t.Errorf("the examples are %v, expected %v", got, want)
-	}
-	if !slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
-		return strings.HasPrefix(n.Text, "1 message of views without an outcome yet: ")
-	}) {
-		t.Errorf("notices %v", eventsOf[event.Noticed](rec))
-	}
-	bad := view(1, "e", 5, 90_500)
-	bad.value = `{"x": "long", "n": 5}`
-	send(t, log, bad, buy(1, "d", "book", 91_000), buy(1, "e", "book", 91_000), timed{buys, 0, "", `{"kind": "book"}`, 91_000})
-	rec = followToEnd(t, log, job)
-	var places []string
-	for _, q := range eventsOf[event.Quarantined](rec) {
-		places = append(places, fmt.Sprintf("%s[%d]@%d", q.Topic, q.Partition, q.Offset))
-	}
-	if slices.Sort(places); !slices.Equal(places, []string{"buys[0]@3", "views[1]@2"}) {
-		t.Errorf("in quarantine are %v", places)
-	}
-	want[4] = "book"
-	if got := labelled(t, log, job); !maps.Equal(got, want) {
-		t.Errorf("the examples are %v, expected %v", got, want)
-	}
-}
-
 // While a row waits, an outcome that can't be used says nothing of the rows. If none of the outcomes can be used, that is an error of their
 // topic.
 func TestOutcomesThatCannotBeUsed(t *testing.T) {

@@ -100,26 +100,32 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 		kind   string
 		link   schemas.Link
 		sparse bool
+		bad    int    // the message
+		label  string // the only row with it; "": that of another
 		change func(*topics.Job)
 	}
+	unchanged := func(*topics.Job) {}
 	tests := map[string]test{}
 	for _, kind := range []string{stages.RFF, stages.Columns, stages.Polynomial, stages.Logits, stages.SORF} {
 		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
-			tests[fmt.Sprintf("%s %s", kind, l)] = test{kind, l, false, func(*topics.Job) {}}
+			tests[fmt.Sprintf("%s %s", kind, l)] = test{kind, l, false, 3, "", unchanged}
 		}
 	}
 	for _, kind := range []string{stages.Columns, stages.Gradient} {
-		tests["sparse "+kind] = test{kind, link.Softmax, true, func(*topics.Job) {}}
+		tests["sparse "+kind] = test{kind, link.Softmax, true, 3, "", unchanged}
 	}
-	tests["standard"] = test{stages.Columns, link.Softmax, false, func(j *topics.Job) { j.Prepare.Scale = prepare.ScaleStandard }}
-	tests["components"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Prepare.PCA = 3 }}
-	tests["standard components"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) {
+	tests["standard"] = test{stages.Columns, link.Softmax, false, 3, "", func(j *topics.Job) { j.Prepare.Scale = prepare.ScaleStandard }}
+	tests["components"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Prepare.PCA = 3 }}
+	tests["standard components"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) {
 		j.Prepare.PCA, j.Prepare.Scale = 3,
 			prepare.ScaleStandard
 	}}
-	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, func(j *topics.Job) { j.Arithmetic = planning.ArithmeticAny }}
-	tests["little memory"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Memory = 1 }}
-	tests["holdout"] = test{stages.RFF, link.Softmax, false, func(j *topics.Job) { j.Examples.Holdout = 0.3 }}
+	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, 3, "", func(j *topics.Job) { j.Arithmetic = planning.ArithmeticAny }}
+	tests["little memory"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Memory = 1 }}
+	tests["holdout"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Examples.Holdout = 0.3 }}
+	tests["the first message"] = test{stages.Columns, link.Softmax, false, 0, "", unchanged} // from which the point of the moments is taken
+	tests["a label of its own"] = test{stages.RFF, link.Softmax, false, 3, "rare", unchanged}
+	tests["a label of its own in the first message"] = test{stages.RFF, link.Softmax, false, 0, "rare", unchanged}
 	for name, c := range tests {
 		t.Run(name, func(t *testing.T) {
 			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
@@ -137,7 +143,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 						t.Errorf("%d rows of %d classes, expected %d of 3", rows, report.Classes, 240-want)
 					}
 					if quarantined := readTopic(t, log, protocol.TopicsOf(job.Name).Quarantine); want > 0 {
-						if len(quarantined) != 1 || header(quarantined[0], "offset") != "3" || !strings.Contains(header(quarantined[0], "reason"),
+						if len(quarantined) != 1 || header(quarantined[0], "partition")+"@"+header(quarantined[0], "offset") != fmt.Sprintf("0@%d", c.bad) || !strings.Contains(header(quarantined[0], "reason"),
 							"row 7 is left out: the features overflow") {
 							t.Fatalf("in quarantine: %v", quarantined)
 						}
@@ -153,59 +159,11 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 				}
 				return versions[0].WeightsDigest
 			}
-			want := digest(overflowMessages(t, 6, 3, c.sparse, weightless), 0)
-			if got := digest(overflowMessages(t, 6, 3, c.sparse, setTo(3e38, "")), 1); got != want {
+			want := digest(overflowMessages(t, 6, c.bad, c.sparse, weightless), 0)
+			if got := digest(overflowMessages(t, 6, c.bad, c.sparse, setTo(3e38, c.label)), 1); got != want {
 				t.Errorf("digest %s, without the row %s", got, want)
 			}
 		})
-	}
-}
-
-// A row may overflow wherever it is, and whatever its label is: in the first message, from which the point of the
-// moments is taken, or as the only row of its label, which is then no class.
-func TestRowThatOverflowsAnywhere(t *testing.T) {
-	long(t)
-	for _, bad := range []int{0, 2, 5} {
-		for _, label := range []string{"", "rare"} {
-			for _, chained := range []bool{false, true} {
-				t.Run(fmt.Sprintf("message %d, label %q, chain %v", bad, label, chained), func(t *testing.T) {
-					job, _ := newForeignJob(t, rings(1, 4, 3, 1))
-					job.Stages = []schemas.Stage{kindStage(stages.Columns, link.Softmax), kindStage(stages.RFF, link.Softmax)}
-					job.Retrain = topics.DefaultRetrain()
-					job.Retrain.Rows, job.Retrain.NewClassRows, job.Retrain.Full = 80, 1, topics.FullOptions{}
-					log := openEmbedded(t)
-					writeAll(t, log, job, overflowMessages(t, 6, bad, false, setTo(-3e38, label)))
-					if chained {
-						report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-						if err != nil || report.Rows != 239 || len(report.Updates) != 3 {
-							t.Fatalf("report %+v, error %v", report, err)
-						}
-					} else if report, _ := train(t, log, job); report.Rows != 239 {
-						t.Errorf("%d rows, expected 239", report.Rows)
-					}
-					m, err := topics.Open(log, job.Name, nil).Model(t.Context(), "latest")
-					if err != nil || len(m.Labels()) != 3 {
-						t.Fatalf("labels %v, error %v", m.Labels(), err)
-					}
-					data, wrong := rings(300, 4, 3, 99), 0
-					p := probabilities(t, m, data)
-					for i, label := range data.labels {
-						best := 0
-						for c, v := range p.Row(i) {
-							if v > p.Row(i)[best] {
-								best = c
-							}
-						}
-						if m.Labels()[best] != label {
-							wrong++
-						}
-					}
-					if wrong > 30 {
-						t.Errorf("%d of 300 rows are wrong", wrong)
-					}
-				})
-			}
-		}
 	}
 }
 

@@ -85,27 +85,6 @@ func TestContentCountsOnce(t *testing.T) {
 	}
 }
 
-// An interrupted ingest goes on only with messages of the same number of rows. Otherwise its messages never count, and the run says
-// how many there are.
-func TestInterruptedIngestWithOtherBatches(t *testing.T) {
-	job := newJob(t, rings(6000, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	dir := t.TempDir()
-	trainUntilOn(t, dir, job, func(e event.Event) bool { i, ok := e.(event.Ingested); return ok && i.Rows >= 3000 })
-	log := openAt(t, dir)
-	begun := int64(len(readTopic(t, log, protocol.TopicsOf(job.Name).Examples)))
-	if begun == 0 {
-		t.Fatal("the ingest was interrupted before its first message")
-	}
-	job.Examples.BatchRows = 100
-	if report, _ := train(t, log, job); report.Rows != 6000 {
-		t.Errorf("%d rows, expected 6000", report.Rows)
-	}
-	job.Examples.Train = nil
-	if report, _ := train(t, log, job); report.Rows != 6000 || report.PassedOver[coverage.Unsealed] != begun {
-		t.Errorf("%d rows, passed over %v; expected 6000 and %d unsealed", report.Rows, report.PassedOver, begun)
-	}
-}
-
 // A source that lacks a message ends the run, and the next one ingests it again.
 func TestIncompleteSourceIsIngestedAgain(t *testing.T) {
 	job := newJob(t, rings(600, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))

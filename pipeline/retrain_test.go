@@ -202,36 +202,6 @@ func TestChainLearnsNewClasses(t *testing.T) {
 	}
 }
 
-// When labels change their meaning, the chain drops what came before, and learns the new meaning.
-func TestChainFollowsAChangeOfTheStream(t *testing.T) {
-	data := rings(3000, 4, 3, 1)
-	other := map[string]string{"ring0": "ring1", "ring1": "ring2", "ring2": "ring0"}
-	for i := 1500; i < len(data.labels); i++ {
-		data.labels[i] = other[data.labels[i]]
-	}
-	stage := rffStage("softmax", 24, 6)
-	job := newJob(t, data, table{}, stage, stage)
-	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 3, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.Full = 128, topics.FullOptions{Drift: true}
-	report := must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t)
-	alarms, seen := []int64{}, int64(0)
-	var after *schemas.RetrainReport
-	for i, u := range report.Updates {
-		if seen += u.Rows; u.Drift {
-			alarms, after = append(alarms, seen), report.Updates[i+1]
-		}
-	}
-	if len(alarms) != 1 || alarms[0] < 1500 || alarms[0] > 1500+2*128 {
-		t.Fatalf("alarms after %v rows, expected one soon after 1500", alarms)
-	}
-	if after.WindowRows > 4*128 {
-		t.Errorf("the window has %d rows after the alarm", after.WindowRows)
-	}
-	if last := report.Updates[len(report.Updates)-1]; *last.PrequentialError > 5 {
-		t.Errorf("the last rows were predicted with an error of %.1f %%", *last.PrequentialError)
-	}
-}
-
 // The gate compares the version itself, with the weights that it has, and the one that subscribers have, on the same
 // rows: of the new messages, and of those that the update visits again, if no full run is between both versions; also
 // if an update makes one pass, so that no other visit has weights that have seen the new rows.
@@ -336,30 +306,6 @@ func pairedDifference(a, b []float64) (mean, deviation float64) {
 	return mean, stat.StdErr(deviation, float64(len(a)))
 }
 
-// A full run that adds the rows of a file to a window has the window's rows, which are of another file.
-func TestFullRunOverTheRowsOfSeveralFiles(t *testing.T) {
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay = topics.WindowOptions{}, topics.FullOptions{}, 1
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	noError(t, err)
-	before := report.Updates[len(report.Updates)-1].WindowRows
-	job.Examples.Train = append(job.Examples.Train, rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv"))
-	for i := range job.Stages {
-		job.Stages[i].Features.Size++
-	}
-	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil {
-		t.Fatal(err)
-	}
-	if first := report.Updates[0]; before != 1500 || first.Kind != schemas.RunFull || first.Rows == 0 || first.WindowRows != before+
-		first.Rows {
-		t.Errorf("after a window of %d rows of a file the next version is %+v, expected a full one over these rows and those of "+
-			"the other file", before, first)
-	}
-	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 1700 {
-		t.Errorf("the last window has %d rows, expected 1700", last.WindowRows)
-	}
-}
-
 // What a chain has on its topics, beside the examples and the versions that are kept, does not grow with the number of its versions.
 func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 	long(t)
@@ -387,22 +333,6 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		if n == 0 || many[topic] > n+n/10 {
 			t.Errorf("%s: %d messages after 32 increments, %d after 64", topic, n, many[topic])
 		}
-	}
-}
-
-// A chain goes on from its newest version, however many versions of other runs have come since.
-func TestChainGoesOnAfterOtherRuns(t *testing.T) {
-	long(t)
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	job.Keep = 2
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	for range 4 {
-		train(t, log, job)
-	}
-	job.Examples.Train = []string{rings(100, 4, 3, 5).writeCSV(t, t.TempDir(), "more.csv")}
-	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if err != nil || report.Updates[0].Kind != schemas.RunUpdate {
-		t.Errorf("error %v, the next version is no update: %+v", err, report)
 	}
 }
 

@@ -76,27 +76,6 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 	}
 }
 
-// A chain says how much of the topic it has not learnt: at first all, at last nothing, and never more than before if
-// the topic does not grow.
-func TestBehind(t *testing.T) {
-	log, job, recorder := openEmbedded(t), chainJob(t, "softmax"), &eventRecorder{}
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
-	all := int64(len(readTopic(t, log, job.Name+".examples")))
-	behind := eventsOf[event.Behind](recorder)
-	first, last := behind[0], behind[len(behind)-1]
-	if first.Messages != all || first.Rows < 1400 || first.Rows > 1600 {
-		t.Errorf("at first %+v, expected %d messages of about 1500 rows", first, all)
-	}
-	if last != (event.Behind{}) {
-		t.Errorf("at last %+v", last)
-	}
-	for i := 1; i < len(behind); i++ {
-		if behind[i].Messages > behind[i-1].Messages {
-			t.Errorf("%+v after %+v", behind[i], behind[i-1])
-		}
-	}
-}
-
 // A full run reads rows of labels that are no class again. Reports count them once.
 func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
 	data := rings(800, 4, 3, 1)

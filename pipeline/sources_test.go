@@ -70,24 +70,6 @@ func TestExpiredSourceIsListed(t *testing.T) {
 	expect(source.Sealed, 0)
 }
 
-// A source that was removed can be ingested for the other split: its messages of before do not count.
-func TestRemovedSourceGetsAnotherSplit(t *testing.T) {
-	files, topic := newSourcesJob(t, 640)
-	log := openEmbedded(t)
-	split, more := files, files
-	more.Examples.Train = []string{rings(192, 2, 2, 7).writeCSV(t, t.TempDir(), "more.csv")}
-	split.Examples.Train, split.Examples.Test = more.Examples.Train, files.Examples.Train
-	train(t, log, more)
-	train(t, log, files) // nothing follows its messages
-	removeSource(t, log, files.Name, sourcesOf(t, log, files.Name)[1].ID)
-	for _, job := range []topics.Job{split, topic} {
-		report, _ := train(t, log, job)
-		if report.Splits["train"].Rows != 192 || report.Splits["test"].Rows != 640 {
-			t.Errorf("rows %+v, expected 192 for training and 640 for testing", report.Splits)
-		}
-	}
-}
-
 // The sources are listed whose ingest was interrupted. They can't be removed: nothing of them counts.
 func TestUnfinishedSourceIsListed(t *testing.T) {
 	files, _ := newSourcesJob(t, 6400)

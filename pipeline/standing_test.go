@@ -88,101 +88,132 @@ func noticed(rec *eventRecorder, text string) bool {
 	return slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.Contains(n.Text, text) })
 }
 
-// What the log has deleted of the window leaves it by a full run over the rest, whether the chain knows the retention
-// or not. A second start finds nothing to do.
-func TestDeletedExamplesLeaveTheWindow(t *testing.T) {
-	for name, retention := range map[string]time.Duration{"retention known": 7 * 24 * time.Hour, "retention unknown": 0} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			job.Topics = topics.DefaultTopics()
-			job.Topics.Retention.Examples = retention
-			fill(t, log, job, 0, 10)
-			retrainToEnd(t, log, job)
-			deleteRecords(t, log, job.Name+".examples", 0, 3)
-			fill(t, log, job, 10, 14)
-			report, _ := retrainToEnd(t, log, job)
-			expect(t, "after the deletion", report, "full 0 of 280, 120 gone, withheld", "update 80 of 360, withheld",
-				"update 80 of 440")
-			report, _ = retrainToEnd(t, log, job)
-			expect(t, "at the next start", report)
-		})
-	}
+// said reports whether an event says a text: a notice, or another in its fields.
+func said(rec *eventRecorder, text string) bool {
+	return slices.ContainsFunc(eventsOf[event.Event](rec), func(e event.Event) bool { return strings.Contains(fmt.Sprintf("%T%+v", e, e), text) })
 }
 
-// After an outage that was longer than the retention, subscribers keep their version until the chain has learnt as many rows
-// as before, or the gate finds a version good, or the configuration or a pin accepts the loss.
-func TestRetentionDuringAnOutage(t *testing.T) {
+// Whatever a chain stands on is lost, it goes on with what is left, and says what is gone. No version is offered that has learnt less than
+// the one before it, unless the configuration accepts that.
+func TestChainOutlivesLosses(t *testing.T) {
+	outage := func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+		deleteRecords(t, log, job.Name+".examples", 0, 10)
+		fill(t, log, job, 10, 16)
+	}
 	withheld := []string{"full 80 of 80, 400 gone, withheld", "update 80 of 160, withheld", "update 80 of 240, withheld"}
+	expired := func(retention time.Duration) func(*topics.Job) {
+		return func(job *topics.Job) {
+			job.Topics = topics.DefaultTopics()
+			job.Topics.Retention.Examples = retention
+		}
+	}
+	deleted := func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+		deleteRecords(t, log, job.Name+".examples", 0, 3)
+		fill(t, log, job, 10, 14)
+	}
+	afterDeletion := []string{"full 0 of 280, 120 gone, withheld", "update 80 of 360, withheld", "update 80 of 440"}
+	truncated := func(written int) func(*testing.T, *kafkalog.Log, topics.Job) {
+		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			truncate(t, log, job, 7)
+			fill(t, log, job, 100, 100+written)
+		}
+	}
+	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
+		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			cutOff(t, log, job, job.Name+".versions", lost)
+			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
+				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
+			}
+			fill(t, log, job, 10, 12)
+		}
+	}
 	for name, test := range map[string]struct {
-		change func(*topics.Job)
-		want   []string
-		then   []string // of ten more messages
+		partitions, before int               // messages that are learnt before the loss
+		change             func(*topics.Job) // if not nil, of the configuration
+		later              bool              // it is changed after the loss
+		lose               func(*testing.T, *kafkalog.Log, topics.Job)
+		want               []string
+		says               string
+		latest             int      // the version that subscribers get then
+		then               []string // of ten more messages, if not nil; else another process finds nothing to do
+		check              func(*testing.T, *schemas.Manifest)
 	}{
-		"by default": {func(*topics.Job) {}, withheld, []string{"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480",
-			"update 80 of 560", "update 80 of 640"}},
-		"accepted": {func(job *topics.Job) { job.Retrain.AcceptLoss = true },
-			[]string{"full 80 of 80, 400 gone", "update 80 of 160", "update 80 of 240"},
-			[]string{"update 80 of 320", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}},
+		"examples, the retention is known": {1, 10, expired(7 * 24 * time.Hour), false, deleted, afterDeletion, "", 8, nil, nil},
+		"examples":                         {1, 10, expired(0), false, deleted, afterDeletion, "", 8, nil, nil},
+		"all examples": {1, 10, nil, false, outage, withheld, "test.examples deleted messages of version 5 while they were in the window", 5,
+			[]string{"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}, nil},
+		"all examples, accepted": {1, 10, func(job *topics.Job) { job.Retrain.AcceptLoss = true }, true, outage,
+			[]string{"full 80 of 80, 400 gone", "update 80 of 160", "update 80 of 240"}, "test.examples deleted messages", 8,
+			[]string{"update 80 of 320", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}, nil},
 		// What leaves the window afterwards leaves it as intended, so the chain does not wait for rows that it can't have again.
-		"a window of fewer rows": {func(job *topics.Job) { job.Retrain.Window.Increments = 3 }, withheld,
-			[]string{"update 80 of 240, withheld", "update 80 of 240", "update 80 of 240", "update 80 of 240", "update 80 of 240"}},
+		"all examples, then a shorter window": {1, 10, func(job *topics.Job) { job.Retrain.Window.Increments = 3 }, true, outage, withheld, "", 5,
+			[]string{"update 80 of 240, withheld", "update 80 of 240", "update 80 of 240", "update 80 of 240", "update 80 of 240"}, nil},
+		"examples that were not learnt": {1, 6, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			fill(t, log, job, 6, 13)
+			deleteRecords(t, log, job.Name+".examples", 0, 9)
+		}, []string{"full 80 of 80, 3 lost, 240 gone, withheld", "update 80 of 160, withheld"}, "offsets 6 to 8", 3, nil, nil},
+		"the last examples": {1, 10, nil, false, truncated(0), []string{"full 0 of 240, 160 gone, withheld", "update 40 of 280, withheld"},
+			"Looked:10 Proven:6 Rows:160", 5, nil, nil},
+		"the last examples, and fewer are written": {1, 10, nil, false, truncated(2), []string{"full 0 of 240, 160 gone, withheld",
+			"update 80 of 320, withheld", "update 40 of 360, withheld"}, "Looked:10 Proven:6 Rows:160", 5, nil, nil},
+		"the last examples, and more are written": {1, 10, nil, false, truncated(9), []string{"full 0 of 240, 160 gone, withheld",
+			"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"},
+			"Looked:10 Proven:6 Rows:160", 11, nil, nil},
+		"the state": {2, 20, func(job *topics.Job) { job.Retrain.Window.Increments = 5 }, false, func(t *testing.T, log *kafkalog.Log,
+			job topics.Job) {
+			noError(t, log.Delete(t.Context(), job.Name+".state"))
+			fill(t, log, job, 20, 23)
+		}, []string{"full 0 of 400", "update 80 of 400", "update 40 of 360"}, ".state has lost the state", 13, nil, func(t *testing.T, m *schemas.Manifest) {
+			// The plans since the last full run are gone too: the window is all that the chain has looked at.
+			window := must(chain.WindowOfPlans(m, nil, false))(t)
+			if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
+				t.Errorf("all that the chain has looked at is %s", got)
+			}
+		}},
+		"the manifest of the newest version": {1, 10, nil, false, lostVersions(1), []string{"full 0 of 320", "update 80 of 400",
+			"update 80 of 480"}, "Version:5", 8, nil, nil},
+		"the newest version": {1, 10, nil, false, lostVersions(3), []string{"full 0 of 320", "update 80 of 400", "update 80 of 480"},
+			"Version:5", 8, nil, nil},
+		"the plans": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
+			noError(t, log.Delete(t.Context(), job.Name+".plans"))
+			fill(t, log, job, 8, 10)
+		}, []string{"update 80 of 400"}, "1, 3 and 4 are complete on", 5, nil, nil},
+		"all versions, as all rows are forgotten": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
+			fill(t, log, job, 8, 9)
+		}, []string{"full 40 of 40"}, "", 5, nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			fill(t, log, job, 0, 10)
-			retrainToEnd(t, log, job)
-			test.change(&job)
-			deleteRecords(t, log, job.Name+".examples", 0, 10)
-			fill(t, log, job, 10, 16)
-			report, rec := retrainToEnd(t, log, job)
-			expect(t, "after the outage", report, test.want...)
-			if !noticed(rec, "test.examples deleted messages of version 5 while they were in the window") {
-				t.Errorf("noticed are %v", eventsOf[event.Noticed](rec))
+			log, job := openEmbedded(t), standingJob(t, test.partitions)
+			if test.change != nil && !test.later {
+				test.change(&job)
 			}
-			fill(t, log, job, 16, 26)
+			fill(t, log, job, 0, test.before)
+			retrainToEnd(t, log, job)
+			if test.change != nil {
+				test.change(&job)
+			}
+			test.lose(t, log, job)
+			report, rec := retrainToEnd(t, log, job)
+			expect(t, "after the loss", report, test.want...)
+			if !said(rec, test.says) {
+				t.Errorf("nothing says %q: %+v", test.says, rec.events)
+			}
+			offered := report.Updates[len(report.Updates)-1]
+			m := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+			if m.Version != test.latest || offered.Offered && m.WindowRows != offered.WindowRows {
+				t.Errorf("the latest version is %d, of %d rows, expected version %d", m.Version, m.WindowRows, test.latest)
+			}
+			if test.check != nil {
+				test.check(t, m)
+			}
+			if test.then != nil {
+				fill(t, log, job, 16, 26)
+			}
 			report, _ = retrainToEnd(t, log, job) // another process
 			expect(t, "later", report, test.then...)
 		})
-	}
-}
-
-// What the log has deleted before a version has learnt it is counted as lost, once.
-func TestDeletedBacklogIsLost(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	fill(t, log, job, 0, 6)
-	retrainToEnd(t, log, job)
-	fill(t, log, job, 6, 13)
-	deleteRecords(t, log, job.Name+".examples", 0, 9)
-	report, rec := retrainToEnd(t, log, job)
-	expect(t, "after the deletion", report, "full 80 of 80, 3 lost, 240 gone, withheld", "update 80 of 160, withheld")
-	if !noticed(rec, "offsets 6 to 8") {
-		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
-	}
-	report, _ = retrainToEnd(t, log, job)
-	expect(t, "at the next start", report)
-}
-
-// A chain whose state is lost covers the window that it had: it never offers a version that has learnt less.
-func TestLostStateIsMadeAgain(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 2)
-	job.Retrain.Window.Increments = 5
-	fill(t, log, job, 0, 20)
-	before, _ := retrainToEnd(t, log, job)
-	if last := before.Updates[len(before.Updates)-1]; last.WindowRows != 400 {
-		t.Fatalf("the window has %d rows, expected 400", last.WindowRows)
-	}
-	noError(t, log.Delete(t.Context(), job.Name+".state"))
-	fill(t, log, job, 20, 23)
-	report, rec := retrainToEnd(t, log, job)
-	expect(t, "after the loss", report, "full 0 of 400", "update 80 of 400", "update 40 of 360")
-	if !noticed(rec, ".state has lost the state") {
-		t.Errorf("no notice says what is lost: %v", eventsOf[event.Noticed](rec))
-	}
-	// The plans since the last full run are gone too: the window is all that the chain has looked at.
-	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
-	window := must(chain.WindowOfPlans(manifest, nil, false))(t)
-	if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
-		t.Errorf("all that the chain has looked at is %s", got)
 	}
 }
 
@@ -197,77 +228,6 @@ func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost i
 		}
 	}
 	must(log.Append(t.Context(), name, 0, all[:len(all)-lost]...))(t)
-}
-
-// If the newest version has lost a part, the newest that is whole counts for the chain and for subscribers.
-func TestIncompleteVersionIsPassedOver(t *testing.T) {
-	for name, lost := range map[string]int{"its manifest": 1, "all of it": 3} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			fill(t, log, job, 0, 10)
-			retrainToEnd(t, log, job)
-			cutOff(t, log, job, job.Name+".versions", lost)
-			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
-				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
-			}
-			fill(t, log, job, 10, 12)
-			report, rec := retrainToEnd(t, log, job)
-			expect(t, "after the loss", report, "full 0 of 320", "update 80 of 400", "update 80 of 480")
-			if passed := eventsOf[event.Incomplete](rec); len(passed) != 1 || passed[0].Version != 5 {
-				t.Errorf("passed over are %v, expected version 5, once", passed)
-			}
-			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 8 {
-				t.Errorf("the latest version is %v: %v, expected version 8", m, err)
-			}
-		})
-	}
-}
-
-// If the plans are lost, the versions that are whole count again, and the chain goes on from the newest. Removed ones stay removed.
-func TestLostPlansAreMadeAgain(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	fill(t, log, job, 0, 8)
-	retrainToEnd(t, log, job)
-	must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
-	noError(t, log.Delete(t.Context(), job.Name+".plans"))
-	fill(t, log, job, 8, 10)
-	report, rec := retrainToEnd(t, log, job)
-	expect(t, "after the loss", report, "update 80 of 400")
-	if !noticed(rec, "1, 3 and 4 are complete on") {
-		t.Errorf("noticed are %v", eventsOf[event.Noticed](rec))
-	}
-	if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 5 {
-		t.Errorf("the latest version is %v: %v, expected version 5", m, err)
-	}
-}
-
-// Of examples that were truncated the chain keeps what it can prove, and learns what was written afterwards.
-func TestExamplesTruncated(t *testing.T) {
-	for name, written := range map[string]int{"nothing written since": 0, "fewer written than lost": 2, "more": 9} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			fill(t, log, job, 0, 10)
-			produce(t, log, job, 0, kafkalog.Message{Value: []byte("of no use")})
-			retrainToEnd(t, log, job)
-			truncate(t, log, job, 7)
-			fill(t, log, job, 100, 100+written)
-			report, rec := retrainToEnd(t, log, job)
-			if replaced := eventsOf[event.Replaced](rec); len(replaced) != 1 || replaced[0].Looked != 11 || replaced[0].Proven != 6 ||
-				replaced[0].Rows != 160 {
-				t.Errorf("noticed is %+v", replaced)
-			}
-			if report.Rows != int64((1+written)*standingRows) { // the seventh is of an increment that is gone
-				t.Errorf("%d rows are learnt, expected %d", report.Rows, (1+written)*standingRows)
-			}
-			if first := report.Updates[0]; first.Kind != schemas.RunFull || first.WindowRows != 240 || first.Gone != 160 || first.Offered {
-				t.Errorf("the first version is %+v", first)
-			}
-			last := report.Updates[len(report.Updates)-1]
-			if want := int64((7 + written) * standingRows); last.WindowRows != want || last.Offered != (want >= 400) {
-				t.Errorf("the last version has %d rows, offered: %v; expected %d", last.WindowRows, last.Offered, want)
-			}
-		})
-	}
 }
 
 // truncate leaves only the first messages of the examples topic, which has one partition.
@@ -317,20 +277,6 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
 			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
 		}
-	}
-}
-
-// After all rows were forgotten at once, the report of the next version has its new rows alone, as its manifest has.
-func TestReportAfterAllRowsWereForgotten(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	fill(t, log, job, 0, 8)
-	retrainToEnd(t, log, job)
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
-	fill(t, log, job, 8, 9)
-	report, _ := retrainToEnd(t, log, job)
-	expect(t, "of the new rows", report, "full 40 of 40")
-	if m, err := topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest); err != nil || m.WindowRows != 40 {
-		t.Errorf("the manifest is %+v: %v", m, err)
 	}
 }
 
