@@ -219,12 +219,13 @@ func (c *chooser) path(ctx context.Context, job topics.Job) (fits []fitted, err 
 }
 
 // fit trains a job on as many rows as are enough, from a version if there is one, and returns the fit; none if it can't be trained.
-// It ends where the holdout loss no longer falls.
+// A quadratic fit ends where the holdout loss no longer falls. Other fits converge, as the run on all rows will: if they ended early,
+// the fits with smaller ridges, which start from the others, would be lower for their passes alone.
 func (c *chooser) fit(ctx context.Context, job topics.Job, from *schemas.Warm) ([]fitted, error) {
 	ended := job
 	ended.Stages = slices.Clone(job.Stages)
 	for i := range ended.Stages {
-		if s := &ended.Stages[i]; s.Stop == nil {
+		if s := &ended.Stages[i]; s.Stop == nil && link.Named(s.Link).Quadratic {
 			s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
 		}
 	}
