@@ -1,7 +1,6 @@
 package serve
 
 import (
-	"bytes"
 	"encoding/json"
 	"net/http"
 	"strconv"
@@ -26,7 +25,7 @@ type arrowAnswer struct {
 	*version
 	asked
 	schema   *arrow.Schema
-	stream   bytes.Buffer // unread output of the writer
+	stream   text // output of the writer
 	writer   *ipc.Writer
 	builder  *array.RecordBuilder
 	rows     int  // in the builder
@@ -67,18 +66,26 @@ func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 	}
 	a := &arrowAnswer{version: v, asked: asks, schema: arrow.NewSchema(fields, &metadata),
 		rowBytes: 8 + valueBytes*asks.values(v)}
-	a.writer = ipc.NewWriter(&a.stream, ipc.WithSchema(a.schema))
+	a.writer = ipc.NewWriter(a, ipc.WithSchema(a.schema))
 	a.builder = array.NewRecordBuilder(memory.DefaultAllocator, a.schema)
 	return a
 }
 
 func (a *arrowAnswer) kept() int { return a.rows*a.rowBytes + a.texts }
 
+func (a *arrowAnswer) size() int { return a.stream.bytes + a.kept() }
+
 // batchBytes is the approximate size of a batch.
 const batchBytes = 512 << 10
 
-// add adds the next row to the builder, and appends a batch once it is large enough.
-func (a *arrowAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
+// Write adds output of the writer.
+func (a *arrowAnswer) Write(p []byte) (int, error) {
+	a.stream.add(func(dst []byte) []byte { return append(dst, p...) })
+	return len(p), nil
+}
+
+// add adds the next row to the builder, and writes a batch once it is large enough.
+func (a *arrowAnswer) add(row *predictedRow) error {
 	if !a.predictsNumbers() {
 		a.addLabels(row.given)
 	}
@@ -101,9 +108,9 @@ func (a *arrowAnswer) add(dst []byte, row *predictedRow) ([]byte, error) {
 		}
 	}
 	if a.rows++; a.kept() < batchBytes {
-		return dst, nil
+		return nil
 	}
-	return a.batch(dst)
+	return a.batch()
 }
 
 // addLabels adds the label or labels of a row to the builder.
@@ -138,40 +145,24 @@ func (a *arrowAnswer) addTop(lists *array.ListBuilder, row *predictedRow) {
 	}
 }
 
-// batch appends the rows of the builder as a batch.
-func (a *arrowAnswer) batch(dst []byte) ([]byte, error) {
-	if a.rows == 0 && a.written {
-		return a.flush(dst), nil
-	}
+// batch writes the rows of the builder as a batch.
+func (a *arrowAnswer) batch() error {
 	record := a.builder.NewRecord()
 	defer record.Release()
 	a.rows, a.texts, a.written = 0, 0, true
-	if err := a.writer.Write(record); err != nil {
-		return nil, err
-	}
-	return a.flush(dst), nil
+	return a.writer.Write(record)
 }
 
-// flush appends the output of the writer.
-func (a *arrowAnswer) flush(dst []byte) []byte {
-	dst = append(dst, a.stream.Bytes()...)
-	a.stream.Reset()
-	return dst
-}
-
-// end appends the last batch, empty if there are no rows at all, and the end of the stream.
-func (a *arrowAnswer) end(dst []byte) ([]byte, error) {
+// whole implements encoder: it writes the last batch, empty if there are no rows at all, and the end of the stream.
+func (a *arrowAnswer) whole() (pieces [][]byte, err error) {
 	defer a.builder.Release()
-	dst, err := a.batch(dst)
+	if a.rows > 0 || !a.written {
+		err = a.batch()
+	}
 	if err == nil {
 		err = a.writer.Close()
 	}
-	return a.flush(dst), err
-}
-
-func (a *arrowAnswer) whole(rows [][]byte) (pieces [][]byte, err error) {
-	rest, err := a.end(nil)
-	return append(rows, rest), err
+	return a.stream.pieces, err
 }
 
 func (a *arrowAnswer) announce(h http.Header) { h.Set("Content-Type", typeArrow) }

@@ -36,14 +36,11 @@ type asked struct {
 
 // askedBy returns the contents requested in headers.
 func askedBy(h http.Header) (a asked, err error) {
-	if text := h.Get(headerTop); text != "" {
-		if err := a.setTop([]byte(text)); err != nil {
-			return a, refuse(http.StatusBadRequest, "%s: %v", headerTop, err)
-		}
-	}
-	if text := h.Get(headerContributions); text != "" {
-		if err := a.setContributions([]byte(text)); err != nil {
-			return a, refuse(http.StatusBadRequest, "%s: %v", headerContributions, err)
+	for key, set := range map[string]func(value.Cell) error{headerTop: a.setTop, headerContributions: a.setContributions} {
+		if text := h.Get(key); text != "" {
+			if err := set([]byte(text)); err != nil {
+				return a, refuse(http.StatusBadRequest, "%s: %v", key, err)
+			}
 		}
 	}
 	if text := h.Get(headerClasses); text != "" {
@@ -54,7 +51,7 @@ func askedBy(h http.Header) (a asked, err error) {
 	return a, nil
 }
 
-// setTop, setContributions and setClasses set the contents from the text of a member or a header.
+// setTop and setContributions set the contents from the text of a member or a header.
 func (a *asked) setTop(text value.Cell) error { return setNumber(&a.top, text, "a number of labels") }
 
 func (a *asked) setContributions(text value.Cell) error {
@@ -66,19 +63,6 @@ func setNumber(to *int, text value.Cell, want string) (err error) {
 		err = fmt.Errorf("%.20s: expected %s, at least 1", text, want)
 	}
 	return err
-}
-
-func (a *asked) setClasses(text value.Cell) (err error) {
-	a.classes, err = truth(text)
-	return err
-}
-
-// truth returns a boolean in JSON.
-func truth(text value.Cell) (v bool, err error) {
-	if v = string(text) == "true"; !v && string(text) != "false" {
-		err = fmt.Errorf("%s: expected true or false", text)
-	}
-	return v, err
 }
 
 // contributionBytes is the smallest size of a contribution in an answer.

@@ -24,8 +24,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// frame returns an HTTP/2 frame (RFC 9113).
-func frame(kind, flags byte, stream uint32, payload []byte) []byte {
+// http2Frame returns an HTTP/2 frame (RFC 9113).
+func http2Frame(kind, flags byte, stream uint32, payload []byte) []byte {
 	head := binary.BigEndian.AppendUint32(nil, uint32(len(payload))<<8|uint32(kind))
 	return append(binary.BigEndian.AppendUint32(append(head, flags), stream), payload...)
 }
@@ -33,14 +33,14 @@ func frame(kind, flags byte, stream uint32, payload []byte) []byte {
 // http2Requests returns a connection with requests whose client has a flow-control window of 0: it reads no answers.
 func http2Requests(n int, body []byte) []byte {
 	const headers, data, settings, endStream, endHeaders, initialWindow = 1, 0, 4, 1, 4, 4
-	out := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), frame(settings, 0, 0, []byte{0, initialWindow, 0, 0, 0, 0})...)
+	out := append([]byte("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"), http2Frame(settings, 0, 0, []byte{0, initialWindow, 0, 0, 0, 0})...)
 	var block []byte
 	for _, h := range [][2]string{{":method", "POST"}, {":scheme", "http"}, {":path", "/predict"}, {":authority", "localhost"}, {"content-type", typeJSON}} {
 		block = append(append(append(append(block, 0, byte(len(h[0]))), h[0]...), byte(len(h[1]))), h[1]...)
 	}
 	for i := range n {
 		stream := uint32(2*i + 1)
-		out = append(append(out, frame(headers, endHeaders, stream, block)...), frame(data, endStream, stream, body)...)
+		out = append(append(out, http2Frame(headers, endHeaders, stream, block)...), http2Frame(data, endStream, stream, body)...)
 	}
 	return out
 }

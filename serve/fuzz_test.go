@@ -72,11 +72,11 @@ func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all 
 
 // readBody calls tile with the rows of a body.
 func readBody(body []byte, request *layout.Request, most int, tile func(*examples.Rows) error) error {
-	m, err := membersOf(body, typeJSON)
+	f, err := frameOf(body, typeJSON, request, &asked{})
 	if err != nil {
 		return err
 	}
-	rows, err := newJSONRows(m, &version{}, newReader(request), &asked{})
+	rows, err := newJSONRows(f, &version{}, newReader(request))
 	if err != nil {
 		return err
 	}

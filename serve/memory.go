@@ -118,6 +118,7 @@ func (s *Server) full() error {
 
 const (
 	valueBytes = 8   // of a value of a sparse row: its index and itself
+	itemBytes  = 24  // of a value in an object of columns, besides its text
 	wordBytes  = 128 // of a column of a text: in a map, in lists and in the row
 	nameBytes  = 96  // of a member of an object with many: in the set of its names
 )
@@ -166,6 +167,9 @@ func (p *prediction) needs(m measured, packed bool) {
 		p.rowBytes = max(0, ofJSON(p.version, m)-workspaceBytes)
 	} else {
 		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)-workspaceBytes), p.memory.maxRows())
+	}
+	if p.sent == mlflow {
+		p.rowBytes += itemBytes * m.commas
 	}
 	if packed {
 		p.rowBytes += m.bytes + unpackBytes

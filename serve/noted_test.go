@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // written has the messages written by a server.
@@ -50,7 +49,7 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	r := httptest.NewRequest("POST", "/predict", strings.NewReader(string(body)))
 	r.Header.Set("Content-Type", kind)
 	if id != "" {
-		r.Header.Set(answers.Header, id)
+		r.Header.Set(headerID, id)
 	}
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
@@ -93,11 +92,11 @@ func TestAnswersOnATopic(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, messages := recorded(t, c.model, c.kind, "r-1", c.body)
-			if w.Code != http.StatusOK || len(messages) != len(c.want) || w.Header().Get(answers.Header) != "r-1" {
+			if w.Code != http.StatusOK || len(messages) != len(c.want) || w.Header().Get(headerID) != "r-1" {
 				t.Fatalf("%d: %s; %d messages", w.Code, w.Body, len(messages))
 			}
 			again, _ := recorded(t, c.model, typeJSON, "", []byte("{}")) // another request, without an id and rows
-			if id := again.Header().Get(answers.Header); len(id) < 16 {
+			if id := again.Header().Get(headerID); len(id) < 16 {
 				t.Errorf("id %q", id)
 			}
 			for i, message := range messages {
@@ -182,7 +181,7 @@ func TestAnswersOfOtherTasks(t *testing.T) {
 		t.Errorf("%d: %v", w.Code, messages)
 	}
 	if w, messages := recorded(t, numbers, typeJSON, "a b", []byte(`{"rows": [[1, 2]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 ||
-		!strings.Contains(w.Body.String(), answers.Header) {
+		!strings.Contains(w.Body.String(), headerID) {
 		t.Errorf("%d: %s", w.Code, w.Body)
 	}
 	if w, messages := recorded(t, numbers, typeJSON, "a", []byte(`{"rows": [[1, 2], [1]]}`)); w.Code != http.StatusBadRequest || len(messages) > 0 {

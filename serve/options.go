@@ -13,7 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // Options are the keys under `serve`.
@@ -32,18 +31,18 @@ type Options struct {
 	Timeout     time.Duration // for a request to arrive, to wait for a core, and for its response to be computed and sent
 	MaxAge      time.Duration // maximum age of a version that counts as ready; 0: unlimited
 	MaxSilence  time.Duration // maximum time without contact to the brokers while ready
-	Answers     answers.Options
+	Answers     AnswersOptions
 }
 
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{Listen: "127.0.0.1:8474", MaxBody: 16 << 20, MaxRows: 10_000, Memory: 256 << 20, Connections: 1024,
-		Timeout: 10 * time.Second, Drain: 5 * time.Second, MaxSilence: time.Minute, Answers: answers.Defaults()}
+		Timeout: 10 * time.Second, Drain: 5 * time.Second, MaxSilence: time.Minute, Answers: AnswersOptions{Sample: 1}}
 }
 
 // Keys documents the keys under `serve`.
 func Keys() []option.Key {
-	return append([]option.Key{
+	return []option.Key{
 		{Name: "listen", Meaning: "`host:port` that `serve` listens on. Beyond the loopback interface, it requires " +
 			"`serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
 		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
@@ -61,7 +60,10 @@ func Keys() []option.Key {
 		{Name: "drain", Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered"},
 		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
 		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
-	}, option.Under("answers", answers.Keys())...)
+		{Name: "answers.topic", Meaning: "topic to which `serve` writes the rows that it predicts, with the prediction: see " +
+			"[answers](serving.md#answers-on-a-topic). None: not written"},
+		{Name: "answers.sample", Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
+	}
 }
 
 // Check returns the invalid keys under `serve`, with what is expected. It leaves the files to [New]: other commands, on
@@ -104,7 +106,7 @@ func (o *Options) Check() (problems []option.Problem) {
 	if o.MaxAge < 0 {
 		wrong("max_age", o.MaxAge, "a time of at least 0")
 	}
-	problems = append(problems, option.ProblemsUnder("answers", o.Answers.Check())...)
+	problems = append(problems, o.Answers.check()...)
 	if o.MaxSilence <= 0 {
 		wrong("max_silence", o.MaxSilence, "a time above 0")
 	}

@@ -1,14 +1,12 @@
 package serve
 
 import (
-	"bytes"
 	"context"
 	"net/http"
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // tileRows is the maximum number of rows predicted together, the tile size of the kernels.
@@ -34,16 +32,15 @@ type prediction struct {
 	rows      rows
 	work      *workspace // while it has a core
 	encoder   encoder
-	count     int              // number of predicted rows
-	record    *answers.Request // of the answers; nil: not written
-	pieces    [][]byte         // of the answer
-	bytes     int              // of the pieces
-	unpacked  input.Unpacked   // of Arrow so far
-	again     int              // bytes of Arrow decompressed again, for record
-	bodyBytes int64            // of the rows as they were sent, decompressed
-	rowBytes  int64            // memory that the rows need
-	held      claim            // memory for the rows
-	answer    claim            // memory for the answer
+	count     int            // number of predicted rows
+	record    *record        // of the answers; nil: not written
+	pieces    [][]byte       // of the answer
+	unpacked  input.Unpacked // of Arrow so far
+	again     int            // bytes of tensors, and of Arrow decompressed again, for record
+	bodyBytes int64          // of the rows as they were sent, decompressed
+	rowBytes  int64          // memory that the rows need
+	held      claim          // memory for the rows
+	answer    claim          // memory for the answer
 }
 
 // predict handles a prediction request.
@@ -87,7 +84,7 @@ func (s *Server) respond(w http.ResponseWriter, p *prediction) error {
 	p.finish(w.Header())
 	body.release()
 	p.held.release()
-	p.answer.shrink(int64(p.bytes))
+	p.answer.shrink(int64(lengthsOf(p.pieces)))
 	p.send(w)
 	return nil
 }
@@ -134,7 +131,7 @@ func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
 
 // predictRows predicts the rows of a body. If they need more memory than they have, it ends early.
 func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
-	p.count, p.pieces, p.bytes, p.unpacked, p.again = 0, nil, 0, input.Unpacked{}, 0
+	p.count, p.unpacked, p.again = 0, input.Unpacked{}, 0
 	if p.work, err = p.enter(ctx); err != nil {
 		return err
 	}
@@ -145,7 +142,7 @@ func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 	if err := p.asks.check(p.version, p.memory.maxAnswer()); err != nil {
 		return err
 	}
-	p.record.Reset(p.Manifest.Version)
+	p.record.reset()
 	p.encoder = newEncoder(p.version, p.kind, p.asks)
 	if err := p.rows.read(p.asks.mostRows(p.version), func(rows *examples.Rows) error { return p.tile(ctx, rows) }); err != nil {
 		return unusable(ctx, err)
@@ -153,14 +150,10 @@ func (p *prediction) predictRows(ctx context.Context, text []byte) (err error) {
 	if p.count == 0 {
 		return refuse(http.StatusBadRequest, "no rows")
 	}
-	if p.pieces, err = p.encoder.whole(p.pieces); err != nil {
+	if p.pieces, err = p.encoder.whole(); err != nil {
 		return err
 	}
-	p.bytes = 0
-	for _, piece := range p.pieces {
-		p.bytes += len(piece)
-	}
-	return p.reserve()
+	return p.reserve(lengthsOf(p.pieces))
 }
 
 // tile appends the predictions of the next rows to the answer.
@@ -172,28 +165,31 @@ func (p *prediction) tile(ctx context.Context, rows *examples.Rows) (err error) 
 	if p.count += n; p.count > p.Server.options.MaxRows {
 		return p.manyRows()
 	}
-	if err := p.work.predicted.predict(p.version, rows, p.asks.contributions); err != nil {
+	if err := p.work.predict(p.version, rows, p.asks.contributions); err != nil {
 		return err
 	}
-	top := p.asks.top
+	top, written := p.asks.top, mostProbableWritten
+	if top > 0 {
+		written = min(top, written)
+	}
 	if p.record != nil {
-		top = max(top, answers.MostProbable(top))
+		top = max(top, written)
 	}
-	p.work.rows = p.work.rows[:0]
 	for i := range n {
-		row := p.work.predicted.row(p.version, i, top)
-		if p.work.rows, err = p.encoder.add(p.work.rows, row); err != nil {
+		row := p.work.row(p.version, i, top)
+		if err := p.encoder.add(row); err != nil {
 			return err
 		}
-		if err := p.note(i, row); err != nil {
-			return err
+		if p.record == nil {
+			continue
+		}
+		p.record.add(p.version, row, written, func(dst []byte) []byte { return p.rows.features(dst, i) })
+		if int64(p.record.bytes) > p.memory.maxAnswer() { // also of columns that the model does not have
+			return refuse(http.StatusRequestEntityTooLarge, "the features of the rows have more than %d bytes as JSON, which serve.answers.topic "+
+				"needs: send fewer rows at a time", p.memory.maxAnswer())
 		}
 	}
-	if len(p.work.rows) > 0 {
-		p.pieces = append(p.pieces, bytes.Clone(p.work.rows))
-		p.bytes += len(p.work.rows)
-	}
-	return p.reserve()
+	return p.reserve(p.encoder.size())
 }
 
 // manyRows rejects a request with too many rows.
@@ -201,9 +197,9 @@ func (s *Server) manyRows() error {
 	return refuse(http.StatusRequestEntityTooLarge, "more than %d rows: send fewer at a time", s.options.MaxRows)
 }
 
-// reserve reserves memory for the answer so far.
-func (p *prediction) reserve() error {
-	answer := p.bytes + p.encoder.kept() + p.record.Bytes()
+// reserve reserves memory for the answer so far, of so many bytes.
+func (p *prediction) reserve(answer int) error {
+	answer += p.record.size()
 	if int64(answer) > p.memory.maxAnswer() {
 		return refuse(http.StatusRequestEntityTooLarge, "the answer would have more than %d bytes, a sixteenth of serve.memory: send fewer rows "+
 			"at a time, or ask for the most probable labels with %q or fewer %q", p.memory.maxAnswer(), keyTop, keyContributions)
@@ -226,11 +222,11 @@ func (p *prediction) checkRows() error {
 // finish counts the rows, sets the header of the answer, and keeps only the pieces of the answer.
 func (p *prediction) finish(h http.Header) {
 	lacking, missing := p.rows.lacking()
-	p.record.Send(p.count)
+	p.record.send()
 	p.metrics.rows.Add(float64(p.count))
 	p.metrics.missing.Add(float64(missing))
 	p.encoder.announce(h)
-	h.Set("Content-Length", strconv.Itoa(p.bytes))
+	h.Set("Content-Length", strconv.Itoa(lengthsOf(p.pieces)))
 	h.Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
 	h.Set(headerMissing, strconv.Itoa(lacking))
 	p.rows, p.record, p.encoder = nil, nil, nil

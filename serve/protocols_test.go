@@ -198,6 +198,8 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 	}{
 		{plain, `[[1,2],[3,4]]`, `{"inputs":[[1,2],[3,4]]}`},
 		{plain, `[[1,2],[3,4]]`, `{"inputs":{"pixels":[[1,2],[3,4]]},"params":{"x":1}}`},
+		{sparseModel(t, 64, "message"), `["one two","three"]`, `{"inputs":{"id":[1,2],"message":["one two","three"]}}`},
+		{sparseModel(t, 64, "message"), `["one two","three"]`, `{"inputs":{"message":[["one","two"],["three"]]}}`},
 		{plain, `[[1,2],[3,4]]`, `{"dataframe_split":{"columns":[0,1],"index":[0,1],"data":[[1,2],[3,4]]}}`},
 		{numbersModel(t, 3), `[[1,-2],[0,7]]`, `{"instances":[[1,-2],[0,7]]}`},
 		{numbersModel(t, 1), `[[1,-2],[0,7]]`, `{"instances":[[1,-2],[0,7]]}`},
@@ -322,7 +324,7 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, one(`"shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}`), "12345", "1 bytes follow"},
 		{plain, one(`"shape":[1,2],"datatype":"FP32","data":[1,2],"parameters":{"binary_data_size":4}`), "1234", "expected one of them"},
 		{named, one(`"shape":[1,2],"datatype":"FP32","data":[1,2]`), "", "one with all 3 values"},
-		{named, one(`"shape":[1,3],"datatype":"BYTES","data":["1",7,"2"]`), "", "7: expected a text"},
+		{named, one(`"shape":[1,3],"datatype":"BYTES","data":["1",7,"2"]`), "", "value 1: 7: expected BYTES"},
 		{named, one(`"shape":[1,3],"datatype":"BYTES","parameters":{"binary_data_size":6}`), "\xff\xff\xff\xffab", "end within a text"},
 		{named, one(`"shape":[1,3],"datatype":"BYTES","parameters":{"binary_data_size":5}`), "\x01\x00\x00\x00\xff", "UTF-8"},
 		{named, `{"inputs":[{"name":"age","shape":[1],"datatype":"INT8","data":[1]},{"name":"city","shape":[2],"datatype":"BYTES","data":["a","b"]}]}`, "",
@@ -369,6 +371,7 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, "POST", "/invocations", typeJSON, `{"inputs":{"a":7}}`, 400, "expected a list of values"},
 		{plain, "POST", "/invocations", typeJSON, `{"inputs":{"a":[]}}`, 400, "expected a list of values"},
 		{plain, "POST", "/invocations", typeJSON, `{"inputs":{}}`, 400, "no inputs"},
+		{named, "POST", "/invocations", typeJSON, `{"inputs":{"age":[1,2],"city":["a"]}}`, 400, "1 values, another has 2"},
 	} {
 		w := ask(c.s, c.method, c.path, c.sent, []byte(c.body))
 		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {

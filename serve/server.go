@@ -26,7 +26,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/serve/answers"
 )
 
 // description is the OpenAPI description of the server, served at /openapi.json.
@@ -56,7 +55,7 @@ type Server struct {
 	cores       chan *workspace               // idle workspaces
 	late        error                         // of an answer that takes too long to compute
 	memory      memories                      // for requests and answers
-	answers     *answers.Writer               // nil: answers are not written
+	answers     *answersWriter                // nil: answers are not written
 	connections *endpoint.Connections         // nil: it does not serve yet
 	tls         *credential[*tls.Certificate] // nil: no TLS
 	token       *credential[digest]           // of the bearer token; nil: none is required

@@ -1,21 +1,26 @@
 package serve
 
 import (
+	"bufio"
 	"bytes"
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
+	"strings"
 
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/arrow/float16"
 
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -26,14 +31,30 @@ const headerLength = "Inference-Header-Content-Length"
 type tensor struct {
 	name     string
 	datatype string
+	kind     tabular.Kind
+	bits     int // of a value; 0: a text
 	shape    []int
 	data     value.Cell // JSON; nil: they are in bytes
 	bytes    []byte
 }
 
-// tensorStream returns the inputs of a request of the Open Inference Protocol as an Arrow stream, for which it reserves memory, and sets
-// the requested contents of the answer.
-func (p *prediction) tensorStream(body []byte) ([]byte, error) {
+// table is the rows of a request of the Open Inference Protocol: a [tabular.Source].
+type table struct {
+	columns []inputColumn
+	rows    int
+	read    int // number of rows read
+}
+
+// inputColumn is a column of the rows, from a tensor.
+type inputColumn struct {
+	tabular.Field
+	tabular.Column
+	of *tensor
+}
+
+// openTensors returns the inputs of a request of the Open Inference Protocol, for which it reserves memory, and sets the requested contents
+// of the answer.
+func (p *prediction) openTensors(body []byte) (*table, error) {
 	text, length := body, p.request.Header.Get(headerLength)
 	if length != "" {
 		n, err := strconv.Atoi(length)
@@ -47,82 +68,59 @@ func (p *prediction) tensorStream(body []byte) ([]byte, error) {
 		return nil, err
 	}
 	var inputs, outputs value.Cell
-	err = object.Each(func(key []byte, cell value.Cell) (err error) {
-		switch string(key) {
-		case "id":
-			if p.asks.id = bytes.Clone(cell); cell[0] != '"' {
-				err = fmt.Errorf(`"id": %s: expected a text`, cell)
-			}
-		case "inputs":
-			inputs = cell
-		case "outputs":
-			outputs = cell
-		case "parameters":
-			p.asks.binary, err = truthOf(cell, "binary_data_output", false)
-		}
+	err = members{"inputs": keep(&inputs), "outputs": keep(&outputs), "id": func(cell value.Cell) error {
+		p.asks.id = bytes.Clone(cell)
+		_, err := textOf(cell)
 		return err
-	})
+	}, "parameters": members{"binary_data_output": keepTruth(&p.asks.binary)}.read}.read(object)
 	if err == nil {
 		err = p.asks.setOutputs(outputs, p.outputs())
 	}
 	if err != nil {
 		return nil, err
 	}
-	n := 0
-	for range inputs.All() {
-		n++
-	}
-	rest := body[len(text):]
-	c, err := p.columns(len(body), n == 1)
+	r, err := p.reader()
 	if err != nil {
 		return nil, err
 	}
-	for input := range inputs.All() {
-		t, err := tensorOf(input, &rest)
+	names := r.layout.List()
+	p.keep(r)
+	t, rest, list := &table{}, body[len(text):], inputs.Items()
+	for _, input := range list {
+		in, err := tensorOf(input, &rest)
 		if err == nil {
-			err = c.add(&t)
+			err = p.addTensor(t, &in, names, len(body), len(list) == 1)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("input %.40q: %w", t.name, err)
+			return nil, fmt.Errorf("input %.40q: %w", in.name, err)
 		}
 	}
-	if len(rest) > 0 {
+	switch {
+	case len(rest) > 0:
 		return nil, fmt.Errorf("%d bytes follow the binary data of the inputs", len(rest))
+	case len(t.columns) == 0:
+		return nil, errors.New("no inputs that are columns of the model")
 	}
-	return c.stream()
+	return t, nil
 }
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
 func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	size := -1
-	err = input.Each(func(key []byte, cell value.Cell) (err error) {
-		switch string(key) {
-		case "name":
-			t.name, err = textOf(cell)
-		case "datatype":
-			t.datatype, err = textOf(cell)
-		case "data":
-			t.data = cell
-		case "shape":
-			for n := range cell.All() {
-				length, err := strconv.Atoi(string(n))
-				if t.shape = append(t.shape, length); err != nil || length < 1 || len(t.shape) > maxDimensions {
-					return fmt.Errorf("shape %.60s: expected up to %d lengths of at least 1", []byte(cell), maxDimensions)
-				}
+	err = members{"name": keepText(&t.name), "datatype": keepText(&t.datatype), "data": keep(&t.data), "shape": func(cell value.Cell) error {
+		for n := range cell.All() {
+			length, err := strconv.Atoi(string(n))
+			if t.shape = append(t.shape, length); err != nil || length < 1 || len(t.shape) > maxDimensions {
+				return fmt.Errorf("%.60s: expected up to %d lengths of at least 1", []byte(cell), maxDimensions)
 			}
-		case "parameters":
-			return cell.Each(func(key []byte, cell value.Cell) (err error) {
-				if string(key) != "binary_data_size" {
-					return nil
-				}
-				if size, err = strconv.Atoi(string(cell)); err != nil || size < 0 || size > len(*rest) {
-					err = fmt.Errorf("binary_data_size %s: the body has %d more bytes after the JSON (%s)", cell, len(*rest), headerLength)
-				}
-				return err
-			})
+		}
+		return nil
+	}, "parameters": members{"binary_data_size": func(cell value.Cell) (err error) {
+		if size, err = strconv.Atoi(string(cell)); err != nil || size < 0 || size > len(*rest) {
+			err = fmt.Errorf("binary_data_size %s: the body has %d more bytes after the JSON (%s)", cell, len(*rest), headerLength)
 		}
 		return err
-	})
+	}}.read}.read(input)
 	switch {
 	case err != nil:
 	case size >= 0 && t.data != nil:
@@ -135,104 +133,31 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 	return t, err
 }
 
-// columnStream returns an object of lists as an Arrow stream: each is a tensor, with the datatype of its first value. Whole numbers keep
-// their digits, since they may be words.
-func (p *prediction) columnStream(object value.Cell) ([]byte, error) {
-	c, err := p.columns(len(object), false)
-	if err != nil {
-		return nil, err
-	}
-	err = object.Each(func(name []byte, column value.Cell) error {
-		t := tensor{name: string(name), datatype: "FP64", shape: []int{0}, data: column}
-		var first value.Cell
-		whole := true
-		for item := range column.All() {
-			if t.shape[0]++; first.Null() {
-				first = item
-			}
-			if whole && !item.Null() {
-				_, err := strconv.ParseInt(string(item), 10, 64)
-				whole = err == nil
-			}
-		}
-		if t.shape[0] == 0 {
-			return fmt.Errorf("column %.40q: %s: expected a list of values", name, column)
-		}
-		if !first.Null() && first[0] == '[' {
-			list := first
-			t.shape = append(t.shape, 0)
-			for item := range list.All() {
-				t.shape[1]++
-				first = item
-			}
-		}
-		switch {
-		case first.Null():
-		case first[0] == '"':
-			t.datatype = "BYTES"
-		case first[0] == 't' || first[0] == 'f':
-			t.datatype = "BOOL"
-		case whole:
-			t.datatype = "INT64"
-		}
-		if err := c.add(&t); err != nil {
-			return fmt.Errorf("column %.40q: %w", name, err)
-		}
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	return c.stream()
-}
-
 // maxDimensions limits the depth of lists in a tensor.
 const maxDimensions = 8
 
-// typeOf returns the type of columns with a datatype; nil if there is no such datatype.
-func typeOf(datatype string) arrow.DataType {
-	switch datatype {
-	case "BYTES":
-		return arrow.BinaryTypes.String
-	case "BOOL":
-		return arrow.FixedWidthTypes.Boolean
-	case "FP16":
-		return arrow.FixedWidthTypes.Float16
-	case "FP32":
-		return arrow.PrimitiveTypes.Float32
-	case "FP64":
-		return arrow.PrimitiveTypes.Float64
-	case "INT8":
-		return arrow.PrimitiveTypes.Int8
-	case "INT16":
-		return arrow.PrimitiveTypes.Int16
-	case "INT32":
-		return arrow.PrimitiveTypes.Int32
-	case "INT64":
-		return arrow.PrimitiveTypes.Int64
-	case "UINT8":
-		return arrow.PrimitiveTypes.Uint8
-	case "UINT16":
-		return arrow.PrimitiveTypes.Uint16
-	case "UINT32":
-		return arrow.PrimitiveTypes.Uint32
-	case "UINT64":
-		return arrow.PrimitiveTypes.Uint64
+// setType sets the kind and the size of the values. It reports false if there is no such datatype.
+func (t *tensor) setType() bool {
+	name := strings.TrimRight(t.datatype, "0123456789")
+	t.bits, _ = strconv.Atoi(t.datatype[len(name):])
+	switch {
+	case t.datatype == "BYTES":
+		t.kind = tabular.Text
+	case t.datatype == "BOOL":
+		t.kind, t.bits = tabular.Boolean, 8
+	case name == "FP" && slices.Contains([]int{16, 32, 64}, t.bits):
+		t.kind = tabular.Numeric
+	case (name == "INT" || name == "UINT") && slices.Contains([]int{8, 16, 32, 64}, t.bits):
+		t.kind = tabular.Whole
+	default:
+		return false
 	}
-	return nil
-}
-
-// size returns the number of bytes of a binary value; 0 for texts, which have any.
-func (t *tensor) size() int {
-	if fixed, ok := typeOf(t.datatype).(arrow.FixedWidthDataType); ok {
-		return max(1, fixed.BitWidth()/8)
-	}
-	return 0
+	return true
 }
 
 // check checks the shape and the number of bytes, and returns the number of values. A value takes at least one of most bytes.
 func (t *tensor) check(most int) (values int, err error) {
-	if typeOf(t.datatype) == nil {
+	if !t.setType() {
 		return 0, fmt.Errorf("datatype %.20q: expected BYTES, BOOL, FP16, FP32, FP64, INT8 to INT64, or UINT8 to UINT64", t.datatype)
 	}
 	if len(t.shape) == 0 {
@@ -245,172 +170,161 @@ func (t *tensor) check(most int) (values int, err error) {
 		}
 		values *= n
 	}
-	if size := t.size(); t.data == nil && size > 0 && values*size != len(t.bytes) {
+	if size := t.bits / 8; t.data == nil && size > 0 && values*size != len(t.bytes) {
 		return 0, fmt.Errorf("binary_data_size %d: shape %v of %s has %d bytes", len(t.bytes), t.shape, t.datatype, values*size)
 	}
 	return values, nil
 }
 
-// columns are the columns of rows in a request.
-type columns struct {
-	*prediction
-	names  []string // of the model; nil: none
-	most   int      // bytes of the request
-	single bool     // it has only one input
-	rows   int
-	fields []arrow.Field
-	arrays []arrow.Array
-}
-
-func (p *prediction) columns(most int, single bool) (*columns, error) {
-	r, err := p.reader()
-	if err != nil {
-		return nil, refuse(http.StatusInternalServerError, "%v", err)
-	}
-	defer p.keep(r)
-	return &columns{prediction: p, names: r.layout.List(), most: most, single: single}, nil
-}
-
-// add adds a tensor as a column with its name: of values, or of lists. If it is the only one, and has another name than the columns of the
-// model, it has all of them, in the order of the model. Otherwise one that is no column of the model is ignored.
-func (c *columns) add(t *tensor) error {
-	values, err := t.check(c.most)
+// addTensor adds a tensor as a column with its name: of values, or of lists. If it is the only one, and its name is no column of the model,
+// it has all columns, in the order of the model. Otherwise a tensor that is no column of the model is ignored. nil names mean that the
+// columns of the model have none.
+func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, single bool) error {
+	values, err := t.check(most)
 	if err != nil {
 		return err
 	}
 	n := t.shape[0]
 	switch {
-	case c.rows != 0 && n != c.rows:
-		return fmt.Errorf("shape %v: another input has %d rows", t.shape, c.rows)
-	case n > c.Server.options.MaxRows:
-		return c.manyRows()
+	case to.rows != 0 && n != to.rows:
+		return fmt.Errorf("shape %v: another input has %d rows", t.shape, to.rows)
+	case n > p.Server.options.MaxRows:
+		return p.manyRows()
 	}
-	c.rows = n
-	names, width := []string{t.name}, values/n
-	if c.names != nil && !slices.Contains(c.names, t.name) {
-		switch names = c.names; {
-		case !c.single:
-			return nil
-		case width != len(names):
-			return fmt.Errorf("%d values in a row: expected an input for each column of the model, with its name, or one with all %d values",
-				width, len(names))
-		}
+	to.rows = n
+	width := values / n
+	if names == nil || slices.Contains(names, t.name) {
+		names = []string{t.name}
+	} else if !single {
+		return nil
+	} else if width != len(names) {
+		return fmt.Errorf("%d values in a row: expected an input for each column of the model, with its name, or one with all %d values",
+			width, len(names))
 	}
-	c.again += 2*(values*(t.size()+8)+len(t.data)+len(t.bytes)) + columnBytes*len(names) // as columns, and as a stream
-	if err := c.unpack(input.Unpacked{}); err != nil {
+	p.again += values*(textBytes+t.bits/8) + len(t.data) + len(t.bytes) + columnBytes*len(names)
+	if err := p.unpack(input.Unpacked{}); err != nil {
 		return err
 	}
-	arrays, err := t.columns(values, len(names))
-	for i, array := range arrays {
+	columns := make([]tabular.Column, len(names))
+	if err := t.read(columns, values); err != nil {
+		return err
+	}
+	for i, c := range columns {
+		f := tabular.Field{Name: names[i], Kind: t.kind, Type: t.datatype, Digits: t.kind == tabular.Text}
 		if width > len(names) {
-			array = lists(array, width)
+			if f.Length, f.Kind = width, tabular.List; t.kind == tabular.Text {
+				f.Kind = tabular.TextList
+			}
 		}
-		c.fields = append(c.fields, arrow.Field{Name: names[i], Type: array.DataType(), Nullable: true})
-		c.arrays = append(c.arrays, array)
+		to.columns = append(to.columns, inputColumn{f, c, t})
+	}
+	return nil
+}
+
+// columnBytes is the memory of a column besides its values, and textBytes that of a value besides its text.
+const columnBytes, textBytes = 1 << 10, 32
+
+// read appends the values to columns: value i is in column i mod their number.
+func (t *tensor) read(columns []tabular.Column, values int) error {
+	for i := range columns {
+		columns[i].Truths = t.kind == tabular.Boolean
+	}
+	i := 0
+	next := func() (c *tabular.Column, err error) {
+		if i == values {
+			return nil, fmt.Errorf("more values than those of shape %v", t.shape)
+		}
+		c = &columns[i%len(columns)]
+		i++
+		return c, nil
+	}
+	var err error
+	if t.data != nil {
+		err = eachItem(t.data, len(t.shape), func(item value.Cell) error {
+			c, err := next()
+			if err == nil && !t.parse(c, item) {
+				err = fmt.Errorf("value %d: %s: expected %s", i-1, item, t.datatype)
+			}
+			return err
+		})
+	} else {
+		for rest := t.bytes; len(rest) > 0 && err == nil; {
+			var c *tabular.Column
+			if c, err = next(); err == nil {
+				rest, err = t.decode(c, rest)
+			}
+		}
+	}
+	if err == nil && i < values {
+		err = fmt.Errorf("%d values, expected the %d of shape %v", i, values, t.shape)
 	}
 	return err
 }
 
-// columnBytes is the memory of a column besides its values.
-const columnBytes = 1 << 10
-
-// stream returns the columns as an Arrow stream.
-func (c *columns) stream() ([]byte, error) {
-	if len(c.arrays) == 0 {
-		return nil, errors.New("no inputs that are columns of the model")
+// parse appends a value in JSON. It reports false if it is not of the datatype.
+func (t *tensor) parse(c *tabular.Column, item value.Cell) bool {
+	text, err := string(item), error(nil)
+	switch whole := int64(0); {
+	case item.Null():
+		c.AppendNull(t.kind == tabular.Text)
+	case t.kind == tabular.Text:
+		if text, err = textOf(item); err == nil {
+			c.AppendText(text)
+		}
+	case t.kind == tabular.Boolean:
+		c.Numbers = append(c.Numbers, map[string]float64{"true": 1}[text])
+		return text == "true" || text == "false"
+	case t.kind == tabular.Numeric:
+		v, ok := item.Number()
+		switch t.bits {
+		case 16:
+			v = float64(float16.New(float32(v)).Float32())
+		case 32:
+			v = float64(float32(v))
+		}
+		c.Numbers = append(c.Numbers, v)
+		return ok && !math.IsInf(v, 0)
+	case t.datatype[0] == 'U':
+		unsigned, e := strconv.ParseUint(text, 10, t.bits)
+		c.AppendWhole(int64(unsigned), true)
+		err = e
+	default:
+		whole, err = strconv.ParseInt(text, 10, t.bits)
+		c.AppendWhole(whole, false)
 	}
-	return stream.Encode(array.NewRecord(arrow.NewSchema(c.fields, nil), c.arrays, int64(c.rows)), memory.DefaultAllocator)
+	return err == nil
 }
 
-// lists returns a column of lists with so many of the values.
-func lists(values arrow.Array, width int) arrow.Array {
-	of := arrow.FixedSizeListOf(int32(width), values.DataType())
-	return array.MakeFromData(array.NewData(of, values.Len()/width, []*memory.Buffer{nil}, []arrow.ArrayData{values.Data()}, 0, 0))
-}
-
-// columns returns n columns: value i is in column i mod n.
-func (t *tensor) columns(values, n int) ([]arrow.Array, error) {
-	of, size := typeOf(t.datatype), t.size()
-	columns := make([]arrow.Array, n)
-	if t.data == nil && size > 0 && t.datatype != "BOOL" {
-		for j := range columns {
-			column := make([]byte, 0, len(t.bytes)/n)
-			for at := j * size; at < len(t.bytes); at += n * size {
-				column = append(column, t.bytes[at:at+size]...)
-			}
-			columns[j] = array.MakeFromData(array.NewData(of, values/n, []*memory.Buffer{nil, memory.NewBufferBytes(column)}, nil, 0, 0))
-		}
-		return columns, nil
-	}
-	builders := make([]array.Builder, n)
-	for j := range builders {
-		builders[j] = array.NewBuilder(memory.DefaultAllocator, of)
-		builders[j].Reserve(values / n)
-	}
-	i := 0
-	err := t.each(func(text []byte, null bool) error {
-		if i == values {
-			return fmt.Errorf("more values than those of shape %v", t.shape)
-		}
-		b := builders[i%n]
-		i++
-		if null {
-			b.AppendNull()
-		} else if texts, ok := b.(*array.StringBuilder); ok {
-			texts.BinaryBuilder.Append(text)
-		} else if b.AppendValueFromString(string(text)) != nil {
-			return fmt.Errorf("value %d: %s: expected %s", i-1, value.Cell(text), t.datatype)
-		}
-		return nil
-	})
-	if err == nil && i < values {
-		err = fmt.Errorf("%d values, expected the %d of shape %v", i, values, t.shape)
-	}
-	for j, b := range builders {
-		columns[j] = b.NewArray()
-	}
-	return columns, err
-}
-
-// each calls put with the text of each value.
-func (t *tensor) each(put func(text []byte, null bool) error) error {
-	switch {
-	case t.data != nil:
-		return eachItem(t.data, len(t.shape), func(item value.Cell) error {
-			if t.datatype != "BYTES" || item.Null() {
-				return put(item, item.Null())
-			}
-			text, err := textOf(item)
-			if err != nil {
-				return err
-			}
-			return put([]byte(text), false)
-		})
-	case t.datatype == "BOOL":
-		for _, b := range t.bytes {
-			if err := put(strconv.AppendUint(nil, uint64(b), 10), false); err != nil {
-				return err
-			}
-		}
-		return nil
-	}
-	for rest := t.bytes; len(rest) > 0; {
+// decode appends the first binary value, and returns the others.
+func (t *tensor) decode(c *tabular.Column, data []byte) (rest []byte, err error) {
+	if t.kind == tabular.Text {
 		n := math.MaxInt
-		if len(rest) >= 4 {
-			n = int(binary.LittleEndian.Uint32(rest)) + 4
+		if len(data) >= 4 {
+			n = int(binary.LittleEndian.Uint32(data)) + 4
 		}
-		if n > len(rest) {
-			return errors.New("the binary data end within a text: expected its length in 4 bytes, and the text")
+		if n > len(data) {
+			return nil, errors.New("the binary data end within a text: expected its length in 4 bytes, and the text")
 		}
-		if err := value.CheckUTF8(rest[4:n]); err != nil {
-			return err
-		}
-		if err := put(rest[4:n], false); err != nil {
-			return err
-		}
-		rest = rest[n:]
+		c.AppendText(string(data[4:n]))
+		return data[n:], value.CheckUTF8(data[4:n])
 	}
-	return nil
+	var word [8]byte
+	size := copy(word[:], data[:t.bits/8])
+	switch v := binary.LittleEndian.Uint64(word[:]); {
+	case t.kind == tabular.Boolean && v > 1:
+		return nil, fmt.Errorf("%d: expected %s, 0 or 1", v, t.datatype)
+	case t.datatype == "FP16":
+		c.Numbers = append(c.Numbers, float64(float16.FromBits(uint16(v)).Float32()))
+	case t.datatype == "FP32":
+		c.Numbers = append(c.Numbers, float64(math.Float32frombits(uint32(v))))
+	case t.datatype == "FP64":
+		c.Numbers = append(c.Numbers, math.Float64frombits(v))
+	case t.datatype[0] == 'I':
+		c.AppendWhole(int64(v<<(64-t.bits))>>(64-t.bits), false)
+	default:
+		c.AppendWhole(int64(v), true)
+	}
+	return data[size:], nil
 }
 
 // eachItem calls put with the values in lists of a depth.
@@ -429,24 +343,85 @@ func eachItem(list value.Cell, depth int, put func(value.Cell) error) error {
 	return nil
 }
 
-// textOf returns the text of a JSON string.
-func textOf(cell value.Cell) (string, error) {
-	if cell.Null() || cell[0] != '"' {
-		return "", fmt.Errorf("%s: expected a text", cell)
+// Fields implements tabular.Source.
+func (t *table) Fields() (fields []tabular.Field) {
+	for _, c := range t.columns {
+		fields = append(fields, c.Field)
 	}
-	return string(cell.Name()), nil
+	return fields
 }
 
-// truthOf returns a boolean member of an object; otherwise if it has none.
-func truthOf(object value.Cell, name string, otherwise bool) (v bool, err error) {
-	v = otherwise
-	err = object.Each(func(key []byte, cell value.Cell) (err error) {
-		if string(key) == name {
-			if v, err = truth(cell); err != nil {
-				err = fmt.Errorf("%q: %w", name, err)
-			}
+// Read implements tabular.Source.
+func (t *table) Read(n int, _ []bool, b *tabular.Block) error {
+	b.Reset(len(t.columns))
+	from := t.read
+	t.read = min(from+n, t.rows)
+	b.Rows = t.read - from
+	for i, c := range t.columns {
+		to, width := &b.Columns[i], max(c.Length, 1)
+		first, last := from*width, t.read*width
+		for end := width; c.Length > 0 && end <= last-first; end += width {
+			to.Ends = append(to.Ends, end)
 		}
-		return err
-	})
-	return v, err
+		if to.Truths = c.Truths; len(c.Texts) > 0 {
+			to.Texts, to.Nulls = append(to.Texts, c.Texts[first:last]...), append(to.Nulls, c.Nulls[first:last]...)
+		} else {
+			to.Numbers = append(to.Numbers, c.Numbers[first:last]...)
+		}
+	}
+	return nil
+}
+
+// batches returns the features of the rows.
+func (t *table) batches(ctx context.Context, o layout.Options, want layout.Features) iter.Seq2[*examples.Rows, error] {
+	return func(yield func(*examples.Rows, error) bool) {
+		source := func(*input.Content, layout.Options, *layout.Features) (format.Table, error) {
+			return format.Table{Source: t, HasNames: true}, nil
+		}
+		empty := &input.Content{Reader: bufio.NewReader(strings.NewReader("")), Name: "the request"}
+		r, err := format.Tables(format.Format{Name: openInference}, source).OpenFeatures(empty, o, want)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		format.BatchesOf(ctx, r)(yield)
+	}
+}
+
+// texts returns the rows as JSON: objects of values by the names of the inputs.
+func (t *table) texts(yield func([]byte) bool) {
+	for row := range t.rows {
+		text := []byte{'{'}
+		for i, c := range t.columns {
+			name, _ := json.Marshal(c.Name) // a string can be encoded
+			text = append(append(appendComma(text, i == 0), name...), ':')
+			if c.Length == 0 {
+				text = c.appendValue(text, row)
+				continue
+			}
+			for j := range c.Length {
+				text = c.appendValue(append(text, "[,"[min(j, 1)]), row*c.Length+j)
+			}
+			text = append(text, ']')
+		}
+		if !yield(append(text, '}')) {
+			return
+		}
+	}
+}
+
+// appendValue appends value i as JSON.
+func (c *inputColumn) appendValue(dst []byte, i int) []byte {
+	switch {
+	case len(c.Texts) > 0 && c.Nulls[i]:
+		return append(dst, "null"...)
+	case c.of.kind == tabular.Text:
+		text, _ := json.Marshal(c.Texts[i]) // a string can be encoded
+		return append(dst, text...)
+	case len(c.Texts) > 0: // integers that are too large for numbers
+		return append(dst, c.Texts[i]...)
+	case c.of.kind == tabular.Boolean && c.Numbers[i] == c.Numbers[i]:
+		return strconv.AppendBool(dst, c.Numbers[i] != 0)
+	}
+	return value.AppendNumber(dst, c.Numbers[i], max(c.of.bits, 32))
 }

@@ -13,14 +13,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// workspace is reusable memory for predicting the rows of a request. There are as many as cores.
+// workspace is reusable memory for the predictions of a tile of rows. There are as many as cores.
 type workspace struct {
-	predicted predicted
-	rows      []byte // of the answer, of the last tile
-}
-
-// predicted is the predictions of a model for rows.
-type predicted struct {
 	probabilities []float32 // n × k
 	numbers       []float64 // n × k: in regression, in place of probabilities
 	contributions []string  // n, as JSON: if they are asked for
@@ -37,7 +31,7 @@ type predictedRow struct {
 }
 
 // row returns the prediction of row i, with a number of most probable classes. It is valid until the next call.
-func (p *predicted) row(v *version, i, top int) *predictedRow {
+func (p *workspace) row(v *version, i, top int) *predictedRow {
 	k, r := len(v.Labels()), &p.current
 	if r.contributions = ""; p.contributions != nil {
 		r.contributions = p.contributions[i]
@@ -60,15 +54,11 @@ type contributed struct {
 	model.Contributions
 }
 
-// keptValues and keptRows are the maximum numbers of values, and of bytes of answers, that a workspace keeps between
-// requests.
-const (
-	keptValues = workspaceBytes / 4
-	keptRows   = 1 << 20
-)
+// keptValues is the maximum number of values that a workspace keeps between requests.
+const keptValues = workspaceBytes / 4
 
 // predict predicts rows, with so many contributions to each score.
-func (p *predicted) predict(v *version, rows *examples.Rows, contributions int) error {
+func (p *workspace) predict(v *version, rows *examples.Rows, contributions int) error {
 	if p.contributions = nil; contributions > 0 {
 		var failed error
 		scores := make([]contributed, len(v.quoted))
@@ -114,7 +104,7 @@ func (s *Server) enter(ctx context.Context) (*workspace, error) {
 
 // leave returns a workspace.
 func (s *Server) leave(work *workspace) {
-	if values := cap(work.predicted.probabilities) + 2*cap(work.predicted.numbers); values > keptValues || cap(work.rows) > keptRows {
+	if values := cap(work.probabilities) + 2*cap(work.numbers); values > keptValues {
 		work = &workspace{}
 	}
 	s.cores <- work

@@ -65,9 +65,6 @@ func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].List }
 // IsNumber reports whether a column of the model is numbers.
 func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
 
-// IsText reports whether the words of a column are counted. Its value may be a list of texts.
-func (r *Request) IsText(column int) bool { return r.Cells[column].Role == Counted }
-
 // Number returns the number of a feature, NaN for a missing one.
 func (r *Request) Number(json value.Cell) (float64, error) {
 	cell := tabular.JSON(json)

@@ -1,7 +1,8 @@
-package answers
+package serve
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
 
@@ -54,12 +56,12 @@ func (l *topic) keys(partition int) (keys []string) {
 	return keys
 }
 
-// open returns a writer, and its reports.
-func open(t *testing.T, l *topic) (*Writer, func() []string) {
+// openTopic returns a writer, and its reports.
+func openTopic(t *testing.T, l *topic) (*answersWriter, func() []string) {
 	t.Helper()
 	var mutex sync.Mutex
 	var notices []string
-	w, err := Open(t.Context(), Options{Topic: "answers", Sample: 1}, l, prometheus.NewRegistry(), func(text string) {
+	w, err := openAnswers(t.Context(), AnswersOptions{Topic: "answers", Sample: 1}, l, prometheus.NewRegistry(), func(text string) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		notices = append(notices, text)
@@ -77,26 +79,37 @@ func open(t *testing.T, l *topic) (*Writer, func() []string) {
 // trace is a valid header traceparent.
 const trace = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-// answer passes a request with a number of rows to a writer.
-func answer(w *Writer, id string, rows int) {
-	r := w.Begin(id, http.Header{"Traceparent": {map[bool]string{true: trace, false: "none"}[id == "b"]}})
-	r.Reset(7)
+// answerTo passes a request with a number of rows to a writer.
+func answerTo(t *testing.T, w *answersWriter, id string, rows int) {
+	t.Helper()
+	r := w.begin(id, http.Header{"Traceparent": {map[bool]string{true: trace, false: "none"}[id == "b"]}})
+	r.reset()
 	for i := range rows {
-		r.Add(func(dst []byte) []byte { return fmt.Appendf(dst, "[%d]", i) }, Predicted{
-			Labels: []json.RawMessage{[]byte(`"no"`)}, Classes: []json.RawMessage{[]byte(`"no"`), []byte(`"yes"`)},
-			Values: []float32{0.75, 0.25}, Top: []int32{0, 1}})
+		addRow(t, r, fmt.Sprintf("[%d]", i))
 	}
-	r.Send(rows)
+	r.send()
+}
+
+// addRow adds a row with these features to a record.
+func addRow(t *testing.T, r *record, features string) {
+	t.Helper()
+	if r == nil {
+		return
+	}
+	v := &version{Model: newModelOf(t, []string{"no", "yes"}, 7, 2, nil, layout.MissingError)}
+	v.quoted = v.LabelType().Values(v.Labels())
+	r.add(v, &predictedRow{given: []int32{0}, probabilities: []float32{0.75, 0.25}, top: []int32{0, 1}}, 10,
+		func(dst []byte) []byte { return append(dst, features...) })
 }
 
 // All answers are on the topic once the writer is closed, in the partitions selected by Kafka's Java client for their
 // keys.
 func TestAnswersAreWritten(t *testing.T) {
 	l := &topic{partitions: 3}
-	w, notices := open(t, l)
-	answer(w, "a", 1)
-	answer(w, "b", 2)
-	if err := w.Close(t.Context()); err != nil || len(notices()) > 0 {
+	w, notices := openTopic(t, l)
+	answerTo(t, w, "a", 1)
+	answerTo(t, w, "b", 2)
+	if err := w.close(t.Context()); err != nil || len(notices()) > 0 {
 		t.Error(err, notices())
 	}
 	var texts []string
@@ -124,7 +137,7 @@ func TestAnswersAreWritten(t *testing.T) {
 	if n := testutil.ToFloat64(w.written); n != 3 {
 		t.Errorf("%v are counted", n)
 	}
-	answer(w, "c", 1) // too late
+	answerTo(t, w, "c", 1) // too late
 	if n := testutil.ToFloat64(w.dropped); n != 1 {
 		t.Errorf("%v are dropped", n)
 	}
@@ -143,11 +156,11 @@ func TestBrokersAreAway(t *testing.T) {
 				return ctx.Err()
 			}
 		}}
-		w, notices := open(t, l)
+		w, notices := openTopic(t, l)
 		w.limit = 4 * (messageBytes + 200)
 		began := time.Now()
 		for i := range 100 {
-			answer(w, fmt.Sprint(i), 1)
+			answerTo(t, w, fmt.Sprint(i), 1)
 			synctest.Wait()
 		}
 		if took := time.Since(began); took > 0 {
@@ -158,13 +171,13 @@ func TestBrokersAreAway(t *testing.T) {
 			t.Errorf("%v are dropped, reported %q", dropped, notices())
 		}
 		time.Sleep(2 * noticeEvery)
-		answer(w, "later", 1)
+		answerTo(t, w, "later", 1)
 		synctest.Wait()
 		if want := fmt.Sprintf("answers to %v rows", dropped); len(notices()) != 2 || !strings.HasPrefix(notices()[1], want) {
 			t.Errorf("reported %q, expected %s", notices(), want)
 		}
 		close(away)
-		if err := w.Close(t.Context()); err != nil {
+		if err := w.close(t.Context()); err != nil {
 			t.Error(err)
 		}
 		if written := testutil.ToFloat64(w.written); written != 100-dropped || len(l.keys(0)) != int(written) || l.keys(0)[0] != "0" || w.bytes != 0 {
@@ -186,20 +199,20 @@ func TestWhatIsLost(t *testing.T) {
 			}
 			return nil
 		}
-		w, notices := open(t, l)
-		answer(w, "refused", 1)
+		w, notices := openTopic(t, l)
+		answerTo(t, w, "refused", 1)
 		synctest.Wait()
-		answer(w, "written", 1)
+		answerTo(t, w, "written", 1)
 		synctest.Wait()
 		if len(notices()) != 1 || !strings.Contains(notices()[0], "append to answers[0]: not authorized") || !slices.Equal(l.keys(0), []string{"written"}) {
 			t.Errorf("%q, written %v", notices(), l.keys(0))
 		}
 		l.append = func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }
-		answer(w, "late", 3)
+		answerTo(t, w, "late", 3)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		began := time.Now()
-		err := w.Close(ctx)
+		err := w.close(ctx)
 		if err == nil || !strings.Contains(err.Error(), "answers to 3 rows were not written") || time.Since(began) != time.Second {
 			t.Errorf("%v after %v", err, time.Since(began))
 		}
@@ -212,14 +225,13 @@ func TestWhatIsLost(t *testing.T) {
 // A row that is too large for a message is dropped, but not the others of its request.
 func TestLargeRow(t *testing.T) {
 	l := &topic{partitions: 1}
-	w, _ := open(t, l)
-	r := w.Begin("a", nil)
-	r.Reset(1)
+	w, _ := openTopic(t, l)
+	r := w.begin("a", nil)
 	for _, size := range []int{1, maxMessage, 1} {
-		r.Add(func(dst []byte) []byte { return fmt.Appendf(dst, "%q", strings.Repeat("x", size)) }, Predicted{Numbers: []float64{}})
+		addRow(t, r, fmt.Sprintf("%q", strings.Repeat("x", size)))
 	}
-	r.Send(3)
-	if err := w.Close(t.Context()); err == nil && testutil.ToFloat64(w.dropped) != 1 || !slices.Equal(l.keys(0), []string{"a/0", "a/2"}) {
+	r.send()
+	if err := w.close(t.Context()); err == nil && testutil.ToFloat64(w.dropped) != 1 || !slices.Equal(l.keys(0), []string{"a/0", "a/2"}) {
 		t.Errorf("%v, written %v", err, l.keys(0))
 	}
 }
@@ -231,7 +243,7 @@ func TestSample(t *testing.T) {
 		sampled := 0
 		for i := range n {
 			id := fmt.Sprint("request-", i)
-			few, more := Options{Sample: fraction}, Options{Sample: fraction + 0.1}
+			few, more := AnswersOptions{Sample: fraction}, AnswersOptions{Sample: fraction + 0.1}
 			if few.samples(id) {
 				sampled++
 				if !more.samples(id) {
@@ -247,27 +259,27 @@ func TestSample(t *testing.T) {
 
 // A row that is not sampled has no cost.
 func TestNotSampled(t *testing.T) {
-	var w *Writer
-	answer(w, "a", 1)
-	w = &Writer{options: Options{Sample: 1e-300}}
-	answer(w, "a", 1)
+	var w *answersWriter
+	answerTo(t, w, "a", 1)
+	w = &answersWriter{options: AnswersOptions{Sample: 1e-300}}
+	answerTo(t, w, "a", 1)
 }
 
 func TestOptions(t *testing.T) {
-	for _, o := range []Options{{Topic: "a b", Sample: 1}, {Sample: 0}, {Sample: 1.5}, {Sample: math.NaN()}} {
-		if len(o.Check()) != 1 {
-			t.Errorf("%v: %v", o, o.Check())
+	for _, o := range []AnswersOptions{{Topic: "a b", Sample: 1}, {Sample: 0}, {Sample: 1.5}, {Sample: math.NaN()}} {
+		if len(o.check()) != 1 {
+			t.Errorf("%v: %v", o, o.check())
 		}
 	}
-	if problems := Defaults().Check(); len(problems) > 0 {
+	if problems := Defaults().Answers.check(); len(problems) > 0 {
 		t.Error(problems)
 	}
 }
 
 func TestIDs(t *testing.T) {
-	for id, valid := range map[string]bool{DrawID(): true, "a/b:1": true, "": false, "a b": false, "é": false, "a\n": false,
+	for id, valid := range map[string]bool{rand.Text(): true, "a/b:1": true, "": false, "a b": false, "é": false, "a\n": false,
 		strings.Repeat("x", 200): true, strings.Repeat("x", 201): false} {
-		if ValidID(id) != valid {
+		if isID(id) != valid {
 			t.Errorf("%q: %v", id, !valid)
 		}
 	}
@@ -285,7 +297,7 @@ func FuzzAppendNamed(f *testing.F) {
 			return
 		}
 		var got map[string]json.RawMessage
-		if text := AppendNamed(nil, list, names); json.Unmarshal(text, &got) != nil {
+		if text := appendNamed(nil, list, names); json.Unmarshal(text, &got) != nil {
 			t.Fatalf("%s became %s", list, text)
 		}
 		for i, name := range []string{"a", "b", "c", "d", "e"} {

@@ -1,0 +1,377 @@
+package serve
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"hash/fnv"
+	"math"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/schemas/value"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// AnswersOptions are the keys under `serve.answers`.
+type AnswersOptions struct {
+	Topic  string  // "": answers are not written
+	Sample float64 // fraction of requests whose answers are written, above 0 and at most 1
+}
+
+// topicName is Kafka's rule for topic names.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
+
+// check returns the invalid keys, with what is expected.
+func (o AnswersOptions) check() (problems []option.Problem) {
+	if o.Topic != "" && !topicName.MatchString(o.Topic) {
+		problems = append(problems, option.Problem{Key: "answers.topic", Value: o.Topic,
+			Want: "the name of a topic: letters, digits, dots, hyphens and underscores"})
+	}
+	if !(o.Sample > 0 && o.Sample <= 1) { // also rejects NaN
+		problems = append(problems, option.Problem{Key: "answers.sample", Value: fmt.Sprint(o.Sample), Want: "a fraction, above 0 and at most 1"})
+	}
+	return problems
+}
+
+// samples reports whether the answers to a request are written. The decision depends only on the id, so all servers agree.
+func (o AnswersOptions) samples(id string) bool {
+	if o.Sample == 1 {
+		return true
+	}
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(id)) // never fails
+	// FNV mixes the last bytes poorly into the high bits.
+	return float64(wire.Mix(h.Sum64())) < o.Sample*math.MaxUint64
+}
+
+// headerID is the header with the id of a request and its response.
+const headerID = "X-Request-Id"
+
+// isID reports whether a text is a valid request id: printable ASCII without spaces.
+func isID(text string) bool {
+	const longest = 200
+	return text != "" && len(text) <= longest && strings.IndexFunc(text, func(c rune) bool { return c <= ' ' || c > '~' }) < 0
+}
+
+// mostProbableWritten is the maximum number of probabilities in a message.
+const mostProbableWritten = 10
+
+const (
+	// bufferBytes is the maximum size of buffered messages: some seconds of a server at full load.
+	bufferBytes = 64 << 20
+	// messageBytes is the overhead of a message besides its key and value.
+	messageBytes = 128
+	// maxMessage is the maximum size of a message: 900 KB, because brokers accept 1 MB including overhead.
+	maxMessage = 900_000
+	// noticeEvery is the minimum interval between reports of dropped answers.
+	noticeEvery = time.Minute
+)
+
+// AnswersLog is the log to which answers are written, such as *kafkalog.Log.
+type AnswersLog interface {
+	// Partitions returns the number of partitions of a topic.
+	Partitions(ctx context.Context, topic string) (int, error)
+	// Append appends messages to a partition, and retries until that succeeds, fails permanently, or ctx ends.
+	Append(ctx context.Context, topic string, partition int, messages ...kafkalog.Message) (base int64, err error)
+}
+
+// answersWriter writes answers to a topic in a goroutine of its own: outcomes can be joined later, and models be trained on served
+// predictions. A server never waits for the topic: messages wait in a buffer of limited size. Those that do not fit are dropped, counted
+// and reported.
+type answersWriter struct {
+	options   AnswersOptions
+	log       AnswersLog
+	notice    func(text string)
+	now       func() time.Time
+	partition func(key []byte) int
+	limit     int // maximum size of buffered messages
+
+	written, dropped prometheus.Counter
+
+	mutex   sync.Mutex
+	waiting []kafkalog.Message
+	bytes   int // size of messages that are buffered or being written
+	closed  bool
+	wake    chan struct{} // signals that there may be work
+	lost    int           // number of rows dropped since the last notice
+	reason  string        // reason for the last one
+	told    time.Time     // time of the last notice
+
+	ended  chan struct{} // closed when everything is written
+	cancel context.CancelFunc
+}
+
+// openAnswers returns a writer to an existing topic. notice is called concurrently with messages for the operator.
+func openAnswers(ctx context.Context, o AnswersOptions, log AnswersLog, register prometheus.Registerer,
+	notice func(text string)) (*answersWriter, error) {
+	partitions, err := log.Partitions(ctx, o.Topic)
+	if err != nil {
+		return nil, fmt.Errorf("write answers to %s (serve.answers.topic): %w", o.Topic, err)
+	}
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Namespace: "stagewise", Name: name, Help: help})
+	}
+	w := &answersWriter{
+		options: o, log: log, notice: notice, now: time.Now, limit: bufferBytes, partition: kafkalog.Partitioner(partitions),
+		written: counter("answers_written_total", "Rows whose answers were written to serve.answers.topic."),
+		dropped: counter("answers_dropped_total", "Rows whose answers were not written: the buffer was full, or the brokers refused them."),
+		wake:    make(chan struct{}, 1), ended: make(chan struct{}),
+	}
+	register.MustRegister(w.written, w.dropped)
+	ctx, w.cancel = context.WithCancel(context.WithoutCancel(ctx))
+	go w.run(ctx)
+	return w, nil
+}
+
+// record collects the answers to a request until they are sent. A nil record, of a request that is not sampled, does nothing.
+type record struct {
+	writer   *answersWriter
+	id       string
+	trace    string // header traceparent; "": none
+	messages []kafkalog.Message
+	bytes    int
+}
+
+// begin returns the record of a request with an id, and with the trace in its headers; nil if it is not sampled, or if w is nil.
+func (w *answersWriter) begin(id string, h http.Header) *record {
+	if w == nil || !w.options.samples(id) {
+		return nil
+	}
+	return &record{writer: w, id: id, trace: wire.ValidTrace(h.Get(wire.HeaderTrace))}
+}
+
+// reset drops the added rows.
+func (r *record) reset() {
+	if r != nil {
+		r.messages, r.bytes = nil, 0
+	}
+}
+
+// size returns the size of the added rows.
+func (r *record) size() int {
+	if r == nil {
+		return 0
+	}
+	return r.bytes
+}
+
+// add adds the next row, with the prediction of a version, and at most so many of its probabilities. features appends its features as JSON.
+func (r *record) add(v *version, row *predictedRow, most int, features func(dst []byte) []byte) {
+	id, _ := json.Marshal(r.id) // a string can be encoded
+	text := fmt.Appendf(nil, `{"request":%s,"row":%d,"version":%d,"features":`, id, len(r.messages), v.Manifest.Version)
+	text = v.appendPrediction(append(features(text), `,"prediction":{`...), row, most)
+	m := kafkalog.Message{Value: append(text, "}}"...)}
+	if r.trace != "" {
+		m.Headers = []kafkalog.Header{{Key: wire.HeaderTrace, Value: []byte(r.trace)}}
+	}
+	r.messages, r.bytes = append(r.messages, m), r.bytes+len(m.Value)
+}
+
+// send passes the rows to the writer. The key of a message is the request id, followed by the row number if the request has several rows.
+func (r *record) send() {
+	if r == nil {
+		return
+	}
+	for i := range r.messages {
+		key := r.id
+		if len(r.messages) > 1 {
+			key += "/" + strconv.Itoa(i)
+		}
+		r.messages[i].Key = []byte(key)
+	}
+	r.writer.put(r.messages)
+}
+
+// appendPrediction appends the members of a prediction in a message.
+func (v *version) appendPrediction(dst []byte, row *predictedRow, most int) []byte {
+	member := func(i, class int, number float64, bits int) {
+		name := v.quoted[class]
+		if dst = appendComma(dst, i == 0); name[0] != '"' { // an integer
+			dst = append(append(append(dst, '"'), name...), '"')
+		} else {
+			dst = append(dst, name...)
+		}
+		dst = value.AppendNumber(append(dst, ':'), number, bits)
+	}
+	if v.predictsNumbers() {
+		dst = append(dst, `"values":{`...)
+		for i, number := range row.numbers {
+			member(i, i, number, 64)
+		}
+		return append(dst, '}')
+	}
+	if v.givesSeveral() {
+		dst = v.appendLabels(append(dst, `"labels":`...), row.given)
+	} else {
+		dst = append(append(dst, `"label":`...), v.quoted[row.given[0]]...)
+	}
+	dst = append(dst, `,"probabilities":{`...)
+	for i, class := range row.top[:min(len(row.top), most)] {
+		member(i, int(class), float64(row.probabilities[class]), 32)
+	}
+	return append(dst, '}')
+}
+
+// put passes messages to the writer. It never blocks.
+func (w *answersWriter) put(messages []kafkalog.Message) {
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for i, m := range messages {
+		size := messageBytes + len(m.Key) + len(m.Value)
+		switch {
+		case w.closed:
+			w.drop(len(messages)-i, "the server is shutting down")
+			return
+		case len(m.Value) > maxMessage:
+			w.drop(1, fmt.Sprintf("a row has %d bytes, and a message at most %d", len(m.Value), maxMessage))
+			continue
+		case w.bytes+size > w.limit:
+			w.drop(len(messages)-i, fmt.Sprintf("%d bytes of answers wait for the brokers", w.bytes))
+			return
+		}
+		w.waiting, w.bytes = append(w.waiting, m), w.bytes+size
+	}
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+}
+
+// drop counts rows that are not written, and reports them at most once per noticeEvery. The caller has locked the mutex.
+func (w *answersWriter) drop(rows int, reason string) {
+	w.dropped.Add(float64(rows))
+	w.lost, w.reason = w.lost+rows, reason
+	if now := w.now(); now.Sub(w.told) >= noticeEvery {
+		w.told = now
+		go w.tell(w.lost, reason) // logging may be slow
+		w.lost = 0
+	}
+}
+
+func (w *answersWriter) tell(rows int, reason string) {
+	w.notice(fmt.Sprintf("answers to %d rows were not written to %s: %s", rows, w.options.Topic, reason))
+}
+
+// drain waits for messages, and removes and returns all of the buffer. It returns none once the writer is closed.
+func (w *answersWriter) drain(ctx context.Context) []kafkalog.Message {
+	for {
+		w.mutex.Lock()
+		messages, closed := w.waiting, w.closed
+		w.waiting = nil
+		w.mutex.Unlock()
+		if len(messages) > 0 || closed {
+			return messages
+		}
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
+			return nil
+		}
+	}
+}
+
+// run writes buffered messages until the writer is closed. The batch size grows with the backlog.
+func (w *answersWriter) run(ctx context.Context) {
+	defer close(w.ended)
+	for {
+		messages := w.drain(ctx)
+		if len(messages) == 0 {
+			return
+		}
+		byPartition := map[int][]kafkalog.Message{}
+		for _, m := range messages {
+			p := w.partition(m.Key)
+			byPartition[p] = append(byPartition[p], m)
+		}
+		for p, list := range byPartition {
+			w.append(ctx, p, list)
+		}
+	}
+}
+
+// append writes messages to a partition, with retries while brokers are unavailable.
+func (w *answersWriter) append(ctx context.Context, partition int, messages []kafkalog.Message) {
+	_, err := w.log.Append(ctx, w.options.Topic, partition, messages...)
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	for _, m := range messages {
+		w.bytes -= messageBytes + len(m.Key) + len(m.Value)
+	}
+	if err != nil {
+		w.drop(len(messages), err.Error()) // some may be written
+		return
+	}
+	w.written.Add(float64(len(messages)))
+}
+
+// close writes the buffered messages, and returns when that is done or ctx ends, with an error if rows were dropped.
+func (w *answersWriter) close(ctx context.Context) error {
+	w.mutex.Lock()
+	w.closed = true
+	w.mutex.Unlock()
+	select {
+	case w.wake <- struct{}{}:
+	default:
+	}
+	select {
+	case <-w.ended:
+	case <-ctx.Done():
+	}
+	w.cancel()
+	<-w.ended
+	w.mutex.Lock()
+	defer w.mutex.Unlock()
+	w.lost += len(w.waiting)
+	w.dropped.Add(float64(len(w.waiting)))
+	w.waiting = nil
+	if w.lost > 0 {
+		return fmt.Errorf("answers to %d rows were not written to %s: %s", w.lost, w.options.Topic, w.reason)
+	}
+	return nil
+}
+
+// WriteAnswers makes the server write its answers to the topic in its options. It must be called before Serve, which ends
+// it.
+func (s *Server) WriteAnswers(ctx context.Context, log AnswersLog) (err error) {
+	s.answers, err = openAnswers(ctx, s.options.Answers, log, s.register, func(text string) { s.notice(text) })
+	return err
+}
+
+// closeAnswers writes the buffered answers after the last response.
+func (s *Server) closeAnswers(ctx context.Context) {
+	if s.answers == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.options.Timeout)
+	defer cancel()
+	if err := s.answers.close(ctx); err != nil {
+		s.notice(err.Error())
+	}
+}
+
+// record returns the record of the answers to a request, and sets the id in the response; nil if answers are not written,
+// or the request is not sampled.
+func (s *Server) record(w http.ResponseWriter, r *http.Request) (*record, error) {
+	if s.answers == nil {
+		return nil, nil
+	}
+	id := r.Header.Get(headerID)
+	if id == "" {
+		id = rand.Text()
+	}
+	if !isID(id) {
+		return nil, refuse(http.StatusBadRequest, "%s %.40q: expected up to 200 printable ASCII characters without spaces", headerID, id)
+	}
+	w.Header().Set(headerID, id)
+	return s.answers.begin(id, r.Header), nil
+}
