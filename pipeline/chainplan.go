@@ -141,7 +141,7 @@ func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error
 	if err != nil {
 		return nil, err
 	}
-	chain.ListIncrements(plan.Chain, r.chain.Window, r.windowBytes)
+	chain.ListIncrements(plan.Chain, r.chain.Window, r.chain.MostTerms(&r.job), r.windowBytes)
 	r.keepRows(plan, s.ledger)
 	r.keepWhatCounted(plan, s.sources)
 	plan.Chain.Had = r.chain.Had
@@ -163,7 +163,6 @@ func (r *runner) fullPlan(ctx context.Context, s snapshot) (*schemas.Plan, error
 		r.only = plan.Classes
 		return nil, nil
 	}
-	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
 	return plan, nil
 }
 
@@ -187,7 +186,7 @@ func (r *runner) keepWhatCounted(plan *schemas.Plan, sources []schemas.SourceSea
 func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window) (*schemas.Plan, error) {
 	r.keepWhatCounted(plan, s.sources)
 	added := coverage.Increment{Number: plan.Chain.Number, Weight: 1, Covered: chain.ByPartition(plan.Spans)}
-	chain.ListIncrements(plan.Chain, window, r.windowBytes)
+	chain.ListIncrements(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
 	all, err := plan.Spans.Union(window.Spans())
 	if err != nil {
 		return nil, err
@@ -196,7 +195,6 @@ func (r *runner) fullWith(plan *schemas.Plan, s snapshot, window *schemas.Window
 	chain.ListSources(plan, s.sealed, s.sources, all)
 	r.keepRows(plan, s.ledger)
 	plan.Chain.Increments = append(plan.Chain.Increments, added)
-	plan.Chain.Merge = r.job.Retrain.MergesOfFull(plan.Chain.Increments, r.chain.MostTerms(&r.job))
 	return plan, nil
 }
 
@@ -245,7 +243,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment chain.Inc
 	}
 	chain.Refresh(plan.Chain.Update, window, o, increment.Rows)
 	plan.Chain.Update.Local = !r.Distribute && chain.IsLocal(plan.Chain.Update, window, increment.Rows)
-	return plan, o.Shorten(plan.Chain, window, r.chain.MostTerms(&r.job), r.windowBytes)
+	return plan, nil
 }
 
 // leave adds to an update the increments that leave the window when found rows are added, and returns the remaining ones.

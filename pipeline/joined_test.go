@@ -2,11 +2,10 @@ package pipeline
 
 import (
 	"context"
-	"fmt"
-	"slices"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/planning"
@@ -36,47 +35,39 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 	noError(t, r.run(t.Context(), true))
 }
 
-// However many updates there are, over 100 partitions: what their plans merge and join can be executed, and the window has room.
-func TestWindowsOfAnyNumberOfUpdatesHaveRoom(t *testing.T) {
+// bytesOf returns the length of the list of so many increments of one span.
+func bytesOf(increments int64) int64 {
+	c := schemas.WindowIncrement{Increment: coverage.Increment{Covered: []coverage.Coverage{{Spans: make(coverage.Spans, 1)}}}}
+	return increments * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
+}
+
+// A chain whose state topic has room for few terms, or whose list of increments is long, makes a full run, which joins neighbouring
+// increments. It loses no rows.
+func TestLongWindowsAreJoined(t *testing.T) {
 	long(t)
-	const updates, partitions, bytes = 4000, 100, 1 << 20
-	o, w := topics.DefaultRetrain(), &schemas.Window{}
-	for number := 1; number <= updates; number++ {
-		added, next := coverage.Increment{Number: number, Weight: 1}, int64(number)
-		for p := range partitions {
-			added.Covered = append(added.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: next, To: next + 1}},
-				Messages: 1, Rows: 1, Checksum: uint64(number)})
-		}
-		chain := &schemas.Chain{Number: number, Update: &schemas.Update{Decay: 1}}
-		for _, c := range w.Longest(o.Refresh, partitions) {
-			chain.Update.Refresh = append(chain.Update.Refresh, c.Increment)
-		}
-		if err := o.Shorten(chain, w, 0, bytes); err != nil {
-			t.Fatalf("update %d: %v", number, err)
-		}
-		at := func(i int) schemas.StatePlace { return schemas.StatePlace{Run: fmt.Sprint(number), Index: i} }
-		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added})
-		visited := 0
-		for i := range w.Increments {
-			c := &w.Increments[i]
-			if c.Increment.Number == number || slices.ContainsFunc(chain.Update.Refresh,
-				func(r coverage.Increment) bool { return r.Number == c.Increment.Number }) {
-				c.Visited, c.Terms = number, at(visited)
-				visited++
+	const rows, updates, most = 8, 20, 8
+	for name, test := range map[string]struct {
+		state option.Bytes
+		bytes int64
+	}{"terms": {1, schemas.WindowBytes}, "list": {4 << 30, bytesOf(most)}} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full, job.Memory = rows, 1, topics.FullOptions{}, 1
+			job.Topics = topics.DefaultTopics()
+			job.Topics.State = test.state
+			for n := range updates {
+				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
 			}
-		}
-		if err := w.Merge(chain.Merged(), func(group int) schemas.StatePlace { return at(visited + group) }); err != nil {
-			t.Fatalf("update %d: %v", number, err)
-		}
-		if err := w.Join(chain.Join); err != nil {
-			t.Fatalf("update %d: %v", number, err)
-		}
-		if w.Bytes() > bytes+bytes/8 {
-			t.Fatalf("after update %d %d increments have %d bytes, expected at most %d", number, len(w.Increments), w.Bytes(), bytes)
-		}
-	}
-	if want := int64(updates) * partitions; w.Rows() != want {
-		t.Errorf("%d rows, expected %d", w.Rows(), want)
+			full := 0
+			retrainWithin(t, log, job, test.bytes, recorderFunc(func(e event.Event) {
+				if r, ok := e.(event.Retrained); ok && r.Kind == schemas.RunFull {
+					full++
+				}
+			}))
+			if w := newestWindow(t, log, job); full < 2 || full > updates/2 || len(w.Increments) > most || w.Rows() != updates*rows {
+				t.Errorf("%d full runs, %d increments with %d rows, expected %d", full, len(w.Increments), w.Rows(), updates*rows)
+			}
+		})
 	}
 }
 
@@ -86,10 +77,6 @@ func TestWindowsOfAnyNumberOfUpdatesHaveRoom(t *testing.T) {
 func TestDecayedWindowsEnd(t *testing.T) {
 	long(t)
 	const rows, updates, most = 8, 20, 8
-	bytesOf := func(increments int64) int64 {
-		c := schemas.WindowIncrement{Increment: coverage.Increment{Covered: []coverage.Coverage{{Spans: make(coverage.Spans, 1)}}}}
-		return increments * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
-	}
 	for name, test := range map[string]struct {
 		decay  float64
 		bytes  int64

@@ -108,7 +108,7 @@ func (r *runner) fullIfDue(ctx context.Context, s snapshot) (*schemas.Plan, erro
 	if c.Window == nil && len(r.only) > 0 {
 		r.looksForClasses()
 	}
-	if c.Window != nil && !c.Restarts(r.job.Retrain) && len(r.only) == 0 && (c.FullIsDue(r.job.Retrain) || r.hasLearnt(c.Head.Run)) {
+	if c.Window != nil && !c.Restarts(r.job.Retrain) && len(r.only) == 0 && (c.FullIsDue(&r.job, r.windowBytes) || r.hasLearnt(c.Head.Run)) {
 		return r.fullPlan(ctx, s)
 	}
 	return nil, nil

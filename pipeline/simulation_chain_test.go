@@ -37,7 +37,7 @@ func newChainScenario(t testing.TB, examples *simExamples, bytes int64, o topics
 	return emptyChainScenario(t, examples, bytes, o, list...).withChain(t)
 }
 
-// joining makes of the scenario of a chain one whose windows have room for few increments, so that merged ones become one.
+// joining makes of the scenario of a chain one whose windows have room for few increments.
 func (sc *scenario) joining(windowBytes int64) *scenario {
 	sc.windowBytes = windowBytes
 	return sc
@@ -238,12 +238,10 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 		s.chained[id] = schemas.RunUpdate
 	}
 	s.added[id] = plan.Added()
-	if len(plan.Chain.Join) > 0 {
+	if slices.ContainsFunc(plan.Chain.Increments, func(c coverage.Increment) bool { return c.Joined > 0 }) {
 		s.log.count(joining)
 	}
-	if s.numbers[id] = plan.Chain.Number; len(plan.Chain.Merge) > 0 {
-		s.log.count(merging)
-	}
+	s.numbers[id] = plan.Chain.Number
 	if u := plan.Update(); u != nil && u.Restart {
 		s.log.count(restarting)
 	}
@@ -425,8 +423,8 @@ func wideOptions() topics.RetrainOptions {
 	return o
 }
 
-// mergingOptions make a chain whose state topic has room for few terms, so that neighbouring increments are merged.
-func mergingOptions() topics.RetrainOptions {
+// joiningOptions make a chain whose state topic has room for few terms, so that full runs join neighbouring increments.
+func joiningOptions() topics.RetrainOptions {
 	o := chainOptions()
 	o.Rows, o.Decay, o.Window, o.Full = simRows, 1, topics.WindowOptions{Increments: 7}, topics.FullOptions{Every: 5}
 	return o

@@ -157,9 +157,9 @@ func gatedOptions() topics.RetrainOptions {
 	return o
 }
 
-// manyOptions make a chain of many increments, which are merged as the state topic has room for few terms.
+// manyOptions make a chain of many increments, which are joined as the state topic has room for few terms.
 func manyOptions() topics.RetrainOptions {
-	o := mergingOptions()
+	o := joiningOptions()
 	o.Window, o.Full = topics.WindowOptions{}, topics.FullOptions{Every: 60}
 	return o
 }

@@ -16,8 +16,7 @@ const (
 	overtaking   move = "another run has the turn in a chain"
 	lateSeal     move = "a source is sealed that a chain has passed over"
 	forgetting   move = "rows are forgotten"
-	merging      move = "increments of a chain are merged"
-	joining      move = "merged increments of a chain become one"
+	joining      move = "a full run joins increments of a chain"
 	warming      move = "a run starts from a version"
 	truncation   move = "offsets are used again"
 	remaking     move = "a topic is made anew"
@@ -48,7 +47,7 @@ const (
 
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
-	truncation, remaking, growth, ingestion, lateSeal, forgetting, merging, joining, stop, restaging, spreading, abortion,
+	truncation, remaking, growth, ingestion, lateSeal, forgetting, joining, stop, restaging, spreading, abortion,
 	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
 	choosing, searching, unverified, solving, leaving}
 

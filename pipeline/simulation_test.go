@@ -78,7 +78,7 @@ var (
 // same content. Whatever happens, the chain has all versions that it has without faults, in the same order, each once,
 // with the same weights and reports. A source is sealed after the chain has passed its messages; each of its rows is
 // learnt once. Rows are forgotten, or an update takes them away, and in the end no version is left that has learnt from
-// them. Increments are merged, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say
+// them. Increments are joined, in one scenario 50 of them. Gaps in the offsets of the examples, and messages that say
 // they were written next year, or do not say when, change nothing of that, whether the window is of increments or of a
 // time. In one scenario the stream changes, which drops what came before, and the versions that predict test rows worse
 // are withheld. If a partition is added that gets messages, or the stages change, the chain learns every row once,
@@ -180,9 +180,9 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 2), columns(link.Identity, 1)),
 		newChainScenario(t, forgetfulExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, laterForgottenExamples(), 100, wideOptions(), columns(link.Identity, 1)),
-		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), columns(link.Softmax, 1)).losing(),
-		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing(),
+		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Identity, 1)).losing(),
 		newChainScenario(t, chainExamples().withHoles().inSolvers(), 100, timeOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples().withHoles(), 100, timeOptions(), columns(link.Identity, 1)).losing(),
 		newChainScenario(t, manyExamples(25).inSolvers(), 100, manyOptions(), columns(link.Identity, 1)),
@@ -193,7 +193,7 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, manyExamples(4).inSolvers(), 100, chainOptions(), columns(link.Identity, 1)).followed().later(),
 		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Softmax, 1)).followed().withFiles(t),
 		newChainScenario(t, manyExamples(6), 1<<20, chainOptions(), columns(link.Softmax, 2)).followed().withFiles(t).losing().operated(),
-		newChainScenario(t, chainExamples(), 100, mergingOptions(), columns(link.Identity, 1)).losing().operated(),
+		newChainScenario(t, chainExamples(), 100, joiningOptions(), columns(link.Identity, 1)).losing().operated(),
 		newScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1)).operated().givingUp(),
 		newChainScenario(t, chainExamples().inSolvers(), 100, chainOptions(), rffStage(link.Softmax, 48, 1), columns(link.Identity, 1)).losing(),
 		newChainScenario(t, laterForgottenExamples().inSolvers(), 1<<20, wideOptions(), rffStage(link.Identity, 48, 2)),
@@ -224,9 +224,9 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, chainExamples(), 100, chainOptions(), trees, columns(link.Softmax, 1)),
 		newChainScenario(t, sparseChainExamples().inSolvers(), 100, chainOptions(), kindStage(stages.ClassCounts, link.Softmax),
 			columns(link.Softmax, 2)),
-		newChainScenario(t, sparseChainExamples(), 100, mergingOptions(), columns(link.Logistic, 2)).losing(),
+		newChainScenario(t, sparseChainExamples(), 100, joiningOptions(), columns(link.Logistic, 2)).losing(),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).losing().executing(),
-		newChainScenario(t, chainExamples().inSolvers(), 100, mergingOptions(), columns(link.Identity, 1)).losing().executing(),
+		newChainScenario(t, chainExamples().inSolvers(), 100, joiningOptions(), columns(link.Identity, 1)).losing().executing(),
 		newAverageScenario(t, ingestedExamples(false), 100, columns(link.Softmax, 1), columns(link.Identity, 1)),
 		emptyChainScenario(t, heldOutExamples(), 100, chainOptions(), ending(columns(link.Softmax, 1)), ending(columns(link.Identity, 1)),
 			ending(columns(link.Softmax, 1))).choosing().withChain(t),

@@ -32,12 +32,6 @@ type Chain struct {
 	// Open is true if the survey determined the classes, so that more may appear: rows with other labels are left out and counted until
 	// there are enough of them.
 	Open bool `json:"open,omitempty"`
-	// Merge lists pairs of increments by number. The second increment, with those already merged with it, follows the first in the window,
-	// and their terms are added. From then on they are visited together and leave together.
-	Merge [][2]int `json:"merge,omitempty"`
-	// Join lists the numbers of increments that are adjacent in the window and share terms once Merge is applied. They become one
-	// increment, with the number of the first.
-	Join [][]int `json:"join,omitempty"`
 	// Made is the creation time of the plan by its maker's clock, in milliseconds since 1970. Later message timestamps are treated as this
 	// time.
 	Made int64 `json:"made,omitempty"`
@@ -127,66 +121,13 @@ func (u *Update) TakesAway() bool {
 	return u != nil && !u.Restart && !u.Sparse && len(u.Leave) > 0
 }
 
-// Merged returns the numbers in Merge, by resulting group.
-func (c *Chain) Merged() (groups [][]int) {
-	of := func(number int) int {
-		return slices.IndexFunc(groups, func(group []int) bool { return slices.Contains(group, number) })
-	}
-	for _, pair := range c.Merge {
-		for _, number := range pair {
-			if of(number) < 0 {
-				groups = append(groups, []int{number})
-			}
-		}
-		if to, from := of(pair[0]), of(pair[1]); to != from {
-			groups[to] = append(groups[to], groups[from]...)
-			groups = slices.Delete(groups, from, from+1)
-		}
-	}
-	return groups
-}
-
-// TermsPlaces returns, for each increment of a full run, the index of the increment whose terms include its rows: its own,
-// or that of the first of the increments that the run merges it with. Sums are kept at weight 1, so increments with
-// different weights stay separate.
-func (c *Chain) TermsPlaces() []int {
-	places, of := make([]int, max(len(c.Increments), 1)), map[int]int{}
-	for i := range c.Increments {
-		places[i], of[c.Increments[i].Number] = i, i
-	}
-	first := func(i int) int {
-		for places[i] != i {
-			i = places[i]
-		}
-		return i
-	}
-	for _, pair := range c.Merge {
-		a, known := of[pair[0]]
-		b, also := of[pair[1]]
-		if a, b = first(a), first(b); known && also && c.Increments[a].Weight == c.Increments[b].Weight {
-			places[max(a, b)] = min(a, b)
-		}
-	}
-	for i := range places {
-		places[i] = first(i)
-	}
-	return places
-}
-
-// TermsOn returns which of these indices have increments on a partition, in order. A run without a list of increments has
-// one, on all partitions.
-func (c *Chain) TermsOn(partition int, places []int) (on []int) {
-	if len(c.Increments) == 0 {
-		return places
-	}
-	for i := range c.Increments {
-		if covered, any := c.Increments[i].On(partition); any && slices.ContainsFunc(covered.Spans,
-			func(s coverage.Span) bool { return !s.Empty() }) {
-			on = append(on, places[i])
-		}
-	}
-	slices.Sort(on)
-	return slices.Compact(on)
+// HasRows reports whether an increment of a full run, given its index, has offsets on any of some partitions. A run without a list of
+// increments has one, on all partitions.
+func (c *Chain) HasRows(increment int, partitions []int) bool {
+	return len(c.Increments) == 0 || slices.ContainsFunc(partitions, func(number int) bool {
+		covered, _ := c.Increments[increment].On(number)
+		return slices.ContainsFunc(covered.Spans, func(s coverage.Span) bool { return !s.Empty() })
+	})
 }
 
 // UntilOf returns the timestamp of the newest message of an increment of a full run; 0: unknown.

@@ -282,7 +282,7 @@ func updatePlan() *Plan {
 	p.Chain = &Chain{
 		Number: 3, Parent: p.Warm, From: 1690000000000, Until: 1700000000000, Open: true, Gate: &Gate{Split: "holdout", Margin: 0.5,
 			Offered: *p.Warm}, Begins: []int64{0, 4}, Ends: []int64{2, 6}, Times: []coverage.IncrementTime{{Number: 1,
-			Until: 1600000000000}}, Merge: [][2]int{{1, 2}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
+			Until: 1600000000000}}, Progress: []SourceProgress{{Source: "source", Attempt: "1", Next: []int64{4, 1}}},
 		Made: 1700000000001, Marks: []coverage.Mark{{Partition: 1, Offset: 5, Checksum: "0000000f-18bcfe56800"}},
 		Lost: coverage.Spans{{Partition: 0, From: 2, To: 3}}, Had: 12, AtLeast: 11, Settings: []Setting{{"seed", "5"}},
 		Lacking: &Lacking{Columns: []string{"width"}, Spans: coverage.Spans{{Partition: 0, From: 1, To: 2}}},

@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// WindowBytes is the maximum length of the increments of a window, in bytes of JSON, before neighbours are joined. A
-// document also has other parts, and increments that are joined only by the next run.
+// WindowBytes is the maximum length of the increments of a window, in bytes of JSON, before a full run joins
+// neighbours. A document also has other parts.
 const WindowBytes = wire.MaxDocument / 4
 
 // Bytes returns the maximum length of the JSON of the increments.
@@ -17,45 +17,6 @@ func (w *Window) Bytes() (bytes int64) {
 		bytes += w.Increments[i].Increment.Bytes()
 	}
 	return bytes
-}
-
-// Join joins increments: see [Chain.Join]. Each group must consist of neighbours with the same weight and disjoint
-// offsets; otherwise Join returns an error and the window is unchanged.
-func (w *Window) Join(groups [][]int) error {
-	if len(groups) == 0 {
-		return nil
-	}
-	at := map[int]int{}
-	for i := range w.Increments {
-		at[w.Increments[i].Increment.Number] = i
-	}
-	first := map[int][]int{}
-	for _, numbers := range groups {
-		for i, number := range numbers {
-			place, any := at[number]
-			if delete(at, number); !any || i > 0 && w.Increments[place-1].Increment.Number != numbers[i-1] {
-				return errMerge(numbers)
-			}
-		}
-		if len(numbers) > 0 {
-			first[numbers[0]] = numbers
-		}
-	}
-	var all []WindowIncrement
-	for i := 0; i < len(w.Increments); {
-		numbers, n := first[w.Increments[i].Increment.Number], 1
-		joined := w.Increments[i]
-		if numbers != nil {
-			n = len(numbers)
-			var ok bool
-			if joined, ok = join(w.Increments[i : i+n]); !ok {
-				return errMerge(numbers)
-			}
-		}
-		all, i = append(all, joined), i+n
-	}
-	w.Increments = all
-	return nil
 }
 
 // join returns increments of a window as a single one with the number and the terms of the first; false if their weights
@@ -106,16 +67,22 @@ func join(list []WindowIncrement) (one WindowIncrement, ok bool) {
 	return one, err == nil
 }
 
-// Shortened returns the increments of a window. If their JSON is longer than bytes, it joins neighbours with the same
-// weight until the JSON has about half of that, if the weights allow it. Increments before and after a change of the
-// stream are not joined.
-func (w *Window) Shortened(bytes int64) []WindowIncrement {
-	total := w.Bytes()
-	if total <= bytes {
+// IsLong reports whether the increments of a window are at least most, 0 meaning any number, or their JSON is longer than bytes.
+func (w *Window) IsLong(most int, bytes int64) bool {
+	return most > 0 && len(w.Increments) >= most || w.Bytes() > bytes
+}
+
+// Shortened returns the increments of a window. If the window is long, it joins neighbours with the same weight until about half of
+// what is allowed is left, if the weights allow it. Increments before and after a change of the stream are not joined.
+func (w *Window) Shortened(most int, bytes int64) []WindowIncrement {
+	if !w.IsLong(most, bytes) {
 		return w.Increments
 	}
 	// A joined increment is hardly longer than each of its parts, because the spans of neighbours are adjacent.
-	each := int((2*total + bytes - 1) / bytes)
+	each := int((2*w.Bytes() + bytes - 1) / bytes)
+	if most > 0 {
+		each = max(each, (2*len(w.Increments)+most-1)/most)
+	}
 	var all []WindowIncrement
 	for i := 0; i < len(w.Increments); {
 		to := i + 1

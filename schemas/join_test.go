@@ -22,37 +22,24 @@ func numberedIncrement(number, partitions int) WindowIncrement {
 	return WindowIncrement{Increment: c, Visited: number, Fitted: 90, Messages: 10, Until: 1_764_000_000_000 + int64(number), Terms: terms}
 }
 
-// What increments have is what they have once they are one. Groups that can't be one leave the window as it was.
+// What increments have is what they have once they are one. Neighbours that can't be one stay apart.
 func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
 	w := &Window{}
 	for number := 1; number <= 6; number++ {
 		w.Increments = append(w.Increments, numberedIncrement(number, 3))
 	}
 	w.Increments[2].Increment.Skipped = coverage.Spans{{Partition: 1, From: 1_000_031, To: 1_000_032}}
-	w.Increments[5].Increment.Weight = 0.5
+	w.Increments[0].Increment.Weight = 0.5
 	rows, before := w.Rows(), slices.Clone(w.Increments)
-	for _, groups := range [][][]int{{{2, 4}}, {{3, 2}}, {{5, 6}}, {{7, 8}}, {{2, 3}, {3, 4}}} {
-		if err := w.Join(groups); err == nil || !reflect.DeepEqual(w.Increments, before) {
-			t.Errorf("groups %v: error %v", groups, err)
-		}
-	}
-	if err := w.Join([][]int{{2, 3, 4}}); err != nil {
-		t.Fatal(err)
-	}
+	w.Increments = w.Shortened(4, 1<<20)
 	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Forgotten: 21, Joined: 3, Skipped: before[2].Increment.Skipped},
 		Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
 	for p := range 3 {
 		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,
 			To: 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})
 	}
-	if len(w.Increments) != 4 || !reflect.DeepEqual(w.Increments[1], want) || w.Rows() != rows {
+	if len(w.Increments) != 3 || !reflect.DeepEqual(w.Increments[1], want) || w.Rows() != rows {
 		t.Errorf("joined %+v, expected %+v; %d rows, expected %d", w.Increments[1], want, w.Rows(), rows)
-	}
-	if err := w.Join([][]int{{1, 2}}); err != nil || w.Increments[0].Increment.Size() != 4 {
-		t.Errorf("%v: joined %d, expected 4", err, w.Increments[0].Increment.Size())
-	}
-	if list := w.Longest(3, 50); len(list) != 2 {
-		t.Errorf("increments of which one has more rows than may be visited: %d are visited, expected the 2 others", len(list))
 	}
 }
 
@@ -81,7 +68,7 @@ func TestLongWindowsAreShortened(t *testing.T) {
 	}
 	w.Changed = 9_999
 	w.Increments[4].Increment.Weight = 0.5
-	short := &Window{Increments: w.Shortened(bytes)}
+	short := &Window{Increments: w.Shortened(0, bytes)}
 	if short.Bytes() > bytes || short.Rows() != w.Rows() {
 		t.Errorf("%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(),
 			short.Rows(), bytes, w.Rows())
@@ -97,7 +84,10 @@ func TestLongWindowsAreShortened(t *testing.T) {
 	if size != len(w.Increments) {
 		t.Errorf("%d increments, expected %d", size, len(w.Increments))
 	}
-	if few := (&Window{Increments: w.Increments[:10]}).Shortened(bytes); len(few) != 10 {
+	if half := (&Window{Increments: short.Increments[1:]}).Shortened(len(short.Increments)-1, bytes); len(half) > len(short.Increments)/2+3 {
+		t.Errorf("%d of %d increments", len(half), len(short.Increments))
+	}
+	if few := (&Window{Increments: w.Increments[:10]}).Shortened(11, bytes); len(few) != 10 {
 		t.Errorf("%d of 10 increments that have room", len(few))
 	}
 }

@@ -87,7 +87,7 @@ func TestRunDependsOnAllButSince(t *testing.T) {
 		p.Chain.Increments, p.Chain.Parent = updatePlan().Chain.Update.Leave, updatePlan().Warm
 		p.Input.Vocabulary, p.Input.Times = []string{"word"}, map[string][]string{"at": {"hour"}}
 		p.Input.Hash, p.Input.FirstIndex = &Hash{Columns: 8, Cross: [][]string{{"a", "b"}}}, new(int64)
-		p.Chain.Join = [][]int{{1, 2}}
+		p.Chain.Had = 9
 		for t := range p.Stages {
 			p.Stages[t].Basis, p.Stages[t].Drawn = []int{1, 3}, []Draw{{Stage: 0, Size: 4}}
 		}

@@ -1,7 +1,6 @@
 package schemas
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -53,7 +52,7 @@ type WindowIncrement struct {
 	Fitted    float64            `json:"fitted"`          // Σw of its training rows
 	Messages  int64              `json:"messages"`        // number of messages with training rows
 	Until     int64              `json:"until,omitempty"` // timestamp of the newest message, in milliseconds since 1970
-	Terms     StatePlace         `json:"terms"`           // place on the state topic; merged increments share it
+	Terms     StatePlace         `json:"terms"`           // place on the state topic
 }
 
 // ErrorSum is the prequential error of consecutive messages.
@@ -70,11 +69,6 @@ type StatePlace struct {
 	To   int64  `json:"to"`   // offset after the last
 	// Index is the place of an increment among those that the run visited.
 	Index int `json:"index,omitempty"`
-}
-
-// Same reports whether two places have the same records. Places without records are never the same.
-func (p StatePlace) Same(o StatePlace) bool {
-	return p.Run != "" && p.Run == o.Run && p.Index == o.Index
 }
 
 // Messages encodes the window for the state topic.
@@ -203,88 +197,23 @@ func (w Window) Without(spans coverage.Spans) *Window {
 	return &w
 }
 
-// Groups returns the indices of the increments in the window, grouped by merged increments, in order.
-func (w *Window) Groups() (groups [][]int) {
-	for i := range w.Increments {
-		if last := len(groups) - 1; i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms) {
-			groups[last] = append(groups[last], i)
-			continue
-		}
-		groups = append(groups, []int{i})
-	}
-	return groups
-}
-
 // Longest returns up to n least recently visited increments, in this order; the earlier one first if two are equal.
-// Merged increments are visited together: a group of more increments than n has left is included only if it fits into
-// the rows left of n increments with the given number of rows. So the number of revisited rows is bounded, regardless of
-// how many increments are merged.
+// A joined increment counts as those that it consists of. If that is more than n has left, it is included only if it fits into the
+// rows left of n increments with the given number of rows. So the number of revisited rows is bounded.
 func (w *Window) Longest(n int, rows int64) (list []WindowIncrement) {
 	if n <= 0 {
 		return nil
 	}
-	groups, left, count := w.Groups(), int64(n)*rows, 0
-	slices.SortStableFunc(groups, func(a, b []int) int { return w.Increments[a[0]].Visited - w.Increments[b[0]].Visited })
-	for _, group := range groups {
-		has, size := int64(0), 0
-		for _, i := range group {
-			has += w.Increments[i].Increment.Rows()
-			size += w.Increments[i].Increment.Size()
-		}
+	left, count := int64(n)*rows, 0
+	all := slices.Clone(w.Increments)
+	slices.SortStableFunc(all, func(a, b WindowIncrement) int { return a.Visited - b.Visited })
+	for i := range all {
+		has, size := all[i].Increment.Rows(), all[i].Increment.Size()
 		if count+size > n && (size == 1 || has > left) {
 			continue
 		}
 		left, count = left-has, count+size
-		for _, i := range group {
-			list = append(list, w.Increments[i])
-		}
+		list = append(list, all[i])
 	}
 	return list
-}
-
-// Merged reports whether an increment has the same terms as the one before it.
-func (w *Window) Merged(number int) bool {
-	i := slices.IndexFunc(w.Increments, func(c WindowIncrement) bool { return c.Increment.Number == number })
-	return i > 0 && w.Increments[i].Terms.Same(w.Increments[i-1].Terms)
-}
-
-// errMerge returns the error of increments that a window does not have, or that are not adjacent.
-func errMerge(numbers []int) error {
-	return fmt.Errorf("increments %d are not adjacent in the window, and can't be merged", numbers)
-}
-
-// Merge gives increments common terms, by the groups of [Chain.Merged]: each has the numbers of increments that are the
-// first with their terms, and includes all increments that share these terms. at returns the place of the terms of a
-// group. If a group is not adjacent, Merge returns an error and the window is unchanged.
-func (w *Window) Merge(groups [][]int, at func(group int) StatePlace) error {
-	before := map[int][]int{} // indices of increments with common terms, by the number of the first
-	for _, group := range w.Groups() {
-		before[w.Increments[group[0]].Increment.Number] = group
-	}
-	merged := make([][]int, len(groups))
-	for g, numbers := range groups {
-		for _, number := range numbers {
-			merged[g] = append(merged[g], before[number]...)
-			if before[number] == nil {
-				return errMerge(numbers)
-			}
-			delete(before, number)
-		}
-		if slices.Sort(merged[g]); len(merged[g]) > 0 && merged[g][len(merged[g])-1]-merged[g][0] >= len(merged[g]) {
-			return errMerge(numbers)
-		}
-	}
-	for g, places := range merged {
-		if len(places) == 0 {
-			continue
-		}
-		visited, place := w.Increments[places[0]].Visited, at(g)
-		for _, i := range places {
-			visited = min(visited, w.Increments[i].Visited)
-		}
-		for _, i := range places {
-			w.Increments[i].Visited, w.Increments[i].Terms = visited, place
-		}
-	}
-	return nil
 }

@@ -151,25 +151,3 @@ func (s *SparseSums) appendRow(to []float64, column int32) []float64 {
 	}
 	return to
 }
-
-// MergedTerms returns the terms of increments that are merged into one.
-func MergedTerms(a, b SparseTerms, k int) (sum SparseTerms) {
-	for len(a.Columns) > 0 || len(b.Columns) > 0 {
-		switch {
-		case len(b.Columns) == 0 || len(a.Columns) > 0 && a.Columns[0] < b.Columns[0]:
-			sum.Columns, sum.Values = append(sum.Columns, a.Columns[0]), append(sum.Values, a.Values[:k]...)
-			a = SparseTerms{Columns: a.Columns[1:], Values: a.Values[k:]}
-		case len(a.Columns) == 0 || b.Columns[0] < a.Columns[0]:
-			sum.Columns, sum.Values = append(sum.Columns, b.Columns[0]), append(sum.Values, b.Values[:k]...)
-			b = SparseTerms{Columns: b.Columns[1:], Values: b.Values[k:]}
-		default:
-			sum.Columns = append(sum.Columns, a.Columns[0])
-			for class := range k {
-				sum.Values = append(sum.Values, a.Values[class]+b.Values[class])
-			}
-			a = SparseTerms{Columns: a.Columns[1:], Values: a.Values[k:]}
-			b = SparseTerms{Columns: b.Columns[1:], Values: b.Values[k:]}
-		}
-	}
-	return sum
-}

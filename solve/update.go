@@ -87,15 +87,6 @@ type Terms struct {
 	Gradient []float64 // G_c, p × k
 }
 
-// Add adds the terms of an increment of the same weight.
-func (t *Terms) Add(o Terms) {
-	if t.Scores == nil {
-		t.Scores, t.Gradient = make([]float64, len(o.Scores)), make([]float64, len(o.Gradient))
-	}
-	floats.Add(t.Scores, o.Scores)
-	floats.Add(t.Gradient, o.Gradient)
-}
-
 // Visited is an increment that an update visits.
 type Visited struct {
 	Weight float64 // w_c
@@ -181,23 +172,14 @@ func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
 // Weight returns 0: fitted weights have no factor.
 func (u *Update) Weight() schemas.Weight { return 0 }
 
-// Observe takes the reduced sums of a visit: the field visited, the losses of each visited increment, in their order;
-// and the field terms. If [schemas.KeepsTerms], that has the terms of each increment, otherwise their sum, weighted by
-// increment. Accepted is false if the objective rose at the weights of the visit: the next step starts from the
-// previous weights, with the link's full curvature.
+// Observe takes the reduced sums of a visit: the losses and the terms of each visited increment, in their order: see
+// [statistics.Increment]. Unless [schemas.KeepsTerms], the terms of increment 0 are the sum over all. Accepted is false if the
+// objective rose at the weights of the visit: the next step starts from the previous weights, with the link's full curvature.
 func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
 	p, k, m := u.shape.Columns, u.shape.Classes, 1
 	apart := schemas.KeepsTerms(visit, u.passes)
 	if apart {
 		m = len(u.visited)
-	}
-	both, err := sums.Shaped(statistics.FieldTerms, m, 2, p, k)
-	if err != nil {
-		return nil, err
-	}
-	visited, err := sums.Shaped(statistics.FieldVisited, len(u.visited), 2)
-	if err != nil {
-		return nil, err
 	}
 	here := tangent{w: make([]float64, p*k)}
 	if w.W != nil {
@@ -205,8 +187,11 @@ func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evalua
 	}
 	var terms []Terms
 	for i := range m {
-		at := both[2*i*p*k:]
-		terms = append(terms, TermsOf(at[:p*k], at[p*k:2*p*k]))
+		scores, cross, err := statistics.Increment(i).TermsIn(sums, p, k)
+		if err != nil {
+			return nil, err
+		}
+		terms = append(terms, TermsOf(scores, cross))
 	}
 	if apart {
 		here.keep(terms, u.visited)
@@ -215,7 +200,7 @@ func (u *Update) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evalua
 	}
 	losses := make([]statistics.Losses, len(u.visited))
 	for i, v := range u.visited {
-		losses[i] = statistics.Losses{Weight: visited[2*i], Loss: visited[2*i+1]}
+		losses[i] = statistics.Increment(i).VisitedIn(sums)
 		here.loss += v.Weight * losses[i].Loss
 	}
 	if u.judges && u.at.terms != nil {

@@ -107,26 +107,29 @@ func newWindow(link schemas.Link, p, k int, ridge float64) *window {
 // visit returns the sums of a visit, with the terms of each increment or of all.
 func (o *window) visit(visited []*increment, apart bool) wire.Tensors[float64] {
 	p, k := o.shape.Columns, o.shape.Classes
-	var terms, losses []float64
-	for _, c := range visited {
+	var sums wire.Tensors[float64]
+	var all Terms
+	for i, c := range visited {
 		at, loss := c.visit(o.w, o.stage.Link == "softmax")
-		for i := range at.Gradient {
-			at.Gradient[i] = -at.Gradient[i] // the sign that workers use
+		for j := range at.Gradient {
+			at.Gradient[j] = -at.Gradient[j] // the sign that workers use
 		}
-		losses = append(losses, loss.Weight, loss.Loss)
-		if both := append(at.Scores, at.Gradient...); apart || terms == nil {
-			terms = append(terms, both...)
-			if !apart {
-				floats.Scale(c.weight, terms)
-			}
-		} else {
-			floats.AddScaled(terms, c.weight, both)
+		of := statistics.Increment(i)
+		sums = append(sums, wire.Vector(of.Visited(), []float64{loss.Weight, loss.Loss, 0, 0}))
+		if apart {
+			sums = append(sums, wire.Matrix(of.Scores(), p, k, at.Scores), wire.Matrix(of.Cross(), p, k, at.Gradient))
+			continue
 		}
+		if all.Scores == nil {
+			all = Terms{make([]float64, p*k), make([]float64, p*k)}
+		}
+		floats.AddScaled(all.Scores, c.weight, at.Scores)
+		floats.AddScaled(all.Gradient, c.weight, at.Gradient)
 	}
-	return wire.Tensors[float64]{
-		{Name: statistics.FieldTerms, Shape: []int{len(terms) / (2 * p * k), 2, p, k}, Data: terms},
-		{Name: statistics.FieldVisited, Shape: []int{len(visited), 2}, Data: losses},
+	if of := statistics.Increment(0); !apart {
+		sums = append(sums, wire.Matrix(of.Scores(), p, k, all.Scores), wire.Matrix(of.Cross(), p, k, all.Gradient))
 	}
+	return sums
 }
 
 // update visits a new increment, if there is one, and the first of the others.

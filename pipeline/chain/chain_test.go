@@ -2,6 +2,7 @@ package chain
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -89,10 +90,10 @@ func TestRestart(t *testing.T) {
 	}
 }
 
-// A full run is due after so many updates, when the window has grown, after a failure, and when the window is not what was learnt; never
-// without rows.
+// A full run is due after so many updates, when the window has grown or its list is long, after a failure, and when the
+// window is not what was learnt; never without rows.
 func TestFullIsDue(t *testing.T) {
-	o := topics.RetrainOptions{Full: topics.FullOptions{Every: 3, Growth: 2}, OnNewClass: topics.NewClassFull, NewClassRows: 5}
+	job := &topics.Job{Retrain: topics.RetrainOptions{Decay: 1, Full: topics.FullOptions{Every: 3, Growth: 2}, OnNewClass: topics.NewClassFull, NewClassRows: 5}}
 	head := &schemas.Manifest{Window: &schemas.StatePlace{}}
 	for _, test := range []struct {
 		name   string
@@ -108,11 +109,15 @@ func TestFullIsDue(t *testing.T) {
 		{"a class with few rows", func(s *State) { s.Window.Unknown = []examples.LabelRows{{Label: "a", Rows: 4}} }, false},
 		{"another class", func(s *State) { s.Window.Unknown = []examples.LabelRows{{Label: "a", Rows: 5}} }, true},
 		{"other rows than were learnt", func(s *State) { s.Renews = true }, true},
+		{"a long list", func(s *State) {
+			s.Window = windowOf(slices.Repeat([]int64{1}, 21)...)
+			s.Window.Full, s.Window.FullRows = 20, 21
+		}, true},
 		{"no rows", func(s *State) { s.Window, s.Attempt = windowOf(0, 0, 0), 1 }, false},
 	} {
 		s := State{Head: head, Window: windowOf(10, 10, 10)}
 		s.Window.FullRows = 30
-		if test.change(&s); s.FullIsDue(o) != test.want {
+		if test.change(&s); s.FullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
 			t.Errorf("%s: full is due: %v", test.name, !test.want)
 		}
 	}

@@ -9,9 +9,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// ListIncrements lists in the plan of a full run the increments into which it divides a window, within a size in bytes.
-func ListIncrements(chain *schemas.Chain, w *schemas.Window, bytes int64) {
-	for _, c := range w.Shortened(bytes) {
+// ListIncrements lists in the plan of a full run the increments into which it divides a window: see [schemas.Window.Shortened].
+func ListIncrements(chain *schemas.Chain, w *schemas.Window, most int, bytes int64) {
+	for _, c := range w.Shortened(most, bytes) {
 		chain.Increments = append(chain.Increments, c.Increment)
 		chain.Times = append(chain.Times, coverage.IncrementTime{Number: c.Increment.Number, Until: c.Until})
 	}

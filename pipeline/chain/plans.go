@@ -53,9 +53,6 @@ func addPlan(w *schemas.Window, plan *schemas.Plan) error {
 			w.Increments[i].Increment.Weight *= u.Decay
 		}
 		w.Increments = append(w.Increments, uncounted(chain.Number, 1, plan.Spans))
-		if err := w.Join(chain.Join); err != nil {
-			return err
-		}
 	}
 	if last := len(w.Increments) - 1; w.Increments[last].Increment.Number == chain.Number {
 		w.Increments[last].Until = chain.Until

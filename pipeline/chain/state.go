@@ -140,9 +140,9 @@ func (s *State) Restarts(o topics.RetrainOptions) bool {
 	return s.Window.Changed > 0 && o.Full.Drift && s.Attempt == 0 && !s.Renews
 }
 
-// FullIsDue reports whether a full run is due.
-func (s *State) FullIsDue(o topics.RetrainOptions) bool {
-	since := s.Window.Chain.Number - s.Window.Full
+// FullIsDue reports whether a full run is due. bytes is the maximum size of the window; see schemas.WindowBytes.
+func (s *State) FullIsDue(job *topics.Job, bytes int64) bool {
+	o, since := job.Retrain, s.Window.Chain.Number-s.Window.Full
 	switch {
 	case s.Renews:
 		return true
@@ -158,6 +158,8 @@ func (s *State) FullIsDue(o topics.RetrainOptions) bool {
 		return true
 	case o.Full.Every > 0 && since >= o.Full.Every:
 		return true
+	case o.Decay == 1 && len(s.Window.Shortened(s.MostTerms(job), bytes)) < len(s.Window.Increments):
+		return true // which has fewer and larger increments
 	}
 	return o.Full.Growth > 0 && float64(s.Window.Rows()) >= o.Full.Growth*float64(s.Window.FullRows)
 }

@@ -1,7 +1,6 @@
 package chain
 
 import (
-	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -31,35 +30,27 @@ func (l Leaving) Leave(chain *schemas.Chain, window *schemas.Window, found int64
 			left += c.Size()
 		}
 	}
-	for _, group := range window.Groups() {
-		has, with, oldest, gone := int64(0), 0, int64(math.MaxInt64), false // of merged increments, which leave together
-		for _, i := range group {
-			c := &window.Increments[i]
-			if has += c.Increment.Rows(); c.Increment.Rows() > 0 {
-				with += c.Increment.Size()
-			}
-			oldest, gone = min(oldest, c.Until), gone || expires(&c.Increment, l.Staying)
-		}
+	for i := range window.Increments {
+		c := &window.Increments[i]
+		has := c.Increment.Rows()
 		switch first := len(stays) == 0; {
 		case has == 0: // it replaces no other
 		case first && o.Increments > 0 && left+1 > o.Increments:
 		case first && o.Rows > 0 && rows-has >= o.Rows:
 		case first && l.Retrain.LeavesByDecay(&list, l.Most, l.Bytes):
-		case o.Time > 0 && oldest < newest-o.Time.Milliseconds():
-		case gone: // also a later one, of a source that was sealed late
+		case o.Time > 0 && c.Until < newest-o.Time.Milliseconds():
+		case expires(&c.Increment, l.Staying): // also a later one, of a source that was sealed late
 		default:
-			for _, i := range group {
-				stays = append(stays, window.Increments[i])
-			}
+			stays = append(stays, *c)
 			continue
 		}
-		rows, left = rows-has, left-with
+		if rows -= has; has > 0 {
+			left -= c.Increment.Size()
+		}
 		if len(stays) == 0 {
-			list.Increments = list.Increments[len(group):]
+			list.Increments = list.Increments[1:]
 		}
-		for _, i := range group {
-			u.Leave = append(u.Leave, decayed(&window.Increments[i], u.Decay))
-		}
+		u.Leave = append(u.Leave, decayed(c, u.Decay))
 	}
 	return stays
 }

@@ -17,22 +17,6 @@ type chained struct {
 	compared *gateComparison // with the version for subscribers; nil: the gate has no rows to compare
 }
 
-// visitedNumbers returns the numbers of the visited increments, in visit order.
-func (s *Solver) visitedNumbers() (numbers []int) {
-	chain := s.plan.Chain
-	if chain.Update == nil {
-		for i := range s.chained.found.Increments {
-			numbers = append(numbers, s.chained.found.Increments[i].Number)
-		}
-		return numbers
-	}
-	numbers = append(numbers, chain.Number)
-	for i := range chain.Update.Refresh {
-		numbers = append(numbers, chain.Update.Refresh[i].Number)
-	}
-	return numbers
-}
-
 // report adds the fields of a chain to the report.
 func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	if plan.Chain == nil {

@@ -26,9 +26,9 @@ type gathering struct {
 // part is the records of one kind in a gathering: which are needed, and how they become sums.
 type part struct {
 	kind wire.Kind
-	// on reports whether a share has a record, of the terms of the increments at a place; nil: each has one, of the visit.
-	on    func(*schemas.Share) bool
-	place int // see [schemas.Chain.TermsPlaces]
+	// on reports whether a share has a record, of the terms of an increment; nil: each has one, of the visit.
+	on        func(*schemas.Share) bool
+	increment int // its index
 	// read returns the sum in a record that has arrived.
 	read  func(wire.Identity, *schemas.Share) (*accumulate.Sum, error)
 	next  int // the first share whose record is not part of total
@@ -77,10 +77,6 @@ func (s *Solver) sealSum(stage int) []*part {
 		if err != nil {
 			return nil, err
 		}
-		if terms, any := seal.Sums.Find(statistics.FieldTerms); any {
-			return nil, fmt.Errorf("%w: a seal with terms of shape %v, expected separate records: all workers of a run must run the same "+
-				"release", wire.ErrDamaged, terms.Shape)
-		}
 		return s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, share)
 	}}}
 	return append(parts, s.terms(stage)...)
@@ -125,11 +121,7 @@ func (s *Solver) sumOf(v *statistics.Visit, share *schemas.Share) (*accumulate.S
 		return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Spans.Short(), digest.Short())
 	}
 	v.Covered.Spans = want
-	sum := accumulate.NewSum(v.Covered, v.Sums)
-	if s.plan.Chain == nil {
-		return sum, nil
-	}
-	return sum, sum.Unstack(s.places(), s.apart(v.Visit))
+	return accumulate.NewSum(v.Covered, v.Sums), nil
 }
 
 // coveredOf returns the spans that a visit to a stage covers in a partition.
@@ -327,7 +319,7 @@ func (p *part) has(share *schemas.Share) bool { return p.on == nil || p.on(share
 func (s *Solver) identityOf(g *gathering, p *part, share *schemas.Share) wire.Identity {
 	v := g.Visit
 	if p.on != nil {
-		v.Number = p.place
+		v.Number = p.increment
 	}
 	return s.identity(p.kind, v, share.First)
 }

@@ -2,6 +2,7 @@ package solver
 
 import (
 	"slices"
+	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
@@ -13,12 +14,11 @@ import (
 // left is the state that a run of a chain leaves to the next one.
 type left struct {
 	head
-	terms     [][]solve.Terms // by stage and visited increment; nil for merged increments
-	merged    [][]solve.Terms // by stage and group of merged increments
-	of        columnsLeft     // on sparse rows, in place of both
-	fitted    []float64       // Σw of the training rows of each visited increment
-	forgotten []int64         // numbers of forgotten rows, by increment that an update has visited
-	encodings []*encoding     // of an update, by stage
+	terms     [][]encoded    // by stage and visited increment
+	sums      []encoded      // by stage; none in an update on sparse rows
+	encoding  sync.WaitGroup // of both
+	fitted    []float64      // Σw of the training rows of each visited increment
+	forgotten []int64        // numbers of forgotten rows, by increment that an update has visited
 }
 
 // fits are the inputs of the state at the end of each stage.
@@ -38,40 +38,39 @@ func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
 }
 
 // endChained keeps the state of a stage for the next run. sum is of the last visit, or in a full run of the seals.
-func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
+func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 	c := &s.chained
 	switch {
 	case s.plan.Chain == nil:
 		return nil
 	case f.shape.Chained:
-		return s.endColumns(f, sum)
+		err = s.endColumns(f, sum)
 	case s.plan.Update() != nil:
 		moments, terms, fitted := c.fits.updates[f.number].After()
-		c.left.moments, c.left.terms, c.left.fitted = append(c.left.moments, moments), append(c.left.terms, terms), fitted
-		c.left.forgotten = takeForgotten(sum, s.places())
-		s.mergeTerms()
-		s.beginEncoding(f.number)
-		if f.number == len(s.plan.Stages)-1 {
-			s.last = c.found.Sum // the losses of the rows before training
-		}
-		return nil
+		c.left.fitted, c.left.forgotten = fitted, takeForgotten(sum, s.places())
+		s.leaveStage(f.shape, moments, terms)
 	case f.stage.Link.Learnt:
 		return nil // every version is full
+	default:
+		err = s.endFull(f, sum)
 	}
-	p, k, m := f.shape.Columns, f.shape.Classes, len(c.found.Increments)
+	if f.number == len(s.plan.Stages)-1 && s.plan.Update() != nil {
+		s.last = c.found.Sum // the losses of the rows before training
+	}
+	return err
+}
+
+// endFull keeps the state of a stage of a full run on dense rows.
+func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
+	c, p, k := &s.chained, f.shape.Columns, f.shape.Classes
 	moments := &solve.Moments{Gram: c.fits.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
-	terms := make([]solve.Terms, m)
-	c.left.fitted = make([]float64, m)
-	for i := range m {
+	terms := make([]solve.Terms, len(c.found.Increments))
+	c.left.fitted = make([]float64, len(terms))
+	for i := range terms {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
-		w := c.found.Increments[i].Weight
-		if visited := takeVisited(sum, i); visited != nil {
-			c.left.fitted[i] = visited[0] / w
-		}
-		if c.found.TermsPlaces[i] != i {
-			continue // included in the terms of the increment with which it is merged
-		}
-		at, any := sum.Take(statistics.Increment(i).Terms())
+		of, w := statistics.Increment(i), c.found.Increments[i].Weight
+		c.left.fitted[i] = of.VisitedIn(sum.Tensors()).Weight / w
+		at, any := sum.Take(of.Terms())
 		if !any {
 			at.Data = make([]float64, 2*p*k)
 		}
@@ -81,36 +80,25 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) error {
 		terms[i] = solve.TermsOf(at.Data[:p*k], at.Data[p*k:])
 		moments.AddTerms(w, terms[i])
 	}
-	c.left.moments, c.left.terms = append(c.left.moments, moments), append(c.left.terms, terms)
-	s.mergeTerms()
+	s.leaveStage(f.shape, moments, terms)
 	return nil
 }
 
-// mergeTerms adds up the terms of merged increments at the stage that has just ended.
-func (s *Solver) mergeTerms() {
-	c, t := &s.chained, len(s.chained.left.terms)-1
-	at := map[int]solve.Terms{}
-	for number, terms := range c.start.merging {
-		at[number] = terms[t]
-	}
-	place := map[int]int{}
-	for i, number := range s.visitedNumbers() {
-		at[number], place[number] = c.left.terms[t][i], i
-	}
-	var merged []solve.Terms
-	for _, group := range s.plan.Chain.Merged() {
-		sum := solve.Terms{}
-		for _, number := range group {
-			if terms := at[number]; terms.Scores != nil { // if workers have merged increments, only the first has terms
-				sum.Add(terms)
-			}
-			if i, visited := place[number]; visited {
-				c.left.terms[t][i] = solve.Terms{}
-			}
-		}
-		merged = append(merged, sum)
-	}
-	c.left.merged = append(c.left.merged, merged)
+// leaveStage keeps the sums of a stage on dense rows and the terms of the visited increments.
+func (s *Solver) leaveStage(of solve.Shape, m *solve.Moments, terms []solve.Terms) {
+	left := &s.chained.left
+	id := s.stateIdentity(statistics.KindMoments, len(left.moments), 0)
+	left.moments = append(left.moments, m)
+	s.leaveTerms(len(terms), func(id wire.Identity, i int) encoded {
+		return s.encodes(func() *wire.Record[float64] {
+			t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
+			return t.Record()
+		})
+	})
+	left.sums = append(left.sums, s.encodes(func() *wire.Record[float64] {
+		sums := statistics.TermsWith(id, m.Scores, m.Gradient, of.Columns, of.Classes)
+		return (&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).Record()
+	}))
 }
 
 // leave keeps the state for the next run of the chain in memory.

@@ -148,7 +148,7 @@ func (s *Solver) solve(ctx context.Context) (*finished, error) {
 	s.scratch = s.options.Store.lend()
 	defer func() { s.options.Store.giveBack(s.scratch) }()
 	defer s.endAhead()
-	defer s.chained.left.endEncoding()
+	defer s.chained.left.encoding.Wait()
 	if s.plan.Update().IsLocal() {
 		defer s.options.Local.End()
 		if err := s.options.Local.Begin(ctx, s.chain, earlier); err != nil {

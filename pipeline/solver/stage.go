@@ -134,11 +134,6 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 	}
 	f.gathered, f.waited = s.Clock.Now().Add(-factoring), s.Clock.Since(began)-factoring
 	f.observed++
-	if s.plan.Update().SumsGrams() {
-		if err := stackTerms(sum, s.places(), s.apart(v.Number), f.shape.Columns, f.shape.Classes); err != nil {
-			return err
-		}
-	}
 	f.sum, f.pass = sum, nil
 	if rows, err := sum.Tensors().Shaped(statistics.FieldOverflow, 1); err == nil && v.Number == 0 {
 		f.overflow = int64(rows[0])

@@ -11,12 +11,9 @@ import (
 // start is the state from which an update continues, left by the previous run. It is empty in a full run.
 type start struct {
 	*head
-	at        *schemas.StatePlace   // place of the previous window
-	plansFrom int64                 // of the previous version: see schemas.Manifest
-	refreshed [][]solve.Terms       // of revisited and then of leaving increments, by stage
-	merging   map[int][]solve.Terms // of merged increments without a visit, by number and stage
-	// merging, for sparse rows
-	mergingColumns map[int][]solve.SparseTerms
+	at        *schemas.StatePlace // place of the previous window
+	plansFrom int64               // of the previous version: see schemas.Manifest
+	refreshed [][]solve.Terms     // of revisited and then of leaving increments, by stage
 }
 
 // update returns the fit of a stage of an update.

@@ -1,98 +1,254 @@
 package solver
 
 import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 )
 
-// An update encodes the state of each stage while workers visit later stages. A full run, which may have very many
-// increments, encodes one after the other at its end.
+// The state topic has, for each version of a chain that can be updated, the sums of its stages, and for each increment the terms of its
+// last visit, one record a stage. Only what a record contains differs between dense and sparse rows.
 
-// encoding is the state of an update's stage, encoded in a goroutine.
-type encoding struct {
-	done    chan struct{} // closed when everything is encoded
-	terms   [][]wire.Message
-	moments []wire.Message
-	err     error
+// stateError means that state required by an update is missing. The next version must be full.
+type stateError struct {
+	What  string // missing state: "the terms of increment 3"
+	Topic string
 }
 
-// beginEncoding starts encoding the state of an update's stage.
-func (s *Solver) beginEncoding(stage int) {
-	e := &encoding{done: make(chan struct{})}
-	s.chained.left.encodings = append(s.chained.left.encodings, e)
-	terms, moments := s.termsRecords(stage), s.momentsRecord(stage)
-	go func() {
-		defer close(e.done)
-		for _, r := range terms {
-			var messages []wire.Message
-			if len(r.Sums.Data) == 0 { // merged with another increment
-				e.terms = append(e.terms, nil)
-				continue
-			}
-			if messages, e.err = s.Codec.EncodeDouble(r.Record()); e.err != nil {
-				return
-			}
-			e.terms = append(e.terms, messages)
+// Error includes the missing state.
+func (e *stateError) Error() string {
+	return fmt.Sprintf("%s are no longer on %s: the next version is a full one", e.What, e.Topic)
+}
+
+// readStages reads the records of a kind at a place of the state topic, one a stage, and returns what decode makes of them. what names the
+// records in the *[stateError] if some are missing.
+func readStages[T any](ctx context.Context, s *Solver, place schemas.StatePlace, kind wire.Kind, what string,
+	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
+	list, found := make([]T, len(s.plan.Stages)), map[int]bool{}
+	err := protocol.ReadStateRecords(ctx, s.Client, place, kind, len(list), func(r *wire.Record[float64]) (whole bool, err error) {
+		if r.Visit != place.Index || found[r.Stage] {
+			return false, nil
 		}
-		e.moments, e.err = s.Codec.EncodeDouble(moments.Record())
-	}()
-}
-
-// endEncoding waits until all encoding has ended.
-func (l *left) endEncoding() {
-	for _, e := range l.encodings {
-		<-e.done
+		list[r.Stage], err = decode(r)
+		found[r.Stage] = true
+		return len(found) == len(list), err
+	})
+	if err == nil && len(found) < len(list) {
+		err = &stateError{what, s.Topics.State}
 	}
+	return list, err
 }
 
-// encodedTerms returns the messages of an increment's terms, by its place among the visited increments. The increments
-// that an update merges follow these.
-func (s *Solver) encodedTerms(stage, increment int) ([]wire.Message, error) {
-	if stage < len(s.chained.left.encodings) {
-		e := s.chained.left.encodings[stage]
-		if <-e.done; e.err != nil {
-			return nil, e.err
+// readTerms reads the terms of an increment of a window, by stage.
+func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number int,
+	decode func(*wire.Record[float64]) (T, error)) ([]T, error) {
+	what := fmt.Sprintf("the terms of increment %d", number)
+	i := slices.IndexFunc(w.Increments, func(c schemas.WindowIncrement) bool { return c.Increment.Number == number })
+	if i < 0 {
+		return nil, &stateError{what, s.Topics.State}
+	}
+	return readStages(ctx, s, w.Increments[i].Terms, statistics.KindTerms, what, decode)
+}
+
+// loadHead reads the state from which an update continues, unless it is in memory: the sums of the stages, and the terms
+// of the increments that are revisited or leave.
+func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
+	from := &s.chained.start
+	from.plansFrom = parent.PlansFrom
+	if from.at = parent.Window; from.at == nil {
+		return &stateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
+	}
+	if from.head = s.options.Store.pop(parent.Run); from.head == nil {
+		if from.head, err = s.readHead(ctx, parent); err != nil {
+			return err
 		}
-		return e.terms[increment], nil
 	}
-	return s.Codec.EncodeDouble(s.termsRecord(stage, increment).Record())
+	u := s.plan.Update()
+	if u.Sparse {
+		return s.beginColumns(ctx)
+	}
+	if u.Restart {
+		return nil
+	}
+	for _, list := range [][]coverage.Increment{u.Refresh, u.Leave} {
+		for i := range list {
+			terms, err := readTerms(ctx, s, from.window, list[i].Number, s.termsOf)
+			if err != nil {
+				return err
+			}
+			from.refreshed = append(from.refreshed, terms)
+		}
+	}
+	return nil
 }
 
-// encodedMoments returns the messages of a stage's moments.
-func (s *Solver) encodedMoments(stage int) ([]wire.Message, error) {
-	if stage < len(s.chained.left.encodings) {
-		e := s.chained.left.encodings[stage]
-		<-e.done
-		return e.moments, e.err
+// readHead reads the window and the sums after the run of a version.
+func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
+	after, err := protocol.ReadStateWindow(ctx, s.Client, *parent.Window, nil)
+	if err != nil {
+		return nil, err
 	}
-	return s.Codec.EncodeDouble(s.momentsRecord(stage).Record())
+	what := fmt.Sprintf("the window and the sums of version %d", parent.Version)
+	if after == nil {
+		return nil, &stateError{what, s.Topics.State}
+	}
+	h := &head{window: after.Window}
+	if h.window.Sparse {
+		h.columns, err = s.readColumns(ctx, h.window)
+		return h, err
+	}
+	h.moments, err = readStages(ctx, s, h.window.Moments, statistics.KindMoments, what, s.momentsOf)
+	return h, err
 }
 
-// termsRecords returns the terms of the increments that an update has visited, then of those that it merges.
-func (s *Solver) termsRecords(stage int) (list []*statistics.Terms) {
-	for i := range len(s.chained.left.terms[stage]) + len(s.chained.left.merged[stage]) {
-		list = append(list, s.termsRecord(stage, i))
+// termsOf decodes the terms of an increment on dense rows.
+func (s *Solver) termsOf(r *wire.Record[float64]) (terms solve.Terms, err error) {
+	_, of, err := s.stageShape(r.Stage)
+	if err != nil {
+		return terms, err
 	}
-	return list
+	t, err := statistics.TermsOf(r, of.Columns, of.Classes)
+	if err != nil {
+		return terms, err
+	}
+	return solve.Terms{Scores: t.Scores(), Gradient: t.Gradient()}, nil
 }
 
-func (s *Solver) termsRecord(stage, increment int) *statistics.Terms {
-	id := wire.Identity{Kind: statistics.KindTerms, Run: s.run, Stage: stage, Visit: increment, Parent: s.chain.Root}
-	p, k := s.shape(stage)
-	terms, visited := solve.Terms{}, s.chained.left.terms[stage]
-	if increment < len(visited) {
-		terms = visited[increment]
+// momentsOf decodes the sums of a stage on dense rows.
+func (s *Solver) momentsOf(r *wire.Record[float64]) (*solve.Moments, error) {
+	_, of, err := s.stageShape(r.Stage)
+	if err != nil {
+		return nil, err
+	}
+	m, err := statistics.MomentsOf(r, of.Columns, of.Classes)
+	if err != nil {
+		return nil, err
+	}
+	if m.Gram == nil {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: statistics.FieldGram, Want: []int{of.Columns * (of.Columns + 1) / 2}})
+	}
+	return &solve.Moments{Gram: m.Gram, Scores: m.Scores(), Gradient: m.Gradient(), Curvature: m.Curvature}, nil
+}
+
+// encoded returns the messages of a record for the state topic.
+type encoded func() ([]wire.Message, error)
+
+// encodes returns the messages of a record in double precision. An update encodes it while workers visit later stages; a full run, which
+// may have very many increments, one record after the other at its end.
+func (s *Solver) encodes(record func() *wire.Record[float64]) encoded {
+	encode := func() ([]wire.Message, error) { return s.Codec.EncodeDouble(record()) }
+	if s.plan.Update() == nil {
+		return encode
+	}
+	var messages []wire.Message
+	var err error
+	done := make(chan struct{})
+	s.chained.left.encoding.Go(func() {
+		defer close(done)
+		messages, err = encode()
+	})
+	return func() ([]wire.Message, error) {
+		<-done
+		return messages, err
+	}
+}
+
+// stateIdentity returns the identity of a record of a stage on the state topic. The visit is the place of an increment among the visited
+// ones.
+func (s *Solver) stateIdentity(kind wire.Kind, stage, visit int) wire.Identity {
+	return wire.Identity{Kind: kind, Run: s.run, Stage: stage, Visit: visit, Parent: s.chain.Root}
+}
+
+// leaveTerms keeps the records of the terms of the visited increments at the next stage.
+func (s *Solver) leaveTerms(visited int, encode func(id wire.Identity, place int) encoded) {
+	left, list := &s.chained.left, make([]encoded, visited)
+	for i := range list {
+		list[i] = encode(s.stateIdentity(statistics.KindTerms, len(left.terms), i), i)
+	}
+	left.terms = append(left.terms, list)
+}
+
+// writeState writes the terms of the visited increments, and the sums of the stages, and sets their places in a window.
+func (s *Solver) writeState(ctx context.Context, w *schemas.Window, visited []*schemas.WindowIncrement) error {
+	left, state := &s.chained.left, &stateWriter{Client: s.Client}
+	for i, increment := range visited {
+		increment.Terms = schemas.StatePlace{}
+		if len(left.terms) < len(s.plan.Stages) {
+			continue // a learnt link, so every version is full
+		}
+		var records []encoded
+		for t := range left.terms {
+			records = append(records, left.terms[t][i])
+		}
+		increment.Terms = schemas.StatePlace{Run: s.run, Index: i}
+		bytes, err := state.add(ctx, records, &increment.Terms)
+		if err != nil {
+			return err
+		}
+		if w.Sparse {
+			w.TermsSize = max(w.TermsSize, bytes)
+		}
+	}
+	if s.updatesSparse() {
+		w.Moments = s.chained.start.window.Moments
 	} else {
-		terms = s.chained.left.merged[stage][increment-len(visited)]
+		w.Moments = schemas.StatePlace{Run: s.run}
+		if _, err := state.add(ctx, left.sums, &w.Moments); err != nil {
+			return err
+		}
 	}
-	both := statistics.TermsWith(id, terms.Scores, terms.Gradient, p, k)
-	return &both
+	return state.flush(ctx)
 }
 
-func (s *Solver) momentsRecord(stage int) *statistics.Moments {
-	id := wire.Identity{Kind: statistics.KindMoments, Run: s.run, Stage: stage, Parent: s.chain.Root}
-	p, k := s.shape(stage)
-	m := s.chained.left.moments[stage]
-	return &statistics.Moments{Terms: statistics.TermsWith(id, m.Scores, m.Gradient, p, k), Gram: m.Gram, Curvature: m.Curvature}
+// stateWriter writes messages to the state topic of a client.
+type stateWriter struct {
+	Client   *protocol.Client
+	messages []wire.Message
+	bytes    int64
+	places   []*schemas.StatePlace // places of the messages, relative to the first
+}
+
+// writeBytes is the batch size of a [stateWriter].
+const writeBytes = 32 << 20
+
+// add adds the messages of records to the batch, and returns their length. It sets place once they are written, at the latest by the next
+// [stateWriter.flush].
+func (w *stateWriter) add(ctx context.Context, records []encoded, place *schemas.StatePlace) (bytes int64, err error) {
+	place.From = int64(len(w.messages))
+	for _, encode := range records {
+		messages, err := encode()
+		if err != nil {
+			return 0, err
+		}
+		for _, m := range messages {
+			bytes += int64(len(m.Value))
+		}
+		w.messages = append(w.messages, messages...)
+	}
+	place.To = int64(len(w.messages))
+	w.places = append(w.places, place)
+	if w.bytes += bytes; w.bytes < writeBytes {
+		return bytes, nil
+	}
+	return bytes, w.flush(ctx)
+}
+
+// flush writes the batch.
+func (w *stateWriter) flush(ctx context.Context) error {
+	at, err := w.Client.Log.Append(ctx, w.Client.Topics.State, 0, w.messages...)
+	if err != nil {
+		return err
+	}
+	for _, place := range w.places {
+		place.From, place.To = place.From+at, place.To+at
+	}
+	w.messages, w.bytes, w.places = nil, 0, nil
+	return nil
 }

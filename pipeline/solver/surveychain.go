@@ -81,10 +81,9 @@ func advanceSources(progress []schemas.SourceProgress, partition int, p statisti
 // surveyedSums is the findings of the survey of a chain's run in all partitions.
 type surveyedSums struct {
 	surveyedChain
-	Sum         *accumulate.Sum
-	Covered     []coverage.Coverage // of the new increment, by partition
-	Forgotten   int64               // number of forgotten rows of an update's new increment
-	TermsPlaces []int               // of a full run: see [schemas.Chain.TermsPlaces]
+	Sum       *accumulate.Sum
+	Covered   []coverage.Coverage // of the new increment, by partition
+	Forgotten int64               // number of forgotten rows of an update's new increment
 }
 
 // surveyed returns the findings of the survey from its sums, and sets the numbers of skipped rows of the increments. It
@@ -94,9 +93,6 @@ func (f *surveyFindings) surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s su
 		return s
 	}
 	s.surveyedChain, s.Sum = f.surveyedChain, sum
-	if plan.Update() == nil {
-		s.TermsPlaces = plan.Chain.TermsPlaces()
-	}
 	for _, span := range plan.Spans.Hulls() {
 		s.Covered = append(s.Covered, f.Covered[span.Partition])
 	}

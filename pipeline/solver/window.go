@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // publishWindow writes the state for the next run of the chain to the state topic, and returns the place of its window;
@@ -35,42 +34,19 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 		report.Retrain.Offered, report.Retrain.Unseen = false, true
 	}
 	c.left.window = w
-	state, visited := &stateWriter{Client: s.Client}, s.visitedIncrements(w)
+	visited := s.visitedIncrements(w)
 	for _, increment := range visited {
 		increment.Visited = s.plan.Chain.Number
 	}
-	merged, err := s.writeTerms(ctx, state, w, visited)
-	if err != nil {
-		return nil, err
-	}
-	var messages []wire.Message
-	for t := range c.left.moments {
-		encoded, err := s.encodedMoments(t)
-		if err != nil {
-			return nil, err
-		}
-		messages = append(messages, encoded...)
-	}
-	if !w.Sparse {
-		w.Moments = schemas.StatePlace{Run: s.run}
-		if err := state.add(ctx, messages, &w.Moments); err != nil {
-			return nil, err
-		}
-	}
-	if err := state.flush(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.Merge(s.plan.Chain.Merged(), merged); err != nil {
-		return nil, err
-	}
-	if err := w.Join(s.plan.Chain.Join); err != nil {
+	if err := s.writeState(ctx, w, visited); err != nil {
 		return nil, err
 	}
 	stored := w
 	if s.plan.Update() != nil {
 		stored = w.ChangesOf(c.start.window, *c.start.at)
 	}
-	if messages, err = stored.Messages(); err != nil {
+	messages, err := stored.Messages()
+	if err != nil {
 		return nil, err
 	}
 	at, err := s.Log.Append(ctx, s.Topics.State, 0, messages...)
@@ -90,42 +66,6 @@ func rowsBefore(w *schemas.Window) (rows int64) {
 		}
 	}
 	return rows
-}
-
-// writeTerms writes the terms of the visited and the merged increments. It returns the places of the terms of merged
-// groups, which are set once everything is written.
-func (s *Solver) writeTerms(ctx context.Context, state *stateWriter, w *schemas.Window,
-	visited []*schemas.WindowIncrement) (merged func(group int) schemas.StatePlace, err error) {
-	if w.Sparse {
-		return s.writeColumns(ctx, state, w, visited)
-	}
-	c, groups := &s.chained, s.plan.Chain.Merged()
-	places := make([]*schemas.StatePlace, 0, len(visited)+len(groups))
-	for _, increment := range visited {
-		increment.Terms = schemas.StatePlace{}
-		places = append(places, &increment.Terms)
-	}
-	for range groups {
-		places = append(places, &schemas.StatePlace{})
-	}
-	for i, place := range places {
-		if len(c.left.terms) < len(s.plan.Stages) || i < len(visited) && c.left.terms[0][i].Scores == nil {
-			continue // a learnt link, so every version is full; or included in the terms of a group
-		}
-		var messages []wire.Message
-		for t := range c.left.terms {
-			encoded, err := s.encodedTerms(t, i)
-			if err != nil {
-				return nil, err
-			}
-			messages = append(messages, encoded...)
-		}
-		*place = schemas.StatePlace{Run: s.run, Index: i}
-		if err := state.add(ctx, messages, place); err != nil {
-			return nil, err
-		}
-	}
-	return func(group int) schemas.StatePlace { return *places[len(visited)+group] }, nil
 }
 
 // rejectedByFull is Window.Rejected after a full run that was withheld: rejections cause one full run, and no other until
@@ -181,7 +121,11 @@ func (s *Solver) window() *schemas.Window {
 		}
 		w.FullRows = w.Rows()
 	}
-	w.Sparse = s.sparse()
+	if w.Sparse = s.sparse(); w.Sparse {
+		if w.GramsSize, w.TermsSize = 0, 0; chain.Update != nil {
+			w.TermsSize = c.start.window.TermsSize
+		}
+	}
 	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.Unknown
 	if c.start.head != nil {
 		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.Unknown)

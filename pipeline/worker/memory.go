@@ -2,7 +2,6 @@ package worker
 
 import (
 	"runtime"
-	"slices"
 
 	"github.com/dustin/go-humanize"
 
@@ -116,8 +115,9 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 	case w.plan.Chain == nil:
 		return 0, 0
 	case u == nil:
-		if stage, kept = termMatrices, 2*w.places(); w.plan.Group > 1 { // each partition of a share has rows of most increments
-			stage += 2 * 2 * w.places()
+		increments := int64(max(len(w.plan.Chain.Increments), 1))
+		if stage, kept = termMatrices, 2*increments; w.plan.Group > 1 { // each partition of a share has rows of most increments
+			stage += 2 * 2 * increments
 		}
 	default: // a worker has them as sums and as a record, the solver as before and after the run
 		visited := int64(1 + len(u.Refresh))
@@ -127,13 +127,6 @@ func (w *Worker) matricesOfTerms() (stage, kept int64) {
 		kept = 0
 	}
 	return stage, kept
-}
-
-// places returns the number of different terms of increments in a full run of a chain.
-func (w *Worker) places() int64 {
-	places := w.plan.Chain.TermsPlaces()
-	slices.Sort(places)
-	return int64(len(slices.Compact(places)))
 }
 
 // reserve reserves the memory for the matrices of a visit. If the budget is too small, it drops blocks of the previous

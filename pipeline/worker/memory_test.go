@@ -10,8 +10,8 @@ import (
 // The reserved memory includes terms: a worker's do not depend on the number of increments in a full run, and a solver's
 // depend on the number of terms that the run leaves.
 func TestMemoryOfTerms(t *testing.T) {
-	full := func(increments int, merge ...[2]int) *schemas.Chain {
-		c := &schemas.Chain{Number: increments + 1, Merge: merge}
+	full := func(increments int) *schemas.Chain {
+		c := &schemas.Chain{Number: increments + 1}
 		for i := range increments {
 			c.Increments = append(c.Increments, coverage.Increment{Number: i + 1, Weight: 1})
 		}
@@ -26,7 +26,6 @@ func TestMemoryOfTerms(t *testing.T) {
 		"no chain":       {nil, true, 0, 0},
 		"a worker alone": {full(1000), false, termMatrices, 0},
 		"full":           {full(1000), true, termMatrices, 2 * 1000},
-		"merged":         {full(10, [2]int{1, 2}, [2]int{1, 3}, [2]int{5, 6}), true, termMatrices, 2 * 7},
 		"first":          {&schemas.Chain{Number: 1}, true, termMatrices, 2},
 		"update":         {update, true, 4 * 5, 4*5 + 2*2},
 	} {

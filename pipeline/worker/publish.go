@@ -106,7 +106,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 				if whole == nil {
 					return nil
 				}
-				return w.seal(ctx, current, p, open[p], whole)
+				return w.seal(ctx, p, open[p], whole)
 			}, nil
 		},
 	}
@@ -152,10 +152,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, number int,
 }
 
 // seal publishes the seal of a share's residuals, all of which are acknowledged. sum covers the share.
-func (w *Worker) seal(ctx context.Context, v *visit.Visit, p *partition.Share, open *openSeal, sum *accumulate.Sum) error {
-	if w.plan.Chain != nil {
-		visit.StackTerms(w.plan, v.Of, 0, sum, w.Crosses)
-	}
+func (w *Worker) seal(ctx context.Context, p *partition.Share, open *openSeal, sum *accumulate.Sum) error {
 	open.Covered, open.Sums = sum.Coverage, sum.Tensors()
 	for i := range open.Parts {
 		part := &open.Parts[i]

@@ -342,7 +342,7 @@ func TestSealOfNoResiduals(t *testing.T) {
 	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
 	_, parent := w.chain.Final(1)
 	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
-	if err := w.seal(t.Context(), nil, p, open, &accumulate.Sum{}); err != nil {
+	if err := w.seal(t.Context(), p, open, &accumulate.Sum{}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -166,8 +167,8 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	if w.plan.Update().SumsGrams() {
-		visit.StackTerms(w.plan, v.Of, v.Number, sum, w.Crosses)
+	if u := w.plan.Update(); u.SumsGrams() && !schemas.KeepsTerms(v.Number, u.Passes) {
+		visit.AddTerms(u, sum, w.Crosses)
 	}
 	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
 	return publish(ctx, w, r.Record())

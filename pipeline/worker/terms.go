@@ -28,13 +28,14 @@ func (w *Worker) termsOf(v *visit.Visit) *terms {
 func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (visit.Write, error) {
 	p := at.Share
 	if t.of[p] == nil {
-		t.of[p] = visit.NewIncrementTerms(t.plan.Chain, p)
+		t.of[p] = visit.NewIncrementTerms(p)
 	}
-	sum, place, err := t.of[p].Add(p.Segments()[at.Segment], of)
+	segment := p.Segments()[at.Segment]
+	sum, err := t.of[p].Add(segment, of)
 	if err != nil || sum == nil {
 		return nil, err
 	}
-	id := t.identity(statistics.KindIncrement, protocol.Visit{Stage: t.visit.Stage, Number: place, Parent: t.visit.Parent}, p)
+	id := t.identity(statistics.KindIncrement, protocol.Visit{Stage: t.visit.Stage, Number: segment.Increment, Parent: t.visit.Parent}, p)
 	return func(ctx context.Context) error { return t.publish(ctx, id, sum) }, nil
 }
 

@@ -11,13 +11,8 @@ const (
 	KindIncrement wire.Kind = "increment"
 )
 
-// Names of the tensors of a chain's sums.
-const (
-	// FieldTerms is the name of the sums of each visited increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ.
-	FieldTerms = "terms" // [m, 2, p, k]
-	// FieldVisited is the name of the losses of each visited increment that a partition has.
-	FieldVisited = "visited" // [m, 5]: its index, Σw and Σw·loss of the training rows, Σw and Σw·loss of the gate rows
-)
+// FieldTerms is the name of the sums of an increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ [2, p, k].
+const FieldTerms = "terms"
 
 // Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
 type Moments struct {
@@ -40,11 +35,11 @@ func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
 
 // Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
 //
-// In a record of the kind increment, they are those of an increment, or of increments that the run merges, in a share,
+// In a record of the kind increment, they are those of an increment in a share,
 // at the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments until
 // it seals the share.
 type Terms struct {
-	wire.Identity // Visit is the index of the increment among those that the run visited, or see [schemas.Chain.TermsPlaces]
+	wire.Identity // Visit is the index of the increment among those that the run visited
 	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k; in the kind increment Σ w x (y − g)ᵀ.
 	Sums             wire.Tensor[float64] `tensor:"terms"`
 	columns, classes int                  // expected by Check

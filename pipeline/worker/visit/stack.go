@@ -4,75 +4,39 @@ import (
 	"gonum.org/v1/gonum/floats"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// StackTerms stacks the sums of increments in a share into two tensors; in a full run, whose terms
-// are separate records, into one. In a visit whose terms are not kept, they are summed, weighted by increment. The memory of the terms
+// AddTerms makes the terms of the increments in the sums of a share those of increment 0: their sum, weighted by increment. Their memory
 // is returned to crosses, which may be nil.
-func StackTerms(plan *schemas.Plan, s *model.Stage, visit int, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
-	if s.Link.Learnt {
-		return
-	}
-	weights, apart := visitedWeights(plan, visit)
-	p, k, m := s.Features.Size(), s.Classes, 0
-	for i := range weights {
-		if _, any := sum.Tensors().Find(statistics.Increment(i).Visited()); any {
-			m++
-		}
-	}
-	visited := sum.Field(statistics.FieldVisited, m, 5)
-	var terms []float64
-	update := plan.Update() != nil
-	if !apart {
-		m = min(m, 1)
-	}
-	if update && (apart || m > 0) {
-		terms = sum.Field(statistics.FieldTerms, m, 2, p, k)
-	}
-	for i, at := range weights {
-		of := statistics.Increment(i)
-		losses, any := sum.Take(of.Visited())
-		if !any {
-			continue
-		}
-		visited[0] = float64(i)
-		copy(visited[1:5], losses.Data)
-		visited = visited[5:]
-		if !update {
-			continue
-		}
-		for j, name := range []string{of.Scores(), of.Cross()} {
-			part, _ := sum.Tensors().Find(name)
-			if to := terms[j*p*k:][:p*k]; apart {
-				copy(to, part.Data)
-			} else {
-				floats.AddScaled(to, at, part.Data)
-			}
-			crosses.PutField(sum, name)
-		}
-		if apart {
-			terms = terms[2*p*k:]
-		}
-	}
-}
-
-// visitedWeights returns the weight of each increment of a visit, and whether the terms of each are sent separately.
-func visitedWeights(plan *schemas.Plan, visit int) (weights []float64, apart bool) {
-	u := plan.Update()
-	if u == nil {
-		return make([]float64, max(len(plan.Chain.Increments), 1)), true
-	}
-	weights = []float64{1}
+func AddTerms(u *schemas.Update, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
+	weights := []float64{1}
 	for _, c := range u.Refresh {
 		if u.Restart {
 			c.Weight = 1
 		}
 		weights = append(weights, c.Weight)
 	}
-	return weights, schemas.KeepsTerms(visit, u.Passes)
+	for _, name := range []func(statistics.Increment) string{statistics.Increment.Scores, statistics.Increment.Cross} {
+		var shape []int
+		var all []float64
+		for i, weight := range weights {
+			of := name(statistics.Increment(i))
+			part, any := sum.Tensors().Find(of)
+			if !any {
+				continue
+			}
+			if all == nil {
+				shape, all = part.Shape, make([]float64, len(part.Data))
+			}
+			floats.AddScaled(all, weight, part.Data)
+			crosses.PutField(sum, of)
+		}
+		if all != nil {
+			copy(sum.Field(name(0), shape...), all)
+		}
+	}
 }
 
 // LeavingGram removes the Gram matrices of the rows that leave the window from the sums of a partition, and returns their

@@ -1,0 +1,204 @@
+package solver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+)
+
+// sparse reports whether the run's rows are sparse. The survey's result must be accepted.
+func (s *Solver) sparse() bool { return s.chain.Prepared.Factors != nil }
+
+// updatesSparse reports whether the run is an update on sparse rows.
+func (s *Solver) updatesSparse() bool { return s.plan.Update() != nil && s.plan.Update().Sparse }
+
+// blockColumns returns the columns of the examples in the block order of all stages. The intercept's column, if a stage
+// has one, is the last.
+func (s *Solver) blockColumns() []int32 {
+	return append(s.chain.Prepared.Factors.Columns(), solve.InterceptColumn)
+}
+
+// columnsState is the state from which an update on sparse rows continues, besides the window.
+type columnsState struct {
+	sums []*solve.SparseSums // by stage
+	// before is the components of the previous version's weights, by stage; nil in an update that changes all sums.
+	before []*solve.CountsBefore
+	memory solve.Memory // of updates
+	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
+	// increment that leaves the window is subtracted
+	terms map[int][]solve.SparseTerms
+}
+
+// columnsFit is a fit of an update's stage on sparse rows.
+type columnsFit interface {
+	solve.Fit
+	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
+	After() (solve.SparseTerms, float64)
+}
+
+// columnUpdate returns the fit of an update's stage on sparse rows.
+func (s *Solver) columnUpdate(number int, shape solve.Shape) (fit columnsFit) {
+	c, stage, columns := s.chained.start.columns, s.withRidges(number)[number], s.blockColumns()
+	if shape.Counted {
+		var before *solve.CountsBefore
+		if c.before != nil {
+			before = c.before[number]
+		}
+		fit = solve.NewCountsUpdate(stage, shape, c.sums[number], columns, before, &c.memory)
+	} else {
+		fit = solve.NewSparseUpdate(stage, shape, c.sums[number], columns, s.plan.Update().Passes, &c.memory)
+	}
+	s.chained.fits.columns = append(s.chained.fits.columns[:number], fit)
+	return fit
+}
+
+// readColumns computes the sums of a window on sparse rows from its terms.
+func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsState, error) {
+	c, k := &columnsState{}, len(s.chain.Earlier().Labels())
+	var err error
+	c.sums, err = readStages(ctx, s, w.Moments, statistics.KindMoments, "the sums of the last full run",
+		func(r *wire.Record[float64]) (*solve.SparseSums, error) {
+			how, err := statistics.OccurringSumsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			return solve.NewSparseSums(k, how.Prior(), how.Grid()), nil
+		})
+	if err != nil {
+		return nil, err
+	}
+	return c, s.foldColumns(ctx, w, c, func(i *schemas.WindowIncrement) float64 { return i.Increment.Weight })
+}
+
+// occurringOf decodes the terms of an increment on sparse rows.
+func (s *Solver) occurringOf(r *wire.Record[float64]) (solve.SparseTerms, error) {
+	t, err := statistics.OccurringTermsOf(r, int(solve.InterceptColumn)+1, len(s.chain.Earlier().Labels()))
+	if err != nil {
+		return solve.SparseTerms{}, err
+	}
+	return solve.SparseTerms{Columns: t.Columns, Values: t.Values}, nil
+}
+
+// foldColumns sets the sums to the weighted sums of a window's increments. It keeps the terms in memory if a weight is not 1:
+// then the sums are not exact, and each run adds up the terms again.
+func (s *Solver) foldColumns(ctx context.Context, w *schemas.Window, c *columnsState, weight func(*schemas.WindowIncrement) float64) error {
+	for _, sums := range c.sums {
+		sums.Clear()
+	}
+	kept, exact := map[int][]solve.SparseTerms{}, true
+	for i := range w.Increments {
+		increment := &w.Increments[i]
+		number, by := increment.Increment.Number, weight(increment)
+		if exact = exact && by == 1; by == 0 {
+			continue
+		}
+		terms := c.terms[number]
+		if terms == nil {
+			var err error
+			if terms, err = readTerms(ctx, s, w, number, s.occurringOf); err != nil {
+				return err
+			}
+		}
+		for t, sums := range c.sums {
+			sums.Add(by, terms[t])
+		}
+		kept[number] = terms
+	}
+	if c.terms = kept; exact {
+		c.terms = nil
+	}
+	return nil
+}
+
+// beginColumns converts the sums after a window to the sums from which an update continues: with its weights, and without the
+// increments that leave.
+func (s *Solver) beginColumns(ctx context.Context) error {
+	c, w, u := s.chained.start.columns, s.chained.start.window, s.plan.Update()
+	exact := u.Decay == 1 && c.terms == nil && !slices.ContainsFunc(w.Increments,
+		func(i schemas.WindowIncrement) bool { return i.Increment.Weight != 1 })
+	if c.before = nil; !exact {
+		return s.foldColumns(ctx, w, c, func(i *schemas.WindowIncrement) float64 {
+			if leaving(u, i.Increment.Number) >= 0 {
+				return 0
+			}
+			return i.Increment.Weight * u.Decay
+		})
+	}
+	for _, sums := range c.sums {
+		c.before = append(c.before, &solve.CountsBefore{Totals: sums.Totals(), Inputs: s.chain.Earlier().Inputs()})
+	}
+	for i := range u.Leave {
+		terms, err := readTerms(ctx, s, w, u.Leave[i].Number, s.occurringOf)
+		if err != nil {
+			return err
+		}
+		for t, sums := range c.sums {
+			sums.Add(-1, terms[t])
+			c.before[t].Changed = append(c.before[t].Changed, terms[t].Columns...)
+		}
+	}
+	return nil
+}
+
+// endColumns keeps the state of a stage on sparse rows for the next run. sum is that of the seals of a full run.
+func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
+	c := &s.chained
+	if s.updatesSparse() {
+		terms, fitted := c.fits.columns[f.number].After()
+		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
+		if kept := c.left.columns.terms; kept != nil {
+			kept[s.plan.Chain.Number] = append(kept[s.plan.Chain.Number], terms)
+		}
+		s.leaveColumns([]solve.SparseTerms{terms}, f.shape.Classes)
+		return nil
+	}
+	increments, occurring := c.found.Increments, make([]statistics.Occurring, len(c.found.Increments))
+	c.left.fitted = make([]float64, len(increments))
+	total, weight := 0.0, 0.0
+	for i := range increments {
+		of := statistics.Increment(i)
+		visited := of.VisitedIn(sum.Tensors())
+		c.left.fitted[i] = visited.Weight / increments[i].Weight
+		weight += visited.Weight
+		var err error
+		if occurring[i], err = statistics.OccurringOf(sum.Tensors(), of.Occurring(), f.shape.Columns, f.shape.Classes); err != nil {
+			return err
+		}
+		sum.Take(of.Occurring())
+		total += solve.TotalOf(occurring[i])
+	}
+	sums := solve.NewSparseSums(f.shape.Classes, solve.Prior(f.fit), solve.GridOf(total, weight))
+	terms := make([]solve.SparseTerms, len(increments))
+	for i := range increments {
+		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
+		terms[i] = sums.Terms(occurring[i], s.blockColumns(), increments[i].Weight)
+		sums.Add(increments[i].Weight, terms[i])
+	}
+	if f.number == 0 {
+		c.left.columns = &columnsState{}
+	}
+	c.left.columns.sums = append(c.left.columns.sums, sums)
+	s.leaveColumns(terms, f.shape.Classes)
+	how := statistics.OccurringSums{Identity: s.stateIdentity(statistics.KindMoments, f.number, 0), Summed: []float64{sums.Prior, sums.Grid}}
+	c.left.sums = append(c.left.sums, s.encodes(how.Record))
+	return nil
+}
+
+// leaveColumns keeps the records of the terms of the visited increments, in single precision if they are exact in it.
+func (s *Solver) leaveColumns(all []solve.SparseTerms, k int) {
+	s.leaveTerms(len(all), func(id wire.Identity, i int) encoded {
+		return func() ([]wire.Message, error) {
+			terms := all[i]
+			t := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring{Columns: terms.Columns, Values: terms.Values}, Classes: k}
+			if single := t.SingleRecord(); single != nil {
+				return s.Codec.EncodeSingle(single)
+			}
+			return s.Codec.EncodeDouble(t.Record())
+		}
+	})
+}
