@@ -143,7 +143,7 @@ func TestKilledWhileCleaning(t *testing.T) {
 		if err := process.Wait(); err == nil || process.ProcessState.Exited() {
 			t.Fatalf("the process was not killed: %v", err)
 		}
-		leftovers, err := filepath.Glob(filepath.Join(dir, "log", "partitions", "*.*"))
+		leftovers, err := filepath.Glob(filepath.Join(dir, "log", "partitions", "*", "*.tmp"))
 		noError(t, err)
 		if len(leftovers) > 0 {
 			cleaned++
@@ -152,5 +152,5 @@ func TestKilledWhileCleaning(t *testing.T) {
 		steps = checkHistory(t, l, steps)
 		noError(t, l.Close())
 	}
-	t.Logf("%d steps; killed %d times while a partition was written again", steps, cleaned)
+	t.Logf("%d steps; killed %d times while a file was written again", steps, cleaned)
 }

@@ -2,118 +2,120 @@ package embedded
 
 import (
 	"encoding/binary"
+	"hash/crc32"
 	"math"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
+// Byte positions in a record batch: https://kafka.apache.org/documentation/#recordbatch.
 const (
-	notPlain       = compressedBits | transactional | marker
-	noTime         = -1
+	beforeLength   = 12 // bytes not counted by the length
+	atMagic        = 16 // the version, which is 2
+	atChecksum     = 17 // of all bytes after it
+	atAttributes   = 21
+	headerBytes    = 61
 	maxBatchLength = 1 << 30 // kfake's own limit
 )
 
-// batch is a record batch of the log: its header, and its records unless only headers were read.
-type batch []byte
+// Attributes.
+const (
+	compressedBits = 0b111
+	logAppendTime  = 1 << 3 // all records have the maximum timestamp, set by the broker
+	transactional  = 1 << 4
+	marker         = 1 << 5 // a control batch
+)
 
-func (b batch) int32(at int) int32 { return int32(binary.BigEndian.Uint32(b[at:])) }
-func (b batch) int64(at int) int64 { return int64(binary.BigEndian.Uint64(b[at:])) }
+const noTime = -1
 
-func (b batch) base() int64    { return b.int64(0) }
-func (b batch) end() int64     { return b.base() + int64(b.int32(atLastDelta)) + 1 }
-func (b batch) bytes() int64   { return beforeLength + int64(b.int32(atLength)) }
-func (b batch) count() int     { return int(b.int32(atCount)) }
-func (b batch) maxTime() int64 { return b.int64(atMaxTime) }
-
-func (b batch) attributes() uint16 { return binary.BigEndian.Uint16(b[atAttributes:]) }
-func (b batch) compressed() bool   { return b.attributes()&compressedBits != 0 }
-
-// sound reports whether a header is plausible.
-func (b batch) sound() bool {
-	length := b.int32(atLength)
-	return length >= headerBytes-beforeLength && length <= maxBatchLength && b[atMagic] == 2 &&
-		b.int32(atLastDelta) >= 0 && b.count() >= 0
+// batch is a record batch of the log: its header, and its bytes unless only the header was read.
+type batch struct {
+	kmsg.RecordBatch
+	raw []byte
 }
 
-func (b batch) checksum() uint32 { return checksumOf(b) }
-
-// intact reports whether a batch has its checksum.
-func (b batch) intact() bool {
-	return binary.BigEndian.Uint32(b[atChecksum:]) == b.checksum()
-}
-
-// plain reports whether a batch is neither compressed nor part of a transaction. This program writes only plain batches.
-func (b batch) plain() bool { return b.attributes()&notPlain == 0 }
-
-// record is one record of a plain batch.
-type record struct {
-	raw    []byte // encoded record
-	offset int64
-	time   int64  // timestamp in milliseconds
-	key    []byte // nil if null
-	absent bool   // the value is null: a tombstone
-}
-
-// records returns the records of a plain batch. ok is false if they do not fill it exactly.
-func (b batch) records() (records []record, ok bool) {
-	d := decoder{rest: b[headerBytes:], ok: true}
-	for range b.count() {
-		before := d.rest
-		length := d.varint()
-		if length < 0 || length > int64(len(d.rest)) {
-			return nil, false
-		}
-		after := d.rest[length:]
-		d.rest = d.rest[:length]
-		d.take(1) // attributes, which are unused
-		r := record{raw: before[:len(before)-len(after)], time: b.int64(atFirstTime) + d.varint(), offset: b.base() + d.varint()}
-		r.key = d.bytes()
-		r.absent = d.varint() < 0
-		if !d.ok {
-			return nil, false
-		}
-		if b.attributes()&logAppendTime != 0 {
-			r.time = b.maxTime()
-		}
-		records = append(records, r)
-		d.rest = after
+// headerAt decodes the header at the beginning of data. ok is false if it is not plausible.
+func headerAt(data []byte) (b batch, ok bool) {
+	if len(data) < headerBytes {
+		return b, false
 	}
-	return records, len(d.rest) == 0
+	_ = b.ReadFrom(data) // the records, which come last, may be missing
+	return b, b.Length >= headerBytes-beforeLength && b.Length <= maxBatchLength && b.Magic == 2 && b.LastOffsetDelta >= 0 && b.NumRecords >= 0
+}
+
+// batchAt returns the batch at the beginning of data, or the reason why there is no whole one.
+func batchAt(data []byte) (b batch, reason string) {
+	b, ok := headerAt(data)
+	switch {
+	case len(data) < headerBytes:
+		return b, "the header of the batch there is truncated"
+	case !ok:
+		return b, "a batch header is missing"
+	case b.size() > len(data):
+		return b, "the batch there is truncated"
+	}
+	if b.raw = data[:b.size()]; uint32(b.CRC) != checksumOf(b.raw) {
+		return b, "the checksum of the batch there is wrong"
+	}
+	return b, ""
+}
+
+func (b *batch) size() int  { return beforeLength + int(b.Length) }
+func (b *batch) end() int64 { return b.FirstOffset + int64(b.LastOffsetDelta) + 1 }
+
+// time returns the timestamp of a record in milliseconds.
+func (b *batch) time(r *kmsg.Record) int64 {
+	if b.Attributes&logAppendTime != 0 {
+		return b.MaxTimestamp
+	}
+	return b.FirstTimestamp + r.TimestampDelta64
+}
+
+// records returns the records of a batch that is neither compressed nor part of a transaction, as all those that this program writes; false:
+// it is another one.
+func (b *batch) records() ([]kmsg.Record, bool) {
+	if b.Attributes&(compressedBits|transactional|marker) != 0 {
+		return nil, false
+	}
+	records, err := kfake.BatchRecords(b.RecordBatch)
+	return records, err == nil
 }
 
 // with returns a batch for the same offsets with only the given records. Kafka's log cleaner does the same: readers see
 // the gaps, and the end of the log does not change.
-func (b batch) with(records []record) batch {
-	kept := append(batch(nil), b[:headerBytes]...)
-	latest := int64(noTime)
-	for _, r := range records {
-		kept = append(kept, r.raw...)
-		latest = max(latest, r.time)
+func (b *batch) with(records []kmsg.Record) []byte {
+	kept := b.RecordBatch
+	kept.Records, kept.NumRecords = nil, int32(len(records))
+	kept.MaxTimestamp = noTime // a search by time must not stop at removed records
+	for i := range records {
+		kept.Records = records[i].AppendTo(kept.Records)
+		kept.MaxTimestamp = max(kept.MaxTimestamp, b.time(&records[i]))
 	}
-	binary.BigEndian.PutUint32(kept[atLength:], uint32(len(kept)-beforeLength))
-	binary.BigEndian.PutUint32(kept[atCount:], uint32(len(records)))
-	binary.BigEndian.PutUint64(kept[atMaxTime:], uint64(latest)) // a search by time must not stop at removed records
-	binary.BigEndian.PutUint32(kept[atChecksum:], kept.checksum())
-	return kept
+	return encode(kept)
+}
+
+func encode(b kmsg.RecordBatch) []byte {
+	b.Length = int32(headerBytes - beforeLength + len(b.Records))
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[atChecksum:], checksumOf(raw))
+	return raw
+}
+
+func checksumOf(raw []byte) uint32 {
+	return crc32.Checksum(raw[atAttributes:], crc32.MakeTable(crc32.Castagnoli))
 }
 
 // newEmpty returns batches without records that cover the offsets [from, to): one, or several if the range is too large.
-func newEmpty(from, to int64) []batch {
-	var batches []batch
+func newEmpty(from, to int64) (raw []byte) {
 	for from < to {
 		n := min(to-from, math.MaxInt32)
-		b := make(batch, headerBytes)
-		binary.BigEndian.PutUint64(b, uint64(from))
-		binary.BigEndian.PutUint32(b[atLength:], headerBytes-beforeLength)
-		b[atMagic] = 2
-		binary.BigEndian.PutUint32(b[atLastDelta:], uint32(n-1))
-		for i := atFirstTime; i < atCount; i++ {
-			b[i] = 0xff // no timestamps and no producer: each is -1
-		}
-		binary.BigEndian.PutUint32(b[atChecksum:], b.checksum())
-		batches = append(batches, b)
+		raw = append(raw, encode(kmsg.RecordBatch{FirstOffset: from, Magic: 2, LastOffsetDelta: int32(n - 1), FirstTimestamp: noTime,
+			MaxTimestamp: noTime, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1})...)
 		from += n
 	}
-	return batches
+	return raw
 }
 
 // age returns the age of a timestamp in milliseconds. Without a timestamp it is 0.

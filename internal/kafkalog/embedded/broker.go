@@ -87,20 +87,14 @@ func Start(ctx context.Context, o Options, now time.Time) (b *Broker, cleaned, e
 // logIn returns the log in a data directory.
 func logIn(dir string) files { return files{dir: filepath.Join(dir, "log")} }
 
-// start verifies the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat
-// everything after a damaged batch as torn, so neither may see one.
+// start opens the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat everything
+// after a damaged batch as torn, so neither may see one.
 func (b *Broker) start(now time.Time, whole ...string) (cleaned, err error) {
-	if err := b.files.restore(); err != nil {
-		return nil, fmt.Errorf("restore the log of the embedded broker: %w", err)
-	}
-	if err := b.files.verify(); err != nil {
-		return nil, fmt.Errorf("verify the log of the embedded broker: %w", err)
+	if err := b.files.open(); err != nil {
+		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
 	if err := b.files.clean(now, whole...); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
-	}
-	if err := b.files.prepare(); err != nil {
-		return cleaned, fmt.Errorf("prepare the log of the embedded broker: %w", err)
 	}
 	options := []kfake.Opt{
 		kfake.NumBrokers(1),
@@ -150,11 +144,8 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 	}
 	defer func() { err = errors.Join(err, unlock(lock)) }()
 	log := logIn(dir)
-	if err := log.restore(); err != nil {
-		return nil, err
-	}
 	if repaired, err = log.repair(); err == nil {
-		err = log.verify()
+		err = log.open()
 	}
 	return repaired, err
 }

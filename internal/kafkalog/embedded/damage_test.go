@@ -45,9 +45,14 @@ func damagedIn(err error) *DamagedError {
 // endOf returns the offset after the last batch of topic t.
 func endOf(t *testing.T, l *files) int64 {
 	t.Helper()
-	p := partition{folder: l.folder("t", 0)}
-	noError(t, p.list())
-	return must(p.end())(t)
+	p := listed(t, l, "t")
+	end := int64(0)
+	_, err := p.batches(p.segments[len(p.segments)-1], func(b batch) error {
+		end = b.end()
+		return nil
+	})
+	noError(t, err)
+	return end
 }
 
 // three returns segments of three batches each.
@@ -77,33 +82,33 @@ func TestEachDamagedByte(t *testing.T) {
 		for s, batches := range segments {
 			start := 0
 			for n, b := range batches {
-				for at := 0; at < len(b); at += c.step {
+				for at := 0; at < len(b.raw); at += c.step {
 					l := newLog(t, nil, segments...)
-					noError(t, l.verify())
-					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].base())+dataSuffix)
+					noError(t, l.open())
+					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].FirstOffset)+dataSuffix)
 					damage(t, path, start+at, byte(1<<(at%8)))
 					before := allFiles(t, l)
 					where := fmt.Sprintf("%s, segment %d, batch %d, byte %d", name, s, n, at)
-					found := damagedIn(l.verify())
+					found := damagedIn(l.open())
 					if at >= beforeLength && at < atMagic {
 						if found != nil {
 							t.Errorf("%s: %v", where, found)
 						}
 						continue
 					}
-					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.base() || found.Topic != "t" {
+					if found == nil || found.File != path || found.Position != int64(start) || found.Offset != b.FirstOffset || found.Topic != "t" {
 						t.Fatalf("%s: %v", where, found)
 					}
 					if !maps.Equal(allFiles(t, l), before) {
 						t.Fatalf("%s: verifying has changed a file", where)
 					}
 					repaired, err := l.repair()
-					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.base() {
+					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.FirstOffset {
 						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
 					}
-					noError(t, l.verify())
+					noError(t, l.open())
 					lost := must(os.ReadFile(path))(t)
-					if !bytes.HasPrefix(lost, bytes.Join(raw(batches[:n]), nil)) || !bytes.HasSuffix(lost, bytes.Join(raw(batches[n+1:]), nil)) {
+					if !bytes.HasPrefix(lost, raw(batches[:n])) || !bytes.HasSuffix(lost, raw(batches[n+1:])) {
 						t.Fatalf("%s: other batches have changed", where)
 					}
 					if repaired[0].To < b.end() || n < 2 && repaired[0].To != b.end() || endOf(t, l) < 61 {
@@ -113,7 +118,7 @@ func TestEachDamagedByte(t *testing.T) {
 						t.Fatalf("%s: repaired again %+v, %v", where, again, err)
 					}
 				}
-				start += len(b)
+				start += len(b.raw)
 			}
 		}
 	}
@@ -123,7 +128,7 @@ func TestEachDamagedByte(t *testing.T) {
 func TestDamagedIndex(t *testing.T) {
 	l := newLog(t, nil, slices.Concat(three(transactional),
 		[][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
-	noError(t, l.verify())
+	noError(t, l.open())
 	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
 	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
@@ -133,7 +138,7 @@ func TestDamagedIndex(t *testing.T) {
 	for at := range 3 * entryBytes {
 		for _, bits := range []byte{1, 0x80, 0xff} {
 			damage(t, path, at, bits)
-			noError(t, l.verify())
+			noError(t, l.open())
 			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(allFiles(t, l), whole) {
 				t.Fatalf("byte %d: %x", at, must(os.ReadFile(path))(t))
 			}
@@ -141,13 +146,13 @@ func TestDamagedIndex(t *testing.T) {
 	}
 	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
 		noError(t, os.Truncate(path, size))
-		noError(t, l.verify())
+		noError(t, l.open())
 		if !maps.Equal(allFiles(t, l), whole) {
 			t.Errorf("cut to %d bytes: %x", size, must(os.ReadFile(path))(t))
 		}
 	}
 	noError(t, os.Remove(path))
-	noError(t, l.verify())
+	noError(t, l.open())
 	if !maps.Equal(allFiles(t, l), whole) {
 		t.Error("without an index")
 	}
@@ -156,28 +161,18 @@ func TestDamagedIndex(t *testing.T) {
 // No wrong byte of a snapshot makes a log end before its last message.
 func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.prepare())
+	noError(t, l.open())
 	path := filepath.Join(l.folder("t", 0), snapshotFile)
 	for at := range must(os.ReadFile(path))(t) {
-		all := []byte{1, 2, 4, 8, 16, 32, 64, 128}
-		if testing.Short() {
-			all = all[at%8 : at%8+1]
+		l := newLog(t, nil, three(0)...)
+		noError(t, l.open())
+		damage(t, filepath.Join(l.folder("t", 0), snapshotFile), at, 1<<(at%8))
+		if l.open() != nil {
+			must(l.repair())(t)
+			noError(t, l.open())
 		}
-		for _, bits := range all {
-			l := newLog(t, nil, three(0)...)
-			noError(t, l.prepare())
-			path := filepath.Join(l.folder("t", 0), snapshotFile)
-			damage(t, path, at, bits)
-			if l.verify() != nil {
-				must(l.repair())(t)
-				noError(t, l.verify())
-			}
-			noError(t, l.prepare())
-			p := partition{folder: l.folder("t", 0)}
-			noError(t, p.list())
-			if s := p.snapshot(); s == nil || s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) || !s.matches(&p) {
-				t.Fatalf("byte %d, bits %x: %+v", at, bits, s)
-			}
+		if s := matching(t, l); s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) {
+			t.Fatalf("byte %d: %+v", at, s)
 		}
 	}
 }
@@ -185,15 +180,15 @@ func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 // A torn batch of a killed process is no damage, wherever it ends.
 func TestTornBatchIsNoDamage(t *testing.T) {
 	segments := three(0)
-	last := len(bytes.Join(raw(segments[2]), nil))
-	for cut := 1; cut <= len(segments[2][2]); cut++ {
+	last := len(raw(segments[2]))
+	for cut := 1; cut <= len(segments[2][2].raw); cut++ {
 		l := newLog(t, nil, segments...)
 		noError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
-		noError(t, l.verify())
+		noError(t, l.open())
 		if repaired, err := l.repair(); len(repaired) > 0 || err != nil {
 			t.Fatalf("%d bytes less: repaired %+v, %v", cut, repaired, err)
 		}
-		noError(t, l.prepare())
+		noError(t, l.open())
 		if got := endOf(t, l); got != 58 {
 			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
 		}
@@ -208,9 +203,9 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, nil, three(0)...)
-			noError(t, l.prepare())
+			noError(t, l.open())
 			noError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
-			found := damagedIn(l.verify())
+			found := damagedIn(l.open())
 			if found == nil || !strings.Contains(found.Reason, "ended at offset 61") {
 				t.Errorf("%v", found)
 			}
@@ -218,8 +213,8 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
 				t.Errorf("%+v, %v", repaired, err)
 			}
-			noError(t, l.verify())
-			noError(t, l.prepare())
+			noError(t, l.open())
+			noError(t, l.open())
 			if got := endOf(t, l); got != 61 {
 				t.Errorf("the log ends at %d", got)
 			}
@@ -231,32 +226,31 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 // messages. None of their possible offsets is reused.
 func TestZerosAtTheEnd(t *testing.T) {
 	segments := three(0)
-	lost := len(segments[2][1]) + len(segments[2][2])
+	lost := len(segments[2][1].raw) + len(segments[2][2].raw)
 	l := newLog(t, nil, segments...)
 	path := filepath.Join(l.folder("t", 0), "54"+dataSuffix)
 	content := must(os.ReadFile(path))(t)
 	clear(content[len(content)-lost:])
 	noError(t, os.WriteFile(path, content, 0o644))
-	if found := damagedIn(l.verify()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
+	if found := damagedIn(l.open()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
 		t.Errorf("%v", found)
 	}
 	repaired, err := l.repair()
 	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.verify())
+	noError(t, l.open())
 }
 
 // An apparent batch inside of a message is not restored as one when the enclosing batch is damaged.
 func TestBatchInsideOfAMessage(t *testing.T) {
-	inner := newBatch(1, 0, written{"inner", "", 0})
+	inner := newBatch(1, 0, written{"inner", "", 0}).raw
 	outer := newBatch(0, 0, written{"outer", "v", 0})
-	end := len(outer) - 5 // before the header of the record
-	outer = slices.Concat(outer[:end-len(inner)], inner, outer[end:])
-	records, _ := outer.records()
-	outer = outer.with(records)
+	end := len(outer.raw) - 5 // before the header of the record
+	outer.Records = slices.Concat(outer.raw[headerBytes:end-len(inner)], inner, outer.raw[end:])
+	outer, _ = batchAt(encode(outer.RecordBatch))
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
-	noError(t, l.verify())
+	noError(t, l.open())
 	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
 	must(l.repair())(t)
 	if got := content(t, l, "t"); got != "(0-1) 1:next" {
@@ -274,36 +268,44 @@ func TestDamageBesideGaps(t *testing.T) {
 			newBatch(6, 0, value("c")), newBatch(7, 0, value("a")), newBatch(8, 0, value("a")), newBatch(9, 0, value("d")),
 		})
 		noError(t, l.clean(now))
-		noError(t, l.prepare())
-		noError(t, l.verify())
+		noError(t, l.open())
+		noError(t, l.open())
 		return l, filepath.Join(l.folder("t", 0), "0"+dataSuffix)
 	}
 	l, _ := compacted()
-	if got := content(t, l, "t"); got != "3:b 6:c 8:a 9:d" {
+	if got := content(t, l, "t"); got != "3:b (4-6) 6:c (7-8) 8:a 9:d" {
 		t.Fatalf("%s stays", got)
 	}
-	size := len(newBatch(4, 0, value("c")))
-	for n, want := range []string{"(0-6) 6:c 8:a 9:d", "3:b (4-8) 8:a 9:d", "3:b 6:c (7-9) 9:d", "3:b 6:c 8:a (9-10)"} {
+	one := newBatch(4, 0, value("c"))
+	at := 0
+	for _, c := range []struct {
+		size int
+		want string
+	}{{one.size(), "(0-4) (4-6) 6:c (7-8) 8:a 9:d"}, {headerBytes, "3:b (4-6) 6:c (7-8) 8:a 9:d"}, {one.size(), "3:b (4-6) (6-7) (7-8) 8:a 9:d"},
+		{headerBytes, "3:b (4-6) 6:c (7-8) 8:a 9:d"}, {one.size(), "3:b (4-6) 6:c (7-8) (8-9) 9:d"},
+		{one.size(), "3:b (4-6) 6:c (7-8) 8:a (9-10)"}} {
 		l, path := compacted()
-		damage(t, path, (n+1)*size-1, 1)
-		if found := damagedIn(l.verify()); found == nil || found.Position != int64(n*size) {
-			t.Errorf("batch %d: %v", n, found)
+		damage(t, path, at+c.size-1, 1)
+		if found := damagedIn(l.open()); found == nil || found.Position != int64(at) {
+			t.Errorf("byte %d: %v", at, found)
 		}
 		must(l.repair())(t)
-		noError(t, l.verify())
-		if got := content(t, l, "t"); got != want {
-			t.Errorf("batch %d: %s stays, want %s", n, got, want)
+		noError(t, l.open())
+		if got := content(t, l, "t"); got != c.want {
+			t.Errorf("byte %d: %s stays, want %s", at, got, c.want)
 		}
+		at += c.size
 	}
-	for at := range 8 {
+	at -= one.size()
+	for i := range 8 {
 		l, path := compacted()
-		damage(t, path, 3*size+at, 0x10)
-		if l.verify() == nil {
-			t.Errorf("byte %d of the last offset is wrong, which is not found", at)
+		damage(t, path, at+i, 0x10)
+		if l.open() == nil {
+			t.Errorf("byte %d of the last offset is wrong, which is not found", i)
 		}
 		must(l.repair())(t)
-		noError(t, l.verify())
-		if got := content(t, l, "t"); !strings.HasPrefix(got, "3:b 6:c 8:a (9-") {
+		noError(t, l.open())
+		if got := content(t, l, "t"); !strings.HasPrefix(got, "3:b (4-6) 6:c (7-8) 8:a (9-") {
 			t.Errorf("%s stays", got)
 		}
 	}
@@ -317,15 +319,13 @@ func TestRepairThatIsKilled(t *testing.T) {
 		damage(t, filepath.Join(l.folder("t", 0), base+dataSuffix), 100, 1)
 	}
 	noError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
-	p := partition{topic: &topic{name: "t"}, folder: l.folder("t", 0)}
-	noError(t, p.list())
-	p.segments = p.segments[:1] // as if killed after the first
-	var buffer []byte
-	must(p.repair(&buffer))(t)
+	p := listed(t, l, "t")
+	p.topic, p.segments = &topic{name: "t"}, p.segments[:1] // as if killed after the first
+	must(p.repair())(t)
 	if repaired, err := l.repair(); len(repaired) != 2 || err != nil {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.verify())
+	noError(t, l.open())
 	if got := endOf(t, l); got != 61 {
 		t.Errorf("the log ends at %d", got)
 	}
@@ -334,17 +334,12 @@ func TestRepairThatIsKilled(t *testing.T) {
 // A partition from which all messages were deleted continues at its end.
 func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.prepare())
-	p := partition{folder: l.folder("t", 0)}
-	noError(t, p.list())
-	for _, s := range p.segments {
+	noError(t, l.open())
+	for _, s := range listed(t, l, "t").segments {
 		noError(t, s.remove())
 	}
-	noError(t, l.verify())
-	noError(t, l.prepare())
-	p.segments = nil
-	noError(t, p.list())
-	if s := p.snapshot(); s == nil || s.LogStartOffset != 61 || s.HighWatermark != 61 || !s.matches(&p) || endOf(t, l) != 61 {
+	noError(t, l.open())
+	if s := matching(t, l); s.LogStartOffset != 61 || s.HighWatermark != 61 || endOf(t, l) != 61 {
 		t.Errorf("%+v", s)
 	}
 }

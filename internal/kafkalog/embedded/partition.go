@@ -1,0 +1,348 @@
+package embedded
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// partition is the directory of a topic partition.
+type partition struct {
+	topic    *topic
+	number   int
+	folder   string
+	segments []segment // in offset order. The broker appends to the last
+	buffer   *[]byte   // for the content of a segment; shared by partitions
+}
+
+// segment is a file of batches, with an index file that has an entry for each batch. The offsets of its batches have no gaps: a batch without
+// records takes the place of what was removed. Segments may have gaps between them.
+type segment struct {
+	data     string // its path
+	base     int64  // its first offset
+	bytes    int64
+	modified time.Time
+}
+
+func (s segment) index() string { return strings.TrimSuffix(s.data, dataSuffix) + indexSuffix }
+
+const (
+	dataSuffix  = ".dat"
+	indexSuffix = ".idx"
+	// temporarySuffix marks a file that is being written. kfake deletes such files.
+	temporarySuffix = ".tmp"
+)
+
+// list lists the segments of a partition. There are none before the first message.
+func (p *partition) list() error {
+	p.segments = nil
+	entries, err := os.ReadDir(p.folder)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, entry := range entries {
+		name, ok := strings.CutSuffix(entry.Name(), dataSuffix)
+		base, err := strconv.ParseInt(name, 10, 64)
+		if !ok || err != nil {
+			continue
+		}
+		info, err := entry.Info()
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // the broker has deleted it in the meantime
+		}
+		if err != nil {
+			return err
+		}
+		p.segments = append(p.segments, segment{filepath.Join(p.folder, entry.Name()), base, info.Size(), info.ModTime()})
+	}
+	slices.SortFunc(p.segments, func(a, b segment) int { return cmp.Compare(a.base, b.base) })
+	return nil
+}
+
+func (p *partition) bytes() (n int64) {
+	for _, s := range p.segments {
+		n += s.bytes
+	}
+	return n
+}
+
+// content reads a segment. It is valid until the next call.
+func (p *partition) content(s segment) ([]byte, error) {
+	f, err := os.Open(s.data)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	*p.buffer = slices.Grow((*p.buffer)[:0], int(s.bytes))[:s.bytes]
+	_, err = io.ReadFull(f, *p.buffer)
+	if err != nil {
+		err = fmt.Errorf("read %s: %w", s.data, err)
+	}
+	return *p.buffer, err
+}
+
+// batches calls visit with the whole batches of a segment, until visit returns an error. It returns the bytes after them: a batch that the
+// broker is writing, or damage. All are valid until the next call.
+func (p *partition) batches(s segment, visit func(batch) error) (rest []byte, err error) {
+	rest, err = p.content(s)
+	for err == nil {
+		b, reason := batchAt(rest)
+		if reason != "" {
+			break
+		}
+		err = visit(b)
+		rest = rest[b.size():]
+	}
+	return rest, err
+}
+
+// headers calls visit with the header of each batch, until visit returns false. It returns the total length of these
+// batches: less than the file's if the broker is writing to it, or was killed during a write, or if the file is damaged.
+func (s segment) headers(visit func(batch) bool) (sound int64, err error) {
+	f, err := os.Open(s.data)
+	if err != nil {
+		return 0, err
+	}
+	defer f.Close()
+	header := make([]byte, headerBytes)
+	for {
+		if _, err := f.ReadAt(header, sound); err == io.EOF {
+			return sound, nil
+		} else if err != nil {
+			return sound, err
+		}
+		b, ok := headerAt(header)
+		if !ok || sound+int64(b.size()) > s.bytes || !visit(b) {
+			return sound, nil
+		}
+		sound += int64(b.size())
+	}
+}
+
+// snapshot is kfake's own file beside the segments, written when kfake is closed. With a snapshot that matches the
+// segments, kfake opens a partition segment by segment. Without, it reads the whole partition into memory, and assumes
+// that it starts at the first offset in a file. As it identifies segments by size, a snapshot of other files is dangerous.
+type snapshot struct {
+	Version          int               `json:"version"`
+	HighWatermark    int64             `json:"high_watermark"`
+	LastStableOffset int64             `json:"last_stable_offset"`
+	LogStartOffset   int64             `json:"log_start_offset"`
+	MaxTimestamp     int64             `json:"max_timestamp"`
+	CreatedAt        time.Time         `json:"created_at"`
+	Segments         []snapshotSegment `json:"segments"`
+}
+
+type snapshotSegment struct {
+	Base  int64 `json:"base_offset"`
+	Bytes int64 `json:"size"`
+}
+
+const snapshotFile = "snapshot.json"
+
+// snapshot reads a partition's snapshot. It returns an empty one if it is missing or unreadable.
+func (p *partition) snapshot() (s snapshot) {
+	content, err := os.ReadFile(filepath.Join(p.folder, snapshotFile))
+	if err != nil || json.Unmarshal(content, &s) != nil || s.Version != 1 {
+		return snapshot{}
+	}
+	return s
+}
+
+// open prepares a partition for the broker, which must not run, or returns a *DamagedError and changes nothing. It removes a torn batch at
+// the end, left by a killed process, rebuilds indexes that do not match their segments, and writes a snapshot unless there is one that
+// matches.
+func (p *partition) open() error {
+	old := p.snapshot()
+	now := snapshot{Version: 1}
+	sound, messages, transactions := 0, false, false
+	for _, s := range p.segments {
+		if s.bytes == 0 { // left by a killed process
+			if err := s.remove(); err != nil {
+				return err
+			}
+		}
+	}
+	p.segments = slices.DeleteFunc(p.segments, func(s segment) bool { return s.bytes == 0 })
+	for i, s := range p.segments {
+		data, err := p.content(s)
+		if err != nil {
+			return err
+		}
+		if s.base < now.HighWatermark {
+			return p.damaged(s, 0, now.HighWatermark, fmt.Sprintf("it begins before offset %d, where the file before it ends", now.HighWatermark))
+		}
+		var index []byte
+		sound = 0
+		for part := range p.parts(i, data) {
+			if part.damage != "" {
+				return p.damaged(s, part.at, part.from, part.damage)
+			}
+			b := part.batch
+			if i == 0 && part.at == 0 {
+				now.LogStartOffset = b.FirstOffset
+			}
+			sound, now.HighWatermark, now.MaxTimestamp = part.end, b.end(), max(now.MaxTimestamp, b.MaxTimestamp)
+			messages = messages || b.NumRecords > 0
+			transactions = transactions || b.Attributes&(transactional|marker) != 0
+			if !messages && p.topic.deletes {
+				now.LogStartOffset = b.end() // everything before has expired
+			}
+			index = append(index, entryOf(b)...)
+		}
+		if err := s.keepIndex(index); err != nil {
+			return err
+		}
+	}
+	if end := old.HighWatermark; len(p.segments) > 0 && now.HighWatermark < end { // without segments everything was deleted
+		last := p.segments[len(p.segments)-1]
+		return p.damaged(last, int(last.bytes), now.HighWatermark, fmt.Sprintf("the log ended at offset %d before", end))
+	}
+	if err := p.cut(int64(sound)); err != nil {
+		return err
+	}
+	if len(p.segments) == 0 && old.HighWatermark > 0 {
+		now.LogStartOffset, now.HighWatermark = old.HighWatermark, old.HighWatermark
+		if err := p.keepEnd(old.HighWatermark); err != nil {
+			return err
+		}
+	}
+	for _, s := range p.segments {
+		now.Segments = append(now.Segments, snapshotSegment{s.base, s.bytes})
+	}
+	// kfake determines the outcomes of transactions from their markers.
+	if len(p.segments) == 0 || transactions || old.HighWatermark == now.HighWatermark && slices.Equal(old.Segments, now.Segments) {
+		return nil
+	}
+	// Earlier records may be deleted, although their file still exists.
+	now.LogStartOffset = max(now.LogStartOffset, min(old.LogStartOffset, now.HighWatermark))
+	now.LastStableOffset, now.CreatedAt = now.HighWatermark, p.segments[0].modified
+	content, err := json.Marshal(now)
+	if err != nil {
+		return err
+	}
+	return replaceFile(filepath.Join(p.folder, snapshotFile), content, time.Time{})
+}
+
+// cut truncates the last segment after its whole batches, or removes it if it has none.
+func (p *partition) cut(sound int64) error {
+	if len(p.segments) == 0 {
+		return nil
+	}
+	last := &p.segments[len(p.segments)-1]
+	switch {
+	case sound == 0:
+		p.segments = p.segments[:len(p.segments)-1]
+		return last.remove()
+	case sound < last.bytes:
+		last.bytes = sound
+		return os.Truncate(last.data, sound)
+	}
+	return nil
+}
+
+// entryOf returns the index entry of a batch: a version, a checksum, the leader epoch, which is 0, a timestamp that kfake does not read, and
+// flags: 1 if the batch is transactional, except for control batches.
+func entryOf(b batch) []byte {
+	entry := make([]byte, entryBytes)
+	entry[0] = 1
+	if b.Attributes&(transactional|marker) == transactional {
+		entry[entryBytes-1] = 1
+	}
+	entry[1] = byte(crc32.Checksum(entry[2:], crc32.MakeTable(crc32.Castagnoli)))
+	return entry
+}
+
+const entryBytes = 15
+
+// keepIndex writes the index of a segment unless it has the same flags.
+func (s segment) keepIndex(want []byte) error {
+	has, err := os.ReadFile(s.index())
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	same := len(has) == len(want)
+	for at := 0; same && at < len(want); at += entryBytes {
+		entry := has[at : at+entryBytes]
+		sum := crc32.Checksum(entry[2:], crc32.MakeTable(crc32.Castagnoli))
+		same = entry[0] == 1 && entry[1] == byte(sum) && entry[entryBytes-1] == want[at+entryBytes-1]
+	}
+	if same || len(want) == 0 {
+		return nil
+	}
+	return replaceFile(s.index(), want, time.Time{})
+}
+
+// keepEnd creates a segment for a partition from which all messages were deleted: without one its offsets would restart at
+// 0.
+func (p *partition) keepEnd(end int64) error {
+	content := newEmpty(end-1, end)
+	b, _ := batchAt(content)
+	s := segment{data: filepath.Join(p.folder, fmt.Sprint(b.FirstOffset)+dataSuffix), base: b.FirstOffset, bytes: int64(len(content))}
+	if err := s.keepIndex(entryOf(b)); err != nil {
+		return err
+	}
+	p.segments = append(p.segments, s)
+	return replaceFile(s.data, content, time.Time{})
+}
+
+// endsWithoutMessages reports whether a segment has only batches without messages, and ends before an offset.
+func (s segment) endsWithoutMessages(before int64) (bool, error) {
+	empty := true
+	sound, err := s.headers(func(b batch) bool {
+		empty = b.NumRecords == 0 && b.end() < before
+		return empty
+	})
+	if errors.Is(err, fs.ErrNotExist) { // the broker has deleted it in the meantime
+		return false, nil
+	}
+	return empty && sound > 0 && sound == s.bytes, err // without batches, the broker is about to write to it
+}
+
+// remove deletes a segment and its index. The index is deleted last: without its segment it is harmless.
+func (s segment) remove() error {
+	for _, path := range []string{s.data, s.index()} {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// replaceFile replaces or creates a file atomically. It has a modification time, unless that is zero.
+func replaceFile(path string, content []byte, modified time.Time) error {
+	f, err := os.Create(path + temporarySuffix)
+	if err != nil {
+		return err
+	}
+	if _, err = io.Copy(f, bytes.NewReader(content)); err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Chtimes(f.Name(), modified, modified)
+	}
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	folder, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(folder.Sync(), folder.Close())
+}
