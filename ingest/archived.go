@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -47,27 +48,18 @@ func (o Options) OpenArchive(ctx context.Context) (*archive.Archive, error) {
 // IsGap reports whether an error says that neither an archive nor its topic has some messages.
 func IsGap(err error) bool { return errors.As(err, new(*archive.GapError)) }
 
-// forms are the readers of values that an archive encodes in another way than the topic.
-type forms struct {
-	readers map[string]message.Reader  // by format
-	schemas map[string]*message.Schema // by schema ID
-	id      string                     // the last schema ID
-	form    message.Form               // the last form
-}
+// decoded are the readers of values that an archive has decoded, by format.
+type decoded map[string]message.Reader
 
-// rows returns the rows of a value in a form of an archive.
-func (f *forms) rows(ctx context.Context, o Options, m TopicMessage) (rows [][]tabular.Cell, err error) {
-	if m.SchemaID != f.id {
-		f.form, _ = message.FormOf(m.SchemaID)
-		f.id = m.SchemaID
+// rows returns the rows of a value of an archive.
+func (d decoded) rows(ctx context.Context, o Options, m TopicMessage) (rows [][]tabular.Cell, err error) {
+	r := d[m.Row.Format]
+	if m.Row.Format == packed {
+		return tabular.ReadRows(m.Value), nil
 	}
-	r := f.readers[f.form.Format]
 	if r == nil {
 		all := messageFormats()
-		at := slices.IndexFunc(all, func(of message.Format) bool { return of.Name == f.form.Format })
-		if at < 0 {
-			return nil, fmt.Errorf("a value of an archive in the format %q", f.form.Format)
-		}
+		at := slices.IndexFunc(all, func(of message.Format) bool { return of.Name == m.Row.Format })
 		with := o.messageOptions()
 		if all[at].Name != o.Format {
 			with.Schema, with.Message = "", "" // of values on the topic
@@ -75,26 +67,54 @@ func (f *forms) rows(ctx context.Context, o Options, m TopicMessage) (rows [][]t
 		if r, err = all[at].Open(with); err != nil {
 			return nil, err
 		}
-		if f.readers == nil {
-			f.readers, f.schemas = map[string]message.Reader{}, map[string]*message.Schema{}
-		}
-		f.readers[f.form.Format] = r
+		d[m.Row.Format] = r
 	}
-	p := message.Payload{Value: m.Value, Within: f.form.Within}
-	if f.form.Schema != "" {
-		if p.Schema = f.schemas[f.id]; p.Schema == nil {
-			p.Schema = &message.Schema{Name: "the schema of the file", Text: f.form.Schema}
-			f.schemas[f.id] = p.Schema
-		}
-	}
-	return r.Read(ctx, p)
+	return r.Read(ctx, message.Payload{Value: m.Value, Row: m.Row})
 }
 
-// CheckCopy returns an *[archive.ConflictError] if the rows of a message and of its copy in a file of an archive differ. A message that
-// can't be used is not compared.
-func (v *Values) CheckCopy(ctx context.Context, m, archived TopicMessage, file string) error {
+// packed is the format of a message whose value has the encoding of its rows.
+const packed = "packed"
+
+// Pack encodes a message until the examples of its rows are known. Errors are as in Add.
+func (v *Values) Pack(ctx context.Context, m TopicMessage) ([]byte, error) {
+	form := ""
+	if m.Row != nil {
+		if form = m.Row.Format; len(m.Value) == 0 {
+			rows, err := v.rowsOf(ctx, m)
+			if err != nil {
+				return nil, err
+			}
+			form, m.Value = packed, tabular.AppendRows(nil, rows)
+		}
+	}
+	all := binary.AppendUvarint(make([]byte, 0, len(form)+len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+32), uint64(m.Time))
+	for _, text := range []string{form, m.Key, m.SchemaID, m.Trace} {
+		all = append(binary.AppendUvarint(all, uint64(len(text))), text...)
+	}
+	return append(all, m.Value...), nil
+}
+
+// Unpack decodes a message that [Values.Pack] has encoded.
+func Unpack(partition int, offset int64, all []byte) TopicMessage {
+	m, form := TopicMessage{Partition: partition, Offset: offset}, ""
+	time, n := binary.Uvarint(all)
+	m.Time, m.Value = int64(time), all[n:]
+	for _, text := range []*string{&form, &m.Key, &m.SchemaID, &m.Trace} {
+		size, n := binary.Uvarint(m.Value)
+		*text, m.Value = string(m.Value[n:n+int(size)]), m.Value[n+int(size):]
+	}
+	if form != "" {
+		m.Row = &message.Row{Format: form}
+	}
+	return m
+}
+
+// CheckCopy returns an *[archive.ConflictError] if the rows of a message and of its copy in a file of an archive differ. from is the file
+// with the message; "": the topic has it. A message that can't be used is not compared.
+func (v *Values) CheckCopy(ctx context.Context, m TopicMessage, from string, archived TopicMessage, file string) error {
 	if differs := v.compare(ctx, m, archived); differs != nil && ctx.Err() == nil {
-		return &archive.ConflictError{Topic: v.whole.FromTopic, Partition: m.Partition, Offset: m.Offset, File: file, Reason: differs.Error()}
+		return &archive.ConflictError{Topic: v.whole.FromTopic, Partition: m.Partition, Offset: m.Offset, File: file, Other: from,
+			Reason: differs.Error()}
 	}
 	return ctx.Err()
 }
@@ -104,8 +124,8 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 	if m.Key != archived.Key && archived.Key != "" {
 		return fmt.Errorf("its key is %s", value.Quote(archived.Key))
 	}
-	if m.Time != archived.Time && archived.Time != 0 {
-		return fmt.Errorf("its time is %d, and on the topic %d", archived.Time, m.Time)
+	if m.Time != archived.Time && m.Time != 0 && archived.Time != 0 {
+		return fmt.Errorf("its time is %d, not %d", archived.Time, m.Time)
 	}
 	on, err := v.rowsOf(ctx, m)
 	if err != nil {
@@ -120,12 +140,12 @@ func (v *Values) compare(ctx context.Context, m, archived TopicMessage) error {
 		return err
 	}
 	if len(in) != len(rows) {
-		return fmt.Errorf("%d rows, and on the topic %d", len(in), len(rows))
+		return fmt.Errorf("%d rows, not %d", len(in), len(rows))
 	}
 	for i, row := range rows {
 		for column := range row {
 			if !row[column].Same(&in[i][column]) {
-				return fmt.Errorf("column %s is %s, and on the topic %s", v.columnName(column), &in[i][column], &row[column])
+				return fmt.Errorf("column %s is %s, not %s", v.columnName(column), &in[i][column], &row[column])
 			}
 		}
 	}

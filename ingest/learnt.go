@@ -6,15 +6,18 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// MessageOf converts a message of a topic of values.
-func MessageOf(partition int, offset int64, at time.Time, m wire.Message) TopicMessage {
-	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, SchemaID: m.Get(SchemaHeader), Trace: m.Trace(),
-		Value: m.Value}
+// MessageOf converts a message of a topic of values. row is its [message.Row]; nil: it has none.
+func MessageOf(partition int, offset int64, at time.Time, m wire.Message, row any) TopicMessage {
+	value := TopicMessage{Partition: partition, Offset: offset, Key: m.Key, Value: m.Value}
+	if value.Row, _ = row.(*message.Row); len(m.Headers) > 0 {
+		value.SchemaID, value.Trace = m.Get(message.SchemaHeader), m.Trace()
+	}
 	if t := outcome.TimeOf(at); t != outcome.Never {
 		value.Time = t
 	}

@@ -22,12 +22,12 @@ type opened struct {
 	schemas *registry.Client // nil: there is no registry
 	under   string           // the key above those of the values; "": examples
 
-	archived *forms
+	archived decoded
 }
 
 // openTopic opens a reader of the values of FromTopic.
 func (o Options) openTopic() (r opened, err error) {
-	r.whole, r.archived = o, &forms{}
+	r.whole, r.archived = o, decoded{}
 	r.format, _ = o.messageFormat()
 	if r.reader, err = r.format.Open(o.messageOptions()); err != nil {
 		return r, err
@@ -84,7 +84,7 @@ func NewRowKeys(o Options) (*RowKeys, error) {
 // Of returns the key of a message. ok is false if it has no rows. Errors are as in Values.Add.
 func (k *RowKeys) Of(ctx context.Context, m TopicMessage) (key string, ok bool, err error) {
 	switch {
-	case len(m.Value) == 0 && m.Key != "":
+	case len(m.Value) == 0 && m.Row == nil && m.Key != "":
 		return "", false, nil
 	case k.path == "" && m.Key == "":
 		return "", false, errors.New("the message has no key to join its outcome by: set examples.key to the path of a key in its " +

@@ -257,14 +257,14 @@ func TestParquetErrors(t *testing.T) {
 		change  func(*Options)
 		want    string
 	}{
-		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date: ` + wantFeatures + "exclude the column with examples.columns.drop, or list it under examples.times"},
-		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type string: ` + wantFeatures + "examples.categorical accepts columns of words, examples.columns.drop excludes a column"},
+		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date32: ` + wantFeatures + "exclude the column with examples.columns.drop, or list it under examples.times"},
+		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type utf8: ` + wantFeatures + "examples.categorical accepts columns of words, examples.columns.drop excludes a column"},
 		{table(x, label), func(o *Options) { o.Columns.Drop = []string{"y"} }, `a.parquet: no column "y": expected one of "x" and "label"`},
 		{table(x, x, label), nil, `a.parquet: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number`},
 		{table(x, city), nil, `a.parquet: no column "label": set examples.label to one of the columns "x" and "city"`},
 		{table(x, city), func(o *Options) { o.Label = "town" }, `a.parquet: no column "town": expected one of "x" and "city"`},
 		{table(x, city), func(o *Options) { o.Label = "2" }, `a.parquet: no column 2: there are 2 columns, counted from 0`},
-		{table(x, label, city), func(o *Options) { o.Weight = "city" }, `a.parquet, column 2 ("city"): weights of type string: expected numbers`},
+		{table(x, label, city), func(o *Options) { o.Weight = "city" }, `a.parquet, column 2 ("city"): weights of type utf8: expected numbers`},
 		{table(x, label), func(o *Options) { o.Weight = "1" }, `a.parquet, column 1 ("label"): both the label and the weight`},
 		{table(label), nil, `a.parquet: no column is a feature`},
 		{table(some, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},

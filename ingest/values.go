@@ -124,6 +124,7 @@ type TopicMessage struct {
 	SchemaID  string // from the header SchemaHeader; "": none
 	Trace     string // from the header traceparent; "": none
 	Value     []byte
+	Row       *message.Row // the decoded value; nil: Value has it
 }
 
 // sourceKeyOverhead is the size of a row in the key column besides its key: the offset of the key, and a validity bit.

@@ -12,19 +12,16 @@ import (
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
-// SchemaHeader is the header of a message that may have its schema ID.
-const SchemaHeader = message.SchemaHeader
-
 // rowsOf returns the rows of a message.
 func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, error) {
+	if m.Row != nil {
+		return v.archived.rows(ctx, v.whole, m)
+	}
 	if len(m.Value) == 0 && m.Key != "" {
 		return nil, nil // a tombstone, as change data capture writes after a deletion
 	}
 	if len(m.Value) == 0 {
 		return nil, fmt.Errorf("an empty value: expected %s", v.format.Meaning)
-	}
-	if _, ok := message.FormOf(m.SchemaID); ok {
-		return v.archived.rows(ctx, v.whole, m)
 	}
 	p, err := v.payload(ctx, m)
 	if err != nil {
@@ -40,10 +37,7 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 
 // explain replaces the reason why a message is unusable if its value is not of the format.
 func (v opened) explain(ctx context.Context, err error, m TopicMessage) error {
-	if unusable, _ := Unusable(err); err == nil || ctx.Err() != nil || !unusable {
-		return err
-	}
-	if _, archived := message.FormOf(m.SchemaID); archived {
+	if unusable, _ := Unusable(err); err == nil || ctx.Err() != nil || !unusable || m.Row != nil {
 		return err
 	}
 	key := func(name string) string { return cmp.Or(v.under, "examples") + "." + name }
@@ -88,7 +82,7 @@ func (v opened) payload(ctx context.Context, m TopicMessage) (p message.Payload,
 		framed := false
 		if id, p.Value, framed = message.Framed(m.Value); !framed {
 			return p, fmt.Errorf("no schema ID, neither before the value nor in the header %s: configure the producer with the registry, "+
-				"or remove examples.registry%s", SchemaHeader, orSetSchema(kind))
+				"or remove examples.registry%s", message.SchemaHeader, orSetSchema(kind))
 		}
 	}
 	if kind.Type == "" {

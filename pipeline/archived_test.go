@@ -387,10 +387,12 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 	log, job := openEmbedded(t), visitJob(t)
 	writeVisits(t, log, rows, [visitPartitions]int64{0, 20, 0})
-	follow := func(to int64, name string, archived []walkIn) (*eventRecorder, error) {
+	follow := func(to int64, name string, archives ...[]walkIn) (*eventRecorder, error) {
 		folder := t.TempDir()
-		content, _ := writeFile(t, false, 2, 0, archived[:to])
-		noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0.avro"), content, 0o600))
+		for i, archived := range archives {
+			content, ending := writeFile(t, false, 2*i, 0, archived[:to])
+			noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0"+ending), content, 0o600))
+		}
 		job.Name, job.Examples.Archive.Files = name, folder
 		rec := &eventRecorder{}
 		return rec, source.Follow(t.Context(), log, job, true, rec)
@@ -403,6 +405,11 @@ func TestArchivesWithGaps(t *testing.T) {
 	other[22].Count++
 	conflict := &archive.ConflictError{}
 	if _, err := follow(25, "different", other); !errors.As(err, &conflict) || conflict.Offset != 22 || !strings.Contains(conflict.Reason, `"count"`) {
+		t.Error(err)
+	}
+	other[22].Count, other[12].Count = rows[1][22].Count, rows[1][12].Count+1
+	if _, err := follow(25, "different files", rows[1], other); !errors.As(err, &conflict) || conflict.Offset != 12 ||
+		filepath.Ext(conflict.File) != ".json" || filepath.Ext(conflict.Other) != ".avro" {
 		t.Error(err)
 	}
 	job.Examples.Archive.OnGap, job.Examples.Categorical = archive.GapContinue, []string{"count"} // with words, which are read before

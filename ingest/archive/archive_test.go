@@ -36,7 +36,7 @@ func containerOf(t *testing.T, codec string, rows ...int64) []byte {
 }
 
 // read returns the offsets of the rows of partition 0 in a folder with these files, from an offset on, each with the number of those
-// missing before it.
+// missing before it, and the files with its copies.
 func read(t *testing.T, o Options, files map[string]string, from int64) (rows []string, err error) {
 	t.Helper()
 	o.Files = t.TempDir()
@@ -76,6 +76,9 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 		if row.Missing > 0 {
 			text += fmt.Sprintf("(%d)", row.Missing)
 		}
+		for _, c := range row.Copies {
+			text += " = " + filepath.Base(c.File)
+		}
 		rows = append(rows, text)
 	}
 }
@@ -93,12 +96,10 @@ func TestFiles(t *testing.T) {
 		"keys beside":        {files: map[string]string{"t+0+3.avro": whole, "t+0+3.keys.avro": "k"}, want: "3 4 5"},
 		"no gap within a file": {Options{Offset: "at"}, map[string]string{"t+0+0.json": "{\"at\":0}\n{\"at\":2}\n", "t+0+3.json": "{\"at\":3}"},
 			"0 2 3"},
-		"twice": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":2}\n{\"x\":3}\n"}, want: "0 1 2"},
 		"the last one ends first": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n{\"x\":3}\n", "t+0+1.json": "{\"x\":2}\n"},
-			want: "0 1 2"},
-		"rewritten": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":3}\n"},
-			want: "t[0]@1: t+0+1.json has another message than t+0+0.json. Is the archive of another topic, or was the topic made again? " +
-				"Remove the wrong files from examples.archive.files"},
+			want: "0 1 = t+0+1.json 2"},
+		"twice": {files: map[string]string{"t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "t+0+1.json": "{\"x\":2}\n{\"x\":3}\n", "a/t+0+1.avro": whole},
+			want: "0 1 = t+0+1.avro = t+0+1.json 2 = t+0+1.json 3"},
 		"an array": {Options{Layout: "aiven"}, map[string]string{
 			"t-0-5": "[\n{\"offset\":5,\"value\":{\"x\":1}},\n{\"offset\":6,\"value\":null}\n]\n"}, "5 6"},
 		"columns, not in order": {Options{Layout: inColumns}, map[string]string{

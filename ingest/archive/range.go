@@ -18,8 +18,11 @@ type Range struct {
 	files     []file // that are not open yet
 	wanted    func(path string) bool
 	open      []*cursor
-	last      Row // the last row, also one before the range
 	begun     bool
+	ahead     Row    // the next row, also one before the range
+	failed    error  // there is none
+	end       int64  // offset after the last row
+	file      string // of the last row; "": there was none
 }
 
 // cursor is an open file with its next row.
@@ -50,33 +53,29 @@ func (a *Archive) Range(partition int, from, to int64) *Range {
 	return r
 }
 
-// Next returns the next row; io.EOF after the last.
+// Next returns the next row, with its copies; io.EOF after the last.
 func (r *Range) Next(ctx context.Context) (Row, error) {
-	for {
-		row, err := r.row(ctx)
-		if err != nil {
-			return row, err
+	if !r.begun {
+		r.ahead, r.failed = r.row(ctx)
+		r.begun, r.end = true, r.from
+	}
+	for r.failed == nil {
+		row := r.ahead
+		for r.ahead, r.failed = r.row(ctx); r.failed == nil && r.ahead.Offset == row.Offset; r.ahead, r.failed = r.row(ctx) {
+			row.Copies = append(row.Copies, r.ahead)
 		}
-		switch again := r.begun && row.Offset == r.last.Offset; {
-		case again && !row.same(&r.last):
-			return row, &ConflictError{Topic: r.archive.Topic, Partition: r.partition, Offset: row.Offset, File: row.File, Other: r.last.File}
-		case again:
-			continue
-		case !r.begun:
-			row.Missing = row.Offset - r.from
-		case row.File != r.last.File:
-			row.Missing = row.Offset - max(r.last.Offset+1, r.from)
+		if row.File != r.file {
+			row.Missing = max(row.Offset-max(r.end, r.from), 0)
 		}
-		r.last, r.begun = row, true
-		row.Missing = max(row.Missing, 0)
-		if r.to >= 0 && row.Offset >= r.to {
-			r.files, r.to = nil, r.from
-			return Row{}, io.EOF
-		}
-		if row.Offset >= r.from {
+		r.file, r.end = row.File, row.Offset+1
+		switch {
+		case r.to >= 0 && row.Offset >= r.to:
+			r.failed = io.EOF
+		case row.Offset >= r.from:
 			return row, nil
 		}
 	}
+	return Row{}, r.failed
 }
 
 // row returns the next row of all open files, and opens those that may have it.

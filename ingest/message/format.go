@@ -66,13 +66,19 @@ type Reader interface {
 	Names() []string
 }
 
+// Row is the decoded value of a message: a row of a file in another format than the messages on the topic.
+type Row struct {
+	Format string // name of the message format whose reader reads it
+	Of     any    // as this reader has values; nil for JSON, whose value has bytes
+}
+
 // Payload is a value without framing.
 type Payload struct {
 	Value []byte
-	// Schema is the schema from a registry, or from a file of an archive; nil: there is none.
+	// Row is the decoded value. Nil means that Value has it.
+	Row *Row
+	// Schema is the schema from a registry; nil: there is none.
 	Schema *Schema
-	// Within is the member of the value that is read; "": the whole value.
-	Within string
 	// Indexes are the index path of the message type in the schema, if the format has one.
 	Indexes []int
 }

@@ -46,6 +46,8 @@ type Message struct {
 	Time   time.Time
 	// File is the file of an archive with the message; "": the topic has it.
 	File string
+	// Row is the decoded value of a message from a file, as ingest.MessageOf accepts it. Nil means that Value has it.
+	Row any
 	// Copy is the same message in an archive. Nil means that the archive does not have it.
 	Copy *Message
 }

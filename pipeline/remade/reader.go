@@ -200,7 +200,7 @@ func (r *reader) add(ctx context.Context, partition int, offset int64, s *schema
 	deleted := errors.As(err, new(*kafkalog.DeletedError))
 	switch {
 	case err == nil && m != nil:
-		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message)); err == nil {
+		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message, m.Row)); err == nil {
 			return false, nil
 		}
 		if unusable, _ := ingest.Unusable(err); unusable && ctx.Err() == nil {

@@ -237,9 +237,9 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 
 // valueOf converts a message of the topic for ingest. It returns an error if the archive has another message at its offset.
 func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (value ingest.TopicMessage, err error) {
-	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
-	if c := m.Copy; c != nil {
-		err = f.values.CheckCopy(ctx, value, ingest.MessageOf(partition, c.Offset, c.Time, c.Message), c.File)
+	value = ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Row)
+	for c := m.Copy; c != nil && err == nil; c = c.Copy {
+		err = f.values.CheckCopy(ctx, value, m.File, ingest.MessageOf(partition, c.Offset, c.Time, c.Message, c.Row), c.File)
 	}
 	return value, err
 }

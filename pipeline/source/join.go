@@ -2,7 +2,6 @@ package source
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"maps"
@@ -316,13 +315,17 @@ var errNoTime = errors.New("neither the message nor an earlier one in its partit
 
 // waitAgain adds a row that was read before, unless it was decided.
 func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message) error {
-	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message)
+	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Row)
 	join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	key, ok, err := f.keyOf(ctx, value)
 	if usable, e := f.usable(ctx, err); e != nil || !usable || !ok || join.RowTime(partition) == outcome.Never {
 		return e
 	}
-	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: pack(value)})
+	packed, err := f.values.Pack(ctx, value)
+	if err != nil { // it was refused
+		return nil
+	}
+	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: packed})
 }
 
 // usable reports whether the error of reading a message is nil. It returns errors that are not due to the message.
@@ -348,7 +351,7 @@ func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string
 // labelsOf returns the labels of an outcome. reason is why it is unusable.
 func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
 	err = f.whileAway(ctx, func() error { return f.flush(ctx) }, func() (err error) {
-		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message))
+		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil))
 		return err
 	})
 	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && f.joining.of[partition].OutcomeTime(partition) == outcome.Never {
@@ -367,7 +370,11 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	if err != nil {
 		return err
 	}
+	var packed []byte
 	key, ok, err := f.keyOf(ctx, value)
+	if err == nil && ok {
+		packed, err = f.values.Pack(ctx, value)
+	}
 	if usable, e := f.usable(ctx, err); e != nil {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, e))
 	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.RowTime(partition) == outcome.Never {
@@ -382,7 +389,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	default:
 		f.ofRows.used.Store(true)
 		f.joining.last[0] = keyRead{f.Topic, partition, m, f.Job.Examples.JoinKey, key}
-		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: pack(value)},
+		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: packed},
 			f.decide(ctx))
 	}
 	if err != nil {
@@ -399,7 +406,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Job.Examples.Outcome.Topic, partition, m.Offset, err))
 	}
 	if reason != nil && f.answersFor(partition) {
-		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message), reason); err != nil {
+		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
 			return err
 		}
 	}
@@ -456,7 +463,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 				return err
 			}
 		}
-		value := unpack(d)
+		value := ingest.Unpack(d.Partition, d.Offset, d.Value)
 		err := f.put(ctx, value, func() (bool, error) { return f.values.AddLabelled(ctx, value, said) })
 		if err != nil {
 			return err
@@ -464,28 +471,6 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 		f.joining.full = f.full()
 		return nil
 	}
-}
-
-// pack encodes a waiting message.
-func pack(m ingest.TopicMessage) []byte {
-	packed := make([]byte, 0, len(m.Key)+len(m.SchemaID)+len(m.Trace)+len(m.Value)+3*binary.MaxVarintLen32+binary.MaxVarintLen64)
-	packed = binary.AppendUvarint(packed, uint64(m.Time))
-	for _, text := range []string{m.Key, m.SchemaID, m.Trace} {
-		packed = append(binary.AppendUvarint(packed, uint64(len(text))), text...)
-	}
-	return append(packed, m.Value...)
-}
-
-// unpack decodes a packed message.
-func unpack(d outcome.Decided) ingest.TopicMessage {
-	time, n := binary.Uvarint(d.Value)
-	m, rest := ingest.TopicMessage{Partition: d.Partition, Offset: d.Offset, Time: int64(time)}, d.Value[n:]
-	for _, text := range []*string{&m.Key, &m.SchemaID, &m.Trace} {
-		size, n := binary.Uvarint(rest)
-		*text, rest = string(rest[n:n+int(size)]), rest[n+int(size):]
-	}
-	m.Value = rest
-	return m
 }
 
 // lastOf returns the position in a partition: as written, or as read since.

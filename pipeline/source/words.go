@@ -59,7 +59,7 @@ func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, boun
 			if words.Enough() {
 				return errEnough
 			}
-			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message)
+			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Row)
 			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, value) })
 		})
 		if err == nil || errors.Is(err, errEnough) {

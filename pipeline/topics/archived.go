@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"time"
 
@@ -201,14 +202,23 @@ func (r *archivedRange) advance(ctx context.Context) {
 	if r.failed = err; err != nil {
 		return
 	}
+	r.archived, r.missing = messageOf(row), row.Missing
+}
+
+// messageOf returns the message that a row was, with its copies.
+func messageOf(row archive.Row) *protocol.Message {
 	m := &protocol.Message{Message: wire.Message{Key: row.Key, Value: row.Value}, Offset: row.Offset, File: row.File}
-	if row.SchemaID != "" {
-		m.Headers = []wire.Header{{Key: ingest.SchemaHeader, Value: row.SchemaID}}
+	if row.Decoded != nil {
+		m.Row = row.Decoded
 	}
 	if row.Time != 0 {
 		m.Time = time.UnixMilli(row.Time)
 	}
-	r.archived, r.missing = m, row.Missing
+	for _, c := range slices.Backward(row.Copies) {
+		of := messageOf(c)
+		of.Copy, m.Copy = m.Copy, of
+	}
+	return m
 }
 
 // Next implements protocol.Reader.

@@ -7,8 +7,12 @@ import (
 	"strconv"
 	"strings"
 
+	arrowtypes "github.com/apache/arrow/go/v17/arrow"
+
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // deletes are the rows that the deletes of a snapshot of Iceberg remove (https://iceberg.apache.org/spec/#scan-planning).
@@ -34,17 +38,16 @@ func (t *table) deletes(positions, equal []icebergFile, of columns) (d deletes, 
 			return d, err
 		}
 	}
-	type row struct {
-		Path string `avro:"file_path"`
-		Row  *int64 `avro:"pos"`
-	}
 	isPosition := func(path string) bool { return path == "file_path" || path == "pos" }
 	for _, f := range positions {
-		err := eachParquet(t, t.path(f.File.Path), parquet.Columns{Wanted: isPosition}, func(r row) error {
-			if r.Path == "" || r.Row == nil {
+		err := eachParquet(t, t.path(f.File.Path), parquet.Columns{Wanted: isPosition}, func(r arrow.Nested) error {
+			of, at := find(r, "file_path"), find(r, "pos")
+			if of.Of == nil || at.Of == nil || of.Of.Type != arrowvalue.Text || at.Of.Type != arrowvalue.Whole {
 				return errors.New("expected the columns file_path and pos")
 			}
-			d.positions[r.Path] = append(d.positions[r.Path], position{*r.Row, f.sequence})
+			row, _ := at.Of.Whole(at.Row)
+			path := strings.Clone(of.Of.Text(of.Row))
+			d.positions[path] = append(d.positions[path], position{row, f.sequence})
 			return nil
 		})
 		if err != nil {
@@ -107,12 +110,12 @@ func (t *table) eachKey(path string, ids []int, of columns, visit func(key strin
 	for _, id := range ids {
 		names[id] = uniqueName(id)
 	}
-	return eachParquet(t, path, parquet.Columns{Names: names, IDs: of.ids}, func(row map[string]any) error {
+	return eachParquet(t, path, parquet.Columns{Names: names, IDs: of.ids}, func(row arrow.Nested) error {
 		var key []string
 		for _, id := range ids {
-			text, err := textOf(find(row, uniqueName(id)))
-			if err != nil {
-				return fmt.Errorf("an equality delete by the column %s: %w", of.names[id], err)
+			text, ok := textOf(find(row, uniqueName(id)))
+			if !ok {
+				return fmt.Errorf("an equality delete by the column %s: not a single value", of.names[id])
 			}
 			key = append(key, text)
 		}
@@ -124,34 +127,40 @@ func (t *table) eachKey(path string, ids []int, of columns, visit func(key strin
 // uniqueName returns the name of a column that no other one has, whatever columns it is in.
 func uniqueName(id int) string { return fmt.Sprint("column with ID ", id) }
 
-// find returns the value of a column, at any depth.
-func find(row map[string]any, name string) any {
-	if v, found := row[name]; found {
-		return v
+// find returns the value of a column, at any depth. It has no values if the column is not there, or in a null.
+func find(row arrow.Nested, name string) (found arrow.Nested) {
+	t, is := row.Of.Column.DataType().(*arrowtypes.StructType)
+	if !is || row.Of.Null(row.Row) {
+		return found
 	}
-	for _, v := range row {
-		if below, is := v.(map[string]any); is {
-			if found := find(below, name); found != nil {
-				return found
-			}
+	for i, f := range t.Fields() {
+		part := arrow.Nested{Of: row.Of.At(i), Row: row.Row}
+		if f.Name == name {
+			return part
+		}
+		if found = find(part, name); found.Of != nil {
+			return found
 		}
 	}
-	return nil
+	return found
 }
 
 // textOf returns a text that equal values have.
-func textOf(v any) (string, error) {
-	switch v := v.(type) {
-	case nil:
-		return "null", nil
-	case string:
-		return strconv.Quote(v), nil
-	case []byte:
-		return strconv.Quote(string(v)), nil
-	case float32:
-		return fmt.Sprint(float64(v)), nil
-	case []any, map[string]any:
-		return "", errors.New("not a single value")
+func textOf(v arrow.Nested) (text string, ok bool) {
+	if v.Of == nil || v.Of.Null(v.Row) {
+		return "null", true
 	}
-	return fmt.Sprint(v), nil
+	switch v.Of.Type {
+	case arrowvalue.Text:
+		return strconv.Quote(v.Of.Text(v.Row)), true
+	case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Moment:
+		return v.Of.Text(v.Row), true
+	case arrowvalue.Number:
+		if _, exact := v.Of.Column.DataType().(arrowtypes.DecimalType); !exact {
+			return v.Of.Text(v.Row), true
+		}
+	case arrowvalue.List, arrowvalue.Struct:
+		return "", false
+	}
+	return strconv.Quote(v.Of.Column.ValueStr(v.Row)), true
 }

@@ -13,32 +13,51 @@ import (
 	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // action is an entry of the log (https://github.com/delta-io/delta/blob/master/PROTOCOL.md#actions), in a commit or in a checkpoint.
 type action struct {
-	Add      *deltaFile     `avro:"add"`
-	Remove   *deltaFile     `avro:"remove"`
-	Meta     *deltaMeta     `json:"metaData" avro:"metaData"`
-	Protocol *deltaProtocol `avro:"protocol"`
-	Commit   *struct {
+	Add, Remove *deltaFile
+	Meta        *deltaMeta `json:"metaData"`
+	Protocol    *deltaProtocol
+	Commit      *struct {
 		Timestamp int64
 		InCommit  int64 `json:"inCommitTimestamp"`
-	} `json:"commitInfo" avro:"-"`
+	} `json:"commitInfo"`
 }
 
 type deltaFile struct {
-	Path    string             `avro:"path"`
-	Values  map[string]*string `json:"partitionValues" avro:"partitionValues"`
-	Stats   string             `avro:"stats"`
+	Path    string
+	Values  texts `json:"partitionValues"`
 	Deleted *struct {
-		Storage string `json:"storageType" avro:"storageType"`
-		Vector  string `json:"pathOrInlineDv" avro:"pathOrInlineDv"`
-		Offset  int32  `avro:"offset"`
-	} `json:"deletionVector" avro:"deletionVector"`
+		Storage string `json:"storageType"`
+		Vector  string `json:"pathOrInlineDv"`
+		Offset  int32
+	} `json:"deletionVector"`
+}
+
+// texts are texts by name, in JSON or as a list of entries.
+type texts map[string]*string
+
+func (t *texts) UnmarshalJSON(content []byte) error {
+	if content[0] != '[' {
+		return json.Unmarshal(content, (*map[string]*string)(t))
+	}
+	var entries []struct {
+		Key   string
+		Value *string
+	}
+	err := json.Unmarshal(content, &entries)
+	*t = texts{}
+	for _, e := range entries {
+		(*t)[e.Key] = e.Value
+	}
+	return err
 }
 
 // id identifies a file with its deletion vector.
@@ -50,17 +69,15 @@ func (f deltaFile) id() string {
 }
 
 type deltaMeta struct {
-	Format struct {
-		Provider string `avro:"provider"`
-	} `avro:"format"`
-	Schema        string            `json:"schemaString" avro:"schemaString"`
-	Partitions    []string          `json:"partitionColumns" avro:"partitionColumns"`
-	Configuration map[string]string `avro:"configuration"`
+	Format        struct{ Provider string }
+	Schema        string   `json:"schemaString"`
+	Partitions    []string `json:"partitionColumns"`
+	Configuration texts
 }
 
 type deltaProtocol struct {
-	Version  int32    `json:"minReaderVersion" avro:"minReaderVersion"`
-	Features []string `json:"readerFeatures" avro:"readerFeatures"`
+	Version  int32    `json:"minReaderVersion"`
+	Features []string `json:"readerFeatures"`
 }
 
 // check returns an error if the table may have rows or names that are not what its files and their log say.
@@ -76,8 +93,8 @@ func (s *deltaState) check(t *table) error {
 	if s.protocol.Version > 3 {
 		return t.fail("a table for readers of version %d of the protocol: expected at most 3", s.protocol.Version)
 	}
-	if mode := s.meta.Configuration["delta.columnMapping.mode"]; mode != "" && mode != "none" {
-		return t.fail("a table that maps columns by %s, which is not supported: copy it to a table without delta.columnMapping.mode", mode)
+	if mode := s.meta.Configuration["delta.columnMapping.mode"]; mode != nil && *mode != "none" {
+		return t.fail("a table that maps columns by %s, which is not supported: copy it to a table without delta.columnMapping.mode", *mode)
 	}
 	return nil
 }
@@ -112,7 +129,14 @@ func delta(t *table, at Snapshot) ([]DataFile, error) {
 		}
 	}
 	for _, part := range log.checkpoints[from] {
-		if err := eachParquet(t, part, parquet.Columns{Wanted: isAction}, s.apply); err != nil {
+		err := eachParquet(t, part, parquet.Columns{Wanted: isAction}, func(row arrow.Nested) (err error) {
+			var a action
+			if err = json.Unmarshal(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row), &a); err == nil {
+				err = s.apply(a)
+			}
+			return err
+		})
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -242,14 +266,10 @@ func (s *deltaState) live(t *table) (files []DataFile, err error) {
 		if err != nil {
 			return nil, t.fail("%s: %w", f.Path, err)
 		}
-		file := DataFile{Path: t.path(name), Rows: -1}
+		file := DataFile{Path: t.path(name)}
 		if f.Deleted != nil && f.Deleted.Storage != "" {
 			return nil, input.WholeFile(file.Path, errors.New("a deletion vector says which of its rows are deleted, which is not supported: "+
 				"rewrite the table's files with `REORG TABLE … APPLY (PURGE)`"))
-		}
-		var stats struct{ NumRecords *int64 }
-		if json.Unmarshal([]byte(f.Stats), &stats) == nil && stats.NumRecords != nil {
-			file.Rows = *stats.NumRecords
 		}
 		for _, column := range s.meta.Partitions {
 			v := input.Partition{Column: column, Null: true, IsWhole: whole[column]}

@@ -134,7 +134,6 @@ type manifestEntry struct {
 		Path      string         `avro:"file_path"`
 		Format    string         `avro:"file_format"`
 		Partition map[string]any `avro:"partition"`
-		Rows      int64          `avro:"record_count"`
 		Key       *[]byte        `avro:"key_metadata"`
 		Equal     *[]int         `avro:"equality_ids"`
 		Refers    *string        `avro:"referenced_data_file"`
@@ -223,7 +222,7 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 	}
 	files := make([]DataFile, 0, len(contents[contentRows]))
 	for _, f := range contents[contentRows] {
-		file := DataFile{Path: t.path(f.File.Path), Rows: f.File.Rows, Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
+		file := DataFile{Path: t.path(f.File.Path), Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
 		if err := checkFormat(file.Path, f.File.Format); err != nil {
 			return nil, err
 		}

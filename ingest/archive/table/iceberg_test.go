@@ -14,6 +14,9 @@ import (
 	"github.com/parquet-go/parquet-go/deprecated"
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
+
+	"github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // icebergTable writes a table as Iceberg's specification says, and knows its rows.
@@ -338,12 +341,12 @@ func TestNameMapping(t *testing.T) {
 	columns := files[0].Columns
 	columns.Values = nil
 	read := func() error {
-		return eachParquet(tableOf(t, name), name, columns, func(row map[string]any) error {
-			found = fmt.Sprint(row)
+		return eachParquet(tableOf(t, name), name, columns, func(row arrow.Nested) error {
+			found = string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row))
 			return nil
 		})
 	}
-	if err := read(); err != nil || found != "map[items:[map[name:a] map[name:b]]]" {
+	if err := read(); err != nil || found != `{"items":[{"name":"a"},{"name":"b"}]}` {
 		t.Error(found, err)
 	}
 	columns.IDs = nil

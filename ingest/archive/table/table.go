@@ -14,10 +14,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/twmb/avro"
-
 	"github.com/stagewise/stagewise/ingest/archive/store"
-	avromessages "github.com/stagewise/stagewise/ingest/format/avro"
+	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/option"
@@ -32,7 +30,6 @@ type Snapshot struct {
 // DataFile is a live file of a table.
 type DataFile struct {
 	Path string // of a file in Parquet
-	Rows int64  // with those that are deleted; -1: unknown
 	// Deleted are the numbers of deleted rows, from 0 and ascending.
 	Deleted []int64
 	parquet.Columns
@@ -154,22 +151,21 @@ func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
 }
 
 // eachParquet calls visit for the rows of a file in Parquet.
-func eachParquet[T any](t *table, path string, columns parquet.Columns, visit func(T) error) error {
+func eachParquet(t *table, path string, columns parquet.Columns, visit func(row arrow.Nested) error) error {
 	f, err := t.open(path)
 	if err != nil {
 		return err
 	}
-	rows, err := parquet.OpenDatums(f, f.Size(), columns)
+	rows, err := parquet.Open(f, f.Size(), columns)
 	if err != nil {
 		return errors.Join(input.WholeFile(path, err), f.Close())
 	}
-	schema, err := avro.Parse(rows.Schema(), avromessages.AnyNames())
 	for err == nil {
-		var row T
-		var datum []byte
-		if datum, err = rows.Next(); err == nil {
-			if _, err = schema.Decode(datum, &row, avro.SkipUnknown()); err == nil {
-				err = visit(row)
+		batch, e := rows.Next(batchRows, nil)
+		if err = e; err == nil {
+			of := arrow.RowsOf(batch)
+			for row := 0; row < of.Column.Len() && err == nil; row++ {
+				err = visit(arrow.Nested{Of: of, Row: row})
 			}
 		}
 	}
@@ -180,6 +176,9 @@ func eachParquet[T any](t *table, path string, columns parquet.Columns, visit fu
 	}
 	return errors.Join(err, rows.Close(), f.Close())
 }
+
+// batchRows is the number of rows that are read at a time.
+const batchRows = 1024
 
 // checkFormat returns an error if a file has a format that is not supported.
 func checkFormat(path, format string) error {

@@ -36,14 +36,31 @@ const arrowMagic = "ARROW1\x00\x00"
 
 func isArrowFile(first []byte) bool { return bytes.HasPrefix(first, []byte(arrowMagic)) }
 
+// Records are the batches of a file, or of a stream.
+type Records interface {
+	// Schema returns the columns.
+	Schema() *arrow.Schema
+	// Next returns the next batch, of at most n rows if the reader can choose; io.EOF after the last. Only columns for which read returns
+	// true are read: the same in each call.
+	Next(n int, read func(column int) bool) (arrow.Record, error)
+}
+
+// batches are the batches of an Arrow stream.
+type batches struct{ *stream.Reader }
+
+// Next implements Records.
+func (b batches) Next(_ int, read func(column int) bool) (arrow.Record, error) {
+	return b.Reader.Next(read)
+}
+
 // source reads record batches one by one, each in one or several blocks.
 type source struct {
-	stream  *stream.Reader
+	records Records
 	reserve func(input.Unpacked) error // nil: without limits
 	fields  []tabular.Field
-	own     int             // number of columns of the file; those within them follow
-	parents map[string]bool // columns with values within them that are read
-	paths   *message.Paths[nested]
+	own     int   // number of columns of the file; those within them follow
+	parents []int // of a column within another: the number of that one
+	paths   *message.Paths[Nested]
 
 	batch arrow.Record
 	rows  *arrowvalue.Values // of the batch
@@ -51,7 +68,7 @@ type source struct {
 	read  int64              // number of rows before the batch
 }
 
-// open opens a file or a stream. Columns that the options name by path may be within others.
+// open opens a file or a stream.
 func open(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
 	if _, err := c.Peek(1); err == io.EOF && c.Value == nil {
 		return format.Table{}, input.ErrEmpty
@@ -64,12 +81,37 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 	if c.Reserve != nil {
 		r.Reserve(func(bytes int) error { return c.Reserve(input.Unpacked{Buffers: bytes}) })
 	}
+	s := newSource(batches{r}, o)
+	s.reserve = c.Reserve
+	for i := range s.own {
+		s.fields[i].Digits = want != nil && c.Value != nil && s.fields[i].Kind == tabular.Text // a request's numbers may be texts, as in JSON
+	}
+	return format.Table{Source: s, HasNames: true}, s.findLengths()
+}
+
+// Table returns the table of some records. open returns a reader of them from the beginning.
+func Table(open func() (Records, error), o layout.Options) (format.Table, error) {
+	r, err := open()
+	if err != nil {
+		return format.Table{}, err
+	}
+	s := newSource(r, o)
+	if slices.ContainsFunc(s.fields, noLength) { // which are in the first row
+		if err := s.findLengths(); err != nil {
+			return format.Table{}, err
+		}
+		s.batch, s.rows, s.from = nil, nil, 0
+		s.records, err = open()
+	}
+	return format.Table{Source: s, HasNames: true}, err
+}
+
+// newSource returns a source of records. Columns that the options name by path may be within others.
+func newSource(r Records, o layout.Options) *source {
 	schema := arrow.StructOf(r.Schema().Fields()...)
-	s := &source{stream: r, reserve: c.Reserve, own: schema.NumFields(), parents: map[string]bool{}}
+	s := &source{records: r, own: schema.NumFields()}
 	for _, f := range schema.Fields() {
-		field := fieldOf(f.Name, f.Type)
-		field.Digits = want != nil && c.Value != nil && field.Kind == tabular.Text // a request's numbers may be texts, as in JSON
-		s.fields = append(s.fields, field)
+		s.fields = append(s.fields, fieldOf(f.Name, f.Type))
 	}
 	var within []string
 	named := slices.Clone(o.Needs())
@@ -89,30 +131,36 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 		if f.Kind == tabular.Pairs {
 			f.Kind = tabular.Unread
 		}
-		s.fields, within = append(s.fields, f), append(within, name)
-		s.parents[path[0]] = true
+		parent, _ := schema.FieldIdx(path[0])
+		s.fields, within, s.parents = append(s.fields, f), append(within, name), append(s.parents, parent)
 	}
-	s.paths = message.NewPaths[nested](within)
-	return format.Table{Source: s, HasNames: true}, s.findLengths()
+	s.paths = message.NewPaths[Nested](within)
+	return s
 }
+
+// noLength reports whether a column has lists whose length is not known.
+func noLength(f tabular.Field) bool { return f.Kind == tabular.List && f.Length == 0 }
 
 // findLengths sets the lengths of lists to those of the first row.
 func (s *source) findLengths() error {
+	wanted := make([]bool, len(s.fields))
+	for i, f := range s.fields {
+		wanted[i] = noLength(f)
+	}
 	for i := range s.fields {
-		f := &s.fields[i]
-		if f.Kind != tabular.List || f.Length > 0 {
+		if !wanted[i] {
 			continue
 		}
-		if ok, err := s.load(); err != nil || !ok {
+		if ok, err := s.load(1, wanted); err != nil || !ok {
 			return err
 		}
 		if lists := s.column(i); lists != nil {
 			from, to := lists.Range(0)
-			f.Length = to - from
+			s.fields[i].Length = to - from
 		} else if cells, err := s.cells(0); err != nil {
 			return err
 		} else {
-			f.Length = len(cells[i].List())
+			s.fields[i].Length = len(cells[i].List())
 		}
 	}
 	return nil
@@ -175,6 +223,9 @@ func pairOf(t arrow.DataType) (index, value int, ok bool) {
 		return 0, 1, true
 	}
 	index, hasIndex := pair.FieldIdx("index")
+	if !hasIndex {
+		index, hasIndex = pair.FieldIdx("key")
+	}
 	value, hasValue := pair.FieldIdx("value")
 	return index, value, hasIndex && hasValue
 }
@@ -194,17 +245,24 @@ func arrowStreamOf(c *input.Content) (from io.Reader, file bool) {
 // Fields implements tabular.Source.
 func (s *source) Fields() []tabular.Field { return s.fields }
 
-// load reads a batch if all rows of the last one are in blocks. ok is false at the end.
-func (s *source) load() (ok bool, err error) {
+// load reads a batch if all rows of the last one are in blocks: at most n rows, if the file has no batches. ok is false at the end.
+func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 	for s.batch == nil || s.from == int(s.batch.NumRows()) {
 		if s.batch != nil {
 			s.read += s.batch.NumRows()
 			s.batch.Release()
 			s.batch = nil
 		}
-		next, err := s.stream.Next(func(column int) bool {
-			f := s.fields[column]
-			return f.Kind != tabular.Unread || s.parents[f.Name]
+		next, err := s.records.Next(n, func(column int) bool {
+			if wanted[column] && s.fields[column].Kind != tabular.Unread {
+				return true
+			}
+			for i, parent := range s.parents {
+				if parent == column && wanted[s.own+i] {
+					return true
+				}
+			}
+			return false
 		})
 		if err == io.EOF {
 			return false, nil
@@ -212,7 +270,7 @@ func (s *source) load() (ok bool, err error) {
 		if err != nil {
 			return false, err
 		}
-		s.batch, s.rows, s.from = next, rowsOf(next), 0
+		s.batch, s.rows, s.from = next, RowsOf(next), 0
 	}
 	return true, nil
 }
@@ -228,13 +286,13 @@ func (s *source) column(i int) *arrowvalue.Values {
 // cells returns the values of the columns within others in a row of the batch, behind the columns of the file.
 func (s *source) cells(row int) ([]tabular.Cell, error) {
 	cells := make([]tabular.Cell, len(s.fields))
-	return cells, message.Read(s.paths, nested{s.rows, row}, cells[s.own:])
+	return cells, message.Read(s.paths, Nested{s.rows, row}, cells[s.own:])
 }
 
 // Read implements tabular.Source.
 func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 	b.Reset(len(s.fields))
-	if ok, err := s.load(); err != nil || !ok {
+	if ok, err := s.load(n, wanted); err != nil || !ok {
 		return err
 	}
 	from := s.from

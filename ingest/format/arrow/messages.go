@@ -26,7 +26,7 @@ func Messages() message.Format {
 		Unframed: true,
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{wanted: map[string]bool{}}
-			r.rows = message.NewRows[nested](o, r.Names)
+			r.rows = message.NewRows[Nested](o, r.Names)
 			for _, name := range append(message.Columns(o.Options), o.Rows) {
 				r.wanted[name], r.wanted[message.Path(name)[0]] = true, true
 			}
@@ -37,13 +37,20 @@ func Messages() message.Format {
 
 // messages reads streams.
 type messages struct {
-	rows   *message.Rows[nested]
-	wanted map[string]bool // columns of a batch with values that are read
-	names  []string        // of the columns of the last stream
+	rows   *message.Rows[Nested]
+	wanted map[string]bool   // columns of a batch with values that are read
+	last   *arrow.StructType // columns of the last stream, or of the file with the last row; nil: nothing was read
 }
 
 // Names implements message.Reader.
-func (r *messages) Names() []string { return r.names }
+func (r *messages) Names() (names []string) {
+	if r.last != nil {
+		for _, f := range r.last.Fields() {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
 
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.Cell, err error) {
@@ -52,19 +59,21 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 			err = fmt.Errorf("the stream is damaged: %v", cause)
 		}
 	}()
+	if p.Row != nil {
+		row := p.Row.Of.(Nested)
+		r.last, _ = row.Of.Column.DataType().(*arrow.StructType)
+		return r.rows.Read(row)
+	}
 	from, file := arrowStreamOf(&input.Content{Value: p.Value})
 	s, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	r.names = nil
-	for _, f := range s.Schema().Fields() {
-		r.names = append(r.names, f.Name)
-	}
+	r.last = arrow.StructOf(s.Schema().Fields()...)
 	r.rows.Begin()
 	for {
-		batch, err := s.Next(func(column int) bool { return r.wanted[r.names[column]] })
+		batch, err := s.Next(func(column int) bool { return r.wanted[r.last.Field(column).Name] })
 		switch {
 		case err == io.EOF:
 			return r.rows.All(), nil
@@ -80,9 +89,9 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 // add adds the rows of a batch.
 func (r *messages) add(batch arrow.Record) error {
 	defer batch.Release()
-	rows := rowsOf(batch)
+	rows := RowsOf(batch)
 	for i := range int(batch.NumRows()) {
-		if err := r.rows.Add(nested{rows, i}); err != nil {
+		if err := r.rows.Add(Nested{rows, i}); err != nil {
 			return err
 		}
 	}

@@ -14,66 +14,69 @@ import (
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
-// nested is a value of a column.
-type nested struct {
-	of  *arrowvalue.Values
-	row int
+// Nested is a row of a record, or a value in one.
+type Nested struct {
+	Of  *arrowvalue.Values
+	Row int
 }
 
-// rowsOf returns the rows of a batch as structs.
-func rowsOf(batch arrow.Record) *arrowvalue.Values {
+// RowsOf returns the rows of a batch as structs.
+func RowsOf(batch arrow.Record) *arrowvalue.Values {
 	return arrowvalue.Of(array.RecordToStructArray(batch))
 }
+
+// Message returns a row as the decoded value of a message.
+func (n Nested) Message() *message.Row { return &message.Row{Format: streams, Of: n} }
 
 // maxItems limits the items of a column of lists in a batch that take no bytes.
 const maxItems = 1 << 18
 
 // Kind implements message.Nested.
-func (n nested) Kind() message.Kind {
+func (n Nested) Kind() message.Kind {
 	switch {
-	case n.of.Null(n.row):
+	case n.Of.Null(n.Row):
 		return message.Null
-	case n.of.Type == arrowvalue.Struct, n.isMap():
+	case n.Of.Type == arrowvalue.Struct, n.isMap():
 		return message.Object
-	case n.of.Type == arrowvalue.List:
+	case n.Of.Type == arrowvalue.List:
 		return message.List
 	}
 	return message.Scalar
 }
 
-func (n nested) isMap() bool { return n.of.Column.DataType().ID() == arrow.MAP }
+func (n Nested) isMap() bool { return n.Of.Column.DataType().ID() == arrow.MAP }
 
 // Parts implements message.Nested.
-func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) error) error {
+func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) error) error {
 	switch {
 	case n.isMap():
-		return n.entries(func(key string, v nested) error {
+		return n.entries(func(key string, v Nested) error {
 			if next := at.Named([]byte(key)); next != nil {
 				return put(next, v)
 			}
 			return nil
 		})
-	case n.of.Type == arrowvalue.List:
-		from, to := n.of.Range(n.row)
+	case n.Of.Type == arrowvalue.List:
+		from, to := n.Of.Range(n.Row)
 		for _, next := range at.Below {
 			if next.Index < 0 || next.Index >= to-from {
 				continue
 			}
-			if err := put(next, nested{n.of.Items(), from + next.Index}); err != nil {
+			if err := put(next, Nested{n.Of.Items(), from + next.Index}); err != nil {
 				return err
 			}
 		}
 		return nil
 	}
 	for _, next := range at.Below {
-		of := n.of.Named(next.Name)
+		of := n.Of.Named(next.Name)
 		if of == nil {
 			continue
 		}
 		if err := checkItems(of); err != nil {
 			return fmt.Errorf("column %s: %w", strconv.Quote(next.Name), err)
 		}
-		if err := put(next, nested{of, n.row}); err != nil {
+		if err := put(next, Nested{of, n.Row}); err != nil {
 			return err
 		}
 	}
@@ -104,12 +107,12 @@ func isEmpty(t arrow.DataType) bool {
 }
 
 // entries calls put for each entry of a map whose key is a text or a number.
-func (n nested) entries(put func(key string, v nested) error) error {
-	keys, values := n.of.Items().At(0), n.of.Items().At(1)
-	from, to := n.of.Range(n.row)
+func (n Nested) entries(put func(key string, v Nested) error) error {
+	keys, values := n.Of.Items().At(0), n.Of.Items().At(1)
+	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
 		if keys.Type == arrowvalue.Text || keys.Type == arrowvalue.Whole {
-			if err := put(keys.Text(i), nested{values, i}); err != nil {
+			if err := put(keys.Text(i), Nested{values, i}); err != nil {
 				return err
 			}
 		}
@@ -118,10 +121,10 @@ func (n nested) entries(put func(key string, v nested) error) error {
 }
 
 // Items implements message.Nested.
-func (n nested) Items(put func(item nested) error) error {
-	from, to := n.of.Range(n.row)
+func (n Nested) Items(put func(item Nested) error) error {
+	from, to := n.Of.Range(n.Row)
 	for i := from; i < to; i++ {
-		if err := put(nested{n.of.Items(), i}); err != nil {
+		if err := put(Nested{n.Of.Items(), i}); err != nil {
 			return err
 		}
 	}
@@ -129,14 +132,14 @@ func (n nested) Items(put func(item nested) error) error {
 }
 
 // Cell implements message.Nested.
-func (n nested) Cell() tabular.Cell {
-	of, i := n.of, n.row
+func (n Nested) Cell() tabular.Cell {
+	of, i := n.Of, n.Row
 	switch kind := n.Kind(); {
 	case kind == message.Null:
 		return tabular.Cell{}
 	case kind == message.List:
 		items := []tabular.Cell{}
-		_ = n.Items(func(item nested) error {
+		_ = n.Items(func(item Nested) error {
 			items = append(items, item.Cell())
 			return nil
 		})
@@ -157,6 +160,9 @@ func (n nested) Cell() tabular.Cell {
 		return tabular.Word(strings.Clone(of.Text(i))) // the text is a part of the batch
 	case arrowvalue.Moment:
 		return tabular.Time(of.Moment(i))
+	}
+	if binary, ok := of.Column.(*array.Binary); ok {
+		return tabular.Word(string(binary.Value(i)))
 	}
 	return tabular.Object()
 }

@@ -5,29 +5,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
 )
+
+// binary is the name of this format.
+const binary = "avro"
 
 // Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
 // schema from a registry or a file. With both, the file provides defaults and aliases of fields that the writer schema
 // lacks.
 func Messages() message.Format {
 	return message.Format{
-		Name:    "avro",
+		Name:    binary,
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
 		Open: func(o message.Options) (message.Reader, error) {
 			r := &messages{writers: map[*message.Schema]*writer{}}
-			r.rows = message.NewRows[nested](o, r.Names)
+			r.as = r.empty.conversions()
+			r.rows = message.NewRows[Nested](o, r.Names)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -50,17 +57,22 @@ func Messages() message.Format {
 
 // messages reads records.
 type messages struct {
-	rows    *message.Rows[nested]
+	rows    *message.Rows[Nested]
 	ours    *schemaNode // the reader schema; nil: none
 	writers map[*message.Schema]*writer
-	last    *writer // of the last value; nil: none was read
-	empty   int     // values without bytes that the current value may still have
+	last    *writer        // of the last value; nil: none was read
+	row     map[string]any // the last value, if it is a row of a file
+	as      []avro.SchemaOpt
+	empty   empty
 }
+
+// empty is the number of values without bytes that the current value may still have.
+type empty int
 
 // Names implements message.Reader. Fields of nested records are not listed.
 func (r *messages) Names() (names []string) {
-	if r.last == nil {
-		return nil
+	if r.row != nil || r.last == nil {
+		return slices.Sorted(maps.Keys(r.row))
 	}
 	for _, f := range r.last.Root().ExpandReferences().Fields {
 		names = append(names, f.Name)
@@ -82,24 +94,23 @@ func (r *messages) parse(s *message.Schema) (schema *avro.Schema, err error) {
 		return nil, errors.New("avro: the schema is not JSON")
 	}
 	var types avro.SchemaCache
-	as := r.conversions()
 	for _, reference := range s.References {
-		if _, err := types.Parse(reference.Text, append(as, AnyNames())...); err != nil {
+		if _, err := types.Parse(reference.Text, append(r.as, anyNames())...); err != nil {
 			return nil, fmt.Errorf("the reference %s: %w", reference.Name, err)
 		}
 	}
-	return types.Parse(s.Text, append(as, AnyNames())...)
+	return types.Parse(s.Text, append(r.as, anyNames())...)
 }
 
-// AnyNames allows names in schemas that Avro does not: archives have those of the columns of other formats.
-func AnyNames() avro.SchemaOpt { return avro.WithLaxNames(func(string) error { return nil }) }
+// anyNames allows names in schemas that Avro does not.
+func anyNames() avro.SchemaOpt { return avro.WithLaxNames(func(string) error { return nil }) }
 
 // maxEmpty limits the values of a message that take no bytes, beyond those that it has bytes for.
 const maxEmpty = 1 << 16
 
 // conversions are the types that the library does not decode as cells need them. Times are in seconds, whatever the unit of
 // the schema, so that a change of the unit does not change the training data.
-func (r *messages) conversions() (all []avro.SchemaOpt) {
+func (e *empty) conversions() (all []avro.SchemaOpt) {
 	add := func(t avro.CustomType, cell func(v any, of *avro.SchemaNode) any) {
 		t.Decode = func(v any, of *avro.SchemaNode) (any, error) { return cell(v, of), nil }
 		all = append(all, avro.WithCustomType(t))
@@ -124,17 +135,17 @@ func (r *messages) conversions() (all []avro.SchemaOpt) {
 	add(avro.CustomType{LogicalType: "decimal"}, func(v any, of *avro.SchemaNode) any { return tabular.Decimal(bytesOf(v), of.Scale) })
 	add(avro.CustomType{AvroType: "fixed"}, func(v any, _ *avro.SchemaNode) any { return tabular.Word(string(bytesOf(v))) })
 	for _, t := range []string{"null", "record"} {
-		all = append(all, avro.WithCustomType(avro.CustomType{AvroType: t, Decode: r.countEmpty}))
+		all = append(all, avro.WithCustomType(avro.CustomType{AvroType: t, Decode: e.count}))
 	}
 	return all
 }
 
-// countEmpty counts the values that may take no bytes, of which a hostile list has any number.
-func (r *messages) countEmpty(v any, of *avro.SchemaNode) (any, error) {
+// count counts the values that may take no bytes, of which a hostile list has any number.
+func (e *empty) count(v any, of *avro.SchemaNode) (any, error) {
 	if len(of.Fields) > 0 {
 		return v, nil
 	}
-	if r.empty--; r.empty < 0 {
+	if *e--; *e < 0 {
 		return nil, errors.New("too many items that take no bytes")
 	}
 	return v, nil
@@ -165,11 +176,15 @@ func (r *messages) writerOf(s *message.Schema) *writer {
 
 // Read implements message.Reader.
 func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
+	if m.Row != nil {
+		r.row, _ = m.Row.Of.(map[string]any)
+		return r.rows.Read(Nested{m.Row.Of, r.ours})
+	}
 	w := r.writerOf(m.Schema)
 	if w.err != nil {
 		return nil, w.err
 	}
-	r.last, r.empty = w, len(m.Value)+maxEmpty
+	r.last, r.row, r.empty = w, nil, empty(len(m.Value)+maxEmpty)
 	rest, err := w.Decode(m.Value, &w.value)
 	if err == nil && len(rest) > 0 {
 		err = fmt.Errorf("%d bytes behind the value", len(rest))
@@ -177,9 +192,28 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 	if err != nil {
 		return nil, fmt.Errorf("%w: is it written with %s?", err, w.name)
 	}
-	v, err := message.Within(nested{value: w.value}, m.Within)
-	if err != nil || m.Within != "" && v.Kind() == message.Null { // a deletion
-		return nil, err
-	}
-	return r.rows.Read(nested{v.value, r.ours})
+	return r.rows.Read(Nested{w.value, r.ours})
 }
+
+// Rows are the rows of an object container file. Memory holds a block.
+type Rows struct {
+	file  *ocf.Reader
+	empty empty
+}
+
+// OpenRows reads the header of a file.
+func OpenRows(r io.Reader) (rows *Rows, err error) {
+	rows = &Rows{}
+	rows.file, err = ocf.NewReader(r, ocf.WithSchemaOpts(append(rows.empty.conversions(), anyNames())...))
+	return rows, err
+}
+
+// Next returns the next row, as a [message.Row] has it; io.EOF after the last.
+func (r *Rows) Next() (row any, err error) {
+	r.empty = maxEmpty
+	err = r.file.Decode(&row)
+	return row, err
+}
+
+// Close releases the memory of the decompressor.
+func (r *Rows) Close() error { return r.file.Close() }

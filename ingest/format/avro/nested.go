@@ -9,15 +9,18 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// nested is a value as the library decodes it to an interface.
-type nested struct {
-	value any
+// Nested is a value as the library decodes it to an interface.
+type Nested struct {
+	Value any
 	ours  *schemaNode // in the reader schema; nil: it has none
 }
 
+// Message returns a row as the decoded value of a message.
+func (n Nested) Message() *message.Row { return &message.Row{Format: binary, Of: n.Value} }
+
 // Kind implements message.Nested.
-func (n nested) Kind() message.Kind {
-	switch n.value.(type) {
+func (n Nested) Kind() message.Kind {
+	switch n.Value.(type) {
 	case nil:
 		return message.Null
 	case map[string]any:
@@ -29,15 +32,15 @@ func (n nested) Kind() message.Kind {
 }
 
 // Parts implements message.Nested. A field that a record lacks has its alias or its default in the reader schema.
-func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) error) error {
-	items, _ := n.value.([]any)
-	members, _ := n.value.(map[string]any)
+func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) error) error {
+	items, _ := n.Value.([]any)
+	members, _ := n.Value.(map[string]any)
 	for _, next := range at.Below {
-		part, ok := nested{}, false
+		part, ok := Nested{}, false
 		if next.Index >= 0 && next.Index < len(items) {
-			part, ok = nested{items[next.Index], n.ours.items()}, true
+			part, ok = Nested{items[next.Index], n.ours.items()}, true
 		} else if members != nil {
-			part.value, ok = members[next.Name]
+			part.Value, ok = members[next.Name]
 			if n.ours != nil {
 				part, ok = n.resolve(members, next.Name)
 			}
@@ -53,23 +56,23 @@ func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) 
 }
 
 // resolve returns a field of a record, or an entry of a map, by its name in the reader schema.
-func (n nested) resolve(members map[string]any, name string) (part nested, ok bool) {
+func (n Nested) resolve(members map[string]any, name string) (part Nested, ok bool) {
 	f, of := n.ours.field(name)
 	if v, ok := members[name]; ok || f == nil {
-		return nested{v, of}, ok
+		return Nested{v, of}, ok
 	}
 	for _, alias := range f.Aliases {
 		if v, ok := members[alias]; ok {
-			return nested{v, of}, true
+			return Nested{v, of}, true
 		}
 	}
-	return nested{f.Default, nil}, f.HasDefault
+	return Nested{f.Default, nil}, f.HasDefault
 }
 
 // Items implements message.Nested.
-func (n nested) Items(put func(item nested) error) error {
-	for _, item := range n.value.([]any) {
-		if err := put(nested{item, n.ours.items()}); err != nil {
+func (n Nested) Items(put func(item Nested) error) error {
+	for _, item := range n.Value.([]any) {
+		if err := put(Nested{item, n.ours.items()}); err != nil {
 			return err
 		}
 	}
@@ -77,8 +80,8 @@ func (n nested) Items(put func(item nested) error) error {
 }
 
 // Cell implements message.Nested.
-func (n nested) Cell() tabular.Cell {
-	switch v := n.value.(type) {
+func (n Nested) Cell() tabular.Cell {
+	switch v := n.Value.(type) {
 	case nil:
 		return tabular.Cell{}
 	case tabular.Cell:
@@ -103,7 +106,7 @@ func (n nested) Cell() tabular.Cell {
 	case []any:
 		items := make([]tabular.Cell, len(v))
 		for i, item := range v {
-			items[i] = nested{value: item}.Cell()
+			items[i] = Nested{Value: item}.Cell()
 		}
 		return tabular.Items(items)
 	}

@@ -1,2 +1,2 @@
-// Package parquet reads Apache Parquet as tables, in bounded memory.
+// Package parquet reads Parquet files as Arrow records, so that their columns have the values of Arrow's.
 package parquet

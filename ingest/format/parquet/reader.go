@@ -1,0 +1,299 @@
+package parquet
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
+)
+
+// Reader reads the rows of a file. Memory holds a page of each column that is read, and a record.
+type Reader struct {
+	columns []*node
+	schema  *arrow.Schema
+	values  []input.Partition // of the columns behind those of the file
+	left    int64             // number of remaining rows
+}
+
+// Columns are the columns of rows, as far as the file does not say them.
+type Columns struct {
+	// Wanted reports whether rows need a column at a path. Nil means that they need all.
+	Wanted func(path string) bool
+	// Names are the names of columns, at any depth, by the IDs of fields. A column whose ID has no name is not read. Nil means that the names
+	// in the file apply.
+	Names map[int]string
+	// IDs are the IDs of the fields of a file that has none: by the name in the file, after the path of the column that it is in. Nil means
+	// that they are not known, so that such a file is an error if there are Names.
+	IDs map[string]int
+	// Values are columns that the file may lack.
+	Values []input.Partition
+}
+
+// Open opens a file.
+func Open(r io.ReaderAt, size int64, columns Columns) (*Reader, error) {
+	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
+	if err != nil {
+		return nil, err
+	}
+	if columns.Wanted == nil {
+		columns.Wanted = func(string) bool { return true }
+	}
+	s := &schema{file: file, columns: columns, hasIDs: hasIDs(file.Root()), types: typesOf(file)}
+	if columns.Names != nil && columns.IDs == nil && !s.hasIDs {
+		return nil, errors.New("columns without IDs, and no names by which the table has them: set its property schema.name-mapping.default")
+	}
+	d := &Reader{left: file.NumRows()}
+	nodes, fields := s.fields(file.Root().Columns(), "")
+	d.columns = nodes
+	for _, v := range columns.Values {
+		has := func(c *parquet.Column) bool { return s.name(c, "") == v.Column }
+		if !columns.Wanted(v.Column) || slices.ContainsFunc(file.Root().Columns(), has) {
+			continue
+		}
+		f := arrow.Field{Name: v.Column, Type: arrow.BinaryTypes.String, Nullable: true}
+		if v.IsWhole {
+			f.Type = arrow.PrimitiveTypes.Int64
+		}
+		fields, d.values = append(fields, f), append(d.values, v)
+	}
+	d.schema = arrow.NewSchema(fields, nil)
+	for i, n := range d.columns {
+		n.build(array.NewBuilder(memory.DefaultAllocator, fields[i].Type))
+	}
+	return d, nil
+}
+
+// Schema returns the columns of the records.
+func (d *Reader) Schema() *arrow.Schema { return d.schema }
+
+// Rows returns the number of rows that were not read yet.
+func (d *Reader) Rows() int64 { return d.left }
+
+// Next returns a record of the next rows, at most n; io.EOF after the last. A column for which read returns false has nulls; nil reads all.
+// It must return the same each time.
+func (d *Reader) Next(n int, read func(column int) bool) (arrow.Record, error) {
+	if d.left == 0 {
+		return nil, io.EOF
+	}
+	n = int(min(d.left, int64(n)))
+	d.left -= int64(n)
+	columns := make([]arrow.Array, len(d.schema.Fields()))
+	for i := range columns {
+		switch t := d.schema.Field(i).Type; {
+		case read != nil && !read(i):
+			columns[i] = array.MakeArrayOfNull(memory.DefaultAllocator, t, n)
+		case i < len(d.columns):
+			if err := d.columns[i].append(n); err != nil {
+				return nil, &tabular.ColumnError{Column: i, Err: err}
+			}
+			columns[i] = d.columns[i].builder.NewArray()
+		default:
+			columns[i] = repeated(d.values[i-len(d.columns)], n)
+		}
+	}
+	return array.NewRecord(d.schema, columns, int64(n)), nil
+}
+
+// Close releases the pages.
+func (d *Reader) Close() error {
+	var errs []error
+	for _, c := range d.columns {
+		for _, l := range c.leaves {
+			errs = append(errs, l.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// repeated returns a column with the same value in n rows.
+func repeated(v input.Partition, n int) arrow.Array {
+	texts, wholes := array.NewStringBuilder(memory.DefaultAllocator), array.NewInt64Builder(memory.DefaultAllocator)
+	b := array.Builder(texts)
+	if v.IsWhole {
+		b = wholes
+	}
+	for range n {
+		switch {
+		case v.Null:
+			b.AppendNull()
+		case v.IsWhole:
+			wholes.Append(v.Whole)
+		default:
+			texts.Append(v.Text)
+		}
+	}
+	return b.NewArray()
+}
+
+// node is a column, or a part of one.
+type node struct {
+	builder array.Builder
+	leaves  []*leaf // below it
+	leaf    *leaf   // nil: it has parts
+	parts   []*node // of a struct its members, of a list the item, of a map the key and the value
+	present int     // definition level from which there is a value, which may be an empty list
+	item    int     // of a list or a map: definition level from which it has an item; 0: another value
+	repeats int     // repetition level of the further items of a list
+}
+
+// build sets the builders of the values.
+func (n *node) build(b array.Builder) {
+	switch n.builder = b; b := b.(type) {
+	case *array.StructBuilder:
+		for i, part := range n.parts {
+			part.build(b.FieldBuilder(i))
+		}
+	case *array.MapBuilder:
+		n.parts[0].build(b.KeyBuilder())
+		n.parts[1].build(b.ItemBuilder())
+	case *array.ListBuilder:
+		n.parts[0].build(b.ValueBuilder())
+	}
+}
+
+// append appends the values of the next rows.
+func (n *node) append(rows int) error {
+	n.builder.Reserve(rows)
+	for range rows {
+		for _, l := range n.leaves {
+			if v, err := l.peek(); err != nil {
+				return err
+			} else if v == nil || v.RepetitionLevel() != 0 {
+				return errTooFew
+			}
+		}
+		if err := n.next(); err != nil {
+			return err
+		}
+	}
+	for _, l := range n.leaves {
+		if v, err := l.peek(); err != nil || v != nil && v.RepetitionLevel() != 0 {
+			return errors.Join(err, errTooFew)
+		}
+	}
+	return nil
+}
+
+// next appends the next value.
+func (n *node) next() error {
+	v, err := n.leaves[0].peek()
+	if err != nil {
+		return err
+	}
+	if v == nil {
+		return errTooFew
+	}
+	level := v.DefinitionLevel()
+	switch {
+	case level < n.present:
+		n.builder.AppendNull()
+		return n.skip()
+	case n.leaf != nil:
+		n.leaf.at++
+		return put(n.builder, v)
+	case n.item == 0:
+		n.builder.(*array.StructBuilder).Append(true)
+		for _, part := range n.parts {
+			if err := part.next(); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	n.builder.(interface{ Append(bool) }).Append(true)
+	if level < n.item {
+		return n.skip()
+	}
+	for more := true; more; more = v != nil && v.RepetitionLevel() == n.repeats {
+		for _, part := range n.parts {
+			if err := part.next(); err != nil {
+				return err
+			}
+		}
+		if v, err = n.leaves[0].peek(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// skip skips a null, or an empty list.
+func (n *node) skip() error {
+	for _, l := range n.leaves {
+		if v, err := l.peek(); err != nil {
+			return err
+		} else if v == nil {
+			return errTooFew
+		}
+		l.at++
+	}
+	return nil
+}
+
+// leaf reads the values of a column without columns within it, one row group after the other.
+type leaf struct {
+	file   *parquet.File
+	column *parquet.Column
+	group  int                            // next row group
+	values parquet.ColumnChunkValueReader // of the row group before; nil: all were read
+	ahead  []parquet.Value
+	at     int // of the next value in ahead
+}
+
+// errTooFew means that a column ends before the others, or has parts of other rows.
+var errTooFew = fmt.Errorf("not the values that the file announces: %w", io.ErrUnexpectedEOF)
+
+// maxValues is the number of values read at a time.
+const maxValues = 1024
+
+// peek returns the next value; nil after the last. It is valid until the next call.
+func (l *leaf) peek() (*parquet.Value, error) {
+	for l.at == len(l.ahead) {
+		if l.values == nil {
+			if l.group == len(l.file.RowGroups()) {
+				return nil, nil
+			}
+			if err := checkCodec(l.file.Metadata().RowGroups[l.group].Columns[l.column.Index()].MetaData.Codec); err != nil {
+				return nil, err
+			}
+			l.values = parquet.NewColumnChunkValueReader(l.file.RowGroups()[l.group].ColumnChunks()[l.column.Index()])
+			l.group++
+		}
+		l.ahead = slices.Grow(l.ahead[:0], maxValues)[:maxValues]
+		n, err := l.values.ReadValues(l.ahead)
+		if l.ahead, l.at = l.ahead[:n], 0; err == io.EOF {
+			err = l.close()
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return &l.ahead[l.at], nil
+}
+
+// close releases the pages of a row group.
+func (l *leaf) close() (err error) {
+	if l.values != nil {
+		err = l.values.Close()
+		l.values = nil
+	}
+	return err
+}
+
+// checkCodec returns an error for a compression that can't be read: of LZ4_RAW, parquet-go returns wrong values without an error.
+func checkCodec(codec format.CompressionCodec) error {
+	switch codec {
+	case format.Uncompressed, format.Snappy, format.Zstd, format.Gzip, format.Brotli:
+		return nil
+	}
+	return fmt.Errorf("compressed with %s: expected a column compressed with snappy, zstd, gzip or brotli, or uncompressed", codec)
+}

@@ -1,0 +1,269 @@
+package parquet
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"math/big"
+	"slices"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/decimal256"
+	"github.com/apache/arrow/go/v17/arrow/float16"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/parquet-go/parquet-go"
+	"github.com/parquet-go/parquet-go/format"
+
+	"github.com/stagewise/stagewise/schemas/stream"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// schema converts the schema of a file.
+type schema struct {
+	file    *parquet.File
+	columns Columns
+	hasIDs  bool // the file has IDs
+	types   types
+}
+
+// types are what a file says of its columns, beyond their nodes.
+type types struct {
+	leaves  []format.LogicalTypeValue // by leaf
+	written map[string]arrow.DataType // Arrow types from which columns were written, by name, as far as known
+}
+
+// arrowSchema is the metadata key of the Arrow schema of files written from Arrow.
+const arrowSchema = "ARROW:schema"
+
+func typesOf(file *parquet.File) (t types) {
+	for _, element := range file.Metadata().Schema {
+		if element.NumChildren.V == 0 && element.Type.Valid {
+			t.leaves = append(t.leaves, element.LogicalType.Value)
+		}
+	}
+	t.written = map[string]arrow.DataType{}
+	text, _ := file.Lookup(arrowSchema)
+	content, err := base64.StdEncoding.DecodeString(text)
+	if err != nil {
+		return t
+	}
+	r, err := stream.NewReader(bytes.NewReader(content), false, memory.DefaultAllocator)
+	if err != nil {
+		return t // only a hint
+	}
+	for _, f := range r.Schema().Fields() {
+		t.written[f.Name] = f.Type
+	}
+	return t
+}
+
+// name returns the name of a column that is at a path; "": it was dropped.
+func (s *schema) name(c *parquet.Column, within string) string {
+	switch {
+	case s.columns.Names == nil:
+		return c.Name()
+	case s.hasIDs:
+		return s.columns.Names[c.ID()]
+	}
+	return s.columns.Names[s.columns.IDs[within+c.Name()]]
+}
+
+func hasIDs(of *parquet.Column) bool {
+	return of.ID() > 0 || slices.ContainsFunc(of.Columns(), hasIDs)
+}
+
+// fields returns those of some columns that are wanted.
+func (s *schema) fields(columns []*parquet.Column, within string) (nodes []*node, fields []arrow.Field) {
+	for _, c := range columns {
+		name := s.name(c, within)
+		if path := within + name; name != "" && s.columns.Wanted(path) {
+			if n, t := s.node(c, path, c.Repeated()); n != nil {
+				nodes, fields = append(nodes, n), append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
+			}
+		}
+	}
+	return nodes, fields
+}
+
+// node returns a column; nil: nothing in it is wanted. repeated means that it is a list by itself.
+func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t arrow.DataType) {
+	parts := c.Columns()
+	only := len(parts) == 1 && parts[0].Repeated()
+	switch {
+	case repeated:
+		item, of := s.node(c, path, false)
+		if item == nil {
+			return nil, nil
+		}
+		return &node{leaves: item.leaves, parts: []*node{item}, item: c.MaxDefinitionLevel(), repeats: c.MaxRepetitionLevel()}, arrow.ListOf(of)
+	case c.Leaf():
+		l := &leaf{file: s.file, column: c}
+		n, t = &node{leaf: l, leaves: []*leaf{l}}, s.leafType(c)
+	case only && isEntry(parts[0]):
+		key, keys := s.node(parts[0].Columns()[0], path, false)
+		v, of := s.node(parts[0].Columns()[1], path, parts[0].Columns()[1].Repeated())
+		if v == nil {
+			return nil, nil
+		}
+		n = &node{leaves: append(slices.Clone(key.leaves), v.leaves...), parts: []*node{key, v}}
+		n.item, n.repeats, t = parts[0].MaxDefinitionLevel(), parts[0].MaxRepetitionLevel(), arrow.MapOf(keys, of)
+	case only && !parts[0].Leaf() && len(parts[0].Columns()) == 1:
+		item, of := s.node(parts[0].Columns()[0], path, parts[0].Columns()[0].Repeated())
+		if item == nil {
+			return nil, nil
+		}
+		n = &node{leaves: item.leaves, parts: []*node{item}, item: parts[0].MaxDefinitionLevel(), repeats: parts[0].MaxRepetitionLevel()}
+		t = arrow.ListOf(of)
+	case only:
+		if n, t = s.node(parts[0], path, true); n == nil {
+			return nil, nil
+		}
+	default:
+		nodes, fields := s.fields(parts, path+".")
+		if len(nodes) == 0 {
+			return nil, nil
+		}
+		n, t = &node{parts: nodes}, arrow.StructOf(fields...)
+		for _, part := range nodes {
+			n.leaves = append(n.leaves, part.leaves...)
+		}
+	}
+	if c.Optional() {
+		n.present = c.MaxDefinitionLevel()
+	}
+	return n, t
+}
+
+// isEntry reports whether a column is an entry of a map.
+func isEntry(c *parquet.Column) bool {
+	parts := c.Columns()
+	return (c.Name() == "key_value" || c.Name() == "map") && len(parts) == 2 && parts[0].Leaf() && parts[0].Name() == "key" &&
+		!parts[0].Optional() && !parts[0].Repeated()
+}
+
+// leafType returns the Arrow type of the values of a leaf.
+func (s *schema) leafType(c *parquet.Column) arrow.DataType {
+	var logical format.LogicalTypeValue
+	if i := c.Index(); i < len(s.types.leaves) {
+		logical = s.types.leaves[i]
+	}
+	if known := c.Type().LogicalType(); logical == nil && known != nil { // of an older annotation
+		logical = known.Value
+	}
+	kind := c.Type().Kind()
+	written := s.types.written[c.Path()[0]]
+	if d, ok := written.(*arrow.DurationType); ok && kind == parquet.Int64 { // Parquet has none: they are written as integers
+		return d
+	}
+	zone := "" // Parquet has none
+	if t, ok := written.(*arrow.TimestampType); ok {
+		zone = t.TimeZone
+	}
+	switch t := logical.(type) {
+	case *format.StringType, *format.EnumType, *format.JsonType:
+		return arrow.BinaryTypes.String
+	case *format.IntType:
+		if !t.IsSigned && kind == parquet.Int32 {
+			return arrow.PrimitiveTypes.Uint32
+		} else if !t.IsSigned {
+			return arrow.PrimitiveTypes.Uint64
+		}
+	case *format.DecimalType:
+		return &arrow.Decimal256Type{Precision: t.Precision, Scale: t.Scale}
+	case *format.Float16Type:
+		return arrow.FixedWidthTypes.Float16
+	case *format.DateType:
+		return arrow.FixedWidthTypes.Date32
+	case *format.TimestampType:
+		return &arrow.TimestampType{Unit: unitOf(t.Unit), TimeZone: zone}
+	case *format.TimeType:
+		if unit := unitOf(t.Unit); unit != arrow.Millisecond {
+			return &arrow.Time64Type{Unit: unit}
+		}
+		return arrow.FixedWidthTypes.Time32ms
+	}
+	switch kind {
+	case parquet.Boolean:
+		return arrow.FixedWidthTypes.Boolean
+	case parquet.Int32:
+		return arrow.PrimitiveTypes.Int32
+	case parquet.Int64:
+		return arrow.PrimitiveTypes.Int64
+	case parquet.Int96:
+		return &arrow.TimestampType{Unit: arrow.Microsecond, TimeZone: zone}
+	case parquet.Float:
+		return arrow.PrimitiveTypes.Float32
+	case parquet.Double:
+		return arrow.PrimitiveTypes.Float64
+	}
+	return arrow.BinaryTypes.Binary
+}
+
+func unitOf(u format.TimeUnit) arrow.TimeUnit {
+	switch u.Value.(type) {
+	case *format.MilliSeconds:
+		return arrow.Millisecond
+	case *format.MicroSeconds:
+		return arrow.Microsecond
+	}
+	return arrow.Nanosecond
+}
+
+// put appends a value that is not null.
+func put(to array.Builder, v *parquet.Value) error {
+	switch to := to.(type) {
+	case *array.BooleanBuilder:
+		to.Append(v.Boolean())
+	case *array.Int32Builder:
+		to.Append(v.Int32())
+	case *array.Int64Builder:
+		to.Append(v.Int64())
+	case *array.Uint32Builder:
+		to.Append(v.Uint32())
+	case *array.Uint64Builder:
+		to.Append(v.Uint64())
+	case *array.Float16Builder:
+		to.Append(float16.FromBits(binary.LittleEndian.Uint16(v.ByteArray())))
+	case *array.Float32Builder:
+		to.Append(v.Float())
+	case *array.Float64Builder:
+		to.Append(v.Double())
+	case *array.StringBuilder:
+		to.BinaryBuilder.Append(v.ByteArray())
+	case *array.BinaryBuilder:
+		to.Append(v.ByteArray())
+	case *array.Date32Builder:
+		to.Append(arrow.Date32(v.Int32()))
+	case *array.Time32Builder:
+		to.Append(arrow.Time32(v.Int32()))
+	case *array.Time64Builder:
+		to.Append(arrow.Time64(v.Int64()))
+	case *array.DurationBuilder:
+		to.Append(arrow.Duration(v.Int64()))
+	case *array.TimestampBuilder:
+		at := v.Int64()
+		if v.Kind() == parquet.Int96 { // nanoseconds of a day, and the Julian day
+			t := v.Int96()
+			at = (int64(t[2])-2440588)*(24*time.Hour).Microseconds() + (int64(t[1])<<32|int64(t[0]))/1000
+		}
+		to.Append(arrow.Timestamp(at))
+	case *array.Decimal256Builder:
+		unscaled := new(big.Int)
+		switch v.Kind() {
+		case parquet.Int32:
+			unscaled.SetInt64(int64(v.Int32()))
+		case parquet.Int64:
+			unscaled.SetInt64(v.Int64())
+		default:
+			unscaled = value.BigEndian(v.ByteArray())
+		}
+		if unscaled.BitLen() > 255 {
+			return errors.New("a decimal number of more than 255 bits")
+		}
+		to.Append(decimal256.FromBigInt(unscaled))
+	}
+	return nil
+}
