@@ -73,8 +73,8 @@ func (b *batch) time(r *kmsg.Record) int64 {
 	return b.FirstTimestamp + r.TimestampDelta64
 }
 
-// records returns the records of a batch that is neither compressed nor part of a transaction, as all those that this program writes; false:
-// it is another one.
+// records returns the records of a batch that is neither compressed nor part of a transaction. This program writes only such batches; false
+// means another one.
 func (b *batch) records() ([]kmsg.Record, bool) {
 	if b.Attributes&(compressedBits|transactional|marker) != 0 {
 		return nil, false

@@ -163,9 +163,9 @@ func (p *plan) stays(b batch) []byte {
 	return b.with(kept)
 }
 
-// remainder calls keep with what stays of a segment, in order, and with batches without records in place of what is removed. Of a segment
-// without messages nothing stays, unless it has the end of the log, or the beginning of a topic that is only compacted. keep must not retain
-// the bytes.
+// remainder calls keep with what stays of a segment, in order, and with batches without records in place of what is removed.
+// Of a segment without messages nothing stays, unless it has the end of the log, or the beginning of a topic that is only
+// compacted. keep must not retain the bytes.
 func (p *plan) remainder(number int, keep func([]byte)) error {
 	s := p.segments[number]
 	from, to := s.base, s.base // removed offsets

@@ -37,8 +37,8 @@ func (l *files) each(do func(partition) error) error {
 	return errors.Join(failures...)
 }
 
-// open prepares the log for the broker. It returns a *DamagedError for each partition with a damaged batch, and for a damaged list of topics.
-// The broker must not run, because it truncates a file at the first damaged batch.
+// open prepares the log for the broker. It returns a *DamagedError for each partition with a damaged batch, and for a damaged
+// list of topics. The broker must not run, because it truncates a file at the first damaged batch.
 //
 // It reads the whole log, as the broker does next: most of the time is disk I/O, and afterwards the broker finds the files
 // in the page cache.

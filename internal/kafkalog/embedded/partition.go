@@ -26,8 +26,8 @@ type partition struct {
 	buffer   *[]byte   // for the content of a segment; shared by partitions
 }
 
-// segment is a file of batches, with an index file that has an entry for each batch. The offsets of its batches have no gaps: a batch without
-// records takes the place of what was removed. Segments may have gaps between them.
+// segment is a file of batches, with an index file that has an entry for each batch. The offsets of its batches have no gaps: a
+// batch without records takes the place of what was removed. Segments may have gaps between them.
 type segment struct {
 	data     string // its path
 	base     int64  // its first offset
@@ -254,8 +254,8 @@ func (p *partition) cut(sound int64) error {
 	return nil
 }
 
-// entryOf returns the index entry of a batch: a version, a checksum, the leader epoch, which is 0, a timestamp that kfake does not read, and
-// flags: 1 if the batch is transactional, except for control batches.
+// entryOf returns the index entry of a batch: a version, a checksum, the leader epoch, which is 0, a timestamp that kfake does
+// not read, and flags: 1 if the batch is transactional, except for control batches.
 func entryOf(b batch) []byte {
 	entry := make([]byte, entryBytes)
 	entry[0] = 1
