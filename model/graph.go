@@ -11,13 +11,13 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Add adds the model to a graph: what it predicts of each row of raw features (n × d; NaN for a missing value), in the outputs of its
+// add adds the model to a graph: what it predicts of each row of raw features (n × d; NaN for a missing value), in the outputs of its
 // task. It adds what [Predictor.Probabilities] and [Predictor.Numbers] compute.
 //
 //	one label       label [n], texts or whole numbers, and probabilities [n, k]
 //	several labels  given [n, k], which labels a row is given, and probabilities [n, k]
 //	numbers         numbers [n, k], float64
-func (m *Model) Add(g *onnx.Graph, raw onnx.Value) {
+func (m *Model) add(g *onnx.Graph, raw onnx.Value) {
 	inputs := m.prepared.Add(g, raw)
 	var compared *prepare.Compared // which all stages of trees share
 	m.addOutputs(g, m.addPredictions(g, inputs, func(s *Stage, score onnx.Value) sink.Product {
@@ -28,9 +28,9 @@ func (m *Model) Add(g *onnx.Graph, raw onnx.Value) {
 	}))
 }
 
-// AddSparse is [Model.Add] for sparse rows, of indices and values: see [prepare.Preparation.AddSparse]. It panics unless [Model.Sparse] is
+// addSparse is [Model.add] for sparse rows, of indices and values: see [prepare.Preparation.AddSparse]. It panics unless [Model.Sparse] is
 // true.
-func (m *Model) AddSparse(g *onnx.Graph, indices, values onnx.Value) {
+func (m *Model) addSparse(g *onnx.Graph, indices, values onnx.Value) {
 	inputs := m.prepared.AddSparse(g, indices, values)
 	m.addOutputs(g, m.addPredictions(g, inputs.Values, func(*Stage, onnx.Value) sink.Product {
 		return func(w kernel.Dense) onnx.Value { return inputs.AddProduct(g, w) }

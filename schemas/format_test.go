@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -35,7 +34,7 @@ func TestFormatTables(t *testing.T) {
 			jsonTables(t, comments, Input{}, Hash{}, Prepare{}) + "\n`Stage`:\n" +
 			jsonTable(t, comments, Stage{}, "features", "link", "basis", "scores", "drawn", "temperature") + jsonTables(t, comments, Draw{}, Features{}),
 		"forget":      jsonTables(t, comments, Forget{}, coverage.ForgottenRows{}, Heeded{}),
-		"predictions": headerTable(t, comments, prediction.Message{}, "prediction.Message"),
+		"predictions": headerTable(t, comments, Prediction{}, "Prediction"),
 		"quarantine":  headerTable(t, comments, Quarantined{}, "Quarantined"),
 		"tensors":     tensorTable(t, comments),
 	}
@@ -171,7 +170,7 @@ func TestFormatColumns(t *testing.T) {
 		Splits: []examples.Split{examples.Test}}).Record(mem)
 	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
-		"Examples": record.Schema(), "Predicted rows": prediction.Schema(3, examples.SeveralLabels, true),
+		"Examples": record.Schema(), "Predicted rows": predictionSchema(3, examples.SeveralLabels, true),
 		"Records": wire.FormatOf[float64]().Schema,
 	} {
 		_, text, _ := strings.Cut(page, "\n## "+section+"\n")

@@ -13,9 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
-	"github.com/stagewise/stagewise/schemas/residuals"
-	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -76,14 +73,14 @@ func FuzzDecodeExamples(f *testing.F) {
 }
 
 func FuzzDecodeResiduals(f *testing.F) {
-	headers := schemastest.Residuals(2, 3).Headers()
+	headers := residualsOf(2, 3).Headers()
 	seeds(f, func(m wire.Message) { f.Add(m.Get("offset"), m.Get("row"), 3, m.Value) }, "residuals")
 	f.Fuzz(func(t *testing.T, offset, row string, classes int, value []byte) {
 		if classes < 1 || classes > 1<<20 {
 			return
 		}
 		mem := arrowtest.NewMeter()
-		r, err := residuals.Decode(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
+		r, err := DecodeResiduals(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
 			Value: row}), Value: value}, classes, mem)
 		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
 			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
@@ -98,8 +95,8 @@ func FuzzDecodePrediction(f *testing.F) {
 	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "prediction-contributions", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
 		mem := arrowtest.NewMeter()
-		p, err := prediction.Decode(wire.Message{Headers: []wire.Header{
-			{Key: "kind", Value: string(prediction.Kind)}, {Key: "partition", Value: "3"}, {Key: "version", Value: "7"}, {Key: "offset", Value: offset}, {Key: "after", Value: after}, {Key: "row", Value: row}, {Key: "until", Value: until}, {Key: "rows", Value: rows}, {Key: "seen", Value: "4"},
+		p, err := DecodePrediction(wire.Message{Headers: []wire.Header{
+			{Key: "kind", Value: string(KindPrediction)}, {Key: "partition", Value: "3"}, {Key: "version", Value: "7"}, {Key: "offset", Value: offset}, {Key: "after", Value: after}, {Key: "row", Value: row}, {Key: "until", Value: until}, {Key: "rows", Value: rows}, {Key: "seen", Value: "4"},
 		}, Value: value}, mem)
 		if err == nil {
 			for _, class := range p.Classes {

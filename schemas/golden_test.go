@@ -18,8 +18,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -42,15 +40,15 @@ func kinds() map[wire.Kind]again {
 			}
 			return m, err // package examples tests the values
 		},
-		residuals.Kind: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
-			r, err := residuals.Decode(m, 3, mem)
+		KindResiduals: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+			r, err := DecodeResiduals(m, 3, mem)
 			if err != nil {
 				return m, err
 			}
 			return r.Encode(mem)
 		},
-		prediction.Kind: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
-			p, err := prediction.Decode(m, mem)
+		KindPrediction: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+			p, err := DecodePrediction(m, mem)
 			if err != nil {
 				return m, err
 			}

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
 // shortenedLog is a log whose topic p.examples, of one partition, loses messages, as after an unclean election of a
@@ -145,7 +145,7 @@ func (s *shortenedSubscription) Close() {}
 // and that offsets before the first that was lost have been predicted once.
 func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
-	latest, times := map[int64]*prediction.Message{}, map[int64]int{}
+	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
 	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
 		noError(t, err)
 		latest[p.Offset] = p

@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas/prediction"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -21,9 +21,9 @@ import (
 type partition struct {
 	*scorer
 	number int
-	state  prediction.Scored // up to end
-	lost   bool              // see reached
-	end    int64             // offset after the last message in the state
+	state  schemas.Scored // up to end
+	lost   bool           // see reached
+	end    int64          // offset after the last message in the state
 }
 
 // errOvertaken says that another process has predicted for the same messages and written first.
@@ -59,7 +59,7 @@ func (p *partition) score(ctx context.Context) error {
 		event.Notice(p.rec, "%s[%d] has lost messages with predictions, from offset %d on: predicting for the messages there now",
 			p.From, p.number, p.state.Next)
 	}
-	if p.end > 0 && p.state == (prediction.Scored{}) {
+	if p.end > 0 && p.state == (schemas.Scored{}) {
 		event.Notice(p.rec, "the predictions on %s[%d] have expired: predicting for all messages of %s[%[2]d]", p.To, p.number, p.From)
 	}
 	p.reached[p.number].Store(p.state.Next)
@@ -83,13 +83,13 @@ type job struct {
 	by        *model.Model
 	done      *sync.WaitGroup // of the messages that are written together; the fields below are set then
 
-	parts []*prediction.Message
+	parts []*schemas.Prediction
 	rows  int64
 	bad   bool
 }
 
 // read sends the messages after the last prediction in order.
-func (p *partition) read(ctx context.Context, begin prediction.Scored, to chan<- *job) error {
+func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *job) error {
 	next := begin.Next
 	send := func(j *job) error {
 		if j.partition = p.number; j.message.Offset == begin.Next {
@@ -224,7 +224,7 @@ func (p *partition) answerWith(ctx context.Context, j *job, arrived <-chan *job)
 func (p *partition) append(ctx context.Context, jobs []*job) error {
 	scored := event.Scored{Partition: p.number, Messages: len(jobs)}
 	expected := p.state // the state if all predictions count
-	var written []*prediction.Message
+	var written []*schemas.Prediction
 	var messages []wire.Message
 	for _, j := range jobs {
 		scored.Rows, scored.Version = scored.Rows+j.rows, j.by.Manifest.Version
@@ -263,7 +263,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 
 // see updates the state with the messages of the partition from an offset on. A write may take several requests, and other processes may
 // write between them.
-func (p *partition) see(ctx context.Context, at int64, written []*prediction.Message) error {
+func (p *partition) see(ctx context.Context, at int64, written []*schemas.Prediction) error {
 	_, end, err := p.client.Log.Bounds(ctx, p.To, p.number)
 	switch {
 	case err != nil:
@@ -275,7 +275,7 @@ func (p *partition) see(ctx context.Context, at int64, written []*prediction.Mes
 			p.state.Count(part)
 		}
 	default:
-		err := p.each(ctx, p.number, p.end, end, func(o *prediction.Message) { p.state.Count(o) })
+		err := p.each(ctx, p.number, p.end, end, func(o *schemas.Prediction) { p.state.Count(o) })
 		if err != nil {
 			return fmt.Errorf("read what others have written to %s[%d]: %w", p.To, p.number, err)
 		}

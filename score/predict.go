@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -36,14 +35,14 @@ func (s *scorer) predict(ctx context.Context) error {
 // answer makes the predictions of a message.
 func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32) {
 	m := j.by
-	whole := prediction.Message{
+	whole := schemas.Prediction{
 		Topic: s.From, Partition: j.partition, Offset: j.message.Offset, Checksum: checksum(j.message), Version: m.Manifest.Version,
 		Run: m.Manifest.Run, Row: j.row, Until: j.row, Rows: j.row, Trace: j.message.Trace(),
 		Task: m.Task(), Labels: m.Labels(),
 	}
 	refuse := func(reason string) {
 		whole.Reason, j.bad = reason, true
-		j.parts = []*prediction.Message{&whole}
+		j.parts = []*schemas.Prediction{&whole}
 	}
 	if j.gone {
 		refuse("the message was deleted before all of its rows were predicted")
@@ -68,7 +67,7 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32)
 	contributions, longest := s.contributions(predictor, rows)
 	probabilities, numbers := predictor.PredictRows(rows)
 	j.rows, whole.Rows = int64(batch.Rows-j.row), batch.Rows
-	most, k := prediction.MaxRows(whole.Task, whole.Labels, longest), len(whole.Labels)
+	most, k := schemas.MaxPredictionRows(whole.Task, whole.Labels, longest), len(whole.Labels)
 	for from := j.row; from < batch.Rows || len(j.parts) == 0; from += most {
 		part := whole
 		part.Row, part.Until = from, min(from+most, batch.Rows)

@@ -22,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
@@ -109,7 +108,7 @@ func traceOf(partition int, offset int64) string {
 }
 
 // counted returns the predictions that count, and fails the test unless each row of the topic has one, by one of some models.
-func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*prediction.Message) {
+func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Prediction) {
 	t.Helper()
 	seen := map[[2]int64]int{}
 	for n := range a.partitions {
@@ -263,7 +262,7 @@ func TestMessagesThatCome(t *testing.T) {
 // Predictions of another topic, or of one that was made anew, are not gone on with.
 func TestOtherTopics(t *testing.T) {
 	m := newModel(t, 1, 3)
-	for want, last := range map[string]prediction.Message{
+	for want, last := range map[string]schemas.Prediction{
 		"p.predictions[0] does not have predictions of p.examples: the last one is of visits[0]": {Topic: "visits"},
 		"the last one is of offset 2, and p.examples[0] ends at 2: it was recreated":             {Topic: "p.examples", Offset: 2, After: 2},
 		"the last one is of another message at offset 1: the topic was recreated":                {Topic: "p.examples", Offset: 1, Checksum: "x"},

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/prediction"
 )
 
 // OtherTopicError says that the topic of predictions has predictions for another topic of examples.
@@ -33,7 +32,7 @@ const lookBack = 4
 
 // reached is the position up to which a partition has predictions.
 type reached struct {
-	prediction.Scored
+	schemas.Scored
 	// lost says that the topic of examples has lost messages after Next that had predictions: the next prediction begins a generation.
 	lost bool
 	end  int64 // the offset after the last message that says so
@@ -45,10 +44,10 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	if err != nil {
 		return r, err
 	}
-	var last *prediction.Message
+	var last *schemas.Prediction
 	for count := int64(lookBack); last == nil; count *= 2 {
 		from := max(first, end-count)
-		err := s.each(ctx, partition, from, end, func(p *prediction.Message) { last = p })
+		err := s.each(ctx, partition, from, end, func(p *schemas.Prediction) { last = p })
 		if err != nil {
 			return r, err
 		}
@@ -62,11 +61,11 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	if last.Topic != s.From || last.Partition != partition {
 		return r, &OtherTopicError{s.To, partition, s.From, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition)}
 	}
-	var all []*prediction.Message
-	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *prediction.Message) { all = append(all, p) }); err != nil {
+	var all []*schemas.Prediction
+	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) }); err != nil {
 		return r, err
 	}
-	r.Scored = prediction.ScoredBy(all)
+	r.Scored = schemas.ScoredBy(all)
 	of, err := s.examples(ctx, partition)
 	if err != nil {
 		return r, err
@@ -81,7 +80,7 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	case proved < 0:
 		return r, &OtherTopicError{s.To, partition, s.From, why}
 	case proved+1 < r.Next: // else the last prediction does not count
-		r.Scored, r.lost = prediction.Scored{Next: proved + 1, Generation: r.Generation}, true
+		r.Scored, r.lost = schemas.Scored{Next: proved + 1, Generation: r.Generation}, true
 	}
 	return r, nil
 }
@@ -92,8 +91,8 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 func (s *scorer) lastProved(ctx context.Context, of *batch, first, end int64) (int64, error) {
 	for count := int64(lookBack); ; count *= 2 {
 		from := max(first, end-count)
-		latest := map[int64]*prediction.Message{} // of each message
-		err := s.each(ctx, of.partition, from, end, func(p *prediction.Message) { latest[p.Offset] = p })
+		latest := map[int64]*schemas.Prediction{} // of each message
+		err := s.each(ctx, of.partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
 		if err != nil {
 			return 0, err
 		}
@@ -127,7 +126,7 @@ func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
 }
 
 // why returns why a prediction is not for the message at its offset. "" means that it is, or that there is no such message.
-func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err error) {
+func (e *batch) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
 	bounds := coverage.Span{Partition: e.partition, From: e.first, To: e.end}
 	same := func(m protocol.Message) bool { return checksum(m) == p.Checksum }
 	found, err := protocol.Still(ctx, e.client.Log, e.From, bounds, p.Offset, same)
@@ -141,9 +140,9 @@ func (e *batch) why(ctx context.Context, p *prediction.Message) (why string, err
 }
 
 // each calls with for the predictions in a range of a partition, of which it reads only the headers.
-func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*prediction.Message)) error {
+func (s *scorer) each(ctx context.Context, partition int, from, to int64, with func(*schemas.Prediction)) error {
 	return s.client.Between(ctx, s.To, partition, from, to, func(m protocol.Message) error {
-		if p, err := prediction.Header(m.Message); err == nil { // else another program wrote it
+		if p, err := schemas.PredictionHeader(m.Message); err == nil { // else another program wrote it
 			with(p)
 		}
 		return nil

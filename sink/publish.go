@@ -11,7 +11,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -19,7 +19,7 @@ import (
 // have so many values each.
 func Parts(rows, values int) iter.Seq2[int, int] {
 	return func(yield func(from, to int) bool) {
-		size := residuals.MaxRows(values)
+		size := schemas.MaxResidualsRows(values)
 		for from := 0; from < rows && yield(from, min(from+size, rows)); from += size {
 		}
 	}
@@ -40,7 +40,7 @@ func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Vote
 func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]wire.Message, error) {
 	var messages []wire.Message
 	for from, to := range Parts(f.Score.Rows, f.Values()) {
-		r := residuals.Message{
+		r := schemas.Residuals{
 			Identity: id, Attempt: attempt, Offset: offset, Row: from, Classes: f.Score.Cols,
 			Score: f.Score.Slice(from, to).Data, Residual: f.Residual.Slice(from, to).Data,
 		}

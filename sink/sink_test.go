@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/oracle"
-	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -82,7 +82,7 @@ func TestScoresAndShownAgainstAlgorithm2(t *testing.T) {
 
 func TestPartsCoverAllRows(t *testing.T) {
 	for _, k := range []int{1, 10, 1000, 200_000} {
-		size := residuals.MaxRows(k)
+		size := schemas.MaxResidualsRows(k)
 		for _, n := range []int{0, 1, size - 1, size, size + 1, 3*size + 2} {
 			next := 0
 			for from, to := range Parts(n, k) {
@@ -101,7 +101,7 @@ func TestPartsCoverAllRows(t *testing.T) {
 func TestMessages(t *testing.T) {
 	const k = 1000
 	mem := arrowtest.Allocator(t)
-	id := wire.Identity{Kind: residuals.Kind, Run: "run", Stage: 2, Partition: 1, Parent: wire.DigestJSON("W")}
+	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: wire.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
 		score, residual, votes := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1), oracle.Normals(3, n, k, 1)
 		messages, err := Messages(id, "", 77, Finished{score, residual, votes}, mem)
@@ -113,7 +113,7 @@ func TestMessages(t *testing.T) {
 			if len(m.Value) > wire.MaxMessage {
 				t.Errorf("a message has %d bytes", len(m.Value))
 			}
-			r, err := residuals.Decode(m, k, mem)
+			r, err := schemas.DecodeResiduals(m, k, mem)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
-	"github.com/stagewise/stagewise/export"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
@@ -139,8 +138,8 @@ func newWeightsExport() *cobra.Command {
 			"programs", Args: cobra.NoArgs,
 		Long: "Export a version of a pipeline, or a model file, in one of these formats:\n\n" + formats(),
 		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
-			"  stagewise weights export -c digits.yaml --version 7 -o digits." + export.Names()[1] + "\n" +
-			"  stagewise weights export --model digits.model -o digits." + export.Names()[1],
+			"  stagewise weights export -c digits.yaml --version 7 -o digits." + model.ExportNames()[1] + "\n" +
+			"  stagewise weights export --model digits.model -o digits." + model.ExportNames()[1],
 		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
 	}
 	f.from.add(cmd)
@@ -148,29 +147,29 @@ func newWeightsExport() *cobra.Command {
 	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
 		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
 	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
-	cmd.Flags().StringVar(&f.format, "format", "", "output `format`: "+strings.Join(export.Names(), ", ")+
-		"; default: by the extension of the file, or else "+export.Names()[0])
+	cmd.Flags().StringVar(&f.format, "format", "", "output `format`: "+strings.Join(model.ExportNames(), ", ")+
+		"; default: by the extension of the file, or else "+model.ExportNames()[0])
 	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
-	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(export.Names(), cobra.ShellCompDirectiveNoFileComp)))
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(model.ExportNames(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
 }
 
 // formats returns the formats as lines of a help text.
 func formats() string {
 	var lines []string
-	for _, f := range export.All() {
+	for _, f := range model.Exports() {
 		lines = append(lines, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
 	}
 	return strings.Join(lines, "\n")
 }
 
 // check returns the format, or what is wrong with the flags.
-func (f *exportFlags) check() (export.Format, error) {
-	format, ok := export.Named(cmp.Or(f.format, export.OfFile(f.output)))
+func (f *exportFlags) check() (model.Export, error) {
+	format, ok := model.ExportNamed(cmp.Or(f.format, model.ExportOfFile(f.output)))
 	switch {
 	case !ok:
-		names, last := export.Names(), len(export.Names())-1
+		names, last := model.ExportNames(), len(model.ExportNames())-1
 		return format, option.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
 	case f.from.file == "" && f.modelFile == "":
 		return format, errors.New("expected -c FILE, or --model FILE")
@@ -209,6 +208,6 @@ func (f *exportFlags) run(cmd *cobra.Command) error {
 	}))
 }
 
-func (f *exportFlags) write(cmd *cobra.Command, format export.Format, m *model.Model) error {
+func (f *exportFlags) write(cmd *cobra.Command, format model.Export, m *model.Model) error {
 	return screen.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
 }

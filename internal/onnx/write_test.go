@@ -50,7 +50,7 @@ func (f fields) number(field protowire.Number) uint64 {
 	return n
 }
 
-// A file has what was added, in its order, and values as they are. onnxruntime reads such files in the tests of package export.
+// A file has what was added, in its order, and values as they are. onnxruntime reads such files in the tests of package model.
 func TestFile(t *testing.T) {
 	g := New("sums", map[string]string{"z": "last", "a": "first"})
 	x := g.Input("x", 2)

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -66,8 +65,8 @@ func (c Codec) EncodeResiduals(id wire.Identity, attempt string, offset int64, f
 }
 
 // DecodeResiduals decodes a residuals message, whose rows must have the given number of classes.
-func (c Codec) DecodeResiduals(m wire.Message, classes int) (*residuals.Message, error) {
-	return residuals.Decode(m, classes, c.mem)
+func (c Codec) DecodeResiduals(m wire.Message, classes int) (*schemas.Residuals, error) {
+	return schemas.DecodeResiduals(m, classes, c.mem)
 }
 
 // DecodeExamples decodes an examples message. The caller releases the batch.

@@ -24,7 +24,6 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
@@ -262,7 +261,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 	residuals := func(number, stage int) (of []*wire.Message) {
 		for i := range log.partitions[topicPartition{topic, number}] {
 			m := &log.partitions[topicPartition{topic, number}][i]
-			if r, err := residuals.Header(*m); err == nil && r.Stage == stage {
+			if r, err := schemas.ResidualsHeader(*m); err == nil && r.Stage == stage {
 				of = append(of, m)
 			}
 		}

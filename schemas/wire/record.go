@@ -284,11 +284,8 @@ func (a *assembly[T]) add(record arrow.Record) error {
 	if want := FormatOf[T]().Schema; !record.Schema().Equal(want) {
 		return fmt.Errorf("%w: schema %s, expected %s", ErrDamaged, Fingerprint(record.Schema()), Fingerprint(want))
 	}
-	for _, c := range record.Columns() {
-		list, isList := c.(*array.List)
-		if c.NullN() > 0 || isList && list.ListValues().NullN() > 0 {
-			return fmt.Errorf("%w: nulls in a record", ErrDamaged)
-		}
+	if Nulls(record.Columns()...) > 0 {
+		return fmt.Errorf("%w: nulls in a record", ErrDamaged)
 	}
 	names, shapes := record.Column(0).(*array.String), record.Column(1).(*array.List)
 	offsets, lists, texts := record.Column(2).(*array.Int64), record.Column(3).(*array.List), record.Column(4).(*array.List)
@@ -315,6 +312,17 @@ func (a *assembly[T]) add(record arrow.Record) error {
 		}
 	}
 	return nil
+}
+
+// Nulls returns the number of nulls of columns, and of the items of lists in them.
+func Nulls(columns ...arrow.Array) (n int) {
+	for _, c := range columns {
+		n += c.NullN()
+		if lists, ok := c.(array.ListLike); ok {
+			n += lists.ListValues().NullN()
+		}
+	}
+	return n
 }
 
 // begin begins a tensor. It allocates the values in advance if they are in several rows and the chunks are large enough for the claimed

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -266,12 +266,12 @@ func TestPublished(t *testing.T) {
 // Residuals are copied to the batches in memory. For the other segments the state records start offsets: that of their
 // first message, or if they have none that of the next segment.
 func TestResiduals(t *testing.T) {
-	part := func(offset int64, row int, score ...float32) *residuals.Message {
-		return &residuals.Message{Offset: offset, Row: row, Classes: 2, Score: score}
+	part := func(offset int64, row int, score ...float32) *schemas.Residuals {
+		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
 	}
 	s := kept(0)
 	s.BeginResiduals(s.parts[0], 100)
-	for at, p := range map[int64]*residuals.Message{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
+	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
 		if !s.AddResiduals(s.parts[0], p, at) {
 			t.Errorf("offset %d is not of the run", p.Offset)
 		}
@@ -303,7 +303,7 @@ func TestVotes(t *testing.T) {
 	s := kept(0)
 	first := s.Segments()[0].Batches()[0]
 	first.Votes = kernel.NewDense(first.Len(), 2)
-	part := &residuals.Message{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
+	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
 	read := func() []float32 {
 		s.BeginResiduals(s.parts[0], 100)
 		s.AddResiduals(s.parts[0], part, 50)

@@ -6,8 +6,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/residuals"
 )
 
 // Share is a worker's state of one share of a plan: of consecutive partitions, whose sums are one record. Create shares with
@@ -210,7 +210,7 @@ func (s *Share) BeginResiduals(part *Part, end int64) {
 // AddResiduals copies the scores and votes of a residuals message of a partition to its batch, if that is in memory, and
 // records the residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in
 // the order of the examples. The result is false if the examples message does not belong to the run.
-func (s *Share) AddResiduals(part *Part, m *residuals.Message, at int64) bool {
+func (s *Share) AddResiduals(part *Part, m *schemas.Residuals, at int64) bool {
 	own := s.segments[part.from:part.to]
 	i, _ := slices.BinarySearchFunc(own, m.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {

@@ -8,8 +8,8 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -29,7 +29,7 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 		p.beginTerms()
 	}
 	id := wire.Identity{
-		Kind: residuals.Kind, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Segment().Span.Partition,
+		Kind: schemas.KindResiduals, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Segment().Span.Partition,
 		Parent: p.visit.Parent,
 	}
 	for _, b := range batches {

@@ -11,7 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
-	"github.com/stagewise/stagewise/schemas/residuals"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
@@ -40,7 +40,7 @@ type residualsReader struct {
 	*ResidualsReader
 	messages protocol.Reader
 	attempt  string
-	ahead    *residuals.Message // message read too early
+	ahead    *schemas.Residuals // message read too early
 	at       int64              // offset of the last message on the residuals topic
 	offset   int64              // offset of its examples message
 	row      int                // first row of that message that is not read yet
@@ -61,7 +61,7 @@ func (r *ResidualsReader) reader(s *partition.Share, part *partition.Part, from 
 func (r *residualsReader) close() { r.messages.Close() }
 
 // next returns the next message; io.EOF at the end of the sealed range.
-func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) {
+func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) {
 	if part := r.ahead; part != nil {
 		r.ahead = nil
 		return part, nil
@@ -74,7 +74,7 @@ func (r *residualsReader) next(ctx context.Context) (*residuals.Message, error) 
 		if err != nil {
 			return nil, err
 		}
-		head, err := residuals.Header(m.Message)
+		head, err := schemas.ResidualsHeader(m.Message)
 		if err != nil || head.Run != r.Run || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
 			continue // of another worker, or for weights that were not accepted
 		}

@@ -1,6 +1,4 @@
-// Package prediction defines the message of the predictions topic: a version's predictions for the rows of an examples
-// message, and the position up to which a partition has predictions.
-package prediction
+package schemas
 
 import (
 	"fmt"
@@ -11,24 +9,23 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Kind is the kind of a [Message].
-const Kind wire.Kind = "prediction"
+// KindPrediction is the kind of a [Prediction].
+const KindPrediction wire.Kind = "prediction"
 
-// A Message has a version's predictions for the rows of an examples message, or the reason why there are none. With many
+// Prediction has a version's predictions for the rows of an examples message, or the reason why there are none. With many
 // classes, the rows are split into parts, one per message.
-type Message struct {
+type Prediction struct {
 	Topic     string `header:"topic"`           // of the examples message
 	Partition int    `header:"partition,count"` // of the examples message
 	Offset    int64  `header:"offset,count"`    // of the examples message
 	// After is the position of predictions before this part: messages from here to Offset need no predictions. See [Scored].
 	After    int64  `header:"after,count"`
-	Checksum string `header:"checksum"`         // of the message: see [schemas.MessageChecksum]
+	Checksum string `header:"checksum"`         // of the message: see [MessageChecksum]
 	Version  int    `header:"version,count"`    // version number
 	Run      string `header:"run"`              // run that made the version
 	Row      int    `header:"row,count"`        // first row of this part
@@ -60,8 +57,8 @@ const (
 	columnContributions = "contributions"
 )
 
-// Schema returns the Arrow schema of a predictions message, with or without contributions.
-func Schema(classes int, task examples.Task, contributions bool) *arrow.Schema {
+// predictionSchema returns the Arrow schema of a predictions message, with or without contributions.
+func predictionSchema(classes int, task examples.Task, contributions bool) *arrow.Schema {
 	fields := []arrow.Field{
 		{Name: "offset", Type: arrow.PrimitiveTypes.Int64},
 		{Name: "row", Type: arrow.PrimitiveTypes.Int32},
@@ -106,8 +103,8 @@ func labelType() *arrow.DictionaryType {
 
 // Encode encodes the message. It panics if Classes, Probabilities, Numbers, Given or Contributions does not match the rows of
 // the part or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
-// [MaxRows] rows.
-func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
+// [MaxPredictionRows] rows.
+func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
 	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
 	switch p.Task {
@@ -133,16 +130,16 @@ func (p *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode predictions of %s[%d]@%d: %w", p.Topic, p.Partition, p.Offset, err)
 	}
-	headers := append([]wire.Header{{Key: "kind", Value: string(Kind)}}, wire.HeadersOf(p)...)
+	headers := append([]wire.Header{{Key: "kind", Value: string(KindPrediction)}}, wire.HeadersOf(p)...)
 	at := 1 + slices.IndexFunc(headers, func(h wire.Header) bool { return h.Key == "seen" })
 	headers = slices.Insert(headers, at, wire.Header{Key: "schema", Value: wire.Fingerprint(record.Schema())})
 	return wire.Message{Key: fmt.Sprintf("%s/%d/%d/%d", p.Topic, p.Partition, p.Offset, p.Row), Headers: headers, Value: value}, nil
 }
 
 // record builds the Arrow record. The caller releases it.
-func (p *Message) record(mem memory.Allocator) arrow.Record {
+func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	schema := Schema(len(p.Labels), p.Task, p.Contributions != nil)
+	schema := predictionSchema(len(p.Labels), p.Task, p.Contributions != nil)
 	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
 	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
 	contributions := array.NewStringBuilder(mem)
@@ -188,9 +185,9 @@ func (p *Message) record(mem memory.Allocator) arrow.Record {
 	return array.NewRecord(schema, fields, int64(n))
 }
 
-// MaxRows returns the maximum number of rows of a message, at least 1, for a task, its labels or target names, and the number of bytes of
-// the longest contributions to a row.
-func MaxRows(task examples.Task, labels []string, contributions int) int {
+// MaxPredictionRows returns the maximum number of rows of a message, at least 1, for a task, its labels or target names, and the number
+// of bytes of the longest contributions to a row.
+func MaxPredictionRows(task examples.Task, labels []string, contributions int) int {
 	left, k := wire.MaxMessage-8<<10, len(labels)
 	for _, label := range labels {
 		left -= len(label) + 4
@@ -208,12 +205,12 @@ func MaxRows(task examples.Task, labels []string, contributions int) int {
 	return max(1, left/row)
 }
 
-// Header decodes the headers of a predictions message, but not its value. The error wraps [wire.ErrDamaged].
-func Header(m wire.Message) (*Message, error) {
-	if m.Kind() != Kind {
-		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), Kind)
+// PredictionHeader decodes the headers of a predictions message, but not its value. The error wraps [wire.ErrDamaged].
+func PredictionHeader(m wire.Message) (*Prediction, error) {
+	if m.Kind() != KindPrediction {
+		return nil, fmt.Errorf("%w: kind %s, expected %q", wire.ErrDamaged, stream.Quote(string(m.Kind())), KindPrediction)
 	}
-	p := &Message{}
+	p := &Prediction{}
 	if err := wire.ReadHeaders(m, p); err != nil {
 		return nil, err
 	}
@@ -232,9 +229,9 @@ func Header(m wire.Message) (*Message, error) {
 	return p, nil
 }
 
-// Decode decodes a predictions message. The error wraps [wire.ErrDamaged].
-func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
-	p, err := Header(m)
+// DecodePrediction decodes a predictions message. The error wraps [wire.ErrDamaged].
+func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error) {
+	p, err := PredictionHeader(m)
 	if err != nil {
 		return nil, err
 	}
@@ -244,20 +241,19 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 	}
 	defer record.Release()
 	task, classes, contributions := predictedBy(record.Schema())
-	if want := Schema(classes, task, contributions); !record.Schema().Equal(want) {
+	if want := predictionSchema(classes, task, contributions); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
-	lists := record.Column(3).(*array.FixedSizeList)
-	offsets, rows := record.Column(0).(*array.Int64), record.Column(1).(*array.Int32)
-	label, values := record.Column(2).(*array.Dictionary), lists.ListValues()
-	labels, n := label.Dictionary().(*array.String), int(record.NumRows())
-	nulls := offsets.NullN() + rows.NullN() + labels.NullN() + lists.NullN() + values.NullN()
-	if task != examples.Numbers {
-		nulls += label.NullN()
-	} else if label.NullN() < n {
-		return nil, fmt.Errorf("%w: labels beside numbers", wire.ErrDamaged)
+	columns, n := record.Columns(), int(record.NumRows())
+	offsets, rows, label := columns[0].(*array.Int64), columns[1].(*array.Int32), columns[2].(*array.Dictionary)
+	labels := label.Dictionary().(*array.String)
+	if task == examples.Numbers {
+		if label.NullN() < n {
+			return nil, fmt.Errorf("%w: labels beside numbers", wire.ErrDamaged)
+		}
+		columns = slices.Concat(columns[:2], columns[3:])
 	}
-	if nulls > 0 {
+	if wire.Nulls(append(columns, labels)...) > 0 {
 		return nil, fmt.Errorf("%w: nulls among predictions", wire.ErrDamaged)
 	}
 	if labels.Len() != classes {
@@ -279,39 +275,20 @@ func Decode(m wire.Message, mem memory.Allocator) (*Message, error) {
 		}
 	}
 	p.Task = task
+	p.Numbers, p.Probabilities = valuesOfRows[float64](record.Column(3), classes), valuesOfRows[float32](record.Column(3), classes)
 	if task == examples.SeveralLabels {
-		if err := p.readGiven(record.Column(4).(*array.FixedSizeList), n, classes); err != nil {
-			return nil, err
+		given := record.Column(4).(*array.FixedSizeList)
+		first := given.Data().Offset() * classes
+		for i := range n * classes {
+			p.Given = append(p.Given, given.ListValues().(*array.Boolean).Value(first+i))
 		}
 	}
 	if contributions {
 		texts := record.Column(int(record.NumCols()) - 1).(*array.String)
-		if texts.NullN() > 0 {
-			return nil, fmt.Errorf("%w: nulls among contributions", wire.ErrDamaged)
-		}
 		p.Contributions = make([]string, n)
 		for i := range p.Contributions {
 			p.Contributions[i] = strings.Clone(texts.Value(i))
 		}
 	}
-	first := lists.Data().Offset() * classes
-	if numbers, ok := arrowvalue.Raw[float64](values); ok {
-		p.Numbers = slices.Clone(numbers[first : first+n*classes])
-	} else if probabilities, ok := arrowvalue.Raw[float32](values); ok {
-		p.Probabilities = slices.Clone(probabilities[first : first+n*classes])
-	}
 	return p, nil
-}
-
-// readGiven decodes the labels predicted for the rows.
-func (p *Message) readGiven(lists *array.FixedSizeList, n, classes int) error {
-	values := lists.ListValues().(*array.Boolean)
-	if lists.NullN()+values.NullN() > 0 {
-		return fmt.Errorf("%w: nulls among the given labels", wire.ErrDamaged)
-	}
-	first := lists.Data().Offset() * classes
-	for i := range n * classes {
-		p.Given = append(p.Given, values.Value(first+i))
-	}
-	return nil
 }

@@ -1,6 +1,4 @@
-// Package residuals defines the message of the residuals topic: the scores and residuals that a stage passes to the next one, for the
-// rows of an examples message.
-package residuals
+package schemas
 
 import (
 	"fmt"
@@ -9,16 +7,17 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Kind is the kind of a [Message].
-const Kind wire.Kind = "residuals"
+// KindResiduals is the kind of [Residuals].
+const KindResiduals wire.Kind = "residuals"
 
-// A Message has the scores and residuals of one examples message after a stage, row by row. With many values it has only
+// Residuals have the scores and residuals of one examples message after a stage, row by row. With many values they are only
 // a part of the rows. The residuals of a row without a label are zeros.
-type Message struct {
+type Residuals struct {
 	wire.Identity           // of Visit 0; Parent is the digest of the stage's final weights
 	Attempt       string    `header:"attempt"`      // publication that the message belongs to; the seal names the valid one
 	Offset        int64     `header:"offset,count"` // of the examples message
@@ -27,12 +26,12 @@ type Message struct {
 	Score         []float32 // rows × k: in the unit of the stage's link
 	Residual      []float32 // rows × k: y − g(score)
 	// Votes (rows × k) are the sums of the predictions of finished members, with averaging; nil before the first member is finished, see
-	// [schemas.Plan.Votes].
+	// [Plan.Votes].
 	Votes []float32
 }
 
-// Schema returns the Arrow schema of a residuals message, with or without votes.
-func Schema(classes int, votes bool) *arrow.Schema {
+// residualsSchema returns the Arrow schema of a residuals message, with or without votes.
+func residualsSchema(classes int, votes bool) *arrow.Schema {
 	list := arrow.FixedSizeListOf(int32(classes), arrow.PrimitiveTypes.Float32)
 	fields := []arrow.Field{{Name: "score", Type: list}, {Name: "residual", Type: list}}
 	if votes {
@@ -42,8 +41,8 @@ func Schema(classes int, votes bool) *arrow.Schema {
 }
 
 // Encode encodes the message. It panics if Score, Residual and Votes differ in length or do not consist of complete rows. It returns an
-// error if they exceed [wire.MaxMessage]; [MaxRows] rows always fit.
-func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
+// error if they exceed [wire.MaxMessage]; [MaxResidualsRows] rows always fit.
+func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
 	columns := [][]float32{r.Score, r.Residual}
 	if r.Votes != nil {
 		columns = append(columns, r.Votes)
@@ -51,7 +50,7 @@ func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	if len(r.Score) != len(r.Residual) || r.Votes != nil && len(r.Votes) != len(r.Score) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
 		panic(fmt.Sprintf("residuals: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
 	}
-	schema := Schema(r.Classes, r.Votes != nil)
+	schema := residualsSchema(r.Classes, r.Votes != nil)
 	b := array.NewRecordBuilder(mem, schema)
 	defer b.Release()
 	for i, values := range columns {
@@ -76,31 +75,31 @@ func (r *Message) Encode(mem memory.Allocator) (wire.Message, error) {
 	return wire.Message{Key: fmt.Sprintf("%s/%d", r.Key(int(r.Offset)), r.Row), Headers: headers, Value: value}, nil
 }
 
-// MaxRows returns how many rows fit a message, at least 1: a row has 2k values, or 3k with votes. A row of more than about 220,000 values
-// does not fit.
-func MaxRows(values int) int {
+// MaxResidualsRows returns how many rows fit a message, at least 1: a row has 2k values, or 3k with votes. A row of more than about
+// 220,000 values does not fit.
+func MaxResidualsRows(values int) int {
 	return max(1, (wire.MaxMessage-8<<10)/(4*values))
 }
 
-// Header reads the headers of a residuals message, but not its value. An error wraps [wire.ErrDamaged].
-func Header(m wire.Message) (*Message, error) {
-	if m.Kind() != Kind {
-		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), Kind)
+// ResidualsHeader reads the headers of a residuals message, but not its value. An error wraps [wire.ErrDamaged].
+func ResidualsHeader(m wire.Message) (*Residuals, error) {
+	if m.Kind() != KindResiduals {
+		return nil, fmt.Errorf("%w: kind %q, expected %q", wire.ErrDamaged, m.Kind(), KindResiduals)
 	}
 	id, err := wire.IdentityOf(m)
 	if err != nil {
 		return nil, err
 	}
-	r := &Message{Identity: id}
+	r := &Residuals{Identity: id}
 	if err := wire.ReadHeaders(m, r); err != nil {
 		return nil, err
 	}
 	return r, nil
 }
 
-// Decode decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
-func Decode(m wire.Message, classes int, mem memory.Allocator) (*Message, error) {
-	r, err := Header(m)
+// DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
+func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residuals, error) {
+	r, err := ResidualsHeader(m)
 	if err != nil {
 		return nil, err
 	}
@@ -110,20 +109,28 @@ func Decode(m wire.Message, classes int, mem memory.Allocator) (*Message, error)
 	}
 	defer record.Release()
 	columns := []*[]float32{&r.Score, &r.Residual}
-	if record.Schema().Equal(Schema(classes, true)) {
+	if record.Schema().Equal(residualsSchema(classes, true)) {
 		columns = append(columns, &r.Votes)
-	} else if want := Schema(classes, false); !record.Schema().Equal(want) {
+	} else if want := residualsSchema(classes, false); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))
 	}
 	r.Classes = classes
+	if wire.Nulls(record.Columns()...) > 0 {
+		return nil, fmt.Errorf("%w: nulls among residuals", wire.ErrDamaged)
+	}
 	for i, dst := range columns {
-		column := record.Column(i).(*array.FixedSizeList)
-		values := column.ListValues().(*array.Float32)
-		if column.NullN() > 0 || values.NullN() > 0 {
-			return nil, fmt.Errorf("%w: nulls among residuals", wire.ErrDamaged)
-		}
-		first := column.Data().Offset() * classes
-		*dst = append([]float32(nil), values.Float32Values()[first:first+column.Len()*classes]...)
+		*dst = valuesOfRows[float32](record.Column(i), classes)
 	}
 	return r, nil
+}
+
+// valuesOfRows returns a copy of the values of a column of lists of that size, row-major; nil if they are of another type.
+func valuesOfRows[T float32 | float64](column arrow.Array, size int) []T {
+	lists := column.(*array.FixedSizeList)
+	all, ok := arrowvalue.Raw[T](lists.ListValues())
+	if !ok {
+		return nil
+	}
+	first := lists.Data().Offset() * size
+	return append([]T{}, all[first:first+lists.Len()*size]...)
 }

@@ -1,4 +1,4 @@
-package residuals_test
+package schemas
 
 import (
 	"errors"
@@ -8,8 +8,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
-	"github.com/stagewise/stagewise/schemas/residuals"
-	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -17,16 +15,16 @@ func TestResidualsRoundTrip(t *testing.T) {
 	for _, rows := range arrowtest.Sizes() {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
 			mem := arrowtest.Allocator(t)
-			want := schemastest.Residuals(rows, classes)
+			want := residualsOf(rows, classes)
 			m := arrowtest.Must(want.Encode(mem))(t)
-			for _, want := range []*residuals.Message{want, schemastest.Voted(rows, classes)} {
-				got := arrowtest.Must(residuals.Decode(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
+			for _, want := range []*Residuals{want, votedOf(rows, classes)} {
+				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
 				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
 					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
 					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
 				}
 			}
-			header := arrowtest.Must(residuals.Header(m))(t)
+			header := arrowtest.Must(ResidualsHeader(m))(t)
 			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
 				t.Errorf("key %s, header %v", m.Key, header)
 			}
@@ -37,8 +35,8 @@ func TestResidualsRoundTrip(t *testing.T) {
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
 		mem := arrowtest.Allocator(t)
-		for values, of := range map[int]func(rows, classes int) *residuals.Message{2 * classes: schemastest.Residuals, 3 * classes: schemastest.Voted} {
-			rows := residuals.MaxRows(values)
+		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residualsOf, 3 * classes: votedOf} {
+			rows := MaxResidualsRows(values)
 			if rows == 1 && 4*values > wire.MaxMessage {
 				continue // a row of so many values fits no message
 			}
@@ -47,7 +45,7 @@ func TestMaxResidualRowsFit(t *testing.T) {
 			}
 		}
 	}
-	_, err := schemastest.Residuals(2, 100_000).Encode(arrowtest.Allocator(t))
+	_, err := residualsOf(2, 100_000).Encode(arrowtest.Allocator(t))
 	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -65,15 +63,15 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"row", "", `header row is "", expected a whole number`, 2},
 		{"row", "-1", `header row is -1, expected at least 0`, 2},
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
-		{"run", "run", "schema " + wire.Fingerprint(residuals.Schema(2, false)) + ", expected 34f757966fbe", 3},
+		{"run", "run", "schema " + wire.Fingerprint(residualsSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
-		m := arrowtest.Must(schemastest.Residuals(4, 2).Encode(mem))(t)
+		m := arrowtest.Must(residualsOf(4, 2).Encode(mem))(t)
 		for i := range m.Headers {
 			if m.Headers[i].Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
-		_, err := residuals.Decode(m, c.classes, mem)
+		_, err := DecodeResiduals(m, c.classes, mem)
 		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
 			t.Errorf("%v, expected %s", err, c.want)
 		}
@@ -81,7 +79,7 @@ func TestResidualsThatAreRefused(t *testing.T) {
 }
 
 func TestResidualsRefuseRaggedRows(t *testing.T) {
-	for _, r := range []residuals.Message{
+	for _, r := range []Residuals{
 		{Classes: 2, Score: make([]float32, 4), Residual: make([]float32, 2)},
 		{Classes: 3, Score: make([]float32, 4), Residual: make([]float32, 4)},
 		{},

@@ -1,4 +1,4 @@
-package prediction_test
+package schemas
 
 import (
 	"errors"
@@ -9,8 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
-	"github.com/stagewise/stagewise/schemas/schemastest"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -19,7 +17,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 		for _, rows := range arrowtest.Sizes() {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
 				mem := arrowtest.Allocator(t)
-				want := schemastest.Prediction(task, rows, classes)
+				want := predictionOf(task, rows, classes)
 				if classes == 2 {
 					want.Contributions = make([]string, rows)
 				}
@@ -27,14 +25,14 @@ func TestPredictionRoundTrip(t *testing.T) {
 					want.Contributions[i] = strings.Repeat("[]", i)
 				}
 				m := arrowtest.Must(want.Encode(mem))(t)
-				got := arrowtest.Must(prediction.Decode(m, mem))(t)
+				got := arrowtest.Must(DecodePrediction(m, mem))(t)
 				if rows == 0 {
-					got.Probabilities, want.Probabilities = nil, nil
+					got.Probabilities, got.Numbers, want.Probabilities = nil, nil, nil
 				}
 				if !reflect.DeepEqual(got, want) {
 					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
 				}
-				header := arrowtest.Must(prediction.Header(m))(t)
+				header := arrowtest.Must(PredictionHeader(m))(t)
 				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
 					t.Errorf("key %s, header %v", m.Key, header)
 				}
@@ -46,11 +44,11 @@ func TestPredictionRoundTrip(t *testing.T) {
 func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
 		mem := arrowtest.Allocator(t)
-		p := schemastest.Prediction(examples.OneLabel, 1, classes)
+		p := predictionOf(examples.OneLabel, 1, classes)
 		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
 			for _, contributions := range []int{0, 1, 1000} {
-				rows := prediction.MaxRows(task, p.Labels, contributions)
-				p := schemastest.Prediction(task, rows, classes)
+				rows := MaxPredictionRows(task, p.Labels, contributions)
+				p := predictionOf(task, rows, classes)
 				if contributions > 0 {
 					p.Contributions = slices.Repeat([]string{strings.Repeat("x", contributions)}, rows)
 				}
@@ -61,7 +59,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 			}
 		}
 	}
-	long := schemastest.Prediction(examples.OneLabel, 1, 2)
+	long := predictionOf(examples.OneLabel, 1, 2)
 	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
 	_, err := long.Encode(arrowtest.Allocator(t))
 	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
@@ -86,7 +84,7 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 		{"generation", "-1", "header generation is -1, expected at least 0"},
 		{"lost", "true", "row 128 begins generation 2"},
 	} {
-		p := schemastest.Prediction(examples.OneLabel, 2, 3)
+		p := predictionOf(examples.OneLabel, 2, 3)
 		p.Generation = 2
 		m := arrowtest.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
@@ -95,14 +93,14 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 				m.Headers[i].Value = c.value
 			}
 		}
-		if _, err := prediction.Decode(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}
 	}
-	other := arrowtest.Must(schemastest.Residuals(2, 3).Encode(mem))(t)
-	m := arrowtest.Must(schemastest.Prediction(examples.OneLabel, 2, 3).Encode(mem))(t)
+	other := arrowtest.Must(residualsOf(2, 3).Encode(mem))(t)
+	m := arrowtest.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)
 	m.Value = other.Value
-	if _, err := prediction.Decode(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+	if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package prediction
+package schemas
 
 import (
 	"math/rand/v2"
@@ -13,7 +13,7 @@ type scoring struct {
 }
 
 // read applies the messages on the topic.
-func (w *scoring) read(topic []*Message) {
+func (w *scoring) read(topic []*Prediction) {
 	for _, p := range topic[w.seen:] {
 		w.state.Count(p)
 	}
@@ -22,7 +22,7 @@ func (w *scoring) read(topic []*Message) {
 
 // predictions returns the predictions of some messages from the writer's position; if lost is at least 0, those of the
 // next generation, from that offset on. rows has the numbers of rows of messages; −1: the offset has none.
-func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Message) {
+func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Prediction) {
 	state := w.state
 	if lost >= 0 {
 		state = Scored{Next: lost, Generation: state.Generation}
@@ -35,7 +35,7 @@ func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Mes
 		}
 		messages--
 		for from := row; from < n || from == row; from += w.most {
-			p := &Message{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen,
+			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen,
 				Generation: state.Generation}
 			if lost >= 0 {
 				p.Generation, p.Lost, lost = p.Generation+1, true, -1
@@ -66,7 +66,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 		for i := range rows {
 			rows[i] = random.IntN(9) - 1
 		}
-		var topic []*Message
+		var topic []*Prediction
 		writers := make([]*scoring, 1+random.IntN(4))
 		for i := range writers {
 			writers[i] = &scoring{most: 1 + random.IntN(5)}
@@ -135,7 +135,7 @@ func TestEachRowHasOnePrediction(t *testing.T) {
 // A prediction with the reason why the rest of a message has none completes that message.
 func TestReasonEndsAMessage(t *testing.T) {
 	s := Scored{Next: 4, Row: 2}
-	if s.Count(&Message{Offset: 5, After: 5}) || !s.Count(&Message{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
+	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
 		Reason: "deleted"}) || s != (Scored{Next: 5}) {
 		t.Errorf("%+v", s)
 	}

@@ -1,6 +1,6 @@
 //go:build python
 
-package export
+package model
 
 import (
 	"bytes"
@@ -8,6 +8,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +17,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -68,7 +69,7 @@ func TestPythonReadsExports(t *testing.T) {
 }
 
 // writeCase writes the files of a model, and what Go knows of it.
-func writeCase(t *testing.T, path, name string, m *model.Model, x kernel.Dense) {
+func writeCase(t *testing.T, path, name string, m *Model, x kernel.Dense) {
 	t.Helper()
 	type tensor struct {
 		Shape  []int     `json:"shape"`
@@ -121,10 +122,28 @@ func writeCase(t *testing.T, path, name string, m *model.Model, x kernel.Dense) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, ONNX, m), ".safetensors": write(t,
-		Safetensors, m)} {
+	for extension, text := range map[string]string{".json": string(content), ".onnx": write(t, "onnx", m), ".safetensors": write(t,
+		"safetensors", m)} {
 		if err := os.WriteFile(path+extension, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
+}
+
+// rows returns rows of which most values are 0, and of the numbers some are missing.
+func (r sparseRecipe) rows(n int) kernel.Dense {
+	random := rand.New(rand.NewPCG(9, 10))
+	x := kernel.NewDense(n, width)
+	for i := range n {
+		row := x.Row(i)
+		for j := range row {
+			switch {
+			case j < r.numbers && random.IntN(8) == 0:
+				row[j] = float32(math.NaN())
+			case j < r.numbers && random.IntN(8) > 0, j >= r.numbers && random.IntN(6) == 0:
+				row[j] = float32(random.IntN(7)) - 2
+			}
+		}
+	}
+	return x
 }

@@ -1,4 +1,4 @@
-package export
+package model
 
 import (
 	"encoding/binary"
@@ -17,7 +17,7 @@ import (
 func TestSafetensorsLayout(t *testing.T) {
 	for _, r := range everyRecipe(t) {
 		m := r.model(t)
-		file := write(t, Safetensors, m)
+		file := write(t, "safetensors", m)
 		length := binary.LittleEndian.Uint64([]byte(file[:8]))
 		header, values := file[8:8+length], file[8+length:]
 		if length%8 != 0 || header[0] != '{' {
@@ -78,7 +78,7 @@ func TestSafetensorsLayout(t *testing.T) {
 func TestWriterFails(t *testing.T) {
 	full := errors.New("full")
 	m := everyRecipe(t)[0].model(t)
-	for _, format := range All() {
+	for _, format := range Exports() {
 		whole := len(write(t, format.Name, m))
 		for _, room := range []int{0, 5, 8, whole / 2, whole - 1} {
 			if err := format.Write(&disk{room, full}, m); !errors.Is(err, full) {

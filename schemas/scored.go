@@ -1,4 +1,4 @@
-package prediction
+package schemas
 
 import (
 	"cmp"
@@ -20,7 +20,7 @@ type Scored struct {
 }
 
 // Count applies the next prediction of the partition, and reports whether it is valid.
-func (s *Scored) Count(p *Message) bool {
+func (s *Scored) Count(p *Prediction) bool {
 	if p.Lost && p.Generation == s.Generation+1 {
 		*s = Scored{Next: p.After, Generation: p.Generation}
 	}
@@ -40,7 +40,7 @@ func (s Scored) before(o Scored) bool {
 
 // Begins returns the position at which a prediction starts. If it starts a generation, only the generation of the position
 // is known: the previous one.
-func (p *Message) Begins() Scored {
+func (p *Prediction) Begins() Scored {
 	if p.Lost {
 		return Scored{Next: math.MaxInt64, Generation: p.Generation - 1}
 	}
@@ -52,7 +52,7 @@ func (p *Message) Begins() Scored {
 //
 // A writer starts at the position reached before Seen, and continues from there. So the first prediction of the writers
 // with the same Seen as the last one starts there.
-func ScoredBy(last []*Message) (s Scored) {
+func ScoredBy(last []*Prediction) (s Scored) {
 	found := false
 	for _, p := range last {
 		begins := p.Begins()

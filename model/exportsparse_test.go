@@ -1,15 +1,12 @@
-package export
+package model
 
 import (
 	"fmt"
-	"math"
 	"math/rand/v2"
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -42,7 +39,7 @@ func sparseRecipes() (all []sparseRecipe) {
 }
 
 // model returns the model of a recipe, of random weights.
-func (r sparseRecipe) model(t testing.TB) *model.Model {
+func (r sparseRecipe) model(t testing.TB) *Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(7, 8))
 	draw := normals(random)
@@ -74,7 +71,7 @@ func (r sparseRecipe) model(t testing.TB) *model.Model {
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, len(labels), draw(p*len(labels), 0.3))}}})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
 	}
-	m, err := model.New(manifest, preparation, weights)
+	m, err := New(manifest, preparation, weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,28 +79,10 @@ func (r sparseRecipe) model(t testing.TB) *model.Model {
 	return m
 }
 
-// rows returns rows of which most values are 0, and of the numbers some are missing.
-func (r sparseRecipe) rows(n int) kernel.Dense {
-	random := rand.New(rand.NewPCG(9, 10))
-	x := kernel.NewDense(n, width)
-	for i := range n {
-		row := x.Row(i)
-		for j := range row {
-			switch {
-			case j < r.numbers && random.IntN(8) == 0:
-				row[j] = float32(math.NaN())
-			case j < r.numbers && random.IntN(8) > 0, j >= r.numbers && random.IntN(6) == 0:
-				row[j] = float32(random.IntN(7)) - 2
-			}
-		}
-	}
-	return x
-}
-
 // A model of sparse rows has a graph with two inputs, of any length.
 func TestSparseGraph(t *testing.T) {
 	for _, r := range sparseRecipes() {
-		text := write(t, ONNX, r.model(t))
+		text := write(t, "onnx", r.model(t))
 		for _, name := range []string{"indices", "values", "length", "probabilities"} {
 			if !strings.Contains(text, name) {
 				t.Errorf("%v: the graph has no %s", r, name)

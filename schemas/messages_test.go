@@ -1,19 +1,16 @@
-// Package schemastest has messages for tests: the golden files and the tests of their packages are about the same ones.
-package schemastest
+package schemas
 
 import (
 	"fmt"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/prediction"
-	"github.com/stagewise/stagewise/schemas/residuals"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Prediction returns a prediction message for rows of three or more classes, or of that many regression targets.
-func Prediction(task examples.Task, rows, classes int) *prediction.Message {
-	p := &prediction.Message{
+// predictionOf returns a prediction message for rows of three or more classes, or of that many regression targets.
+func predictionOf(task examples.Task, rows, classes int) *Prediction {
+	p := &Prediction{
 		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: "af9b094d-18bcfe56800",
 		Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
 		Task: task, Probabilities: numbered(rows * classes),
@@ -38,10 +35,10 @@ func Prediction(task examples.Task, rows, classes int) *prediction.Message {
 	return p
 }
 
-// Residuals returns the scores and residuals of rows.
-func Residuals(rows, classes int) *residuals.Message {
-	r := &residuals.Message{
-		Identity: wire.Identity{Kind: residuals.Kind, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
+// residualsOf returns the scores and residuals of rows.
+func residualsOf(rows, classes int) *Residuals {
+	r := &Residuals{
+		Identity: wire.Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
 		Offset:   1 << 40, Row: 128, Classes: classes,
 		Score: numbered(rows * classes), Residual: numbered(rows * classes),
 	}
@@ -49,9 +46,9 @@ func Residuals(rows, classes int) *residuals.Message {
 	return r
 }
 
-// Voted returns [Residuals] with votes.
-func Voted(rows, classes int) *residuals.Message {
-	r := Residuals(rows, classes)
+// votedOf returns [residualsOf] with votes.
+func votedOf(rows, classes int) *Residuals {
+	r := residualsOf(rows, classes)
 	r.Votes = numbered(rows * classes)
 	for i := range r.Votes {
 		r.Votes[i] += 0.5

@@ -1,4 +1,4 @@
-package export
+package model
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -48,7 +47,7 @@ func (r recipe) String() string {
 }
 
 // model returns the model of a recipe. Its numbers are of the size that training gives them.
-func (r recipe) model(t testing.TB) *model.Model {
+func (r recipe) model(t testing.TB) *Model {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, 2))
 	draw := normals(random)
@@ -116,7 +115,7 @@ func (r recipe) model(t testing.TB) *model.Model {
 	}
 	weights := make([][]*schemas.Weights, len(all))
 	for i := range all {
-		stage, err := model.NewStage(plan, i, prepared)
+		stage, err := NewStage(plan, i, prepared)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -141,7 +140,7 @@ func (r recipe) model(t testing.TB) *model.Model {
 		}
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
 	}
-	m, err := model.New(manifest, preparation, weights)
+	m, err := New(manifest, preparation, weights)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -240,7 +239,7 @@ func everyRecipe(t testing.TB) (all []recipe) {
 			stages: []schemas.Stage{stage, stage}})
 	}
 	for _, task := range []examples.Task{examples.SeveralLabels, examples.Numbers} {
-		for i, l := range model.LinksOf(task) {
+		for i, l := range LinksOf(task) {
 			stage := schemas.Stage{Features: everyFeatures(t)[0], Link: schemas.Link(l)}
 			all = append(all, recipe{prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels,
 				stages: []schemas.Stage{stage, stage}, members: 2 * (i % 2), task: task})
@@ -369,8 +368,8 @@ func (r recipe) toEdges(random *rand.Rand, i int, row []float32) {
 func TestRecipes(t *testing.T) {
 	for _, r := range everyRecipe(t) {
 		m := r.model(t)
-		written := write(t, Arrow, m)
-		again, err := model.Read(strings.NewReader(written))
+		written := write(t, "arrow", m)
+		again, err := Read(strings.NewReader(written))
 		if err != nil {
 			t.Fatalf("%v: %v", r, err)
 		}
@@ -382,9 +381,9 @@ func TestRecipes(t *testing.T) {
 }
 
 // write returns the file of a model in the format of that name.
-func write(t testing.TB, format string, m *model.Model) string {
+func write(t testing.TB, format string, m *Model) string {
 	t.Helper()
-	f, ok := Named(format)
+	f, ok := ExportNamed(format)
 	if !ok {
 		t.Fatalf("there is no format %s", format)
 	}
