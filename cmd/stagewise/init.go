@@ -1,19 +1,25 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/draft"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/profile"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 )
 
 func newInit() *cobra.Command {
@@ -38,12 +44,12 @@ func newInit() *cobra.Command {
 			if err := ingest.View(cmd.Context(), args[0], o, table); err != nil {
 				return failed(err)
 			}
-			d, err := draft.Of(args[0], output, o, table)
+			d, err := screen.NewDraft(args[0], output, o, table)
 			if err != nil {
 				return err
 			}
 			if name == "" {
-				name = draft.Name(args[0])
+				name = screen.DraftName(args[0])
 			}
 			from := strings.Join([]string{"stagewise init", args[0], "--label", label}, " ")
 			err = screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
@@ -97,4 +103,76 @@ func checkDraft(file string, o ingest.Options) error {
 		return p
 	}
 	return nil
+}
+
+func newCheck() *cobra.Command {
+	var from configFlags
+	cmd := &cobra.Command{
+		Use: "check -c FILE", Short: "Show what train would do, and report errors in the configuration and the files", Args: cobra.NoArgs,
+		Example: "  stagewise check -c digits.yaml",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			blas, err := openBLAS()
+			if err != nil {
+				return err
+			}
+			ctx, out := cmd.Context(), cmd.OutOrStdout()
+			return failed(errors.Join(screen.WritePreview(ctx, out, c, blas), checkTopics(ctx, out, c)))
+		}),
+	}
+	from.add(cmd)
+	return cmd
+}
+
+// reachTimeout is how long check waits for brokers.
+const reachTimeout = 10 * time.Second
+
+// checkTopics writes how the topics that exist differ from the configuration. It returns an error for those that delete
+// what must stay. Without brokers, or if none can be reached, it says nothing of them.
+func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
+	if len(c.Brokers) == 0 { // the embedded broker: it would lock the data directory, or make it
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, reachTimeout)
+	defer cancel()
+	var found *topics.Settings
+	var covered []string
+	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
+		p := topics.OpenFor(log, c.Job(), nil)
+		if found, err = topics.ReadSettings(ctx, p, c.Job()); err == nil && p.Remade != nil {
+			covered, err = coveredBy(ctx, p)
+		}
+		return err
+	})
+	if err != nil {
+		_, err = fmt.Fprintf(w, "\nexisting topics are not compared with the configuration: %v\n", err)
+		return err
+	}
+	for _, line := range covered {
+		fmt.Fprintln(w, line)
+	}
+	return errors.Join(append([]error{screen.WriteDifferences(w, found.Differences)}, found.Wrong...)...)
+}
+
+// coveredBy returns lines with the offsets of the examples and of the topic from which expired ones are made again; none if the
+// topics are not there yet.
+func coveredBy(ctx context.Context, p *topics.Pipeline) ([]string, error) {
+	var lines []string
+	source, _ := p.Remade.Source()
+	for _, of := range []struct {
+		what, topic string
+		log         protocol.Log
+	}{
+		{"%s has %s", p.Topics.Examples, p.Remade.Log}, {"%s has, or made again, %s", p.Topics.Examples, p.Log},
+		{"%s has, with its archive if there is one, %s", source, p.Remade.Log},
+	} {
+		spans, err := of.log.Spans(ctx, of.topic)
+		if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, fmt.Sprintf(of.what, of.topic, topics.Listed(spans)))
+	}
+	return lines, nil
 }

@@ -8,12 +8,20 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"os/signal"
+	"runtime"
+	"strings"
 	"syscall"
+	"time"
 
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/memorylimit"
@@ -98,4 +106,111 @@ func failed(err error) error {
 		return err
 	}
 	return &failure{err}
+}
+
+// newRoot returns the command stagewise with all commands below it.
+func newRoot(stdout, stderr io.Writer) *cobra.Command {
+	root := newGroup("stagewise", "Train multi-class models from Kafka logs by stagewise least squares",
+		newInit(), newTrain(), newRun(), newWork(), newSolve(), newIngest(), newPredict(), newExplain(), newServe(), newScore(), newPage(),
+		newSearch(), newVerify(), newForget(), newWeights(), newRuns(), newSources(), newQuarantine(), newTopics(), newRepair(), newCheck(),
+		newHealth(), newMan(), newVersion())
+	root.Long = root.Short + ".\n\nExit codes: 0 success; 1 the run failed; 2 the configuration or the command line is wrong; 130 " +
+		"interrupted; 143 terminated by SIGTERM (services: 0)."
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SilenceUsage, root.SilenceErrors = true, true
+	return root
+}
+
+// exactly accepts one argument, of which it has the name that the usage has: a URL, a FILE.
+func exactly(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			return nil
+		}
+		return fmt.Errorf("expected one argument, %s, found %d; see %s --help", name, len(args), cmd.CommandPath())
+	}
+}
+
+// newGroup returns a command that does nothing itself: the given commands are below it.
+func newGroup(use, short string, commands ...*cobra.Command) *cobra.Command {
+	cmd := &cobra.Command{
+		Use: use, Short: short,
+		// Without this check cobra answers an unknown command below the root with help, and without an error.
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil
+			}
+			if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+				return fmt.Errorf("unknown command %q for %s; did you mean %s?", args[0], cmd.CommandPath(), strings.Join(near, " or "))
+			}
+			return fmt.Errorf("unknown command %q for %s; see %s --help", args[0], cmd.CommandPath(), cmd.CommandPath())
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return fmt.Errorf("no command; see %s --help", cmd.CommandPath())
+		},
+		// The flags after a misspelt command belong to that command. The error must name the command, not its flags.
+		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true},
+		SuggestionsMinimumDistance: 2, // cobra's own default, which it sets only after Args has run
+		DisableFlagsInUseLine:      true,
+	}
+	cmd.AddCommand(commands...)
+	return cmd
+}
+
+func newVersion() *cobra.Command {
+	return &cobra.Command{
+		Use: "version", Short: "Print the version of the program, its revision, and the Go version that built it", Args: cobra.NoArgs,
+		Example: "  stagewise version",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			version, revision := telemetry.Build()
+			if revision != "" {
+				revision = " " + revision
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "stagewise %s%s %s %s/%s\n", version, revision, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			return nil
+		},
+	}
+}
+
+// newMan returns the command that packagers call: make release does.
+func newMan() *cobra.Command {
+	return &cobra.Command{
+		Use: "man FOLDER", Short: "Write a manual page for each command into a folder", Args: exactly("FOLDER"),
+		Long: "Write a manual page for each command into a folder, which is created if needed. The environment\nvariable " +
+			"SOURCE_DATE_EPOCH sets the date of the pages, for reproducible builds.",
+		Example: "  stagewise man man1",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return failed(err)
+			}
+			root := cmd.Root()
+			root.DisableAutoGenTag = true
+			if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "stagewise", Manual: "stagewise"}, args[0]); err != nil {
+				return failed(fmt.Errorf("write the manual pages: %w", err))
+			}
+			return nil
+		},
+	}
+}
+
+// newHealth returns the command that containers call to find out whether the process in them works: they have no other program for it.
+func newHealth() *cobra.Command {
+	var timeout time.Duration
+	cmd := &cobra.Command{
+		Use: "health URL", Short: "Check the health of a process", Args: exactly("URL"),
+		Long: "Check /live or /ready of a process, at its metrics address or the address of serve. The exit code is\n0 if the status " +
+			"is 200. Otherwise it is 1, and the answer is on standard error.",
+		Example: "  stagewise health http://127.0.0.1:9464/ready",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !strings.HasPrefix(args[0], "http://") && !strings.HasPrefix(args[0], "https://") {
+				return fmt.Errorf("%q: expected a URL, such as http://127.0.0.1:9464/ready", args[0])
+			}
+			ctx, cancel := context.WithTimeout(cmd.Context(), timeout)
+			defer cancel()
+			return failed(telemetry.Ask(ctx, args[0]))
+		},
+	}
+	cmd.Flags().DurationVar(&timeout, "timeout", 5*time.Second, "`time` to wait for the answer")
+	return cmd
 }

@@ -13,14 +13,25 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/client"
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/cmd/stagewise/telemetry"
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/score"
 )
 
 func newPredict() *cobra.Command {
@@ -188,5 +199,267 @@ func (d decision) decide(fields []string, probabilities []float32) {
 		fields[0] = strings.Join(d.model.Given(probabilities), labelSeparator)
 	default:
 		fields[0] = d.model.Labels()[d.model.Decide(probabilities)]
+	}
+}
+
+func newExplain() *cobra.Command {
+	var (
+		from                                             configFlags
+		version, modelFile, input, label, jsonFile, page string
+		header                                           bool
+		limit, top                                       int
+	)
+	o := explain.Defaults()
+	cmd := &cobra.Command{
+		Use: "explain (--model FILE -i FILE | -c FILE)", Short: "Show which columns predictions depend on, and where they are wrong",
+		Args: cobra.NoArgs,
+		Long: "Read labelled rows, preferably rows that the model was not trained on, and show permutation importance, the\npartial " +
+			"dependence on the most important columns, the errors by slices of these columns, and the rows with\nthe largest loss. " +
+			"With -c the rows are the test rows of a version on the topic, or its holdout rows.",
+		Example: "  stagewise explain --model adult.model -i test.csv\n" +
+			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
+			"  stagewise explain -c adult.yaml --version 7",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			err := errors.Join(screen.CheckExplain(o, limit, top), screen.CheckWritable(jsonFile), screen.CheckWritable(page))
+			switch {
+			case err != nil:
+				return err
+			case jsonFile == screen.StandardOutput && page == screen.StandardOutput:
+				return errors.New("--json and --html: expected - for only one of them")
+			case from.file == "" && (modelFile == "" || input == ""):
+				return errors.New("expected --model FILE and -i FILE, or -c FILE")
+			case from.file != "" && (modelFile != "" || input != "" || label != "" || cmd.Flags().Changed("header")):
+				return errors.New("-c: expected neither --model, -i, --label nor --header: the rows are on the topic")
+			case from.file == "" && (version != "" || len(from.set) > 0):
+				return errors.New("--version and --set: expected -c FILE")
+			}
+			blas, err := openBLAS()
+			if err != nil {
+				return err
+			}
+			o.Wrong = top
+			write := func(m *model.Model, rows *explain.Rows, file string) error {
+				r, err := explain.Explain(cmd.Context(), m, blas, rows, o)
+				if err != nil {
+					return err
+				}
+				return screen.WriteExplanation(cmd.OutOrStdout(), r, screen.Explained{File: file, Top: top, JSON: jsonFile, HTML: page})
+			}
+			if from.file != "" {
+				c, err := from.load()
+				if err != nil {
+					return err
+				}
+				return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+					p := openExamples(log, c, c.Name)
+					m, err := p.Model(cmd.Context(), cmp.Or(version, protocol.Latest))
+					if err != nil {
+						return err
+					}
+					if err := explain.CheckModel(m); err != nil {
+						return err
+					}
+					rows, _, err := screen.HeldOut(cmd.Context(), p, m, limit, o.Seed)
+					if err != nil {
+						return err
+					}
+					return write(m, rows, c.Name)
+				}))
+			}
+			m, err := readModel(modelFile)
+			if err != nil {
+				return failed(err)
+			}
+			if err := explain.CheckModel(m); err != nil {
+				return err
+			}
+			from := ingest.TrainedOn(m.Manifest.Plan)
+			if from.Label = cmp.Or(layout.Column(label), from.Label); cmd.Flags().Changed("header") {
+				from.Header = &header
+			}
+			if input == ingest.StandardInput {
+				remove, err := from.Spool(cmd.Context(), cmd.InOrStdin())
+				if err != nil {
+					return failed(err)
+				}
+				defer remove()
+			}
+			rows, err := screen.ReadLabelled(cmd.Context(), m, input, from, limit, o.Seed)
+			if problem, ok := errors.AsType[option.Problem](err); ok {
+				problem.Key = "--" + problem.Key
+				return problem
+			} else if err != nil {
+				return failed(err)
+			}
+			return failed(write(m, rows, input))
+		},
+	}
+	from.add(cmd)
+	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model and -i may take its place
+	cmd.Flags().StringVar(&version, "version", "", "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+
+		protocol.Latest+")")
+	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
+	cmd.Flags().StringVarP(&input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
+	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
+	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names; default: as in the training files")
+	cmd.Flags().IntVar(&limit, "rows", 10_000, "sample this many `rows` if there are more")
+	cmd.Flags().IntVar(&top, "top", 10, "show this many columns and `rows` with the largest loss")
+	cmd.Flags().IntVar(&o.Curves, "curves", o.Curves, "show the partial dependence on the most important `columns`")
+	cmd.Flags().StringArrayVar(&o.Slices, "slice", nil, "show the errors by the values of a `column`; repeatable; default: as --curves")
+	cmd.Flags().IntVar(&o.Shuffles, "permutations", o.Shuffles, "permute each column this many `times`")
+	cmd.Flags().Uint64Var(&o.Seed, "seed", o.Seed, "`seed` of the permutations, and of --rows")
+	cmd.Flags().StringVar(&jsonFile, "json", "", "write all numbers as JSON to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&page, "html", "", "write a page to a `file` (-: standard output)")
+	return cmd
+}
+
+// scoreFlags are the flags of score.
+type scoreFlags struct {
+	from                     configFlags
+	show                     displayFlags
+	topic, to, version, stop string
+}
+
+func newScore() *cobra.Command {
+	var f scoreFlags
+	cmd := &cobra.Command{
+		Use: "score -c FILE", Short: "Write predictions for the messages of a topic to another topic", Args: cobra.NoArgs,
+		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the\nnewest offered " +
+			"version of the pipeline. Several processes share the partitions. Exactly one\nprediction of each message counts, " +
+			"even if processes fail: see docs/serving.md.",
+		Example: "  stagewise score -c clicks.yaml                              a service: predict current and future messages\n  " +
+			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
+			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
+		RunE: f.from.run(f.run),
+	}
+	f.from.add(cmd)
+	f.show.add(cmd)
+	cmd.Flags().StringVar(&f.topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
+	cmd.Flags().StringVar(&f.to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
+	cmd.Flags().StringVar(&f.version, "version", "", "predict by this `version` only: a version number or run id (default "+
+		protocol.Latest+")")
+	cmd.Flags().StringVar(&f.stop, "until", "", "`end`: stop at the current end of the topic, and predict by the currently newest "+
+		"version")
+	return cmd
+}
+
+func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
+	if err := f.show.check(); err != nil {
+		return err
+	}
+	if f.stop != "" && f.stop != untilEnd {
+		return fmt.Errorf("--until: %s: expected end", f.stop)
+	}
+	topics := protocol.TopicsOf(c.Name)
+	o := score.Options{
+		From: cmp.Or(f.topic, c.Examples.Topic, topics.Examples), To: cmp.Or(f.to, topics.Predictions), UntilEnd: f.stop == untilEnd,
+		Contributions: c.Score.Contributions,
+	}
+	if o.From == o.To {
+		return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)
+	}
+	for _, name := range topicNames(c) {
+		if o.To == name && name != topics.Predictions {
+			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
+		}
+	}
+	blas, err := openBLAS()
+	if err != nil {
+		return err
+	}
+	role, counts := protocol.RoleScore, &screen.ScoreCounts{}
+	if o.UntilEnd {
+		role = "" // it ends by itself
+	}
+	err = f.show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+		if !o.UntilEnd {
+			recorder.Record(event.Following{Topic: o.From})
+		}
+		return f.score(cmd.Context(), log, c, o, blas, telemetry.Tee{recorder, counts})
+	})
+	if err == nil && o.UntilEnd && f.show.onScreen() {
+		counts.Conclude(cmd.ErrOrStderr(), o)
+	}
+	return err
+}
+
+// score predicts for the partitions that this process gets.
+func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, blas *kernel.BLAS,
+	recorder event.Recorder) (err error) {
+	partitions, err := log.Partitions(ctx, o.From)
+	if errors.Is(err, kafkalog.ErrUnknownTopic) {
+		return fmt.Errorf("read %s: %w; write examples to it first, or check name, --topic and %s", o.From, kafkalog.ErrUnknownTopic,
+			brokerKey(c))
+	}
+	if err != nil {
+		return fmt.Errorf("read %s: %w", o.From, err)
+	}
+	if err := log.Create(ctx, topics.PredictionsTopic(c.Job(), o.To, partitions)); err != nil {
+		return err
+	}
+	if o.From == cmp.Or(c.Examples.Topic, protocol.TopicsOf(c.Name).Examples) {
+		o.Forgotten = heed.ForgottenRows(log, c.Job())
+		if c.Examples.FromTopic != "" {
+			defer ingestBeside(ctx, log, c, o.UntilEnd, recorder)()
+		}
+	}
+	topics := protocol.NewClient(log, c.Name, nil)
+	var versions score.Versions
+	if o.UntilEnd {
+		m, err := topics.Model(ctx, cmp.Or(f.version, protocol.Latest))
+		if err != nil {
+			return err
+		}
+		versions = score.Fixed(m)
+	} else {
+		follower, err := client.FollowOn(ctx, log, client.Options{Name: c.Name, Version: f.version})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, follower.Close()) }()
+		defer tellVersions(ctx, follower, recorder)()
+		versions = follower
+	}
+	var group *kafkalog.Member // of those who write there
+	if !log.Embedded() {
+		group = log.Join(o.To, o.From)
+		defer func() { err = errors.Join(err, group.Leave()) }()
+	}
+	for {
+		if err := log.AddPartitions(ctx, o.To, partitions); err != nil {
+			return err
+		}
+		var owner protocol.Owner = group
+		if group == nil {
+			owner = protocol.NewSoleOwner(partitions)
+		}
+		err := score.Run(ctx, topics, o, versions, owner, blas, recorder)
+		added, grown := errors.AsType[*score.AddedError](err)
+		if !grown {
+			return err
+		}
+		event.Notice(recorder, "%s grew from %d to %d partitions: adding partitions to %s; all partitions get predictions", added.From,
+			added.Had, added.Have, o.To)
+		partitions = added.Have
+	}
+}
+
+// ingestBeside ingests the topic that the examples come from, until stop is called or ctx ends; with untilEnd it
+// returns at the end that the topic has now. Who may not write examples predicts for those that others write.
+func ingestBeside(ctx context.Context, log *kafkalog.Log, c *config.Config, untilEnd bool, recorder event.Recorder) (stop func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		if err := source.Follow(ctx, log, c.Job(), untilEnd, recorder); err != nil && ctx.Err() == nil {
+			event.Notice(recorder, "this process can't ingest %s, and predicts only what other processes ingest: %v", c.Examples.FromTopic, err)
+		}
+	}()
+	if untilEnd {
+		<-ended
+	}
+	return func() {
+		cancel()
+		<-ended
 	}
 }

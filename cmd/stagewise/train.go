@@ -1,20 +1,35 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 func newTrain() *cobra.Command {
@@ -138,4 +153,410 @@ func newTrain() *cobra.Command {
 		"--trigger; active runs continue")
 	addPage(cmd, &pageAt)
 	return cmd
+}
+
+// untilEnd is the value of --until that ends a chain at the topic's end.
+const untilEnd = "end"
+
+func newRun() *cobra.Command {
+	var (
+		from   configFlags
+		show   displayFlags
+		until  string
+		report string
+		pageAt string
+	)
+	cmd := &cobra.Command{
+		Use: "run -c FILE", Short: "Retrain continuously as examples arrive", Args: cobra.NoArgs,
+		Example: `  stagewise run -c clicks.yaml                                  a service: update the model as configured under retrain
+  stagewise run -c clicks.yaml --until end --report report.json  learn up to the current end of the topic, and stop`,
+		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
+			"other process.",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if err := errors.Join(show.check(), screen.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
+				return err
+			}
+			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
+				if len(values) > 0 {
+					return option.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window " +
+						"selects the rows of a version"}
+				}
+			}
+			if a := c.Examples.Augment; a.Rows() > 1 {
+				return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
+					Want: "no value for run: run supports neither augmentation nor averaging, train does"}
+			}
+			if c.Average > 1 {
+				return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
+					"augmentation nor averaging, train does"}
+			}
+			if problems := c.CheckChained(); len(problems) > 0 {
+				return problems[0]
+			}
+			if until != "" && until != untilEnd {
+				return fmt.Errorf("--until: %s: expected end", until)
+			}
+			blas, err := openSolverBLAS()
+			if err != nil {
+				return err
+			}
+			remove, err := spool(cmd, &c.Examples)
+			if err != nil {
+				return failed(err)
+			}
+			defer remove()
+			role := protocol.RoleRun
+			if until != "" {
+				role = "" // it ends by itself
+			}
+			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+				if show.onScreen() {
+					screen.Describe(cmd.ErrOrStderr(), c, blas)
+				}
+				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
+				if err != nil {
+					return err
+				}
+				defer func() { _ = unshow() }() // the versions are what counts
+				if err := createFollowed(cmd.Context(), c, log); err != nil {
+					return err
+				}
+				result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
+				if finish(); err != nil {
+					return err
+				}
+				if show.onScreen() {
+					screen.ConcludeChain(cmd.ErrOrStderr(), result)
+				}
+				return screen.WriteRetraining(report, cmd.OutOrStdout(), result, c)
+			})
+		}),
+	}
+	from.add(cmd)
+	show.add(cmd)
+	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the examples topic and of examples.from_topic")
+	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
+	addPage(cmd, &pageAt)
+	return cmd
+}
+
+func newWork() *cobra.Command {
+	return newRole(protocol.RoleWork, "work -c FILE",
+		"Work on the runs of a pipeline until stopped; several workers share a run", dispatch.Work)
+}
+
+func newSolve() *cobra.Command {
+	return newRole(protocol.RoleSolve, "solve -c FILE",
+		"Solve the runs of a pipeline until stopped; additional solvers stand by", dispatch.Solve)
+}
+
+// newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
+func newRole(role, use, short string,
+	serve func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error) *cobra.Command {
+	var (
+		from configFlags
+		show = displayFlags{log: logText}
+	)
+	cmd := &cobra.Command{
+		Use: use, Short: short, Args: cobra.NoArgs, Example: "  stagewise " + role + " -c digits.yaml",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if err := show.check(); err != nil {
+				return err
+			}
+			if err := requireCluster(c); err != nil {
+				return err
+			}
+			blas, err := openSolverBLAS()
+			if err != nil {
+				return err
+			}
+			err = show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+				return serve(cmd.Context(), log, blas, c.Job(), recorder)
+			})
+			if cmd.Context().Err() != nil {
+				return nil
+			}
+			return err
+		}),
+	}
+	from.add(cmd)
+	show.add(cmd)
+	return cmd
+}
+
+func newVerify() *cobra.Command {
+	var (
+		from configFlags
+		show displayFlags
+	)
+	cmd := &cobra.Command{
+		Use: "verify -c FILE VERSION", Short: "Recompute a version from the log, and compare the weights", Args: cobra.MaximumNArgs(1),
+		Example: `  stagewise verify -c clicks.yaml 7        recompute from its last full run, on temporary topics
+  stagewise verify -c clicks.yaml latest`,
+		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+			if len(args) == 0 {
+				return errors.New("expected a version: a version number, a run id, or latest; see weights list")
+			}
+			if err := show.check(); err != nil {
+				return err
+			}
+			blas, err := openSolverBLAS()
+			if err != nil {
+				return err
+			}
+			return show.session(cmd, c, "", withPipeline, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+				same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
+				finish()
+				for _, v := range same {
+					fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
+				}
+				return err
+			})
+		}),
+	}
+	from.add(cmd)
+	show.add(cmd)
+	return cmd
+}
+
+func newSearch() *cobra.Command {
+	var (
+		from         configFlags
+		show         displayFlags
+		over         []string
+		by           string
+		random       int
+		folds        int
+		seed         uint64
+		output, page string
+	)
+	cmd := &cobra.Command{
+		Use:   "search -c FILE --over KEY=[VALUES]…",
+		Short: "Search for the key values with the best predictions of the holdout rows", Args: cobra.NoArgs,
+		Long: "Train a run for each combination of the values, and rank the runs by the rows held out with\nexamples.holdout, " +
+			"or by cross-validation. Test " +
+			"rows are measured but do not affect the ranking. Runs share common work, and\nhave the same weights as separate " +
+			"runs. They write to temporary topics: train a version with the\nbest values afterwards.",
+		Example: `  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'stages.0.ridge=[1e-5, 1e-4, 1e-3]'
+  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'stages.0.ridge=[1e-4, 1e-3]' \
+    --over 'stages.0.features.bandwidth_scale=[1, 2, 4]' -o best.yaml
+  stagewise search -c digits.yaml --folds 5 --over 'stages.0.ridge=[1e-4, 1e-3]'
+  stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'seed=[1, 2, 3]' --over 'prepare.pca=[0, 20, 40]' --random 5`,
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			list, err := candidates(from.file, from.set, over, random, seed)
+			if err != nil {
+				return err
+			}
+			if err := errors.Join(show.check(), checkBy(by), checkMeasured(by, c), checkFolds(folds),
+				screen.CheckWritable(output), screen.CheckWritable(page)); err != nil {
+				return err
+			}
+			switch {
+			case c.Examples.Holdout == 0 && folds == 0:
+				return option.Problem{Key: "examples.holdout", Value: "0",
+					Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
+			case output == screen.StandardOutput && page == screen.StandardOutput:
+				return errors.New("-o and --html: expected - for only one of them")
+			}
+			blas, err := openSolverBLAS()
+			if err != nil {
+				return err
+			}
+			remove, err := spool(cmd, &c.Examples)
+			if err != nil {
+				return failed(err)
+			}
+			defer remove()
+			jobs := make([]topics.Job, len(list))
+			for i := range list {
+				weight := list[i].Examples.ClassWeight
+				list[i].Examples = c.Examples // of which the standard input was spooled
+				list[i].Examples.ClassWeight = weight
+				jobs[i] = list[i].Job()
+			}
+			return show.session(cmd, c, "", withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+				err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
+					list[i].Add(made)
+					return nil
+				})
+				if finish(); err != nil {
+					return err
+				}
+				return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, page)
+			})
+		}),
+	}
+	from.add(cmd)
+	show.add(cmd)
+	cmd.Flags().StringArrayVar(&over, "over", nil, "a `key` and the values to try, such as --over 'stages.0.ridge=[1e-4, 1e-3]'; "+
+		"repeatable")
+	cmd.Flags().StringVar(&by, "by", screen.ByError, "`measure` of the holdout rows to rank by: error, loss (the log loss of the "+
+		"probabilities), auc, average_precision or balanced_error")
+	cmd.Flags().IntVar(&folds, "folds", 0, "cross-validate: train with each of this many `parts` of the training rows held out, "+
+		"instead of\nexamples.holdout, and rank by the means; 0: train once")
+	cmd.Flags().IntVar(&random, "random", 0, "try this many random `combinations`; 0: all")
+	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the best configuration as YAML to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&page, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
+	markRequired(cmd, "over")
+	return cmd
+}
+
+// checkBy returns an error if runs can't be sorted by a measure.
+func checkBy(by string) error {
+	if names := compare.Orders(); !slices.Contains(names, by) {
+		return fmt.Errorf("--by: %s: expected %s", by, english.OxfordWordSeries(names, "or"))
+	}
+	return nil
+}
+
+// checkMeasured returns an error if the predictions of a configuration do not have a measure.
+func checkMeasured(by string, c *config.Config) error {
+	if c.Examples.Task() != examples.OneLabel && !compare.OfEveryTask(by) {
+		return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
+	}
+	return nil
+}
+
+// maxFolds bounds the runs of a combination.
+const maxFolds = 100
+
+// checkFolds returns an error for a number of folds that is none.
+func checkFolds(folds int) error {
+	if folds != 0 && (folds < 2 || folds > maxFolds) {
+		return fmt.Errorf("--folds: %d: expected a whole number from 2 to %d, or 0 for none", folds, maxFolds)
+	}
+	return nil
+}
+
+// writeSearch writes the files that were asked for, and how a search went, unless a file is the standard output. An empty path stands
+// for no file.
+func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error {
+	if page != "" {
+		if err := screen.Write(page, stdout, func(w io.Writer) error { return compare.WritePage(w, s.About(), s.Compared()) }); err != nil {
+			return err
+		}
+	}
+	if best := s.Best(); best != nil && output != "" {
+		text, err := best.Config.YAML()
+		if err != nil {
+			return err
+		}
+		if err := screen.Write(output, stdout, func(w io.Writer) error { _, err := w.Write(text); return err }); err != nil {
+			return err
+		}
+	}
+	if output == screen.StandardOutput || page == screen.StandardOutput {
+		return nil
+	}
+	return s.Conclude(stdout)
+}
+
+// maxCandidates bounds the runs of a search.
+const maxCandidates = 10_000
+
+// candidates returns the configurations of a search over keys of a file, which set overrides: all combinations of the values, the last key
+// first, or, if random > 0, as many that are drawn without repetition, in the same order.
+func candidates(file string, set, over []string, random int, seed uint64) (list []screen.Candidate, err error) {
+	combinations := 1
+	keys := make([]config.Over, len(over))
+	for i, text := range over {
+		if keys[i], err = config.ParseOver(text); err != nil {
+			return nil, err
+		}
+		if combinations *= len(keys[i].Values); combinations > maxCandidates {
+			return nil, fmt.Errorf("--over: more than %d combinations: expected fewer keys or values", maxCandidates)
+		}
+	}
+	if random < 0 {
+		return nil, fmt.Errorf("--random: %d: expected a number of combinations, or 0 for all", random)
+	}
+	chosen := rand.New(rand.NewPCG(seed, 0)).Perm(combinations)
+	if random > 0 && random < combinations {
+		chosen = chosen[:random]
+	}
+	slices.Sort(chosen)
+	for _, n := range chosen {
+		var tried []string
+		for _, key := range slices.Backward(keys) {
+			tried = append(tried, key.Key+"="+key.Values[n%len(key.Values)])
+			n /= len(key.Values)
+		}
+		slices.Reverse(tried)
+		c, err := config.Load(file, set, tried...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, screen.Candidate{Config: c, Set: tried})
+	}
+	return list, nil
+}
+
+func newIngest() *cobra.Command {
+	var (
+		from  configFlags
+		show  displayFlags
+		until string
+	)
+	cmd := &cobra.Command{
+		Use: "ingest -c FILE", Args: cobra.NoArgs,
+		Short: "Ingest the configured files or topic into the examples topic, skipping what is already there",
+		Example: `  stagewise ingest -c digits.yaml              ingest the files of examples.train and examples.test
+  stagewise ingest -c clicks.yaml              follow the topic examples.from_topic until interrupted
+  stagewise ingest -c clicks.yaml --until end  stop at the current end of that topic`,
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if err := show.check(); err != nil {
+				return err
+			}
+			if err := requireOwnExamples(c, "it is read-only here"); err != nil {
+				return err
+			}
+			follows := c.Examples.FromTopic != ""
+			switch {
+			case until != "" && until != untilEnd:
+				return fmt.Errorf("--until: %s: expected end", until)
+			case until != "" && !follows:
+				return errors.New("--until: expected examples.from_topic: only a topic can be followed")
+			case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:
+				return errors.New("nothing to ingest: set examples.train, examples.test or examples.from_topic")
+			}
+			remove, err := spool(cmd, &c.Examples)
+			if err != nil {
+				return failed(err)
+			}
+			defer remove()
+			role := protocol.RoleIngest
+			if !follows || until != "" {
+				role = "" // it ends by itself
+			}
+			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+				if follows {
+					if err := createFollowed(cmd.Context(), c, log); err != nil {
+						return err
+					}
+					return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+				}
+				return source.Ingest(cmd.Context(), log, c.Job(), recorder)
+			})
+		}),
+	}
+	from.add(cmd)
+	show.add(cmd)
+	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the topic")
+	return cmd
+}
+
+// createFollowed creates the topics that a pipeline follows on an embedded broker with a listener, if they are missing: other
+// programs can create topics only while the broker runs.
+func createFollowed(ctx context.Context, c *config.Config, log *kafkalog.Log) error {
+	if c.Listen == "" || c.Examples.Archive.Alone {
+		return nil
+	}
+	var followed []kafkalog.Topic
+	for _, topic := range []string{c.Examples.FromTopic, c.Examples.Outcome.Topic} {
+		if topic != "" {
+			followed = append(followed, kafkalog.Topic{Name: topic, Partitions: c.Examples.Partitions})
+		}
+	}
+	return log.Create(ctx, followed...)
 }

@@ -1,3 +1,12 @@
+// Package screen writes the output of commands:
+//
+//	events of a run ──Progress──▶ lines, a table and a progress bar
+//	runs, versions, sources, topics, searches ──▶ tables and summaries
+//	a configuration ──WritePreview──▶ what a run would do; a table ──NewDraft──▶ a first configuration
+//	labelled rows, explain.Report ──WriteExplanation──▶ tables, JSON, a page
+//	models, reports, pages ──Write──▶ the whole new file, or else the old one
+//
+// It parses no flags.
 package screen
 
 import (

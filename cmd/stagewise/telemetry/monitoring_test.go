@@ -55,7 +55,7 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 // Alerts, dashboard and pages name metrics that some role has.
 func TestMetricsThatAreNamedExist(t *testing.T) {
 	var code strings.Builder
-	for _, file := range []string{"table.go", "metrics.go", "../../../serve/metrics.go", "../../../serve/topic.go"} {
+	for _, file := range []string{"metrics.go", "../../../serve/metrics.go", "../../../serve/topic.go"} {
 		content := must(os.ReadFile(file))(t)
 		code.Write(content)
 	}

@@ -1,17 +1,19 @@
-package preview
+package screen
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"math"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/dustin/go-humanize"
 
-	"github.com/stagewise/stagewise/cmd/stagewise/screen"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/option"
@@ -19,6 +21,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/solve/survey"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -29,11 +33,11 @@ type arithmetic interface {
 	Hint() string   // how to get a faster one; "": it is fast
 }
 
-// Write writes what train would do. It returns an error for each file that is missing, or else for each column that train would refuse,
-// and one for a chain that would keep more than it may.
-func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) error {
-	var table screen.Table
-	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, screen.Brokers(c)))
+// WritePreview writes what train would do. It returns an error for each file that is missing, or else for each column that train would
+// refuse, and one for a chain that would keep more than it may.
+func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) error {
+	var table Table
+	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, Brokers(c)))
 	table.Row("arithmetic", fmt.Sprintf("%s, %s", blas.Name(), blas.Vector()))
 	if hint := blas.Hint(); hint != "" {
 		table.Row("", hint)
@@ -84,7 +88,7 @@ func Write(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) 
 		return err
 	}
 
-	if err := screen.WriteStages(w, c.Stages); err != nil {
+	if err := WriteStages(w, c.Stages); err != nil {
 		return err
 	}
 	if c.Average > 1 {
@@ -114,7 +118,7 @@ func checkOutcomes(c *config.Config) []string {
 	return []string{
 		fmt.Sprintf("rows of %s wait for %s at most for an outcome on %s", c.Examples.FromTopic, o.Within, o.Topic),
 		fmt.Sprintf("with %s rows a second in messages of %s, %s rows wait, and take %s: %s in memory, the rest in %s", humanize.Comma(rate),
-			screen.Amount(size), humanize.Comma(rows), screen.Amount(bytes), o.Memory, c.DataDir),
+			Amount(size), humanize.Comma(rows), Amount(bytes), o.Memory, c.DataDir),
 	}
 }
 
@@ -182,8 +186,8 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		classes, each = 1, " and class"
 	}
 	size := c.Retrain.StateSize(columns, classes)
-	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", screen.Amount(size.Increment), each,
-		screen.Amount(size.Grams), state(c))
+	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", Amount(size.Increment), each,
+		Amount(size.Grams), state(c))
 	switch {
 	case size.Increments == 0 && c.Retrain.Decay == 1:
 		text += "; retrain.window does not limit increments: adjacent ones are merged when topics.state is full"
@@ -191,7 +195,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		text += "; retrain.window does not limit increments, and retrain.decay prevents merging: the oldest are dropped when " +
 			"topics.state is full"
 	case each == "":
-		text += fmt.Sprintf("; %s with %d increments", screen.Amount(size.Total()), size.Increments)
+		text += fmt.Sprintf("; %s with %d increments", Amount(size.Total()), size.Increments)
 	default:
 		text += fmt.Sprintf("; at most %d increments", size.Increments)
 	}
@@ -207,13 +211,13 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	return text, option.Problem{
 		Key: "topics.state", Value: c.Topics.State.String(),
 		Want: fmt.Sprintf("at least %s, for a snapshot and the increments of the window: fewer or smaller stages, a shorter "+
-			"retrain.window or more retrain.rows need less", screen.Amount(size.Total())),
+			"retrain.window or more retrain.rows need less", Amount(size.Total())),
 	}
 }
 
 // preparation returns lines that say how rows are prepared.
 func preparation(c *config.Config) []string {
-	job, lines := c.Job(), []string{screen.Preparation(c.Prepare.Prepare)}
+	job, lines := c.Job(), []string{Preparation(c.Prepare.Prepare)}
 	if h := job.Examples.Hash(); h.Columns > 0 {
 		line := fmt.Sprintf("words of %s hashed to %s columns", strings.Join(c.Examples.Categorical, ", "), humanize.Comma(int64(h.Columns)))
 		for _, cross := range h.Cross {
@@ -248,7 +252,7 @@ func unsupported(c *config.Config, problem option.Problem) (string, error) {
 func state(c *config.Config) string { return protocol.TopicsOf(c.Name).State }
 
 // section writes a title with its lines: the title stands before the first.
-func section(table *screen.Table, title string, lines []string) {
+func section(table *Table, title string, lines []string) {
 	for _, line := range lines {
 		table.Row(title, line)
 		title = ""
@@ -268,4 +272,158 @@ func checkGate(c *config.Config) []string {
 			"increase examples.holdout, retrain.rows or retrain.refresh", humanize.Comma(topics.EnoughGateRows))
 	}
 	return []string{text}
+}
+
+// checkFiles returns a line for each file of a split, and an error for each file that can't be read.
+func checkFiles(split string, names []string) (lines []string, missing []error) {
+	for _, name := range names {
+		files, err := ingest.Files([]string{name})
+		if err != nil {
+			missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
+			lines = append(lines, fmt.Sprintf("%s: %s (no file matches)", split, name))
+		}
+		for _, file := range files {
+			line, err := checkFile(file)
+			if err != nil {
+				missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
+			}
+			lines = append(lines, split+": "+line)
+		}
+	}
+	return lines, missing
+}
+
+// checkFile returns a line for a file, and an error if it can't be read.
+func checkFile(file string) (string, error) {
+	if file == ingest.StandardInput {
+		return "standard input", nil
+	}
+	info, err := os.Stat(file)
+	if err != nil {
+		return file + " (missing)", err
+	}
+	if info.IsDir() {
+		return file + " (a folder of images)", nil
+	}
+	return fmt.Sprintf("%s (%s)", file, humanize.Bytes(uint64(info.Size()))), nil
+}
+
+// checkRows reads the files as train would, of large ones the first rows. It returns how many features they have, and
+// an error for each column that train would refuse; 0 if that can't be known. It leaves out the standard input, which
+// it would use up.
+func checkRows(ctx context.Context, c *config.Config) (width int, whole bool, err error) {
+	o := c.Job().Examples
+	if o.FindsWords() && slices.Contains(o.Train, ingest.StandardInput) {
+		return 0, true, nil // the words of the files to train on are features
+	}
+	isInput := func(name string) bool { return name == ingest.StandardInput }
+	o.Train, o.Test = slices.DeleteFunc(slices.Clone(o.Train), isInput), slices.DeleteFunc(slices.Clone(o.Test), isInput)
+	sources, whole, troubles := ingest.Troubles(ctx, o)
+	if len(troubles) > 0 || len(sources) == 0 {
+		return 0, true, errors.Join(troubles...)
+	}
+	width = sources[0].Width // that of all
+	return width, whole, survey.CheckWidth(c.Prepare.PCA, width)
+}
+
+const (
+	// costRows are the rows that a cost is said of.
+	costRows = 1_000_000
+	// costClasses are the classes that it is said of if nothing says how many there are.
+	costClasses = 10
+)
+
+// Nanoseconds of a core: docs/scaling.md has the runs that they are fitted to.
+const (
+	perValue    = 10    // for each value of a row: decoded, written, read, surveyed
+	perMoment   = 0.014 // for each value of a p × p matrix that a row is added to
+	perInput    = 0.027 // for each input of each of a row's features, which is a product of both
+	perFeature  = 0.2   // for each feature of a row in a visit
+	perGradient = 0.036 // for each feature, class and visit: the score and the cross moment
+	// perPartition is for each partition and stage, on a disk: separate sums and their merges, and three requests.
+	perPartition = 500_000
+)
+
+// cost is what a run writes and computes, by the formulas of docs/scaling.md.
+type cost struct {
+	grams     int64   // bytes of Gram matrices that a worker with whole groups of partitions writes
+	gradients int64   // bytes of sums that it writes in all visits
+	residuals int64   // bytes of scores and residuals
+	seconds   float64 // of one core, beside those of a run without rows
+}
+
+// costOf returns the cost of so many rows in stages with so many columns each. The rows have width features, which become inputs, and k
+// classes. If pca is set, the inputs are principal components.
+func costOf(rows int64, list []schemas.Stage, columns []int, width, inputs int, pca bool, k int) (c cost) {
+	row := perValue * float64(width) // nanoseconds
+	if pca {
+		row += perMoment * float64(width) * float64(width)
+	}
+	for t, s := range list {
+		p, visits := int64(columns[t]), int64(s.Passes+1)
+		c.grams += 4 * p * p
+		c.gradients += 8 * p * int64(k) * visits
+		c.residuals += rows * 8 * int64(k)
+		part := float64(solve.GramRows(s, columns[t], false, rows)) / float64(rows) // that the Gram matrix is of
+		row += float64(p) * (perMoment*float64(p)*part + perInput*float64(inputs) + (perFeature+perGradient*float64(k))*float64(visits))
+	}
+	c.seconds = row * float64(rows) / 1e9
+	return c
+}
+
+// costs returns lines that say what a run costs; none if a formula for its stages is not known: those of sparse rows and of trees cost
+// what occurs in their rows.
+func costs(c *config.Config, width int) []string {
+	list, columns := c.Job().Stages, columnsOf(c, width)
+	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, costsWhatOccurs) {
+		return nil
+	}
+	k, of := len(c.Examples.Classes)+len(c.Examples.Targets), ""
+	if k == 0 {
+		k, of = costClasses, fmt.Sprintf(" of %d classes", costClasses)
+	}
+	run, names := costOf(costRows, list, columns, width, inputsOf(c, width), c.Prepare.PCA > 0, k), protocol.TopicsOf(c.Name)
+	lines := []string{
+		fmt.Sprintf("a worker writes %s of Gram matrices and %s of gradients%s to %s", Amount(run.grams), Amount(run.gradients), of,
+			names.Statistics),
+		fmt.Sprintf("a million rows write %s to %s", Amount(run.residuals), names.Residuals),
+	}
+	if width > 0 && !slices.ContainsFunc(list, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
+		lines[1] += fmt.Sprintf(", and take about %s core-seconds", humanize.Comma(int64(math.Ceil(run.seconds))))
+		if n := c.Job().Examples.Partitions; n > 0 {
+			if more := perPartition * float64(n*len(list)) / 1e9; more >= 1 {
+				lines[1] += fmt.Sprintf("; %s partitions add about %s", humanize.Comma(int64(n)), humanize.Comma(int64(math.Ceil(more))))
+			}
+		}
+	}
+	return lines
+}
+
+// costsWhatOccurs reports whether the cost of a stage depends on what occurs in its rows.
+func costsWhatOccurs(s schemas.Stage) bool {
+	return stages.OnlySparse(s.Features) || stages.Grown(s.Features)
+}
+
+// inputsOf returns how many inputs rows of width features become.
+func inputsOf(c *config.Config, width int) int {
+	if c.Prepare.PCA > 0 {
+		return c.Prepare.PCA
+	}
+	return width
+}
+
+// columnsOf returns how many columns each stage has; none if the number of features, which is not known, decides that. width is that
+// number, or 0.
+func columnsOf(c *config.Config, width int) (columns []int) {
+	for t, s := range c.Job().Stages {
+		p := cmp.Or(s.Features.Size, inputsOf(c, width))
+		if p == 0 {
+			return nil
+		}
+		if t == 0 && c.Intercept {
+			p++
+		}
+		columns = append(columns, p)
+	}
+	return columns
 }

@@ -1,4 +1,4 @@
-package draft
+package screen
 
 import (
 	"strconv"
@@ -32,7 +32,7 @@ func TestScalars(t *testing.T) {
 func TestName(t *testing.T) {
 	for file, want := range map[string]string{"a/flowers.csv": "flowers", "x.csv.gz": "x", "my table (2).parquet": "my-table-2", "..": "table",
 		"日本.csv": "table", "a.b.jsonl": "a.b", "folder/": "folder", strings.Repeat("a", 300) + ".csv": strings.Repeat("a", 60)} {
-		if got := Name(file); got != want {
+		if got := DraftName(file); got != want {
 			t.Errorf("%s: %s, expected %s", file, got, want)
 		}
 	}

@@ -1,4 +1,4 @@
-package explanation
+package screen
 
 import (
 	"slices"
@@ -16,7 +16,7 @@ func TestCurveOrdersLabels(t *testing.T) {
 			last[k] = 0.5 + 1e-9*float64(k)
 		}
 		want := labels
-		if len(labels) > maxCells {
+		if len(labels) > maxColumns {
 			last[0] = 0
 			want = append(slices.Clone(labels[1:]), labels[0])
 		}

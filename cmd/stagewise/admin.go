@@ -1,0 +1,750 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/spf13/cobra"
+
+	"github.com/stagewise/stagewise/cmd/stagewise/screen"
+	"github.com/stagewise/stagewise/compare"
+	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/admin"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+func newTopics() *cobra.Command {
+	return newGroup("topics", "Create, list, configure or delete the topics of a pipeline", newTopicsCreate(), newTopicsList(),
+		newTopicsApply(), newTopicsDelete())
+}
+
+func newTopicsCreate() *cobra.Command {
+	var from configFlags
+	cmd := &cobra.Command{
+		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
+		Example: "  stagewise topics create -c digits.yaml",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			rec := waitRecorder(cmd)
+			return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
+				return topics.CreateTopics(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), rec)
+			}))
+		}),
+	}
+	from.add(cmd)
+	return cmd
+}
+
+func newTopicsList() *cobra.Command {
+	var from configFlags
+	cmd := &cobra.Command{
+		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
+		Example: "  stagewise topics list -c digits.yaml",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
+				if err != nil {
+					return err
+				}
+				if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
+					return err
+				}
+				return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
+			}))
+		}),
+	}
+	from.add(cmd)
+	return cmd
+}
+
+func newTopicsApply() *cobra.Command {
+	var (
+		from configFlags
+		dry  bool
+	)
+	cmd := &cobra.Command{
+		Use: "apply -c FILE", Short: "Apply the configured settings to existing topics", Args: cobra.NoArgs,
+		Long: "Apply the configured settings to existing topics: cleanup policies, and the times and sizes under\ntopics in the " +
+			"configuration. Brokers delete messages beyond a shorter retention. The numbers of\npartitions and replicas do not " +
+			"change.",
+		Example: "  stagewise topics apply -c digits.yaml --dry-run",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
+				if err != nil {
+					return err
+				}
+				if dry {
+					return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
+				}
+				applied, err := topics.Apply(cmd.Context(), log, found.Differences)
+				for _, d := range applied {
+					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
+				}
+				return err
+			}))
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the differences without applying them")
+	return cmd
+}
+
+func topicNames(c *config.Config) []string {
+	var names []string
+	for _, t := range topics.Topics(c.Job()) {
+		names = append(names, t.Name)
+	}
+	return append(names, protocol.TopicsOf(c.Name).Predictions) // of score, if anybody has used it
+}
+
+// deleteFlags are the flags of topics delete.
+type deleteFlags struct {
+	from       configFlags
+	yes, force bool
+}
+
+func newTopicsDelete() *cobra.Command {
+	var f deleteFlags
+	cmd := &cobra.Command{
+		Use: "delete -c FILE", Short: "Delete the topics, with all examples and weights, after confirmation", Args: cobra.NoArgs,
+		Long: "Show the existing topics and their numbers of messages, ask for confirmation, and delete the topics.\nNothing is " +
+			"deleted while a process works on the pipeline: it would use deleted topics or recreate\nthem. Read-only processes, " +
+			"such as serve, page and subscribers, do not prevent deletion.",
+		Example: "  stagewise topics delete -c digits.yaml\n" +
+			"  stagewise topics delete -c digits.yaml --yes",
+		RunE: f.from.run(f.run),
+	}
+	f.from.add(cmd)
+	cmd.Flags().BoolVar(&f.yes, "yes", false, "delete without confirmation")
+	cmd.Flags().BoolVar(&f.force, "force", false, "delete even while processes work on the pipeline")
+	return cmd
+}
+
+func (f *deleteFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
+	return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+		found, err := existing(cmd.Context(), log, c.Name, topicNames(c))
+		if err != nil {
+			return err
+		}
+		if len(found) == 0 {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no topics\n", c.Name)
+			return nil
+		}
+		if !f.force {
+			if err := checkNobodyWorks(cmd.Context(), log, c.Name, c.Brokers); err != nil {
+				return err
+			}
+		}
+		var names []string
+		for _, t := range found {
+			names = append(names, t.name)
+		}
+		if !f.yes {
+			if err := confirm(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), found); err != nil {
+				return err
+			}
+		}
+		if err := log.Delete(cmd.Context(), names...); err != nil {
+			return err
+		}
+		for _, name := range names {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s no longer exists\n", name)
+		}
+		return nil
+	}))
+}
+
+// existingTopic is a topic, and how many offsets it has.
+type existingTopic struct {
+	name     string
+	messages int64
+}
+
+// existing returns those of the topics of a pipeline that exist.
+func existing(ctx context.Context, log *kafkalog.Log, pipeline string, names []string) (found []existingTopic, err error) {
+	client := protocol.NewClient(log, pipeline, nil)
+	for _, name := range names {
+		exists, err := log.Exists(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		if !exists {
+			continue
+		}
+		spans, err := client.Log.Spans(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		t := existingTopic{name: name}
+		for _, s := range spans {
+			t.messages += s.Len()
+		}
+		found = append(found, t)
+	}
+	return found, nil
+}
+
+// checkNobodyWorks returns an error if a process works on a pipeline, or nobody can say whether one does.
+func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, brokers []string) error {
+	if log.Embedded() { // no other process has it
+		return nil
+	}
+	embedded, err := log.IsEmbedded(ctx)
+	if err != nil {
+		return err
+	}
+	if embedded {
+		return fmt.Errorf("nothing is deleted: the process at %s, which runs the embedded broker, works on %s: stop it and leave out "+
+			"brokers, or use --force", strings.Join(brokers, ", "), pipeline)
+	}
+	t := protocol.TopicsOf(pipeline)
+	var working []string
+	for _, role := range []struct{ name, group string }{
+		{protocol.RoleIngest, t.Ingesters()}, {protocol.RoleRun, t.Runners()}, {protocol.RoleWork, t.Workers()}, {protocol.RoleSolve,
+			t.Solvers()}, {protocol.RoleScore, t.Scorers()},
+	} {
+		hosts, err := log.Members(ctx, role.group)
+		if err != nil {
+			return fmt.Errorf("nothing is deleted: the processes that work on %s are unknown: %w; --force deletes anyway", pipeline, err)
+		}
+		if len(hosts) > 0 {
+			working = append(working, fmt.Sprintf("stagewise %s on %s", role.name, english.WordSeries(hosts, "and")))
+		}
+	}
+	if len(working) > 0 {
+		return fmt.Errorf("nothing is deleted: %s works on %s: stop it, or use --force", english.WordSeries(working, "and"), pipeline)
+	}
+	return nil
+}
+
+// confirm shows what goes, and returns an error unless the answer is yes.
+func confirm(ctx context.Context, in io.Reader, w io.Writer, found []existingTopic) error {
+	var table screen.Table
+	for _, t := range found {
+		table.Row(t.name, english.Plural(int(t.messages), "message", ""))
+	}
+	if err := table.Write(w); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "Permanently delete %s? (y/N) ", english.PluralWord(len(found), "this topic", fmt.Sprintf("these %d topics", len(found))))
+	answers := make(chan string, 1)
+	go func() { // it ends with the answer, or with the process, which an interruption ends
+		answer, _ := bufio.NewReader(in).ReadString('\n') // what can't be read is no yes
+		answers <- answer
+	}()
+	select {
+	case answer := <-answers:
+		switch strings.ToLower(strings.TrimSpace(answer)) {
+		case "y", "yes":
+			return nil
+		}
+		return errors.New("nothing is deleted; --yes deletes without confirmation")
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func newWeights() *cobra.Command {
+	return newGroup("weights", "List, export, pin or remove the finished versions of a pipeline", newWeightsList(), newWeightsExport(),
+		newWeightsPin(), newWeightsRemove())
+}
+
+func newWeightsList() *cobra.Command {
+	var asJSON bool
+	read := func(ctx context.Context, p *topics.Pipeline) ([]protocol.Finished, error) { return p.Versions(ctx) }
+	write := func(w io.Writer, versions []protocol.Finished) error {
+		if asJSON {
+			return screen.WriteVersionsJSON(w, versions)
+		}
+		return screen.WriteVersions(w, versions)
+	}
+	cmd := newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List the finished versions",
+		Long: "List the finished versions. The column offered has yes, no or pinned. Subscribers get as " + protocol.Latest +
+			" the pinned version, or\nwithout one the last version with yes.",
+		Example: "  stagewise weights list -c digits.yaml",
+	}, nil, read, write)
+	cmd.Flags().BoolVar(&asJSON, "json", false, "write a line of JSON for each version: offered, written, manifest")
+	return cmd
+}
+
+func newWeightsPin() *cobra.Command {
+	var (
+		from configFlags
+		off  bool
+	)
+	cmd := &cobra.Command{
+		Use: "pin -c FILE (VERSION | --off)", Short: "Choose the version that subscribers get as latest, and print its number",
+		Args: cobra.MaximumNArgs(1),
+		Long: "Pin a version, given by its version number, its run id, or " + protocol.Latest + ": subscribers get it as " +
+			protocol.Latest + " until another\nversion is pinned, regardless of later versions. Pin an earlier version to roll back. " +
+			"With --off, they get\nthe newest offered version again. Training still continues from the newest version. keep " +
+			"does not remove a\npinned version.",
+		Example: "  stagewise weights pin -c digits.yaml 1\n" +
+			"  stagewise weights pin -c digits.yaml --off",
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
+			if off == (len(args) == 1) {
+				return errors.New("expected a version or --off; see weights list")
+			}
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			if off {
+				return unpin(cmd, log, c.Name)
+			}
+			pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+			if err == nil {
+				fmt.Fprintln(cmd.OutOrStdout(), pinned)
+			}
+			return err
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&off, "off", false, "unpin the pinned version")
+	return cmd
+}
+
+// unpin pins no version, and prints the number of the version that subscribers get then.
+func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
+	before, latest, err := admin.Unpin(cmd.Context(), topics.Open(log, name, nil))
+	if err != nil {
+		return err
+	}
+	if before == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no version was pinned")
+	}
+	if latest == 0 {
+		fmt.Fprintln(cmd.ErrOrStderr(), "no version is offered: subscribers get none as "+protocol.Latest)
+		return nil
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), latest)
+	return nil
+}
+
+func newWeightsRemove() *cobra.Command {
+	var (
+		from       configFlags
+		evenLatest bool
+	)
+	cmd := &cobra.Command{
+		Use: "remove -c FILE VERSION…", Short: "Remove versions from the topic, and print their numbers",
+		Long: "Remove versions, given by version number, run id, or " + protocol.Latest +
+			". They can no longer be read,\nand their numbers are not reused. Either all are removed or none: a version that " +
+			"subscribers get as " + protocol.Latest +
+			",\nor would get without the pin, requires --even-latest, and a version that an unfinished run needs stays until\nthat " +
+			"run ends.",
+		Example: "  stagewise weights remove -c digits.yaml 1",
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
+			if len(args) == 0 {
+				return errors.New("expected versions; see weights list")
+			}
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
+			printEach(cmd, removed)
+			return err
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&evenLatest, "even-latest", false, "also remove a pinned version, or the newest offered one")
+	return cmd
+}
+
+// exportFlags are the flags of weights export.
+type exportFlags struct {
+	from                               configFlags
+	version, modelFile, output, format string
+}
+
+func newWeightsExport() *cobra.Command {
+	var f exportFlags
+	cmd := &cobra.Command{
+		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Export a version as a model file for predict, or in a format of other " +
+			"programs", Args: cobra.NoArgs,
+		Long: "Export a version of a pipeline, or a model file, in one of these formats:\n\n" + formats(),
+		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
+			"  stagewise weights export -c digits.yaml --version 7 -o digits." + model.ExportNames()[1] + "\n" +
+			"  stagewise weights export --model digits.model -o digits." + model.ExportNames()[1],
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+	}
+	f.from.add(cmd)
+	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
+	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
+		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
+	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
+	cmd.Flags().StringVar(&f.format, "format", "", "output `format`: "+strings.Join(model.ExportNames(), ", ")+
+		"; default: by the extension of the file, or else "+model.ExportNames()[0])
+	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
+	markRequired(cmd, "output")
+	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(model.ExportNames(), cobra.ShellCompDirectiveNoFileComp)))
+	return cmd
+}
+
+// formats returns the formats as lines of a help text.
+func formats() string {
+	var lines []string
+	for _, f := range model.Exports() {
+		lines = append(lines, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
+	}
+	return strings.Join(lines, "\n")
+}
+
+// check returns the format, or what is wrong with the flags.
+func (f *exportFlags) check() (model.Export, error) {
+	format, ok := model.ExportNamed(cmp.Or(f.format, model.ExportOfFile(f.output)))
+	switch {
+	case !ok:
+		names, last := model.ExportNames(), len(model.ExportNames())-1
+		return format, option.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
+	case f.from.file == "" && f.modelFile == "":
+		return format, errors.New("expected -c FILE, or --model FILE")
+	case f.from.file != "" && f.modelFile != "":
+		return format, errors.New("expected either -c FILE or --model FILE, not both")
+	case f.modelFile != "" && f.version != "":
+		return format, option.Problem{Key: "--version", Value: f.version, Want: "no value: --model selects the version"}
+	case f.modelFile != "" && len(f.from.set) > 0:
+		return format, errors.New("--set: expected -c FILE: --set overrides its keys")
+	}
+	return format, screen.CheckWritable(f.output)
+}
+
+func (f *exportFlags) run(cmd *cobra.Command) error {
+	format, err := f.check()
+	if err != nil {
+		return err
+	}
+	if f.modelFile != "" {
+		m, err := readModel(f.modelFile)
+		if err != nil {
+			return failed(err)
+		}
+		return failed(f.write(cmd, format, m))
+	}
+	c, err := f.from.load()
+	if err != nil {
+		return err
+	}
+	return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+		m, err := topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(f.version, protocol.Latest))
+		if err != nil {
+			return err
+		}
+		return f.write(cmd, format, m)
+	}))
+}
+
+func (f *exportFlags) write(cmd *cobra.Command, format model.Export, m *model.Model) error {
+	return screen.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
+}
+
+func newRuns() *cobra.Command {
+	return newGroup("runs", "List, show, compare or cancel the runs of a pipeline", newRunsList(), newRunsShow(), newRunsCompare(),
+		newRunsCancel())
+}
+
+func newRunsList() *cobra.Command {
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List waiting, active and recently ended runs",
+		Example: "  stagewise runs list -c digits.yaml",
+	}, nil, dispatch.Runs, screen.WriteRuns)
+}
+
+func newRunsCancel() *cobra.Command {
+	var (
+		from configFlags
+		all  bool
+	)
+	cmd := &cobra.Command{
+		Use: "cancel -c FILE (RUN | --all)", Short: "Cancel a waiting or active run, or all of them, and print their ids",
+		Example: "  stagewise runs cancel -c digits.yaml --all",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
+			if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
+				return errors.New("expected a run id or --all; see runs list")
+			}
+			return nil
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
+			printEach(cmd, cancelled)
+			return err
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().BoolVar(&all, "all", false, "cancel all unfinished runs")
+	return cmd
+}
+
+func newRunsShow() *cobra.Command {
+	var (
+		from configFlags
+		html string
+	)
+	cmd := &cobra.Command{
+		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: exactly("RUN"),
+		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
+			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
+			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
+		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
+		RunE: from.onPipeline(func(*config.Config, []string) error {
+			return screen.CheckWritable(html)
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+			if err != nil {
+				return err
+			}
+			if html != "" {
+				blas, err := openBLAS()
+				if err != nil {
+					return err
+				}
+				open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
+				list := screen.Compared(runs)
+				if list[0].Galleries, err = screen.Galleries(cmd.Context(), open, blas, &runs[0]); err != nil {
+					return err
+				}
+				if list[0].Bars, err = screen.OfRun(cmd.Context(), open, blas, &runs[0]); err != nil {
+					return err
+				}
+				if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
+					return err
+				}
+			}
+			if html == screen.StandardOutput {
+				return nil
+			}
+			return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().StringVar(&html, "html", "", "write the run as a page to a `file` (-: standard output)")
+	return cmd
+}
+
+func newRunsCompare() *cobra.Command {
+	var (
+		from     configFlags
+		by, html string
+	)
+	cmd := &cobra.Command{
+		Use: "compare -c FILE RUN RUN…", Short: "Compare the plans and the results of runs",
+		Long: "Compare runs, given by id or version number. For a run of another pipeline on the same brokers,\nprefix the name of " +
+			"the pipeline: wide/3. --html writes a self-contained page with diagrams of errors\nand losses by stage and by pass, " +
+			"reliability and confusion.",
+		Example: `  stagewise runs compare -c digits.yaml 1 2
+  stagewise runs compare -c digits.yaml 3 wide/1 wide/2 --html compared.html`,
+		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
+			if len(args) < 2 {
+				return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
+			}
+			return errors.Join(checkBy(by), screen.CheckWritable(html))
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+			if err != nil {
+				return err
+			}
+			list, order := screen.Compared(runs), compare.Order{By: by}
+			if html != "" {
+				if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
+					return err
+				}
+			}
+			if html == screen.StandardOutput {
+				return nil
+			}
+			if cmd.Flags().Changed("by") {
+				list = order.Sorted(list)
+			}
+			return screen.WriteCompared(cmd.OutOrStdout(), list, order)
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().StringVar(&by, "by", screen.ByError, "sort by this `measure` of the holdout rows, or without any of the test rows; without "+
+		"--by only the page is sorted: error, loss, auc, average_precision or balanced_error")
+	cmd.Flags().StringVar(&html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
+	return cmd
+}
+
+// writePage writes a page about runs to a file.
+func writePage(cmd *cobra.Command, file string, about compare.About, runs []compare.Run) error {
+	return screen.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, about, runs) })
+}
+
+func newSources() *cobra.Command {
+	return newGroup("sources", "List or remove ingested files", newSourcesList(), newSourcesRemove())
+}
+
+func newSourcesList() *cobra.Command {
+	own := func(c *config.Config, _ []string) error {
+		return requireOwnExamples(c, "list the sources of the pipeline that owns it")
+	}
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List the ingested files, and how much of each is retained",
+		Long: "List the sources of the examples topic: ingested files. A run whose configuration names no files\ntrains on all " +
+			"sealed sources. An interrupted ingest leaves an unfinished source, which runs ignore.\nA followed topic is listed with " +
+			"the offsets read so far.",
+		Example: "  stagewise sources list -c digits.yaml",
+	}, own, source.Sources, screen.WriteSources)
+}
+
+func newSourcesRemove() *cobra.Command {
+	var from configFlags
+	cmd := &cobra.Command{
+		Use: "remove -c FILE SOURCE…", Short: "Remove ingested files from all later runs, and print their ids",
+		Long: "Remove sources: ingested files. Runs submitted later do not train on them; runs submitted earlier\ndo. Their messages " +
+			"stay on the examples topic. To restore a source, ingest its files again, or train\non them. A followed topic can't " +
+			"be removed.",
+		Example: "  stagewise sources remove -c digits.yaml 724a0b99d628",
+		RunE: from.onPipeline(func(c *config.Config, args []string) error {
+			if len(args) == 0 && c.Examples.Topic == "" {
+				return errors.New("expected source ids, or their first digits; see sources list")
+			}
+			return requireOwnExamples(c, "only the pipeline that owns it removes sources")
+		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+			removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
+			for _, s := range removed {
+				if id := wire.Digest(s.ID).Short(); s.Before {
+					fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
+				} else {
+					fmt.Fprintln(cmd.OutOrStdout(), id)
+				}
+			}
+			return err
+		}),
+	}
+	from.add(cmd)
+	return cmd
+}
+
+func newQuarantine() *cobra.Command {
+	return newGroup("quarantine", "List the messages that could not be used", newQuarantineList())
+}
+
+func newQuarantineList() *cobra.Command {
+	values := false
+	return newList(&cobra.Command{
+		Use: "list -c FILE", Short: "List why messages could not be used, how many, and where they are",
+		Long: "List the reasons for which messages are on the quarantine topic: the number of messages, the topic,\npartition and offset of " +
+			"the first and the last of them, and the reason. Messages\nwhose reasons differ only in the values of rows count together. " +
+			"With log.values,\nthe reason is that of the last message, with its values.",
+		Example: "  stagewise quarantine list -c digits.yaml",
+	}, func(c *config.Config, _ []string) error {
+		values = c.Logs.Values
+		return nil
+	}, func(ctx context.Context, p *topics.Pipeline) ([]source.QuarantineReason, error) {
+		return source.Quarantine(ctx, p, values)
+	}, screen.WriteQuarantine)
+}
+
+func newForget() *cobra.Command {
+	var (
+		from   configFlags
+		what   admin.ToForget
+		report string
+	)
+	cmd := &cobra.Command{
+		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
+		Long: "Forget examples: runs submitted later do not learn from them. Give a row as\nTOPIC/PARTITION/OFFSET/ROW, or all rows " +
+			"of a message as TOPIC/PARTITION/OFFSET; offset and row may\nbe ranges, such as 3-7. Rows that ingest read from a " +
+			"topic can be given by their position there. The\nnext version of run excludes the rows; then all versions that " +
+			"learnt from them are removed. This\ncan't be undone. The command prints how long the topics retain data of the " +
+			"examples.",
+		Example: `  stagewise forget -c clicks.yaml clicks.examples/0/1207/31
+  stagewise forget -c clicks.yaml clicks/3/180422         rows ingested from examples.from_topic: clicks, by position there
+  stagewise forget -c clicks.yaml --key user-4711 --now   all rows of messages with this key, removing affected versions first
+  stagewise forget -c clicks.yaml --source 724a0b99d628   ingested files, by their id in sources list
+  stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name
+  stagewise forget -c clicks.yaml --key user-4711 --report forgot.json   also write as JSON where data of the rows stays`,
+		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+			if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
+				return err
+			}
+			if err := screen.CheckWritable(report); err != nil {
+				return err
+			}
+			what.Answers = c.Serve.Answers.Topic
+			switch {
+			case !slices.Contains([]string{"", heed.RestoreLost, heed.DropLost}, what.Lost):
+				return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, heed.RestoreLost, heed.DropLost)
+			case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
+				return errors.New("expected rows, --source, --key or --lost")
+			}
+			for _, arg := range args {
+				if read, ok := admin.ParseSourceRows(c.Examples.FromTopic, arg); ok {
+					what.Read = append(what.Read, read)
+					continue
+				}
+				r, err := admin.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
+				if err != nil {
+					return err
+				}
+				what.Rows = append(what.Rows, r)
+			}
+			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+				done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
+				if done == nil {
+					return err
+				}
+				if report != screen.StandardOutput {
+					err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
+				}
+				return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
+					*admin.Forgot
+					Unlisted string `json:"unlisted"`
+				}{done, "copies of model files and exports: no list of them is kept"}))
+			}))
+		}),
+	}
+	from.add(cmd)
+	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source, given by its id or the first digits; see sources "+
+		"list")
+	cmd.Flags().StringArrayVar(&what.Keys, "key", nil,
+		"all rows of the messages with this key, on the examples topic or on the topic that they were ingested from")
+	cmd.Flags().StringVar(&what.Lost, "lost", "", "if the forget topic has lost rows: restore the rows that versions name, or drop "+
+		"them, so that runs learn them again")
+	cmd.Flags().StringVar(&report, "report", "", "write what was forgotten, and where data of it stays, as JSON to a `file` (-: standard "+
+		"output)")
+	cmd.Flags().BoolVar(&what.Now, "now", false, "remove affected versions first, even the one that subscribers get as latest")
+	return cmd
+}
+
+func newRepair() *cobra.Command {
+	var from configFlags
+	cmd := &cobra.Command{
+		Use: "repair -c FILE", Short: "Repair a damaged log of the embedded broker", Args: cobra.NoArgs,
+		Long: "Repair the log of the embedded broker in data_dir. Intact batches of messages keep their offsets.\nThe offsets of " +
+			"damaged batches are printed and stay empty: no other message gets them. Copy data_dir\nfirst if the disk may become " +
+			"readable later.",
+		Example: "  stagewise repair -c digits.yaml",
+		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
+			if len(c.Brokers) > 0 {
+				return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),
+					Want: "no value: repair is for the files of the embedded broker"}
+			}
+			repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
+			screen.WriteRepaired(cmd.OutOrStdout(), repaired)
+			if err != nil {
+				return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))
+			}
+			if len(repaired) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "the log in %s is intact\n", c.DataDir)
+			}
+			return nil
+		}),
+	}
+	from.add(cmd)
+	return cmd
+}

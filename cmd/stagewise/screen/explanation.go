@@ -1,0 +1,474 @@
+package screen
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+
+	"github.com/stagewise/stagewise/compare"
+	"github.com/stagewise/stagewise/explain"
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed. The labels are read beside the features,
+// as rows to predict are read without them.
+func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
+	labels := &truth{model: m, classOf: explain.ClassOf(m), label: o.Label, targets: o.Targets}
+	labels.noLabel = layout.MissingLabels(m.Manifest.Plan)
+	if err := ingest.View(ctx, file, o, labels); err != nil {
+		return nil, err
+	}
+	if labels.err != nil {
+		return nil, fmt.Errorf("%s: %w", file, labels.err)
+	}
+	rows := &explain.Rows{}
+	chosen := labels.choose(rows, limit, seed)
+	rows.Features = kernel.NewDense(len(chosen), m.Width())
+	trained := layout.Features{Width: m.Width(), Image: m.Image(), Columns: m.Columns(), Labels: m.Labels()}
+	seen, next := 0, 0
+	for batch, err := range ingest.File(ctx, file, o, trained) {
+		if err != nil {
+			return nil, err
+		}
+		for ; next < len(chosen) && chosen[next] < seen+batch.Rows; next++ {
+			at := chosen[next] - seen
+			if batch.Bytes != nil {
+				examples.FromBytes(rows.Features.Row(next), batch.Bytes[at*batch.Cols:(at+1)*batch.Cols])
+			} else {
+				copy(rows.Features.Row(next), batch.Floats[at*batch.Cols:(at+1)*batch.Cols])
+			}
+		}
+		seen += batch.Rows
+	}
+	if seen != labels.rows() {
+		return nil, fmt.Errorf("%s: %d rows have features and %d a label: set --header or --header=false", file, seen, labels.rows())
+	}
+	return rows, nil
+}
+
+// ErrNothingHeldOut says that a version has learnt from all rows of its run.
+var ErrNothingHeldOut = errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
+
+// HeldOut returns rows that a version has not learnt from, and their split: those of its run that replay reads from the topic.
+func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, examples.Split, error) {
+	held, split, err := replay.HeldOutRows(ctx, p, m, limit, seed)
+	if err != nil {
+		return nil, split, err
+	}
+	if len(held) == 0 {
+		return nil, split, ErrNothingHeldOut
+	}
+	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
+	for i, row := range held {
+		if row.Targets != nil {
+			rows.Targets = append(rows.Targets, row.Targets...)
+		} else if class := classOf(row.Label); class >= 0 {
+			rows.Classes = append(rows.Classes, class)
+		} else {
+			rows.Unknown++
+			continue
+		}
+		copy(rows.Features.Row(rows.Len()), row.Features)
+		rows.Numbers = append(rows.Numbers, int64(i))
+	}
+	rows.Features = kernel.Dense{Rows: rows.Len(), Cols: m.Width(), Data: rows.Features.Data[:rows.Len()*m.Width()]}
+	return rows, split, nil
+}
+
+// truth is a [format.Viewer] that keeps the labels of all rows, or their numbers to predict.
+type truth struct {
+	model   *model.Model
+	classOf func(string) int32
+	noLabel value.Missing
+	label   layout.Column
+	targets []string
+
+	at      []int // columns of the label, or of the numbers
+	classes []int32
+	numbers [][]float64 // of each column; NaN: there is none
+	err     error
+}
+
+// Classes of rows that are left out.
+const (
+	unknown    = -1
+	unlabelled = -2
+)
+
+// Columns finds the columns of the truth.
+func (t *truth) Columns(columns []format.Column) {
+	names := t.targets
+	if t.model.Task() != examples.Numbers {
+		byDefault := layout.Column("label")
+		if len(columns) > 0 && columns[0].Type == "" { // a file without types: CSV
+			byDefault = "0"
+		}
+		names = []string{string(cmp.Or(t.label, byDefault))}
+	}
+	t.at = nil
+	var all []string
+	for _, c := range columns {
+		all = append(all, c.Name)
+	}
+	for _, name := range names {
+		at, isNumber := layout.Column(name).Number()
+		if !isNumber {
+			at = slices.Index(all, name)
+		}
+		if at < 0 || at >= len(columns) || !columns[at].Words {
+			t.err = fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(name), layout.SomeNames(all))
+			return
+		}
+		t.at = append(t.at, at)
+	}
+	if t.numbers == nil && t.model.Task() == examples.Numbers {
+		t.numbers = make([][]float64, len(t.at))
+	}
+}
+
+// Cell keeps the cells of the truth.
+func (t *truth) Cell(column int, text string) {
+	for i, at := range t.at {
+		switch {
+		case at != column:
+		case t.numbers != nil:
+			v, err := value.Number(text)
+			if err == nil {
+				err = layout.CheckTarget(v)
+			}
+			if err != nil {
+				v = math.NaN()
+			}
+			t.numbers[i] = append(t.numbers[i], v)
+		case t.noLabel.Has(text):
+			t.classes = append(t.classes, unlabelled)
+		default:
+			t.classes = append(t.classes, t.classOf(text))
+		}
+	}
+}
+
+// rows returns the number of rows.
+func (t *truth) rows() int {
+	if len(t.numbers) > 0 {
+		return len(t.numbers[0])
+	}
+	return len(t.classes)
+}
+
+// choose adds the truth of rows that have one: all, or so many of them, in the order of the file.
+func (t *truth) choose(rows *explain.Rows, limit int, seed uint64) (chosen []int) {
+	for i := range t.rows() {
+		switch {
+		case t.numbers != nil && slices.ContainsFunc(t.numbers, func(of []float64) bool { return of[i] != of[i] }),
+			t.numbers == nil && t.classes[i] == unlabelled:
+			rows.Unlabelled++
+		case t.numbers == nil && t.classes[i] == unknown:
+			rows.Unknown++
+		default:
+			chosen = append(chosen, i)
+		}
+	}
+	if limit < len(chosen) {
+		drawn := rand.New(rand.NewPCG(seed, uint64(len(chosen)))).Perm(len(chosen))[:limit]
+		slices.Sort(drawn)
+		for i, at := range drawn {
+			drawn[i] = chosen[at]
+		}
+		chosen = drawn
+	}
+	for _, i := range chosen {
+		rows.Numbers = append(rows.Numbers, int64(i))
+		if t.numbers == nil {
+			rows.Classes = append(rows.Classes, t.classes[i])
+		}
+		for _, of := range t.numbers {
+			rows.Targets = append(rows.Targets, of[i])
+		}
+	}
+	return chosen
+}
+
+// CheckExplain returns an error for options that can't be right.
+func CheckExplain(o explain.Options, limit, top int) error {
+	switch {
+	case limit < 1:
+		return fmt.Errorf("--rows: %d: expected a whole number ≥ 1", limit)
+	case top < 1:
+		return fmt.Errorf("--top: %d: expected a whole number ≥ 1", top)
+	case o.Shuffles < 1:
+		return fmt.Errorf("--permutations: %d: expected a whole number ≥ 1", o.Shuffles)
+	case o.Curves < 0:
+		return fmt.Errorf("--curves: %d: expected a whole number, 0 or more", o.Curves)
+	}
+	return nil
+}
+
+// Bounds of the explanation on the page of a run, which takes a second or two.
+const (
+	rowsOfRun    = 2000
+	columnsOfRun = 200
+	shownOfRun   = 20
+)
+
+// OfRun returns the importance of columns and the errors by slices of the rows that a run has held out, as explain has them of a file. A
+// run without a version, of other examples than rows of a table, or whose rows are gone has none.
+func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
+	r *dispatch.RunDetails) ([]compare.Table, error) {
+	if r.Version == 0 {
+		return nil, nil
+	}
+	m, err := open(r.Pipeline).Model(ctx, fmt.Sprint(r.Version))
+	if err != nil || m.Columns() == nil || len(m.Columns()) > columnsOfRun || explain.CheckModel(m) != nil {
+		return nil, err
+	}
+	o := explain.Defaults()
+	o.Wrong = 0
+	rows, split, err := HeldOut(ctx, open(m.Manifest.Plan.Name), m, rowsOfRun, o.Seed)
+	_, deleted := errors.AsType[*kafkalog.DeletedError](err)
+	if deleted || errors.Is(err, ErrNothingHeldOut) {
+		return nil, nil
+	}
+	if err != nil || rows.Len() == 0 {
+		return nil, err
+	}
+	report, err := explain.Explain(ctx, m, blas, rows, o)
+	if err != nil {
+		return nil, err
+	}
+	importance, _, errors, _ := describe(report, fmt.Sprintf(" of %s %s rows", humanize.Comma(int64(report.Rows)), split), shownOfRun)
+	importance.Title = "what predictions depend on"
+	return append([]compare.Table{importance}, errors...), nil
+}
+
+// describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
+// rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
+func describe(r *explain.Report, of string, top int) (importance compare.Table, dependence, slices []compare.Table, wrong compare.Table) {
+	for _, c := range r.Dependence {
+		if len(c.Points) > 0 {
+			dependence = append(dependence, curve(r, &c))
+		}
+	}
+	for _, s := range r.Slices {
+		slices = append(slices, errorsBy(r, s))
+	}
+	for _, list := range []struct {
+		title  string
+		tables []compare.Table
+	}{{"partial dependence", dependence}, {"errors by slices", slices}} {
+		if len(list.tables) > 0 {
+			list.tables[0].Title = list.title
+		}
+	}
+	return importanceOf(r, of, top), dependence, slices, mostWrong(r)
+}
+
+// ofTask leaves out the last of some cells or heads, that of the log loss, of a model of numbers.
+func ofTask(r *explain.Report, cells ...string) []string {
+	if r.Task == explain.Regression {
+		return cells[:len(cells)-1]
+	}
+	return cells
+}
+
+func importanceOf(r *explain.Report, of string, top int) compare.Table {
+	t := compare.Table{Title: "importance of columns", Head: ofTask(r, "column", "error, %", "log loss"),
+		Caption: fmt.Sprintf("increase of the error%s if a column is permuted, mean ± deviation of %d", of, r.Shuffles)}
+	longest := math.SmallestNonzeroFloat64
+	for _, c := range r.Importance {
+		longest = max(longest, c.Rise.Loss)
+	}
+	for _, c := range r.Importance[:min(len(r.Importance), top)] {
+		t.Rows = append(t.Rows, compare.Bar{Name: c.Name, Length: c.Rise.Loss / longest,
+			Cells: ofTask(r, percent(c.Rise.Error)+" ± "+percent(c.Deviation.Error), number(c.Rise.Loss)+" ± "+number(c.Deviation.Loss))})
+	}
+	return t
+}
+
+// curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for
+// are in the order of the model, as the probabilities of two labels change alike but for rounding.
+func curve(r *explain.Report, c *explain.Curve) compare.Table {
+	what := "mean probability"
+	if r.Task == explain.Regression {
+		what = "mean prediction"
+	}
+	t := compare.Table{Caption: what + " if all rows had this value of " + c.Name, Head: []string{c.Name}}
+	order, spread := make([]int, len(r.Labels)), make([]float64, len(r.Labels))
+	for k := range order {
+		order[k] = k
+		low, high := math.Inf(1), math.Inf(-1)
+		for _, p := range c.Points {
+			low, high = min(low, p.Mean[k]), max(high, p.Mean[k])
+		}
+		spread[k] = high - low
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(spread[b], spread[a]) })
+	slices.Sort(order[:min(len(order), maxColumns)])
+	for _, k := range order {
+		t.Head = append(t.Head, r.Labels[k])
+	}
+	for _, p := range c.Points {
+		row := compare.Bar{Name: p.Value}
+		for _, k := range order {
+			row.Cells = append(row.Cells, number(p.Mean[k]))
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func errorsBy(r *explain.Report, s explain.Slices) compare.Table {
+	t := compare.Table{Caption: "errors by " + s.Name, Head: ofTask(r, s.Name, "rows", "error, %", "log loss"), Wrong: true}
+	most := math.SmallestNonzeroFloat64
+	for _, slice := range s.Slices {
+		most = max(most, slice.Error)
+	}
+	for _, slice := range s.Slices {
+		t.Rows = append(t.Rows, compare.Bar{Name: slice.Value, Length: slice.Error / most,
+			Cells: ofTask(r, humanize.Comma(int64(slice.Rows)), percent(slice.Error), number(slice.Loss))})
+	}
+	return t
+}
+
+func mostWrong(r *explain.Report) compare.Table {
+	t := compare.Table{Title: "rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
+		Head: []string{"row", "label", "predicted", "probability", "log loss"}}
+	if r.Task == explain.Regression {
+		t.Head = t.Head[:1]
+		for _, name := range r.Labels {
+			t.Head = append(t.Head, name, "predicted")
+		}
+	}
+	for _, w := range r.Wrong {
+		row := compare.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}}
+		if r.Task == explain.Regression {
+			row.Cells = nil
+			for k := range r.Labels {
+				row.Cells = append(row.Cells, number(w.Numbers[k]), number(w.Predictions[k]))
+			}
+		}
+		t.Rows = append(t.Rows, row)
+	}
+	return t
+}
+
+func measured(r *explain.Report) string {
+	if r.Task == explain.Regression {
+		return fmt.Sprintf("squared error %s %% of the variance", percent(r.Measures.Error))
+	}
+	return fmt.Sprintf("error %s %%, log loss %s", percent(r.Measures.Error), number(r.Measures.Loss))
+}
+
+func percent(v float64) string { return strconv.FormatFloat(v, 'f', 2, 64) }
+
+// number writes a measure with three or four digits.
+func number(v float64) string {
+	switch size := math.Abs(v); {
+	case size >= 1e6:
+		return strconv.FormatFloat(v, 'g', 4, 64)
+	case size >= 1000:
+		return strconv.FormatFloat(v, 'f', 0, 64)
+	case size >= 10:
+		return strconv.FormatFloat(v, 'f', 2, 64)
+	case size < 0.00005:
+		return "0"
+	}
+	return strconv.FormatFloat(v, 'f', 4, 64)
+}
+
+// Explained says what is explained, and where it is written.
+type Explained struct {
+	File       string // of the rows
+	Top        int    // columns that are shown
+	JSON, HTML string // files; "": none
+}
+
+// WriteExplanation writes the files that were asked for, and the report for people, unless a file is the standard output.
+func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
+	if err := WriteJSON(a.JSON, stdout, r); err != nil {
+		return err
+	}
+	importance, dependence, errors, wrong := describe(r, "", a.Top)
+	list := slices.Concat([]compare.Table{importance}, dependence, errors, []compare.Table{wrong})
+	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measured(r))
+	if r.Unlabelled > 0 {
+		head += fmt.Sprintf("\n%s rows without a label are left out", humanize.Comma(r.Unlabelled))
+	}
+	if r.Unknown > 0 {
+		head += fmt.Sprintf("\n%s rows are left out: their labels are unknown to the model", humanize.Comma(r.Unknown))
+	}
+	if a.HTML != "" {
+		err := Write(a.HTML, stdout, func(w io.Writer) error {
+			about := compare.About{Title: "What predictions depend on", Text: strings.ReplaceAll(head, "\n", "; ")}
+			return compare.WriteTables(w, about, list)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	if a.JSON == StandardOutput || a.HTML == StandardOutput {
+		return nil
+	}
+	more := ""
+	if n := len(r.Importance) - a.Top; n > 0 {
+		more = fmt.Sprintf("and %s: --top %d\n", english.Plural(n, "less important column", ""), len(r.Importance))
+	}
+	_, err := io.WriteString(stdout, head+"\n"+text(list[:1])+more+text(list[1:]))
+	return err
+}
+
+// The widths of tables on a screen, which fit into 80 columns.
+const (
+	nameWidth  = 24 // characters of a name or a cell
+	headWidth  = 11 // characters of the head of a cell
+	barWidth   = 20 // of the longest bar
+	maxColumns = 4  // of a row
+)
+
+// text returns tables for people, in lines of at most 80 characters.
+func text(list []compare.Table) string {
+	var out strings.Builder
+	for _, t := range list {
+		fmt.Fprintf(&out, "\n%s\n\n", t.Caption)
+		shown, most := Table{Right: true}, min(len(t.Head), maxColumns+1)
+		row := func(width int, name string, cells []string, bar float64) {
+			all := []any{Cut(strings.Join(strings.Fields(name), " "), nameWidth)}
+			for _, cell := range cells[:most-1] {
+				all = append(all, Cut(strings.Join(strings.Fields(cell), " "), width))
+			}
+			if t.Barred() {
+				all = append(all, strings.Repeat("█", int(barWidth*max(bar, 0)+0.5)))
+			}
+			shown.Row(all...)
+		}
+		row(headWidth, t.Head[0], t.Head[1:], 0)
+		for _, b := range t.Rows {
+			row(nameWidth, b.Name, b.Cells, b.Length)
+		}
+		_ = shown.Write(&out) // a builder has no errors
+		if more := len(t.Head) - most; more > 0 {
+			fmt.Fprintf(&out, "and %s: --html\n", english.Plural(more, "other column", ""))
+		}
+	}
+	return out.String()
+}
