@@ -170,8 +170,8 @@ func (c *Config) Job() topics.Job {
 		return slices.ContainsFunc(link.All(), func(l link.Link) bool { return l.Learnt && l.Name == string(s.Link) })
 	}
 	read := c.Examples
-	read.Options = read.WithHash(c.Prepare.Hash).NeedingDense(stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))).
-		Counting(c.countingKey())
+	read.Hash, read.Counting = c.Prepare.Hash, c.countingKey()
+	read.Dense = stages.NeedDense(how, resolved, slices.ContainsFunc(resolved, learnt))
 	return topics.Job{
 		Name:         c.Name,
 		Examples:     read.WithFolder(filepath.Join(c.DataDir, c.Name+".waiting")),

@@ -15,14 +15,18 @@ const enoughRows = 100
 
 // Absent returns the names of the columns without a value in any of the first rows, if there were enough. At the end of the topic there are
 // enough: then Absent returns those of which the last message does not even have the name, and no earlier row had a value.
-func (v *Values) Absent(end bool) []string {
-	if !end {
-		return v.Messages.Absent(enoughRows)
+func (v *Values) Absent(end bool) (names []string) {
+	earlier := v.whole.Found.Learnt
+	for at, present := range v.present {
+		name := v.NameOf(at)
+		if present || !v.Expects(at) {
+			continue
+		}
+		if v.seen >= enoughRows && !end || end && v.Instead(name) != "" && !(earlier != nil && earlier.Lacking[name] < earlier.Rows) {
+			names = append(names, name)
+		}
 	}
-	earlier := v.whole.Learnt()
-	return slices.DeleteFunc(v.Messages.Absent(1), func(name string) bool {
-		return v.Instead(name) == "" || earlier != nil && earlier.Lacking[name] < earlier.Rows
-	})
+	return names
 }
 
 // Instead says what the last message has in place of a column: the column with the nearest name, or else all. It returns "" if the

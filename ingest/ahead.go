@@ -21,14 +21,17 @@ type stored struct {
 // storedOf returns the file of a content that was read completely.
 func storedOf(c *input.Content) stored { return stored{c.Digest(), c.Bytes(), c.Kind != ""} }
 
-// readAhead reads a file before its rows are read. read returns whether it has read the whole file, which then need not be read again for
-// its digest. An empty part is passed over.
-func (o Options) readAhead(ctx context.Context, file string, read func(format.Format, *input.Content) (whole bool, err error)) error {
+// survey adds the rows of a file to a survey, if it is of the kind that has them. An empty part is passed over. If whole is set, the file
+// is read to its end, and need not be read again for its digest.
+func (o Options) survey(ctx context.Context, file string, is func(format.Format) bool, whole bool, s layout.Survey,
+	all *format.Collected) error {
 	c, f, err := o.openAs(ctx, file)
 	if err == nil {
 		defer c.Close()
-		var whole bool
-		if whole, err = read(f, c); err == nil && whole && o.stored != nil {
+		if !is(f) {
+			return nil
+		}
+		if err = f.Survey(c, o.Options, s, all); err == nil && whole && o.stored != nil {
 			if _, err := io.Copy(io.Discard, c); err != nil {
 				return input.WholeFile(c.Name, err)
 			}
@@ -43,24 +46,15 @@ func (o Options) readAhead(ctx context.Context, file string, read func(format.Fo
 
 // findWords returns the options with the words of each categorical column of the training files, sorted, and with the vocabulary of their
 // texts.
-func (o Options) findWords(ctx context.Context, collected *format.Collected) (Options, error) {
-	if !o.FindsWords() {
+func (o Options) findWords(ctx context.Context, all *format.Collected) (Options, error) {
+	if !o.FindsWords() || len(o.Train) == 0 {
 		return o, nil
 	}
 	found := layout.NewFoundWords(o.Options)
 	for _, file := range o.Train {
-		err := o.readAhead(ctx, file, func(f format.Format, c *input.Content) (bool, error) {
-			if f.Words == nil { // a format without such columns
-				return false, nil
-			}
-			return true, f.Words(c, o.Options, found, collected)
-		})
-		if err != nil {
+		if err := o.survey(ctx, file, format.Format.IsTable, true, found, all); err != nil {
 			return o, err
 		}
-	}
-	if len(o.Train) == 0 {
-		return o, nil
 	}
 	with, err := o.WithWords(found)
 	if err != nil {
@@ -72,52 +66,38 @@ func (o Options) findWords(ctx context.Context, collected *format.Collected) (Op
 
 // findExtent returns the options with the columns of sparse rows that are converted to dense ones, from the files.
 func (o Options) findExtent(ctx context.Context) (Options, error) {
-	if how := o.density(); how == rowsSparse || how == rowsAuto && !o.NeedsDense() {
+	if how := o.density(); how == rowsSparse || how == rowsAuto && !o.Dense {
 		return o, nil
 	}
-	found := layout.NewFoundExtent()
+	o.Found.Extent = layout.Extent{} // the rows are read as they are
+	found, extent := layout.NewFoundExtent(), layout.Extent{}
 	for _, file := range slices.Concat(o.Train, o.Test) {
-		err := o.readAhead(ctx, file, func(f format.Format, c *input.Content) (bool, error) {
-			if f.Extent == nil {
-				return false, nil
-			}
-			if err := f.Extent(c, o.Options, found); err != nil {
-				return true, err
-			}
-			if err := found.Follows(o.Learnt()); err != nil {
-				return true, input.WholeFile(c.Name, err)
-			}
-			return true, nil
-		})
+		err := o.survey(ctx, file, func(f format.Format) bool { return f.IsSparse }, true, found, nil)
 		if err != nil {
 			return o, err
 		}
+		if extent, err = found.After(o.Found.Learnt); err != nil {
+			return o, input.WholeFile(shown(file), err)
+		}
 	}
-	extent, ok := found.Extent()
-	if !ok || o.density() == rowsAuto && extent.Width > maxDense {
-		return o, nil
+	if found, ok := found.Extent(); ok && (o.density() == rowsDense || found.Width <= maxDense) {
+		o.Found.Extent = extent
 	}
-	o.Options = o.WithExtent(extent.After(o.Learnt()))
 	return o, nil
 }
 
-// findOffsets returns the options with the offsets of columns, from the first rows of the first training file that has any.
-func (o Options) findOffsets(ctx context.Context, collected *format.Collected) (Options, error) {
+// findOffsets returns the options with the offsets of columns, from the first rows of the first training file that has any. Errors are
+// reported when the rows are read.
+func (o Options) findOffsets(ctx context.Context) (Options, error) {
 	found := layout.Spreads{}
 	for _, file := range o.Train {
-		err := o.readAhead(ctx, file, func(f format.Format, c *input.Content) (bool, error) {
-			if f.Spread == nil {
-				return false, nil
-			}
-			return false, f.Spread(c, o.Options, found, collected)
-		})
-		if err != nil {
+		if err := o.survey(ctx, file, format.Format.IsTable, false, found, nil); ctx.Err() != nil {
 			return o, err
 		}
 		if len(found) > 0 || !o.isPart(file) {
 			break
 		}
 	}
-	o.Options = o.WithOffsets(found)
+	o.Found.Offsets = found.Offsets(1)
 	return o, nil
 }

@@ -52,7 +52,7 @@ func (o Options) check(files []string) []option.Problem {
 	if most := o.Words.MaxColumns(); o.Text != "" && o.Words.Columns > most {
 		p.add("words.columns", option.Shown(o.Words.Columns), fmt.Sprintf("a whole number from 1 to %d", most))
 	}
-	if o.Text != "" && o.Words.Found() && !o.Predicts() && len(o.Train) == 0 {
+	if o.Text != "" && o.Words.Found() && o.Mode != layout.Predicting && len(o.Train) == 0 {
 		p.add("words.vocabulary", o.Words.Vocabulary, "files under examples.train, in which its words are found")
 	}
 	for _, label := range slices.Sorted(maps.Keys(o.ClassWeight.By)) {

@@ -151,10 +151,12 @@ func FuzzCSV(f *testing.F) {
 			want = layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return csv.Format().Open([]*input.Content{c}, o.Options, nil)
+			return csv.Format().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
-			open = func(c *input.Content) (format.Reader, error) { return csv.Format().OpenFeatures(c, o.Options, want) }
+			open = func(c *input.Content) (format.Reader, error) {
+				return csv.Format().Open([]*input.Content{c}, o.Options, &want, nil)
+			}
 		}
 		fuzzReader(t, open, file)
 	})

@@ -38,7 +38,7 @@ func (o Options) isEmptyPart(file string, err error) bool {
 func (o Options) columnsOf(table string) (columns, others []input.Partition) {
 	named := o.NamedColumns()
 	for _, v := range o.parts[table] {
-		if v.IsLayout && !o.Predicts() && !slices.Contains(named, layout.Column(v.Column)) {
+		if v.IsLayout && o.Mode != layout.Predicting && !slices.Contains(named, layout.Column(v.Column)) {
 			others = append(others, v)
 		} else {
 			columns = append(columns, v)

@@ -17,6 +17,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/libsvm"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 )
@@ -128,7 +129,7 @@ func (o Options) readsText(f format.Format, file string) error {
 		return nil
 	}
 	why := "as examples.text is set"
-	if o.Predicts() {
+	if o.Mode == layout.Predicting {
 		why = "as the model was trained on texts"
 	}
 	return input.WholeFile(file, fmt.Errorf("format %s: expected %s, %s", f.Name, formatNames("", "or", format.Format.IsTable), why))

@@ -60,7 +60,7 @@ func TestFormats(t *testing.T) {
 			t.Errorf("%q: expected a name of its own, and patterns", f.Name)
 		}
 		names[f.Name] = true
-		if f.Open == nil || f.OpenFeatures == nil || f.Meaning == "" || f.Files < 1 || f.Files > 1 && f.WantFiles == "" {
+		if (f.Table == nil) == (f.Rows == nil) || f.Meaning == "" || f.Files < 1 || f.Files > 1 && f.WantFiles == "" {
 			t.Errorf("%s: incomplete: %+v", f.Name, f)
 		}
 	}

@@ -129,10 +129,10 @@ func FuzzIDX(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			return idx.Format().Open([]*input.Content{c, other}, o.Options, nil)
+			return idx.Format().Open([]*input.Content{c, other}, o.Options, nil, nil)
 		}, images)
 		fuzzReader(t, func(c *input.Content) (format.Reader, error) {
-			return idx.Format().OpenFeatures(c, o.Options, layout.Features{Width: 2})
+			return idx.Format().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2}, nil)
 		}, images)
 	})
 }

@@ -179,11 +179,11 @@ func FuzzJSONLines(f *testing.F) {
 			o.Missing.Mode = layout.MissingMean
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return jsonl.Format().Open([]*input.Content{c}, o.Options, nil)
+			return jsonl.Format().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
 			open = func(c *input.Content) (format.Reader, error) {
-				return jsonl.Format().OpenFeatures(c, o.ToPredict(), layout.Features{Width: 2, Sparse: flags&2 != 0})
+				return jsonl.Format().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2, Sparse: flags&2 != 0}, nil)
 			}
 		}
 		fuzzReader(t, open, file)

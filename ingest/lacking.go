@@ -89,16 +89,30 @@ func (v *Values) Lost() (lost *Lost) {
 	return lost
 }
 
-// see notes which of the rows that were read last lack a column.
-func (v *Values) see() {
-	if v.batch.Rows == 0 {
+// see notes which of the rows that were read last lack a column, and looks at the first rows. first reports whether they begin a batch.
+func (v *Values) see(first bool) {
+	if first {
 		v.lacks = make([][]bool, len(v.Cells))
 	}
 	for at := range v.lacks {
-		if v.Messages.Watched(at) {
-			v.lacks[at] = v.Messages.WithoutValue(v.lacks[at], at)
+		if v.Layout.Watched(at) {
+			v.lacks[at] = v.WithoutValue(v.lacks[at], &v.block, &v.batch, at)
 		}
 	}
+	if v.seen >= layout.OffsetRows {
+		return
+	}
+	if v.present == nil {
+		v.present = make([]bool, len(v.Cells))
+	}
+	for at := range v.Cells {
+		for row := 0; row < v.block.Rows && !v.present[at]; row++ {
+			cell := v.block.Cell(row, at)
+			v.present[at] = !cell.Null()
+		}
+	}
+	v.spreads.AddNumbers(&v.Layout, &v.block)
+	v.seen += v.block.Rows
 }
 
 // find finds the messages with rows that lack a column.
@@ -123,7 +137,7 @@ func (l *Lost) find(origins examples.RowOrigins, lacks []bool, column string) {
 // earlierPresence returns the presence of a column in the rows before the first of this process.
 func (v *Values) earlierPresence(name string) *layout.Presence {
 	p := &layout.Presence{Optional: slices.Contains(v.whole.Missing.Columns, name)}
-	if l := v.whole.Learnt(); l != nil {
+	if l := v.whole.Found.Learnt; l != nil {
 		if lacking, known := l.Lacking[name]; known {
 			p.Rows, p.Lacking = float64(l.Rows), float64(lacking)
 		}

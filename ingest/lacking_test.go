@@ -18,7 +18,7 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 	dense := func(o *Options) { o.Columns.Use = []string{"a", "b"} }
 	hashed := func(o *Options) {
 		o.Columns.Use, o.Categorical = []string{"a", "w"}, []string{"w"}
-		o.Options = o.WithHash(layout.Hash{Columns: 64})
+		o.Hash = layout.Hash{Columns: 64}
 	}
 	text := func(o *Options) { o.Text, o.Missing.Mode = "w", layout.MissingError }
 	jsonl := func(row func(i int, late bool) string) (name, content string) {

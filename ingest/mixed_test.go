@@ -70,7 +70,7 @@ func (r mixedRow) defined(words, hashes int) string {
 func mixedOptions(o *Options) {
 	o.Label, o.Text, o.Categorical, o.Missing.Mode = "click", "message", []string{"site", "ad"}, layout.MissingMean
 	o.Words.Columns = 64
-	o.Options = o.WithHash(layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}})
+	o.Hash = layout.Hash{Columns: 16, Cross: layout.Crosses{{"site", "ad"}}}
 }
 
 // Numbers, words and texts give the same sparse rows from all inputs: CSV and JSON Lines files, topics, and rows to

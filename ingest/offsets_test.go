@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
@@ -28,18 +29,15 @@ func TestOffsets(t *testing.T) {
 		"squares above all":  {func(i int) float64 { return 1e200 * float64(i) }, false},
 		"missing values all": {func(int) float64 { return math.NaN() }, false},
 	} {
-		s := layout.Spreads{}
+		l := layout.New(Defaults().Options, "", []tabular.Field{{Name: "x"}}, true, func(_ int, err error) error { return err })
+		var b tabular.Block
+		b.Reset(1)
 		for i := range 4000 {
-			s.Add("x", test.value(i))
+			b.Columns[0].Numbers, b.Rows = append(b.Columns[0].Numbers, test.value(i)), b.Rows+1
 		}
-		at := s["x"]
-		if at == nil {
-			if test.needs {
-				t.Errorf("%s: no numbers", name)
-			}
-			continue
-		}
-		offset := at.Offset()
+		found := layout.Spreads{}
+		found.Add(&l, &b)
+		offset := found.Offsets(1)["x"]
 		if (offset != 0) != test.needs {
 			t.Errorf("%s: offset %v, needs one: %v", name, offset, test.needs)
 		}

@@ -96,7 +96,8 @@ func wantMessageFormat(accepted func(message.Format) bool) string {
 func (o Options) ofOutcomes() Options {
 	out := o.Outcome
 	read := Options{FromTopic: out.Topic, Format: cmp.Or(out.Format, o.Format), Settings: out.Settings, Registry: out.Registry,
-		Options: layout.Defaults().WithoutLabel()}
+		Options: layout.Defaults()}
+	read.Mode = layout.Unlabelled
 	read.Columns.Use = slices.Clone(o.later().Paths())
 	if out.Key != "" && !slices.Contains(read.Columns.Use, out.Key) {
 		read.Columns.Use = append(read.Columns.Use, out.Key)
@@ -116,6 +117,6 @@ func (o Options) ofOutcomes() Options {
 // ofKeys returns the options for reading the keys of rows.
 func (o Options) ofKeys() Options {
 	o.Options = layout.Options{Encoding: o.Encoding, Delimiter: o.Delimiter, BatchRows: o.BatchRows, Missing: o.Missing,
-		MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}}.WithoutLabel()
+		MissingValues: o.MissingValues, Columns: layout.ColumnChoice{Use: []string{o.JoinKey}}, Mode: layout.Unlabelled}
 	return o
 }

@@ -83,10 +83,10 @@ func find(ctx context.Context, o Options, collected *format.Collected) ([]Source
 	if o, err = o.findExtent(ctx); err != nil {
 		return nil, err
 	}
-	if o, err = o.findOffsets(ctx, collected); err != nil {
+	if o, err = o.findOffsets(ctx); err != nil {
 		return nil, err
 	}
-	o.Options = o.After(o.Learnt())
+	o.Options = o.After(o.Found.Learnt)
 	train, err := sources(ctx, o, examples.Train, o.Train, collected)
 	if err != nil {
 		return nil, err
@@ -103,7 +103,7 @@ func find(ctx context.Context, o Options, collected *format.Collected) ([]Source
 		return all, nil // of files without the columns that have errors
 	}
 	for i, s := range all {
-		if err := o.Learnt().Check(s.Width, s.Columns); err != nil {
+		if err := o.Found.Learnt.Check(s.Width, s.Columns); err != nil {
 			return nil, input.WholeFile(s.Files[0], err)
 		}
 		if err := sameColumns(all[0], s); err != nil {
@@ -157,7 +157,7 @@ func sources(ctx context.Context, o Options, split examples.Split, files []strin
 		if len(files) < f.Files {
 			return nil, input.WholeFile(shown(files[0]), fmt.Errorf("no file follows it: expected %s %s", f.Name, f.WantFiles))
 		}
-		s := Source{Split: split, Vocabulary: o.Words.Counted(), Extent: o.Extent(), format: f, options: o,
+		s := Source{Split: split, Vocabulary: o.Words.Counted(), Extent: o.Found.Extent, format: f, options: o,
 			all: all, opened: files[:f.Files:f.Files]}
 		for _, name := range s.opened {
 			s.Files = append(s.Files, shown(name))
@@ -258,10 +258,10 @@ func (s *Source) describe(ctx context.Context) error {
 		return input.WholeFile(s.Files[0], fmt.Errorf("%d features, but examples.image %v has %d: expected the same number", s.Width,
 			s.options.Image, shape.Size()))
 	}
-	if s.format.Inspect == nil || s.Split != examples.Train { // a few test rows prove nothing
+	if s.Split != examples.Train { // a few test rows prove nothing
 		return nil
 	}
-	return s.format.Inspect(r)
+	return r.Inspect()
 }
 
 // names returns the file names without directories.
@@ -289,7 +289,7 @@ func (s *Source) open(ctx context.Context) (r format.Reader, opened []*input.Con
 			return nil, opened, err
 		}
 	}
-	r, err = s.format.Open(opened, s.options.Options, s.all)
+	r, err = s.format.Open(opened, s.options.Options, nil, s.all)
 	return r, opened, err
 }
 
@@ -342,8 +342,8 @@ func (s Source) batches(ctx context.Context, lost func(map[string]int64)) iter.S
 				return
 			}
 		}
-		if l, ok := r.(format.Loser); ok && len(l.Lost()) > 0 {
-			lost(l.Lost())
+		if columns := r.Lost(); len(columns) > 0 {
+			lost(columns)
 		}
 		if counted > 0 && labelled == 0 && len(s.options.Targets) == 0 {
 			yield(nil, input.WholeFile(s.Files[0], s.noLabels()))
@@ -396,7 +396,7 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 		if len(tables) > 0 {
 			return
 		}
-		o.Options = o.ToPredict()
+		o.Mode = layout.Predicting
 		checked := o
 		if o.Header != nil && !*o.Header {
 			checked.Header = nil // training files may have one
@@ -411,7 +411,7 @@ func File(ctx context.Context, name string, o Options, want layout.Features) ite
 			return
 		}
 		defer c.Close()
-		r, err := f.OpenFeatures(c, o.Options, want)
+		r, err := f.Open([]*input.Content{c}, o.Options, &want, nil)
 		if err != nil {
 			yield(nil, err)
 			return

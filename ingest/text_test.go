@@ -87,7 +87,7 @@ func TestTextsToPredict(t *testing.T) {
 	}
 	name := f.write(t, "rows.csv", []byte("buy now\n"))
 	if _, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3})); err == nil ||
-		f.text(err) != "rows.csv: texts: the model was trained on rows of 3 features" {
+		f.text(err) != "rows.csv: line 1: texts: the model was trained on rows of 3 features" {
 		t.Errorf("%v", err)
 	}
 	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))

@@ -7,7 +7,6 @@ import (
 	"math"
 	"slices"
 
-	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/csv"
@@ -46,19 +45,23 @@ func (o Options) messageOptions() message.Options {
 	return m
 }
 
-// Values batches the examples in message values, one or several per message, in the format of the options. Create it with
-// NewValues.
+// Values batches the examples in message values, one or several per message, in the format of the options. It uses the same code as files
+// to assign roles to columns and positions to features. A message is read completely or not at all. Create it with NewValues.
 type Values struct {
-	*format.Messages
 	opened
-	says   predicted // content of outcomes
-	wanted int       // number of columns of each row; 0: not known yet
+	layout.Layout
+	says   predicted     // content of outcomes
+	names  []string      // nil: columns have numbers, and the first row determines how many
+	laid   bool          // the columns are known from a row, and have their positions
+	wanted int           // number of columns of each row; 0: not known yet
+	block  tabular.Block // rows of the last message
 	batch  examples.Rows
-	sparse examples.SparseRows
 	keys   []string // message keys, for each row of the batch
 	size   int      // size of the batch in a message
 
-	spreads layout.Spreads // of the columns without an offset
+	seen    int            // number of rows, of the first layout.OffsetRows
+	spreads layout.Spreads // of the columns without an offset in these rows
+	present []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
 	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
@@ -76,20 +79,78 @@ func NewValues(o Options) (*Values, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
+	v := &Values{opened: r, says: says, spreads: layout.Spreads{}, presences: map[string]*layout.Presence{}}
 	if r.format.Width == nil {
-		names = message.Columns(o.Options)
+		v.names = message.Columns(o.Options)
 	}
-	v := &Values{opened: r, says: says, Messages: format.NewMessages(o.Options, r.format.Label, names), spreads: layout.Spreads{},
-		presences: map[string]*layout.Presence{}}
-	return v, v.checkColumns(len(names))
+	v.Options = o.Options
+	v.begin(0)
+	return v, v.checkColumns(len(v.names))
+}
+
+// begin resets the layout to n columns without roles.
+func (v *Values) begin(n int) {
+	fields := make([]tabular.Field, n)
+	for i := range fields {
+		if fields[i].Kind, fields[i].Digits = tabular.Any, true; v.names != nil {
+			fields[i].Name = v.names[i]
+		}
+	}
+	v.Layout = layout.New(v.Options, v.format.Label, fields, v.names != nil, v.locate)
+	v.Names, v.ByName, v.Encoded = v.names, v.names != nil, true
+}
+
+// locate adds a column to an error; -1: none.
+func (v *Values) locate(column int, err error) error {
+	switch {
+	case column < 0:
+		return err
+	case v.names == nil:
+		return fmt.Errorf("column %d: %w", column, err)
+	}
+	return fmt.Errorf("column %s: %w", value.Quote(v.names[column]), err)
+}
+
+// failAt returns an error at a value of the last message. The row number is omitted for a message with one row.
+func (v *Values) failAt(row, column int, err error) error {
+	if err = v.locate(column, err); v.block.Rows > 1 {
+		return fmt.Errorf("row %d, counted from 0: %w", row, err)
+	}
+	return err
+}
+
+// assign assigns roles to n columns. The first row determines which columns are lists.
+func (v *Values) assign(n int, first []tabular.Cell) error {
+	v.begin(n)
+	if last := n - 1; n == len(first) && n > 0 && len(v.Options.Columns.Use) == 1 && v.names != nil {
+		switch kind, length := first[last].Kind(); kind {
+		case tabular.List, tabular.TextList:
+			v.Cells[last].Kind, v.Cells[last].Length = tabular.List, length
+		case tabular.Pairs:
+			v.Cells[last].Kind = tabular.Pairs
+		}
+	}
+	if err := v.Assign(); err != nil {
+		return err
+	}
+	return v.CheckTypes()
+}
+
+// lay is assign, and also assigns positions to the features.
+func (v *Values) lay(n int, first []tabular.Cell) error {
+	if err := v.assign(n, first); err != nil {
+		return err
+	}
+	err := v.Lay()
+	v.laid = err == nil
+	return err
 }
 
 // checkColumns returns an error if the columns of the options can't follow those of the chain, as far as this is known
 // before the first row: the only column may be a list, and without columns.use a row of CSV has any number. n is the
 // number of columns with names.
 func (v *Values) checkColumns(n int) error {
-	learnt, use := v.whole.Learnt(), len(v.whole.Columns.Use)
+	learnt, use := v.whole.Found.Learnt, len(v.whole.Columns.Use)
 	if learnt == nil || use == 0 && !v.whole.Mixed() || use == 1 && learnt.Columns == nil {
 		return nil
 	}
@@ -100,20 +161,14 @@ func (v *Values) checkColumns(n int) error {
 		}
 	}
 	defer v.forget()
-	if v.Lay(n, nil) != nil { // its words are not known yet
+	if v.lay(n, nil) != nil { // its words are not known yet
 		return nil
 	}
 	return v.follows()
 }
 
 // follows returns an error if the columns can't follow those of the chain.
-func (v *Values) follows() error {
-	width := v.Features
-	if v.IsSparse() {
-		width = 0
-	}
-	return v.whole.Learnt().Check(width, v.Table)
-}
+func (v *Values) follows() error { return v.whole.Found.Learnt.Check(v.Width(), v.Table) }
 
 // TopicMessage is a message of a topic of values, with its position.
 type TopicMessage struct {
@@ -145,11 +200,11 @@ func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error)
 
 // add is Add for the rows of a message.
 func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err error) {
-	first := !v.Laid()
+	first := !v.laid
 	if first {
 		n, err := v.width(cells[0])
 		if err == nil {
-			err = v.Lay(n, cells[0])
+			err = v.lay(n, cells[0])
 		}
 		if err == nil {
 			err = v.follows()
@@ -159,82 +214,61 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 			return false, err
 		}
 	}
-	b := &v.batch
-	rows, size, err := v.read(cells)
+	before := v.batch.Rows
+	if before == 0 {
+		v.batch.Reset()
+		v.keys = v.keys[:0]
+	}
+	size, err := v.read(cells)
 	if errors.As(err, new(*value.UnitError)) { // the first number in a column of times
-		if err = v.FindUnits(cells); err == nil {
-			rows, size, err = v.read(cells)
+		v.cut(before)
+		if err = v.findUnits(cells); err == nil {
+			size, err = v.read(cells)
 		}
 	}
-	if err == nil {
-		var origins examples.RowOrigins
-		if size += len(cells) * (sourceKeyOverhead + len(m.Key)); b.Rows == 0 {
-			size += len(v.TableText) + origins.Bytes(m.Partition, m.Offset, len(cells))
-		} else {
-			size += v.size + b.Origins.Bytes(m.Partition, m.Offset, len(cells))
-		}
-		switch tooLarge := size > layout.MaxBatchBytes; {
-		case b.Rows > 0 && (tooLarge || b.Rows+len(cells) > v.whole.BatchRows):
-			return true, nil
-		case tooLarge:
-			err = fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
-		}
+	size += len(cells)*(sourceKeyOverhead+len(m.Key)) + v.batch.Origins.Bytes(m.Partition, m.Offset, len(cells))
+	if before > 0 {
+		size += v.size
+	} else {
+		size += len(v.TableText)
+	}
+	switch tooLarge := size > layout.MaxBatchBytes; {
+	case err != nil:
+	case before > 0 && (tooLarge || v.batch.Rows > v.whole.BatchRows):
+		v.cut(before)
+		return true, nil
+	case tooLarge:
+		err = fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
 	}
 	if err != nil {
+		v.cut(before)
 		if first {
 			v.forget() // an invalid value does not determine the number of columns
 		}
 		return false, err
 	}
 	v.size = size
-	v.see()
-	v.append(rows)
-	b.Origins = b.Origins.Append(m.Partition, m.Offset, len(cells))
+	v.see(before == 0)
+	v.batch.Origins = v.batch.Origins.Append(m.Partition, m.Offset, len(cells))
 	for range cells {
 		v.keys = append(v.keys, m.Key)
 	}
-	v.AddSpreads(v.spreads)
 	return false, nil
+}
+
+// cut removes the rows of the last message from the batch, which had so many before.
+func (v *Values) cut(rows int) {
+	if rows == 0 {
+		v.batch.Reset()
+	} else if v.batch.Rows > rows {
+		v.batch = *v.batch.Slice(0, rows)
+	}
 }
 
 // forget makes the next message determine the columns.
 func (v *Values) forget() {
-	v.Forget()
-	v.wanted = 0
-}
-
-// append adds rows to the batch, which it creates if necessary.
-func (v *Values) append(rows *examples.Rows) {
-	b := &v.batch
-	if b.Rows == 0 {
-		*b = examples.Rows{
-			Cols: rows.Cols, Columns: rows.Columns, Floats: b.Floats[:0], Words: b.Words[:0], NoLabel: b.NoLabel[:0],
-			LabelLists: b.LabelLists[:0], Targets: b.Targets[:0], Weights: b.Weights[:0], Served: b.Served[:0], Origins: b.Origins[:0],
-		}
-		if v.sparse.Reset(); rows.Sparse != nil {
-			b.Sparse, b.Floats = &v.sparse, nil
-		}
-		v.keys = v.keys[:0]
-	}
-	if len(b.NoLabel)+len(rows.NoLabel) > 0 {
-		b.NoLabel = append(b.NoLabel, make([]bool, b.Rows-len(b.NoLabel))...)
-		b.NoLabel = append(b.NoLabel, rows.NoLabel...)
-		b.NoLabel = append(b.NoLabel, make([]bool, b.Rows+rows.Rows-len(b.NoLabel))...)
-	}
-	b.Floats, b.Words = append(b.Floats, rows.Floats...), append(b.Words, rows.Words...)
-	b.LabelLists = append(b.LabelLists, rows.LabelLists...)
-	b.Targets, b.Weights = append(b.Targets, rows.Targets...), append(b.Weights, rows.Weights...)
-	b.Served = append(b.Served, rows.Served...)
-	if rows.Sparse != nil {
-		for row := range rows.Rows {
-			indices, values := rows.Sparse.Row(row)
-			for i, index := range indices {
-				v.sparse.Append(index, values[i])
-			}
-			v.sparse.End()
-		}
-	}
-	b.Rows += rows.Rows
+	v.begin(0)
+	v.laid, v.wanted, v.present, v.seen = false, 0, nil, 0
 }
 
 // width returns the number of columns, if this is the first row.
@@ -242,7 +276,7 @@ func (v *Values) width(row []tabular.Cell) (int, error) {
 	if v.format.Width == nil {
 		return len(row), nil
 	}
-	if v.whole.LabelComesLater() { // already reduced to the columns to read
+	if v.whole.Mode == layout.LabelLater { // already reduced to the columns to read
 		v.wanted = len(row)
 		return len(row), nil
 	}
@@ -253,32 +287,79 @@ func (v *Values) width(row []tabular.Cell) (int, error) {
 	return n, err
 }
 
-// read decodes the rows of a message, and returns their size.
-func (v *Values) read(cells [][]tabular.Cell) (rows *examples.Rows, size int, err error) {
+// take makes the rows of a message the rows of the block.
+func (v *Values) take(rows [][]tabular.Cell) {
+	v.block.Reset(len(v.Cells))
+	v.block.Rows, v.block.Cells = len(rows), rows
+}
+
+// servedBytes is the length of a served prediction without its label: its offset, the version, and two validity bits.
+const servedBytes = 13
+
+// read reads the rows of a message into the batch, and returns their size.
+func (v *Values) read(cells [][]tabular.Cell) (size int, err error) {
+	v.take(cells)
 	for i, row := range cells {
-		switch n := len(row); {
+		switch n, others := len(row), 0; {
 		case v.wanted > 0 && n != v.wanted:
-			err = fmt.Errorf("%d features, expected %d as in earlier values", n-v.Others(), v.wanted-v.Others())
+			for _, c := range v.Cells {
+				if !c.Role.IsFeature() { // the label and the weight, and unused columns of a CSV
+					others++
+				}
+			}
+			return 0, v.failAt(i, -1, fmt.Errorf("%d features, expected %d as in earlier values", n-others, v.wanted-others))
 		case n < len(v.Cells):
-			err = fmt.Errorf("%d columns, expected at least %d", n, len(v.Cells))
-		}
-		if err != nil && len(cells) > 1 {
-			err = fmt.Errorf("row %d, counted from 0: %w", i, err)
-		}
-		if err != nil {
-			return nil, 0, err
+			return 0, v.failAt(i, -1, fmt.Errorf("%d columns, expected at least %d", n, len(v.Cells)))
 		}
 	}
 	if !v.IsSparse() && len(cells)*layout.FloatRowBytes(v.Features)+len(v.TableText) > layout.MaxBatchBytes {
-		return nil, 0, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
+		return 0, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
 	}
-	return v.Messages.Read(cells)
+	before := v.batch.Rows
+	if troubles := v.Fill(&v.block, &v.batch); troubles != nil {
+		return 0, v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
+	}
+	for row := before; row < v.batch.Rows; row++ {
+		bytes, err := v.SizeOf(&v.batch, row)
+		if err != nil {
+			return 0, v.failAt(row-before, max(v.Label, v.Text), err)
+		}
+		if size += bytes; len(v.batch.Served) > 0 {
+			size += servedBytes + len(v.batch.Served[row].Label)
+		}
+	}
+	return size, nil
+}
+
+// addWords adds the words of the categorical columns and texts of valid rows.
+func (v *Values) addWords(rows [][]tabular.Cell, found *layout.FoundWords) error {
+	v.take(rows)
+	if troubles := found.Add(&v.Layout, &v.block); troubles != nil {
+		return v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
+	}
+	return nil
+}
+
+// findUnits determines the units of times that are not known yet, from the rows of a message. The rows before had no numbers
+// there, so their columns are the same.
+func (v *Values) findUnits(rows [][]tabular.Cell) error {
+	found := layout.NewFoundWords(v.Options)
+	if err := v.addWords(rows, found); err != nil {
+		return err
+	}
+	before := v.Options
+	v.Options = before.WithUnits(found)
+	if err := v.CheckUnits(); err != nil {
+		v.Options = before
+		return err
+	}
+	return v.lay(len(v.Cells), rows[0])
 }
 
 // NeededOffsets returns the offsets needed by columns without one in the options, because float32 does not resolve the
 // differences in the first rows. For a topic they are not applied automatically, because processes that read other rows
 // would determine others.
-func (v *Values) NeededOffsets() layout.Offsets { return v.spreads.Offsets() }
+func (v *Values) NeededOffsets() layout.Offsets { return v.spreads.Offsets(2) }
 
 // Full reports whether the batch has the maximum number of examples.
 func (v *Values) Full() bool { return v.batch.Rows >= v.whole.BatchRows }

@@ -38,7 +38,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		w.last = cmp.Or(err, w.last)
 		return nil
 	}
-	if v.whole.LabelComesLater() {
+	if v.whole.Mode == layout.LabelLater {
 		if rows, err = v.says.Put(rows, v.says.Any(), v.widthOf()); err != nil {
 			return nil
 		}
@@ -46,7 +46,7 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 	if len(v.Cells) == 0 {
 		n, err := v.width(rows[0])
 		if err == nil {
-			err = v.Assign(n, rows[0])
+			err = v.assign(n, rows[0])
 		}
 		if err != nil {
 			v.forget()
@@ -58,11 +58,11 @@ func (w *TopicWords) Add(ctx context.Context, m TopicMessage) error {
 		return len(row) < len(v.Cells) || v.wanted > 0 && len(row) != v.wanted
 	})
 	w.rows += len(rows)
-	return v.AddWords(rows, w.found)
+	return v.addWords(rows, w.found)
 }
 
 // Enough reports whether further values can hardly change what was found.
-func (w *TopicWords) Enough() bool { return w.found.Enough(w.rows) }
+func (w *TopicWords) Enough() bool { return w.found.More(w.rows) == 0 }
 
 // Options returns the options with the words and units found. It is an error if a column of words has none, or if the numbers
 // of a column of times are of no unit.
@@ -75,7 +75,7 @@ func (w *TopicWords) Options() (Options, error) {
 	o.Options = with
 	for _, c := range o.Categorical {
 		switch {
-		case len(o.WordsOf(c)) > 0 || o.Mixed():
+		case len(o.Found.Categories[c]) > 0 || o.Mixed():
 		case w.last != nil && w.rows == 0:
 			return o, fmt.Errorf("no message can be used: %s", schemas.WithoutValues(w.last.Error()))
 		default:
@@ -83,6 +83,6 @@ func (w *TopicWords) Options() (Options, error) {
 				"words are collected when the topic is first read", c)
 		}
 	}
-	w.values.Layout.Options = with
+	w.values.Options = with
 	return o, w.values.CheckUnits()
 }

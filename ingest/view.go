@@ -38,7 +38,7 @@ func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
 		return err
 	}
 	defer c.Close()
-	if f.View == nil {
+	if !f.IsTable() {
 		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
 	}
 	err = f.View(c, o.Options, v)

@@ -97,7 +97,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 				o.Text, o.Categorical, o.Columns.Use, o.Words.Columns = "colour", nil, []string{"length", "width"}, 16
 			}
 			if test.mixed {
-				o.Options = o.WithHash(layout.Hash{Columns: 64})
+				o.Hash = layout.Hash{Columns: 64}
 			}
 			job.Retrain = topics.DefaultRetrain()
 			job.Retrain.Rows = 100

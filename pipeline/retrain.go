@@ -57,7 +57,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if err != nil {
 		return nil, err
 	}
-	job.Examples.Options = job.Examples.WithExtent(files.Extent)
+	job.Examples.Found.Extent = files.Extent
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err

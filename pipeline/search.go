@@ -27,8 +27,8 @@ func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []to
 		return err
 	}
 	first := jobs[0] // sparse rows become dense if all jobs need that
-	takesSparse := func(j topics.Job) bool { return !j.Examples.NeedsDense() }
-	first.Examples.Options = first.Examples.NeedingDense(!slices.ContainsFunc(jobs, takesSparse))
+	takesSparse := func(j topics.Job) bool { return !j.Examples.Dense }
+	first.Examples.Dense = !slices.ContainsFunc(jobs, takesSparse)
 	files, err := source.IngestExamples(ctx, p, first, rec)
 	if err != nil {
 		return err

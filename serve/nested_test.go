@@ -45,7 +45,8 @@ func TestNestedRows(t *testing.T) {
 
 // Columns of mixed rows and texts are found in nested values, too.
 func TestNestedMixedRows(t *testing.T) {
-	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
+	o := ingest.Defaults().Options
+	o.Hash = layout.Hash{Columns: 64}
 	o.Missing.Mode, o.Text, o.Words = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}
 	o.Categorical = []string{"user.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
@@ -156,7 +157,8 @@ func TestNestedArrow(t *testing.T) {
 		t.Errorf("%s, expected %s", w.Body, answer.Body)
 	}
 
-	o := ingest.Defaults().Options.WithHash(layout.Hash{Columns: 64})
+	o := ingest.Defaults().Options
+	o.Hash = layout.Hash{Columns: 64}
 	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var got examples.SparseRows

@@ -379,7 +379,7 @@ func (t *table) batches(ctx context.Context, o layout.Options, want layout.Featu
 			return format.Table{Source: t, HasNames: true}, nil
 		}
 		empty := &input.Content{Reader: bufio.NewReader(strings.NewReader("")), Name: "the request"}
-		r, err := format.Tables(format.Format{Name: openInference}, source).OpenFeatures(empty, o, want)
+		r, err := format.Format{Name: openInference, Table: source}.Open([]*input.Content{empty}, o, &want, nil)
 		if err != nil {
 			yield(nil, err)
 			return

@@ -381,7 +381,7 @@ func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 		p.server.ServeHTTP(w, r) // which refuses
 		return
 	}
-	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs()
+	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs
 	numbers := !slices.ContainsFunc(m.Columns(), func(c examples.Column) bool { return len(c.Categories) > 0 || c.Time != "" })
 	content, _ := json.Marshal(description{ // which is JSON
 		Manifest: manifest{m.Manifest, m.LabelType().Values(m.Manifest.Labels)}, Names: m.Labels(),

@@ -40,26 +40,49 @@ type Format struct {
 	// OneLabel reports whether the examples always have one label.
 	OneLabel bool
 
-	// Open opens the examples in the files of a source.
-	Open func([]*input.Content, layout.Options, *Collected) (Reader, error)
-	// Words adds the words of the categorical columns and of the texts of a file. nil: the format has no such columns.
-	Words func(*input.Content, layout.Options, *layout.FoundWords, *Collected) error
-	// Extent adds the indices of the sparse rows of a file. nil: rows of the format are not converted to dense ones.
-	Extent func(*input.Content, layout.Options, *layout.FoundExtent) error
-	// Spread adds the features of the first rows of a file, by column. nil: the format has no column names.
-	Spread func(*input.Content, layout.Options, layout.Spreads, *Collected) error
-	// View shows all columns and cells of a file, regardless of their roles. nil: the format has no column names.
-	View func(*input.Content, layout.Options, Viewer) error
-	// Inspect returns a *input.Error for readable examples that are probably a mistake. It gets a reader that is not used
-	// afterwards. nil: no check.
-	Inspect func(Reader) error
-	// OpenFeatures opens rows to predict, without labels and weights, in one file. It returns a *input.Error if the rows don't
-	// have the features of the model.
-	OpenFeatures func(c *input.Content, o layout.Options, want layout.Features) (Reader, error)
+	// IsSparse reports whether the rows are lists of index and value, which may be converted to dense ones: there are no columns that keys may
+	// name.
+	IsSparse bool
+
+	// Table opens a file that is a table. nil: Rows reads the files. want describes the rows to predict; nil means that rows are for training.
+	Table func(c *input.Content, o layout.Options, want *layout.Features) (Table, error)
+	// Rows opens the examples in the files of a source, or the rows to predict, without labels, in one file.
+	Rows func(files []*input.Content, o layout.Options, want *layout.Features) (Reader, error)
 }
 
 // IsTable reports whether the files have columns, which keys may name.
-func (f Format) IsTable() bool { return f.View != nil }
+func (f Format) IsTable() bool { return f.Table != nil && !f.IsSparse }
+
+// Open opens the examples in the files of a source, or the rows to predict in one file if there are features that a model wants. It returns
+// a *input.Error if the rows don't have these. all collects the errors of columns; nil: the first one ends the reading.
+func (f Format) Open(files []*input.Content, o layout.Options, want *layout.Features, all *Collected) (Reader, error) {
+	if f.Table == nil {
+		return f.Rows(files, o, want)
+	}
+	r, err := f.openTable(files[0], o, want, all)
+	if err != nil {
+		return nil, err
+	}
+	return r, nil
+}
+
+// Survey adds the rows of a file, which is a table.
+func (f Format) Survey(c *input.Content, o layout.Options, s layout.Survey, all *Collected) error {
+	r, err := f.openRoles(c, o, all)
+	if err != nil {
+		return err
+	}
+	return r.survey(s)
+}
+
+// View shows all columns and cells of a file, which is a table, regardless of their roles.
+func (f Format) View(c *input.Content, o layout.Options, v Viewer) error {
+	r, err := f.open(c, o, nil)
+	if err != nil {
+		return err
+	}
+	return r.view(v)
+}
 
 // Reader is an open source. It does not close its files.
 type Reader interface {
@@ -72,13 +95,27 @@ type Reader interface {
 	// Next returns the next batch, which is valid until the next call. After the last batch it has read all files completely
 	// and returns io.EOF. Its other errors are *input.Error.
 	Next() (*examples.Rows, error)
-}
-
-// Loser is a [Reader] that knows the columns that most rows lack from some row on, although earlier rows had them.
-type Loser interface {
-	// Lost returns the number of these rows so far, by column.
+	// Inspect returns a *input.Error for readable examples that are probably a mistake. The reader must not be used afterwards.
+	Inspect() error
+	// Lost returns the number of rows so far that lack a column, by column, for the columns that most rows lack from some row on although
+	// earlier rows had them.
 	Lost() map[string]int64
 }
+
+// Unnamed is embedded in readers of examples whose files say nothing of columns.
+type Unnamed struct{}
+
+// Columns implements [Reader].
+func (Unnamed) Columns() examples.Columns { return nil }
+
+// Reading implements [Reader].
+func (Unnamed) Reading() layout.Reading { return layout.Reading{} }
+
+// Inspect implements [Reader].
+func (Unnamed) Inspect() error { return nil }
+
+// Lost implements [Reader].
+func (Unnamed) Lost() map[string]int64 { return nil }
 
 // BatchesOf iterates over the remaining batches of a reader.
 func BatchesOf(ctx context.Context, r Reader) iter.Seq2[*examples.Rows, error] {
@@ -101,4 +138,22 @@ func (f Format) Claims(name string) bool {
 		ok, _ := path.Match(pattern, name) // the only error is a malformed pattern
 		return ok
 	})
+}
+
+// Column is a column of a table as its file describes it.
+type Column struct {
+	Name    string // "": the file has no names
+	Type    string // type name of the file format; "": untyped text
+	Numbers bool   // its cells may be numeric features
+	Words   bool   // its cells may be words
+	List    bool   // each cell is a list of numbers
+}
+
+// Viewer receives a table: its columns, then their cells. The cells of a column come in row order; those of lists and of
+// unsupported types are omitted. A missing cell is "". The files of a table are shown one after the other.
+type Viewer interface {
+	// Columns receives the columns of a file.
+	Columns(columns []Column)
+	// Cell receives a cell. text is valid during the call.
+	Cell(column int, text string)
 }

@@ -87,7 +87,7 @@ func (f *filling) features(row int) []float32 { return f.floats[row*f.Features :
 func (f *filling) column(at int, c Cell) (row int, err error) {
 	switch c.Role {
 	case Feature:
-		if c.List {
+		if c.Kind == tabular.List {
 			return f.lists(at, c)
 		}
 		return f.numbers(at, c)
@@ -95,7 +95,10 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		return f.texts(at, func(row int, word string) error { return f.category(c, f.features(row), word) })
 	case Hashed:
 		k := len(f.Options.Categorical)
-		return f.texts(at, func(row int, word string) error { return f.hashWord(c, f.mixed.words[row*k:(row+1)*k], word) })
+		return f.texts(at, func(row int, text string) (err error) {
+			f.mixed.words[row*k+c.At], err = f.wordOf(text)
+			return err
+		})
 	case Time:
 		return f.each(func(row int) error {
 			cell := f.b.Cell(row, at)
@@ -113,7 +116,7 @@ func (f *filling) column(at int, c Cell) (row int, err error) {
 		switch {
 		case f.Options.Several():
 			return f.labelLists(at, c)
-		case c.Whole:
+		case c.Kind == tabular.Whole:
 			return f.wholes(at)
 		}
 		return f.texts(at, func(_ int, text string) error {
@@ -272,8 +275,8 @@ func (f *filling) entries(at int) (row int, err error) {
 	})
 }
 
-// labelLists reads several labels of each row: lists, or texts with separators. The labels of a row without a list are
-// unknown.
+// labelLists reads several labels of each row: lists, or texts with separators. A null in a column of texts has no labels; elsewhere its
+// labels are unknown.
 func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 	return f.each(func(row int) error {
 		var labels []string
@@ -286,7 +289,7 @@ func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 			if labels, err = f.ListOf(texts); err != nil {
 				return err
 			}
-		} else if !cell.Null() || c.Separated {
+		} else if !cell.Null() || c.Kind == tabular.Text || tabular.IsNumber(c.Kind) {
 			text, err := cell.Text()
 			if err != nil {
 				return err
@@ -423,63 +426,33 @@ func (f *filling) endMixed() {
 	}
 }
 
-// AddWords adds the words of the categorical columns and of the texts of a block, and the times. It returns the first error of each
-// column.
-func (l *Layout) AddWords(b *tabular.Block, found *FoundWords) (troubles []Trouble) {
-	for at, c := range l.Cells {
-		if !c.Role.hasWords() {
-			continue
-		}
-		for row := range b.Rows {
-			cell := b.Cell(row, at)
-			read := cell.Text
-			switch c.Role {
-			case Time:
-				read = cell.Time
-			case Counted:
-				read = cell.Words
-			}
-			text, err := read()
-			if err == nil {
-				err = found.Add(l, at, text)
-			}
-			if err != nil {
-				troubles = append(troubles, Trouble{row, at, l.advise(at, err)})
-				break
-			}
-		}
+// wordOf returns the word of a text; "" if it is missing. Surrounding space is ignored.
+func (l *Layout) wordOf(text string) (word string, err error) {
+	if text = strings.TrimSpace(text); l.isMissing(text) {
+		return "", l.CheckMissing(missingText(text))
 	}
-	return troubles
+	return value.Word(text), l.CheckText(text)
 }
 
-// hasWords reports whether the values of a column are collected before the rows are read.
-func (r Role) hasWords() bool { return r == Category || r == Counted || r == Time }
-
-// AddSpreads adds the numbers of the features of a block without an offset in the options. It ignores invalid ones, which are
-// reported when the rows are read.
-func (l *Layout) AddSpreads(b *tabular.Block, found Spreads) {
-	for at, c := range l.Cells {
-		name := l.NameOf(at)
-		if _, said := l.Options.Offsets[name]; said || c.Role != Feature || c.List {
-			continue
-		}
-		for row := range b.Rows {
-			cell := b.Cell(row, at)
-			if v, err := cell.Number(l.missing); err == nil {
-				found.Add(name, v)
-			}
-		}
+// category sets the feature of a word to 1, and those of the column's other words to 0.
+func (l *Layout) category(c Cell, features []float32, text string) error {
+	own := features[c.At : c.At+c.words.Features()]
+	clear(own)
+	at, known := c.index[text] // of most, without a look at how they are spelt
+	if known && !l.isMissing(text) {
+		features[at] = 1
+		return nil
 	}
-}
-
-// AddAges adds the times of a block, as AddSpreads adds numbers.
-func (l *Layout) AddAges(b *tabular.Block, found Spreads) {
-	for at, c := range l.Cells {
-		for row := 0; row < b.Rows && c.Role == Time; row++ {
-			cell := b.Cell(row, at)
-			if text, err := cell.Time(); err == nil {
-				found.addTime(l, at, text)
-			}
+	word, err := l.wordOf(text)
+	if word == "" {
+		for i := range own {
+			own[i] = float32(math.NaN())
 		}
+		return err
 	}
+	if at, known = c.index[word]; !known {
+		at = c.At + len(own) - 1
+	}
+	features[at] = 1
+	return err
 }

@@ -3,9 +3,11 @@ package layout
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // Learnt describes the rows on which a chain of versions was trained, or is trained first. Rows of later files have the
@@ -37,53 +39,29 @@ func (l *Learnt) With(earlier *Learnt) *Learnt {
 
 // After returns the options for rows that follow those of a chain.
 func (o Options) After(l *Learnt) Options {
-	o.learnt = l
+	o.Found.Learnt = l
 	if l == nil || l.Columns == nil {
 		return o
 	}
-	words, offsets := map[string][]string{}, Offsets{}
-	for name, of := range o.categories {
-		words[name] = of
+	offsets, words, stamps := Offsets{}, maps.Clone(o.Found.Categories), maps.Clone(o.Found.Stamps)
+	if words == nil {
+		words = map[string][]string{}
 	}
-	o = o.withUnits(l.Columns)
+	if stamps == nil {
+		stamps = map[string]*value.Stamps{}
+	}
 	for _, c := range l.Columns {
+		if c.Unit != "" {
+			stamps[c.Source()] = value.StampsIn(c.Unit)
+		}
 		if len(c.Categories) > 0 {
 			words[c.Name] = c.Categories
 		} else {
 			offsets[c.Name] = c.Offset
 		}
 	}
-	o.categories, o.offsets = words, offsets
+	o.Found.Categories, o.Found.Offsets, o.Found.Stamps = words, offsets, stamps
 	return o
-}
-
-// Learnt returns the description of a chain's rows; nil: none, or unknown.
-func (o Options) Learnt() *Learnt { return o.learnt }
-
-// After returns the columns for the conversion of sparse rows after those of a chain: the columns of the chain, of which
-// rows may have fewer.
-func (e Extent) After(l *Learnt) Extent {
-	if l == nil || l.Sparse {
-		return e
-	}
-	if e.Width = l.Width; l.First != nil {
-		e.First = *l.First
-	}
-	return e
-}
-
-// Follows returns an error if there are indices beyond the columns of a chain.
-func (f *FoundExtent) Follows(l *Learnt) error {
-	found, ok := f.Extent()
-	if !ok || l == nil || l.Sparse {
-		return nil
-	}
-	learnt := found.After(l)
-	if last := learnt.First + int64(learnt.Width) - 1; f.Last > last || found.First < learnt.First {
-		return fmt.Errorf("indices from %d to %d, but %s have indices from %d to %d: %s", f.First, f.Last, l.rows(), learnt.First, last,
-			l.advice())
-	}
-	return nil
 }
 
 // rows names the rows in errors.
@@ -184,18 +162,18 @@ func (l *Layout) inOrder() []int {
 	for at := range order {
 		order[at] = at
 	}
-	if l.Names == nil || l.Options.learnt == nil {
+	if l.Names == nil || l.Options.Found.Learnt == nil {
 		return order
 	}
 	places := map[string]int{}
-	for i, c := range slices.Backward(l.Options.learnt.Columns) {
+	for i, c := range slices.Backward(l.Options.Found.Learnt.Columns) {
 		places[c.Source()] = i
 	}
 	place := func(at int) int {
 		if i, ok := places[l.Names[at]]; ok {
 			return i
 		}
-		return len(l.Options.learnt.Columns)
+		return len(l.Options.Found.Learnt.Columns)
 	}
 	slices.SortStableFunc(order, func(a, b int) int { return cmp.Compare(place(a), place(b)) })
 	return order

@@ -67,7 +67,7 @@ func (l *Layout) CheckMissing(what string) error {
 	switch {
 	case l.Options.Missing.Mode == MissingMean:
 		return nil
-	case l.Options.Predicts():
+	case l.Options.Mode == Predicting:
 		return MissingValueError(what + ": the model was trained with examples.missing: error")
 	}
 	return MissingValueError(what + ": examples.missing: mean uses the mean of the column")

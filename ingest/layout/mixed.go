@@ -92,15 +92,9 @@ func HashKeys() []option.Key {
 	}
 }
 
-// WithHash returns the options that hash categorical columns.
-func (o Options) WithHash(h Hash) Options {
-	o.hash = h
-	return o
-}
-
-// Hash returns how categorical columns are hashed, with the default number of columns; zero: they are not.
-func (o Options) Hash() Hash {
-	h := o.hash
+// Hashes returns how categorical columns are hashed, with the default number of columns; zero: they are not.
+func (o Options) Hashes() Hash {
+	h := o.Hash
 	if h.Columns == 0 && o.Mixed() && len(o.Categorical) > 0 {
 		h.Columns = defaultHash
 	}
@@ -110,13 +104,7 @@ func (o Options) Hash() Hash {
 // Mixed reports whether rows are sparse and combine numbers, texts and hashed words: numbers first, then the text columns,
 // then the hash columns.
 func (o Options) Mixed() bool {
-	return o.hash.Columns > 0 || o.Text != "" && len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0
-}
-
-// Counting returns the options for stages that include a counted one: its key with its value; "": none.
-func (o Options) Counting(key string) Options {
-	o.counting = key
-	return o
+	return o.Hash.Columns > 0 || o.Text != "" && len(o.Columns.Use)+len(o.Columns.Drop)+len(o.Categorical)+len(o.Times) > 0
 }
 
 // mixed is the additional state of a layout of mixed rows.
@@ -132,7 +120,7 @@ func (l *Layout) beginMixed() error {
 	if !l.Options.Mixed() {
 		return nil
 	}
-	h := l.Options.Hash()
+	h := l.Options.Hashes()
 	for i, c := range l.Options.Categorical {
 		at, err := l.Column(Column(c))
 		if err != nil {
@@ -160,21 +148,15 @@ func (l *Layout) firstHashed() int {
 // finishMixed checks the number of columns.
 func (l *Layout) finishMixed() error {
 	l.TableText = l.Table.Text()
-	if key := l.Options.counting; key != "" && l.Features > 0 {
+	if key := l.Options.Counting; key != "" && l.Features > 0 {
 		return l.Locate(-1, fmt.Errorf("%s: column %s has numbers, which are centred, and counts can't be negative: set another kind, or add "+
 			"the column to examples.columns.drop or examples.categorical", key, value.Quote(l.Table[0].Name)))
 	}
-	if n := l.firstHashed() + int(l.Options.Hash().Columns); n > examples.MaxColumns {
+	if n := l.firstHashed() + int(l.Options.Hashes().Columns); n > examples.MaxColumns {
 		return l.Locate(-1, fmt.Errorf("%d columns of numbers, words and hashes: expected at most %d: set examples.words.columns or "+
 			"prepare.hash.columns to less", n, examples.MaxColumns))
 	}
 	return nil
-}
-
-// hashWord records the word of a hashed column of the current row.
-func (l *Layout) hashWord(c Cell, words []string, text string) (err error) {
-	words[c.At], err = l.wordOf(text)
-	return err
 }
 
 // IsMixed reports whether rows are mixed: see [Options.Mixed].

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/vocabulary"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -58,18 +59,33 @@ type Options struct {
 	// does not exceed schemas.MaxMessage.
 	BatchRows int `yaml:"batch_rows"`
 
-	categories map[string][]string      // words of the columns under Categorical, by column name; found in the training files
-	offsets    Offsets                  // of columns that float32 does not resolve; found in the training files
-	stamps     map[string]*value.Stamps // times of the columns under Times, by column name; found in the training files
-	learnt     *Learnt                  // rows on which a chain was trained; nil: none
-	unlabelled bool                     // the label is not read, because it is valid or its error is known
-	later      bool                     // the label, or the targets, come from another message, in columns that messages lack
-	predicts   bool                     // rows to predict are read, configured by flags rather than keys
-	needs      []string                 // columns that a model needs
-	needsDense bool                     // the stages need dense rows
-	counting   string                   // key of a counted stage
-	hash       Hash                     // of the columns under Categorical
-	extent     Extent                   // of sparse rows that are converted to dense ones; zero: none
+	// What follows is not configured under `examples`.
+
+	Mode     Mode     `yaml:"-"`
+	Found    Found    `yaml:"-"`
+	Hash     Hash     `yaml:"-"` // how the columns under Categorical are hashed; see [Options.Hashes]
+	Needs    []string `yaml:"-"` // columns that a model needs; nil: not known
+	Dense    bool     `yaml:"-"` // the stages need dense rows
+	Counting string   `yaml:"-"` // key of a stage that counts what occurs in rows, with its value; "": none
+}
+
+// Mode is what rows are read for.
+type Mode uint8
+
+const (
+	Training   Mode = iota // examples with their labels or targets
+	Unlabelled             // training rows without the label, because it is valid or its error is known
+	LabelLater             // training rows whose labels or targets come from other messages: see [Options.WithLabelLater]
+	Predicting             // rows to predict, configured by flags rather than keys
+)
+
+// Found is what is known of rows before they are read, because it determines their features. Its maps do not change.
+type Found struct {
+	Categories map[string][]string      // words of the columns under Categorical, by column name
+	Offsets    Offsets                  // of columns that float32 does not resolve
+	Stamps     map[string]*value.Stamps // times of the columns under Times, by column name
+	Learnt     *Learnt                  // rows on which a chain was trained; nil: none
+	Extent     Extent                   // of sparse rows that are converted to dense ones; zero: none
 }
 
 // Defaults returns the options of an empty configuration.
@@ -130,54 +146,82 @@ func (c Column) IsName() bool {
 
 // Key formats the name of a key for errors: a flag of predict, or under examples.
 func (o Options) Key(name string) string {
-	if o.predicts {
+	if o.Mode == Predicting {
 		return "--" + name
 	}
 	return "examples." + name
 }
 
-// ToPredict returns the options for rows to predict, without labels and weights.
-func (o Options) ToPredict() Options {
-	o.predicts = true
-	return o
-}
-
 // ToPredictWith returns the options for rows to predict with a model.
 func (o Options) ToPredictWith(want Features) Options {
-	o.predicts, o.needs = true, nil
+	o.Mode, o.Needs = Predicting, nil
 	for _, of := range sourcesOf(want.Columns) {
-		o.needs = append(o.needs, of.name)
+		o.Needs = append(o.Needs, of.name)
 	}
 	if o.Mixed() {
-		o.needs = append(o.needs, o.Categorical...)
+		o.Needs = append(o.Needs, o.Categorical...)
 	}
 	if o.Text != "" {
-		o.needs = append(o.needs, string(o.Text))
+		o.Needs = append(o.Needs, string(o.Text))
 	}
-	return o
-}
-
-// Needs returns the names of the columns that a model needs; nil: not known.
-func (o Options) Needs() []string { return o.needs }
-
-// Predicts reports whether rows to predict are read.
-func (o Options) Predicts() bool { return o.predicts }
-
-// WithoutLabel returns the options for training rows without the label.
-func (o Options) WithoutLabel() Options {
-	o.unlabelled = true
 	return o
 }
 
 // WithLabelLater returns the options for rows whose labels or targets come from other messages. The rows have an
 // additional column for the label, or for each target: the first if columns have names, otherwise the last.
 func (o Options) WithLabelLater() Options {
-	o.later, o.LabelColumns = true, nil
+	o.Mode, o.LabelColumns = LabelLater, nil
 	return o
 }
 
-// LabelComesLater reports whether the label or targets of a row come from another message.
-func (o Options) LabelComesLater() bool { return o.later }
+// NamedColumns returns all columns that the options name.
+func (o Options) NamedColumns() []Column {
+	all := []Column{o.Label, o.Weight, o.Text, o.Served.Label, o.Served.Version}
+	if o.Mode == LabelLater {
+		o.Targets = nil // of other messages
+	}
+	for _, list := range [][]string{o.Columns.Use, o.Columns.Drop, o.Categorical, o.Times.Columns(), o.Targets, o.LabelColumns} {
+		for _, c := range list {
+			all = append(all, Column(c))
+		}
+	}
+	return all
+}
 
-// LeavesLabelOut reports whether training rows are read without the label.
-func (o Options) LeavesLabelOut() bool { return o.unlabelled }
+// AreColumns reports whether texts are different columns.
+func AreColumns(texts []string) bool {
+	known := map[string]bool{}
+	for _, c := range texts {
+		if n, isNumber := Column(c).Number(); c == "" || known[c] || isNumber && n < 0 {
+			return false
+		}
+		known[c] = true
+	}
+	return true
+}
+
+// TrainedAs returns the options for reading rows to predict in the way that a run read its training rows.
+func TrainedAs(plan *schemas.Plan) Options {
+	o, input := Defaults(), plan.Input
+	o.Label, o.Weight, o.Header, o.Encoding = Column(input.Label), Column(input.Weight), input.Header, input.Encoding
+	o.Delimiter, o.Columns.Use, o.Columns.Drop, o.Categorical = input.Delimiter, input.Use, input.Drop, input.Categorical
+	o.Times = PartsOfTimes(input.Times)
+	if input.MissingValues != nil {
+		o.MissingValues = input.MissingValues
+	}
+	if input.Text != "" {
+		o.Text = Column(input.Text)
+		o.Words = vocabulary.Options{Columns: input.WordColumns, Phrases: input.WordPhrases}.Counting(input.Vocabulary)
+	}
+	if input.Hash != nil {
+		o.Hash = Hash{Columns: HashColumns(input.Hash.Columns), Cross: input.Hash.Cross}
+	}
+	if input.FirstIndex != nil {
+		o.Found.Extent = Extent{First: *input.FirstIndex, Width: 1} // the reader of the rows knows the width
+	}
+	o.Missing.Mode, o.Targets = plan.Missing, plan.Targets
+	if o.LabelColumns = input.LabelColumns; plan.Task() == examples.SeveralLabels {
+		o.Labels = LabelsSeveral
+	}
+	return o
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -31,10 +32,59 @@ func (c *Cell) fill(at int, column examples.Column) {
 	c.Role, c.At, c.Offset = Feature, at, column.Offset
 }
 
-// LayByName assigns the roles and positions of the columns that a model needs by name, or by number in a file without names. Other
+// LayFeatures assigns the columns of a file with rows to predict to the features of a model. header reports whether the first row is taken
+// for the names of the columns although no option says so.
+func (l *Layout) LayFeatures(want Features, header bool) error {
+	// as those of CSV: a row of them is one of a sparse model, too
+	digits := !slices.ContainsFunc(l.Cells, func(c Cell) bool { return !c.Digits })
+	switch o := l.Options; {
+	case !want.Sparse && (o.Text != "" || o.Mixed()):
+		return l.Locate(-1, fmt.Errorf("texts: the model was trained on rows of %d features", want.Width))
+	case want.Sparse && o.Mixed():
+		return l.layByName(want, "")
+	case want.Sparse && (o.Text != "" || !digits):
+		return l.laySparse(header || l.Names == nil)
+	case want.Columns != nil && l.Names != nil && !l.hasList(want.Width):
+		otherwise := ""
+		if header && o.Header == nil {
+			otherwise = " (if the first row is an example: --header=false)"
+		}
+		return l.layByName(want, otherwise)
+	}
+	return l.layByPlace(want)
+}
+
+// laySparse finds the column of texts or of sparse rows. single reports whether a file with one column has the texts there, whatever its
+// name.
+func (l *Layout) laySparse(single bool) error {
+	l.ignoreAll()
+	if l.Options.Text != "" {
+		if len(l.Cells) == 1 && single {
+			l.Text, l.Cells[0].Role = 0, Counted
+			return nil
+		}
+		return l.assignText()
+	}
+	for i, c := range l.Cells {
+		switch {
+		case c.Kind != tabular.Pairs:
+		case l.Sparse >= 0:
+			return l.Locate(i, errors.New("another column of sparse rows: expected one"))
+		default:
+			l.Sparse = i
+		}
+	}
+	if l.Sparse < 0 {
+		return l.Locate(-1, errors.New("no column of sparse rows, which the model was trained on: expected lists of index and value, or maps"))
+	}
+	l.Cells[l.Sparse].Role = Entries
+	return nil
+}
+
+// layByName assigns the roles and positions of the columns that a model needs by name, or by number in a file without names. Other
 // columns are not read. otherwise is the advice if the file seems to lack a column.
-func (l *Layout) LayByName(want Features, otherwise string) error {
-	l.IgnoreAll()
+func (l *Layout) layByName(want Features, otherwise string) error {
+	l.ignoreAll()
 	var missing []string
 	for _, of := range sourcesOf(want.Columns) {
 		at, err := l.find(of.name)
@@ -46,7 +96,7 @@ func (l *Layout) LayByName(want Features, otherwise string) error {
 			return err
 		case at < 0:
 			missing = append(missing, of.name)
-		case l.Cells[at].List:
+		case l.Cells[at].Kind == tabular.List:
 			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
 		}
 		for _, column := range of.columns {
@@ -64,18 +114,18 @@ func (l *Layout) LayByName(want Features, otherwise string) error {
 		if err := l.beginMixed(); err != nil {
 			return err
 		}
-		if err := l.AssignText(); err != nil {
+		if err := l.assignText(); err != nil {
 			return err
 		}
 	}
 	return l.Finish()
 }
 
-// LayByPlace assigns the positions of columns in file order. The file has the training columns, or only the features. A
+// layByPlace assigns the positions of columns in file order. The file has the training columns, or only the features. A
 // list may have all features, whatever their names in training.
-func (l *Layout) LayByPlace(want Features) error {
+func (l *Layout) layByPlace(want Features) error {
 	columns := want.Columns
-	if columns == nil || l.HasList(want.Width) {
+	if columns == nil || l.hasList(want.Width) {
 		columns = make(examples.Columns, want.Width)
 		l.offsetLists(want)
 	}
@@ -84,10 +134,10 @@ func (l *Layout) LayByPlace(want Features) error {
 	if err != nil {
 		return err
 	}
-	l.IgnoreAll()
+	l.ignoreAll()
 	for _, at := range used {
 		c := &l.Cells[at]
-		if c.List {
+		if c.Kind == tabular.List {
 			c.Role, c.At = Feature, l.Features
 			l.Features += c.Length
 			sources = sources[c.Length:]
@@ -102,9 +152,9 @@ func (l *Layout) LayByPlace(want Features) error {
 	return l.Finish()
 }
 
-// HasList reports whether a column has lists of this length.
-func (l *Layout) HasList(length int) bool {
-	return slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.List && c.Length == length })
+// hasList reports whether a column has lists of this length.
+func (l *Layout) hasList(length int) bool {
+	return slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.Kind == tabular.List && c.Length == length })
 }
 
 // offsetLists sets the offsets of a list of all features to those used in training.
@@ -118,14 +168,14 @@ func (l *Layout) offsetLists(want Features) {
 		offsets = append(offsets, make([]float64, column.Features()-1)...)
 	}
 	for at := range l.Cells {
-		if c := &l.Cells[at]; c.List && c.Length == len(offsets) {
+		if c := &l.Cells[at]; c.Kind == tabular.List && c.Length == len(offsets) {
 			c.Offsets = offsets
 		}
 	}
 }
 
-// IgnoreAll excludes all columns from reading.
-func (l *Layout) IgnoreAll() {
+// ignoreAll excludes all columns from reading.
+func (l *Layout) ignoreAll() {
 	for at := range l.Cells {
 		l.Cells[at].Role = ignored
 	}
@@ -146,7 +196,7 @@ func (l *Layout) usedPlaces(n int) ([]int, error) {
 	fits := func() bool {
 		count := 0
 		for _, at := range used {
-			if c := l.Cells[at]; c.List {
+			if c := l.Cells[at]; c.Kind == tabular.List {
 				count += c.Length
 			} else {
 				count++

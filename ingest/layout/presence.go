@@ -88,9 +88,15 @@ func (l *Layout) Watched(column int) bool {
 	case Counted:
 		return true
 	case Feature, Category, Time, Hashed:
-		return l.Options.Missing.Mode == MissingMean && !c.List
+		return l.Options.Missing.Mode == MissingMean && c.Kind != tabular.List
 	}
 	return false
+}
+
+// Expects reports whether rows are expected to have a value in a column at some time: a feature, or what was served.
+func (l *Layout) Expects(column int) bool {
+	r := l.Cells[column].Role
+	return r.IsFeature() || r == ServedLabel || r == ServedVersion
 }
 
 // WithoutValue appends which rows of a block, the last ones that were filled, have no value in a column.

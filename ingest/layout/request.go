@@ -1,6 +1,7 @@
 package layout
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -20,19 +21,23 @@ type Request struct {
 // without columns have a column of sparse rows. A request of a dense model is safe for concurrent use.
 func NewRequest(o Options, want Features) (*Request, error) {
 	o = o.ToPredictWith(want)
-	names := o.needs
+	names := o.Needs
 	if want.Columns == nil && !want.Sparse {
 		names = make([]string, want.Width)
 	}
-	l := New(o, "", max(1, len(names)), func(_ int, err error) error { return err })
-	r := &Request{Layout: &l, Names: newNames(names)}
-	l.ByName, l.Names = true, r.List()
+	r := &Request{Names: newNames(names)}
+	fields := make([]tabular.Field, max(1, len(names)))
+	for i, name := range names {
+		fields[i].Name = name
+	}
+	l := New(o, "", fields, r.HasNames(), func(_ int, err error) error { return err })
+	r.Layout, l.ByName = &l, true
 	var err error
 	switch {
 	case want.Columns == nil && !want.Sparse:
-		err = l.LayByPlace(want)
+		err = l.layByPlace(want)
 	case !want.Sparse || o.Mixed():
-		err = l.LayByName(want, "")
+		err = l.layByName(want, "")
 	case o.Text != "":
 		l.Text, l.Cells[0].Role = 0, Counted
 	default:
@@ -48,7 +53,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 		r.numeric = append(r.numeric, c.Role == Feature)
 	}
 	if !want.Sparse && len(names) == want.Width && !l.missing.HasNumbers() && !slices.Contains(r.numeric, false) {
-		list := Cell{Role: Feature, List: true, Length: want.Width}
+		list := Cell{Role: Feature, Field: tabular.Field{Kind: tabular.List, Length: want.Width}}
 		if want.Columns.HasOffsets() {
 			for _, c := range want.Columns {
 				list.Offsets = append(list.Offsets, c.Offset)
@@ -60,7 +65,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 }
 
 // IsList reports whether the rows have all numbers as a list.
-func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].List }
+func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].Kind == tabular.List }
 
 // IsNumber reports whether a column of the model is numbers.
 func (r *Request) IsNumber(column int) bool { return r.numeric[column] }
@@ -73,4 +78,56 @@ func (r *Request) Number(json value.Cell) (float64, error) {
 		err = r.checkNumber(v)
 	}
 	return v, r.advise(-1, err)
+}
+
+// Names finds columns by name. It is safe for concurrent use. [NewRequest] returns it.
+type Names struct {
+	names  []string
+	byName map[string]int
+}
+
+// newNames returns the Names of columns; "" for a column without a name.
+func newNames(names []string) *Names {
+	n := &Names{names: names, byName: map[string]int{}}
+	for i, name := range names {
+		if name != "" {
+			n.byName[name] = i
+		}
+	}
+	return n
+}
+
+// Columns returns the number of columns.
+func (n *Names) Columns() int { return len(n.names) }
+
+// HasNames reports whether the columns have names.
+func (n *Names) HasNames() bool { return len(n.byName) > 0 }
+
+// List returns the names of the columns; nil if they have none.
+func (n *Names) List() []string {
+	if !n.HasNames() {
+		return nil
+	}
+	return n.names
+}
+
+// Find returns the number of the column with a name.
+func (n *Names) Find(name string) (column int, ok bool) {
+	column, ok = n.byName[name]
+	return column, ok
+}
+
+// Lacks returns an error with the missing columns of a row. has reports which columns the row has.
+func (n *Names) Lacks(has []bool) error {
+	var missing []string
+	for name, column := range n.byName {
+		if !has[column] {
+			missing = append(missing, name)
+		}
+	}
+	if len(missing) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return errors.New("missing columns that the model needs: " + SomeNames(missing))
 }

@@ -139,7 +139,7 @@ func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, err error) {
 	if !of.auto() {
 		return of, of.Unit, nil
 	}
-	if found := l.Options.stamps[l.NameOf(at)]; found != nil {
+	if found := l.Options.Found.Stamps[l.NameOf(at)]; found != nil {
 		u, err = found.Unit()
 	}
 	return of, u, err
@@ -187,29 +187,6 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 		features[p.at] = p.of(value.PartOfTime(t, p.column.Time))
 	}
 	return nil
-}
-
-// addTime adds a time of a column. Ages are relative to the newest.
-func (s Spreads) addTime(l *Layout, column int, text string) {
-	if l.missing.HasNumberText(text) {
-		return
-	}
-	_, u, err := l.timeColumn(column)
-	if err != nil {
-		return
-	}
-	t, err := value.Time(text, u)
-	if err != nil || l.missing.HasTime(t) {
-		return
-	}
-	age := value.PartOfTime(t, value.TimeAge)
-	key := examples.PartOf(l.NameOf(column), value.TimeAge, u).Name
-	at := s[key]
-	if at == nil {
-		at = &spread{age: true, shift: age}
-		s[key] = at
-	}
-	at.n, at.shift = at.n+1, min(at.shift, age)
 }
 
 // source is a table column that a model needs: for one of its own columns, or for several parts of the same times.

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -33,7 +35,7 @@ func (l *Layout) Assign() (err error) {
 	if err := l.beginMixed(); err != nil {
 		return err
 	}
-	if o.later {
+	if o.Mode == LabelLater {
 		l.assignLater()
 		return l.assignRest()
 	}
@@ -57,7 +59,7 @@ func (l *Layout) Assign() (err error) {
 		return err
 	}
 	l.Cells[l.Label].Role = Label
-	if l.Options.unlabelled {
+	if o.Mode == Unlabelled {
 		l.Cells[l.Label].Role, l.Label = ignored, -1
 	}
 	return l.assignRest()
@@ -86,7 +88,7 @@ func (l *Layout) assignRest() error {
 	if err := l.assignServed(); err != nil {
 		return err
 	}
-	return l.AssignText()
+	return l.assignText()
 }
 
 // assignServed assigns the roles of the served columns, if there are any.
@@ -130,8 +132,8 @@ func (l *Layout) assignWeight() (err error) {
 	return nil
 }
 
-// AssignText assigns the role of the text column, if the options name one.
-func (l *Layout) AssignText() (err error) {
+// assignText assigns the role of the text column, if the options name one.
+func (l *Layout) assignText() (err error) {
 	if l.Options.Text == "" {
 		return nil
 	}
@@ -155,12 +157,12 @@ func (l *Layout) Lay() error {
 		switch {
 		case !c.Role.IsFeature() || c.Role == Hashed:
 			continue
-		case c.List && l.IsMixed():
+		case c.Kind == tabular.List && l.IsMixed():
 			if err := l.Refuse(at, errors.New("a list of numbers with a text or hashed words: expected a column for each number")); err != nil {
 				return err
 			}
 			continue
-		case c.List:
+		case c.Kind == tabular.List:
 			c.At, named = l.Features, false
 			l.Features += c.Length
 			continue
@@ -192,7 +194,7 @@ func (l *Layout) Lay() error {
 			column.Offset, named = c.Offset, true
 		}
 		if c.Role == Category {
-			if column.Categories = l.Options.categories[name]; len(column.Categories) == 0 {
+			if column.Categories = l.Options.Found.Categories[name]; len(column.Categories) == 0 {
 				if err := l.Refuse(at, errors.New("its words are unknown: they come from the files under examples.train")); err != nil {
 					return err
 				}
@@ -220,4 +222,105 @@ func (l *Layout) MissingValues() []string {
 		return nil
 	}
 	return l.Options.MissingValues
+}
+
+// findSparse assigns the role of the column of sparse rows, if there is one. There are no other features then.
+func (l *Layout) findSparse() error {
+	features := 0
+	for i, c := range l.Cells {
+		if !c.Role.IsFeature() {
+			continue
+		}
+		if features++; c.Role == Feature && c.Kind == tabular.Pairs {
+			l.Sparse = i
+		}
+	}
+	switch {
+	case l.Sparse < 0:
+		return nil
+	case features > 1:
+		return l.Refuse(l.Sparse, fmt.Errorf("sparse rows and %d other columns: exclude those with examples.columns.drop, or "+
+			"list only this one under examples.columns.use", features-1))
+	}
+	l.Cells[l.Sparse].Role = Entries
+	return nil
+}
+
+// CheckTypes returns an error for a column whose type does not suit its role.
+func (l *Layout) CheckTypes() error {
+	if l.Options.Mode != Predicting {
+		if err := l.findSparse(); err != nil {
+			return err
+		}
+	}
+	lists, features := -1, 0
+	for i, c := range l.Cells {
+		if want := l.wantType(c); want != "" {
+			if err := l.Refuse(i, fmt.Errorf(want, c.Type)); err != nil {
+				return err
+			}
+			continue
+		}
+		if c.Role.IsFeature() {
+			features++
+		}
+		if c.Role == Feature && c.Kind == tabular.List {
+			lists = i
+		}
+	}
+	if lists >= 0 && features > 1 {
+		return l.Refuse(lists, fmt.Errorf("a list of features and %d other columns: "+
+			"expected one list of all features, or a column for each", features-1))
+	}
+	return nil
+}
+
+// wantType returns what is wrong with the type of a column for its role, as a format for the type; "": nothing.
+func (l *Layout) wantType(c Cell) string {
+	isNumber := tabular.IsNumber(c.Kind) || c.Digits
+	isText := c.Kind == tabular.Text || isNumber
+	isList := c.Kind == tabular.List || c.Kind == tabular.TextList
+	ok, want, advice := true, "", c.Advice
+	switch c.Role {
+	case Label:
+		ok, want = isText || isList && l.Options.Several(), "labels of type %s: expected text, numbers or booleans"
+	case Indicator:
+		ok, want = isText, "a column of a label of type %s: expected booleans, or numbers that are 0 or 1"
+	case Target:
+		ok, want = isNumber, "numbers to predict of type %s: expected a number in each row"
+	case Category, Hashed:
+		ok, want = isText, "words of type %s: expected text, numbers or booleans"
+	case Time:
+		ok, want = isText || c.Kind == tabular.Moment, "times of type %s: expected dates, times, text or numbers"
+	case Counted:
+		ok, want = c.Kind == tabular.Text || c.Kind == tabular.Any || c.Kind == tabular.TextList, "texts of type %s: expected text"
+	case Weight:
+		ok, want = isNumber, "weights of type %s: expected numbers"
+	case Feature:
+		ok, want = isNumber || c.Kind == tabular.List, "type %s: features are numbers, booleans, or one list of numbers"
+		advice = l.otherwise(c)
+	}
+	switch {
+	case ok:
+		return ""
+	case advice == "":
+		return want
+	}
+	return want + ": " + strings.ReplaceAll(advice, "%", "%%")
+}
+
+// otherwise returns the advice for a column of a kind that can't be a feature.
+func (l *Layout) otherwise(c Cell) string {
+	const words = "examples.categorical accepts columns of words, examples.columns.drop excludes a column"
+	switch predicts := l.Options.Mode == Predicting; {
+	case predicts && c.Kind == tabular.Text:
+		return ""
+	case predicts:
+		return c.Advice
+	case c.Kind == tabular.Text && c.Advice != "":
+		return words + ", " + c.Advice
+	case c.Kind == tabular.Text:
+		return words
+	}
+	return "exclude the column with examples.columns.drop, or " + cmp.Or(c.Advice, "convert it to a number")
 }

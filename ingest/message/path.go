@@ -26,13 +26,13 @@ const (
 func Columns(o layout.Options) []string {
 	columns := slices.Concat(o.Targets, o.LabelColumns)
 	switch {
-	case o.LabelComesLater() && len(o.Targets) > 0:
+	case o.Mode == layout.LabelLater && len(o.Targets) > 0:
 		for i, name := range columns {
 			columns[i] = LaterTarget + name
 		}
-	case o.LabelComesLater():
+	case o.Mode == layout.LabelLater:
 		columns = []string{LaterLabel}
-	case len(columns) > 0 || o.LeavesLabelOut():
+	case len(columns) > 0 || o.Mode == layout.Unlabelled:
 	default:
 		columns = []string{cmp.Or(string(o.Label), Label)}
 	}

@@ -120,7 +120,7 @@ func (r *Rows[V]) row(v V) error {
 // needsLabel reports whether each row must have the label column.
 func (r *Rows[V]) needsLabel() bool {
 	o := &r.options
-	return len(o.Targets)+len(o.LabelColumns) == 0 && !o.LeavesLabelOut() && !o.LabelComesLater()
+	return len(o.Targets)+len(o.LabelColumns) == 0 && o.Mode == layout.Training
 }
 
 // Check returns an error if all values lack the label column or the rows, because their schema has no field with that name.

@@ -138,10 +138,10 @@ func InputOf(o ingest.Options) schemas.Input {
 		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
 		input.Vocabulary = o.Words.Counted()
 	}
-	if h := o.Hash(); h.Columns > 0 {
+	if h := o.Hashes(); h.Columns > 0 {
 		input.Hash = &schemas.Hash{Columns: int(h.Columns), Cross: h.Cross}
 	}
-	if e := o.Extent(); e.Width > 0 {
+	if e := o.Found.Extent; e.Width > 0 {
 		input.FirstIndex = &e.First
 	}
 	if o.FromTopic != "" {

@@ -37,7 +37,7 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 // sources, such as those of `ingest`: with the layout of these. If the options already have the layout of a version, or
 // there are no such sources, it returns the options unchanged.
 func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
-	if !o.ReadsRows() || o.Learnt() != nil {
+	if !o.ReadsRows() || o.Found.Learnt != nil {
 		return o, nil
 	}
 	first, err := firstIngested(ctx, p)

@@ -25,7 +25,7 @@ type Ingested struct {
 // Reading returns the options with the properties detected in the files.
 func (i *Ingested) Reading(o ingest.Options) ingest.Options {
 	o.Words = o.Words.Counting(i.Vocabulary)
-	o.Options = o.WithExtent(i.Extent)
+	o.Found.Extent = i.Extent
 	return o
 }
 

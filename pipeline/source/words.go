@@ -26,9 +26,9 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 	if !o.FindsWords() {
 		return o, nil
 	}
-	if o.Learnt() != nil {
+	if o.Found.Learnt != nil {
 		for _, c := range o.Categorical {
-			if len(o.WordsOf(c)) == 0 && !o.Mixed() {
+			if len(o.Found.Categories[c]) == 0 && !o.Mixed() {
 				return o, fmt.Errorf("examples.categorical: rows of %s on %s have no words in the column %s: expected the columns "+
 					"of when the topic was first followed",
 					f.Topic, f.Topics.Examples, c)
@@ -91,7 +91,7 @@ func (f *Following) after(ctx context.Context, spans []coverage.Span) (o ingest.
 		if err != nil || last == nil {
 			return o, err
 		}
-		if chain := o.Learnt(); chain != nil { // as run has found
+		if chain := o.Found.Learnt; chain != nil { // as run has found
 			last.Version = chain.Version
 		}
 		o.Options = o.After(last)

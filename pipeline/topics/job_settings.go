@@ -38,7 +38,7 @@ func addSettings(all map[string]string, prefix string, of reflect.Value) {
 	for i := range of.NumField() {
 		field := of.Type().Field(i)
 		switch {
-		case !field.IsExported():
+		case !field.IsExported(), option.KeyOf(field) == "-":
 		case field.Anonymous:
 			addSettings(all, prefix, of.Field(i))
 		default:

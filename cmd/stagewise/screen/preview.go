@@ -218,7 +218,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 // preparation returns lines that say how rows are prepared.
 func preparation(c *config.Config) []string {
 	job, lines := c.Job(), []string{Preparation(c.Prepare.Prepare)}
-	if h := job.Examples.Hash(); h.Columns > 0 {
+	if h := job.Examples.Hashes(); h.Columns > 0 {
 		line := fmt.Sprintf("words of %s hashed to %s columns", strings.Join(c.Examples.Categorical, ", "), humanize.Comma(int64(h.Columns)))
 		for _, cross := range h.Cross {
 			line += ", and " + strings.Join(cross, " with ")

@@ -23,12 +23,14 @@ import (
 // (https://arrow.apache.org/docs/format/Columnar.html#serialization-and-interprocess-communication-ipc). Feather V2 is the
 // file format.
 func Format() format.Format {
-	return format.Tables(format.Format{
+	return format.Format{
 		Name:     "arrow",
 		Label:    message.Label,
 		Meaning:  "an Arrow file (Feather) or stream",
 		Patterns: []string{"*.arrow", "*.arrows", "*.feather", "*.ipc"},
-	}, open)
+		Files:    1,
+		Table:    open,
+	}
 }
 
 // arrowMagic begins a file: a stream follows, then a footer, which is not read.
@@ -114,7 +116,7 @@ func newSource(r Records, o layout.Options) *source {
 		s.fields = append(s.fields, fieldOf(f.Name, f.Type))
 	}
 	var within []string
-	named := slices.Clone(o.Needs())
+	named := slices.Clone(o.Needs)
 	for _, c := range o.NamedColumns() {
 		named = append(named, string(c))
 	}

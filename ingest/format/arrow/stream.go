@@ -24,7 +24,7 @@ func Stream(ctx context.Context, name string, value []byte, reserve func(input.U
 	want layout.Features) iter.Seq2[*examples.Rows, error] {
 	return func(yield func(*examples.Rows, error) bool) {
 		c := &input.Content{Reader: bufio.NewReader(bytes.NewReader(nil)), Name: name, Value: value, Reserve: reserve}
-		r, err := Format().OpenFeatures(c, o, want)
+		r, err := Format().Open([]*input.Content{c}, o, &want, nil)
 		if err != nil {
 			yield(nil, err)
 			return

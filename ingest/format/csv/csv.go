@@ -17,14 +17,16 @@ import (
 
 // Format is CSV (RFC 4180), one example in each row.
 func Format() format.Format {
-	return format.Tables(format.Format{
+	return format.Format{
 		Name:      "csv",
 		Meaning:   "one example a row",
 		Patterns:  []string{"*.csv"},
 		IsText:    true,
 		Label:     Label,
 		HasHeader: true,
-	}, open)
+		Files:     1,
+		Table:     open,
+	}
 }
 
 // Label is the default column of the label.

@@ -21,14 +21,13 @@ import (
 // labels.
 func Format() format.Format {
 	return format.Format{
-		Name:         "idx",
-		Meaning:      "the format of MNIST: a file of images and a file of their labels",
-		Patterns:     []string{"*ubyte", "*.idx", "*idx[0-9]"}, // train-images-idx3-ubyte, train-images.idx3-ubyte, train-images.idx
-		Files:        2,
-		WantFiles:    "files in pairs, images first, then their labels",
-		Open:         openIDX,
-		OneLabel:     true,
-		OpenFeatures: openIDXImages,
+		Name:      "idx",
+		Meaning:   "the format of MNIST: a file of images and a file of their labels",
+		Patterns:  []string{"*ubyte", "*.idx", "*idx[0-9]"}, // train-images-idx3-ubyte, train-images.idx3-ubyte, train-images.idx
+		Files:     2,
+		WantFiles: "files in pairs, images first, then their labels",
+		OneLabel:  true,
+		Rows:      openRows,
 	}
 }
 
@@ -168,6 +167,7 @@ func (f *idxArray) end(rowLength int) error {
 
 // idxReader reads images, and labels if there are any.
 type idxReader struct {
+	format.Unnamed
 	images    *idxArray
 	labels    *idxArray      // nil in prediction
 	classes   map[int64]bool // nil: all labels are allowed
@@ -176,11 +176,17 @@ type idxReader struct {
 	packed    []byte // encoded values: labels, and images that are not uint8
 }
 
-// openIDX reads images with their labels.
-func openIDX(files []*input.Content, o layout.Options, _ *format.Collected) (format.Reader, error) {
+// openRows reads images with their labels, or without labels to predict.
+func openRows(files []*input.Content, o layout.Options, want *layout.Features) (format.Reader, error) {
 	r, err := newIDXReader(files[0], o)
 	if err != nil {
 		return nil, err
+	}
+	if want != nil {
+		if r.batch.Cols != want.Width {
+			return nil, r.images.fail(0, fmt.Errorf("%s: expected %d features", r.images.describe(), want.Width))
+		}
+		return r, nil
 	}
 	if r.labels, err = newIDXArray(files[1]); err != nil {
 		return nil, err
@@ -201,18 +207,6 @@ func openIDX(files []*input.Content, o layout.Options, _ *format.Collected) (for
 				r.classes[n] = true
 			}
 		}
-	}
-	return r, nil
-}
-
-// openIDXImages reads images without labels.
-func openIDXImages(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
-	r, err := newIDXReader(c, o)
-	if err != nil {
-		return nil, err
-	}
-	if r.batch.Cols != want.Width {
-		return nil, r.images.fail(0, fmt.Errorf("%s: expected %d features", r.images.describe(), want.Width))
 	}
 	return r, nil
 }
@@ -243,9 +237,7 @@ func newIDXReader(images *input.Content, o layout.Options) (*idxReader, error) {
 	return r, nil
 }
 
-func (r *idxReader) Width() int                { return r.batch.Cols }
-func (r *idxReader) Columns() examples.Columns { return nil }
-func (r *idxReader) Reading() layout.Reading   { return layout.Reading{} }
+func (r *idxReader) Width() int { return r.batch.Cols }
 
 func (r *idxReader) Next() (*examples.Rows, error) {
 	left := r.images.rows - r.images.read

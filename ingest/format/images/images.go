@@ -33,8 +33,7 @@ func Format() format.Format {
 		Files:        1,
 		ReadsFolders: true,
 		OneLabel:     true,
-		Open:         openImages,
-		OpenFeatures: openImageFeatures,
+		Rows:         openRows,
 	}
 }
 
@@ -58,6 +57,7 @@ func isTar(first []byte) bool {
 
 // imageReader reads images of the same shape.
 type imageReader struct {
+	format.Unnamed
 	content *input.Content
 	archive *tar.Reader // nil: the content is a single image
 	options layout.Options
@@ -74,24 +74,19 @@ type decodedImage struct {
 	pixels image.Image
 }
 
-// openImages reads images with the names of their directories as classes.
-func openImages(files []*input.Content, o layout.Options, _ *format.Collected) (format.Reader, error) {
-	return newImageReader(files[0], o, true)
-}
-
-// openImageFeatures reads images without their classes.
-func openImageFeatures(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
-	if want.Image != (examples.Image{}) {
+// openRows reads images with the names of their directories as classes, or without classes to predict.
+func openRows(files []*input.Content, o layout.Options, want *layout.Features) (format.Reader, error) {
+	if want != nil && want.Image != (examples.Image{}) {
 		o.Image = nil
 		for _, n := range want.Image {
 			o.Image = append(o.Image, fmt.Sprint(n))
 		}
 	}
-	r, err := newImageReader(c, o, false)
+	r, err := newImageReader(files[0], o, want == nil)
 	if err != nil {
 		return nil, err
 	}
-	if r.batch.Cols != want.Width {
+	if want != nil && r.batch.Cols != want.Width {
 		return nil, r.fail(r.first, fmt.Errorf("an image of %s: expected %d features", r.batch.Image, want.Width))
 	}
 	return r, nil
@@ -131,8 +126,7 @@ func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageRead
 	return r, nil
 }
 
-func (r *imageReader) Width() int                { return r.batch.Cols }
-func (r *imageReader) Columns() examples.Columns { return nil }
+func (r *imageReader) Width() int { return r.batch.Cols }
 
 // Reading has the shape, which determines whether colours are kept.
 func (r *imageReader) Reading() layout.Reading { return layout.Reading{Image: r.batch.Image.Text()} }

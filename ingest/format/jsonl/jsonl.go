@@ -18,13 +18,15 @@ import (
 // Format is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
 // table whose columns and types are inferred from the first rows.
 func Format() format.Format {
-	return format.Tables(format.Format{
+	return format.Format{
 		Name:     "jsonl",
 		Meaning:  "JSON Lines: an object per line",
 		Patterns: []string{"*.jsonl", "*.ndjson"},
 		IsText:   true,
 		Label:    message.Label,
-	}, open)
+		Files:    1,
+		Table:    open,
+	}
 }
 
 const (
@@ -90,7 +92,7 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 		f.Kind, f.Type, f.Length, f.Digits = kinds[i].kind(), kinds[i].String(), kinds[i].length, kinds[i].digits()
 		f.Advice = kinds[i].advice()
 	}
-	s.closed, s.leaves = true, o.Predicts() || o.Text != "" || len(o.Columns.Use) > 0
+	s.closed, s.leaves = true, o.Mode == layout.Predicting || o.Text != "" || len(o.Columns.Use) > 0
 	return format.Table{Source: s, HasNames: true}, nil
 }
 

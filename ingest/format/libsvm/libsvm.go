@@ -18,29 +18,16 @@ import (
 // Format is the format of LIBSVM and SVMlight: each line has a label and the nonzero features, as `index:value`. An index
 // is a column number of the file, from 0 or from 1.
 func Format() format.Format {
-	f := format.Tables(format.Format{
+	return format.Format{
 		Name:     "libsvm",
 		Meaning:  "LIBSVM and SVMlight: a label and `index:value` for each feature that is not 0",
 		Patterns: []string{"*.libsvm", "*.svm", "*.svmlight"},
 		IsText:   true,
+		IsSparse: true,
+		Files:    1,
 		Label:    "0", // the first of two columns that no option names
-		Extent:   addExtent,
-	}, open)
-	f.Label = ""
-	f.Words, f.Spread, f.View, f.Inspect = nil, nil, nil, nil
-	openFeatures := f.OpenFeatures
-	f.OpenFeatures = func(c *input.Content, o layout.Options, want layout.Features) (format.Reader, error) {
-		switch e := o.Extent(); {
-		case !want.Sparse && e.Width > 0:
-			e.Width = want.Width // of the model
-			o = o.WithExtent(e)
-		case !want.Sparse:
-			return nil, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features",
-				want.Width))
-		}
-		return openFeatures(c, o, want)
+		Table:    open,
 	}
-	return f
 }
 
 // source reads the lines of a LIBSVM file: a column of labels, and one of sparse rows, or of lists if the rows are converted to
@@ -57,24 +44,25 @@ type source struct {
 	held     []byte        // the line after them; nil: end of file
 }
 
-// newSource reads the first line.
-func newSource(c *input.Content, o layout.Options) (s *source, spelt bool, err error) {
-	s = &source{LineReader: input.LineReader{Content: c}, options: o, dense: o.Extent()}
+// open reads the first line. Labels of this format are numbers.
+func open(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
+	s := &source{LineReader: input.LineReader{Content: c}, options: o, dense: o.Found.Extent}
+	switch {
+	case want == nil || want.Sparse:
+	case s.dense.Width == 0:
+		return format.Table{}, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features", want.Width))
+	default:
+		s.dense.Width = want.Width
+	}
 	first, err := input.FirstRows(c)
 	if err != nil {
-		return nil, false, err
+		return format.Table{}, err
 	}
-	spelt = speltNumbers(first)
+	spelt := speltNumbers(first)
 	if err = s.read(); err == io.EOF {
 		err = input.WholeFile(c.Name, input.ErrEmpty)
 	}
 	s.pending = true
-	return s, spelt, err
-}
-
-// open returns the table of a file. Labels of this format are numbers.
-func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
-	s, spelt, err := newSource(c, o)
 	return format.Table{Source: s, LabelOf: value.NumberLabel, Describe: func(how *layout.Reading) {
 		if how.Label, how.NumberLabels = "", spelt; s.dense.Width > 0 {
 			how.Dense = &s.dense
@@ -216,7 +204,7 @@ func (s *source) read() error {
 		s.text = bytes.TrimSpace(line)
 		switch {
 		case len(s.text) > 0:
-			if _, _, field := s.cutLabel(); s.options.Predicts() && !s.labelled {
+			if _, _, field := s.cutLabel(); s.options.Mode == layout.Predicting && !s.labelled {
 				s.bare, s.labelled = field == 0, field > 0
 			}
 			if !s.bare || empty == 0 {
@@ -271,28 +259,4 @@ func parsePair(token []byte) (index int64, number float64, err error) {
 		return 0, 0, fmt.Errorf("%s: %v is not a finite float32", value.Quote(string(token)), number)
 	}
 	return index, number, nil
-}
-
-// addExtent adds the indices of the rows of a file, which it reads completely.
-func addExtent(c *input.Content, o layout.Options, found *layout.FoundExtent) error {
-	s, _, err := newSource(c, o)
-	if err != nil {
-		return err
-	}
-	s.dense = layout.Extent{}
-	for {
-		if err := s.read(); err == io.EOF {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		_, rest, field := s.cutLabel()
-		var row tabular.Column
-		if err := s.appendRow(&row, rest, field); err != nil {
-			return err
-		}
-		for _, index := range row.Indices {
-			found.Add(index)
-		}
-	}
 }

@@ -14,12 +14,14 @@ import (
 
 // Format is Apache Parquet (https://parquet.apache.org/docs/file-format).
 func Format() format.Format {
-	return format.Tables(format.Format{
+	return format.Format{
 		Name:     "parquet",
 		Label:    message.Label,
 		Meaning:  "columns of numbers and words, or one list of numbers or of index and value",
 		Patterns: []string{"*.parquet", "*.pq"},
-	}, open)
+		Files:    1,
+		Table:    open,
+	}
 }
 
 // open opens a file.

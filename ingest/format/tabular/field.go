@@ -14,6 +14,7 @@ const (
 	None                 // of a null or an empty list
 	Pairs                // lists of index and value: sparse rows
 	Moment               // dates or times, formatted as [value.Time] parses them
+	Any                  // of another kind in each row
 )
 
 // IsNumber reports whether values are numbers, or booleans, which count as 0 and 1.

@@ -6,7 +6,11 @@ import (
 	"regexp"
 	"slices"
 	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -36,14 +40,10 @@ const (
 // IsFeature reports whether the values of a column become features, one by one.
 func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Time || r == Hashed }
 
-// Cell describes the role and the feature positions of a column.
+// Cell describes a column: what its file says, its role, and the positions of its features.
 type Cell struct {
-	Role   Role
-	List   bool // each row has a list of numbers
-	Length int  // of a list
-	Whole  bool // labels are integers with a type
-	// Separated means that several labels are in a text, with separators: null has none. The labels of a null list are unknown.
-	Separated bool
+	tabular.Field
+	Role Role
 	// feature position, or that of the first of a list or a category; for a target its position among the targets
 	At      int
 	Offset  float64         // subtracted from the numbers of a feature
@@ -82,13 +82,21 @@ type Layout struct {
 	Collect func(column int, err error) error
 }
 
-// New returns a Layout of columns without roles. locate adds positions to its errors.
-func New(o Options, defaultLabel Column, columns int, locate func(int, error) error) Layout {
+// New returns a Layout of columns without roles; named reports whether they have names. locate adds positions to its errors.
+func New(o Options, defaultLabel Column, fields []tabular.Field, named bool, locate func(int, error) error) Layout {
 	l := Layout{
-		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, columns), Label: -1, Weight: -1, Text: -1, Sparse: -1,
+		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, len(fields)), Label: -1, Weight: -1, Text: -1, Sparse: -1,
 		Words:  vocabulary.NewCounter(o.Words),
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
 		missing: value.MissingOf(o.MissingValues), Locate: locate, Collect: func(_ int, err error) error { return err },
+	}
+	if named {
+		l.Names = make([]string, len(fields))
+	}
+	for i, f := range fields {
+		if l.Cells[i].Field = f; named {
+			l.Names[i] = f.Name
+		}
 	}
 	l.KeepClasses()
 	return l
@@ -224,15 +232,37 @@ var ErrNoFeature = errors.New("no column is a feature")
 // sparseValueBytes is the size of a sparse value in a message: its index, itself, and less than 1 for their validity.
 const sparseValueBytes = 9
 
-// RowBytes returns the maximum size of a row with this label and so many sparse values in a message. It returns an error if the
-// row does not fit into a message of its own.
-func (l *Layout) RowBytes(label string, values int) (int, error) {
-	row := FloatRowBytes(l.Features) + len(label) + sparseValueBytes*values
-	if l.Sparse >= 0 || l.IsMixed() {
-		row = rowOverhead + examples.MaxLabel + sparseValueBytes*values
+// LeastBytes returns the size of a row in a message without its label and sparse values.
+func (l *Layout) LeastBytes() int {
+	size := FloatRowBytes(l.Features)
+	if k := len(l.Options.Targets); k > 0 && l.Options.Mode != Predicting {
+		size += 8*k + 1
 	}
-	if row += l.TargetBytes() + l.listBytes(label); len(l.TableText)+row <= MaxBatchBytes {
-		return row, nil
+	return size
+}
+
+// SizeOf returns the maximum size of a filled row in a message. It is an error if the row does not fit into a message of its own.
+func (l *Layout) SizeOf(rows *examples.Rows, row int) (int, error) {
+	label, size := "", l.LeastBytes()
+	switch {
+	case len(rows.Words) > 0:
+		label = rows.Words[row]
+	case len(rows.LabelLists) > 0: // each label has an offset, and takes at least two bytes of the text
+		label = strings.Join(rows.LabelLists[row], ",")
+		size += 2*len(label) + 8
+		for _, indicated := range l.Indicated {
+			size += len(indicated) + 4
+		}
+	}
+	if size += len(label); l.Sparse >= 0 || l.IsMixed() {
+		size += rowOverhead + examples.MaxLabel - FloatRowBytes(l.Features) - len(label)
+	}
+	if rows.Sparse != nil {
+		indices, _ := rows.Sparse.Row(row)
+		size += sparseValueBytes * len(indices)
+	}
+	if len(l.TableText)+size <= MaxBatchBytes {
+		return size, nil
 	}
 	why := ": its label is too long"
 	switch {
@@ -242,27 +272,6 @@ func (l *Layout) RowBytes(label string, values int) (int, error) {
 		why = ""
 	}
 	return 0, fmt.Errorf("the example does not fit a message of %d bytes%s", wire.MaxMessage, why)
-}
-
-// TargetBytes returns the size of the targets of a row in a message.
-func (l *Layout) TargetBytes() int {
-	if len(l.Options.Targets) == 0 || l.Options.Predicts() {
-		return 0
-	}
-	return 8*len(l.Options.Targets) + 1
-}
-
-// listBytes returns the maximum additional size of a list of labels compared with its text: each label has an offset, and
-// takes at least two bytes of the text.
-func (l *Layout) listBytes(text string) int {
-	if !l.Options.Several() {
-		return 0
-	}
-	bytes := 2*len(text) + 8
-	for _, label := range l.Indicated {
-		bytes += len(label) + 4
-	}
-	return bytes
 }
 
 // Width returns the number of features; 0: rows are sparse.
@@ -311,7 +320,7 @@ func (l *Layout) Reading() (how Reading) {
 		case ignored:
 			how.Ignored = append(how.Ignored, at)
 		case Hashed:
-			h := l.Options.Hash()
+			h := l.Options.Hashes()
 			how.Hash = &Hashing{l.Options.Categorical, int(h.Columns), h.Cross}
 		case Category:
 			how.Categories = append(how.Categories, cell.words)
@@ -330,3 +339,49 @@ func (l *Layout) Reading() (how Reading) {
 
 // IsSparse reports whether the rows are sparse: lists of index and value, word counts, or mixed rows.
 func (l *Layout) IsSparse() bool { return l.Sparse >= 0 || l.Text >= 0 || l.IsMixed() }
+
+const (
+	// MaxBatchBytes is the maximum size of the rows of a message. It leaves 10 KB for the schema, the framing and the padding
+	// of the columns, which together take less than 3.
+	MaxBatchBytes = wire.MaxMessage - 10_000
+	// rowOverhead is the size of a row without its features and the text of its label: label 8 (number, or offset of the
+	// text), weight 4, split 4 and its text 7, and less than 1 for the validity of all of them.
+	rowOverhead = 24
+)
+
+// ByteRowBytes is the size of a row of uint8 features in a message.
+func ByteRowBytes(cols int) int { return cols + rowOverhead }
+
+// FloatRowBytes is the size of a row of float32 features in a message, with a validity bit for each, without the text of
+// its label.
+func FloatRowBytes(cols int) int { return 4*cols + (cols+7)/8 + rowOverhead }
+
+// DecimalComma matches a number with a decimal comma.
+var DecimalComma = regexp.MustCompile(`^[-+]?[0-9]+,[0-9]+$`)
+
+// date matches the beginning of a date that examples.times accepts.
+var date = regexp.MustCompile(`^[0-9]{4}-[0-9]{2}-[0-9]{2}`)
+
+// advise adds to the error of a value that is not a number how to write it, or the keys that accept a feature.
+func (l *Layout) advise(column int, err error) error {
+	field, ok := err.(value.NumberError)
+	if ok && DecimalComma.MatchString(string(field)) {
+		return fmt.Errorf("%w: write decimals with a point", err)
+	}
+	if !ok || l.Options.Mode == Predicting || column < 0 || l.Cells[column].Role != Feature {
+		return err
+	}
+	const missing, drop = "examples.missing_values lists the words for a missing value", "examples.columns.drop excludes a column"
+	first, _ := utf8.DecodeRuneInString(string(field))
+	unsigned := strings.TrimLeft(string(field), "+-")
+	switch {
+	case field == "" || len(field) > 40 || unsigned != "" && unsigned != string(field): // such as -Inf
+	case date.MatchString(string(field)):
+		return fmt.Errorf("%w: examples.times accepts columns of dates and times, %s", err, drop)
+	case unicode.IsLetter(first):
+		return fmt.Errorf("%w: examples.categorical accepts columns of words, %s, %s", err, drop, missing)
+	case first == '#' || !strings.ContainsFunc(string(field), unicode.IsDigit): // such as \N, #N/A or #DIV/0!
+		return fmt.Errorf("%w: %s, %s", err, missing, drop)
+	}
+	return err
+}
