@@ -150,6 +150,10 @@ func writeFile(t *testing.T, enveloped bool, form int, from int64, rows []walkIn
 		for i, row := range rows {
 			text, err := json.Marshal(row)
 			check(err)
+			if enveloped && form%7 == 1 { // as of a sink whose converter hands over bytes
+				text, err = json.Marshal(text)
+				check(err)
+			}
 			if enveloped {
 				text = fmt.Appendf(nil, `{"offset":%d,"value":%s,"key":null}`, from+int64(i), text)
 			} else if form%7 == 1 {

@@ -3,6 +3,7 @@ package archive
 import (
 	"bytes"
 	"context"
+	"encoding/base64"
 	"errors"
 	"fmt"
 	"io"
@@ -338,9 +339,18 @@ func (d *lines) read(r *Row, row value.Cell) error {
 	switch {
 	case row.Null():
 	case row[0] == '"' && !enveloped: // the text of the message
-		r.Value = row.Name()
+		r.Value = bytesOf(row.Name())
 	default:
 		r.Value, r.Decoded = row, &message.Row{Format: "json"}
 	}
 	return nil
+}
+
+// bytesOf returns the message that a text in JSON has. JSON has no bytes: a sink whose converter hands over bytes writes them in
+// base64, which has neither the braces nor the delimiters of a message in text.
+func bytesOf(text []byte) []byte {
+	if decoded, err := base64.StdEncoding.Strict().DecodeString(string(text)); err == nil && len(decoded) > 0 {
+		return decoded
+	}
+	return text
 }

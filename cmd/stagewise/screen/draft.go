@@ -26,8 +26,8 @@ type Draft struct {
 	Roles   []profile.Assigned
 }
 
-// NewDraft returns the draft for a table in a file. The options say how it was read, and which column is the label. The configuration, which
-// is to be written to output, names the file relative to its own folder.
+// NewDraft returns the draft for a table in a file. The options say how it was read, and which column is the label. The
+// configuration, which is to be written to output, names the file relative to its own folder.
 func NewDraft(file, output string, o ingest.Options, t *profile.Table) (*Draft, error) {
 	roles, err := t.Roles(o.Label)
 	if err != nil {
