@@ -1,3 +1,10 @@
+// Package page is what people look at in a browser:
+//
+//	plans, weights, statistics, versions, quarantine ──Read──▶ State ──▶ Board ──▶ Server ──▶ a live page of a pipeline
+//	plans and reports of runs ──WritePage──▶ a file; [Differences] and [Measures] are the rows of its tables
+//
+// It only reads: it writes no message, joins no group, and commits no offset. So it works beside any number of
+// processes, or in one of them, and may be started and stopped at any time.
 package page
 
 import (

@@ -1,13 +1,18 @@
 package page
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -264,4 +269,148 @@ func (r *reader) lags(s *State) {
 	if missing == 0 && s.Run.Stage < len(s.Run.Stages) {
 		lag("weights", 1, "visit that the solver works on")
 	}
+}
+
+// sourceTopic is the position up to which the source topic was ingested. It belongs to the goroutine that polls topics.
+type sourceTopic struct {
+	waiting *protocol.Waiting
+	ends    []int64                  // by partition of the examples, when its state was read
+	states  []protocol.TopicProgress // the same
+}
+
+// pollSource returns how many messages of the topic wait, given the offsets of the examples.
+func (r *reader) pollSource(ctx context.Context, examples []coverage.Span) (int64, error) {
+	s := &r.source
+	if s.waiting == nil {
+		s.waiting = protocol.NewWaiting(r.client.Log, r.options.Source)
+	}
+	for n, span := range examples {
+		if n < len(s.ends) && s.ends[n] == span.To {
+			continue
+		}
+		if n >= len(s.ends) {
+			s.ends, s.states = append(s.ends, -1), append(s.states, protocol.TopicProgress{})
+		}
+		// One message says it but for those that a process writes that others have overtaken, and then the next one says it.
+		state, err := protocol.ReadTopicProgress(ctx, r.client, r.options.Source, span, 1)
+		if err != nil {
+			return 0, lacks("Read", r.client.Topics.Examples, err)
+		}
+		s.ends[n], s.states[n] = span.To, state
+	}
+	read := protocol.MergeTopicProgress(s.states)
+	messages, _, err := s.waiting.Count(ctx, func(partition int) int64 {
+		return max(read.Position(partition).Next, r.quarantinedBefore(partition))
+	})
+	return messages, lacks("Read", r.options.Source, err)
+}
+
+// quarantinedBefore returns the offset after the last message of a partition of the source topic that is in quarantine,
+// as far as that was read. No example says that such a message was read.
+func (r *reader) quarantinedBefore(partition int) int64 {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	return r.quarantine.read[topicPartition{r.options.Source, partition}]
+}
+
+// quarantine summarises the unusable messages.
+type quarantine struct {
+	recent  []BadMessage             // the newest first
+	reasons map[string]*Reason       // by kind
+	read    map[topicPartition]int64 // the offset after the last message of a partition that is there
+	count   int64                    // messages that were read
+}
+
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+// followQuarantine reads the last messages in quarantine, and follows new ones.
+func (r *reader) followQuarantine(ctx context.Context) error {
+	topic := r.client.Topics.Quarantine
+	if exists, err := r.log.Exists(ctx, topic); err != nil || !exists {
+		return err
+	}
+	first, end, err := r.client.Log.Bounds(ctx, topic, 0)
+	if err != nil {
+		return err
+	}
+	r.change(func() { r.quarantine, r.errors[partQuarantine] = quarantine{}, nil })
+	subscription := r.client.Log.Subscribe(ctx, nil, protocol.Position{Topic: topic, Offset: max(first, end-maxBad), Compacted: true})
+	defer subscription.Close()
+	for {
+		delivery, _, err := subscription.Next(ctx, time.Minute)
+		if err != nil {
+			return err
+		}
+		if delivery == nil {
+			continue
+		}
+		if q, err := schemas.QuarantinedOf(delivery.Message.Message); err == nil { // others may write there
+			if !r.options.Values {
+				q.Reason = schemas.WithoutValues(q.Reason)
+			}
+			r.change(func() { r.quarantine.add(q, delivery.Time) })
+		}
+	}
+}
+
+// add takes a message.
+func (q *quarantine) add(m *schemas.Quarantined, at time.Time) {
+	bad := BadMessage{At: milliseconds(at), Topic: m.Topic, Partition: m.Partition, Offset: m.Offset, Bytes: m.Bytes, Reason: m.Reason}
+	if q.recent = append([]BadMessage{bad}, q.recent...); len(q.recent) > maxBad {
+		q.recent = q.recent[:maxBad]
+	}
+	if q.reasons == nil {
+		q.reasons, q.read = map[string]*Reason{}, map[topicPartition]int64{}
+	}
+	q.count++
+	from := topicPartition{m.Topic, m.Partition}
+	q.read[from] = max(q.read[from], m.Offset+1)
+	kind := reasonKind(m.Reason)
+	if q.reasons[kind] == nil {
+		if len(q.reasons) >= maxReasons {
+			oldest := ""
+			for text, reason := range q.reasons {
+				if oldest == "" || reason.Last < q.reasons[oldest].Last {
+					oldest = text
+				}
+			}
+			delete(q.reasons, oldest)
+		}
+		q.reasons[kind] = &Reason{}
+	}
+	reason := q.reasons[kind]
+	reason.Messages++
+	reason.Last, reason.Reason = max(reason.Last, bad.At), m.Reason
+}
+
+// particulars matches the columns that a reason names, and the parts that differ between messages: values, sizes, offsets.
+var particulars = regexp.MustCompile(`column (?:"(?:[^"\\]|\\.)*"|[^\s:,]+)|"(?:[^"\\]|\\.)*"|[0-9]+`)
+
+// reasonKind returns a reason without the values of its message: messages with a word in place of a number have one kind for each column.
+func reasonKind(reason string) string {
+	return particulars.ReplaceAllStringFunc(reason, func(found string) string {
+		if strings.HasPrefix(found, "column ") {
+			return found
+		}
+		return "…"
+	})
+}
+
+// state returns the quarantine for the page, given how many messages the topic has.
+func (q *quarantine) state(held int64) Quarantine {
+	s := Quarantine{Held: held, Read: q.count, Reasons: []Reason{}, Recent: slices.Clone(q.recent)}
+	for _, reason := range q.reasons {
+		s.Reasons = append(s.Reasons, *reason)
+	}
+	slices.SortFunc(s.Reasons, func(a, b Reason) int {
+		return cmp.Or(cmp.Compare(b.Messages, a.Messages), cmp.Compare(b.Last, a.Last), cmp.Compare(a.Reason, b.Reason))
+	})
+	if s.Recent == nil {
+		s.Recent = []BadMessage{}
+	}
+	return s
 }

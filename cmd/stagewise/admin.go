@@ -14,11 +14,11 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/heed"
@@ -556,7 +556,7 @@ func newRunsCompare() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			list, order := screen.Compared(runs), compare.Order{By: by}
+			list, order := screen.Compared(runs), page.Order{By: by}
 			if html != "" {
 				if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
 					return err
@@ -579,8 +579,8 @@ func newRunsCompare() *cobra.Command {
 }
 
 // writePage writes a page about runs to a file.
-func writePage(cmd *cobra.Command, file string, about compare.About, runs []compare.Run) error {
-	return screen.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return compare.WritePage(w, about, runs) })
+func writePage(cmd *cobra.Command, file string, about page.About, runs []page.Compared) error {
+	return screen.Write(file, cmd.OutOrStdout(), func(w io.Writer) error { return page.WritePage(w, about, runs) })
 }
 
 func newSources() *cobra.Command {

@@ -15,12 +15,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/stagewise/stagewise/cmd/stagewise/screen"
-	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -328,7 +328,7 @@ func newSearch() *cobra.Command {
 		random       int
 		folds        int
 		seed         uint64
-		output, page string
+		output, html string
 	)
 	cmd := &cobra.Command{
 		Use:   "search -c FILE --over KEY=[VALUES]…",
@@ -348,14 +348,14 @@ func newSearch() *cobra.Command {
 				return err
 			}
 			if err := errors.Join(show.check(), checkBy(by), checkMeasured(by, c), checkFolds(folds),
-				screen.CheckWritable(output), screen.CheckWritable(page)); err != nil {
+				screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
 				return err
 			}
 			switch {
 			case c.Examples.Holdout == 0 && folds == 0:
 				return option.Problem{Key: "examples.holdout", Value: "0",
 					Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
-			case output == screen.StandardOutput && page == screen.StandardOutput:
+			case output == screen.StandardOutput && html == screen.StandardOutput:
 				return errors.New("-o and --html: expected - for only one of them")
 			}
 			blas, err := openSolverBLAS()
@@ -382,7 +382,7 @@ func newSearch() *cobra.Command {
 				if finish(); err != nil {
 					return err
 				}
-				return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, page)
+				return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
 			})
 		}),
 	}
@@ -397,14 +397,14 @@ func newSearch() *cobra.Command {
 	cmd.Flags().IntVar(&random, "random", 0, "try this many random `combinations`; 0: all")
 	cmd.Flags().Uint64Var(&seed, "seed", 1, "`seed` of --random")
 	cmd.Flags().StringVarP(&output, "output", "o", "", "write the best configuration as YAML to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&page, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
+	cmd.Flags().StringVar(&html, "html", "", "write a page that compares the runs to a `file` (-: standard output)")
 	markRequired(cmd, "over")
 	return cmd
 }
 
 // checkBy returns an error if runs can't be sorted by a measure.
 func checkBy(by string) error {
-	if names := compare.Orders(); !slices.Contains(names, by) {
+	if names := page.Orders(); !slices.Contains(names, by) {
 		return fmt.Errorf("--by: %s: expected %s", by, english.OxfordWordSeries(names, "or"))
 	}
 	return nil
@@ -412,7 +412,7 @@ func checkBy(by string) error {
 
 // checkMeasured returns an error if the predictions of a configuration do not have a measure.
 func checkMeasured(by string, c *config.Config) error {
-	if c.Examples.Task() != examples.OneLabel && !compare.OfEveryTask(by) {
+	if c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by) {
 		return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
 	}
 	return nil
@@ -431,9 +431,9 @@ func checkFolds(folds int) error {
 
 // writeSearch writes the files that were asked for, and how a search went, unless a file is the standard output. An empty path stands
 // for no file.
-func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error {
-	if page != "" {
-		if err := screen.Write(page, stdout, func(w io.Writer) error { return compare.WritePage(w, s.About(), s.Compared()) }); err != nil {
+func writeSearch(stdout io.Writer, s *screen.Search, output, html string) error {
+	if html != "" {
+		if err := screen.Write(html, stdout, func(w io.Writer) error { return page.WritePage(w, s.About(), s.Compared()) }); err != nil {
 			return err
 		}
 	}
@@ -446,7 +446,7 @@ func writeSearch(stdout io.Writer, s *screen.Search, output, page string) error 
 			return err
 		}
 	}
-	if output == screen.StandardOutput || page == screen.StandardOutput {
+	if output == screen.StandardOutput || html == screen.StandardOutput {
 		return nil
 	}
 	return s.Conclude(stdout)

@@ -12,8 +12,8 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -22,7 +22,7 @@ import (
 )
 
 // Compared returns runs as package compare knows them.
-func Compared(runs []dispatch.RunDetails) (list []compare.Run) {
+func Compared(runs []dispatch.RunDetails) (list []page.Compared) {
 	names := map[string]bool{}
 	for _, r := range runs {
 		names[r.Pipeline] = true
@@ -35,20 +35,20 @@ func Compared(runs []dispatch.RunDetails) (list []compare.Run) {
 		if len(names) > 1 {
 			title = r.Pipeline + " " + title
 		}
-		list = append(list, compare.Run{Title: title, State: r.State, Date: date(r.Since), Plan: r.Plan, Report: r.Report})
+		list = append(list, page.Compared{Title: title, State: r.State, Date: date(r.Since), Plan: r.Plan, Report: r.Report})
 	}
 	return list
 }
 
 // AboutRun says what the page of a run is about.
-func AboutRun(r compare.Run, of dispatch.RunDetails) compare.About {
+func AboutRun(r page.Compared, of dispatch.RunDetails) page.About {
 	title := strings.ToUpper(r.Title[:1]) + r.Title[1:]
-	return compare.About{Title: title, Pipeline: fmt.Sprintf("%s, run %s", of.Pipeline, of.Run)}
+	return page.About{Title: title, Pipeline: fmt.Sprintf("%s, run %s", of.Pipeline, of.Run)}
 }
 
 // AboutRuns says what the page of several runs is about, given what it sorts by.
-func AboutRuns(runs []dispatch.RunDetails, by string) compare.About {
-	return compare.About{Title: "Runs compared", Pipeline: pipelinesOf(runs), By: compare.Order{By: by}}
+func AboutRuns(runs []dispatch.RunDetails, by string) page.About {
+	return page.About{Title: "Runs compared", Pipeline: pipelinesOf(runs), By: page.Order{By: by}}
 }
 
 // pipelinesOf names the pipelines of runs.
@@ -67,8 +67,8 @@ const maxValue = 24
 
 // WriteCompared writes how runs went, and then in what their plans differ: a column for each run. On a terminal runs that do not fit beside
 // the others are below them.
-func WriteCompared(w io.Writer, runs []compare.Run, by compare.Order) error {
-	results, differences := append([]compare.Row{rank(runs, by)}, compare.Measures(runs)...), compare.Differences(runs)
+func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
+	results, differences := append([]page.Row{rank(runs, by)}, page.Measures(runs)...), page.Differences(runs)
 	columns, most := 0, 0
 	if width := terminalWidth(w); width != nil {
 		columns, most = width(), maxValue
@@ -86,8 +86,8 @@ func WriteCompared(w io.Writer, runs []compare.Run, by compare.Order) error {
 }
 
 // rank returns the ranks of runs, 1 for the best; a run without predictions has none.
-func rank(runs []compare.Run, by compare.Order) compare.Row {
-	row := compare.Row{Name: "rank by " + by.Words(runs), Values: slices.Repeat([]string{none}, len(runs))}
+func rank(runs []page.Compared, by page.Order) page.Row {
+	row := page.Row{Name: "rank by " + by.Words(runs), Values: slices.Repeat([]string{none}, len(runs))}
 	for place, i := range by.Ranks(runs) {
 		if by.Best(runs[i:i+1]) == 0 {
 			row.Values[i] = strconv.Itoa(place + 1)
@@ -97,7 +97,7 @@ func rank(runs []compare.Run, by compare.Order) compare.Row {
 }
 
 // beside groups runs that fit beside each other on a terminal with this number of columns. 0 means no limit.
-func beside(runs []compare.Run, rows []compare.Row, columns, most int) (lists [][]int) {
+func beside(runs []page.Compared, rows []page.Row, columns, most int) (lists [][]int) {
 	const gap = 2
 	names := 0
 	for _, row := range rows {
@@ -126,7 +126,7 @@ func shown(text string, most int) string {
 }
 
 // writeCompared writes some of the runs.
-func writeCompared(w io.Writer, runs []compare.Run, list []int, results, differences []compare.Row, most int) error {
+func writeCompared(w io.Writer, runs []page.Compared, list []int, results, differences []page.Row, most int) error {
 	var table Table
 	row := func(name string, value func(i int) string) {
 		cells := []any{name}
@@ -164,7 +164,7 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 		table.Row("reason", r.Reason)
 	}
 	compared := Compared([]dispatch.RunDetails{*r})
-	for _, row := range compare.Measures(compared) {
+	for _, row := range page.Measures(compared) {
 		table.Row(row.Name, row.Values[0])
 	}
 	if err := table.Write(w); err != nil {
@@ -183,7 +183,7 @@ func WriteRun(w io.Writer, r *dispatch.RunDetails) error {
 	}
 	table = Table{}
 	table.Row("plan", "")
-	for _, row := range compare.Fields(compared[0]) {
+	for _, row := range page.Fields(compared[0]) {
 		table.Row(row.Name, row.Values[0])
 	}
 	return table.Write(w)
@@ -275,7 +275,7 @@ const (
 // Galleries returns pictures of what a run has learnt of images: the filters of its stages, and the test images that
 // its version gets wrong. A run without a version, or of other examples, has none.
 func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
-	r *dispatch.RunDetails) (list []compare.Gallery, err error) {
+	r *dispatch.RunDetails) (list []page.Gallery, err error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
@@ -288,12 +288,12 @@ func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, bla
 		if filters.Rows == 0 {
 			continue
 		}
-		g := compare.Gallery{Title: fmt.Sprintf("filters of stage %d", t+1)}
+		g := page.Gallery{Title: fmt.Sprintf("filters of stage %d", t+1)}
 		if filters.Rows > maxFilters {
 			g.Title = fmt.Sprintf("the first %d of %d %s", maxFilters, filters.Rows, g.Title)
 		}
 		for i := range min(filters.Rows, maxFilters) {
-			g.Pictures = append(g.Pictures, compare.Picture{Shape: shape, Values: filters.Row(i)})
+			g.Pictures = append(g.Pictures, page.Picture{Shape: shape, Values: filters.Row(i)})
 		}
 		list = append(list, g)
 	}
@@ -301,12 +301,12 @@ func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, bla
 	if err != nil || len(mistakes) == 0 {
 		return list, err
 	}
-	g := compare.Gallery{Title: fmt.Sprintf("%d misclassified test images", len(mistakes))}
+	g := page.Gallery{Title: fmt.Sprintf("%d misclassified test images", len(mistakes))}
 	if len(mistakes) == maxMistakes {
 		g.Title = fmt.Sprintf("the first %d misclassified test images", maxMistakes)
 	}
 	for _, wrong := range mistakes {
-		g.Pictures = append(g.Pictures, compare.Picture{
+		g.Pictures = append(g.Pictures, page.Picture{
 			Caption: fmt.Sprintf("%s as %s", wrong.Label, wrong.Predicted), Shape: m.Image(), Values: wrong.Features,
 		})
 	}

@@ -6,26 +6,26 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/stagewise/stagewise/compare"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Runs that do not fit on a terminal beside each other are below each other, with the same rows; long values are cut there, and nowhere
 // else.
 func TestRunsFitATerminal(t *testing.T) {
-	var runs []compare.Run
+	var runs []page.Compared
 	for i, errorOf := range []float64{3, 1, 2, 5, 4} {
-		r := compare.Run{Title: "version " + string(rune('1'+i)), State: "done", Plan: &schemas.Plan{Name: strings.Repeat("p", 30+i)},
+		r := page.Compared{Title: "version " + string(rune('1'+i)), State: "done", Plan: &schemas.Plan{Name: strings.Repeat("p", 30+i)},
 			Report: &schemas.Report{Splits: map[string]schemas.SplitReport{"test": {Rows: 10, Error: errorOf}}}}
 		runs = append(runs, r)
 	}
-	runs = append(runs, compare.Run{Title: "run 0123456789ab", State: "failed"})
-	ranked := rank(runs, compare.Order{})
+	runs = append(runs, page.Compared{Title: "run 0123456789ab", State: "failed"})
+	ranked := rank(runs, page.Order{})
 	if want := []string{"3", "1", "2", "5", "4", "-"}; ranked.Name != "rank by error of the test rows" || !slices.Equal(ranked.Values, want) {
 		t.Errorf("%+v, expected %v", ranked, want)
 	}
-	rows := append(compare.Measures(runs), ranked)
-	rows = append(rows, compare.Differences(runs)...)
+	rows := append(page.Measures(runs), ranked)
+	rows = append(rows, page.Differences(runs)...)
 	for _, columns := range []int{20, 80, 120, 0} {
 		most := 0
 		if columns > 0 {
@@ -36,7 +36,7 @@ func TestRunsFitATerminal(t *testing.T) {
 		for _, list := range lists {
 			all = append(all, list...)
 			var text strings.Builder
-			if err := writeCompared(&text, runs, list, rows, compare.Differences(runs), most); err != nil {
+			if err := writeCompared(&text, runs, list, rows, page.Differences(runs), most); err != nil {
 				t.Fatal(err)
 			}
 			for line := range strings.Lines(text.String()) {

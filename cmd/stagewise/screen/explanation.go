@@ -15,7 +15,6 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/format"
@@ -23,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -234,7 +234,7 @@ const (
 // OfRun returns the importance of columns and the errors by slices of the rows that a run has held out, as explain has them of a file. A
 // run without a version, of other examples than rows of a table, or whose rows are gone has none.
 func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
-	r *dispatch.RunDetails) ([]compare.Table, error) {
+	r *dispatch.RunDetails) ([]page.Table, error) {
 	if r.Version == 0 {
 		return nil, nil
 	}
@@ -258,12 +258,12 @@ func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *k
 	}
 	importance, _, errors, _ := describe(report, fmt.Sprintf(" of %s %s rows", humanize.Comma(int64(report.Rows)), split), shownOfRun)
 	importance.Title = "what predictions depend on"
-	return append([]compare.Table{importance}, errors...), nil
+	return append([]page.Table{importance}, errors...), nil
 }
 
 // describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
 // rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
-func describe(r *explain.Report, of string, top int) (importance compare.Table, dependence, slices []compare.Table, wrong compare.Table) {
+func describe(r *explain.Report, of string, top int) (importance page.Table, dependence, slices []page.Table, wrong page.Table) {
 	for _, c := range r.Dependence {
 		if len(c.Points) > 0 {
 			dependence = append(dependence, curve(r, &c))
@@ -274,7 +274,7 @@ func describe(r *explain.Report, of string, top int) (importance compare.Table, 
 	}
 	for _, list := range []struct {
 		title  string
-		tables []compare.Table
+		tables []page.Table
 	}{{"partial dependence", dependence}, {"errors by slices", slices}} {
 		if len(list.tables) > 0 {
 			list.tables[0].Title = list.title
@@ -291,15 +291,15 @@ func ofTask(r *explain.Report, cells ...string) []string {
 	return cells
 }
 
-func importanceOf(r *explain.Report, of string, top int) compare.Table {
-	t := compare.Table{Title: "importance of columns", Head: ofTask(r, "column", "error, %", "log loss"),
+func importanceOf(r *explain.Report, of string, top int) page.Table {
+	t := page.Table{Title: "importance of columns", Head: ofTask(r, "column", "error, %", "log loss"),
 		Caption: fmt.Sprintf("increase of the error%s if a column is permuted, mean ± deviation of %d", of, r.Shuffles)}
 	longest := math.SmallestNonzeroFloat64
 	for _, c := range r.Importance {
 		longest = max(longest, c.Rise.Loss)
 	}
 	for _, c := range r.Importance[:min(len(r.Importance), top)] {
-		t.Rows = append(t.Rows, compare.Bar{Name: c.Name, Length: c.Rise.Loss / longest,
+		t.Rows = append(t.Rows, page.Bar{Name: c.Name, Length: c.Rise.Loss / longest,
 			Cells: ofTask(r, percent(c.Rise.Error)+" ± "+percent(c.Deviation.Error), number(c.Rise.Loss)+" ± "+number(c.Deviation.Loss))})
 	}
 	return t
@@ -307,12 +307,12 @@ func importanceOf(r *explain.Report, of string, top int) compare.Table {
 
 // curve returns the partial dependence on a column. The labels whose probability changes most come first. Those that a screen has place for
 // are in the order of the model, as the probabilities of two labels change alike but for rounding.
-func curve(r *explain.Report, c *explain.Curve) compare.Table {
+func curve(r *explain.Report, c *explain.Curve) page.Table {
 	what := "mean probability"
 	if r.Task == explain.Regression {
 		what = "mean prediction"
 	}
-	t := compare.Table{Caption: what + " if all rows had this value of " + c.Name, Head: []string{c.Name}}
+	t := page.Table{Caption: what + " if all rows had this value of " + c.Name, Head: []string{c.Name}}
 	order, spread := make([]int, len(r.Labels)), make([]float64, len(r.Labels))
 	for k := range order {
 		order[k] = k
@@ -328,7 +328,7 @@ func curve(r *explain.Report, c *explain.Curve) compare.Table {
 		t.Head = append(t.Head, r.Labels[k])
 	}
 	for _, p := range c.Points {
-		row := compare.Bar{Name: p.Value}
+		row := page.Bar{Name: p.Value}
 		for _, k := range order {
 			row.Cells = append(row.Cells, number(p.Mean[k]))
 		}
@@ -337,21 +337,21 @@ func curve(r *explain.Report, c *explain.Curve) compare.Table {
 	return t
 }
 
-func errorsBy(r *explain.Report, s explain.Slices) compare.Table {
-	t := compare.Table{Caption: "errors by " + s.Name, Head: ofTask(r, s.Name, "rows", "error, %", "log loss"), Wrong: true}
+func errorsBy(r *explain.Report, s explain.Slices) page.Table {
+	t := page.Table{Caption: "errors by " + s.Name, Head: ofTask(r, s.Name, "rows", "error, %", "log loss"), Wrong: true}
 	most := math.SmallestNonzeroFloat64
 	for _, slice := range s.Slices {
 		most = max(most, slice.Error)
 	}
 	for _, slice := range s.Slices {
-		t.Rows = append(t.Rows, compare.Bar{Name: slice.Value, Length: slice.Error / most,
+		t.Rows = append(t.Rows, page.Bar{Name: slice.Value, Length: slice.Error / most,
 			Cells: ofTask(r, humanize.Comma(int64(slice.Rows)), percent(slice.Error), number(slice.Loss))})
 	}
 	return t
 }
 
-func mostWrong(r *explain.Report) compare.Table {
-	t := compare.Table{Title: "rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
+func mostWrong(r *explain.Report) page.Table {
+	t := page.Table{Title: "rows with the largest loss", Caption: "the rows with the largest loss, counted from 0",
 		Head: []string{"row", "label", "predicted", "probability", "log loss"}}
 	if r.Task == explain.Regression {
 		t.Head = t.Head[:1]
@@ -360,7 +360,7 @@ func mostWrong(r *explain.Report) compare.Table {
 		}
 	}
 	for _, w := range r.Wrong {
-		row := compare.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}}
+		row := page.Bar{Name: strconv.FormatInt(w.Row, 10), Cells: []string{w.Label, w.Predicted, number(w.Probability), number(w.Loss)}}
 		if r.Task == explain.Regression {
 			row.Cells = nil
 			for k := range r.Labels {
@@ -409,7 +409,7 @@ func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
 		return err
 	}
 	importance, dependence, errors, wrong := describe(r, "", a.Top)
-	list := slices.Concat([]compare.Table{importance}, dependence, errors, []compare.Table{wrong})
+	list := slices.Concat([]page.Table{importance}, dependence, errors, []page.Table{wrong})
 	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measured(r))
 	if r.Unlabelled > 0 {
 		head += fmt.Sprintf("\n%s rows without a label are left out", humanize.Comma(r.Unlabelled))
@@ -419,8 +419,8 @@ func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
 	}
 	if a.HTML != "" {
 		err := Write(a.HTML, stdout, func(w io.Writer) error {
-			about := compare.About{Title: "What predictions depend on", Text: strings.ReplaceAll(head, "\n", "; ")}
-			return compare.WriteTables(w, about, list)
+			about := page.About{Title: "What predictions depend on", Text: strings.ReplaceAll(head, "\n", "; ")}
+			return page.WriteTables(w, about, list)
 		})
 		if err != nil {
 			return err
@@ -446,7 +446,7 @@ const (
 )
 
 // text returns tables for people, in lines of at most 80 characters.
-func text(list []compare.Table) string {
+func text(list []page.Table) string {
 	var out strings.Builder
 	for _, t := range list {
 		fmt.Fprintf(&out, "\n%s\n\n", t.Caption)

@@ -11,14 +11,14 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/compare"
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// ByError is what the candidates of a search are judged by, unless --by says another of [compare.Orders].
+// ByError is what the candidates of a search are judged by, unless --by says another of [page.Orders].
 const ByError = "error"
 
 // Candidate is a configuration of a search, and its run once that has ended.
@@ -65,7 +65,7 @@ func (s *Search) table(w io.Writer) error {
 		key, _, _ := strings.Cut(set, "=")
 		titles = append(titles, key)
 	}
-	more := !compare.OfEveryTask(s.By) // the measure that the runs are judged by has a column
+	more := !page.OfEveryTask(s.By) // the measure that the runs are judged by has a column
 	if more {
 		titles = append(titles, "holdout "+s.order().Measure())
 	}
@@ -112,34 +112,34 @@ func (s *Search) Best() *Candidate {
 }
 
 // order is what the candidates are sorted by.
-func (s *Search) order() compare.Order {
-	return compare.Order{Split: examples.Holdout.String(), By: s.By}
+func (s *Search) order() page.Order {
+	return page.Order{Split: examples.Holdout.String(), By: s.By}
 }
 
 // About says what the page of a search is about.
-func (s *Search) About() compare.About {
+func (s *Search) About() page.About {
 	var keys []string
 	for _, set := range s.Candidates[0].Set {
 		key, _, _ := strings.Cut(set, "=")
 		keys = append(keys, key)
 	}
-	return compare.About{Title: "Search over " + english.OxfordWordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
+	return page.About{Title: "Search over " + english.OxfordWordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
 		Date: date(s.Ended), By: s.order()}
 }
 
 // Compared returns the candidates as package compare knows them.
-func (s *Search) Compared() (runs []compare.Run) {
+func (s *Search) Compared() (runs []page.Compared) {
 	for i, candidate := range s.Candidates {
 		state := schemas.Done
 		if candidate.Err != nil {
 			state = schemas.Failed
 		}
-		var settings []compare.Setting
+		var settings []page.Setting
 		for _, set := range candidate.Set {
 			key, value, _ := strings.Cut(set, "=")
-			settings = append(settings, compare.Setting{Key: key, Value: value})
+			settings = append(settings, page.Setting{Key: key, Value: value})
 		}
-		runs = append(runs, compare.Run{
+		runs = append(runs, page.Compared{
 			Title: fmt.Sprintf("run %d", i+1), State: state, Settings: settings, Plan: candidate.Plan, Report: candidate.Report,
 		})
 	}

@@ -1,4 +1,4 @@
-package compare
+package page
 
 import (
 	"bytes"
@@ -14,7 +14,7 @@ import (
 )
 
 // made returns a run of equal stages with a ridge, that has made a version.
-func made(title string, ridge schemas.Ridge, stages int) Run {
+func made(title string, ridge schemas.Ridge, stages int) Compared {
 	half, third := 50.0, 0.3
 	plan := &schemas.Plan{Name: "p", Seed: 1, Submission: title, Spans: coverage.Spans{{Partition: 0, From: 0, To: 9}},
 		Sources: []schemas.SourceSeal{{ID: strings.Repeat("a", 64)}}}
@@ -30,13 +30,13 @@ func made(title string, ridge schemas.Ridge, stages int) Run {
 			TestLoss: &third, ByPass: []schemas.PassReport{
 				{Pass: 1, TrainError: 90, TrainLoss: 2.3, TestError: &half, TestLoss: &third}, {Pass: 2, TrainError: 10, TrainLoss: 0.02, TestError: &half, TestLoss: &third}}})
 	}
-	return Run{Title: title, State: "done", Plan: plan, Report: report}
+	return Compared{Title: title, State: "done", Plan: plan, Report: report}
 }
 
 // Differences has the fields that differ, and no others: equal stages are one row, and other stages rows of their own.
 func TestDifferences(t *testing.T) {
 	a, b, c := made("a", 0.001, 2), made("b", 0.25, 2), made("c", 0.25, 2)
-	expect := func(runs []Run, want ...string) {
+	expect := func(runs []Compared, want ...string) {
 		t.Helper()
 		var got []string
 		for _, row := range Differences(runs) {
@@ -46,18 +46,18 @@ func TestDifferences(t *testing.T) {
 			t.Errorf("differences %q, expected %q", got, want)
 		}
 	}
-	expect([]Run{b, c})
-	expect([]Run{a, b, c}, "stages.*.ridge 0.001 0.25 0.25")
+	expect([]Compared{b, c})
+	expect([]Compared{a, b, c}, "stages.*.ridge 0.001 0.25 0.25")
 	c.Plan.Stages[1].Ridge = 0.5
 	c.Plan.Seed = 7
-	expect([]Run{a, c}, "seed 1 7", "stages.0.ridge 0.001 0.25", "stages.1.ridge 0.001 0.5")
+	expect([]Compared{a, c}, "seed 1 7", "stages.0.ridge 0.001 0.25", "stages.1.ridge 0.001 0.5")
 	b.Plan.Stages = append(b.Plan.Stages, b.Plan.Stages[0])
-	expect([]Run{a, b}, "stages 2 3", "stages.*.ridge 0.001 0.25")
-	expect([]Run{a, {Title: "gone"}}, fieldNames(a)...)
+	expect([]Compared{a, b}, "stages 2 3", "stages.*.ridge 0.001 0.25")
+	expect([]Compared{a, {Title: "gone"}}, fieldNames(a)...)
 }
 
 // fieldNames returns the rows of a run beside one whose plan is gone.
-func fieldNames(r Run) (rows []string) {
+func fieldNames(r Compared) (rows []string) {
 	for _, row := range Fields(r) {
 		rows = append(rows, row.Name+" "+row.Values[0]+" "+None)
 	}
@@ -68,7 +68,7 @@ func fieldNames(r Run) (rows []string) {
 func TestMeasures(t *testing.T) {
 	first := made("a", 1, 1)
 	first.Report.Temperature = 1.35
-	rows := Measures([]Run{first, {Title: "b", State: "failed"}})
+	rows := Measures([]Compared{first, {Title: "b", State: "failed"}})
 	find := func(name string) []string {
 		i := slices.IndexFunc(rows, func(r Row) bool { return r.Name == name })
 		if i < 0 {
@@ -92,7 +92,7 @@ func TestPage(t *testing.T) {
 	first := made("a", 0.001, 2)
 	first.Galleries = []Gallery{{"filters", []Picture{{Shape: examples.Image{1, 1, 3}, Values: []float32{0, 127.5, 255}}}}}
 	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Name: "<b>", Length: 0.5}}}}
-	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Run{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}); err != nil {
+	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}); err != nil {
 		t.Fatal(err)
 	}
 	text := page.String()
@@ -118,7 +118,7 @@ func TestPageOfManyClasses(t *testing.T) {
 	s := run.Report.Splits["test"]
 	s.Confusion = make([][]int64, mostClasses+1)
 	run.Report.Splits["test"] = s
-	if err := WritePage(&page, About{}, []Run{run}); err != nil {
+	if err := WritePage(&page, About{}, []Compared{run}); err != nil {
 		t.Fatal(err)
 	}
 	if strings.Contains(page.String(), `"confusion":[`) || run.Report.Splits["test"].Confusion == nil {
@@ -148,11 +148,11 @@ func TestPicture(t *testing.T) {
 
 // The table has runs as rows, the best first, which is marked, and in colour what is not as there. What all runs share is no column.
 func TestTableOfRuns(t *testing.T) {
-	worse, best, failed := made("a", 0.25, 1), made("b", 0.001, 1), Run{Title: "c", State: "failed"}
+	worse, best, failed := made("a", 0.25, 1), made("b", 0.001, 1), Compared{Title: "c", State: "failed"}
 	of := best.Report.Splits["test"]
 	of.Error = 5
 	best.Report.Splits["test"] = of
-	runs := Order{}.Sorted([]Run{failed, worse, best})
+	runs := Order{}.Sorted([]Compared{failed, worse, best})
 	table, _ := tablesOf(runs, Order{})
 	var got []string
 	for i, r := range table.Runs {
@@ -184,7 +184,7 @@ func TestTableOfRuns(t *testing.T) {
 
 // Runs are sorted by each measure, the best first, whether that is the least or the greatest, and those that lack it last.
 func TestOrders(t *testing.T) {
-	var runs []Run
+	var runs []Compared
 	for i, v := range []float64{0.7, 0.9, 0.8} {
 		r := made(fmt.Sprint(i), 1, 1)
 		s := schemas.SplitReport{Rows: 20, Error: 10 * v, Loss: 2 * v, LogLoss: &v}

@@ -1,10 +1,9 @@
 //go:build page
 
-package compare
+package page
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -17,14 +16,12 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-var shots = flag.String("shots", "", "write screenshots to this `folder`")
-
 // A page of one run, of two and of many fits its window, wide or narrow, in light and dark. A person looks at what this writes with -shots.
 func TestPageOfRunsFits(t *testing.T) {
 	folder := t.TempDir()
 	runsOf := map[string]int{"one": 1, "two": 2, "many": 14, "keys": 5, "twenty": 5}
 	for name, n := range runsOf {
-		var runs []Run
+		var runs []Compared
 		for i := range n {
 			r := made(fmt.Sprintf("run %d", i+1), schemas.Ridge(0.1*float64(i+1)), 2)
 			r.Settings = []Setting{{"stages.0.ridge", fmt.Sprint(0.1 * float64(i+1))}, {"stages.0.features.bandwidth_scale", fmt.Sprint(i % 3)}}

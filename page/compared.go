@@ -1,0 +1,717 @@
+package page
+
+import (
+	"bytes"
+	"cmp"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"io"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+	"unicode/utf8"
+
+	"github.com/dustin/go-humanize"
+
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// Compared is a run to compare.
+type Compared struct {
+	Title string // how the reader knows it, such as "wide version 3"
+	State string // done, failed, running, …
+	Date  string // when it was submitted; "": the page has one date for all runs
+	// Settings are the keys in which the runs of a search differ. Without any, the plans are compared.
+	Settings []Setting
+	Plan     *schemas.Plan
+	// Report has the results. nil means that the run has made no version, or that an earlier release made it.
+	Report *schemas.Report
+	// Galleries are pictures of filters and mistakes of a run on images.
+	Galleries []Gallery
+	// Bars are tables of the importance of columns and of errors by slices, of a run on a table.
+	Bars []Table
+}
+
+// Setting is a key of the configuration and its value.
+type Setting struct{ Key, Value string }
+
+// Row is a row of a table: a name, and a value for each run, or None.
+type Row struct {
+	Name   string
+	Values []string
+}
+
+// None stands for a value that a run does not have.
+const None = "-"
+
+// same reports whether all runs have the same value.
+func (r Row) same() bool {
+	return !slices.ContainsFunc(r.Values, func(v string) bool { return v != r.Values[0] })
+}
+
+// Differences returns the fields in which the plans of runs differ, by their keys in JSON, in alphabetical order, but stages by their
+// numbers. If all stages of a run have the same value, and those of the others too, the field is one row, as stages.*.ridge. What tells one
+// submission from another is left out.
+func Differences(runs []Compared) []Row {
+	return slices.DeleteFunc(fields(runs), Row.same)
+}
+
+// Fields returns the fields of the plan of a run, as [Differences] has them.
+func Fields(r Compared) []Row { return fields([]Compared{r}) }
+
+// fields returns the fields of the plans of runs.
+func fields(runs []Compared) (rows []Row) {
+	plans, all := make([]map[string]string, len(runs)), map[string]bool{}
+	for i, r := range runs {
+		plans[i] = map[string]string{}
+		if r.Plan != nil {
+			plans[i] = fieldsOf(r.Plan)
+			plans[i]["stages"] = strconv.Itoa(len(r.Plan.Stages))
+		}
+	}
+	foldStages(plans)
+	for _, of := range plans {
+		for key := range of {
+			all[key] = true
+		}
+	}
+	for _, key := range slices.SortedFunc(maps.Keys(all), byStage) {
+		row := Row{Name: key}
+		for _, of := range plans {
+			value, ok := of[key]
+			if !ok {
+				value = None
+			}
+			row.Values = append(row.Values, value)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// fieldsOf returns the values of a plan by their keys.
+func fieldsOf(plan *schemas.Plan) map[string]string {
+	p := *plan
+	p.Submission, p.Since, p.Trigger = "", schemas.Since{}, false
+	text, err := json.Marshal(p)
+	if err != nil {
+		return nil // a plan came from JSON
+	}
+	var tree any
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	if err := decoder.Decode(&tree); err != nil {
+		return nil
+	}
+	root := tree.(map[string]any)
+	for _, key := range []string{"submission", "since", "trigger", "spans", "sources", "expiring", "outside", "forgotten"} {
+		delete(root, key)
+	}
+	fields := map[string]string{}
+	flatten("", root, fields)
+	spans := func(key string, list coverage.Spans) {
+		var texts []string
+		for _, s := range list {
+			texts = append(texts, s.String())
+		}
+		if len(texts) > 0 {
+			fields[key] = strings.Join(texts, " ")
+		}
+	}
+	spans("spans", plan.Spans)
+	spans("expiring", plan.Expiring)
+	spans("outside", plan.Outside)
+	var sources []string
+	for i := range plan.Sources {
+		sources = append(sources, wire.Digest(plan.Sources[i].ID).Short())
+	}
+	if len(sources) > 0 {
+		fields["sources"] = strings.Join(sources, " ")
+	}
+	if len(plan.Forgotten) > 0 {
+		fields["forgotten"] = wire.DigestJSON(plan.Forgotten).Short()
+	}
+	return fields
+}
+
+// flatten adds the values below a key. A list of plain values is one value.
+func flatten(key string, value any, fields map[string]string) {
+	below := func(name string) string {
+		if key == "" {
+			return name
+		}
+		return key + "." + name
+	}
+	switch v := value.(type) {
+	case map[string]any:
+		for name, of := range v {
+			flatten(below(name), of, fields)
+		}
+		return
+	case []any:
+		plain := !slices.ContainsFunc(v, func(of any) bool {
+			switch of.(type) {
+			case map[string]any, []any:
+				return true
+			}
+			return false
+		})
+		if plain {
+			fields[key] = strings.Trim(fmt.Sprint(v), "[]")
+			return
+		}
+		for i, of := range v {
+			flatten(below(strconv.Itoa(i)), of, fields)
+		}
+		return
+	case nil:
+		return
+	}
+	fields[key] = fmt.Sprint(value)
+}
+
+// foldStages makes one field of those of all stages, where each of the plans has one value.
+func foldStages(plans []map[string]string) {
+	apart := map[string]bool{} // fields that have other values in another stage of their plan
+	for _, of := range plans {
+		values := map[string]string{}
+		for key, value := range of {
+			if _, name, ok := stageOf(key); ok {
+				before, any := values[name]
+				apart[name] = apart[name] || any && before != value
+				values[name] = value
+			}
+		}
+	}
+	for _, of := range plans {
+		for key, value := range maps.Clone(of) {
+			if _, name, ok := stageOf(key); ok && !apart[name] {
+				delete(of, key)
+				of["stages.*."+name] = value
+			}
+		}
+	}
+}
+
+// stageOf returns the number and the field of a key under stages; −1 if it is of every stage.
+func stageOf(key string) (number int, field string, ok bool) {
+	rest, ok := strings.CutPrefix(key, "stages.")
+	if !ok {
+		return 0, "", false
+	}
+	text, field, ok := strings.Cut(rest, ".")
+	if text == "*" {
+		return -1, field, ok
+	}
+	number, err := strconv.Atoi(text)
+	return number, field, ok && err == nil
+}
+
+// byStage compares keys: alphabetically, but by the numbers of stages.
+func byStage(a, b string) int {
+	n, _, isA := stageOf(a)
+	m, _, isB := stageOf(b)
+	if isA && isB && n != m {
+		return n - m
+	}
+	return strings.Compare(a, b)
+}
+
+// splits returns the names of the splits of a report.
+func splits() []string {
+	return []string{examples.Train.String(), examples.Holdout.String(), examples.Test.String()}
+}
+
+// measure is a measure of the rows of a split; text returns "" if it is unknown.
+type measure struct {
+	name string
+	text func(schemas.SplitReport) string
+}
+
+// measures returns the measures of splits, in groups: a table has all splits of a group before the next one.
+func measures() [][]measure {
+	type split = schemas.SplitReport
+	type atThreshold = statistics.Decided
+	known := func(format func(float64) string, value func(split) *float64) func(split) string {
+		return func(s split) string {
+			if v := value(s); v != nil {
+				return format(*v)
+			}
+			return ""
+		}
+	}
+	decided := func(format func(float64) string, value func(*atThreshold) *float64) func(split) string {
+		return known(format, func(s split) *float64 {
+			if s.Decided == nil {
+				return nil
+			}
+			return value(s.Decided)
+		})
+	}
+	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v) }
+	return [][]measure{
+		{{"rows", func(s split) string { return humanize.Comma(s.Rows) }}},
+		{{"error", known(percent, func(s split) *float64 { return &s.Error })}},
+		{
+			{"threshold", decided(number, func(d *atThreshold) *float64 { return &d.Threshold })},
+			{"error at the threshold", decided(percent, func(d *atThreshold) *float64 { return &d.Error })},
+			{"balanced error there", decided(percent, func(d *atThreshold) *float64 { return &d.BalancedError })},
+			{"precision there", decided(number, func(d *atThreshold) *float64 { return &d.Precision })},
+			{"recall there", decided(number, func(d *atThreshold) *float64 { return &d.Recall })},
+			{"F1 there", decided(number, func(d *atThreshold) *float64 { return &d.F1 })},
+			{"rows by class and decision", func(s split) string {
+				if s.Decided == nil {
+					return ""
+				}
+				c := s.Decided.Confusion
+				return fmt.Sprintf("%.6g %.6g, %.6g %.6g", c[0][0], c[0][1], c[1][0], c[1][1])
+			}},
+			{"balanced error", known(percent, func(s split) *float64 { return s.BalancedError })},
+			{"error of the commonest class", known(percent, func(s split) *float64 { return s.MajorityError })},
+		},
+		{
+			{"loss", known(number, func(s split) *float64 { return &s.Loss })},
+			{"log loss", known(number, func(s split) *float64 { return s.LogLoss })},
+			{"calibration error", known(number, func(s split) *float64 { return s.ECE })},
+			{"AUC", known(number, func(s split) *float64 { return s.AUC })},
+			{"average precision", known(number, func(s split) *float64 { return s.AveragePrecision })},
+			{"RMSE", known(number, func(s split) *float64 { return s.RMSE })},
+			{"MAE", known(number, func(s split) *float64 { return s.MAE })},
+			{"R²", known(number, func(s split) *float64 { return s.R2 })},
+		},
+	}
+}
+
+// Measures returns how runs went: rows, errors and losses of the splits, seconds, and the digests of the weights. A row
+// in which no run has a value is left out.
+func Measures(runs []Compared) []Row {
+	rows := []Row{{Name: "state"}}
+	for _, r := range runs {
+		rows[0].Values = append(rows[0].Values, r.State)
+	}
+	add := func(name string, text func(*schemas.Report) string) {
+		row, any := Row{Name: name}, false
+		for _, r := range runs {
+			value := ""
+			if r.Report != nil {
+				value = text(r.Report)
+			}
+			any = any || value != ""
+			row.Values = append(row.Values, cmp.Or(value, None))
+		}
+		if any {
+			rows = append(rows, row)
+		}
+	}
+	for _, group := range measures() {
+		for _, split := range splits() {
+			for _, m := range group {
+				add(split+" "+m.name, func(r *schemas.Report) string {
+					if s, ok := r.Splits[split]; ok {
+						return m.text(s)
+					}
+					return ""
+				})
+			}
+		}
+	}
+	add("passes", func(r *schemas.Report) string {
+		passes := 0
+		for i := range r.Stages {
+			passes += r.Stages[i].Passes
+		}
+		return strconv.Itoa(passes)
+	})
+	add("temperature", func(r *schemas.Report) string {
+		if r.Temperature == 0 {
+			return ""
+		}
+		return number(r.Temperature)
+	})
+	add("seconds", func(r *schemas.Report) string { return fmt.Sprintf("%.2f", r.Seconds) })
+	add("weights digest", func(r *schemas.Report) string { return r.WeightsDigest.Short() })
+	return rows
+}
+
+// number formats a loss.
+func number(v float64) string { return strconv.FormatFloat(v, 'g', 4, 64) }
+
+// Order sorts runs by a measure of the rows of a split.
+type Order struct {
+	Split string // "": the first of holdout, test and train rows that a run has
+	By    string // one of [Orders]; "": the first
+}
+
+// orders are the measures that runs may be sorted by, with their names in tables.
+var orders = []struct {
+	name, words string
+	value       func(s schemas.SplitReport) *float64
+	sign        float64 // −1: the greatest is the best
+}{
+	{"error", "error", func(s schemas.SplitReport) *float64 { return &s.Error }, 1},
+	// Predictions of numbers have no log loss. They are sorted by the loss of the last stage.
+	{"loss", "log loss", func(s schemas.SplitReport) *float64 { return cmp.Or(s.LogLoss, &s.Loss) }, 1},
+	{"auc", "AUC", func(s schemas.SplitReport) *float64 { return s.AUC }, -1},
+	{"average_precision", "average precision", func(s schemas.SplitReport) *float64 { return s.AveragePrecision }, -1},
+	{"balanced_error", "balanced error", func(s schemas.SplitReport) *float64 { return s.BalancedError }, 1},
+}
+
+// Orders returns the measures that runs may be sorted by: error, loss, and those that only rows of one label have.
+func Orders() (names []string) {
+	for _, o := range orders {
+		names = append(names, o.name)
+	}
+	return names
+}
+
+// OfEveryTask reports whether predictions of every task have a measure.
+func OfEveryTask(by string) bool { return by == orders[0].name || by == orders[1].name }
+
+// at returns the index of the order's measure in orders.
+func (o Order) at() int { return max(slices.Index(Orders(), o.By), 0) }
+
+// Measure returns the name of the order's measure in tables.
+func (o Order) Measure() string { return orders[o.at()].words }
+
+// Text returns the measure of a report's rows, of the order's split, or None.
+func (o Order) Text(r *schemas.Report) string {
+	if r == nil || r.Splits[o.Split].Rows == 0 {
+		return None
+	}
+	if v := orders[o.at()].value(r.Splits[o.Split]); v != nil {
+		return number(*v)
+	}
+	return None
+}
+
+// Words describes an order.
+func (o Order) Words(runs []Compared) string {
+	return o.Measure() + " of the " + o.split(runs) + " rows"
+}
+
+// split returns the split of an order, given the runs.
+func (o Order) split(runs []Compared) string {
+	if o.Split != "" {
+		return o.Split
+	}
+	for _, split := range []examples.Split{examples.Holdout, examples.Test} {
+		for _, r := range runs {
+			if r.Report != nil && r.Report.Splits[split.String()].Rows > 0 {
+				return split.String()
+			}
+		}
+	}
+	return examples.Train.String()
+}
+
+// key returns the measures by which a run is sorted, the least first: the order's own, and another one for runs that have the same. They
+// are infinite without rows.
+func (o Order) key(r Compared, split string) (key [2]float64) {
+	others := [2]int{o.at(), 1}
+	if o.at() == 1 {
+		others[1] = 0
+	}
+	for i, at := range others {
+		key[i] = math.Inf(1)
+		if r.Report == nil || r.Report.Splits[split].Rows == 0 {
+			continue
+		}
+		if v := orders[at].value(r.Report.Splits[split]); v != nil {
+			key[i] = orders[at].sign * *v
+		}
+	}
+	return key
+}
+
+// Ranks returns the indices of runs, the best first, and those without predictions last.
+func (o Order) Ranks(runs []Compared) (ranks []int) {
+	keys, split := make([][2]float64, len(runs)), o.split(runs)
+	for i, r := range runs {
+		ranks, keys[i] = append(ranks, i), o.key(r, split)
+	}
+	slices.SortStableFunc(ranks, func(a, b int) int { return slices.Compare(keys[a][:], keys[b][:]) })
+	return ranks
+}
+
+// Best returns the index of the run with the best predictions, the first of several; −1 if no run has predictions.
+func (o Order) Best(runs []Compared) int {
+	if ranks := o.Ranks(runs); len(ranks) > 0 && !math.IsInf(o.key(runs[ranks[0]], o.split(runs))[0], 1) {
+		return ranks[0]
+	}
+	return -1
+}
+
+// Sorted returns runs by their ranks.
+func (o Order) Sorted(runs []Compared) (sorted []Compared) {
+	for _, i := range o.Ranks(runs) {
+		sorted = append(sorted, runs[i])
+	}
+	return sorted
+}
+
+//go:embed compared.html
+var pageText string
+
+// script has the functions plot and legend, and those that they are made of: h and g make elements of HTML and SVG, count and short write
+// numbers, and ticks are round values of an axis. Pages give classes to what is drawn: series and dots for lines and points, with the kind
+// of each series, grid, diagonal, small and legend.
+//
+//go:embed browser/chart.js
+var script string
+
+// About describes a page.
+type About struct {
+	Title    string // what was done, such as "Runs compared"
+	Pipeline string // or several
+	Date     string // when it was made; "": the runs have their own
+	Text     string // a paragraph; "": none
+	By       Order  // the sort key of the runs, best first
+}
+
+// Table is a table of texts on a page.
+type Table struct {
+	Title   string // a heading above it; "": none
+	Caption string
+	Head    []string // of the first column, and of the cells
+	Rows    []Bar
+	Wrong   bool // the bars show what is wrong
+}
+
+// Bar is a row of a table, which may end in a bar.
+type Bar struct {
+	Name   string
+	Cells  []string
+	Length float64 // of the bar: 0 to 1, which the longest one has
+}
+
+// Percent returns the length of the bar.
+func (b Bar) Percent() int { return int(math.Round(100 * min(max(b.Length, 0), 1))) }
+
+// Barred reports whether a row has a bar.
+func (t Table) Barred() bool {
+	return slices.ContainsFunc(t.Rows, func(b Bar) bool { return b.Length > 0 })
+}
+
+// Gallery is pictures with a title, such as the filters of a stage.
+type Gallery struct {
+	Title    string
+	Pictures []Picture
+}
+
+// Picture is values that are pixels: of an example, or of a filter.
+type Picture struct {
+	Caption string // text below it; "": none
+	Shape   examples.Image
+	Values  []float32 // as many as the shape has
+}
+
+// sheet has the values of the template. Its script draws diagrams, confusion matrices and pictures from Drawn.
+type sheet struct {
+	About
+	Runs      []Compared
+	Results   []runTable // of several runs: settings and the measures that decide, and the other measures
+	Tables    []Table
+	Galleries []Gallery
+	Script    template.JS
+	Drawn     struct {
+		Runs     []drawnRun
+		Pictures [][]drawnPicture // of each gallery
+	}
+}
+
+// mostClasses is the maximum number of classes of a readable confusion matrix.
+const mostClasses = 50
+
+// drawnRun has the part of a run's report that the script draws; empty for a run without a report.
+type drawnRun struct {
+	Title  string
+	Labels []string
+	Stages []schemas.StageReport
+	Splits map[string]schemas.SplitReport
+}
+
+// drawnPicture has the levels of red, green and blue of each pixel.
+type drawnPicture struct {
+	Caption       string
+	Width, Height int
+	Levels        []byte
+}
+
+// runTable has a row for each run, and a column for each field in which runs differ.
+type runTable struct {
+	Caption string
+	Columns []Row // with the values of the runs
+	Plan    int   // number of columns, the first ones, that are settings
+	Best    int   // index of the best run; −1: none
+	Runs    []Compared
+	Same    []string // measures that all runs have the same value of, with the value
+}
+
+// Differs reports whether a run has another setting than the best.
+func (t runTable) Differs(column, run int) bool {
+	return column < t.Plan && t.Best >= 0 && t.Columns[column].Values[run] != t.Columns[column].Values[t.Best]
+}
+
+// WritePage writes a page about runs: one self-contained file of HTML.
+func WritePage(w io.Writer, about About, runs []Compared) error {
+	runs = about.By.Sorted(runs)
+	p := sheet{About: about, Runs: runs}
+	if len(runs) == 1 {
+		measures := Table{Caption: "How the run went", Head: []string{"measure", "value"}}
+		for _, row := range Measures(runs) {
+			measures.Rows = append(measures.Rows, Bar{Name: row.Name, Cells: row.Values})
+		}
+		p.Tables = []Table{measures}
+		p.Date = strings.Trim(p.Date+", "+runs[0].Date, ", ")
+	} else {
+		first, more := tablesOf(runs, about.By)
+		p.Results = []runTable{first, more}
+	}
+	for _, r := range runs {
+		drawn, of := drawnRun{Title: r.Title}, ""
+		if r.Report != nil {
+			drawn.Labels, drawn.Stages, drawn.Splits = r.Report.Labels, r.Report.Stages, maps.Clone(r.Report.Splits)
+			for name, s := range drawn.Splits {
+				if len(s.Confusion) > mostClasses {
+					s.Confusion = nil
+					drawn.Splits[name] = s
+				}
+			}
+		}
+		if len(runs) > 1 {
+			of = ": " + r.Title
+		}
+		p.Drawn.Runs = append(p.Drawn.Runs, drawn)
+		for _, t := range r.Bars {
+			if t.Title != "" {
+				t.Title += of
+			}
+			p.Tables = append(p.Tables, t)
+		}
+		for _, g := range r.Galleries {
+			var pictures []drawnPicture
+			for _, picture := range g.Pictures {
+				pictures = append(pictures, picture.drawn())
+			}
+			g.Title += of
+			p.Galleries, p.Drawn.Pictures = append(p.Galleries, g), append(p.Drawn.Pictures, pictures)
+		}
+	}
+	return p.write(w)
+}
+
+// WriteTables writes a page of tables.
+func WriteTables(w io.Writer, about About, tables []Table) error {
+	p := sheet{About: about, Tables: tables}
+	return p.write(w)
+}
+
+// write writes the page.
+func (p *sheet) write(w io.Writer) error {
+	p.Script = template.JS(script)
+	t, err := template.New("page").Funcs(template.FuncMap{
+		"breaks": strings.NewReplacer(".", ".\u200b", "_", "_\u200b").Replace, // a line may break after a dot or an underscore of a key
+		"colour": func(run int) int { return min(run, 8) },                    // the others share one
+		"title": func(text string) string {
+			first, size := utf8.DecodeRuneInString(text)
+			return string(unicode.ToUpper(first)) + text[size:]
+		},
+	}).Parse(pageText)
+	if err != nil {
+		return fmt.Errorf("parse the page: %w", err)
+	}
+	return t.Execute(w, p)
+}
+
+// drawn returns the picture with the least value in black and the highest one in white. It has colours if the shape has
+// three channels; of another number of channels it shows the first. A missing value is black.
+func (p Picture) drawn() drawnPicture {
+	least, most := float32(math.Inf(1)), float32(math.Inf(-1))
+	for _, v := range p.Values {
+		if v == v {
+			least, most = min(least, v), max(most, v)
+		}
+	}
+	d := drawnPicture{Caption: p.Caption, Width: p.Shape.Width(), Height: p.Shape.Height()}
+	for at := 0; at < len(p.Values); at += p.Shape.Channels() {
+		for c := range 3 {
+			if p.Shape.Channels() != 3 {
+				c = 0
+			}
+			level := byte(0)
+			if v := p.Values[at+c]; v == v && most > least {
+				level = byte(255 * (float64(v) - float64(least)) / (float64(most) - float64(least)))
+			}
+			d.Levels = append(d.Levels, level)
+		}
+	}
+	return d
+}
+
+// tablesOf returns the tables of runs, which are in their order: of their settings and the measures that decide, and of the
+// other measures.
+func tablesOf(runs []Compared, by Order) (first, more runTable) {
+	best, settings := by.Best(runs), settings(runs)
+	first = runTable{Caption: "Runs by " + by.Words(runs) + ", best first. In color: settings that differ from the best run",
+		Runs: runs, Best: best, Columns: settings, Plan: len(settings)}
+	more = runTable{Caption: "Other measures", Runs: runs, Best: best}
+	measures := Measures(runs)
+	for i, row := range measures {
+		repeated := slices.ContainsFunc(measures[:i], func(before Row) bool { // as a loss that is the log loss
+			return strings.Fields(before.Name)[0] == strings.Fields(row.Name)[0] && slices.Equal(before.Values, row.Values)
+		})
+		switch {
+		case repeated, row.Name == "weights digest": // another run has another
+		case row.same():
+			first.Same = append(first.Same, row.Name+" "+row.Values[0])
+		case decides(row.Name, measures) || isMeasure(row.Name, by.Measure()):
+			first.Columns = append(first.Columns, row)
+		default:
+			more.Columns = append(more.Columns, row)
+		}
+	}
+	return first, more
+}
+
+// decides reports whether a measure is shown first: one by which people choose a run.
+func decides(measure string, all []Row) bool {
+	train := examples.Train.String()
+	others := slices.ContainsFunc(all, func(r Row) bool { return strings.HasSuffix(r.Name, " error") && !strings.HasPrefix(r.Name, train) })
+	for _, what := range []string{"error", "loss", "AUC", "RMSE", "R²"} {
+		if isMeasure(measure, what) {
+			return what == "error" || !others || !strings.HasPrefix(measure, train)
+		}
+	}
+	return measure == "state" || measure == "seconds"
+}
+
+// isMeasure reports whether a measure of some split is what: "train balanced error" is no error.
+func isMeasure(measure, what string) bool {
+	return slices.ContainsFunc(splits(), func(split string) bool { return measure == split+" "+what })
+}
+
+// settings returns the settings in which the runs differ, or else the fields of their plans.
+func settings(runs []Compared) (rows []Row) {
+	for i, r := range runs {
+		for _, s := range r.Settings {
+			at := slices.IndexFunc(rows, func(row Row) bool { return row.Name == s.Key })
+			if at < 0 {
+				at, rows = len(rows), append(rows, Row{Name: s.Key, Values: slices.Repeat([]string{None}, len(runs))})
+			}
+			rows[at].Values[i] = s.Value
+		}
+	}
+	if len(rows) == 0 {
+		return Differences(runs)
+	}
+	return rows
+}
