@@ -43,10 +43,7 @@ func submitted(t *testing.T) (id, broker string, on []string) {
 	t.Cleanup(cluster.Close)
 	broker = cluster.ListenAddrs()[0]
 	on = []string{"-c", "good.yaml", "--set", "brokers=" + broker}
-	code, stdout, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
-	if code != exitDone {
-		t.Fatalf("train --detach: %d: %s", code, stderr)
-	}
+	stdout, _ := typed(t, exitDone, append([]string{"train", "--detach"}, on...)...)
 	lines := strings.Split(strings.TrimSpace(stdout), "\n")
 	return strings.TrimPrefix(lines[len(lines)-1], "run "), broker, on
 }

@@ -79,9 +79,7 @@ func TestColumnsWithAnOffset(t *testing.T) {
 		})
 	}
 	inFolder(t, map[string]string{"events.yaml": eventsConfiguration, "events.csv": csv})
-	if code, _, stderr := stagewise("train", "-c", "events.yaml", "--quiet", "--model", "events.model"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, "train", "-c", "events.yaml", "--quiet", "--model", "events.model")
 	m := valueOf(readModel("events.model"))(t)
 	server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events"))(t)
 	for name, row := range map[string]func(at int64) string{

@@ -107,9 +107,7 @@ func TestExamplesRun(t *testing.T) {
 		if !slices.ContainsFunc(known, func(k []string) bool { return slices.Equal(k, words) }) {
 			t.Errorf("no command has the example %s", line)
 		}
-		if code, _, stderr := stagewise(words...); code != exitDone {
-			t.Fatalf("stagewise %s: exit code %d: %s", line, code, stderr)
-		}
+		typed(t, exitDone, words...)
 		command, _, err := newRoot(io.Discard, io.Discard).Find(words)
 		noError(t, err)
 		ran[command.CommandPath()] = true

@@ -22,9 +22,7 @@ func trainedGarden(t *testing.T) {
 		{"init", "train.csv", "--label", "kind"},
 		{"train", "-c", "stagewise.yaml", "--set", "stages=[{features: {kind: trees}, repeat: 3}]", "--quiet", "--model", "garden.model"},
 	} {
-		if code, _, stderr := stagewise(args...); code != exitDone {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
+		typed(t, exitDone, args...)
 	}
 }
 

@@ -10,9 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 )
@@ -169,66 +166,4 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 	score := startService(t, append([]string{"score"}, on...)...)
 	more()
 	score.await("scored", func(r map[string]any) bool { return r["rows"].(float64) > 0 })
-}
-
-// A page says within 15 seconds that the only runner was killed, and that messages wait.
-func TestPageSaysThatTheRunnerIsGone(t *testing.T) {
-	long(t)
-	inFolder(t, map[string]string{"clicks.yaml": clicked})
-	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
-	t.Cleanup(cluster.Close)
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
-	defer log.Close()
-	eventsOnTopic(t, log, 100)
-	on := []string{"-c", "clicks.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0], "--set", "retrain.rows=50", "--set",
-		"metrics.listen=127.0.0.1:0"}
-	run := startService(t, append([]string{"run"}, on...)...)
-	url := startProcess(t, append([]string{"page"}, on...)...).await("shown", func(map[string]any) bool { return true })["url"].(string)
-	said := func(accepts func(verdict string, needs []string) bool) {
-		t.Helper()
-		response := valueOf(http.Get(url + "events"))(t)
-		defer response.Body.Close()
-		events := bufio.NewScanner(response.Body)
-		events.Buffer(nil, 1<<20)
-		for last := ""; events.Scan(); last = events.Text() {
-			data, any := strings.CutPrefix(events.Text(), "data: ")
-			if !any || last != "event: summary" {
-				continue
-			}
-			var summary struct {
-				Verdict string
-				Needs   []struct{ Text string }
-			}
-			noError(t, json.Unmarshal([]byte(data), &summary))
-			var needs []string
-			for _, n := range summary.Needs {
-				needs = append(needs, n.Text)
-			}
-			if accepts(summary.Verdict, needs) {
-				return
-			}
-		}
-		t.Fatal("the page has ended")
-	}
-	learnt := 0.0
-	run.await("retrained", func(r map[string]any) bool {
-		learnt += r["rows"].(float64)
-		return learnt == 100
-	})
-	said(func(_ string, needs []string) bool {
-		return !slices.ContainsFunc(needs, func(n string) bool { return strings.Contains(n, "no process") || strings.Contains(n, "No process") })
-	})
-	noError(t, run.process.Kill())
-	killed := time.Now()
-	valueOf(log.Append(t.Context(), "events", 0,
-		slices.Repeat([]kafkalog.Message{{Value: []byte(`{"kind":"tall","length":5,"width":1}`)}}, 44)...))(t)
-	said(func(verdict string, needs []string) bool {
-		return verdict != "All is well." && slices.ContainsFunc(needs, func(n string) bool {
-			return strings.HasPrefix(n, "No process runs stagewise run, and 44 messages wait")
-		})
-	})
-	took := time.Since(killed)
-	if t.Logf("after %v", took); took > 15*time.Second {
-		t.Errorf("the page says it after %v, expected 15 s at most", took)
-	}
 }

@@ -35,9 +35,7 @@ func arrowStream(t *testing.T, rows string, fields ...arrow.Field) []byte {
 func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
 	t.Helper()
 	value := arrowStream(t, rows, fields...)
-	if code, _, stderr := stagewise("topics", "create", "-c", "foreign.yaml"); code != exitDone {
-		t.Fatal(stderr)
-	}
+	typed(t, exitDone, "topics", "create", "-c", "foreign.yaml")
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
 	defer log.Close()
 	valueOf(log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}))(t)

@@ -31,9 +31,7 @@ func reportOfImages(t *testing.T, args ...string) (report struct {
 	WeightsDigest string  `json:"weights_digest"`
 }) {
 	t.Helper()
-	if code, _, stderr := stagewise(append([]string{"train", "--report", "report.json"}, args...)...); code != exitDone {
-		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "--report", "report.json"}, args...)...)
 	text := valueOf(os.ReadFile("report.json"))(t)
 	noError(t, json.Unmarshal(text, &report))
 	return report

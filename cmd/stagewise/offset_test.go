@@ -104,16 +104,9 @@ prepare: {scale: standard}
 stages: [{features: {kind: columns}, link: identity}]
 retrain: {rows: 400, full: {every: 0, growth: 0, drift: false}}
 `})
-		if code, _, stderr := stagewise("run", "-c", "epoch.yaml", "--quiet", "--until", "end"); code != exitDone {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
-		if code, _, stderr := stagewise("weights", "export", "-c", "epoch.yaml", "-o", "epoch.model"); code != exitDone {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
-		code, stdout, stderr := stagewise("predict", "--model", "epoch.model", "-i", "epoch.csv")
-		if code != exitDone {
-			t.Fatalf("exit code %d: %s", code, stderr)
-		}
+		typed(t, exitDone, "run", "-c", "epoch.yaml", "--quiet", "--until", "end")
+		typed(t, exitDone, "weights", "export", "-c", "epoch.yaml", "-o", "epoch.model")
+		stdout, _ := typed(t, exitDone, "predict", "--model", "epoch.model", "-i", "epoch.csv")
 		for _, v := range column(t, stdout, "y") {
 			predicted = append(predicted, v-offset)
 		}

@@ -9,10 +9,7 @@ import (
 // predicted returns the labels that predict says for a file.
 func predicted(t *testing.T, args ...string) (labels []string) {
 	t.Helper()
-	code, stdout, stderr := stagewise(append([]string{"predict", "--model", "model"}, args...)...)
-	if code != exitDone {
-		t.Fatalf("%q: exit code %d: %s", args, code, stderr)
-	}
+	stdout, _ := typed(t, exitDone, append([]string{"predict", "--model", "model"}, args...)...)
 	rows := valueOf(csv.NewReader(strings.NewReader(stdout)).ReadAll())(t)
 	for _, row := range rows[1:] {
 		labels = append(labels, row[0])

@@ -108,9 +108,7 @@ func TestReportIsAsDocumented(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": test})
 	t.Setenv("STAGEWISE_SECURITY_SASL_PASSWORD", "hunter2") // ignored, as there is no mechanism
 	args := []string{"--quiet", "--set", "examples.holdout=0.2", "--set", "stages.1.passes=3", "--set", "stages.0.ridge=1e-4", "--report"}
-	if code, _, stderr := stagewise(append([]string{"train", "-c", "good.yaml"}, append(args, "first.json")...)...); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "-c", "good.yaml"}, append(args, "first.json")...)...)
 	text := readFile(t, "first.json")
 	checkReport(t, schema, []byte(text))
 	var first struct {
@@ -126,10 +124,8 @@ func TestReportIsAsDocumented(t *testing.T) {
 		t.Errorf("security is in\n%s", text)
 	}
 	noError(t, os.WriteFile("again.json", first.Configuration, 0o644))
-	if code, _, stderr := stagewise("train", "-c", "again.json", "--quiet", "--report", "second.json", "--set",
-		"data_dir=other"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, "train", "-c", "again.json", "--quiet", "--report", "second.json", "--set",
+		"data_dir=other")
 	var second schemas.Report
 	noError(t, json.Unmarshal([]byte(readFile(t, "second.json")), &second))
 	if second.WeightsDigest != first.WeightsDigest || second.Version != 1 {

@@ -43,10 +43,8 @@ func TestServices(t *testing.T) {
 	if id == "" || strings.ContainsAny(id, " \n") || !strings.Contains(stderr, "train.csv: 300 train rows\n") {
 		t.Fatalf("train --detach prints %q, and %q on standard error", out, stderr)
 	}
-	if code, _, stderr := stagewise(append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"},
-		on...)...); code != exitDone {
-		t.Fatalf("train --attach: %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "--attach", id, "--report", "report.json", "--model", "blobs.model"},
+		on...)...)
 	report := func(file string) *schemas.Report {
 		content := valueOf(os.ReadFile(file))(t)
 		r := &schemas.Report{}
@@ -57,13 +55,9 @@ func TestServices(t *testing.T) {
 		t.Errorf("%+v", r)
 	}
 	// With a report to write, one command submits the run and is waiting to end.
-	if code, _, stderr := stagewise(append([]string{"train", "--detach", "--quiet", "--report", "second.json"}, on...)...); code != exitDone {
-		t.Fatalf("train --detach --report: %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "--detach", "--quiet", "--report", "second.json"}, on...)...)
 	// A train without --detach starts a worker and a solver of its own, which share the work with the services.
-	if code, _, stderr := stagewise(append([]string{"train", "--quiet", "--report", "third.json"}, on...)...); code != exitDone {
-		t.Fatalf("train: %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"train", "--quiet", "--report", "third.json"}, on...)...)
 	for i, file := range []string{"second.json", "third.json"} {
 		if r := report(file); r.Version != i+2 || r.WeightsDigest != report("report.json").WeightsDigest {
 			t.Errorf("%s: version %d, digest %s", file, r.Version, r.WeightsDigest)
@@ -117,9 +111,7 @@ func TestServices(t *testing.T) {
 			}
 		}
 	}
-	if code, _, stderr := stagewise(append([]string{"score", "--until", "end"}, on...)...); code != exitDone {
-		t.Fatalf("score: %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"score", "--until", "end"}, on...)...)
 	for _, group := range []string{"blobs.work", "blobs.predictions"} { // by which autoscalers count
 		if lag := lagOf(t, broker.Addr()[0], group, "blobs.examples", 4); lag != 0 {
 			t.Errorf("%s: tools show a lag of %d messages, expected none: runs have learnt all, and all have predictions", group, lag)

@@ -12,7 +12,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
@@ -51,99 +50,6 @@ func scored(t *testing.T, topic string) (digest string, rows int) {
 		}
 	}
 	return hex.EncodeToString(sum.Sum(nil)), rows
-}
-
-// A program that is killed ten times while it writes predictions leaves what one leaves that is not: each row once.
-func TestKilledScorers(t *testing.T) {
-	long(t)
-	const trained = 12_000
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(trained, 1), "test.csv": blobs(90, 2)})
-	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--set", "examples.batch_rows=16"); code != exitDone {
-		t.Fatal(stderr)
-	}
-	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end", "--to", "undisturbed"); code != exitDone ||
-		!strings.Contains(stderr, "predictions for 12,090 rows of 756 messages of blobs.examples are on undisturbed") {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	want, rows := scored(t, "undisturbed")
-	if rows != trained+90 {
-		t.Fatalf("%d rows", rows)
-	}
-	kills := 0
-	for tries := 0; kills < 10; tries++ {
-		if tries == 100 {
-			t.Fatalf("the program ended 100 times, and was killed only %d times before", kills)
-		}
-		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--until", "end", "--log", "json")
-		lines, wait := started(t, cmd)
-		for lines.Scan() {
-			if strings.Contains(lines.Text(), `"scored"`) {
-				_ = cmd.Process.Kill() // it may have ended
-			}
-		}
-		wait()
-		if !cmd.ProcessState.Exited() {
-			kills++
-			continue
-		}
-		if code := cmd.ProcessState.ExitCode(); code != exitDone {
-			t.Fatalf("exit code %d", code)
-		}
-		if digest, _ := scored(t, "blobs.predictions"); digest != want { // it was faster than the kill
-			t.Fatalf("after %d kills the predictions have digest %s, expected %s", kills, digest, want)
-		}
-		deleteTopic(t, "blobs.predictions")
-	}
-	if code, _, stderr := stagewise("score", "-c", "good.yaml", "--until", "end"); code != exitDone {
-		t.Fatal(stderr)
-	}
-	if digest, rows := scored(t, "blobs.predictions"); digest != want || rows != trained+90 {
-		t.Errorf("after %d kills the predictions have %d rows and digest %s, expected %s", kills, rows, digest, want)
-	}
-}
-
-func deleteTopic(t *testing.T, topic string) {
-	t.Helper()
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	if err := log.Delete(t.Context(), topic); err != nil {
-		t.Error(err)
-	}
-	if err := log.Close(); err != nil {
-		t.Error(err)
-	}
-}
-
-// Ctrl-C interrupts a program that writes predictions; SIGTERM is how a service ends.
-func TestSignalsToScore(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
-	trained(t)
-	for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitDone} {
-		cmd, _, _ := program(t, "score", "-c", "good.yaml", "--log", "text")
-		cmd.Stderr = nil // a pipe instead
-		stderr := valueOf(cmd.StderrPipe())(t)
-		noError(t, cmd.Start())
-		lines := bufio.NewScanner(stderr)
-		var last string
-		for rows := 0; lines.Scan(); {
-			last = lines.Text()
-			var n int
-			if _, of, found := strings.Cut(last, " rows="); found {
-				_, _ = fmt.Sscan(of, &n) // 0 is not counted
-			}
-			if rows += n; n > 0 && rows == 330 {
-				noError(t, cmd.Process.Signal(signal))
-			}
-		}
-		_ = cmd.Wait() // the exit code is checked below
-		if code := cmd.ProcessState.ExitCode(); code != want || (want == exitInterrupted) != strings.Contains(last,
-			"interrupted; to resume, run the same command again") {
-			t.Errorf("%v: exit code %d, expected %d: %s", signal, code, want, last)
-		}
-		if _, rows := scored(t, "blobs.predictions"); rows != 330 {
-			t.Errorf("%d rows have predictions, expected 330", rows)
-		}
-		deleteTopic(t, "blobs.predictions")
-	}
 }
 
 // A service goes on with partitions that are added to the examples: the topic of predictions gets as many.
@@ -198,9 +104,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 // rows. They must be what the model file predicts for each message.
 func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 	t.Helper()
-	if code, _, stderr := stagewise("score", "-c", configuration, "--until", "end"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, "score", "-c", configuration, "--until", "end")
 	content := valueOf(os.Open(file))(t)
 	defer content.Close()
 	m := valueOf(model.Read(content))(t)

@@ -60,14 +60,9 @@ func asked(t *testing.T, url, rows string) (version int, labels []string) {
 func TestServe(t *testing.T) {
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2), "rows.csv": "0,0,0\n5,5,5\n"})
 	for range 2 {
-		if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--model", "m"); code != exitDone {
-			t.Fatalf("train: %d: %s", code, stderr)
-		}
+		typed(t, exitDone, "train", "-c", "good.yaml", "--quiet", "--model", "m")
 	}
-	code, predicted, stderr := stagewise("predict", "--model", "m", "-i", "rows.csv")
-	if code != exitDone {
-		t.Fatalf("predict: %d: %s", code, stderr)
-	}
+	predicted, _ := typed(t, exitDone, "predict", "--model", "m", "-i", "rows.csv")
 	var want []string
 	for _, line := range strings.Split(strings.TrimSpace(predicted), "\n")[1:] {
 		label, _, _ := strings.Cut(line, ",")
@@ -95,9 +90,7 @@ func TestServe(t *testing.T) {
 func TestServeMetricsAddress(t *testing.T) {
 	token := strings.Repeat("t", 32)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2), "token": token})
-	if code, _, stderr := stagewise("train", "-c", "good.yaml", "--quiet", "--model", "m"); code != exitDone {
-		t.Fatalf("train: %d: %s", code, stderr)
-	}
+	typed(t, exitDone, "train", "-c", "good.yaml", "--quiet", "--model", "m")
 	logs := servingWithLogs(t, "url=", "-c", "good.yaml", "--model", "m", "--set", "metrics.listen=127.0.0.1:0", "--set", "serve.token_file=token")
 	metrics := strings.TrimSuffix(regexp.MustCompile(`metrics=(\S+)`).FindStringSubmatch(logs)[1], "/metrics")
 	requests := strings.TrimSuffix(regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs)[1], "/predict")

@@ -9,11 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/score"
 )
 
 // decided trains with a threshold, and returns the report and the version.
@@ -96,34 +93,5 @@ func TestThreshold(t *testing.T) {
 		"threshold=0.3")
 	if code != exitFailed || !strings.Contains(stderr, "threshold: 0.3: expected no value, because there are 3 classes") {
 		t.Errorf("exit code %d: %s", code, stderr)
-	}
-}
-
-// score decides by the threshold of the version.
-func TestThresholdScored(t *testing.T) {
-	inFolder(t, map[string]string{"rare.yaml": rareConfiguration})
-	write600(t, "train.csv", []byte(rareRows(2000, 1)))
-	write600(t, "test.csv", []byte(rareRows(500, 2)))
-	_, m := decided(t, "threshold={cost: {fp: 1, fn: 20}}")
-	if code, _, stderr := stagewise("score", "-c", "rare.yaml", "--until", "end", "--to", "scored"); code != exitDone {
-		t.Fatalf("exit code %d: %s", code, stderr)
-	}
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer log.Close()
-	client, rows := protocol.NewClient(log, "rare", nil), 0
-	partitions := valueOf(log.Partitions(t.Context(), "scored"))(t)
-	for n := range partitions {
-		for p, err := range score.Read(t.Context(), client.Log, "scored", n, nil) {
-			noError(t, err)
-			for i, class := range p.Classes {
-				probability := p.Probabilities[2*i+1]
-				if rows++; class == 1 != (float64(probability) >= m.Manifest.Threshold) {
-					t.Fatalf("a row of probability %v is of class %d, from %v on", probability, class, m.Manifest.Threshold)
-				}
-			}
-		}
-	}
-	if rows != 2500 {
-		t.Errorf("%d rows are predicted, expected 2500", rows)
 	}
 }

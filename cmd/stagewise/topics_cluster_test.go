@@ -89,16 +89,12 @@ func TestClusterTopicsNeedTheirReplicas(t *testing.T) {
 		}
 	}
 	other := append(on, "--set", "name=b", "--set", "topics.replication=2")
-	if code, _, stderr := stagewise(append([]string{"topics", "create"}, other...)...); code != exitDone {
-		t.Fatalf("topics create with two replicas: exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"topics", "create"}, other...)...)
 	replicas("2", other...)
 
 	script("revive", "--node", "3")
 	up(t, brokers, 3)
-	if code, _, stderr := stagewise(append([]string{"topics", "create"}, on...)...); code != exitDone {
-		t.Fatalf("topics create with all brokers: exit code %d: %s", code, stderr)
-	}
+	typed(t, exitDone, append([]string{"topics", "create"}, on...)...)
 	replicas("3", on...)
 
 	// Topics that exist are used while a broker is down, and their settings can be changed.

@@ -38,48 +38,35 @@ func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 			t.Fatalf("it shows %s", stderr)
 		}
 	}
-	scores := startCommand(t, append([]string{"score", "--log", "text", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
-	scores.says("scored pipeline=blobs")
-	if code, _, stderr := deleted(t, "y\n", append(on, "--yes")...); code != exitFailed || !exists() || !strings.Contains(stderr,
-		"nothing is deleted: stagewise score on ") {
-		t.Fatalf("while score works: exit code %d: %s", code, stderr)
+	for role, group := range map[string]string{protocol.RoleRun: "blobs.run", protocol.RoleIngest: "blobs.ingest", protocol.RoleScore: "blobs.predictions"} {
+		member := log.Join(group, "blobs.plans")
+		for len(member.Owned()) == 0 {
+			<-member.Changed()
+		}
+		if code, _, stderr := deleted(t, "y\n", append(on, "--yes")...); code != exitFailed || !exists() || !strings.Contains(stderr,
+			"nothing is deleted: stagewise "+role+" on ") {
+			t.Errorf("while %s works: exit code %d: %s", role, code, stderr)
+		}
+		noError(t, member.Leave())
 	}
-	scores.stop()
 	code, stdout, stderr := deleted(t, "Yes\n", on...)
 	if code != exitDone || exists() || !strings.Contains(stdout, "blobs.versions no longer exists\n") || strings.Contains(stdout,
 		"blobs.forget no longer exists") != strings.Contains(stderr, "blobs.forget") {
 		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
 	}
-	if code, stdout, stderr := deleted(t, "", on...); code != exitDone || stdout != "" || !strings.Contains(stderr, "blobs has no topics") {
-		t.Errorf("a second time: exit code %d: %s%s", code, stdout, stderr)
-	}
-}
-
-// Somebody who works does not keep who insists from deleting.
-func TestTopicsAreDeletedByForce(t *testing.T) {
-	for _, role := range []string{protocol.RoleRun, protocol.RoleIngest} {
-		t.Run(role, func(t *testing.T) { deletedByForce(t, role) })
-	}
-}
-
-func deletedByForce(t *testing.T, role string) {
-	on, log := onBrokers(t)
-	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...)
-	group := log.Join("blobs."+role, "blobs.plans")
-	defer func() {
-		if err := group.Leave(); err != nil && !strings.Contains(err.Error(), kafkalog.ErrUnknownTopic.Error()) {
-			t.Error(err)
-		}
-	}()
-	for len(group.Owned()) == 0 {
-		<-group.Changed()
-	}
-	if code, _, stderr := deleted(t, "", append(on, "--yes")...); code != exitFailed || !strings.Contains(stderr,
-		"nothing is deleted: stagewise "+role+" on ") {
-		t.Fatalf("exit code %d: %s", code, stderr)
+	typed(t, exitDone, append([]string{"topics", "create"}, on...)...)
+	member := log.Join("blobs.run", "blobs.plans")
+	for len(member.Owned()) == 0 {
+		<-member.Changed()
 	}
 	if code, stdout, stderr := deleted(t, "", append(on, "--yes", "--force")...); code != exitDone || !strings.Contains(stdout,
 		"blobs.plans no longer exists") {
-		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+		t.Errorf("by force: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if err := member.Leave(); err != nil && !strings.Contains(err.Error(), kafkalog.ErrUnknownTopic.Error()) {
+		t.Error(err)
+	}
+	if code, stdout, stderr := deleted(t, "", on...); code != exitDone || stdout != "" || !strings.Contains(stderr, "blobs has no topics") {
+		t.Errorf("a second time: exit code %d: %s%s", code, stdout, stderr)
 	}
 }

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -71,16 +69,5 @@ stages: [{features: {kind: columns}, link: softmax, ridge: 1e-4}]
 	}
 	if twelve.Passes != 12 {
 		t.Errorf("%d passes with passes: 12", twelve.Passes)
-	}
-}
-
-func TestInterrupted(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(30, 1), "test.csv": blobs(30, 2)})
-	ctx, cancel := context.WithCancel(context.Background())
-	cancel()
-	var stdout, stderr bytes.Buffer
-	code := execute(ctx, []string{"train", "-c", "good.yaml", "--quiet"}, &stdout, &stderr)
-	if code != exitInterrupted || stderr.String() != "stagewise: interrupted; to resume, run the same command again\n" {
-		t.Errorf("exit code %d: %s", code, stderr.String())
 	}
 }

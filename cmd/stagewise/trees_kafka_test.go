@@ -33,10 +33,7 @@ metrics: {listen: null}
 `, name, strings.Join(brokers, ", "))})
 	do := func(args ...string) string {
 		t.Helper()
-		code, stdout, stderr := stagewise(append(args, "-c", "trees.yaml")...)
-		if code != exitDone {
-			t.Fatalf("%v: exit code %d: %s", args, code, stderr)
-		}
+		stdout, _ := typed(t, exitDone, append(args, "-c", "trees.yaml")...)
 		return stdout
 	}
 	do("topics", "create")

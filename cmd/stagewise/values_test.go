@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -24,16 +23,10 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
-	"golang.org/x/text/encoding"
-	"golang.org/x/text/encoding/charmap"
-	"golang.org/x/text/encoding/unicode"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/score"
 )
 
 // A namedValue is a value of a column: a number (float64 or int64), a boolean, a text or nil.
@@ -201,10 +194,10 @@ func parquetRow(t *testing.T, row []namedValue) []byte {
 // withMissing are the keys of the missing values of rows: words, numbers and a date.
 const withMissing = "missing: mean, missing_values: [NA, NaN, '-999', 1900-01-01, '0.7'], partitions: 1"
 
-// orders is a configuration and its file, and configurations of its numbers alone, of these with times, with and without a header, and of
-// the numbers as sparse rows: numbers, booleans, columns of numbers, booleans and texts that are words, and times. Some values are missing.
+// orders is a configuration and its file, and one of the numbers as sparse rows: numbers, booleans, columns of numbers, booleans and texts
+// that are words, and times. Some values are missing.
 func orders(rows int) map[string]string {
-	var text, bare, sparse strings.Builder
+	var text, sparse strings.Builder
 	text.WriteString("size,paid,code,sent,colour,day,kind\n")
 	for i := range rows {
 		colour, size := []string{"red", "grün", "blue"}[i%3], strconv.Itoa(i%7)
@@ -215,22 +208,9 @@ func orders(rows int) map[string]string {
 		day := fmt.Sprintf("2026-11-%02d %02d:30", 1+i%14, i%6*4)
 		fmt.Fprintf(&text, "%s,%s,%d,%s,%s,%s,%s\n", size, []string{"True", "False"}[i/3%2], 1+i/2%3, []string{"True", "False"}[i/5%2], colour, day,
 			kind)
-		fmt.Fprintf(&bare, "%s,%s,%s,%s\n", kind, size, []string{"True", "False"}[i/3%2], day)
 		fmt.Fprintf(&sparse, "%s 1:%d 2:%d\n", kind, i%7, 1-i/3%2)
 	}
-	return map[string]string{"orders.csv": text.String(), "bare.csv": bare.String(), "orders.libsvm": sparse.String(), "numbers.yaml": `name: numbers
-examples: {train: [orders.csv], label: kind, columns: {use: [size, paid]}, ` + withMissing + `}
-prepare: {scale: standard}
-stages: [{features: {kind: columns}, passes: 5}]
-`, "dated.yaml": `name: dated
-examples: {train: [orders.csv], label: kind, columns: {use: [size, paid, day]}, times: {day: {parts: [hour, weekday], unit: s}}, ` + withMissing + `}
-prepare: {scale: standard}
-stages: [{features: {kind: columns}, passes: 5}]
-`, "bare.yaml": `name: bare
-examples: {train: [bare.csv], header: false, label: 0, columns: {use: [1, 2, 3]}, times: {3: {parts: [hour, weekday], unit: s}}, ` + withMissing + `}
-prepare: {scale: standard}
-stages: [{features: {kind: columns}, passes: 5}]
-`, "sparse.yaml": `name: sparse
+	return map[string]string{"orders.csv": text.String(), "orders.libsvm": sparse.String(), "sparse.yaml": `name: sparse
 examples: {train: [orders.libsvm], partitions: 1}
 stages: [{features: {kind: columns}, passes: 5, ridge: 0.1}]
 `, "orders.yaml": `name: orders
@@ -303,16 +283,6 @@ func (c *valueCase) applies(way string, lacks []string, typed bool) bool {
 	return !lacking && !(typed && c.Untyped) && !slices.Contains(c.NotIn, way)
 }
 
-// hasText reports whether a value of the row is a text, but for that of the column that the model does not know.
-func (c *valueCase) hasText() bool {
-	for name, v := range c.Row {
-		if _, text := v.(string); text && name != "more" {
-			return true
-		}
-	}
-	return false
-}
-
 func (c *valueCase) refused(way string) bool { return c.Refused || slices.Contains(c.RefusedBy, way) }
 
 func (c *valueCase) row(lacks []string) []namedValue { return usualRow(c.Row, c.Absent, lacks) }
@@ -331,100 +301,12 @@ func usualRow(others map[string]any, absent string, lacks []string) []namedValue
 	return slices.DeleteFunc(row, func(v namedValue) bool { return v.name == absent })
 }
 
-// throughTopic returns what the model of a pipeline predicts for rows that ingest reads from a topic: nil for those in quarantine. keys are
-// those of the configuration.
-func throughTopic(t *testing.T, pipeline, format, keys string, rows [][]namedValue, value func(row []namedValue) string) [][]float64 {
-	t.Helper()
-	var values []string
-	for _, row := range rows {
-		values = append(values, value(row))
-	}
-	name := "from" + format
-	onTopic(t, name+".rows", values...)
-	config := fmt.Sprintf("name: %s\nexamples: {from_topic: %s.rows, format: %s, %s, %s, batch_rows: "+
-		"1}\nstages: [{features: {kind: columns}}]\n", name, name, format, keys, withMissing)
-	noError(t, os.WriteFile(name+".yaml", []byte(config), 0o600))
-	typed(t, exitDone, "ingest", "-c", name+".yaml", "--until", "end")
-	typed(t, exitDone, "score", "-c", pipeline+".yaml", "--topic", name+".examples", "--to", name+".predictions", "--until", "end")
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer log.Close()
-	client, sources := protocol.NewClient(log, pipeline, nil), map[int64]int64{}
-	first, end, err := client.Log.Bounds(t.Context(), name+".examples", 0)
-	noError(t, err)
-	noError(t, client.Between(t.Context(), name+".examples", 0, first, end, func(m protocol.Message) error {
-		origins, err := examples.RowOriginsOf(m.Message)
-		if len(origins) > 0 {
-			sources[m.Offset] = origins[0].Offset
-		}
-		return err
-	}))
-	answers := make([][]float64, len(rows))
-	for p, err := range score.Read(t.Context(), client.Log, name+".predictions", 0, nil) {
-		noError(t, err)
-		var probabilities []float64
-		for _, v := range p.Probabilities {
-			probabilities = append(probabilities, float64(v))
-		}
-		answers[sources[p.Offset]] = probabilities
-	}
-	return answers
-}
-
-// throughExamples returns what the model of numbers.yaml predicts for rows whose features a producer has written to a topic like the
-// examples topic: nil for those that can't be used.
-func throughExamples(t *testing.T, rows [][]namedValue) [][]float64 {
-	t.Helper()
-	var values []string
-	for _, row := range rows {
-		b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{
-			{Name: "features", Type: arrow.ListOf(arrow.PrimitiveTypes.Float64)}, {Name: "more", Type: arrow.BinaryTypes.String}}, nil))
-		list := b.Field(0).(*array.ListBuilder)
-		list.Append(true)
-		features := list.ValueBuilder().(*array.Float64Builder)
-		b.Field(1).(*array.StringBuilder).Append("x")
-		for _, v := range row {
-			switch v := v.value.(type) {
-			case int64:
-				features.Append(float64(v))
-			case float64:
-				features.Append(v)
-			case bool:
-				features.Append(map[bool]float64{true: 1, false: 0}[v])
-			case nil:
-				features.AppendNull()
-			}
-		}
-		record := b.NewRecord()
-		var stream bytes.Buffer
-		w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-		noError(t, errors.Join(w.Write(record), w.Close()))
-		record.Release()
-		b.Release()
-		values = append(values, stream.String())
-	}
-	onTopic(t, "written", values...)
-	typed(t, exitDone, "score", "-c", "numbers.yaml", "--topic", "written", "--to", "written.predictions", "--until", "end")
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer log.Close()
-	answers := make([][]float64, len(rows))
-	for p, err := range score.Read(t.Context(), protocol.NewClient(log, "numbers", nil).Log, "written.predictions", 0, nil) {
-		noError(t, err)
-		for _, v := range p.Probabilities {
-			answers[p.Offset] = append(answers[p.Offset], float64(v))
-		}
-	}
-	return answers
-}
-
 // The table of the ways in (docs/values.md): the same row has the same prediction, or is refused, whichever way it comes.
 func TestTheSameRowThroughEveryWay(t *testing.T) {
 	long(t)
 	cases := valueCases(t)
 	inFolder(t, orders(200))
 	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
-	typed(t, exitDone, "train", "-c", "numbers.yaml", "--quiet", "--model", "numbers")
-	typed(t, exitDone, "train", "-c", "dated.yaml", "--quiet", "--model", "dated")
-	typed(t, exitDone, "train", "-c", "bare.yaml", "--quiet")
 	typed(t, exitDone, "train", "-c", "sparse.yaml", "--quiet", "--model", "sparse")
 	url := serving(t, "url=", "--model", "m")
 	// ask posts rows, and returns the probabilities of the first, or nil if they are refused.
@@ -472,13 +354,6 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		}
 	}
 	csv := each(func(row []namedValue) []float64 { return predict("row.csv", csvRow(t, row)) })
-	// encoded returns a text in another encoding.
-	encoded := func(e encoding.Encoding, text []byte) []byte {
-		content := valueOf(e.NewEncoder().Bytes(text))(t)
-		return content
-	}
-	csvOfDates := each(func(row []namedValue) []float64 { return predictWith("dated", "row.csv", csvRow(t, row)) })
-	csvOfNumbers := each(func(row []namedValue) []float64 { return predictWith("numbers", "row.csv", csvRow(t, row)) })
 	libsvm := each(func(row []namedValue) []float64 {
 		return predictWith("sparse", "row.libsvm", []byte("go "+libsvmRow(row)+"\n"))
 	})
@@ -488,17 +363,9 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		want   func(rows [][]namedValue) [][]float64 // of usual values, by the same model
 		lacks  []string                              // the columns that it does not have
 		typed  bool                                  // a column of texts has no numbers
-		plain  bool                                  // it has no texts
 	}{
 		{name: "csv", answer: csv, want: csv},
 		{name: "jsonl", answer: each(func(row []namedValue) []float64 { return predict("row.jsonl", []byte(jsonRow(row))) }), want: csv},
-		{name: "csv, latin-1", want: csv, answer: each(func(row []namedValue) []float64 {
-			return predictWith("m", "row.csv", encoded(charmap.ISO8859_1, csvRow(t, row)), "--encoding", "latin-1")
-		})},
-		{name: "jsonl, utf-16", want: csv, answer: each(func(row []namedValue) []float64 {
-			return predictWith("m", "row.jsonl", encoded(unicode.UTF16(unicode.LittleEndian, unicode.UseBOM), []byte(jsonRow(row))), "--encoding",
-				"utf-16")
-		})},
 		{name: "arrow", answer: each(func(row []namedValue) []float64 { return predict("row.arrow", arrowRow(t, row)) }), want: csv, typed: true},
 		{name: "arrow, timestamps", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
 			return predict("row.arrow", arrowRow(t, timed(row)))
@@ -517,26 +384,12 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		{name: "serve, arrow", want: csv, typed: true, answer: each(func(row []namedValue) []float64 {
 			return ask("application/vnd.apache.arrow.stream", string(arrowRow(t, row)))
 		})},
-		{name: "topic, json", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "dated", "json", "label: kind, columns: {use: [size, paid, day]}, times: {day: {parts: [hour, weekday], unit: s}}", rows, func(row []namedValue) string {
-				return jsonRow(append(row, namedValue{"kind", "go"}))
-			})
-		}},
-		{name: "topic, csv", want: csvOfDates, lacks: words(), answer: func(rows [][]namedValue) [][]float64 {
-			return throughTopic(t, "bare", "csv", "label: 0, columns: {use: [1, 2, 3]}, times: {3: {parts: [hour, weekday], unit: s}}", rows, func(row []namedValue) string {
-				_, values, _ := strings.Cut(string(csvRow(t, append([]namedValue{{"kind", "go"}}, row...))), "\n")
-				return strings.TrimSpace(values)
-			})
-		}},
-		{name: "examples topic", want: csvOfNumbers, lacks: append(words(), "day"), plain: true, answer: func(rows [][]namedValue) [][]float64 {
-			return throughExamples(t, rows)
-		}},
 		{name: "libsvm", answer: libsvm, want: libsvm, lacks: append(words(), "day")},
 	} {
 		var names []string
 		var rows, wanted [][]namedValue
 		for _, c := range cases {
-			if !c.applies(way.name, way.lacks, way.typed) || way.plain && c.hasText() {
+			if !c.applies(way.name, way.lacks, way.typed) {
 				continue
 			}
 			names, rows = append(names, c.Name), append(rows, c.row(way.lacks))
@@ -691,23 +544,5 @@ func checkLabels(t *testing.T, config string, rows int, labels []string, without
 	}
 	if said := fmt.Sprintf("passed over: %d rows without a label", without); without > 0 && !strings.Contains(stderr, said) {
 		t.Errorf("%s, expected %s", stderr, said)
-	}
-}
-
-// Words that are not UTF-8 are an error where a file is trained on, and where it is predicted.
-func TestWordsThatAreNotUTF8(t *testing.T) {
-	files := orders(60)
-	files["latin.yaml"] = strings.ReplaceAll(files["orders.yaml"], "orders.csv", "latin.csv")
-	files["latin.csv"] = strings.ReplaceAll(files["orders.csv"], "blue", "bl\xe9u")
-	inFolder(t, files)
-	want := `column 4 ("colour"): "bl\xe9u" is not UTF-8: set `
-	if _, stderr := typed(t, exitFailed, "train", "-c", "latin.yaml", "--quiet"); !strings.Contains(stderr, want+
-		"examples.encoding, such as windows-1252") {
-		t.Errorf("%s, expected %s", stderr, want)
-	}
-	typed(t, exitDone, "train", "-c", "latin.yaml", "--quiet", "--set", "examples.encoding=latin-1")
-	typed(t, exitDone, "train", "-c", "orders.yaml", "--quiet", "--model", "m")
-	if _, stderr := typed(t, exitFailed, "predict", "--model", "m", "-i", "latin.csv"); !strings.Contains(stderr, want+"--encoding") {
-		t.Errorf("%s, expected %s", stderr, want)
 	}
 }
