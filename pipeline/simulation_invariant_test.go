@@ -244,8 +244,8 @@ func (s *simulation) checkEnd() {
 			continue // it is too old too: its end was removed with its version, and a copy of its plan came late, which counts as cancelled
 		}
 		report, err := dispatch.Follow(ctx, p, history.Plan(id), history, event.Ignore{})
-		if s.chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) {
-			continue // a chain removes what runs before its newest two have left
+		if (s.removed[id] || s.leaving[id]) && errors.As(err, new(*dispatch.ReportGoneError)) {
+			continue // the report went with the version
 		}
 		if err != nil {
 			s.fail("run %s is done, but has no report: %v", id, err)

@@ -118,58 +118,47 @@ func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
 	if f.End.State != schemas.Done {
 		return nil, &RunError{f.run, f.End.State, f.End.Reason}
 	}
-	if f.report == nil { // the report precedes the end, but on another topic
-		if err := f.readReport(ctx); err != nil {
-			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
-		}
+	report, err := f.Report(ctx, f.run)
+	switch {
+	case protocol.IsMissing(err):
+		return nil, &ReportGoneError{f.run, f.Topics.Versions}
+	case err != nil:
+		return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
 	}
-	if f.report == nil { // a chain has deleted it; the version also has it, until it is removed
-		f.report, err = f.Client.Report(ctx, f.run)
-		if err != nil && !protocol.IsMissing(err) {
-			return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
-		}
-	}
-	if f.report == nil {
-		return nil, &ReportGoneError{f.run, f.Topics.Weights}
-	}
-	return f.report, nil
+	return report, nil
 }
 
 // follower reads the topics of a run without taking part in it. It ignores damaged messages.
 type follower struct {
 	*topics.Pipeline
-	plan    *schemas.Plan
-	run     string // run id
-	rec     event.Recorder
-	chain   *protocol.Chain
-	reports wire.Documents  // chunks of the report
-	report  *schemas.Report // nil: not read yet
-	End     *schemas.End    // nil: not read yet
+	plan  *schemas.Plan
+	run   string // run id
+	rec   event.Recorder
+	chain *protocol.Chain
+	End   *schemas.End // nil: not read yet
 	// Attached means that all roles of the run are in other processes. The roles of this process report their own waits.
 	Attached bool
 }
 
-// untilEnd reads the run's messages until its end, and its report, which precedes the end but is on the weights topic.
+// untilEnd reads the run's messages until its end.
 func (f *follower) untilEnd(ctx context.Context) error {
-	_, end, err := f.Log.Bounds(ctx, f.Topics.Weights, 0)
+	weights := f.Topics.Weights
+	_, end, err := f.Log.Bounds(ctx, weights, 0)
 	if err != nil {
 		return err
 	}
-	plans, err := f.FollowPlans(ctx, nil, nil,
-		protocol.Position{Topic: f.Topics.Weights, Offset: min(f.plan.Since.Weights, end), Compacted: true}) // the topic may be recreated
+	next := min(f.plan.Since.Weights, end) // the topic may be recreated
+	plans, err := f.FollowPlans(ctx, nil, nil, protocol.Position{Topic: weights, Offset: next, Compacted: true})
 	if err != nil {
 		return err
 	}
 	defer plans.Close()
 	f.End = plans.End(f.run)
 	quiet := time.Duration(0)
-	for wait := protocol.MinPatience; f.End == nil || f.End.State == schemas.Done && f.report == nil; {
+	for wait := protocol.MinPatience; f.End == nil; {
 		delivery, late, err := plans.Await(ctx, wait)
 		if err != nil {
 			return err
-		}
-		if late && f.End != nil {
-			return nil
 		}
 		if late {
 			if !plans.GoesOn(f.run) {
@@ -186,15 +175,20 @@ func (f *follower) untilEnd(ctx context.Context) error {
 			continue
 		}
 		wait, quiet = protocol.MinPatience, 0
-		if m := delivery.Message.Message; delivery.Topic == f.Topics.Weights && m.Run() == f.run {
-			f.apply(m)
+		if delivery.Topic == weights {
+			next = delivery.Offset + 1
+			f.apply(delivery.Message.Message)
 		}
 		f.End = plans.End(f.run)
 	}
-	return nil
+	// Reports of stages precede the end of the run, but on another topic.
+	return f.Remaining(ctx, weights, 0, next, math.MaxInt64, func(m protocol.Message) error {
+		f.apply(m.Message)
+		return nil
+	})
 }
 
-// ReportGoneError means that the report of a finished run was deleted: by retention, or by a chain with newer versions.
+// ReportGoneError means that the version of a finished run was removed, and its report with it.
 type ReportGoneError struct{ Run, Topic string }
 
 // Error includes the topic.
@@ -210,15 +204,14 @@ func (f *follower) missed(l *protocol.Ledger) {
 	}
 }
 
-// apply applies a message of the run on the weights topic: the report, a stage report, or a record of the chain.
+// apply applies a message of the run on the weights topic: a stage report, or a record of the chain.
 func (f *follower) apply(m wire.Message) {
-	switch m.Kind() {
-	case schemas.KindStage:
+	switch {
+	case m.Run() != f.run:
+	case m.Kind() == schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
 			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
-	case schemas.KindReport:
-		f.applyReport(m)
 	default:
 		if grown, err := f.chain.Add(m); err != nil || !grown {
 			return
@@ -230,25 +223,4 @@ func (f *follower) apply(m wire.Message) {
 		}
 		f.rec.Record(f.chain.Surveyed(0))
 	}
-}
-
-// applyReport adds a chunk of the run's report. The first complete report counts.
-func (f *follower) applyReport(m wire.Message) {
-	whole, ok, err := f.reports.Add(m)
-	if err != nil || !ok || f.report != nil {
-		return
-	}
-	if report, err := schemas.DecodeJSON[schemas.Report](whole); err == nil {
-		f.report = report
-	}
-}
-
-// readReport reads the report from the weights topic.
-func (f *follower) readReport(ctx context.Context) error {
-	return f.Remaining(ctx, f.Topics.Weights, 0, f.plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
-		if m.Run() == f.run && m.Kind() == schemas.KindReport {
-			f.applyReport(m.Message)
-		}
-		return nil
-	})
 }

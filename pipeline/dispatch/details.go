@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -89,13 +88,6 @@ func (d *described) Run(ctx context.Context, want string) (*RunDetails, error) {
 	}
 	if i := slices.IndexFunc(d.states, func(s RunState) bool { return s.Run == r.Run }); i >= 0 {
 		r.RunState = d.states[i]
-	}
-	if r.Report == nil && r.State == schemas.Done { // an earlier release leaves the report on the weights topic
-		f := NewFollower(d.Pipeline, r.Plan, d.ledger, event.Ignore{})
-		if err := f.readReport(ctx); err != nil {
-			return nil, err
-		}
-		r.Report = f.report
 	}
 	return r, nil
 }

@@ -74,7 +74,7 @@ func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.
 		if err != nil {
 			return nil, err
 		}
-		report, err := c.report(ctx, v.Place)
+		_, report, err := c.Described(ctx, v.Place)
 		if err != nil {
 			return nil, err
 		}

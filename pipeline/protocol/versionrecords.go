@@ -10,6 +10,7 @@ import (
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -32,20 +33,19 @@ type version struct {
 // copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
 func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
 	v := &version{topic: c.Topics.Versions, codec: c.Codec, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
-	read := func(from, to int64) error {
-		return c.Remaining(ctx, v.topic, 0, from, to, func(m Message) error {
+	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {
+		err := c.Remaining(ctx, v.topic, 0, span.From, span.To, func(m Message) error {
 			if m.Run() == place.Run && m.Value != nil {
 				v.apply(m)
 			}
 			return nil
 		})
-	}
-	err := read(from, place.To)
-	if err == nil && (v.manifest == nil || !enough(v)) {
-		err = read(0, math.MaxInt64)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read version %d: %w", place.Version, err)
+		if err != nil {
+			return nil, fmt.Errorf("read version %d: %w", place.Version, err)
+		}
+		if v.manifest != nil && enough(v) {
+			return v, nil
+		}
 	}
 	if v.manifest == nil {
 		return nil, v.gone("its manifest is")

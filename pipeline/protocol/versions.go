@@ -63,92 +63,75 @@ func (e *NoVersionError) Error() string {
 // IsMissing reports whether an error means that a version does not exist, or is incomplete or damaged.
 func IsMissing(err error) bool { return errors.As(err, new(*NoVersionError)) || IsIncomplete(err) }
 
-// whole calls with for the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that with
+// find returns what read returns of the place of a version, by number, run, or [Latest]. For [Latest], it skips versions that read
 // finds incomplete: the newest complete version counts. The error may be a *[NoVersionError].
-func (c *Client) whole(ctx context.Context, want string, with func(schemas.Place) error) error {
+func find[T any](ctx context.Context, c *Client, want string, read func(schemas.Place) (T, error)) (found T, err error) {
 	l, err := c.ReadLedger(ctx)
 	if err != nil {
-		return err
+		return found, err
 	}
 	var incomplete error // error of the first incomplete version
 	for place := range l.Wanted(want) {
-		if err := with(place); want != Latest || !IsIncomplete(err) {
-			return err
-		} else if incomplete == nil {
-			incomplete = err
+		if found, err = read(place); want != Latest || !IsIncomplete(err) {
+			return found, err
 		}
+		incomplete = cmp.Or(incomplete, err)
 	}
-	_, err = l.Find(want)
-	return cmp.Or(incomplete, err)
+	return found, cmp.Or[error](incomplete, &NoVersionError{want, len(l.versions)})
 }
 
 // Version returns the manifest of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a
 // *[GoneError].
-func (c *Client) Version(ctx context.Context, want string) (m *schemas.Manifest, err error) {
-	err = c.whole(ctx, want, func(place schemas.Place) error {
+func (c *Client) Version(ctx context.Context, want string) (*schemas.Manifest, error) {
+	return find(ctx, c, want, func(place schemas.Place) (*schemas.Manifest, error) {
 		v, err := c.manifest(ctx, place)
-		if err == nil {
-			m = v.manifest
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return v.manifest, nil
 	})
-	return m, err
 }
 
 // Model reads a version as a model, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
-func (c *Client) Model(ctx context.Context, want string) (m *model.Model, err error) {
-	err = c.whole(ctx, want, func(place schemas.Place) error {
-		m, _, err = c.ModelAt(ctx, place, nil)
-		return err
+func (c *Client) Model(ctx context.Context, want string) (*model.Model, error) {
+	return find(ctx, c, want, func(place schemas.Place) (*model.Model, error) {
+		m, _, err := c.ModelAt(ctx, place, nil)
+		return m, err
 	})
-	return m, err
 }
 
 // ModelAt reads the version at a place as a model, with its timestamp. The model shares unchanged tensors with before;
 // nil: none. The error may be a *[GoneError].
 func (c *Client) ModelAt(ctx context.Context, place schemas.Place, before *model.Model) (m *model.Model, written time.Time, err error) {
-	v, err := c.readFrom(ctx, place, place.From, func(v *version) bool {
+	v, failed := c.readFrom(ctx, place, place.From, func(v *version) bool {
 		m, err = v.model(before)
 		return err == nil
 	})
-	if err != nil {
-		return nil, written, err
-	}
-	if m == nil {
-		m, err = v.model(before)
+	if failed != nil {
+		return nil, written, failed
 	}
 	return m, v.written, err
 }
 
 // Survey returns the survey's result of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a
 // *[GoneError].
-func (c *Client) Survey(ctx context.Context, want string) (survey *statistics.SurveyResult, err error) {
-	err = c.whole(ctx, want, func(place schemas.Place) error {
+func (c *Client) Survey(ctx context.Context, want string) (*statistics.SurveyResult, error) {
+	return find(ctx, c, want, func(place schemas.Place) (*statistics.SurveyResult, error) {
 		v, err := c.readFrom(ctx, place, place.From, func(v *version) bool { return v.records[v.manifest.Prepare] != nil })
-		if err == nil {
-			survey, err = v.survey()
+		if err != nil {
+			return nil, err
 		}
-		return err
+		return v.survey()
 	})
-	return survey, err
 }
 
-// Report returns the report of a version, by number, run, or [Latest]. The error may be a *[NoVersionError] or a *[GoneError].
-func (c *Client) Report(ctx context.Context, want string) (report *schemas.Report, err error) {
-	err = c.whole(ctx, want, func(place schemas.Place) error {
-		report, err = c.report(ctx, place)
-		return err
+// Report returns the report of a version, by number, run, or [Latest]; nil if it has none. The error may be a *[NoVersionError] or
+// a *[GoneError].
+func (c *Client) Report(ctx context.Context, want string) (*schemas.Report, error) {
+	return find(ctx, c, want, func(place schemas.Place) (*schemas.Report, error) {
+		_, report, err := c.Described(ctx, place)
+		return report, err
 	})
-	return report, err
-}
-
-// report returns the report of the version at a place; nil if it has none.
-func (c *Client) report(ctx context.Context, place schemas.Place) (*schemas.Report, error) {
-	v, err := c.readFrom(ctx, place, place.From, func(v *version) bool { return v.report != nil })
-	if err != nil {
-		return nil, err
-	}
-	return v.report, nil
 }
 
 // manifest reads the manifest of the version at a place.
@@ -172,7 +155,7 @@ func (c *Client) Described(ctx context.Context, place schemas.Place) (f Finished
 	if err != nil {
 		return f, nil, fmt.Errorf("read version %d: %w", place.Version, err)
 	}
-	v, err := c.readFrom(ctx, place, from, func(*version) bool { return true })
+	v, err := c.readFrom(ctx, place, from, func(v *version) bool { return v.report != nil })
 	if err != nil {
 		return f, nil, err
 	}
@@ -186,22 +169,18 @@ func (c *Client) Remember(m *model.Model) {
 	}
 }
 
-// ModelOf returns the version that a plan starts from, from memory if it is the newest of a chain.
-func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
-	var m *model.Model
-	if c.newest != nil {
-		m = c.newest.Load()
-	}
-	if m != nil && m.Manifest.Run == warm.Run && m.Manifest.Digest() == warm.Manifest {
-		return m, nil
-	}
-	return c.Model(ctx, warm.Run)
-}
-
 // Newest returns the last remembered model; nil if there is none.
 func (c *Client) Newest() *model.Model {
 	if c.newest == nil {
 		return nil
 	}
 	return c.newest.Load()
+}
+
+// ModelOf returns the version that a plan starts from, from memory if it is the newest of a chain.
+func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model, error) {
+	if m := c.Newest(); m != nil && m.Manifest.Run == warm.Run && m.Manifest.Digest() == warm.Manifest {
+		return m, nil
+	}
+	return c.Model(ctx, warm.Run)
 }

@@ -11,25 +11,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// finished is a run with a sealed last stage and a version on the versions topic.
-type finished struct {
-	report  *schemas.Report
-	version *schemas.Place
-}
-
-// publishReport writes the report of the run.
-func (s *Solver) publishReport(ctx context.Context, report *schemas.Report) error {
-	messages, err := report.Messages()
-	if err != nil {
-		return err
-	}
-	_, err = s.Log.Append(ctx, s.Topics.Weights, 0, messages...)
-	return err
-}
-
 // finish publishes the version, which is visible once the run's end names it. The error is errEnded if another process has
 // ended the run.
-func (s *Solver) finish(ctx context.Context) (*finished, error) {
+func (s *Solver) finish(ctx context.Context) (*schemas.Place, error) {
 	l, err := s.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -103,7 +87,7 @@ func (s *Solver) finish(ctx context.Context) (*finished, error) {
 	}
 	place.Withheld = report.Withheld()
 	s.leave(m)
-	return &finished{report, place}, nil
+	return place, nil
 }
 
 // report returns the report of a run with a sealed last stage.

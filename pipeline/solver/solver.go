@@ -86,10 +86,7 @@ var errEnded = errors.New("the run has ended")
 // *[protocol.MembershipError]. If the brokers deny access (*[kafkalog.AccessError]), the process ends but not the run:
 // another solver may continue.
 func (s *Solver) Solve(ctx context.Context) error {
-	done, err := s.solve(ctx)
-	if err == nil {
-		err = s.publishReport(ctx, done.report)
-	}
+	version, err := s.solve(ctx)
 	switch {
 	case ctx.Err() != nil:
 		return ctx.Err()
@@ -110,7 +107,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 	}
 	end := &schemas.End{Run: s.run, State: schemas.Done, Attempt: s.Fresh()}
 	if err == nil {
-		end.Version = done.version
+		end.Version = version
 	} else {
 		end.State, end.Reason = schemas.Failed, err.Error()
 		if failure, ok := errors.AsType[*failureError](err); ok {
@@ -129,7 +126,7 @@ func (s *Solver) Solve(ctx context.Context) error {
 }
 
 // solve solves the survey and each stage in turn, and publishes the version.
-func (s *Solver) solve(ctx context.Context) (*finished, error) {
+func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	earlier, err := s.chain.Warm(ctx, s.Client)
 	if err != nil {
 		return nil, fmt.Errorf("warm start: %w", err)

@@ -149,7 +149,7 @@ func TopicKeys() []option.Key {
 		{Name: "retention.statistics", Rule: outlivesRuns,
 			Meaning: "retention of statistics, as for residuals"},
 		{Name: "retention.weights", Rule: outlivesRuns,
-			Meaning: "retention of the weights and the report of a run, as for residuals. Versions have their " +
+			Meaning: "retention of the weights of a run, as for residuals. Versions have their " +
 				"own topic: see `keep`"},
 		{Name: "retention.quarantine", Rule: isTime,
 			Meaning: "retention of messages that could not be used; 0: forever"},
