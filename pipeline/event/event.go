@@ -1,7 +1,6 @@
 package event
 
 import (
-	"log/slog"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -10,14 +9,7 @@ import (
 )
 
 // Event is one of the types below.
-type Event interface {
-	// Log calls log for each record that a log has of the event, with attributes as [slog.Logger.Log] takes them: errors are in percent, as in
-	// a report, and durations in seconds.
-	Log(log Logger)
-}
-
-// Logger writes a record to a log.
-type Logger func(level slog.Level, message string, attributes ...any)
+type Event any
 
 type (
 	// Ingested reports the number of rows of a source on the topic.

@@ -10,68 +10,141 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Log implements [Event].
-func (e Ingested) Log(log Logger) {
-	if e.Done {
-		log(slog.LevelInfo, "ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
+// Logger writes a record to a log.
+type Logger func(level slog.Level, message string, attributes ...any)
+
+// at returns the function that logs records of a level.
+func (log Logger) at(level slog.Level) func(message string, attributes ...any) {
+	return func(message string, attributes ...any) { log(level, message, attributes...) }
+}
+
+// Log calls log for each record that a log has of an event, with attributes as [slog.Logger.Log] takes them: errors are in percent,
+// as in a report, and durations in seconds.
+func Log(e Event, log Logger) {
+	debug, info, warn := log.at(slog.LevelDebug), log.at(slog.LevelInfo), log.at(slog.LevelWarn)
+	switch e := e.(type) {
+	case Ingested:
+		if e.Done {
+			info("ingested", "files", e.Files, "split", e.Split.String(), "rows", e.Rows, "known", e.Known)
+		}
+	case Joined:
+		c := e.Counts
+		debug("joined", "rows", c.Rows, "absent", c.Absent, "outcomes", c.Outcomes, "without_row", c.Alone(), "late", c.Late,
+			"disorder_ms", c.Disorder)
+	case Following:
+		info("follows", "topic", e.Topic)
+	case Serving:
+		info("serving", "metrics", "http://"+e.Address+"/metrics")
+	case Answering:
+		info("answering", "url", e.URL)
+	case Answers:
+		if e.Version == 0 {
+			warn("no version", "because", e.Why)
+		} else {
+			info("answers", "version", e.Version)
+		}
+	case Scored:
+		info("scored", "partition", e.Partition, "messages", e.Messages, "rows", e.Rows, "bad", e.Bad, "version", e.Version)
+	case ScoringLag:
+		for partition, offsets := range e.Offsets {
+			debug("scoring lag", "partition", partition, "offsets", offsets)
+		}
+	case PageServed:
+		info("shown", "url", e.URL)
+	case Began:
+		info("began", "resumed", e.Resumed, "stages", len(e.Stages))
+	case Retrained:
+		retrainedRecord(e, log)
+	case Replaced:
+		warn("replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked,
+			"proven_before", e.Proven, "rows", e.Rows)
+	case Lost:
+		warn("lost messages", "topic", e.Topic, "partition", e.Partition, "from", e.From, "to", e.To, "messages", e.To-e.From)
+	case ColumnLost:
+		if e.Rows > 0 {
+			warn("column lost", "topic", e.Topic, "file", e.File, "column", e.Column, "rows", e.Rows,
+				"optional", e.Optional)
+		}
+	case Incomplete:
+		warn("incomplete version", "version", e.Version, "because", e.Why)
+	case Expecting:
+		level := slog.LevelInfo
+		if e.Again {
+			level = slog.LevelDebug
+		}
+		attributes := []any{"rows", e.Rows, "of", e.Of, "after_seconds", e.After.Seconds()}
+		if e.After > 0 && !e.Until.IsZero() {
+			attributes = append(attributes, "until", e.Until)
+		}
+		log(level, "waits for rows", attributes...)
+	case StoodBy:
+		info("stands by", "role", e.Role, "because", e.Why)
+	case Behind:
+		debug("behind", "messages", e.Messages, "rows", e.Rows)
+	case SourceLag:
+		debug("source lag", "topic", e.Topic, "messages", e.Messages)
+	case Quarantined:
+		warn("quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason,
+			"messages", max(e.Messages, 1))
+	case Surveyed:
+		info("surveyed", "rows", e.Rows[examples.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes,
+			"passed_over", e.PassedOver, "seconds", rounded(e.Elapsed.Seconds()))
+	case Passed:
+		passedRecord(e, log)
+	case StageEnded:
+		stageEndedRecord(e, log)
+	case Followed:
+		level := slog.LevelInfo
+		if !e.Staff.Embedded && (len(e.Staff.Workers) == 0 || len(e.Staff.Solvers) == 0) {
+			level = slog.LevelWarn
+		}
+		log(level, "follows", "behind", e.Behind, "stage", e.Stage, "visit", e.Visit,
+			"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded, "waited_seconds", rounded(e.Quiet.Seconds()))
+	case StoodAside:
+		if e.Over {
+			info("no longer stands aside", "for", e.Run)
+		} else {
+			warn("stands aside", "for", e.Run, "because", e.Why)
+		}
+	case Solving:
+		if e.Active {
+			info("solves")
+		} else {
+			info("stands by")
+		}
+	case Progressed:
+		debug("progressed", "stage", e.Stage, "visit", e.Visit, "rows", e.Rows, "of", e.Of)
+	case Ended:
+		log(levelOf(e.State), "ended", "state", e.State, "reason", e.Reason)
+	case Owned:
+		info("owns", "partitions", e.Partitions)
+	case Visited:
+		info("visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows,
+			"seconds", rounded(e.Elapsed.Seconds()))
+	case Sealed:
+		info("sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
+	case Solved:
+		info("solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", rounded(e.Waited.Seconds()),
+			"seconds", rounded(e.Elapsed.Seconds()))
+	case Advanced:
+		info("advanced", "stage", e.Stage, "visit", e.Visit)
+	case Waiting:
+		switch {
+		case e.Over && e.Err == nil:
+			info("resumed", "after", e.What, "seconds", rounded(e.Since.Seconds()))
+		case e.Over:
+			log(slog.LevelError, "gave up", "after", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
+		default:
+			warn("waiting", "for", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
+		}
+	case Noticed:
+		warn(e.Text)
+	case Rewritten: // a metric counts them
 	}
 }
 
-// Log implements [Event].
-func (e Joined) Log(log Logger) {
-	c := e.Counts
-	log(slog.LevelDebug, "joined", "rows", c.Rows, "absent", c.Absent, "outcomes", c.Outcomes, "without_row", c.Alone(), "late", c.Late,
-		"disorder_ms", c.Disorder)
-}
-
-// Log implements [Event].
-func (e Following) Log(log Logger) {
-	log(slog.LevelInfo, "follows", "topic", e.Topic)
-}
-
-// Log implements [Event].
-func (e Serving) Log(log Logger) {
-	log(slog.LevelInfo, "serving", "metrics", "http://"+e.Address+"/metrics")
-}
-
-// Log implements [Event].
-func (e Answering) Log(log Logger) {
-	log(slog.LevelInfo, "answering", "url", e.URL)
-}
-
-// Log implements [Event].
-func (e Answers) Log(log Logger) {
-	if e.Version == 0 {
-		log(slog.LevelWarn, "no version", "because", e.Why)
-	} else {
-		log(slog.LevelInfo, "answers", "version", e.Version)
-	}
-}
-
-// Log implements [Event].
-func (e Scored) Log(log Logger) {
-	log(slog.LevelInfo, "scored", "partition", e.Partition, "messages", e.Messages, "rows", e.Rows, "bad", e.Bad, "version", e.Version)
-}
-
-// Log implements [Event].
-func (e ScoringLag) Log(log Logger) {
-	for partition, offsets := range e.Offsets {
-		log(slog.LevelDebug, "scoring lag", "partition", partition, "offsets", offsets)
-	}
-}
-
-// Log implements [Event].
-func (e PageServed) Log(log Logger) {
-	log(slog.LevelInfo, "shown", "url", e.URL)
-}
-
-// Log implements [Event].
-func (e Began) Log(log Logger) {
-	log(slog.LevelInfo, "began", "resumed", e.Resumed, "stages", len(e.Stages))
-}
-
-// Log implements [Event].
-func (e Retrained) Log(log Logger) {
+// retrainedRecord logs another version of a chain.
+func retrainedRecord(e Retrained, log Logger) {
 	attributes := []any{
 		"version", e.Version, "number", e.Number, "kind", e.Kind, "rows", e.Rows, "window_rows", e.WindowRows, "forgotten", e.Forgotten,
 		"unknown_rows", e.UnknownRows, "overflow", e.Overflow, "no_label", e.NoLabel, "lost", e.Lost, "gone", e.Gone,
@@ -118,72 +191,8 @@ func (e Retrained) Log(log Logger) {
 	log(level, "retrained", attributes...)
 }
 
-// Log implements [Event].
-func (e Replaced) Log(log Logger) {
-	log(slog.LevelWarn, "replaced", "topic", e.Topic, "partition", e.Partition, "learnt_before", e.Looked,
-		"proven_before", e.Proven, "rows", e.Rows)
-}
-
-// Log implements [Event].
-func (e Lost) Log(log Logger) {
-	log(slog.LevelWarn, "lost messages", "topic", e.Topic, "partition", e.Partition, "from", e.From, "to", e.To, "messages", e.To-e.From)
-}
-
-// Log implements [Event].
-func (e ColumnLost) Log(log Logger) {
-	if e.Rows > 0 {
-		log(slog.LevelWarn, "column lost", "topic", e.Topic, "file", e.File, "column", e.Column, "rows", e.Rows,
-			"optional", e.Optional)
-	}
-}
-
-// Log implements [Event].
-func (e Incomplete) Log(log Logger) {
-	log(slog.LevelWarn, "incomplete version", "version", e.Version, "because", e.Why)
-}
-
-// Log implements [Event].
-func (e Expecting) Log(log Logger) {
-	level := slog.LevelInfo
-	if e.Again {
-		level = slog.LevelDebug
-	}
-	attributes := []any{"rows", e.Rows, "of", e.Of, "after_seconds", e.After.Seconds()}
-	if e.After > 0 && !e.Until.IsZero() {
-		attributes = append(attributes, "until", e.Until)
-	}
-	log(level, "waits for rows", attributes...)
-}
-
-// Log implements [Event].
-func (e StoodBy) Log(log Logger) {
-	log(slog.LevelInfo, "stands by", "role", e.Role, "because", e.Why)
-}
-
-// Log implements [Event].
-func (e Behind) Log(log Logger) {
-	log(slog.LevelDebug, "behind", "messages", e.Messages, "rows", e.Rows)
-}
-
-// Log implements [Event].
-func (e SourceLag) Log(log Logger) {
-	log(slog.LevelDebug, "source lag", "topic", e.Topic, "messages", e.Messages)
-}
-
-// Log implements [Event].
-func (e Quarantined) Log(log Logger) {
-	log(slog.LevelWarn, "quarantined", "topic", cmp.Or(e.Topic, "examples"), "partition", e.Partition, "offset", e.Offset, "reason", e.Reason,
-		"messages", max(e.Messages, 1))
-}
-
-// Log implements [Event].
-func (e Surveyed) Log(log Logger) {
-	log(slog.LevelInfo, "surveyed", "rows", e.Rows[examples.Train], "features", e.Features, "inputs", e.Inputs, "classes", e.Classes,
-		"passed_over", e.PassedOver, "seconds", rounded(e.Elapsed.Seconds()))
-}
-
-// Log implements [Event].
-func (e Passed) Log(log Logger) {
+// passedRecord logs a reduced visit.
+func passedRecord(e Passed, log Logger) {
 	train := e.Metrics[examples.Train]
 	attributes := []any{"stage", e.Stage, "visit", e.Visit, "pass", e.Pass, "accepted", e.Accepted, "objective", e.Objective,
 		"train_loss", train.Loss, "train_error", train.Error}
@@ -196,8 +205,8 @@ func (e Passed) Log(log Logger) {
 	log(slog.LevelInfo, "passed", attributes...)
 }
 
-// Log implements [Event].
-func (e StageEnded) Log(log Logger) {
+// stageEndedRecord logs the end of a stage, and the average of members after it.
+func stageEndedRecord(e StageEnded, log Logger) {
 	attributes := []any{"stage", e.Stage, "link", e.Link, "passes", e.Passes, "seconds", rounded(e.Seconds), "train_error", e.TrainError,
 		"train_loss", e.TrainLoss}
 	if e.Member > 0 {
@@ -211,91 +220,6 @@ func (e StageEnded) Log(log Logger) {
 		log(slog.LevelInfo, "members averaged", appendMeasured(attributes, "test", a.TestError, a.TestLoss)...)
 	}
 }
-
-// Log implements [Event].
-func (e Followed) Log(log Logger) {
-	level := slog.LevelInfo
-	if !e.Staff.Embedded && (len(e.Staff.Workers) == 0 || len(e.Staff.Solvers) == 0) {
-		level = slog.LevelWarn
-	}
-	log(level, "follows", "behind", e.Behind, "stage", e.Stage, "visit", e.Visit,
-		"workers", e.Staff.Workers, "solvers", e.Staff.Solvers, "embedded", e.Staff.Embedded, "waited_seconds", rounded(e.Quiet.Seconds()))
-}
-
-// Log implements [Event].
-func (e StoodAside) Log(log Logger) {
-	if e.Over {
-		log(slog.LevelInfo, "no longer stands aside", "for", e.Run)
-	} else {
-		log(slog.LevelWarn, "stands aside", "for", e.Run, "because", e.Why)
-	}
-}
-
-// Log implements [Event].
-func (e Solving) Log(log Logger) {
-	if e.Active {
-		log(slog.LevelInfo, "solves")
-	} else {
-		log(slog.LevelInfo, "stands by")
-	}
-}
-
-// Log implements [Event].
-func (e Progressed) Log(log Logger) {
-	log(slog.LevelDebug, "progressed", "stage", e.Stage, "visit", e.Visit, "rows", e.Rows, "of", e.Of)
-}
-
-// Log implements [Event].
-func (e Ended) Log(log Logger) {
-	log(levelOf(e.State), "ended", "state", e.State, "reason", e.Reason)
-}
-
-// Log implements [Event].
-func (e Owned) Log(log Logger) {
-	log(slog.LevelInfo, "owns", "partitions", e.Partitions)
-}
-
-// Log implements [Event].
-func (e Visited) Log(log Logger) {
-	log(slog.LevelInfo, "visited", "stage", e.Stage, "visit", e.Visit, "partitions", e.Partitions, "rows", e.Rows,
-		"seconds", rounded(e.Elapsed.Seconds()))
-}
-
-// Log implements [Event].
-func (e Sealed) Log(log Logger) {
-	log(slog.LevelInfo, "sealed", "stage", e.Stage, "partitions", e.Partitions, "rows", e.Rows, "seconds", rounded(e.Elapsed.Seconds()))
-}
-
-// Log implements [Event].
-func (e Solved) Log(log Logger) {
-	log(slog.LevelInfo, "solved", "stage", e.Stage, "visit", e.Visit, "waited_seconds", rounded(e.Waited.Seconds()),
-		"seconds", rounded(e.Elapsed.Seconds()))
-}
-
-// Log implements [Event].
-func (e Advanced) Log(log Logger) {
-	log(slog.LevelInfo, "advanced", "stage", e.Stage, "visit", e.Visit)
-}
-
-// Log implements [Event].
-func (e Waiting) Log(log Logger) {
-	switch {
-	case e.Over && e.Err == nil:
-		log(slog.LevelInfo, "resumed", "after", e.What, "seconds", rounded(e.Since.Seconds()))
-	case e.Over:
-		log(slog.LevelError, "gave up", "after", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
-	default:
-		log(slog.LevelWarn, "waiting", "for", e.What, "seconds", rounded(e.Since.Seconds()), "because", e.Err)
-	}
-}
-
-// Log implements [Event].
-func (e Noticed) Log(log Logger) {
-	log(slog.LevelWarn, e.Text)
-}
-
-// Log implements [Event]. A log says nothing of it.
-func (Rewritten) Log(Logger) {}
 
 // levelOf returns the level of the end of a run.
 func levelOf(state string) slog.Level {

@@ -216,7 +216,7 @@ func (l *logs) Record(e event.Event) {
 	if began, ok := e.(event.Began); ok {
 		l.Logger = l.plain.With("run", began.Run)
 	}
-	e.Log(func(level slog.Level, message string, attributes ...any) {
+	event.Log(e, func(level slog.Level, message string, attributes ...any) {
 		l.Logger.Log(context.Background(), level, message, attributes...)
 	})
 	if _, ok := e.(event.Ended); ok {
