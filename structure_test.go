@@ -76,8 +76,6 @@ var rules = []struct {
 		because: "a plan is made, and rows are erased, whoever does the runs"},
 	{from: []string{"pipeline/dispatch"}, trees: []string{"pipeline/replay"},
 		because: "runs are done in the same way, whether for the pipeline or again beside it"},
-	{from: []string{"pipeline/chain"}, trees: []string{"pipeline/source", "pipeline/planning", "pipeline/admin", "pipeline/heed", "pipeline/dispatch", "internal/kafkalog"},
-		because: "what a chain learns next is a function of what it has learnt: reading the log for it is pipeline's business"},
 	{from: []string{"pipeline/protocol"}, trees: []string{"pipeline"}, allowed: []string{"pipeline/event"},
 		because: "pipeline/protocol is what both roles stand on"},
 	{from: []string{"pipeline/event"}, trees: append([]string{"pipeline", "model", "config", "cmd"}, verbs...),

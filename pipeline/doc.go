@@ -12,6 +12,13 @@
 // through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
 // weights. So a process that is killed and restarted continues where it was.
 //
-// Around the roles, imports run in one direction: topics, heed, source, planning, dispatch, replay, then this package. What the
-// next run of a chain is trained on is determined by pipeline/chain. Operators change a pipeline through pipeline/admin.
+// Around the roles, imports run in one direction: topics, heed, source, planning, dispatch, replay, then this package. Operators
+// change a pipeline through pipeline/admin.
+//
+// The next run of a chain follows from its newest version, its window, and the messages that no run has processed:
+//
+//	messages, sealed sources ──backlog──cut──▶ spans of the next increment
+//	newest version, window, new spans ──▶ plan of an update, or of a full run
+//
+// An update adds an increment to the sums and removes others; a full run fits the whole window.
 package pipeline

@@ -4,9 +4,8 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"math"
 	"slices"
-
-	"github.com/stagewise/stagewise/pipeline/chain"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -24,11 +23,11 @@ import (
 // prove determines which partitions no longer have the messages that the chain has processed, given the bounds of the
 // examples topic. It removes unverified messages from the window, and makes the next run a full one over the rest.
 func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
-	for n := len(bounds); n < r.backlog.Partitions(); n++ {
+	for n := len(bounds); n < len(r.backlog.ends); n++ {
 		bounds = append(slices.Clip(bounds), coverage.Span{Partition: n})
 	}
 	for _, span := range bounds {
-		r.backlog.Add(span.Partition, span.From)
+		r.backlog.add(span.Partition, span.From)
 		replaced, err := r.replaced(ctx, span)
 		if err != nil {
 			return err
@@ -36,15 +35,15 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 		if !replaced {
 			continue
 		}
-		before := r.chain.Rows()
+		before := r.chain.rows()
 		proven, last, err := r.provenOn(ctx, span)
 		if err != nil {
 			return err
 		}
-		looked := r.backlog.End(span.Partition)
-		r.backlog.Replace(span, proven, last)
-		if r.chain.Window != nil {
-			cut := chain.Everything(span.Partition)
+		looked := r.backlog.end(span.Partition)
+		r.backlog.replace(span, proven, last)
+		if r.chain.window != nil {
+			cut := coverage.Span{Partition: span.Partition, To: math.MaxInt64}
 			if last != nil {
 				cut.From = proven
 			}
@@ -52,11 +51,11 @@ func (r *runner) prove(ctx context.Context, l *protocol.Ledger, bounds []coverag
 				return err
 			}
 		}
-		if r.chain.Window == nil {
-			r.chain.Counted = nil
+		if r.chain.window == nil {
+			r.chain.counted = nil
 		}
 		r.rec.Record(event.Replaced{Topic: r.Topics.Examples, Partition: span.Partition, Looked: looked, Proven: proven,
-			Rows: before - r.chain.Rows()})
+			Rows: before - r.chain.rows()})
 	}
 	return nil
 }
@@ -68,9 +67,9 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 	if err != nil {
 		return err
 	}
-	learnt := r.chain.Learnt()
-	r.chain.LeaveOut(lost)
-	r.chain.Had, r.chain.Least = max(r.chain.Had, learnt), max(r.chain.Least, offered, learnt)
+	learnt := r.chain.learnt()
+	r.chain.leaveOut(lost)
+	r.chain.had, r.chain.least = max(r.chain.had, learnt), max(r.chain.least, offered, learnt)
 	return nil
 }
 
@@ -78,12 +77,12 @@ func (r *runner) lose(ctx context.Context, l *protocol.Ledger, lost coverage.Spa
 // retention counts as existing.
 func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, error) {
 	n := bounds.Partition
-	at := slices.IndexFunc(r.backlog.Marks(), func(m coverage.Mark) bool { return m.Partition == n })
+	at := slices.IndexFunc(r.backlog.marks, func(m coverage.Mark) bool { return m.Partition == n })
 	if at < 0 { // nothing was there
-		return r.backlog.End(n) > bounds.To, nil
+		return r.backlog.end(n) > bounds.To, nil
 	}
-	mark := r.backlog.Marks()[at]
-	same := func(m protocol.Message) bool { return chain.MarkOf(n, m) == mark }
+	mark := r.backlog.marks[at]
+	same := func(m protocol.Message) bool { return markOf(n, m) == mark }
 	found, err := protocol.Still(ctx, r.Log, r.Topics.Examples, bounds, mark.Offset, same)
 	return found != protocol.FoundSame && found != protocol.FoundDeleted, err
 }
@@ -92,7 +91,7 @@ func (r *runner) replaced(ctx context.Context, bounds coverage.Span) (bool, erro
 // last message before it. If nothing can be verified, that is the start of the partition, and the mark is nil.
 func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int64, last *coverage.Mark, err error) {
 	proven = bounds.From
-	if r.chain.Window == nil {
+	if r.chain.window == nil {
 		return proven, nil, nil
 	}
 	type part struct {
@@ -100,8 +99,8 @@ func (r *runner) provenOn(ctx context.Context, bounds coverage.Span) (proven int
 		coverage.Coverage
 	}
 	var parts []part
-	for i := range r.chain.Window.Increments {
-		increment := &r.chain.Window.Increments[i].Increment
+	for i := range r.chain.window.Increments {
+		increment := &r.chain.window.Increments[i].Increment
 		if covered, any := increment.On(bounds.Partition); any {
 			parts = append(parts, part{increment, covered})
 		}
@@ -132,7 +131,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 	}
 	for _, span := range want.Spans {
 		err := r.Between(ctx, r.Topics.Examples, n, span.From, span.To, func(m protocol.Message) error {
-			mark := chain.MarkOf(n, m)
+			mark := markOf(n, m)
 			last = &mark
 			if increment.Skips(n, m.Offset) {
 				return nil
@@ -154,19 +153,19 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 // keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
 // delete before a full run has ended, unless these are all.
 func (r *runner) keepWhatIsHeld(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
-	if !r.chain.LosesTo(bounds) {
+	if !r.chain.losesTo(bounds) {
 		return nil
 	}
-	gone, rows := r.chain.Deleted(bounds), r.chain.Learnt()
+	gone, rows := r.chain.deleted(bounds), r.chain.learnt()
 	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 		return err
-	} else if going := r.chain.Deleted(staying); len(r.chain.Spans(nil).Without(going)) > 0 {
+	} else if going := r.chain.deleted(staying); len(r.chain.spans(nil).Without(going)) > 0 {
 		gone = going
 	}
 	if err := r.lose(ctx, l, gone); err != nil {
 		return err
 	}
 	event.Notice(r.rec, "%s deleted messages of version %d while they were in the window: the next version is "+
-		"fitted to what remains of its %d rows", r.Topics.Examples, r.chain.Head.Version, rows)
+		"fitted to what remains of its %d rows", r.Topics.Examples, r.chain.head.Version, rows)
 	return nil
 }

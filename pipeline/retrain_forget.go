@@ -20,13 +20,13 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 		return err
 	}
 	check := func() error { return heed.CheckNewest(ctx, r.Pipeline, l, r.forgotten) }
-	if r.chain.Head != nil {
-		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.chain.Head) }
+	if r.chain.head != nil {
+		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.chain.head) }
 	}
 	if err := check(); err != nil {
 		return err
 	}
-	if len(r.learnt) == 0 || r.chain.Head == nil || r.hasLearnt(r.chain.Head.Run) {
+	if len(r.learnt) == 0 || r.chain.head == nil || r.hasLearnt(r.chain.head.Run) {
 		return nil
 	}
 	// Some may have been removed in the meantime, like the oldest versions.
@@ -46,7 +46,7 @@ func (r *runner) readForgotten(ctx context.Context) error {
 	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
 		return err
 	}
-	r.backlog.Restart() // it has counted rows that are forgotten now
+	r.backlog.restart(lateSources{}) // it has counted rows that are forgotten now
 	r.looksForClasses()
 	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
 	r.forgotten.Tell(r.Topics.Examples, r.rec)
@@ -57,7 +57,7 @@ func (r *runner) readForgotten(ctx context.Context) error {
 // previous version.
 func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []string, err error) {
 	classes := r.classes()
-	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.chain.Head.Plan.Forgotten)) == 0 {
+	if len(r.job.Examples.Classes) > 0 || len(plan.Forgotten.Without(r.chain.head.Plan.Forgotten)) == 0 {
 		return classes, nil
 	}
 	has, labels := map[string]bool{}, examples.NewLabels(classes)

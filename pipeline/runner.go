@@ -6,8 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/chain"
-
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -36,7 +34,7 @@ type runner struct {
 	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // chooses stages by the first plan; nil: the job has them
 	rec       event.Recorder
 	retention topics.ExamplesRetention
-	backlog   *chain.Backlog
+	backlog   *backlog
 	forgotten *heed.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
@@ -44,7 +42,7 @@ type runner struct {
 	settings  []schemas.Setting // of the job
 	differs   string            // the settings that differ from those of the newest plan, as reported
 
-	chain    chain.State
+	chain    chainState
 	proven   bool         // the examples topic has the messages processed by the chain
 	earlier  []earlier    // versions before the head, newest first
 	refused  bool         // deletion of their records was denied
@@ -52,7 +50,7 @@ type runner struct {
 	failures int          // since the last version
 	made     string       // last run submitted by this process
 	waits    bool         // for a second class, which was reported
-	only     chain.Labels // the only class left in the window without forgotten rows; empty: more, or unknown
+	only     []string     // the only class left in the window without forgotten rows; empty: more, or unknown
 
 	windowBytes int64                                      // see schemas.WindowBytes
 	pause       func(context.Context, time.Duration) error // after a failed run, to give the cause time to pass
@@ -64,7 +62,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
 	forgotten := heed.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
-		backlog: chain.NewBacklog(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
+		backlog: newBacklog(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
 		settings: job.Settings(), report: &Retraining{Name: job.Name},
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
 		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
@@ -76,12 +74,12 @@ type examplesTopic struct {
 	forgotten *heed.Forgotten
 }
 
-// Range implements [chain.Topic].
+// Range implements [backlogTopic].
 func (t examplesTopic) Range(s coverage.Span) protocol.Reader {
 	return t.Log.Range(t.Topics.Examples, s.Partition, s.From, s.To)
 }
 
-// Examples implements [chain.Topic].
+// Examples implements [backlogTopic].
 func (t examplesTopic) Examples(partition int, m protocol.Message) (*examples.Batch, error) {
 	batch, err := t.Codec.DecodeExamples(m.Value)
 	if err != nil {

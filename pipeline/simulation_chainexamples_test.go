@@ -5,7 +5,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/pipeline/chain"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -28,7 +27,7 @@ type gap struct {
 }
 
 // simGaps are longer and shorter than what a backlog reads at once, and the last of them ends a partition.
-var simGaps = [simPartitions][]gap{{{4, 3 * chain.ReadAhead}, {6, chain.ReadAhead}}, {{4, 1}, {5, chain.ReadAhead + 1}, {6, 1}}}
+var simGaps = [simPartitions][]gap{{{4, 3 * readAhead}, {6, readAhead}}, {{4, 1}, {5, readAhead + 1}, {6, 1}}}
 
 // addExamples adds the examples of a scenario to their topic.
 func (s *simulation) addExamples() {
@@ -61,7 +60,7 @@ func (p *simPartition) last() *protocol.Message { return &p.messages[len(p.messa
 // have offsets, and nobody reads them.
 func (s *simulation) abort() {
 	topic, n, p := s.drawPartition(s.topics.Examples)
-	offsets := []int64{2, chain.ReadAhead, 1000}[s.random.IntN(3)]
+	offsets := []int64{2, readAhead, 1000}[s.random.IntN(3)]
 	s.log.happen(abortion, "%s[%d] has %d offsets of an aborted transaction from offset %d on", topic, n, offsets, p.end)
 	p.end += offsets
 }

@@ -23,19 +23,7 @@ import (
 // all messages without a source. here is the arithmetic of the process.
 func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.Arithmetic, sources []schemas.SourceSeal,
 	l *protocol.Ledger, r topics.ExamplesRetention) (*schemas.Plan, error) {
-	plan := &schemas.Plan{
-		Name: job.Name, Input: InputOf(job.Examples), Classes: job.Examples.Classes, ClassWeight: job.Examples.ClassWeight,
-		Targets: job.Examples.Targets, Labels: job.Examples.PlanLabels(), Augment: job.Examples.Augment,
-		Missing: job.Examples.Missing.Mode, Holdout: job.Examples.Holdout,
-		OnBadMessage: job.OnBadMessage, Outcomes: job.Examples.Outcome.Topic != "",
-		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
-		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(job.Examples.Train) == 0,
-		Topic: topics.ForeignTopic(p),
-	}
-	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
-	if job.Average > 1 {
-		plan.Average = job.Average
-	}
+	plan := OfJob(p, job, here)
 	all, err := p.Log.Spans(ctx, p.Topics.Examples)
 	if err != nil {
 		return nil, err
@@ -124,6 +112,22 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	}
 	plan.Since.Plans = l.Next
 	return plan, nil
+}
+
+// OfJob returns what a job and the arithmetic of the process decide of a plan.
+func OfJob(p *topics.Pipeline, job topics.Job, here schemas.Arithmetic) *schemas.Plan {
+	o := job.Examples
+	plan := &schemas.Plan{
+		Name: job.Name, Input: InputOf(o), Classes: o.Classes, ClassWeight: o.ClassWeight, Targets: o.Targets, Labels: o.PlanLabels(),
+		Augment: o.Augment, Missing: o.Missing.Mode, Holdout: o.Holdout, OnBadMessage: job.OnBadMessage, Outcomes: o.Outcome.Topic != "",
+		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
+		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(o.Train) == 0, Topic: topics.ForeignTopic(p),
+	}
+	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
+	if job.Average > 1 {
+		plan.Average = job.Average
+	}
+	return plan
 }
 
 // InputOf returns a plan's description of how files and topics were read.

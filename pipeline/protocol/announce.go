@@ -5,6 +5,7 @@ import (
 	"context"
 	"math"
 	"slices"
+	"strconv"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -12,7 +13,7 @@ import (
 
 // AnnounceVersions recovers versions whose ends the plans topic has lost: it writes the ends of the runs that have complete
 // versions on the versions topic after the known ones, so that readers find these again. It returns the version numbers.
-func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []int, err error) {
+func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []string, err error) {
 	places, err := c.findVersions(ctx, l)
 	if err != nil || len(places) == 0 {
 		return nil, err
@@ -24,7 +25,7 @@ func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []int
 	var ends []wire.Message
 	for i := range places {
 		end := schemas.End{Run: places[i].Run, State: schemas.Done, Version: &places[i], Since: since, Attempt: c.Fresh()}
-		ends, numbers = append(ends, end.Message()), append(numbers, places[i].Version)
+		ends, numbers = append(ends, end.Message()), append(numbers, strconv.Itoa(places[i].Version))
 	}
 	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, ends...)
 	return numbers, err

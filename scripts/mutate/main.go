@@ -33,7 +33,7 @@ var failed = regexp.MustCompile(`(?m)^\s*--- FAIL: \S+|^panic: .*|^FAIL.*`)
 func main() {
 	n := flag.Int("n", 40, "how many places")
 	seed := flag.Uint64("seed", 1, "draws the places")
-	core := flag.String("core", "accumulate,solve,stages,sink,internal/link,internal/tree,pipeline/chain,pipeline/solver,pipeline/worker",
+	core := flag.String("core", "accumulate,solve,stages,sink,internal/link,internal/tree,pipeline/solver,pipeline/worker",
 		"folders, separated by commas")
 	flag.Parse()
 	var places []place

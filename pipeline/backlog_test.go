@@ -1,4 +1,4 @@
-package chain
+package pipeline
 
 import (
 	"context"
@@ -62,41 +62,41 @@ func (r *fakeReader) Next(context.Context) (protocol.Message, error) {
 
 func (r *fakeReader) Close() error { return nil }
 
-// open returns the backlog of a topic from its beginning.
-func open(topic *fakeTopic) *Backlog {
-	b := NewBacklog(topic, nil)
+// backlogOf returns the backlog of a topic from its beginning.
+func backlogOf(topic *fakeTopic) *backlog {
+	b := newBacklog(topic, nil)
 	var begins []int64
 	for _, span := range topic.bounds() {
 		begins = append(begins, span.From)
 	}
-	b.Begin(begins, slices.Clone(begins), nil)
-	b.Refresh(topic.bounds())
+	b.begin(begins, slices.Clone(begins), nil)
+	b.refresh(topic.bounds())
 	return b
 }
 
 // cutAll cuts all that a backlog has. A cut wants more rows than there are, as no message can be decoded.
-func cutAll(t *testing.T, b *Backlog) coverage.Spans {
+func cutAll(t *testing.T, b *backlog) coverage.Spans {
 	t.Helper()
-	increment, err := b.Cut(t.Context(), 1, false, nil)
-	if err != nil || increment.Rows != 0 || increment.Whole {
+	increment, err := b.cut(t.Context(), 1, false, nil)
+	if err != nil || increment.rows != 0 || increment.whole {
 		t.Fatalf("cut %+v, %v", increment, err)
 	}
-	return increment.Spans
+	return increment.spans
 }
 
 // A cut has every message, whatever gaps are between them, and reads each once.
 func TestCutPassesOverGaps(t *testing.T) {
-	for _, gap := range []int64{1, ReadAhead - 1, ReadAhead, ReadAhead + 1, maxReadAhead + 1} {
+	for _, gap := range []int64{1, readAhead - 1, readAhead, readAhead + 1, maxReadAhead + 1} {
 		t.Run(fmt.Sprint(gap), func(t *testing.T) {
 			topic := &fakeTopic{offsets: [][]int64{{0, gap, gap + 1, 3 * gap}, {5, 5 + 2*gap}}}
-			b := open(topic)
+			b := backlogOf(topic)
 			if got, want := cutAll(t, b).Hulls(), fmt.Sprint(topic.bounds()); fmt.Sprint(got) != want {
 				t.Errorf("the cut has %v, the topic %s", got, want)
 			}
 			if topic.read != 6 {
 				t.Errorf("%d messages were read, the topic has 6", topic.read)
 			}
-			if left := b.Behind(); left.Messages != 6 {
+			if left := b.behind(); left.Messages != 6 {
 				t.Errorf("%d messages are behind before a run takes them, expected 6", left.Messages)
 			}
 		})
@@ -106,12 +106,12 @@ func TestCutPassesOverGaps(t *testing.T) {
 // What the topic deletes before a run has looked at it is lost, once, and what it has had read is read no more.
 func TestDeletedOffsetsAreLost(t *testing.T) {
 	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
-	b := open(topic)
+	b := backlogOf(topic)
 	cutAll(t, b)
 	topic.offsets[0] = topic.offsets[0][2:]
-	b.Refresh(topic.bounds())
-	b.Refresh(topic.bounds())
-	if got := fmt.Sprint(b.Lost()); got != "[[0]@0–2]" {
+	b.refresh(topic.bounds())
+	b.refresh(topic.bounds())
+	if got := fmt.Sprint(b.lost); got != "[[0]@0–2]" {
 		t.Errorf("lost is %s", got)
 	}
 	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4 [1]@0–2]" {
@@ -123,10 +123,10 @@ func TestDeletedOffsetsAreLost(t *testing.T) {
 // cut, and none before them is asked for.
 func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 	topic := &fakeTopic{offsets: [][]int64{{6, 7}, {0, 1}}}
-	b := NewBacklog(topic, nil)
-	b.Begin([]int64{6, 0}, []int64{0, 2}, nil)
-	b.Refresh(topic.bounds())
-	b.Follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
+	b := newBacklog(topic, nil)
+	b.begin([]int64{6, 0}, []int64{0, 2}, nil)
+	b.refresh(topic.bounds())
+	b.follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
 	topic.asked = coverage.Spans{}
 	if got, want := cutAll(t, b), "[[0]@6–8]"; fmt.Sprint(got) != want {
 		t.Errorf("cut %v, expected %s", got, want)
@@ -139,7 +139,7 @@ func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 // A topic that has less than was read of it has shrunk; one with more has not.
 func TestShrunk(t *testing.T) {
 	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2}, {0, 1}}}
-	b := open(topic)
+	b := backlogOf(topic)
 	cutAll(t, b)
 	for _, test := range []struct {
 		name   string
@@ -151,29 +151,29 @@ func TestShrunk(t *testing.T) {
 		{"truncated", []coverage.Span{{Partition: 0, To: 2}, {Partition: 1, To: 2}}, true},
 		{"a partition less", []coverage.Span{{Partition: 0, To: 3}}, true},
 	} {
-		if got := b.Shrunk(test.bounds); got != test.want {
+		if got := b.shrunk(test.bounds); got != test.want {
 			t.Errorf("%s: shrunk is %v", test.name, got)
 		}
 	}
 	rest := []coverage.Span{{Partition: 0, To: 2}}
-	b.Shrink(rest)
-	b.Refresh(rest)
-	if b.Partitions() != 1 || b.Behind().Messages != 2 {
-		t.Errorf("%d partitions, %+v behind, expected one with two messages", b.Partitions(), b.Behind())
+	b.shrink(rest)
+	b.refresh(rest)
+	if len(b.ends) != 1 || b.behind().Messages != 2 {
+		t.Errorf("%d partitions, %+v behind, expected one with two messages", len(b.ends), b.behind())
 	}
 }
 
 // A partition that no longer holds what runs have looked at goes on after what is proven of it.
 func TestReplace(t *testing.T) {
 	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
-	b := open(topic)
-	b.Begin([]int64{0, 0}, []int64{4, 2}, []coverage.Mark{{Partition: 0, Offset: 3}, {Partition: 1, Offset: 1}})
-	b.Refresh(topic.bounds())
-	b.Replace(topic.bounds()[0], 2, &coverage.Mark{Partition: 0, Offset: 1})
+	b := backlogOf(topic)
+	b.begin([]int64{0, 0}, []int64{4, 2}, []coverage.Mark{{Partition: 0, Offset: 3}, {Partition: 1, Offset: 1}})
+	b.refresh(topic.bounds())
+	b.replace(topic.bounds()[0], 2, &coverage.Mark{Partition: 0, Offset: 1})
 	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4]" {
 		t.Errorf("the cut has %s", got)
 	}
-	for _, m := range b.Marks() {
+	for _, m := range b.marks {
 		if m.Offset != 1 {
 			t.Errorf("the mark of partition %d is at offset %d, expected 1", m.Partition, m.Offset)
 		}

@@ -1,4 +1,4 @@
-package chain
+package pipeline
 
 import (
 	"fmt"
@@ -54,8 +54,8 @@ func TestLeave(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			w := windowOf(test.rows...)
 			plan := &schemas.Chain{Number: 4, Until: 4000, Update: &schemas.Update{Decay: 0.5}}
-			stays := Leaving{Retrain: topics.RetrainOptions{Window: test.window, Decay: 1}, Bytes: schemas.WindowBytes, Staying: test.staying}.
-				Leave(plan, w, test.found)
+			stays := leaveRule{retrain: topics.RetrainOptions{Window: test.window, Decay: 1}, bytes: schemas.WindowBytes, staying: test.staying}.
+				leave(plan, w, test.found)
 			if got := fmt.Sprint(numbers(plan.Update.Leave)); got != test.want {
 				t.Errorf("%s leave, expected %s", got, test.want)
 			}
@@ -76,7 +76,7 @@ func TestRestart(t *testing.T) {
 	w := windowOf(10, 10, 10)
 	w.Changed = 2
 	w.Increments[2].Increment.Weight = 0.25
-	u := Restart(w, 1)
+	u := restart(w, 1)
 	if got := fmt.Sprint(numbers(u.Leave), numbers(u.Refresh)); got != "[1] [2 3]" {
 		t.Errorf("leave and refresh: %s", got)
 	}
@@ -97,27 +97,27 @@ func TestFullIsDue(t *testing.T) {
 	head := &schemas.Manifest{Window: &schemas.StatePlace{}}
 	for _, test := range []struct {
 		name   string
-		change func(*State)
+		change func(*chainState)
 		want   bool
 	}{
-		{"just made", func(*State) {}, false},
-		{"grown", func(s *State) { s.Window.FullRows = 15 }, true},
-		{"grown, but full already", func(s *State) { s.Window.FullRows, s.Window.Full = 15, 3 }, false},
-		{"enough updates", func(s *State) { s.Window.Chain.Number = 4 }, true},
-		{"a failed attempt", func(s *State) { s.Attempt = 1 }, true},
-		{"no state", func(s *State) { s.Head = &schemas.Manifest{} }, true},
-		{"a class with few rows", func(s *State) { s.Window.Unknown = []examples.LabelRows{{Label: "a", Rows: 4}} }, false},
-		{"another class", func(s *State) { s.Window.Unknown = []examples.LabelRows{{Label: "a", Rows: 5}} }, true},
-		{"other rows than were learnt", func(s *State) { s.Renews = true }, true},
-		{"a long list", func(s *State) {
-			s.Window = windowOf(slices.Repeat([]int64{1}, 21)...)
-			s.Window.Full, s.Window.FullRows = 20, 21
+		{"just made", func(*chainState) {}, false},
+		{"grown", func(s *chainState) { s.window.FullRows = 15 }, true},
+		{"grown, but full already", func(s *chainState) { s.window.FullRows, s.window.Full = 15, 3 }, false},
+		{"enough updates", func(s *chainState) { s.window.Chain.Number = 4 }, true},
+		{"a failed attempt", func(s *chainState) { s.attempt = 1 }, true},
+		{"no state", func(s *chainState) { s.head = &schemas.Manifest{} }, true},
+		{"a class with few rows", func(s *chainState) { s.window.Unknown = []examples.LabelRows{{Label: "a", Rows: 4}} }, false},
+		{"another class", func(s *chainState) { s.window.Unknown = []examples.LabelRows{{Label: "a", Rows: 5}} }, true},
+		{"other rows than were learnt", func(s *chainState) { s.renews = true }, true},
+		{"a long list", func(s *chainState) {
+			s.window = windowOf(slices.Repeat([]int64{1}, 21)...)
+			s.window.Full, s.window.FullRows = 20, 21
 		}, true},
-		{"no rows", func(s *State) { s.Window, s.Attempt = windowOf(0, 0, 0), 1 }, false},
+		{"no rows", func(s *chainState) { s.window, s.attempt = windowOf(0, 0, 0), 1 }, false},
 	} {
-		s := State{Head: head, Window: windowOf(10, 10, 10)}
-		s.Window.FullRows = 30
-		if test.change(&s); s.FullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
+		s := chainState{head: head, window: windowOf(10, 10, 10)}
+		s.window.FullRows = 30
+		if test.change(&s); s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
 			t.Errorf("%s: full is due: %v", test.name, !test.want)
 		}
 	}
@@ -125,21 +125,21 @@ func TestFullIsDue(t *testing.T) {
 
 // What leaves the window by offsets takes whole increments with it, and one that is cut no longer knows its rows.
 func TestLeaveOut(t *testing.T) {
-	s := State{}
-	s.SetWindow(windowOf(10, 10, 10))
-	if got := fmt.Sprint(s.Deleted([]coverage.Span{{From: 2, To: 9}})); got != "[[0]@0–2]" || !s.LosesTo([]coverage.Span{{From: 2, To: 9}}) {
+	s := chainState{}
+	s.setWindow(windowOf(10, 10, 10))
+	if got := fmt.Sprint(s.deleted([]coverage.Span{{From: 2, To: 9}})); got != "[[0]@0–2]" || !s.losesTo([]coverage.Span{{From: 2, To: 9}}) {
 		t.Errorf("deleted is %s", got)
 	}
-	s.LeaveOut(coverage.Spans{{From: 0, To: 2}})
-	if !s.Renews || s.Rows() != 10 || s.Oldest[0] != 2 {
-		t.Errorf("renews: %v, %d rows from offset %v", s.Renews, s.Rows(), s.Oldest)
+	s.leaveOut(coverage.Spans{{From: 0, To: 2}})
+	if !s.renews || s.rows() != 10 || s.oldest[0] != 2 {
+		t.Errorf("renews: %v, %d rows from offset %v", s.renews, s.rows(), s.oldest)
 	}
-	s.LeaveOut(coverage.Spans{{From: 0, To: 9}})
-	if s.Window != nil || s.Oldest != nil {
-		t.Errorf("the window is %+v", s.Window)
+	s.leaveOut(coverage.Spans{{From: 0, To: 9}})
+	if s.window != nil || s.oldest != nil {
+		t.Errorf("the window is %+v", s.window)
 	}
 	// A chain whose window is gone does not look for what the log has deleted of it.
-	if s.LosesTo([]coverage.Span{{From: 5, To: 9}}) {
+	if s.losesTo([]coverage.Span{{From: 5, To: 9}}) {
 		t.Error("no window loses rows")
 	}
 }

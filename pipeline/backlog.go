@@ -1,0 +1,481 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+
+	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+)
+
+// backlogTopic is an examples topic.
+type backlogTopic interface {
+	// Range reads the messages of a span in offset order. The caller closes the reader.
+	Range(coverage.Span) protocol.Reader
+	// Examples returns the trainable rows of a message, without forgotten ones. The error means that it has none.
+	Examples(partition int, m protocol.Message) (*examples.Batch, error)
+	String() string // its name
+}
+
+// backlog is the messages of a topic that no run of a chain has processed. It divides them into increments. Cuts alternate
+// between the partitions by the distance of offsets from the start of their partition: if the topic does not grow, they
+// depend on nothing else. Create one with [newBacklog]; [backlog.begin] sets its start.
+type backlog struct {
+	topic  backlogTopic
+	labels func(*examples.Batch) []string // the first two labels of a message; nil: any increment may be the first
+
+	begins []int64     // by partition: its start when it was first seen
+	ends   []int64     // by partition: end of the last run; nil: unknown
+	read   []int64     // by partition: read position
+	bounds []int64     // by partition: end of the topic at the last call of refresh
+	ahead  [][]counted // by partition: messages read and not yet in a run
+	late   lateSources
+	marks  []coverage.Mark // last messages processed by runs
+	lost   coverage.Spans  // deleted from the topic since the last run, before a run has processed them
+
+	messages, rows int64 // counts of messages read, to estimate the unread ones
+}
+
+// counted is a message with its number of rows: 0 if unknown.
+type counted struct {
+	offset int64
+	rows   int
+	until  int64 // timestamp in milliseconds since 1970; 0 or less: none
+	mark   coverage.Mark
+	lacks  []string // optional columns that most of its rows lack, although earlier rows had them
+	counts bool     // counts in a run planned now, unless it is unusable: some row has a weight
+	labels []string // the first two, if the chain determines its classes from the rows
+}
+
+// newBacklog returns the backlog of a topic. labels returns the first two labels of a message's trainable rows; it is nil if the
+// first increment does not need rows of two classes.
+func newBacklog(topic backlogTopic, labels func(*examples.Batch) []string) *backlog {
+	return &backlog{topic: topic, labels: labels}
+}
+
+// begin sets the backlog to that at the end of a run: ends is the end of the run by partition, begins are the starts of
+// the partitions, and marks the last messages processed by the run and its predecessors.
+func (b *backlog) begin(begins, ends []int64, marks []coverage.Mark) {
+	*b = backlog{topic: b.topic, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
+}
+
+// refresh sets the current bounds of the topic. Deleted messages that no run has processed are lost.
+func (b *backlog) refresh(bounds []coverage.Span) {
+	b.bounds = b.bounds[:0]
+	for n, span := range bounds {
+		b.add(n, span.From)
+		b.bounds = append(b.bounds, span.To)
+		b.late.expire(n, span.From)
+		for len(b.ahead[n]) > 0 && b.ahead[n][0].offset < span.From {
+			b.ahead[n] = b.ahead[n][1:]
+		}
+		b.read[n] = max(b.read[n], span.From)
+		if end := b.end(n); end < span.From {
+			b.lost = append(b.lost, coverage.Span{Partition: n, From: end, To: span.From})
+			b.ends[n] = span.From
+		}
+	}
+	b.lost = b.lost.Merged()
+}
+
+// shrunk reports whether a topic with these bounds has less than the chain has processed or counted.
+func (b *backlog) shrunk(bounds []coverage.Span) bool {
+	for n, read := range b.read {
+		if n >= len(bounds) || bounds[n].To < max(read, b.end(n)) {
+			return true
+		}
+	}
+	return false
+}
+
+// shrink drops what the topic no longer has: partitions, and messages that were read and are not in a run.
+func (b *backlog) shrink(bounds []coverage.Span) {
+	if keep := len(bounds); keep < len(b.ends) {
+		b.begins, b.ends, b.read, b.ahead = b.begins[:keep], b.ends[:keep], b.read[:keep], b.ahead[:keep]
+	}
+	for n := range b.ahead {
+		if b.read[n] > bounds[n].To {
+			b.restart(lateSources{})
+			return
+		}
+	}
+}
+
+// end returns the start of a partition's unprocessed messages, apart from sources that were sealed late.
+func (b *backlog) end(partition int) int64 { return max(b.ends[partition], b.begins[partition]) }
+
+// replace records that a partition no longer has the messages processed by runs, except those before an offset, the last
+// of which has the given mark, if there are any.
+func (b *backlog) replace(bounds coverage.Span, proven int64, last *coverage.Mark) {
+	n := bounds.Partition
+	b.ends[n], b.read[n], b.ahead[n] = proven, proven, nil
+	b.begins[n] = min(b.begins[n], proven)
+	b.marks = slices.DeleteFunc(slices.Clone(b.marks), func(m coverage.Mark) bool { return m.Partition == n })
+	b.lost = b.lost.Without(coverage.Spans{{Partition: n, To: math.MaxInt64}})
+	if last != nil {
+		b.marks = coverage.Marks(b.marks, []coverage.Mark{*last})
+	}
+}
+
+// follow sets the valid sources. progress is the sources' progress in runs. If the sources have changed, it discards the
+// read-ahead, and adds the messages that the chain has passed over because their sources were not sealed yet.
+func (b *backlog) follow(sources []schemas.SourceSeal, progress []schemas.SourceProgress, bounds []coverage.Span) {
+	if !slices.EqualFunc(b.late.names, sources, func(name string, s schemas.SourceSeal) bool { return name == s.Name() }) {
+		b.restart(findLate(sources, progress, bounds, b.ends))
+	}
+}
+
+// restart resets the backlog to the end of the last run, without read-ahead.
+func (b *backlog) restart(late lateSources) {
+	b.late = late
+	for n := range b.read {
+		b.read[n] = b.end(n)
+	}
+	clear(b.ahead)
+}
+
+// add adds partition n, the next one, which starts at an offset.
+func (b *backlog) add(n int, begin int64) {
+	if n >= len(b.begins) {
+		b.begins = append(b.begins, begin)
+	}
+	if n >= len(b.ends) {
+		b.ends, b.read = append(b.ends, b.begins[n]), append(b.read, b.begins[n])
+	}
+	if n >= len(b.ahead) {
+		b.ahead = append(b.ahead, nil)
+	}
+}
+
+// behind returns the number of messages and rows that are in no run. An unread message is assumed to have the average
+// number of rows of those that were read.
+func (b *backlog) behind() (left event.Behind) {
+	unread := int64(0)
+	for n, ahead := range b.ahead {
+		unread += max(b.bounds[n]-b.read[n], 0)
+		left.Messages += int64(len(ahead))
+		for _, c := range ahead {
+			left.Rows += int64(c.rows)
+		}
+	}
+	left.Messages += unread
+	left.Rows += unread * b.rows / max(b.messages, 1)
+	return left
+}
+
+// advance marks the spans of a plan made from the backlog as processed.
+func (b *backlog) advance(plan *schemas.Plan) {
+	for n, begin := range plan.Chain.Begins {
+		b.add(n, begin)
+	}
+	b.marks, b.lost = plan.Chain.Marks, b.lost.Without(plan.Chain.Lost)
+	for _, s := range plan.Added() {
+		n := s.Partition
+		b.ends[n], b.read[n] = max(b.ends[n], s.To), max(b.read[n], s.To)
+		for len(b.ahead[n]) > 0 && b.ahead[n][0].offset < s.To {
+			b.ahead[n] = b.ahead[n][1:]
+		}
+	}
+}
+
+// cut is the messages that a run adds to a chain.
+type cut struct {
+	spans    coverage.Spans
+	messages []counted // by partition and offset
+	rows     int64     // of its messages
+	counts   bool      // any message counts
+	classes  []string  // the first two labels of messages that count, and those that were there
+	whole    bool      // it has the requested number of rows, and two classes if it is the first
+}
+
+// cut returns the next increment: messages with at least the given number of rows, some of which count if it is the first,
+// and with two classes, including those there; fewer if the topic has no more. [backlog.advance] marks its spans as processed.
+//
+// A classifier needs two classes. So the first increment of a chain that determines its classes extends until it has rows
+// of two. If forgetting rows leaves the window with one class, so does the increment of the due full run.
+func (b *backlog) cut(ctx context.Context, rows int64, first bool, there []string) (*cut, error) {
+	taken := make([]int, len(b.ahead))
+	c := &cut{classes: slices.Clone(there)}
+	for c.rows < rows || first && !(c.counts && b.tellApart(c.classes)) {
+		next := -1
+		for n := range b.ahead {
+			if taken[n] == len(b.ahead[n]) {
+				if err := b.readMore(ctx, n); err != nil {
+					return nil, err
+				}
+			}
+			if taken[n] < len(b.ahead[n]) && (next < 0 || b.distance(n, taken[n]) < b.distance(next, taken[next])) {
+				next = n
+			}
+		}
+		if next < 0 {
+			break
+		}
+		m := &b.ahead[next][taken[next]]
+		c.rows += int64(m.rows)
+		if m.counts {
+			c.counts, c.classes = true, withLabels(c.classes, m.labels)
+		}
+		taken[next]++
+	}
+	for n, count := range taken {
+		c.messages = append(c.messages, b.ahead[n][:count]...)
+		c.spans = append(c.spans, b.spansOf(n, b.ahead[n][:count])...)
+	}
+	c.whole = c.rows >= rows && (!first || b.tellApart(c.classes))
+	return c, nil
+}
+
+// withLabels returns classes with labels that are not among them: two at most.
+func withLabels(classes, labels []string) []string {
+	for _, label := range labels {
+		if len(classes) < 2 && !slices.Contains(classes, label) && !slices.Contains(classes, examples.NewLabels(classes).Spelt(label)) {
+			classes = append(classes, label)
+		}
+	}
+	return classes
+}
+
+// tellApart reports whether a chain can start with rows of these labels.
+func (b *backlog) tellApart(classes []string) bool { return b.labels == nil || len(classes) > 1 }
+
+// distance returns the distance of a partition's message from the start of the partition.
+func (b *backlog) distance(partition, message int) int64 {
+	return b.ahead[partition][message].offset - b.begins[partition]
+}
+
+// spansOf returns the spans of a partition's messages that are in no run yet: those of sources that were sealed late, and
+// one for all unprocessed messages up to the last of them.
+func (b *backlog) spansOf(partition int, messages []counted) (spans coverage.Spans) {
+	end := b.end(partition)
+	for _, m := range messages {
+		span := coverage.Span{Partition: partition, From: m.offset, To: m.offset + 1}
+		if m.offset >= end {
+			span.From = end
+		}
+		if last := len(spans) - 1; last >= 0 && spans[last].To >= span.From {
+			spans[last].To = span.To
+			continue
+		}
+		spans = append(spans, span)
+	}
+	return spans
+}
+
+// times returns the timestamps of the oldest and the newest message. A message with a timestamp after the plan was made, or
+// without one, counts as written then. future is the number of messages with later timestamps.
+func (c *cut) times(made int64) (oldest, newest int64, future int) {
+	for _, m := range c.messages {
+		until := m.until
+		if until > made {
+			future++
+		}
+		if until <= 0 || until > made {
+			until = made
+		}
+		if newest = max(newest, until); oldest == 0 || until < oldest {
+			oldest = until
+		}
+	}
+	return oldest, newest, future
+}
+
+// lacking returns the optional columns that rows lack, although earlier rows had them, and the messages of these rows.
+func (c *cut) lacking() (columns []string, messages coverage.Spans) {
+	for _, m := range c.messages {
+		if len(m.lacks) > 0 {
+			columns = append(columns, m.lacks...)
+			messages = append(messages, coverage.Span{Partition: m.mark.Partition, From: m.offset, To: m.offset + 1})
+		}
+	}
+	return columns, messages.Merged()
+}
+
+// marks returns the marks of the last messages of each partition.
+func (c *cut) marks() (last []coverage.Mark) {
+	for i, m := range c.messages {
+		if i+1 == len(c.messages) || c.messages[i+1].mark.Partition != m.mark.Partition {
+			last = append(last, m.mark)
+		}
+	}
+	return last
+}
+
+// readAhead is the number of messages of a partition that are read at once to count their rows, and maxReadAhead the maximum
+// number of offsets after as many without a message.
+const readAhead, maxReadAhead = 64, 1 << 16
+
+// readMore reads the next messages of a partition, if the topic has any.
+func (b *backlog) readMore(ctx context.Context, partition int) error {
+	had := len(b.ahead[partition])
+	for len(b.ahead[partition]) == had {
+		span, any := b.late.next(partition, readAhead)
+		if !any {
+			break
+		}
+		if _, err := b.readSpan(ctx, span, func(m wire.Message) bool { return b.late.counts(partition, m) }); err != nil {
+			return err
+		}
+	}
+	// Not every offset holds a message: aborted transactions and compaction leave gaps of any length.
+	for step := int64(readAhead); len(b.ahead[partition]) == had && b.read[partition] < b.bounds[partition]; step = min(2*step, maxReadAhead) {
+		to := min(b.read[partition]+step, b.bounds[partition])
+		to, err := b.readSpan(ctx, coverage.Span{Partition: partition, From: b.read[partition], To: to},
+			func(wire.Message) bool { return true })
+		b.read[partition] = to
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// readSpan reads messages, up to a number of wanted ones, and records their rows. It returns the offset after the last one
+// read.
+func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(wire.Message) bool) (to int64, err error) {
+	partition := span.Partition
+	r := b.topic.Range(span)
+	defer r.Close()
+	to = span.From
+	for messages := 0; messages < readAhead; {
+		m, err := r.Next(ctx)
+		if err == io.EOF {
+			return span.To, nil
+		}
+		if err != nil {
+			return to, fmt.Errorf("count the rows of %v[%d]: %w", b.topic, partition, err)
+		}
+		if to = m.Offset + 1; !wanted(m.Message) {
+			continue
+		}
+		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: markOf(partition, m),
+			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
+		if examples, err := b.topic.Examples(partition, m); err == nil {
+			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
+			if b.labels != nil {
+				c.labels = b.labels(examples)
+			}
+			examples.Release()
+		}
+		b.ahead[partition] = append(b.ahead[partition], c)
+		b.messages, b.rows, messages = b.messages+1, b.rows+int64(c.rows), messages+1
+	}
+	return to, nil
+}
+
+// weighs reports whether any row of examples has a weight.
+func weighs(examples *examples.Batch) bool {
+	for row := range examples.Rows {
+		if examples.Weight(row) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// markOf returns the mark of an examples message.
+func markOf(partition int, m protocol.Message) coverage.Mark {
+	return coverage.Mark{Partition: partition, Offset: m.Offset, Checksum: schemas.MessageChecksum(m.Message, m.Time.UnixMilli())}
+}
+
+// lateSources are messages that a chain has passed over because their sources were not sealed yet, and now are. An
+// increment has them before the unprocessed messages of their partition, so that the messages of a source are counted in
+// order. The zero value has none.
+type lateSources struct {
+	names   []string                            // names of the valid sources, late or not
+	counted []map[schemas.Origin]*countedSource // by partition, and by source origin without a sequence number
+	left    coverage.Spans                      // spans with unread messages of this kind, among others
+}
+
+// countedSource is a source with its progress in a partition.
+type countedSource struct {
+	schemas.SourceSeal
+	next int64 // next sequence number
+}
+
+// findLate finds the uncounted messages of sources before the ends of a backlog. progress is the sources' progress in
+// runs, and begins the current starts of the topic's partitions.
+func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []coverage.Span, ends []int64) (l lateSources) {
+	l.counted = make([]map[schemas.Origin]*countedSource, len(ends))
+	for n := range ends {
+		l.counted[n] = map[schemas.Origin]*countedSource{}
+	}
+	for _, seal := range sources {
+		l.names = append(l.names, seal.Name())
+		for _, span := range seal.Spans {
+			n := span.Partition
+			if n >= len(ends) || n >= len(begins) {
+				continue
+			}
+			next := nextOf(progress, &seal, n)
+			l.counted[n][schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &countedSource{seal, next}
+			before := max(next-int64(n), 0) / int64(seal.Partitions) // number of its messages counted
+			late := coverage.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
+			if before < seal.In(n) && !late.Empty() {
+				l.left = append(l.left, late)
+			}
+		}
+	}
+	l.left = l.left.Merged()
+	return l
+}
+
+// nextOf returns the next sequence number of a source in a partition.
+func nextOf(progress []schemas.SourceProgress, seal *schemas.SourceSeal, partition int) int64 {
+	for _, p := range progress {
+		if p.Source == seal.ID && p.Attempt == seal.Attempt && partition < len(p.Next) {
+			return p.Next[partition]
+		}
+	}
+	return 0
+}
+
+// next removes and returns a span of at most the given number of messages of a partition; false if nothing is left.
+func (l *lateSources) next(partition int, messages int64) (coverage.Span, bool) {
+	for i, s := range l.left {
+		if s.Partition == partition {
+			s.To = min(s.To, s.From+messages)
+			if l.left[i].From = s.To; l.left[i].Empty() {
+				l.left = slices.Delete(l.left, i, i+1)
+			}
+			return s, true
+		}
+	}
+	return coverage.Span{}, false
+}
+
+// expire drops messages before an offset of a partition, which retention has deleted.
+func (l *lateSources) expire(partition int, begin int64) {
+	l.left = slices.DeleteFunc(l.left, func(s coverage.Span) bool { return s.Partition == partition && s.To <= begin })
+	for i := range l.left {
+		if l.left[i].Partition == partition {
+			l.left[i].From = max(l.left[i].From, begin)
+		}
+	}
+}
+
+// counts reports whether the next message in a partition is an uncounted one of a valid source, by the rules of
+// protocol.SpanCounting.
+func (l *lateSources) counts(partition int, m wire.Message) bool {
+	origin, _ := schemas.OriginOf(m)
+	s := l.counted[partition][schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
+	if s == nil || origin.Next > 0 || origin.Sequence < s.next || origin.Sequence >= s.Messages ||
+		origin.Sequence%int64(s.Partitions) != int64(partition) {
+		return false
+	}
+	s.next = origin.Sequence + int64(s.Partitions)
+	return true
+}
+
+// known reports whether a message belongs to a valid source, or needs none.
+func (l *lateSources) known(m wire.Message) bool {
+	origin, ingested := schemas.OriginOf(m)
+	return !ingested || origin.Next > 0 || slices.Contains(l.names, schemas.SourceName(origin.Source, origin.Attempt))
+}
