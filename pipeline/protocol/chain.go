@@ -1,10 +1,13 @@
 package protocol
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -12,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
@@ -270,4 +274,255 @@ func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 		e.Rows[examples.Split(split)] = n
 	}
 	return e
+}
+
+// Read applies all messages of the run on the weights topic, and returns the offset from which to subscribe. The error is
+// an *[ExpiredError], beside that offset, if the topic has lost the first records of the chain.
+func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
+	first, next, err := c.read(ctx, client)
+	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
+		err = &ExpiredError{c.Run, client.Topics.Weights, first}
+	}
+	return next, err
+}
+
+// read is Read, and also returns the first offset of the topic.
+func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
+	topic := client.Topics.Weights
+	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
+		return 0, 0, err
+	}
+	from := max(first, c.Plan.Since.Weights)
+	if from > end { // the topic was recreated after the plan was written
+		from = first
+	}
+	err = client.Between(ctx, topic, 0, from, end, func(m Message) error {
+		_, err := c.Add(m.Message)
+		return err
+	})
+	if err != nil {
+		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+	}
+	c.next = end
+	return first, end, nil
+}
+
+// Follow applies the next message of a subscription to the weights topic. See [Chain.Add].
+func (c *Chain) Follow(m Message) (grown bool, err error) {
+	c.next = m.Offset + 1
+	return c.Add(m.Message)
+}
+
+// differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
+// there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
+func (c *Chain) differs(ctx context.Context, client *Client) (bool, error) {
+	there := NewOutline(c.Plan, c.codec)
+	_, err := there.Read(ctx, client)
+	if errors.As(err, new(*ExpiredError)) {
+		return false, nil
+	}
+	return err == nil && !there.Has(c.Head()), err
+}
+
+// Renew compares the chain with the weights topic. After an unclean leader election, accepted records may be lost, and
+// records written since may have offsets that were already read. A role calls Renew when it has waited long for a message.
+// If the topic differs, the role restarts from the topic; otherwise Renew applies the messages that the chain lacks. The
+// error is an *[ExpiredError] if records have expired that the chain has not accepted.
+func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
+	if differs, err = c.differs(ctx, client); err != nil || differs {
+		return differs, err
+	}
+	_, err = c.Read(ctx, client)
+	return false, err
+}
+
+// RenewUnread is [Chain.Renew] for a role that waits for another process's record. The error is an *[ExpiredError] also if
+// that record may have expired: the topic starts beyond the last offset read, and has no next record.
+func (c *Chain) RenewUnread(ctx context.Context, client *Client) (differs bool, err error) {
+	head, next := c.Head(), c.next
+	if differs, err = c.Renew(ctx, client); err != nil || differs || c.Head() != head {
+		return differs, err
+	}
+	first, _, err := client.Log.Bounds(ctx, client.Topics.Weights, 0)
+	if err == nil && first > next {
+		err = &ExpiredError{c.Run, client.Topics.Weights, first}
+	}
+	return false, err
+}
+
+// Warm initializes the stages with the weights of the version that the plan starts from, and returns that version. It
+// returns nil in a cold start.
+func (c *Chain) Warm(ctx context.Context, client *Client) (*model.Model, error) {
+	if c.Plan.Warm == nil {
+		return nil, nil
+	}
+	earlier, err := client.ModelOf(ctx, c.Plan.Warm)
+	if errors.As(err, new(*NoVersionError)) {
+		return nil, fmt.Errorf("the version of run %s, which this run starts from, is no longer on %s", c.Plan.Warm.Run, client.Topics.Versions)
+	}
+	if err != nil {
+		return nil, err
+	}
+	manifest := earlier.Manifest
+	if digest := manifest.Digest(); digest != c.Plan.Warm.Manifest {
+		return nil, fmt.Errorf("version %d has manifest %s, the plan names %s", manifest.Version, digest.Short(), c.Plan.Warm.Manifest.Short())
+	}
+	for t := range min(len(c.Plan.Stages), len(manifest.Plan.Stages)) {
+		if w := earlier.Weights(t); w != nil && !c.grows(t) { // weights of other trees can't be reused
+			c.initial[t], c.ridges[t] = w, manifest.Ridge(t)
+		}
+	}
+	c.earlier = earlier
+	return earlier, nil
+}
+
+// GramVisit returns the visit to which the Gram matrices of an update's stage belong. They do not depend on weights.
+func (c *Chain) GramVisit(stage int) Visit { return Visit{Stage: stage, Parent: c.SurveyDigest()} }
+
+// Visit is a visit to a stage.
+type Visit struct {
+	Stage  int         // schemas.Survey, 0, 1, …
+	Number int         // number of the visit within its stage: 0, 1, …
+	Parent wire.Digest // record from which the statistics are computed
+}
+
+// Due returns the worker's next steps after the accepted records. First it publishes and seals the residuals of stage
+// seal, unless that is [NoStage]. Then it makes visit v. When no visit is left, v.Stage is the number of stages.
+func (c *Chain) Due() (v Visit, seal int) {
+	v.Parent = c.Head()
+	switch {
+	case c.Survey == nil:
+		v.Stage = wire.Survey
+		return v, NoStage
+	case len(c.weights) == 0:
+		v.Number = c.first(0)
+		return v, NoStage
+	}
+	last := c.weights[len(c.weights)-1]
+	if last.Final != nil {
+		v.Stage, v.Number = last.Stage+1, c.first(last.Stage+1)
+		return v, last.Stage
+	}
+	v.Stage, v.Number = last.Stage, last.Visit
+	return v, NoStage
+}
+
+// grows reports whether the first visit to a stage grows its trees. The stages of an update have the trees of the previous
+// version.
+func (c *Chain) grows(stage int) bool {
+	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.Grown(c.Plan.Stages[stage].Features)
+}
+
+// first returns the number of the first visit to a stage.
+func (c *Chain) first(stage int) int {
+	if c.grows(stage) {
+		return wire.Growth
+	}
+	return 0
+}
+
+// structure returns the record of a stage's trees; nil if it has none, or none yet. An update writes the trees of the
+// previous version in a record of its own, since its version must stay readable when the previous one is removed.
+func (c *Chain) structure(stage int) *schemas.Weights {
+	if c.Plan.Update() != nil && c.earlier != nil {
+		if tensors := c.earlier.Stage(stage).Features.Structure(); tensors != nil {
+			id := wire.Identity{Kind: schemas.KindStructure, Run: c.Run, Stage: stage, Parent: c.SurveyDigest()}
+			return &schemas.Weights{Identity: id, Tensors: tensors}
+		}
+		return nil
+	}
+	for _, w := range c.weights {
+		if w.Stage == stage && w.Kind == schemas.KindStructure {
+			return w
+		}
+	}
+	return nil
+}
+
+// Began reports whether any weights are accepted.
+func (c *Chain) Began() bool { return len(c.weights) > 0 }
+
+// GrowthVisit returns the visit that grows the trees of a stage, and whether it is due: whether the stage has trees that
+// are not accepted yet. The record that the stage starts from must be accepted.
+func (c *Chain) GrowthVisit(stage int) (v Visit, due bool) {
+	if !c.grows(stage) || c.structure(stage) != nil {
+		return v, false
+	}
+	return Visit{stage, wire.Growth, c.Head()}, true
+}
+
+// Visits returns the visits of a stage so far, in order, without that of [Chain.GrowthVisit]. The last one may still be
+// due.
+func (c *Chain) Visits(stage int) (visits []Visit) {
+	if stage == wire.Survey {
+		return []Visit{{stage, 0, c.Root}}
+	}
+	if stage == 0 && c.Survey != nil && !c.grows(stage) {
+		visits = append(visits, Visit{stage, 0, c.SurveyDigest()})
+	}
+	for i, w := range c.weights {
+		switch {
+		case w.Stage == stage-1 && w.Final != nil && !c.grows(stage):
+			visits = append(visits, Visit{stage, 0, c.digest(i)})
+		case w.Stage == stage && w.Final == nil:
+			visits = append(visits, Visit{stage, w.Visit, c.digest(i)})
+		}
+	}
+	return visits
+}
+
+// WeightsFor returns the weights for a visit, and the initial W (p × k) of its stage. Both are nil for the first visit to
+// a stage in a cold start.
+func (c *Chain) WeightsFor(v Visit) (w *schemas.Weights, initial []float32) {
+	for _, w := range c.weights {
+		if w.Stage == v.Stage && w.Visit == v.Number && w.Kind == schemas.KindWeights {
+			return w, nil
+		}
+	}
+	return nil, c.Initial(v.Stage)
+}
+
+// Initial returns the initial W (p × k) of a stage in a warm start; nil means zeros. In an update on sparse rows, the
+// previous version may lack some inputs.
+func (c *Chain) Initial(stage int) []float32 {
+	u := c.Plan.Update()
+	if u == nil || !u.Sparse || c.earlier == nil || c.Prepared == nil || c.initial[stage] == nil {
+		return c.initial[stage]
+	}
+	if c.extended == nil {
+		c.extended = map[int][]float32{}
+	}
+	if c.extended[stage] == nil {
+		c.extended[stage] = c.earlier.WeightsOn(stage, c.Prepared)
+	}
+	return c.extended[stage]
+}
+
+// Forget frees the memory of weights that are not needed from a visit on: the weights of earlier visits, except final
+// weights, weights of learnt links, and weights of which the visit's weights are a change.
+func (c *Chain) Forget(v Visit) {
+	whole := 0
+	for _, w := range c.weights {
+		if _, all := w.Tensors.Find(statistics.TensorW); all && w.Stage == v.Stage && w.Visit <= v.Number {
+			whole = w.Visit
+		}
+	}
+	for i, w := range c.weights {
+		if (w.Stage < v.Stage || w.Stage == v.Stage && w.Visit < whole) && w.Final == nil && w.Tensors != nil &&
+			w.Kind == schemas.KindWeights && !link.Named(c.Plan.Stages[w.Stage].Link).Learnt {
+			bare := *w // the weights may still be in use elsewhere
+			bare.Tensors = nil
+			c.weights[i] = &bare
+		}
+	}
+}
+
+// Passes returns the pass reports of a stage, in order, from its accepted weights.
+func (c *Chain) Passes(stage int) (passes []schemas.PassReport) {
+	for _, w := range c.weightsOf(stage) {
+		if w.Pass != nil {
+			passes = append(passes, *w.Pass)
+		}
+	}
+	return passes
 }

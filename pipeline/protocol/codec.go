@@ -148,3 +148,9 @@ func encodeBatches[T wire.Number](c Codec, r *wire.Record[T]) iter.Seq2[[]wire.M
 		}
 	}
 }
+
+// Records are the statistics of a visit of which nothing is sent: see [schemas.Update].
+type Records struct {
+	Doubles []*wire.Record[float64]
+	Singles []*wire.Record[float32]
+}

@@ -5,11 +5,16 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+	"slices"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Finished is a finished version.
@@ -183,4 +188,265 @@ func (c *Client) ModelOf(ctx context.Context, warm *schemas.Warm) (*model.Model,
 		return m, nil
 	}
 	return c.Model(ctx, warm.Run)
+}
+
+// version collects the records of a version.
+type version struct {
+	topic     string // versions topic
+	codec     Codec
+	place     schemas.Place
+	documents wire.Documents
+	collector wire.Collector[float32]
+	manifest  *schemas.Manifest                     // nil: not read yet
+	written   time.Time                             // timestamp of the manifest
+	report    *schemas.Report                       // nil: not read yet, or there is none
+	records   map[wire.Digest]*wire.Record[float32] // by digest
+}
+
+// readFrom reads the version at a place, from an offset of that place on. If that has no manifest, or not enough, it reads the
+// whole topic: if a message was written again, by a second solver or by a client that got no response, compaction keeps the last
+// copy, which may be behind the version's place. The error is a *[GoneError] if there is no manifest.
+func (c *Client) readFrom(ctx context.Context, place schemas.Place, from int64, enough func(*version) bool) (*version, error) {
+	v := &version{topic: c.Topics.Versions, codec: c.Codec, place: place, records: map[wire.Digest]*wire.Record[float32]{}}
+	for _, span := range []coverage.Span{{From: from, To: place.To}, {To: math.MaxInt64}} {
+		err := c.Remaining(ctx, v.topic, 0, span.From, span.To, func(m Message) error {
+			if m.Run() == place.Run && m.Value != nil {
+				v.apply(m)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, fmt.Errorf("read version %d: %w", place.Version, err)
+		}
+		if v.manifest != nil && enough(v) {
+			return v, nil
+		}
+	}
+	if v.manifest == nil {
+		return nil, v.gone("its manifest is")
+	}
+	return v, nil
+}
+
+// apply adds a message of the version. It skips damaged ones.
+func (v *version) apply(m Message) {
+	switch m.Kind() {
+	case schemas.KindManifest:
+		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok {
+			if manifest, err := DecodeManifest(whole); err == nil {
+				v.manifest, v.written = manifest, m.Time
+			}
+		}
+	case schemas.KindReport:
+		if whole, ok, err := v.documents.Add(m.Message); err == nil && ok && v.report == nil {
+			v.report, _ = schemas.DecodeJSON[schemas.Report](whole) // a damaged report counts as none
+		}
+	default:
+		if r, err := v.codec.CollectSingle(&v.collector, m.Message); err == nil && r != nil {
+			v.records[m.Digest()] = r
+		}
+	}
+}
+
+// GoneError means that a part of a version is no longer on the versions topic.
+type GoneError struct {
+	Version int
+	What    string // missing part, with its verb: "its manifest is"
+	Topic   string
+}
+
+// Error includes the missing part.
+func (e *GoneError) Error() string {
+	return fmt.Sprintf("version %d: %s no longer on %s", e.Version, e.What, e.Topic)
+}
+
+// IsIncomplete reports whether an error means that a version is incomplete or damaged.
+func IsIncomplete(err error) bool {
+	return errors.As(err, new(*GoneError)) || errors.Is(err, wire.ErrDamaged)
+}
+
+// gone returns the error for a missing part of the version.
+func (v *version) gone(what string) error {
+	return &GoneError{v.place.Version, what, v.topic}
+}
+
+// survey returns the survey's result of the version.
+func (v *version) survey() (*statistics.SurveyResult, error) {
+	prepare := v.records[v.manifest.Prepare]
+	if prepare == nil {
+		return nil, v.gone("the survey's result is")
+	}
+	return statistics.SurveyResultOf(prepare)
+}
+
+// model returns the version as a model, which shares unchanged tensors with before.
+func (v *version) model(before *model.Model) (*model.Model, error) {
+	survey, err := v.survey()
+	if err != nil {
+		return nil, err
+	}
+	weights := make([][]*schemas.Weights, len(v.manifest.Blocks))
+	for t, block := range v.manifest.Blocks {
+		if v.records[block.Digest] == nil {
+			return nil, v.gone(fmt.Sprintf("the weights of stage %d are", t))
+		}
+		// A learnt link also needs the records before the final one. The parent of each is the previous record.
+		for r := v.records[block.Digest]; r != nil && r.Kind == schemas.KindWeights && r.Stage == t; r = v.records[r.Parent] {
+			w, err := schemas.WeightsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = append(weights[t], w)
+		}
+		if block.Structure != "" {
+			r := v.records[block.Structure]
+			if r == nil || r.Kind != schemas.KindStructure {
+				return nil, v.gone(fmt.Sprintf("the trees of stage %d are", t))
+			}
+			w, err := schemas.WeightsOf(r)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = append(weights[t], w)
+		}
+		slices.Reverse(weights[t])
+	}
+	m, err := before.Successor(v.manifest, survey.Preparation, weights)
+	if err != nil {
+		return nil, fmt.Errorf("version %d: %w", v.place.Version, err)
+	}
+	if digest := m.Digest(); digest != v.manifest.WeightsDigest {
+		return nil, fmt.Errorf("version %d: its weights have digest %s, its manifest says %s: %w", v.place.Version, digest.Short(),
+			v.manifest.WeightsDigest.Short(), wire.ErrDamaged)
+	}
+	return m, nil
+}
+
+// PublishVersion writes a version to the versions topic: the records of its model, then the report, which it calls
+// afterwards (nil: none), then the manifest. It returns their place. The version is visible once the end of the run names
+// it.
+func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*wire.Record[float32],
+	report func() *schemas.Report) (*schemas.Place, error) {
+	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
+	for _, r := range records {
+		for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
+			at := int64(0)
+			if err == nil {
+				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)
+			}
+			if err != nil {
+				return nil, err
+			}
+			if place.From < 0 {
+				place.From = at
+			}
+		}
+	}
+	if report != nil {
+		messages, err := report().Messages()
+		if err != nil {
+			return nil, err
+		}
+		if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
+			return nil, err
+		}
+	}
+	messages, err := manifest.Messages()
+	if err != nil {
+		return nil, err
+	}
+	if place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
+		return nil, err
+	}
+	// Other writers may have written in between.
+	if _, place.To, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err != nil {
+		return nil, err
+	}
+	return place, nil
+}
+
+// Model returns the model of a chain that has the survey's result and all final weights.
+func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
+	weights := make([][]*schemas.Weights, len(c.Plan.Stages))
+	for t := range weights {
+		weights[t] = c.weightsOf(t)
+		if trees := c.structure(t); trees != nil && c.Plan.Update() != nil { // those of the previous version
+			weights[t] = append([]*schemas.Weights{trees}, weights[t]...)
+		}
+	}
+	if u := c.Plan.Update(); u != nil && u.Sparse {
+		for t := range weights {
+			s, err := c.Stage(t)
+			if err != nil {
+				return nil, err
+			}
+			fitted, err := c.Fitted(s, t)
+			if err != nil {
+				return nil, err
+			}
+			weights[t] = []*schemas.Weights{c.whole(t, fitted.W.Data)}
+		}
+	}
+	return c.earlier.Successor(manifest, c.Survey.Preparation, weights)
+}
+
+// Records returns the records of a complete chain that its model needs: the survey's result, trees, and the final weights
+// of each stage, with the earlier ones if the link is learnt.
+func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
+	records := []*wire.Record[float32]{c.Survey.Record()}
+	for t := range c.Plan.Stages {
+		if w := c.structure(t); w != nil {
+			records = append(records, w.Record())
+		}
+	}
+	for i, w := range c.weights {
+		if u := c.Plan.Update(); u != nil && u.Sparse {
+			if w.Final != nil {
+				records = append(records, c.whole(w.Stage, m.Weights(w.Stage)).Record())
+			}
+			continue
+		}
+		last := i+1 == len(c.weights) || c.weights[i+1].Stage != w.Stage
+		if w.Kind == schemas.KindWeights && (last || link.Named(c.Plan.Stages[w.Stage].Link).Learnt) {
+			records = append(records, w.Record())
+		}
+	}
+	return records
+}
+
+// Block returns a stage's weights in a version, and their digest. The weights of an update on sparse rows cover few
+// columns; a version has them in full.
+func (c *Chain) Block(stage int, m *model.Model) (*schemas.Weights, wire.Digest) {
+	final, digest := c.Final(stage)
+	if u := c.Plan.Update(); u != nil && u.Sparse {
+		final = c.whole(stage, m.Weights(stage))
+		digest = final.Record().Digest()
+	}
+	return final, digest
+}
+
+// whole returns the full final weights of a stage of an update on sparse rows. It is a record of its own, whose parent has
+// the weights that the update changed.
+func (c *Chain) whole(stage int, w []float32) *schemas.Weights {
+	final, digest := c.Final(stage)
+	all, k := *final, c.Prepared.Labels.Len()
+	all.Visit, all.Parent = final.Visit+1, digest
+	all.Tensors = wire.Tensors[float32]{wire.Matrix(statistics.TensorW, len(w)/k, k, w)}
+	return &all
+}
+
+// Structure returns the digest of the record of a stage's trees, among [Chain.Records]; "" if the stage has none.
+func (c *Chain) Structure(stage int) wire.Digest {
+	if w := c.structure(stage); w != nil {
+		return w.Record().Digest()
+	}
+	return ""
+}
+
+// Trees returns the digest of a stage's trees, whichever run has grown them; "" if it has none, or none yet.
+func (c *Chain) Trees(stage int) wire.Digest {
+	if w := c.structure(stage); w != nil {
+		return schemas.WeightsDigest(w.Tensors)
+	}
+	return ""
 }
