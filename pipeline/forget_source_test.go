@@ -98,7 +98,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 		}
 	}
 	done := forget(t, log, job, admin.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
-	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) || done.Unknown != 0 {
+	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != int64(len(want)) {
@@ -123,32 +123,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
 	wrong, ok := errors.AsType[*admin.NoRowsError](err)
-	if !ok || !slices.Equal(wrong.Keys, []string{"u77"}) || len(wrong.Read) != 2 || wrong.Unknown != 0 {
+	if !ok || !slices.Equal(wrong.Keys, []string{"u77"}) || len(wrong.Read) != 2 {
 		t.Errorf("got error %v, expected one about what is not there", err)
-	}
-}
-
-// Of messages that an earlier program has ingested the keys are not known, and that is said.
-func TestForgetSaysWhatHasNoKeys(t *testing.T) {
-	log := openEmbedded(t)
-	job := clicks(t, log, 0)
-	keyedClicks(t, log, 40)
-	followToEnd(t, log, job)
-	examples := protocol.TopicsOf(job.Name).Examples
-	written := readTopic(t, log, examples)
-	noError(t, log.Delete(t.Context(), examples))
-	for _, m := range written {
-		m.Headers = slices.DeleteFunc(slices.Clone(m.Headers), func(h kafkalog.Header) bool { return h.Key == "stagewise-rows" })
-		produce(t, log, job, m.Partition, m)
-	}
-	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Keys: []string{"u7"}})
-	if wrong, ok := errors.AsType[*admin.NoRowsError](err); !ok || wrong.Unknown != int64(len(written)) ||
-		!strings.Contains(err.Error(), "lack the keys and offsets of their rows") {
-		t.Errorf("got error %v, expected one that says that keys are not known", err)
-	}
-	keyedClicks(t, log, 40)
-	followToEnd(t, log, job)
-	if done := forget(t, log, job, admin.ToForget{Keys: []string{"u7"}}); done.Rows < 2 || done.Unknown != int64(len(written)) {
-		t.Errorf("%+v, expected rows of the later messages, and %d messages that are not known", done, len(written))
 	}
 }

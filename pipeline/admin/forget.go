@@ -45,9 +45,6 @@ func (r SourceRows) String() string { return r.Topic + r.Span.String() }
 
 // Forgot is the result of [Forget].
 type Forgot struct {
-	// Unknown is the number of messages ingested from topics by an earlier release, which do not record the keys and offsets
-	// of their rows: they may have rows that were selected.
-	Unknown  int64 `json:"unknown_messages,omitempty"`
 	Messages int64 `json:"messages"` // with forgotten rows, and still on the topic
 	Rows     int64 `json:"rows"`
 	Removed  []int `json:"removed_versions,omitempty"`
@@ -140,11 +137,10 @@ func (e *rowsError) Error() string {
 
 // NoRowsError lists selected rows that do not exist. Nothing is forgotten then.
 type NoRowsError struct {
-	Topic   string       // examples topic
-	Rows    []string     // problems of rows
-	Keys    []string     // keys of no message
-	Read    []SourceRows // of which the topic has no rows
-	Unknown int64        // see [Forgot]
+	Topic string       // examples topic
+	Rows  []string     // problems of rows
+	Keys  []string     // keys of no message
+	Read  []SourceRows // of which the topic has no rows
 }
 
 // Error returns a sentence.
@@ -155,10 +151,6 @@ func (e *NoRowsError) Error() string {
 	}
 	for _, read := range e.Read {
 		parts = append(parts, fmt.Sprintf("no row on %s was read from %v", e.Topic, read))
-	}
-	if e.Unknown > 0 && len(e.Keys)+len(e.Read) > 0 {
-		parts = append(parts, fmt.Sprintf("%d messages there, ingested by an earlier release, lack the keys and offsets of "+
-			"their rows: name those rows", e.Unknown))
 	}
 	return strings.Join(parts, "; ") + ". Nothing is forgotten"
 }
@@ -275,7 +267,6 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 			wrong.Read = append(wrong.Read, found.read[i])
 		}
 	}
-	wrong.Unknown = found.done.Unknown
 	if len(wrong.Rows)+len(wrong.Keys)+len(wrong.Read) > 0 {
 		return nil, nil, wrong
 	}
@@ -399,9 +390,8 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 		some = append(some, r)
 	}
 	origins, err := examples.RowOriginsOf(m.Message)
-	if err != nil || origins == nil {
-		f.done.Unknown++
-		return nil
+	if err != nil {
+		return nil // damaged messages are not trained on
 	}
 	for i, read := range f.read {
 		if read.Topic == topic {
@@ -414,10 +404,7 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 	if len(f.keys) == 0 {
 		return some.Union(nil)
 	}
-	keys, err := examples.SourceKeys(m.Value, f.Memory)
-	if err != nil { // damaged messages are not trained on
-		f.done.Unknown++
-	}
+	keys, _ := examples.SourceKeys(m.Value, f.Memory) // none of a damaged message
 	for row, key := range keys {
 		if _, wanted := f.keys[key]; wanted && key != "" {
 			f.keys[key] = true

@@ -24,51 +24,35 @@ import (
 // Work executes a pipeline's runs as a worker, one after the other, for the partitions that its consumer group assigns to
 // this process. It returns when ctx ends. There may be any number of workers. It creates missing topics.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
-	here := planning.Arithmetic(blas)
-	bytes, err := partition.Bytes(job.Memory)
+	rec = event.Serialised(rec)
+	p, store, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
+		return []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine}, []string{t.Versions, t.Plans}
+	})
 	if err != nil {
 		return err
 	}
-	p := topics.OpenForRuns(log, job, nil)
-	t := p.Topics
-	if err := topics.Require(ctx, p, &job, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine); err != nil {
-		return err
-	}
-	rec = event.Serialised(rec)
-	if err := topics.CheckPolicies(ctx, p, rec, t.Versions, t.Plans); err != nil {
-		return err
-	}
-	limit(ctx, p, job, bytes)
-	store := partition.NewStore(bytes)
-	join := func() Member { return log.JoinGroups(t.Workers(), t.Examples, job.ShareSize) }
-	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+	join := func() Member { return log.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.ShareSize) }
+	work := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		CheckStore(ctx, p, store)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)
-	})
+	}
+	return Serve(ctx, p, planning.Arithmetic(blas), rec, join, work)
 }
 
 // Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process.
 // It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
-	here := planning.Arithmetic(blas)
-	bytes, err := partition.Bytes(job.Memory)
+	rec = event.Serialised(rec)
+	p, store, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
+		compacted = []string{t.Versions, t.State, t.Plans}
+		return append([]string{t.Examples, t.Statistics, t.Weights, t.Quarantine}, compacted...), compacted
+	})
 	if err != nil {
 		return err
 	}
-	p := topics.OpenForRuns(log, job, nil)
-	limit(ctx, p, job, bytes)
-	t := p.Topics
-	if err := topics.Require(ctx, p, &job, t.Examples, t.Statistics, t.Weights, t.Versions, t.State, t.Plans, t.Quarantine); err != nil {
-		return err
-	}
-	rec = event.Serialised(rec)
-	if err := topics.CheckPolicies(ctx, p, rec, t.Versions, t.State, t.Plans); err != nil {
-		return err
-	}
-	join := func() Member { return log.Join(t.Solvers(), t.Plans) }
-	store := partition.NewStore(bytes) // of updates that are too small to distribute
-	return Serve(ctx, p, here, rec, join, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-		if !plan.Update().IsLocal() {
+	join := func() Member { return log.Join(p.Topics.Solvers(), p.Topics.Plans) }
+	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
+		if !plan.Update().IsLocal() { // the store is of updates that are too small to distribute
 			store.Retain(nil) // the matrices of the run may take all memory
 		}
 		CheckStore(ctx, p, store)
@@ -81,7 +65,27 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		}
 		Prune(ctx, p, job.Keep, rec)
 		return nil
-	})
+	}
+	return Serve(ctx, p, planning.Arithmetic(blas), rec, join, solve)
+}
+
+// open opens a pipeline for a role that needs topics, some of which must be compacted, with the memory for examples.
+func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder,
+	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *partition.Store, error) {
+	bytes, err := partition.Bytes(job.Memory)
+	if err != nil {
+		return nil, nil, err
+	}
+	p := topics.OpenForRuns(log, job, nil)
+	all, compacted := needs(p.Topics)
+	if err := topics.Require(ctx, p, &job, all...); err != nil {
+		return nil, nil, err
+	}
+	if err := topics.CheckPolicies(ctx, p, rec, compacted...); err != nil {
+		return nil, nil, err
+	}
+	limit(ctx, p, job, bytes)
+	return p, partition.NewStore(bytes), nil
 }
 
 // Prune removes unneeded messages. An error is only recorded: the next run removes them.

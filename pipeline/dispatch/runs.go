@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -139,4 +141,75 @@ func Cancel(ctx context.Context, p *topics.Pipeline, id string) (cancelled []str
 		cancelled = append(cancelled, unfinished)
 	}
 	return cancelled, nil
+}
+
+// RunDetails is the state of a run on the topics.
+type RunDetails struct {
+	RunState
+	Pipeline string // pipeline name
+	Plan     *schemas.Plan
+	// Report is the report of the run; nil: the run has made no version, or the report is gone.
+	Report *schemas.Report
+}
+
+// Describe returns the state of runs on the topics. A run is given by its id or its version: a number or
+// [protocol.Latest]. A run of a pipeline other than name has that pipeline's name and a slash before it, as in wide/3. The
+// error may be an *[UnknownRunError].
+func Describe(ctx context.Context, log *kafkalog.Log, name string, wanted ...string) (list []RunDetails, err error) {
+	known := map[string]*described{}
+	for _, want := range wanted {
+		of, id := name, want
+		if other, rest, ok := strings.Cut(want, "/"); ok {
+			of, id = other, rest
+		}
+		if known[of] == nil {
+			if known[of], err = Described(ctx, topics.Open(log, of, nil)); err != nil {
+				return nil, fmt.Errorf("pipeline %s: %w", of, err)
+			}
+		}
+		d, err := known[of].Run(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, *d)
+	}
+	return list, nil
+}
+
+// described is the state of all runs of a pipeline.
+type described struct {
+	*topics.Pipeline
+	ledger *protocol.Ledger
+	states []RunState
+}
+
+// Described reads the runs and versions of the pipeline for [Describe].
+func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error) {
+	d = &described{Pipeline: p}
+	if d.ledger, err = d.ReadLedger(ctx); err != nil {
+		return nil, err
+	}
+	d.states, err = Runs(ctx, p)
+	return d, err
+}
+
+// Run returns the state of a run, by id or version.
+func (d *described) Run(ctx context.Context, want string) (*RunDetails, error) {
+	place, err := d.ledger.Find(want)
+	r := &RunDetails{Pipeline: d.Topics.Name, RunState: RunState{Run: want, Version: place.Version, State: schemas.Done, Rows: -1},
+		Plan: d.ledger.Plan(want)}
+	switch {
+	case err == nil:
+		made, report, err := d.Client.Described(ctx, place)
+		if err != nil {
+			return nil, err
+		}
+		r.Run, r.Plan, r.Rows, r.Report = place.Run, made.Plan, made.Rows[examples.Train.String()], report
+	case r.Plan == nil:
+		return nil, &UnknownRunError{want, d.Topics.Plans}
+	}
+	if i := slices.IndexFunc(d.states, func(s RunState) bool { return s.Run == r.Run }); i >= 0 {
+		r.RunState = d.states[i]
+	}
+	return r, nil
 }

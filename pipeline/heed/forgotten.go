@@ -1,6 +1,7 @@
 package heed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -57,8 +58,8 @@ func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (cov
 	}
 }
 
-// ReadMore folds the messages appended since the last read into f, and reports whether there are any. A pipeline of an
-// earlier release may have no forget topic: nothing is forgotten then.
+// ReadMore folds the messages appended since the last read into f, and reports whether there are any. Without a forget topic
+// nothing is forgotten.
 func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool, err error) {
 	topic := topics.ForgetTopic(p)
 	if topic == "" {
@@ -70,7 +71,7 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 	}
 	if err == nil && end < f.next { // the topic was recreated or truncated
 		heeded := f.Heeded()
-		*f = Forgotten{Sources: map[string]bool{}, entries: map[string]bool{}, exists: f.exists}
+		*f = *NewForgotten()
 		if more, err = ReadMore(ctx, p, f); err == nil && f.lacks(heeded) {
 			err = &ForgetLostError{Topic: topic, Heeded: *heeded}
 		}
@@ -249,4 +250,225 @@ type ForgottenError struct {
 func (e *ForgottenError) Error() string {
 	return fmt.Sprintf("%q: source %s is forgotten (on %s), and no run learns it: remove it from the configuration",
 		e.Files, wire.Digest(e.Source).Short(), e.Topic)
+}
+
+// saidMessage is an examples message whose rows a forget message names, with the checksum that it had at that time.
+type saidMessage struct {
+	rows     coverage.ForgottenRows // rows of this message
+	checksum string                 // "" means that the offset held no message
+	said     time.Time
+}
+
+// messagesOf returns the examples messages for which a forget message has checksums.
+func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
+	if len(f.Checksums) == 0 {
+		return nil
+	}
+	i := 0
+	for _, r := range f.Rows {
+		for at := r.From; at < r.To; at++ {
+			rows := r
+			rows.From, rows.To = at, at+1
+			messages = append(messages, saidMessage{rows, f.Checksums[i], said})
+			i++
+		}
+	}
+	return messages
+}
+
+// fewOffsets is the largest gap between two messages that is read rather than skipped: a second request would take longer.
+const fewOffsets = 256
+
+// Compare checks which of the messages not compared yet are still on the examples topic; rows of replaced messages are not
+// forgotten. Messages beyond the end of the topic stay unknown, because another message may be written there.
+func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
+	if len(f.unknown) == 0 {
+		return nil
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	if err != nil {
+		return err
+	}
+	var known coverage.Forgotten
+	var there, unknown []saidMessage
+	for _, m := range f.unknown {
+		switch s := m.rows.Span(); {
+		case s.Partition >= len(bounds) || s.To > bounds[s.Partition].To:
+			unknown = append(unknown, m)
+		case s.From < bounds[s.Partition].From:
+			known = append(known, m.rows) // deleted by retention, but versions may have been trained on it
+		default:
+			there = append(there, m)
+		}
+	}
+	slices.SortStableFunc(there, func(a, b saidMessage) int {
+		return cmp.Or(cmp.Compare(a.rows.Partition, b.rows.Partition), cmp.Compare(a.rows.From, b.rows.From))
+	})
+	var others []saidMessage
+	for first := 0; first < len(there); {
+		end := first + 1
+		for end < len(there) && there[end].rows.Partition == there[first].rows.Partition &&
+			there[end].rows.From-there[end-1].rows.From <= fewOffsets {
+			end++
+		}
+		checksums := map[int64]string{}
+		span := coverage.Span{Partition: there[first].rows.Partition, From: there[first].rows.From, To: there[end-1].rows.To}
+		err := p.Remaining(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
+			checksums[m.Offset] = schemas.ForgetChecksum(m.Message)
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("read the messages whose rows were forgotten: %w", err)
+		}
+		for _, m := range there[first:end] {
+			if now, has := checksums[m.rows.From]; !has || now == m.checksum {
+				known = append(known, m.rows)
+			} else {
+				others = append(others, m)
+			}
+		}
+		first = end
+	}
+	f.Rows, f.others, f.unknown = f.Rows.Union(known), append(f.others, others...), unknown
+	return nil
+}
+
+// otherBefore returns the rows of messages that are not on the examples topic, but on which a version written at the given
+// time may have been trained. A later version was trained on the messages that replaced them.
+func (f *Forgotten) otherBefore(written time.Time) (rows coverage.Forgotten) {
+	for _, messages := range [][]saidMessage{f.others, f.unknown} {
+		for _, m := range messages {
+			if written.Before(m.said) {
+				rows = append(rows, m.rows)
+			}
+		}
+	}
+	return rows
+}
+
+// Tell reports the forgotten offsets that now hold other messages.
+func (f *Forgotten) Tell(topic string, rec event.Recorder) {
+	if f.told == len(f.others) {
+		return
+	}
+	var rows coverage.Forgotten
+	for _, m := range f.others[f.told:] {
+		rows = append(rows, m.rows)
+	}
+	f.told = len(f.others)
+	event.Notice(rec, "rows at %v of %s were forgotten, but these offsets now hold other messages, which are not forgotten",
+		rows.Union(nil).Spans(), topic)
+}
+
+// Heeded returns the part of the forget topic that was read; nil if it was empty.
+func (f *Forgotten) Heeded() *schemas.Heeded {
+	if len(f.entries) == 0 {
+		return nil
+	}
+	return &schemas.Heeded{Entries: len(f.entries), Last: f.last}
+}
+
+// lacks reports whether the topic has lost messages that heeded covers, and no operator has accepted the loss.
+func (f *Forgotten) lacks(heeded *schemas.Heeded) bool {
+	if heeded == nil || slices.Contains(f.lost, *heeded) {
+		return false
+	}
+	return len(f.entries) < heeded.Entries || heeded.Last != "" && !f.entries[heeded.Last]
+}
+
+// CheckForgotten returns a *[ForgetLostError] if the forget topic lacks messages that a version has applied.
+func CheckForgotten(p *topics.Pipeline, f *Forgotten, version *schemas.Manifest) error {
+	heeded := version.Plan.Heeded
+	if version.Plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
+		return nil
+	}
+	return &ForgetLostError{Topic: topics.ForgetTopic(p), Version: version.Version, Heeded: *heeded, Has: len(f.entries)}
+}
+
+// CheckNewest calls [CheckForgotten] with the newest readable version.
+func CheckNewest(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, f *Forgotten) error {
+	for _, place := range slices.Backward(l.Versions()) {
+		manifest, err := p.Version(ctx, place.Run)
+		if ctx.Err() != nil {
+			return err
+		}
+		if err == nil {
+			return CheckForgotten(p, f, manifest)
+		}
+	}
+	return nil
+}
+
+// ForgetLostError means that the forget topic has lost messages, so that a run would train on forgotten rows.
+type ForgetLostError struct {
+	Topic   string
+	Version int            // version that has applied the lost messages; 0: a running process has
+	Heeded  schemas.Heeded // the part that it has applied
+	Has     int            // number of messages on the topic
+}
+
+// Error includes the operator's options.
+func (e *ForgetLostError) Error() string {
+	who := "this process"
+	if e.Version > 0 {
+		who = fmt.Sprintf("version %d", e.Version)
+	}
+	return fmt.Sprintf("%s has lost forgotten rows: %s applied %d of its messages, but it now has %d messages, or others: restore it "+
+		"from a backup, or use `stagewise forget --lost restore` to forget again the rows that versions name, or `--lost drop` to "+
+		"let runs learn those rows", e.Topic, who, e.Heeded.Entries, e.Has)
+}
+
+// The operator's decisions when the forget topic has lost messages.
+const (
+	RestoreLost = "restore" // forget again the rows that the plans of versions list as forgotten
+	DropLost    = "drop"    // continue without them
+)
+
+// ErrNothingLost means that the forget topic has lost nothing.
+var ErrNothingLost = errors.New("the forget topic has all messages that versions applied: nothing is lost")
+
+// DecideLost returns the messages that record the operator's decision, so that runs continue although the forget topic has
+// lost messages, and the rows to forget again.
+func DecideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision string) (said []schemas.Forget,
+	rows coverage.Forgotten, err error) {
+	versions, err := p.Versions(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	var lost []schemas.Heeded
+	for i := range versions {
+		plan := versions[i].Plan
+		heeded := plan.Heeded
+		if plan.Topic != topics.ForeignTopic(p) || !f.lacks(heeded) {
+			continue
+		}
+		rows = rows.Union(plan.Forgotten)
+		if !slices.Contains(lost, *heeded) {
+			lost = append(lost, *heeded)
+			said = append(said, schemas.Forget{Lost: heeded})
+		}
+	}
+	switch {
+	case len(said) == 0:
+		return nil, nil, ErrNothingLost
+	case decision == DropLost:
+		return said, nil, nil
+	}
+	bounds, err := p.Log.Spans(ctx, p.Topics.Examples)
+	return said, rows.Within(bounds), err
+}
+
+// SaidAfter returns the positions from which to follow changes to the set of training examples: seals and removals of
+// sources, and forgotten rows. sealed and f are the state so far.
+func SaidAfter(p *topics.Pipeline, sealed *protocol.Ledger, f *Forgotten) (positions []protocol.Position) {
+	switch {
+	case p.Foreign == nil:
+		positions = append(positions, protocol.Position{Topic: p.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	case p.Foreign.Owner != nil && sealed.Next > 0: // otherwise the topic may not exist
+		positions = append(positions, protocol.Position{Topic: p.Foreign.Owner.Topics.Plans, Offset: sealed.Next, Compacted: true})
+	}
+	if f.exists {
+		positions = append(positions, protocol.Position{Topic: topics.ForgetTopic(p), Offset: f.next, Compacted: true})
+	}
+	return positions
 }

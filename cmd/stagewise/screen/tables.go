@@ -249,10 +249,6 @@ func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
 // WriteForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
 func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
 	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
-	if done.Unknown > 0 {
-		fmt.Fprintf(w, "%s may have others: an earlier program ingested them without keys and offsets. Name their rows\n",
-			english.Plural(int(done.Unknown), "message", ""))
-	}
 	if len(done.Removed) > 0 {
 		fmt.Fprintf(w, "removed versions that learnt from forgotten rows: %s\n", listOf(done.Removed))
 	}
