@@ -146,7 +146,7 @@ func (f *frame) readMLflow(object value.Cell, l *layout.Request) error {
 func (f *frame) transpose(object value.Cell, l *layout.Request) error {
 	var names []string
 	var columns [][]value.Cell
-	err := object.Members(func(name string, column value.Cell) error {
+	err := object.Each(func(name []byte, column value.Cell) error {
 		items := column.Items()
 		switch {
 		case len(items) == 0:
@@ -154,7 +154,7 @@ func (f *frame) transpose(object value.Cell, l *layout.Request) error {
 		case len(columns) > 0 && len(items) != len(columns[0]):
 			return fmt.Errorf("column %.40q: %d values, another has %d", name, len(items), len(columns[0]))
 		}
-		names, columns = append(names, name), append(columns, items)
+		names, columns = append(names, string(name)), append(columns, items)
 		return nil
 	})
 	if err != nil {

@@ -18,21 +18,18 @@ func CheckJSON(text []byte) error {
 	if err := CheckUTF8(text); err != nil {
 		return err
 	}
-	if !valid(text) && !json.Valid(text) {
-		return notJSON(json.Unmarshal(text, new(json.RawMessage)))
+	if at, ok := scan(text, space(text, 0), maxDepth); ok && space(text, at) == len(text) {
+		return checkEscapes(text)
 	}
-	return checkEscapes(text)
-}
-
-// notJSON returns an error with the position at which JSON ends or is invalid.
-func notJSON(err error) error {
-	if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
-		if strings.Contains(syntax.Error(), "unexpected end of JSON input") {
-			return errors.New("not JSON: it ends too early")
-		}
-		return fmt.Errorf("not JSON: byte %d: %w", syntax.Offset, err)
+	err := json.Unmarshal(text, new(json.RawMessage)) // which knows the position
+	syntax, ok := errors.AsType[*json.SyntaxError](err)
+	switch {
+	case !ok:
+		return fmt.Errorf("not JSON: %w", err)
+	case strings.Contains(syntax.Error(), "unexpected end of JSON input"):
+		return errors.New("not JSON: it ends too early")
 	}
-	return fmt.Errorf("not JSON: %w", err)
+	return fmt.Errorf("not JSON: byte %d: %w", syntax.Offset, err)
 }
 
 // checkEscapes returns an error, which wraps [ErrSurrogate], if JSON has an escaped unpaired surrogate.

@@ -5,19 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 )
 
-// Items returns the values of an array; nil if the value is not an array.
-func (c Cell) Items() (items []Cell) {
-	if c.Null() || c[0] != '[' {
-		return nil
-	}
-	items = []Cell{}
-	for item := range c.All() {
-		items = append(items, item)
-	}
-	return items
-}
+// Items returns the values of an array; nil for another value.
+func (c Cell) Items() []Cell { return slices.Collect(c.All()) }
 
 // All iterates over the values of an array, without memory for them. Another value has none.
 func (c Cell) All() iter.Seq[Cell] {
@@ -26,7 +18,7 @@ func (c Cell) All() iter.Seq[Cell] {
 			return
 		}
 		for at := space(c, 1); c[at] != ']'; {
-			to := end(c, at)
+			to, _ := scan(c, at, maxDepth)
 			if !yield(c[at:to]) {
 				return
 			}
@@ -37,26 +29,21 @@ func (c Cell) All() iter.Seq[Cell] {
 	}
 }
 
-// Members calls put with each member of an object that CheckJSON has accepted, in order. It is an error if the value is
-// not an object, or has two members with the same name, because either could be meant.
-func (c Cell) Members(put func(name string, value Cell) error) error {
-	return c.Each(func(name []byte, value Cell) error { return put(string(name), value) })
-}
-
-// Each is Members without copying names: a name shares the memory of the value.
+// Each calls put with each member of an object that CheckJSON has accepted, in order. A name may share the memory of the value. It is an
+// error if the value is not an object, or has two members with the same name, because either could be meant.
 func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	if len(c) == 0 || c[0] != '{' {
 		return fmt.Errorf("%s is not an object", c)
 	}
 	var names Names
 	for at := space(c, 1); c[at] != '}'; {
-		to := end(c, at)
+		to, _ := scan(c, at, maxDepth)
 		name := c[at:to].Name()
 		if names.Has(name) {
 			return fmt.Errorf("duplicate member %s", Quote(string(name)))
 		}
 		at = space(c, space(c, to)+1) // behind the colon
-		to = end(c, at)
+		to, _ = scan(c, at, maxDepth)
 		if err := put(name, c[at:to]); err != nil {
 			return err
 		}
@@ -81,41 +68,6 @@ func (c Cell) Name() []byte {
 func space(text []byte, at int) int {
 	for at < len(text) && (text[at] == ' ' || text[at] == '\t' || text[at] == '\n' || text[at] == '\r') {
 		at++
-	}
-	return at
-}
-
-// end returns the end of the value that begins at an index of another value, which CheckJSON has accepted.
-func end(c Cell, at int) int {
-	depth := 0
-	for ; at < len(c); at++ {
-		if depth > 0 && '"' < c[at] && c[at] < '[' { // of numbers and between values, within an object or array
-			continue
-		}
-		switch c[at] {
-		case '"':
-			for at++; c[at] != '"'; at++ {
-				if c[at] == '\\' {
-					at++
-				}
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 {
-				return at // end of the object or array that contains the value
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case ',', ':', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return at
-			}
-		}
 	}
 	return at
 }

@@ -32,43 +32,32 @@ func Units() []Unit {
 // Known reports whether u is the name of a unit.
 func (u Unit) Known() bool { return slices.Contains(Units(), u) }
 
-// Meaning describes numbers of the unit.
-func (u Unit) Meaning() string {
-	switch u {
-	case UnitMilliseconds:
-		return "milliseconds since 1970"
-	case UnitMicroseconds:
-		return "microseconds since 1970"
-	case UnitNanoseconds:
-		return "nanoseconds since 1970"
-	case UnitDays:
-		return "days since 1970"
-	case UnitExcel:
-		return "days since 1899-12-30, as in spreadsheets"
-	case UnitDigits:
-		return "the digits of a date, yyyymmdd or yyyymmddhhmmss"
-	}
-	return "seconds since 1970"
-}
-
 // excelEpoch is 1970-01-01 as a day of a spreadsheet.
 const excelEpoch = 25569
 
-// scale returns what divides the numbers of the unit, less the epoch, to give seconds.
-func (u Unit) scale() (perSecond, epoch int64, perDay bool) {
+// scale describes numbers of the unit: so many make a second, or a day if days is set, after the epoch.
+func (u Unit) scale() (meaning string, per, epoch int64, days bool) {
 	switch u {
 	case UnitMilliseconds:
-		return 1e3, 0, false
+		return "milliseconds since 1970", 1e3, 0, false
 	case UnitMicroseconds:
-		return 1e6, 0, false
+		return "microseconds since 1970", 1e6, 0, false
 	case UnitNanoseconds:
-		return 1e9, 0, false
+		return "nanoseconds since 1970", 1e9, 0, false
 	case UnitDays:
-		return 1, 0, true
+		return "days since 1970", 1, 0, true
 	case UnitExcel:
-		return 1, excelEpoch, true
+		return "days since 1899-12-30, as in spreadsheets", 1, excelEpoch, true
+	case UnitDigits:
+		return "the digits of a date, yyyymmdd or yyyymmddhhmmss", 1, 0, false
 	}
-	return 1, 0, false
+	return "seconds since 1970", 1, 0, false
+}
+
+// Meaning describes numbers of the unit.
+func (u Unit) Meaning() string {
+	meaning, _, _, _ := u.scale()
+	return meaning
 }
 
 // The seconds of the first and the last day of the years 1 to 9999, and of 1950 to 2100.
@@ -78,9 +67,9 @@ const (
 	secondsOfDay, secondsYear = 86400, 365 * 86400
 )
 
-// seconds returns the approximate number of seconds since 1970 of a number of the unit.
+// seconds returns the number of seconds since 1970 of a number of the unit.
 func (u Unit) seconds(number float64) float64 {
-	per, epoch, days := u.scale()
+	_, per, epoch, days := u.scale()
 	if days {
 		return (number - float64(epoch)) * secondsOfDay
 	}
@@ -92,22 +81,17 @@ func (u Unit) time(number float64) (t time.Time, ok bool) {
 	if u == UnitDigits {
 		return timeOfDigits(number)
 	}
-	if s := u.seconds(number); !(s >= firstSecond && s <= lastSecond) {
+	scaled := u.seconds(number)
+	if !(scaled >= firstSecond && scaled <= lastSecond) {
 		return t, false
 	}
-	per, epoch, days := u.scale()
-	factor := 1.0
-	if days {
-		factor = secondsOfDay
-	}
-	scaled := (number - float64(epoch)) * factor / float64(per)
 	seconds := math.Floor(scaled)
 	return time.Unix(int64(seconds), int64((scaled-seconds)*1e9)).UTC(), true
 }
 
 // timeOfWhole is time for an integer, without rounding.
 func (u Unit) timeOfWhole(whole int64) (t time.Time, ok bool) {
-	per, _, days := u.scale()
+	_, per, _, days := u.scale()
 	if days || u == UnitDigits {
 		return u.time(float64(whole)) // exact
 	}

@@ -154,16 +154,16 @@ func (s *source) members(line []byte) ([]tabular.Cell, error) {
 		s.fields, cells = append(s.fields, tabular.Field{Name: name}), append(cells, tabular.Cell{})
 		return at
 	}
-	err := value.Cell(line).Members(func(name string, cell value.Cell) error {
-		at, known := s.places[name]
+	err := value.Cell(line).Each(func(name []byte, cell value.Cell) error {
+		at, known := s.places[string(name)]
 		switch {
 		case !known && s.closed && s.leaves:
 			return nil
 		case !known && s.closed:
 			return fmt.Errorf("a column %s, which is missing in the first %d rows: "+
-				"list the feature columns under examples.columns.use", value.Quote(name), schemaRows)
+				"list the feature columns under examples.columns.use", value.Quote(string(name)), schemaRows)
 		case !known:
-			at = add(name)
+			at = add(string(name))
 		}
 		cells[at] = tabular.JSON(cell)
 		return nil

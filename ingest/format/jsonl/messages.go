@@ -58,8 +58,8 @@ func appendPaths(paths []string, within string, object value.Cell) []string {
 	if object.Null() || object[0] != '{' {
 		return paths
 	}
-	_ = object.Members(func(name string, cell value.Cell) error {
-		path := within + name
+	_ = object.Each(func(name []byte, cell value.Cell) error {
+		path := within + string(name)
 		if items := cell.Items(); len(items) > 0 {
 			cell, path = items[0], path+".0"
 		}
@@ -68,7 +68,7 @@ func appendPaths(paths []string, within string, object value.Cell) []string {
 		case !cell.Null() && cell[0] == '{' && string(cell) != "{}":
 			paths = appendPaths(paths, path+".", cell)
 		default:
-			paths = append(paths, within+name)
+			paths = append(paths, within+string(name))
 		}
 		return nil
 	})

@@ -391,14 +391,14 @@ func (c *Cell) entries() (entries []Entry, err error) {
 	case len(c.json) == 0:
 		return nil, fmt.Errorf("%s: expected a list of index and value", c.String())
 	case c.kind == cellObject:
-		err := c.json.Members(func(index string, number value.Cell) error { return add(value.Cell(index), number) })
+		err := c.json.Each(func(index []byte, number value.Cell) error { return add(value.Cell(index), number) })
 		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Index, b.Index) })
 		return entries, err
 	}
 	for item := range c.json.All() {
 		var index, number value.Cell
-		err := item.Members(func(name string, member value.Cell) error {
-			switch name {
+		err := item.Each(func(name []byte, member value.Cell) error {
+			switch string(name) {
 			case "index":
 				index = member
 			case "value":

@@ -1,2 +1,0 @@
-// Package libsvm reads the sparse rows of LIBSVM and SVMlight files as examples.
-package libsvm
