@@ -31,11 +31,9 @@ var rules = []struct {
 }{
 	{from: verbs, trees: append([]string{"pipeline"}, verbs...), own: true,
 		because: "the verbs meet on topics and in pipeline: each is read, tested and replaced without the others"},
-	{from: []string{"ingest/vocabulary"}, trees: []string{"ingest/layout", "ingest/input", "ingest/format"},
-		because: "counting words needs no columns and no files"},
-	{from: []string{"ingest/input"}, trees: []string{"ingest/layout", "ingest/vocabulary", "ingest/format"},
+	{from: []string{"ingest/input"}, trees: []string{"ingest/layout", "ingest/format"},
 		because: "how a file is opened depends on its bytes, not on what they mean"},
-	{from: []string{"ingest/registry"}, trees: []string{"ingest/input", "ingest/layout", "ingest/vocabulary", "internal/kafkalog", "github.com/segmentio/kafka-go",
+	{from: []string{"ingest/registry"}, trees: []string{"ingest/input", "ingest/layout", "internal/kafkalog", "github.com/segmentio/kafka-go",
 		"github.com/twmb/franz-go/pkg/kgo", "github.com/twmb/franz-go/pkg/kfake"},
 		because: "a registry has schemas: what is read with them is not its business"},
 	{from: []string{"ingest/message"}, trees: []string{"ingest/registry"},

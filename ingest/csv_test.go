@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/csv"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -151,11 +151,11 @@ func FuzzCSV(f *testing.F) {
 			want = layout.Features{Width: 3, Columns: examples.Columns{{Name: "x"}, {Name: "l", Categories: []string{"a"}}}}
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return csv.Format().Open([]*input.Content{c}, o.Options, nil, nil)
+			return plain.CSV().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
 			open = func(c *input.Content) (format.Reader, error) {
-				return csv.Format().Open([]*input.Content{c}, o.Options, &want, nil)
+				return plain.CSV().Open([]*input.Content{c}, o.Options, &want, nil)
 			}
 		}
 		fuzzReader(t, open, file)

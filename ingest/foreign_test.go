@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest/format/csv"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -63,13 +63,13 @@ func TestFilesWithoutRows(t *testing.T) {
 func TestValuesOfOtherForms(t *testing.T) {
 	object := `{"label":"a","x":1,"y":2}`
 	const (
-		plain  = "let the producer send plain values, and compress batches (`compression.type`), which consumers undo"
-		record = "let the producer send the record alone, or with a schema registry, and set examples.format: avro"
-		rows   = "let the producer write JSON, CSV, Arrow, Avro or Protobuf"
+		unzipped = "let the producer send plain values, and compress batches (`compression.type`), which consumers undo"
+		record   = "let the producer send the record alone, or with a schema registry, and set examples.format: avro"
+		rows     = "let the producer write JSON, CSV, Arrow, Avro or Protobuf"
 	)
 	for _, test := range []struct{ formats, value, want string }{
-		{"json csv avro arrow", string(gzipped(t, object)), "compressed with gzip: " + plain},
-		{"json csv avro arrow", "\x28\xb5\x2f\xfd\x04\x58\x00", "compressed with zstd: " + plain},
+		{"json csv avro arrow", string(gzipped(t, object)), "compressed with gzip: " + unzipped},
+		{"json csv avro arrow", "\x28\xb5\x2f\xfd\x04\x58\x00", "compressed with zstd: " + unzipped},
 		{"json csv avro arrow", "Obj\x01\x04\x16avro.schema\x00", "an Avro file: " + record},
 		{"json csv arrow", "\xc3\x01\x12\x34\x56\x78\x9a\xbc\xde\xf0\x02a", "Avro's single-object encoding: " + record},
 		{"json csv avro arrow", "\xac\xed\x00\x05sr\x00\x0ecom.shop.Event", "an object serialized by Java: " + rows},
@@ -90,7 +90,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 					o.Schema = newFolder(t).write(t, "event.avsc", []byte(`{"type":"record","name":"e","fields":[{"name":"label","type":"string"},`+
 						`{"name":"x","type":"double"},{"name":"y","type":"double"}]}`))
 				}
-				if format != csv.Format().Name {
+				if format != plain.CSV().Name {
 					o.Columns.Use = []string{"x", "y"}
 				}
 			})
@@ -108,7 +108,7 @@ func TestValuesOfOtherForms(t *testing.T) {
 	})
 	outcomes := must(NewOutcomes(o))(t)
 	for value, want := range map[string]string{
-		string(gzipped(t, object)): "compressed with gzip: " + plain,
+		string(gzipped(t, object)): "compressed with gzip: " + unzipped,
 		inUTF16(object):            "text in UTF-16: let the producer write UTF-8",
 		"\x02a\x00\x00\x80\x3f":    "binary data: set examples.outcome.format to what the producer writes: arrow, avro or protobuf",
 	} {

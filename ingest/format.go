@@ -10,12 +10,9 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/csv"
-	"github.com/stagewise/stagewise/ingest/format/idx"
-	"github.com/stagewise/stagewise/ingest/format/images"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
-	"github.com/stagewise/stagewise/ingest/format/libsvm"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/option"
@@ -26,13 +23,13 @@ import (
 // it.
 func formats() []format.Format {
 	return []format.Format{
-		idx.Format(),
-		csv.Format(),
-		libsvm.Format(),
+		plain.IDX(),
+		plain.CSV(),
+		plain.LIBSVM(),
 		arrow.Format(),
 		parquet.Format(),
 		jsonl.Format(),
-		images.Format(),
+		plain.Images(),
 	}
 }
 

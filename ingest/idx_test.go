@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/idx"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -129,10 +129,10 @@ func FuzzIDX(f *testing.F) {
 			if err != nil {
 				return nil, err
 			}
-			return idx.Format().Open([]*input.Content{c, other}, o.Options, nil, nil)
+			return plain.IDX().Open([]*input.Content{c, other}, o.Options, nil, nil)
 		}, images)
 		fuzzReader(t, func(c *input.Content) (format.Reader, error) {
-			return idx.Format().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2}, nil)
+			return plain.IDX().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2}, nil)
 		}, images)
 	})
 }

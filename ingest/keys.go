@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -90,15 +89,15 @@ func Keys() []option.Key {
 		{Name: "text", Rule: isColumn(),
 			Meaning: "tables: text column, by number or by name, whose word counts are the features. Others are " +
 				"features too only if `columns`, `categorical` or `times` is set: see [events](texts.md#events); none: no texts"},
-		{Name: "words.vocabulary", When: "text", Rule: option.OneOf(vocabulary.Hashed, vocabulary.Counted, ""),
+		{Name: "words.vocabulary", When: "text", Rule: option.OneOf(layout.HashedWords, layout.CountedWords, ""),
 			Meaning: "with `text`: how words are assigned to columns: `hashed` (a hash assigns each word to one of `columns`) or `counted` " +
 				"(each word of `train` has its own column, up to `columns` words; others are ignored)"},
 		{Name: "words.columns", When: "text", Rule: option.Whole(1, examples.MaxColumns),
 			Meaning: fmt.Sprintf("with `text`: number of columns that words are hashed to, or maximum size of a "+
-				"counted vocabulary, up to %d", vocabulary.MaxVocabulary)},
-		{Name: "words.phrases", When: "text", Rule: option.Whole(1, vocabulary.MaxPhrases),
+				"counted vocabulary, up to %d", layout.MaxVocabulary)},
+		{Name: "words.phrases", When: "text", Rule: option.Whole(1, layout.MaxPhrases),
 			Meaning: fmt.Sprintf("with `text`: maximum length of phrases that are also counted: 2 counts pairs of "+
-				"consecutive words; at most %d", vocabulary.MaxPhrases)},
+				"consecutive words; at most %d", layout.MaxPhrases)},
 		{Name: "labels", Rule: option.OneOf(layout.LabelsOne, layout.LabelsSeveral, ""),
 			Excludes: map[string]string{"targets": "one with examples.targets: a model predicts labels or numbers"},
 			Meaning: "labels of an example: `one`, or `several` (any number): see [several " +

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -27,7 +26,7 @@ func FuzzRowsToPredict(f *testing.F) {
 	}
 	folder := f.TempDir()
 	no := false
-	text := Options{Partitions: 1, Options: layout.Options{Text: "1", Words: vocabulary.Options{Columns: 64, Phrases: 1},
+	text := Options{Partitions: 1, Options: layout.Options{Text: "1", Words: layout.WordOptions{Columns: 64, Phrases: 1},
 		Missing: layout.Missing{Mode: layout.MissingMean}, MissingValues: layout.DefaultMissingValues(), BatchRows: 3}}
 	numbers := Defaults()
 	numbers.Missing.Mode, numbers.BatchRows = layout.MissingMean, 3

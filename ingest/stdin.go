@@ -9,7 +9,7 @@ import (
 	"os"
 	"slices"
 
-	"github.com/stagewise/stagewise/ingest/format/images"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 )
@@ -64,7 +64,7 @@ func (o *Options) Spool(ctx context.Context, in io.Reader) (remove func() error,
 func (o Options) open(name string) (io.ReadCloser, error) {
 	if name != StandardInput {
 		if info, err := os.Stat(name); err == nil && info.IsDir() {
-			return images.OpenFolder(name, o.Mode != layout.Predicting)
+			return plain.OpenFolder(name, o.Mode != layout.Predicting)
 		}
 		return os.Open(name)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/avro"
-	"github.com/stagewise/stagewise/ingest/format/csv"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/format/protobuf"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -22,7 +22,7 @@ import (
 
 // messageFormats are the formats of messages, on topics other than examples topics, in the order of the documentation.
 func messageFormats() []message.Format {
-	return []message.Format{jsonl.Messages(), csv.Messages(), arrow.Messages(), avro.Messages(), protobuf.Messages()}
+	return []message.Format{jsonl.Messages(), plain.CSVMessages(), arrow.Messages(), avro.Messages(), protobuf.Messages()}
 }
 
 // messageFormat returns the format of the messages of FromTopic.

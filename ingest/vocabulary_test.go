@@ -11,14 +11,13 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/oracle"
 )
 
 // countedOptions are the options of texts with a counted vocabulary.
 func countedOptions(columns, phrases int) Options {
 	o := Defaults()
-	o.Text, o.Label, o.Words = "message", "kind", vocabulary.Options{Vocabulary: vocabulary.Counted, Columns: columns,
+	o.Text, o.Label, o.Words = "message", "kind", layout.WordOptions{Vocabulary: layout.CountedWords, Columns: columns,
 		Phrases: phrases}
 	return o
 }
@@ -90,7 +89,7 @@ func TestCountedAsHashed(t *testing.T) {
 		sources := must(Sources(t.Context(), o))(t)
 		counted, _, err := readRows(sources[0].Batches(t.Context()))
 		noError(t, err)
-		o.Words.Vocabulary, o.Words.Columns = vocabulary.Hashed, 1<<26
+		o.Words.Vocabulary, o.Words.Columns = layout.HashedWords, 1<<26
 		hashed := must(readSources(o))(t)
 		predicts := countedOptions(1000, 2)
 		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
@@ -135,7 +134,7 @@ func TestVocabularyIsPartOfTheID(t *testing.T) {
 		return sources[0].ID
 	}
 	hashed := countedOptions(100, 1)
-	hashed.Words.Vocabulary = vocabulary.Hashed
+	hashed.Words.Vocabulary = layout.HashedWords
 	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
 		t.Errorf("%s with the words of one file, %s with those of two", a, b)
 	}

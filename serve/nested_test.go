@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -47,7 +46,7 @@ func TestNestedRows(t *testing.T) {
 func TestNestedMixedRows(t *testing.T) {
 	o := ingest.Defaults().Options
 	o.Hash = layout.Hash{Columns: 64}
-	o.Missing.Mode, o.Text, o.Words = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}
+	o.Missing.Mode, o.Text, o.Words = layout.MissingMean, "post.text", layout.WordOptions{Columns: 32, Phrases: 1}
 	o.Categorical = []string{"user.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
 	read := func(row string) *examples.SparseRows {
@@ -159,7 +158,7 @@ func TestNestedArrow(t *testing.T) {
 
 	o := ingest.Defaults().Options
 	o.Hash = layout.Hash{Columns: 64}
-	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", vocabulary.Options{Columns: 32, Phrases: 1}, []string{"user.address.city"}
+	o.Missing.Mode, o.Text, o.Words, o.Categorical = layout.MissingMean, "post.text", layout.WordOptions{Columns: 32, Phrases: 1}, []string{"user.address.city"}
 	names := examples.Columns{{Name: "user.age"}, {Name: "n"}}
 	var got examples.SparseRows
 	want := must(sparseRowsOf([]byte(`{"rows": `+rows+`}`), o, names))(t)

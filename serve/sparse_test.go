@@ -20,7 +20,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -142,7 +141,7 @@ func TestTextsOfJSON(t *testing.T) {
 	m := sparseModel(t, 64, "message")
 	s := newServer(t, Defaults(), Fixed(m))
 	var rows examples.SparseRows
-	words := vocabulary.NewCounter(vocabulary.Options{Columns: 64, Phrases: 2})
+	words := layout.NewCounter(layout.WordOptions{Columns: 64, Phrases: 2})
 	for _, text := range []string{"Buy now, buy \"cheap\"", "", "naïve"} {
 		noError(t, words.Append(&rows, text))
 	}
@@ -206,7 +205,7 @@ func FuzzSparseRows(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte, texts bool) {
 		o := ingest.Defaults()
 		if texts {
-			o.Text, o.Words = "message", vocabulary.Options{Columns: 100, Phrases: 2}
+			o.Text, o.Words = "message", layout.WordOptions{Columns: 100, Phrases: 2}
 		}
 		rows, err := sparseRowsOf(body, o.Options, nil)
 		if err != nil {

@@ -11,7 +11,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -63,7 +62,7 @@ type Layout struct {
 	Weight       int                      // column of the weight; -1: not read
 	Text         int                      // text column; -1: none
 	Sparse       int                      // column of sparse rows; -1: none
-	Words        *vocabulary.Counter      // for the texts
+	Words        *Counter                 // for the texts
 	Features     int                      // number of features
 	Table        examples.Columns         // columns of the features; nil: names unknown
 	TableText    string                   // text of Table, included in each message
@@ -86,7 +85,7 @@ type Layout struct {
 func New(o Options, defaultLabel Column, fields []tabular.Field, named bool, locate func(int, error) error) Layout {
 	l := Layout{
 		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, len(fields)), Label: -1, Weight: -1, Text: -1, Sparse: -1,
-		Words:  vocabulary.NewCounter(o.Words),
+		Words:  NewCounter(o.Words),
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
 		missing: value.MissingOf(o.MissingValues), Locate: locate, Collect: func(_ int, err error) error { return err },
 	}

@@ -9,7 +9,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -109,9 +108,9 @@ func (o Options) Mixed() bool {
 
 // mixed is the additional state of a layout of mixed rows.
 type mixed struct {
-	hasher  *vocabulary.Hasher // nil: there are no hashed words
-	words   []string           // of the rows of a block, in the order of Options.Categorical
-	numbers []float32          // of these rows
+	hasher  *hasher   // nil: there are no hashed words
+	words   []string  // of the rows of a block, in the order of Options.Categorical
+	numbers []float32 // of these rows
 	texts   examples.SparseRows
 }
 
@@ -130,7 +129,7 @@ func (l *Layout) beginMixed() error {
 	}
 	l.mixed = &mixed{}
 	if len(l.Options.Categorical) > 0 {
-		l.mixed.hasher = vocabulary.NewHasher(int(h.Columns), l.Options.Categorical, h.Cross)
+		l.mixed.hasher = newHasher(int(h.Columns), l.Options.Categorical, h.Cross)
 	}
 	return nil
 }

@@ -3,7 +3,6 @@ package layout
 import (
 	"strconv"
 
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -19,8 +18,8 @@ type Options struct {
 	// Served are the columns of the served prediction of a row, on a topic that ingest follows.
 	Served ServedColumns `yaml:"served"`
 	// Text is a column of texts, whose words become features according to Words; "": none.
-	Text  Column             `yaml:"text"`
-	Words vocabulary.Options `yaml:"words"`
+	Text  Column      `yaml:"text"`
+	Words WordOptions `yaml:"words"`
 	// Labels is the number of labels of an example: LabelsOne, or "", or LabelsSeveral.
 	Labels string `yaml:"labels"`
 	// LabelSeparator separates the labels in a text; "": any of , ; and |.
@@ -91,7 +90,7 @@ type Found struct {
 // Defaults returns the options of an empty configuration.
 func Defaults() Options {
 	return Options{Labels: LabelsOne, Missing: Missing{Mode: MissingError}, MissingValues: DefaultMissingValues(), BatchRows: 1024,
-		Words: vocabulary.Defaults()}
+		Words: defaultWords()}
 }
 
 // ServedColumns are the columns of the served prediction of a row: both or neither.
@@ -211,7 +210,7 @@ func TrainedAs(plan *schemas.Plan) Options {
 	}
 	if input.Text != "" {
 		o.Text = Column(input.Text)
-		o.Words = vocabulary.Options{Columns: input.WordColumns, Phrases: input.WordPhrases}.Counting(input.Vocabulary)
+		o.Words = WordOptions{Columns: input.WordColumns, Phrases: input.WordPhrases}.Counting(input.Vocabulary)
 	}
 	if input.Hash != nil {
 		o.Hash = Hash{Columns: HashColumns(input.Hash.Columns), Cross: input.Hash.Cross}

@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -28,8 +27,8 @@ type Reading struct {
 
 	Image string `json:",omitempty"` // image shape, for files that do not all include it
 
-	Text  string              `json:",omitempty"` // number of the text column
-	Words *vocabulary.Options `json:",omitempty"` // how it is read
+	Text  string       `json:",omitempty"` // number of the text column
+	Words *WordOptions `json:",omitempty"` // how it is read
 
 	Vocabulary wire.Digest `json:",omitempty"` // of a counted vocabulary
 

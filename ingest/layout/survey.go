@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
-	"github.com/stagewise/stagewise/ingest/vocabulary"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -29,7 +28,7 @@ const aheadRows = 1024
 // FoundWords are the words and times in the training files: the words of categorical columns, the phrases of texts, and the units of times.
 type FoundWords struct {
 	categories map[string]map[string]bool // by column name
-	texts      *vocabulary.PhraseTexts    // nil: not counted
+	texts      *foundPhrases              // nil: not counted
 	stamps     map[string]*value.Stamps
 	complete   bool // all rows are needed, for words
 }
@@ -38,7 +37,7 @@ type FoundWords struct {
 func NewFoundWords(o Options) *FoundWords {
 	w := &FoundWords{categories: map[string]map[string]bool{}, stamps: map[string]*value.Stamps{}, complete: o.findsWords()}
 	if o.Text != "" && o.Words.Found() {
-		w.texts = vocabulary.NewPhraseTexts(o.Words)
+		w.texts = &foundPhrases{phrases: phrases{most: o.Words.Phrases}, limit: maxPhrasesFound}
 	}
 	return w
 }
@@ -82,7 +81,7 @@ func (w *FoundWords) add(l *Layout, column int, cell tabular.Cell) error {
 	case Counted:
 		text, err := cell.Words()
 		if err == nil && w.texts != nil {
-			err = w.texts.Add(text)
+			err = w.texts.add(text)
 		}
 		return err
 	}
@@ -140,7 +139,7 @@ func (o Options) WithWords(found *FoundWords) (_ Options, err error) {
 	}
 	if found.texts != nil {
 		var phrases []string
-		phrases, err = found.texts.Vocabulary(o.Words.Columns)
+		phrases, err = found.texts.vocabulary(o.Words.Columns)
 		o.Words = o.Words.Counting(phrases)
 	}
 	return o, err

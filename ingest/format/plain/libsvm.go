@@ -1,0 +1,262 @@
+package plain
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
+)
+
+// LIBSVM is the format of LIBSVM and SVMlight: each line has a label and the nonzero features, as `index:value`. An index
+// is a column number of the file, from 0 or from 1.
+func LIBSVM() format.Format {
+	return format.Format{
+		Name:     "libsvm",
+		Meaning:  "LIBSVM and SVMlight: a label and `index:value` for each feature that is not 0",
+		Patterns: []string{"*.libsvm", "*.svm", "*.svmlight"},
+		IsText:   true,
+		IsSparse: true,
+		Files:    1,
+		Label:    "0", // the first of two columns that no option names
+		Table:    openLIBSVM,
+	}
+}
+
+// libsvmSource reads the lines of a LIBSVM file: a column of labels, and one of sparse rows, or of lists if the rows are converted to
+// dense ones.
+type libsvmSource struct {
+	input.LineReader
+	options  layout.Options
+	dense    layout.Extent // of the features, if the rows are converted to dense ones
+	text     []byte        // last line, valid until the next one is read
+	pending  bool          // the last line is the next row
+	labelled bool          // some line had a label
+	bare     bool          // rows to predict have no labels, so an empty line is a row of zeros
+	blank    int           // number of empty lines before held
+	held     []byte        // the line after them; nil: end of file
+}
+
+// openLIBSVM reads the first line. Labels of this format are numbers.
+func openLIBSVM(c *input.Content, o layout.Options, want *layout.Features) (format.Table, error) {
+	s := &libsvmSource{LineReader: input.LineReader{Content: c}, options: o, dense: o.Found.Extent}
+	switch {
+	case want == nil || want.Sparse:
+	case s.dense.Width == 0:
+		return format.Table{}, input.WholeFile(c.Name, fmt.Errorf("sparse rows: the model was trained on dense rows of %d features", want.Width))
+	default:
+		s.dense.Width = want.Width
+	}
+	first, err := input.FirstRows(c)
+	if err != nil {
+		return format.Table{}, err
+	}
+	spelt := speltNumbers(first)
+	if err = s.read(); err == io.EOF {
+		err = input.WholeFile(c.Name, input.ErrEmpty)
+	}
+	s.pending = true
+	return format.Table{Source: s, LabelOf: value.NumberLabel, Describe: func(how *layout.Reading) {
+		if how.Label, how.NumberLabels = "", spelt; s.dense.Width > 0 {
+			how.Dense = &s.dense
+		}
+	}}, err
+}
+
+// Fields implements tabular.Source.
+func (s *libsvmSource) Fields() []tabular.Field {
+	rows := tabular.Field{Kind: tabular.Pairs, Type: "index and value"}
+	if s.dense.Width > 0 {
+		rows = tabular.Field{Kind: tabular.List, Type: "numbers", Length: s.dense.Width}
+	}
+	return []tabular.Field{{Kind: tabular.Text, Type: "text", Digits: true}, rows}
+}
+
+// Read implements tabular.Source.
+func (s *libsvmSource) Read(n int, wanted []bool, b *tabular.Block) error {
+	b.Reset(2)
+	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
+		if err := s.read(); err == io.EOF {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		label, rest, field := s.cutLabel()
+		if wanted[0] {
+			if err := s.checkLabel(label, field > 0); err != nil {
+				return s.fail(0, err)
+			}
+		}
+		b.Columns[0].Texts, b.Lines = append(b.Columns[0].Texts, string(label)), append(b.Lines, s.Line)
+		if err := s.appendRow(&b.Columns[1], rest, field); err != nil {
+			return err
+		}
+		bytes += len(s.text) + 8*s.dense.Width
+	}
+	return nil
+}
+
+// checkLabel returns an error unless a line has a label, or any number of several; there reports whether it has a field for it.
+func (s *libsvmSource) checkLabel(token []byte, there bool) error {
+	switch {
+	case s.options.Several():
+	case !there:
+		first, _ := cutField(s.text)
+		return fmt.Errorf("%s: expected a label before the features", value.Quote(string(first)))
+	case bytes.IndexByte(token, ',') >= 0:
+		return fmt.Errorf("labels %s: expected one label, or examples.labels: several", value.Quote(string(token)))
+	}
+	return nil
+}
+
+// appendRow appends the features of a line, from a field on.
+func (s *libsvmSource) appendRow(to *tabular.Column, rest []byte, field int) error {
+	first := len(to.Numbers)
+	for range s.dense.Width {
+		to.Numbers = append(to.Numbers, 0)
+	}
+	if bytes.HasPrefix(rest, []byte(queryField)) { // the query id, for ranking
+		_, rest = cutField(rest)
+		field++
+	}
+	for last := int64(-1); len(rest) > 0; field++ {
+		var token []byte
+		token, rest = cutField(rest)
+		index, number, err := parsePair(token)
+		if err == nil {
+			err = examples.CheckIndex(index, last)
+		}
+		if err != nil {
+			return s.fail(field, err)
+		}
+		if last = index; s.dense.Width == 0 {
+			to.Indices, to.Numbers = append(to.Indices, index), append(to.Numbers, number)
+			continue
+		}
+		at, err := s.dense.Place(index)
+		if err != nil {
+			return s.fail(field, err)
+		}
+		if at >= 0 {
+			to.Numbers[first+at] = number
+		}
+	}
+	to.Ends = append(to.Ends, len(to.Numbers))
+	return nil
+}
+
+// speltNumbers reports whether labels of some lines are numbers not in their shortest form.
+func speltNumbers(lines []byte) bool {
+	for line := range bytes.Lines(lines) {
+		token, _ := cutField(bytes.TrimSpace(line))
+		for label := range bytes.SplitSeq(token, []byte{','}) {
+			if text := string(label); !bytes.ContainsAny(token, ":#") && value.NumberLabel(text) != text {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// fail returns an error at a field of the last line, counted from 0, the label; -1: at the line.
+func (s *libsvmSource) fail(field int, err error) error {
+	e := s.FailLine(err)
+	if field >= 0 {
+		e.Column = strconv.Itoa(field)
+	}
+	return e
+}
+
+// read reads the next line with more than a comment; in rows to predict without labels, also an empty one.
+func (s *libsvmSource) read() error {
+	for empty := 0; ; {
+		switch {
+		case s.pending:
+			s.pending = false
+			return nil
+		case s.blank > 0:
+			s.blank--
+			s.text = nil
+			return nil
+		case s.held != nil:
+			s.text, s.held = s.held, nil
+			return nil
+		}
+		line, err := s.ReadLine()
+		if err == io.EOF && s.bare && empty > 0 {
+			s.blank = empty
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		at := bytes.IndexByte(line, '#')
+		if at >= 0 {
+			line = line[:at]
+		}
+		s.text = bytes.TrimSpace(line)
+		switch {
+		case len(s.text) > 0:
+			if _, _, field := s.cutLabel(); s.options.Mode == layout.Predicting && !s.labelled {
+				s.bare, s.labelled = field == 0, field > 0
+			}
+			if !s.bare || empty == 0 {
+				return nil
+			}
+			s.held, s.blank, empty = s.text, empty, 0
+		case at < 0:
+			empty++
+		}
+	}
+}
+
+// queryField is the prefix of an SVMlight field that is not a feature.
+const queryField = "qid:"
+
+// cutLabel returns the first field of the last line, if it is not a feature, the rest, and the field number at which the
+// rest starts.
+func (s *libsvmSource) cutLabel() (label, rest []byte, field int) {
+	token, after := cutField(s.text)
+	if bytes.IndexByte(token, ':') >= 0 {
+		return nil, s.text, 0
+	}
+	return token, after, 1
+}
+
+// cutField cuts the first field off a line.
+func cutField(line []byte) (field, rest []byte) {
+	at := bytes.IndexAny(line, " \t")
+	if at < 0 {
+		return line, nil
+	}
+	return line[:at], bytes.TrimLeft(line[at:], " \t")
+}
+
+// parsePair parses `index:value`.
+func parsePair(token []byte) (index int64, number float64, err error) {
+	colon := bytes.IndexByte(token, ':')
+	if colon < 0 {
+		return 0, 0, fmt.Errorf("%s: expected index:value", value.Quote(string(token)))
+	}
+	index, err = strconv.ParseInt(string(token[:colon]), 10, 64)
+	switch {
+	case errors.Is(err, strconv.ErrRange) || err == nil && (index < 0 || index >= examples.MaxColumns):
+		return 0, 0, fmt.Errorf("index %s: expected a whole number from 0 to %d", value.Quote(string(token[:colon])), examples.MaxColumns-1)
+	case err != nil:
+		return 0, 0, fmt.Errorf("%s: expected index:value, the index a whole number", value.Quote(string(token)))
+	}
+	if number, err = value.Number(string(token[colon+1:])); err != nil {
+		return 0, 0, fmt.Errorf("%s: expected index:value: %w", value.Quote(string(token)), err)
+	}
+	if single := float32(number); single-single != 0 { // 0 only for finite numbers
+		return 0, 0, fmt.Errorf("%s: %v is not a finite float32", value.Quote(string(token)), number)
+	}
+	return index, number, nil
+}
