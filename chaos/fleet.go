@@ -3,9 +3,19 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync"
+	"syscall"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 )
@@ -113,4 +123,195 @@ func (f *fleet) close() {
 	for _, r := range []role{runner, submitter, worker, solver} {
 		f.kill(f.all(r)...)
 	}
+}
+
+// leaveTime is how long a process may take to end after SIGTERM. Orchestrators wait at least that long before they kill.
+const leaveTime = 10 * time.Second
+
+// role is what a process does. It is the first part of the process's name.
+type role string
+
+const (
+	worker    role = "worker"
+	solver    role = "solver"
+	submitter role = "submitter"
+	runner    role = "runner" // of a chain: one is active, the others stand by
+)
+
+// process is one process of the program under test.
+type process struct {
+	role    role
+	name    string // such as worker-3
+	log     string // the file with its output
+	command *exec.Cmd
+	ended   chan struct{} // closed when the process has ended
+	err     error         // of the process; set before ended is closed
+
+	mutex sync.Mutex
+	told  bool // to end, so its end is expected
+	held  bool // by SIGSTOP
+}
+
+// launch starts a process whose output goes to a file with its name. Its environment is that of this process if env is nil. It calls
+// ended when the process has ended; told means that the process was told to.
+func launch(folder string, r role, number int, program string, args, env []string, ended func(p *process, told bool)) (*process, error) {
+	name := fmt.Sprintf("%s-%d", r, number)
+	p := &process{role: r, name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
+	file, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close() // the process has a copy of the descriptor
+	p.command = exec.Command(program, args...)
+	p.command.Stdout, p.command.Stderr, p.command.Env = file, file, env
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
+	if err := p.command.Start(); err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	go func() {
+		p.err = p.command.Wait()
+		p.mutex.Lock()
+		told := p.told
+		p.mutex.Unlock()
+		close(p.ended)
+		ended(p, told)
+	}()
+	return p, nil
+}
+
+// kill kills the process, also a held one, and waits until it has ended.
+func (p *process) kill() {
+	p.tell()
+	p.signal(syscall.SIGKILL)
+	<-p.ended
+}
+
+// leave sends SIGTERM and waits until the process has ended. It returns an error if the process is too slow or fails.
+func (p *process) leave() error {
+	p.tell()
+	p.release()
+	began := time.Now()
+	p.signal(syscall.SIGTERM)
+	timer := time.NewTimer(leaveTime)
+	defer timer.Stop()
+	select {
+	case <-p.ended:
+	case <-timer.C:
+		p.signal(syscall.SIGQUIT) // makes the Go runtime print all goroutines
+		select {
+		case <-p.ended:
+		case <-time.After(time.Second):
+			p.kill()
+		}
+		return fmt.Errorf("%s still runs %v after SIGTERM: see %s", p.name, leaveTime, p.log)
+	}
+	if p.err != nil {
+		return fmt.Errorf("%s ended with %w, %v after SIGTERM: see %s", p.name, p.err, time.Since(began).Round(time.Millisecond), p.log)
+	}
+	return nil
+}
+
+// hold suspends the process until release. It does nothing if the process has ended.
+func (p *process) hold() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.held = true
+	p.signal(syscall.SIGSTOP)
+}
+
+// release resumes a held process.
+func (p *process) release() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	if p.held {
+		p.held = false
+		p.signal(syscall.SIGCONT)
+	}
+}
+
+// tell notes that the process is told to end.
+func (p *process) tell() {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	p.told = true
+}
+
+// free reports whether the process is neither held nor told to end.
+func (p *process) free() bool {
+	p.mutex.Lock()
+	defer p.mutex.Unlock()
+	return !p.told && !p.held
+}
+
+func (p *process) signal(s syscall.Signal) {
+	if err := p.command.Process.Signal(s); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		panic(fmt.Sprintf("chaos: signal %v to %s: %v", s, p.name, err)) // a child of this process can always be signalled
+	}
+}
+
+// A Go program asks the kernel for the time without the C library, so no library that is loaded before it can change that. The program of
+// processes with a wrong clock is built with another time.Now, by an overlay on the standard library.
+
+// maxSkew is by how much a clock is wrong. Brokers refuse messages from more than an hour ahead (message.timestamp.after.max.ms).
+const maxSkew = 45 * time.Minute
+
+// skewVariable is the environment variable that says by how many seconds the clock of a process is ahead. Those that begin with
+// STAGEWISE_ name keys of the configuration.
+const skewVariable = "CHAOS_SKEW"
+
+const skewSource = `package time
+
+import "syscall"
+
+var chaosSkew = func() (seconds int64) {
+	text, _ := syscall.Getenv("` + skewVariable + `")
+	sign := int64(1)
+	if text != "" && text[0] == '-' {
+		sign, text = -1, text[1:]
+	}
+	for _, digit := range []byte(text) {
+		seconds = 10*seconds + int64(digit-'0')
+	}
+	return sign * seconds
+}()
+`
+
+// buildSkewed builds the program with a clock that is ahead by skewVariable, in a folder, and returns its file.
+func buildSkewed(ctx context.Context, folder string) (string, error) {
+	out, err := exec.CommandContext(ctx, "go", "env", "GOROOT").Output()
+	if err != nil {
+		return "", fmt.Errorf("go env GOROOT: %w", err)
+	}
+	original := filepath.Join(strings.TrimSpace(string(out)), "src", "time", "time.go")
+	content, err := os.ReadFile(original)
+	if err != nil {
+		return "", err
+	}
+	const asked = "\tsec, nsec, mono := runtimeNow()\n"
+	if n := strings.Count(string(content), asked); n != 1 {
+		return "", fmt.Errorf("%s asks for the time in %d places, expected one: %q", original, n, asked)
+	}
+	changed, added := filepath.Join(folder, "time.go.txt"), filepath.Join(folder, "skew.go.txt")
+	overlay, err := json.Marshal(map[string]any{"Replace": map[string]string{
+		original: changed, filepath.Join(filepath.Dir(original), "chaos_skew.go"): added}})
+	if err != nil {
+		return "", err
+	}
+	file, program := filepath.Join(folder, "overlay.json"), filepath.Join(folder, "stagewise-skewed")
+	for name, text := range map[string]string{
+		changed: strings.Replace(string(content), asked, asked+"\tsec += chaosSkew\n", 1), added: skewSource, file: string(overlay),
+	} {
+		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
+			return "", err
+		}
+	}
+	if out, err := exec.CommandContext(ctx, "go", "build", "-overlay", file, "-o", program, "./cmd/stagewise").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build the program with a wrong clock: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	return program, nil
+}
+
+// skew returns the environment of a process whose clock is ahead.
+func skew(by time.Duration) []string {
+	return append(os.Environ(), skewVariable+"="+strconv.Itoa(int(by/time.Second)))
 }

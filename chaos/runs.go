@@ -5,16 +5,24 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // training makes the runs of one pipeline, mostly by the same processes.
@@ -199,4 +207,428 @@ func compare(want, got *schemas.Report) error {
 		return fmt.Errorf("the weights are equal but the reports differ: %+v, without faults %+v", b, a)
 	}
 	return nil
+}
+
+// allChains makes the chains of a campaign.
+func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err error) {
+	if c.skewed, err = buildSkewed(ctx, c.folder); err != nil {
+		return err
+	}
+	want, err := c.chain(ctx, circumstances{}, nil, map[kind]int{})
+	if err != nil {
+		return fmt.Errorf("the chain without faults: %w", err)
+	}
+	if err := c.chainAlone(ctx, want); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s, equal to those of one process with the embedded broker\n", len(want),
+		want[len(want)-1].Digest.Short())
+	visits := slices.Repeat([]int{chainVisits}, len(want))
+	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
+		in := circumstancesOf(seed)
+		got, err := c.chain(ctx, in, in.schedule(seed, visits), faults)
+		if err == nil && faults[electBehind] == 0 {
+			err = sameVersions(want, got)
+		}
+		return fmt.Sprintf("%d versions", len(got)), err
+	})
+}
+
+// chainVisits is how many records of weights of each version a fault may come after.
+const chainVisits = 6
+
+// version is what must be the same of a version, whatever happens while it is made.
+type version struct {
+	Number int
+	Update bool
+	Spans  string
+	Digest wire.Digest
+}
+
+// sameVersions returns an error that names the first version that differs.
+func sameVersions(want, got []version) error {
+	for i := range max(len(want), len(got)) {
+		if i >= len(got) || i >= len(want) || got[i] != want[i] {
+			return fmt.Errorf("version %d differs: %+v, without faults %+v", i+1, got[min(i, len(got)):min(i+1, len(got))],
+				want[min(i, len(want)):min(i+1, len(want))])
+		}
+	}
+	return nil
+}
+
+// chain makes a chain in topics of its own while faults are injected, which it counts, and returns its versions.
+func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, faults map[kind]int) ([]version, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
+	defer cancel()
+	c.runs++
+	c.name = fmt.Sprintf("%s-%d", c.config.Name, c.runs)
+	named := []string{"--set", "name=" + c.name}
+	repair, err := c.ingest(ctx, in, named)
+	if err != nil {
+		return nil, errors.Join(err, repair())
+	}
+	named = append(named, in.replicas()...)
+	counts := map[role]int{}
+	if c.fleet != nil {
+		counts = c.fleet.count // the logs of a process have its number
+	}
+	c.fleet = newFleet(c.folder, c.program, append(c.arguments(), named...))
+	c.fleet.count = counts
+	defer c.fleet.close()
+	if in.skewed {
+		c.fleet.program = c.skewed
+		c.fleet.env = func() []string { // the fleet starts one process at a time
+			by := between(in.draw, -maxSkew, maxSkew)
+			c.journal.note("%s: the clock of the next process is ahead by %v", skewClocks, by)
+			return skew(by)
+		}
+		faults[skewClocks]++
+	}
+	w, err := newWatch(ctx, c.log, c.name)
+	if err != nil {
+		return nil, errors.Join(err, repair())
+	}
+	w.chain = true
+	i := &injector{front: runner, submit: func(bool) error { return c.fleet.start(runner, "--until", "end") }, done: faults}
+	if in.down {
+		faults[brokerDown]++
+		i.before = func() { i.later(fault{kind: brokerDown, lasts: between(in.draw, 0, 4*time.Second)}, repair) }
+	}
+	if err := c.scale(); err != nil {
+		return nil, errors.Join(err, repair())
+	}
+	for range runners {
+		if err := i.submit(false); err != nil {
+			return nil, errors.Join(err, repair())
+		}
+	}
+	if err := c.underFaults(ctx, w, i, list, c.guard(runner)); err != nil {
+		return nil, err
+	}
+	if faults[electBehind] > 0 {
+		if _, err := c.call(ctx, append([]string{"run", "--until", "end", "--quiet"}, named...)...); err != nil {
+			return nil, fmt.Errorf("after the brokers have lost messages: %w", err)
+		}
+	}
+	if err := c.dismiss(); err != nil {
+		return nil, err
+	}
+	return c.versions(ctx, faults[electBehind] == 0)
+}
+
+// versions returns the versions of the chain. If all are there, their numbers are those in the chain.
+func (c *campaign) versions(ctx context.Context, all bool) (made []version, err error) {
+	list, err := topics.Open(c.log, c.name, nil).Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range list {
+		if m.Plan.Chain == nil || all && m.Plan.Chain.Number != m.Version {
+			return nil, fmt.Errorf("version %d is not that of the chain: %+v", m.Version, m.Plan.Chain)
+		}
+		made = append(made, version{m.Version, m.Plan.Update() != nil, fmt.Sprint(m.Plan.Spans), m.WeightsDigest})
+	}
+	if len(made) == 0 {
+		return nil, errors.New("the chain has made no version")
+	}
+	return made, nil
+}
+
+// chainAlone makes the chain in one process with the embedded broker, and compares the last version.
+func (c *campaign) chainAlone(ctx context.Context, want []version) error {
+	var report pipeline.Retraining
+	if err := c.alone(ctx, &report, "run", "--until", "end"); err != nil {
+		return err
+	}
+	last := want[len(want)-1]
+	if report.WeightsDigest != last.Digest || len(report.Updates) != len(want) {
+		return fmt.Errorf("one process has made %d versions, the last %s; several processes have made %d, the last %s",
+			len(report.Updates), report.WeightsDigest.Short(), len(want), last.Digest.Short())
+	}
+	n, err := rows(c.config.Examples.Train)
+	if err == nil && report.Rows != n {
+		err = fmt.Errorf("%d rows were learnt, %s have %d", report.Rows, strings.Join(c.config.Examples.Train, ", "), n)
+	}
+	return err
+}
+
+// Faults that a chain has from its beginning, or to which its topics are set up.
+const (
+	brokerDown  kind = "make the topics with a broker down"
+	skewClocks  kind = "skew the clocks"
+	electBehind kind = "elect a lagging leader"
+)
+
+// circumstances are what a chain is made under, beside the faults of its schedule.
+type circumstances struct {
+	// down says that a broker is down while the topics are made, so that they get two replicas.
+	down bool
+	// skewed says that the clock of each process is wrong by up to maxSkew.
+	skewed bool
+	// behind says that a partition whose replicas are not in sync gets a leader nevertheless (unclean.leader.election.enable),
+	// so that brokers lose what they have acknowledged.
+	behind bool
+	draw   *rand.Rand
+}
+
+// circumstancesOf draws the circumstances of a chain. They are a function of the seed.
+func circumstancesOf(seed uint64) circumstances {
+	draw := rand.New(rand.NewPCG(seed, 2))
+	c := circumstances{draw: draw}
+	switch draw.IntN(5) {
+	case 0, 1:
+		c.down = true
+	case 2:
+		c.behind = true
+	}
+	c.skewed = draw.IntN(2) == 0
+	return c
+}
+
+// schedule returns the faults of a chain under the circumstances. Brokers that fail in other ways too could all be
+// down at once, and would lose more than is to be lost.
+func (c circumstances) schedule(seed uint64, visits []int) []fault {
+	list := schedule(seed, chainKinds(), visits)
+	if c.down || c.behind {
+		list = slices.DeleteFunc(list, func(f fault) bool { return f.kind.ofBrokers() })
+	}
+	if c.behind {
+		at := drawMoment(c.draw, visits[:max(len(visits)*2/3, 1)]) // so that the chain goes on after it
+		f := fault{kind: electBehind, at: at, lasts: between(c.draw, minBehind, maxBehind), target: c.draw.IntN(1 << 16)}
+		place := slices.IndexFunc(list, func(o fault) bool { return f.at.before(o.at) })
+		if place < 0 {
+			place = len(list)
+		}
+		list = slices.Insert(list, place, f)
+	}
+	return list
+}
+
+// replicas returns the arguments for topics that have two replicas, if the circumstances want that.
+func (c circumstances) replicas() []string {
+	if c.down || c.behind {
+		return []string{"--set", "topics.replication=2"}
+	}
+	return nil
+}
+
+// brokerSession is longer than a broker's session, broker.session.timeout.ms of kafka.sh.
+const brokerSession = 6 * time.Second
+
+// Until a broker's session has run out, the others wait for it with each write. Then it gets further and further behind.
+const minBehind, maxBehind = brokerSession, 2 * brokerSession
+
+// ingest makes the topics of a chain and writes the examples. A broker that is down meanwhile is started again by the function that it
+// returns.
+func (c *campaign) ingest(ctx context.Context, in circumstances, named []string) (repair func() error, err error) {
+	repair = func() error { return nil }
+	command := append([]string{"ingest"}, named...)
+	if in.down {
+		node := in.draw.IntN(nodes)
+		c.journal.note("%s: broker %d", brokerDown, node+1)
+		if err := c.cluster.kill(ctx, node); err != nil {
+			return repair, err
+		}
+		repair = func() error { return c.cluster.revive(ctx, node) }
+		if err := c.awaitDown(ctx); err != nil {
+			return repair, err
+		}
+		if _, err := c.call(ctx, command...); err == nil || !strings.Contains(err.Error(), "topics.replication") {
+			return repair, fmt.Errorf("topics made with a broker down: %v, expected an error that names topics.replication", err)
+		}
+	}
+	if _, err := c.call(ctx, append(command, in.replicas()...)...); err != nil {
+		return repair, err
+	}
+	if !in.behind {
+		return repair, nil
+	}
+	list, err := c.log.Topics(ctx, c.name+".")
+	for _, topic := range list {
+		err = errors.Join(err, c.log.Configure(ctx, topic.Name, map[string]string{
+			"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}))
+	}
+	return repair, err
+}
+
+// awaitDown waits until the cluster knows that a broker is down: after its session, and if it was the controller after an
+// election. Until then topics with three replicas can be made, as the probes are.
+func (c *campaign) awaitDown(ctx context.Context) error {
+	for n := 0; ; n++ {
+		err := c.log.Create(ctx, kafkalog.Topic{Name: fmt.Sprintf("%s-probe-%d", c.name, n), Partitions: 1})
+		known := errors.As(err, new(*kafkalog.ReplicationError))
+		if err != nil && !known {
+			return err
+		}
+		select {
+		case <-time.After(time.Second): // also once one broker knows, for the others
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if known {
+			return nil
+		}
+	}
+}
+
+// electBehind has brokers lose what they have acknowledged: one is down until its replicas are behind, then the one that
+// has led alone goes down, and the first comes back and leads.
+func (i *injector) electBehind(ctx context.Context, f fault) bool {
+	behind, ahead := f.target%nodes, (f.target+1)%nodes
+	if err := i.cluster.kill(ctx, behind); err != nil {
+		i.check(err)
+		return false
+	}
+	i.later(f, func() error {
+		if err := errors.Join(i.cluster.kill(ctx, ahead), i.cluster.revive(ctx, behind)); err != nil {
+			return err
+		}
+		i.sleep(brokerSession) // until the session of the other has run out, and the first leads
+		return i.cluster.revive(ctx, ahead)
+	})
+	return true
+}
+
+// Faults of a process with the embedded broker.
+const (
+	killProcess kind = "kill the process"
+	fillDisk    kind = "fill the disk"
+	flipByte    kind = "flip a byte"
+	killFull    kind = "fill the disk and kill the process"
+	killFlipped kind = "flip a byte and kill the process"
+)
+
+// embeddedChains makes the chains of a campaign, each in one process with the embedded broker, which is killed again
+// and again. Without a full disk and a flipped byte every version must be that of the chain without faults. With them,
+// a process may end with an error that names the file, and the next one must go on once there is room, or the log is
+// repaired.
+func (c *campaign) embeddedChains(ctx context.Context, o options, out io.Writer) error {
+	want, err := c.embeddedChain(ctx, "reference", nil, nil)
+	if err != nil {
+		return fmt.Errorf("the chain without faults: %w", err)
+	}
+	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s\n", len(want), want[len(want)-1].Digest.Short())
+	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
+		name := strconv.FormatUint(seed, 10)
+		got, err := c.embeddedChain(ctx, name, rand.New(rand.NewPCG(seed, 1)), faults)
+		if err == nil && faults[fillDisk]+faults[killFull]+faults[flipByte]+faults[killFlipped] == 0 {
+			err = sameVersions(want, got)
+		}
+		if err == nil {
+			err = os.RemoveAll(c.data(name))
+		}
+		return fmt.Sprintf("%d versions", len(got)), err
+	})
+}
+
+func (c *campaign) data(name string) string { return filepath.Join(c.folder, "embedded-"+name) }
+
+// embeddedChain makes a chain in a folder of its own under the faults that it draws, which it counts, and returns its
+// versions. Without a source of random numbers there are none.
+func (c *campaign) embeddedChain(ctx context.Context, name string, draw *rand.Rand, faults map[kind]int) ([]version, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
+	defer cancel()
+	if draw != nil {
+		harsh := draw.IntN(2) == 0
+		for range minFaults + draw.IntN(maxFaults-minFaults+1) {
+			if err := c.interrupt(ctx, name, draw, harsh, faults); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if err := c.embedded(ctx, name); err != nil {
+		return nil, err
+	}
+	log, err := kafkalog.Open(ctx, kafkalog.Options{DataDir: c.data(name)})
+	if err != nil {
+		return nil, err
+	}
+	defer log.Close()
+	c.log, c.name = log, c.config.Name
+	defer func() { c.log = nil }()
+	return c.versions(ctx, true)
+}
+
+// embedded runs the program until all is learnt. before are words that come before its command, such as a shell that limits it.
+func (c *campaign) embedded(ctx context.Context, name string, before ...string) error {
+	_, err := output(ctx, append(before, c.program, "run", "-c", c.file, "--set", "data_dir="+c.data(name), "--until", "end",
+		"--quiet", "--report", filepath.Join(c.folder, "report.json"))...)
+	return err
+}
+
+// interrupt runs the program under one fault.
+func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, harsh bool, faults map[kind]int) error {
+	k := killProcess
+	if harsh {
+		k = []kind{killProcess, killProcess, fillDisk, killFull, flipByte, killFlipped}[draw.IntN(6)]
+	}
+	c.journal.note("%s", k)
+	living, cancel := ctx, func() {}
+	if k == killProcess || k == killFull || k == killFlipped {
+		living, cancel = context.WithTimeout(ctx, between(draw, 50*time.Millisecond, 5*time.Second)) // then CommandContext kills it
+	}
+	defer cancel()
+	switch k {
+	case killProcess:
+		if err := c.embedded(living, name); err != nil && living.Err() == nil {
+			return err
+		}
+		faults[k]++
+	case fillDisk, killFull:
+		err := c.embedded(living, name, "bash", "-c", `ulimit -f "$0"; exec "$@"`, strconv.Itoa(20+draw.IntN(2000)))
+		if err == nil {
+			return nil // no file has become so long
+		}
+		if k == killFull && living.Err() != nil {
+			faults[k]++
+			return ctx.Err()
+		}
+		if !failed(err) || !strings.Contains(err.Error(), "could not write to "+c.data(name)) && !strings.Contains(err.Error(),
+			"file too large") {
+			return fmt.Errorf("with a full disk: %w", err)
+		}
+		faults[k]++
+	case flipByte, killFlipped:
+		file, err := c.flip(name, draw)
+		if err != nil || file == "" {
+			return err
+		}
+		c.journal.note("a byte of %s is another one", file)
+		faults[k]++
+		if k == killFlipped {
+			if err := c.embedded(living, name); err == nil || living.Err() == nil && !failed(err) {
+				return err
+			}
+		}
+		if err := c.embedded(ctx, name); err == nil {
+			return nil // it is in nothing that is read
+		} else if !failed(err) || !strings.Contains(err.Error(), "stagewise repair") {
+			return fmt.Errorf("with a flipped byte in %s: %w", file, err)
+		}
+		if _, err := output(ctx, c.program, "repair", "-c", c.file, "--set", "data_dir="+c.data(name)); err != nil {
+			return fmt.Errorf("repair %s: %w", file, err)
+		}
+	}
+	return ctx.Err()
+}
+
+// failed reports whether a process ended with the exit code for what fails, and not by a panic or a signal.
+func failed(err error) bool {
+	exit, ok := errors.AsType[*exec.ExitError](err)
+	return ok && exit.ExitCode() == 1
+}
+
+// flip changes a byte of a segment, and returns which file that is; "" if there is none yet.
+func (c *campaign) flip(name string, draw *rand.Rand) (string, error) {
+	files, err := filepath.Glob(filepath.Join(c.data(name), "log", "partitions", "*", "*.dat"))
+	if err != nil || len(files) == 0 {
+		return "", err
+	}
+	file := files[draw.IntN(len(files))]
+	content, err := os.ReadFile(file)
+	if err != nil || len(content) == 0 {
+		return "", err
+	}
+	content[draw.IntN(len(content))] ^= byte(1 + draw.IntN(255))
+	return file, os.WriteFile(file, content, 0o644)
 }

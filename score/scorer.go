@@ -1,9 +1,16 @@
+// Package score predicts for a topic: messages of examples → predictions, by the newest version of a pipeline.
+//
+// Predictions are written to the partition with the same number, in the order of the offsets. The topic
+// of the predictions alone holds the position: see [prediction.Scored]. A process that ends, or loses its
+// partitions, holds no state that others need, and duplicate predictions of two processes for the same rows count
+// once. [Read] skips the duplicates.
 package score
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"math"
 	"runtime"
 	"slices"
@@ -17,6 +24,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -287,4 +295,36 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 		finished[n] = true
 	}
 	return true, nil
+}
+
+// Read returns the predictions of a partition that count, in the order of their messages. Arrow allocates from mem. nil means Go's
+// allocator.
+func Read(ctx context.Context, log protocol.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*schemas.Prediction, error] {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return func(yield func(*schemas.Prediction, error) bool) {
+		first, end, err := log.Bounds(ctx, topic, partition)
+		if err == nil {
+			var state schemas.Scored
+			begun := false
+			client := &protocol.Client{Log: log}
+			err = client.Between(ctx, topic, partition, first, end, func(m protocol.Message) error {
+				p, err := schemas.DecodePrediction(m.Message, mem)
+				if err != nil { // another program wrote it
+					return nil
+				}
+				if !begun { // what came before may have expired
+					begun, state = true, p.Begins()
+				}
+				if state.Count(p) && !yield(p, nil) {
+					return errEnough
+				}
+				return nil
+			})
+		}
+		if err != nil && !errors.Is(err, errEnough) {
+			yield(nil, err)
+		}
+	}
 }
