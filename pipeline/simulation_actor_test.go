@@ -121,7 +121,7 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: protocol.NewCodec(nil, s.chunk), Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
 		Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
-	return &topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client}
+	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client})
 }
 
 // fresh returns a text that the simulation has not had before.
@@ -230,7 +230,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 	}
 	if s.chooses {
 		s.log.happen(choosing, "it is chosen how sparse rows are prepared")
-		if job, err = replay.Resolve(ctx, p, s.process(p.Log.(actorLog).actor), job, &source.Ingested{}, event.Ignore{}); err != nil {
+		if job, err = replay.Resolve(ctx, p, s.process(actorOf(p)), job, &source.Ingested{}, event.Ignore{}); err != nil {
 			return nil, "", err
 		}
 	}

@@ -17,13 +17,14 @@ import (
 
 // simExamples are the examples of a scenario, and what a run must say of them.
 type simExamples struct {
-	local    bool                // updates are visited by their solvers
-	messages [][]wire.Message    // by partition
-	files    bool                // runs are of the source, as of files; otherwise of everything on the topic
-	seal     *schemas.SourceSeal // of the source; nil: there is none
-	late     *schemas.SourceSeal // of a source that is sealed while a chain is made; nil: there is none
-	forget   *schemas.Forget     // of a chain: rows that are forgotten while it is made; nil: none
-	bad      []string            // the keys, on the quarantine topic, of messages that can't be used
+	local     bool                // updates are visited by their solvers
+	messages  [][]wire.Message    // by partition
+	fromTopic int                 // number of messages of a topic that they are ingested from: see topicExamples; 0: none is
+	files     bool                // runs are of the source, as of files; otherwise of everything on the topic
+	seal      *schemas.SourceSeal // of the source; nil: there is none
+	late      *schemas.SourceSeal // of a source that is sealed while a chain is made; nil: there is none
+	forget    *schemas.Forget     // of a chain: rows that are forgotten while it is made; nil: none
+	bad       []string            // the keys, on the quarantine topic, of messages that can't be used
 
 	timed bool                 // they say when they were written: see simTimes
 	gaps  [simPartitions][]gap // by partition

@@ -17,6 +17,8 @@ func (s *simulation) injectFault() {
 	switch {
 	case s.operators && s.random.IntN(3) == 0:
 		n = 12
+	case s.fromTopic > 0 && s.random.IntN(4) == 0:
+		n = 8
 	case s.files && s.random.IntN(2) == 0, s.chain != nil && s.chain.loses && s.random.IntN(3) == 0:
 		n = 11
 	}
@@ -34,6 +36,10 @@ func (s *simulation) injectFault() {
 		s.log.happen(compaction, "plans, versions and state are compacted")
 		s.compact(s.steps - oldAge) // see Topics
 	case 8:
+		if s.fromTopic > 0 {
+			s.expireRemade()
+			return
+		}
 		s.expire(s.topics.Residuals, s.random.IntN(simPartitions)) // a worker makes residuals again, so no data is lost
 	case 9:
 		all := slices.Concat(s.workers, s.solvers, s.runners)

@@ -34,6 +34,7 @@ const (
 	order        move = "an operator's command changes something"
 	denial       move = "the settings of topics are not told"
 	setting      move = "a setting of a topic changes"
+	archived     move = "examples expire that can be made again"
 	aged         move = "examples are older than their retention"
 	shortening   move = "a topic that is followed loses messages"
 	choosing     move = "stages, or a preparation, are chosen"
@@ -48,7 +49,7 @@ const (
 // moves are all of them. TestSimulation checks that each happens.
 var moves = []move{kill, pause, reassignment, expulsion, compaction, expiry, loss, lostAnswer, lateRequest, refusal, quarantining,
 	truncation, remaking, growth, ingestion, lateSeal, forgetting, joining, stop, restaging, spreading, abortion,
-	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, shortening, renewal, verification,
+	withholding, restarting, warming, overtaking, command, order, denial, setting, aged, archived, shortening, renewal, verification,
 	choosing, searching, unverified, solving, leaving}
 
 // count counts a move.

@@ -29,7 +29,7 @@ func (s *simulation) shared() (*topics.Pipeline, *sharedLog) {
 		history: s.log.history, onWrite: s.log.onWrite}
 	s.log.onWrite = nil
 	p.Log, p.Admin = log, &sharedAdmin{simAdmin{log.actorLog, s.settings}, log.mutex}
-	return p, log
+	return s.remaking(p), log
 }
 
 func (l *sharedLog) close() { l.simLog.history, l.simLog.onWrite = l.history, l.onWrite }

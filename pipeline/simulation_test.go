@@ -56,6 +56,7 @@ var (
 //   - messages that were acknowledged are lost, and their offsets may be used again;
 //   - transactions of other producers are aborted, so that offsets have no messages (examples of chains);
 //   - examples are older than their retention, which changes, and the settings of topics are not told (aging);
+//   - examples expire that each process makes again from their topic (topicExamples);
 //   - a topic that two processes follow loses messages, or is made anew, while partitions are added to the examples (followed);
 //   - operators list, describe, check, attach, verify and search, and in some scenarios pin and remove versions, cancel runs,
 //     remove sources, forget rows and decide what was forgotten (operated);
@@ -189,6 +190,8 @@ func simScenarios(t testing.TB) []*scenario {
 		newChainScenario(t, driftingExamples(), 100, gatedOptions(), columns(link.Identity, 1)),
 		newChainScenario(t, driftingExamples().inSolvers(), 100, gatedOptions(), columns(link.Softmax, 1)),
 		newChainScenario(t, chainExamples(), 100, chainOptions(), columns(link.Softmax, 1)).aging(2 * time.Hour),
+		newChainScenario(t, topicExamples(24), 100, chainOptions(), columns(link.Softmax, 1)),
+		newChainScenario(t, topicExamples(24).inSolvers(), 100, joiningOptions(), columns(link.Identity, 1)).operated(),
 		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Identity, 1)).followed(),
 		newChainScenario(t, manyExamples(4).inSolvers(), 100, chainOptions(), columns(link.Identity, 1)).followed().later(),
 		newChainScenario(t, manyExamples(4), 100, chainOptions(), columns(link.Softmax, 1)).followed().withFiles(t),
@@ -469,6 +472,9 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 		s.log.addPartition(topic, s.random.Int64N(3))
 	}
 	s.addExamples()
+	if sc.fromTopic > 0 {
+		s.ingestTopic()
+	}
 	if sc.seal != nil {
 		s.log.topics[s.topics.Plans][0].append(sc.seal.Message())
 	}

@@ -26,7 +26,7 @@ func isBeside(topic string) bool {
 
 // verifyOne makes a version again while others work, and checks what it finds: the same weights, or what the log has lost of it.
 func (s *simulation) verifyOne(ctx context.Context, p *topics.Pipeline) error {
-	a := p.Log.(actorLog).actor
+	a := actorOf(p)
 	a.awaited = true
 	return s.verify(ctx, p, s.process(a), s.drawVersion())
 }
@@ -126,7 +126,7 @@ func (s *simulation) searchSome(ctx context.Context, p *topics.Pipeline) error {
 	if s.chain != nil || s.files || s.chooses {
 		return nil
 	}
-	a := p.Log.(actorLog).actor
+	a := actorOf(p)
 	a.awaited = true
 	jobs := []topics.Job{s.job, s.job}
 	jobs[1].Seed, jobs[0].Name, jobs[1].Name = 2, simName, simName
