@@ -22,9 +22,9 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 	p, blas := topics.OpenForRuns(log, job, nil), openBLAS(t)
 	noError(t, topics.Create(t.Context(), p, &job))
 	memory := must(partition.Bytes(job.Memory))(t)
-	store := partition.NewStore(memory)
+	cache := partition.NewCache(memory)
 	join := func(ctx context.Context) (execution, func(), error) {
-		members, err := dispatch.Join(ctx, p, job, store, blas, rec)
+		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
 		if err != nil {
 			return nil, nil, err
 		}

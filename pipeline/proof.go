@@ -137,7 +137,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 				return nil
 			}
 			rows := source.RowsIn(r.Pipeline, m)
-			got.Count(rows, partition.Message{Offset: m.Offset, Message: m.Message}.Checksum(n, rows))
+			got.Count(rows, partition.Checksum(m, n, rows))
 			return nil
 		})
 		if errors.As(err, new(*kafkalog.DeletedError)) {

@@ -62,9 +62,9 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	if err != nil {
 		return nil, err
 	}
-	store := partition.NewStore(bytes)
+	cache := partition.NewCache(bytes)
 	join := func(ctx context.Context) (execution, func(), error) {
-		members, err := dispatch.Join(ctx, p, job, store, blas, rec)
+		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
 		if err != nil {
 			return nil, nil, err
 		}

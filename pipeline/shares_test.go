@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -51,7 +52,7 @@ func TestSharesHaveOneRecord(t *testing.T) {
 			worked := make(chan error)
 			for _, owner := range owners {
 				go func() {
-					worked <- worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Bytes: 1 << 30}, event.Ignore{}).Work(ctx)
+					worked <- worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Cache: partition.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
 				}()
 			}
 			err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())

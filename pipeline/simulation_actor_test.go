@@ -154,19 +154,19 @@ func (s *simulation) startRoles(workers, solvers int) {
 
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
-		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
+		p, cache := s.pipeline(a), partition.NewCache(s.job.Memory)
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.workers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{}).Work(ctx)
+			return worker.New(p.Client, s.blas, plan, watch, o, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{}).Work(ctx)
 		})
 	})
 }
 
 func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
-		p, store := s.pipeline(a), partition.NewStore(s.job.Memory)
+		p, cache := s.pipeline(a), partition.NewCache(s.job.Memory)
 		if s.stores {
 			p.Sums = &solver.Store{}
 		}
@@ -174,7 +174,7 @@ func (s *simulation) startSolver(i int) {
 			return s.join(a, s.solvers,
 				i)
 		}, func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Store: store, Executor: sequential{}}, event.Ignore{})
+			local := worker.NewLocal(p.Client, s.blas, plan, worker.Options{Cache: cache, Executor: sequential{}}, event.Ignore{})
 			if err := dispatch.SolveWhenOwner(ctx, p, s.blas, local, o, plan, watch, event.Ignore{}); err != nil || s.random == nil {
 				return err
 			}

@@ -170,7 +170,7 @@ func (s *simulation) startRunner(i int) *actor {
 
 // members returns the memberships of a runner that executes its runs itself.
 func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Members {
-	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Store: partition.NewStore(s.job.Memory), Recorder: event.Ignore{}}
+	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: partition.NewCache(s.job.Memory), Recorder: event.Ignore{}}
 	var works dispatch.Member
 	m.JoinWorkers = func() {
 		works = s.join(a, s.workers, i)

@@ -32,7 +32,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	}
 	// Not earlier: others would wait for the partitions of a process that is still ingesting. Not later: joining takes
 	// seconds.
-	roles, err := dispatch.Join(ctx, p, job, o.Store, blas, rec)
+	roles, err := dispatch.Join(ctx, p, job, nil, blas, rec)
 	if err != nil {
 		return nil, nil, err
 	}

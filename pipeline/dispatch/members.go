@@ -28,9 +28,6 @@ type TrainOptions struct {
 	// Trigger means that a trigger, such as a timer, submits the run. The run cancels waiting runs of other triggers, and a
 	// later one cancels it while it waits. A run that has started is not cancelled.
 	Trigger bool
-	// Store is the memory of this process's workers, for a process that trains a pipeline repeatedly: a run then reads only
-	// new messages. It replaces the job's Memory. If it is nil, nothing is kept for the next run.
-	Store *partition.Store
 	// Allocator allocates Arrow memory; nil means the Go heap.
 	Allocator memory.Allocator
 }
@@ -40,8 +37,7 @@ type TrainOptions struct {
 type Members struct {
 	*topics.Pipeline
 	Process
-	Bytes         int64            // memory for rows, blocks and matrices
-	Store         *partition.Store // replaces Bytes; nil: nothing is kept for later runs
+	Cache         *partition.Cache // of the worker
 	Recorder      event.Recorder
 	Works, Solves protocol.Owner
 	// JoinWorkers and LeaveWorkers join and leave the group of workers.
@@ -49,16 +45,20 @@ type Members struct {
 	Leave                     func() // leaves both groups
 }
 
-// Join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions.
-func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, store *partition.Store, blas *kernel.BLAS,
+// Join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions. If cache is nil, nothing stays
+// in memory for later runs.
+func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *partition.Cache, blas *kernel.BLAS,
 	rec event.Recorder) (*Members, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
 	}
 	limit(ctx, p, job, bytes)
-	CheckStore(ctx, p, store)
-	m := &Members{Pipeline: p, Process: NewProcess(blas), Bytes: bytes, Store: store, Recorder: rec,
+	if cache == nil {
+		cache = partition.NewRunCache(bytes)
+	}
+	CheckCache(ctx, p, cache)
+	m := &Members{Pipeline: p, Process: NewProcess(blas), Cache: cache, Recorder: rec,
 		JoinWorkers: func() {}, LeaveWorkers: func() {}, Leave: func() {}}
 	if p.Admin.Embedded() {
 		m.Works, m.Solves = protocol.NewSoleOwner(job.Examples.Partitions), protocol.NewSoleOwner(1)
@@ -100,15 +100,12 @@ func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64)
 	}
 }
 
-// CheckStore empties a store, which may be nil, if the examples topic is or may be compacted: its messages may then no
+// CheckCache empties a cache if the examples topic is or may be compacted: its messages may then no
 // longer be on the topic.
-func CheckStore(ctx context.Context, p *topics.Pipeline, store *partition.Store) {
-	if store == nil {
-		return
-	}
+func CheckCache(ctx context.Context, p *topics.Pipeline, cache *partition.Cache) {
 	configs, err := p.Admin.Configs(ctx, p.Topics.Examples)
 	if err != nil || configs[p.Topics.Examples]["cleanup.policy"] != "delete" {
-		store.Retain(nil)
+		cache.Retain(nil)
 	}
 }
 
@@ -157,7 +154,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 
 // resources returns the resources of the visits of this process.
 func (m *Members) resources() worker.Options {
-	return worker.Options{Bytes: m.Bytes, Store: m.Store, Solves: true, Executor: m.Executor}
+	return worker.Options{Cache: m.Cache, Solves: true, Executor: m.Executor}
 }
 
 // work executes a run as worker until the run has ended.

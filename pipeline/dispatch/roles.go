@@ -25,7 +25,7 @@ import (
 // this process. It returns when ctx ends. There may be any number of workers. It creates missing topics.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p, store, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
+	p, cache, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
 		return []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine}, []string{t.Versions, t.Plans}
 	})
 	if err != nil {
@@ -33,8 +33,8 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	}
 	join := func() Member { return log.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.ShareSize) }
 	work := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-		CheckStore(ctx, p, store)
-		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Store: store}, rec).Work(ctx)
+		CheckCache(ctx, p, cache)
+		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: cache}, rec).Work(ctx)
 	}
 	return Serve(ctx, p, planning.Arithmetic(blas), rec, join, work)
 }
@@ -43,7 +43,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 // It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p, store, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
+	p, cache, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
 		compacted = []string{t.Versions, t.State, t.Plans}
 		return append([]string{t.Examples, t.Statistics, t.Weights, t.Quarantine}, compacted...), compacted
 	})
@@ -52,11 +52,11 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	}
 	join := func() Member { return log.Join(p.Topics.Solvers(), p.Topics.Plans) }
 	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
-		if !plan.Update().IsLocal() { // the store is of updates that are too small to distribute
-			store.Retain(nil) // the matrices of the run may take all memory
+		if !plan.Update().IsLocal() { // the cache is of updates that are too small to distribute
+			cache.Retain(nil) // the matrices of the run may take all memory
 		}
-		CheckStore(ctx, p, store)
-		local := worker.NewLocal(p.Client, blas, plan, worker.Options{Store: store, Solves: true}, rec)
+		CheckCache(ctx, p, cache)
+		local := worker.NewLocal(p.Client, blas, plan, worker.Options{Cache: cache, Solves: true}, rec)
 		if err := SolveWhenOwner(ctx, p, blas, local, o, plan, watch, rec); err != nil {
 			return err
 		}
@@ -71,7 +71,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 
 // open opens a pipeline for a role that needs topics, some of which must be compacted, with the memory for examples.
 func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder,
-	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *partition.Store, error) {
+	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *partition.Cache, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, nil, err
@@ -85,7 +85,7 @@ func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Reco
 		return nil, nil, err
 	}
 	limit(ctx, p, job, bytes)
-	return p, partition.NewStore(bytes), nil
+	return p, partition.NewCache(bytes), nil
 }
 
 // Prune removes unneeded messages. An error is only recorded: the next run removes them.

@@ -112,7 +112,7 @@ func (t *trials) close(ctx context.Context) error {
 // train executes a run. Only the newest version is kept.
 func (t *trials) train(ctx context.Context, plan *schemas.Plan) (*Candidate, error) {
 	if t.on == nil {
-		on, err := beside(ctx, t.pipeline, t.process, t.job, "search", partition.NewSharingStore, t.recorder)
+		on, err := beside(ctx, t.pipeline, t.process, t.job, "search", t.recorder)
 		if err != nil {
 			return nil, err
 		}
@@ -143,8 +143,7 @@ func (t *trials) train(ctx context.Context, plan *schemas.Plan) (*Candidate, err
 // beside creates topics next to those of the pipeline for private runs of this process. Their names start with that of the
 // pipeline, followed by a word for the purpose and a unique one. It deletes leftover topics of killed processes, if no
 // other process can be using them.
-func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, word string,
-	newStore func(int64) *partition.Store, rec event.Recorder) (*again, error) {
+func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, word string, rec event.Recorder) (*again, error) {
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
 		return nil, err
@@ -164,10 +163,10 @@ func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	}
 	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // not created
 	beside := p.Beside(job.Name)
-	topics, store, nothing := topics.Topics(job), newStore(bytes), func() {}
-	dispatch.CheckStore(ctx, beside, store)
+	topics, cache, nothing := topics.Topics(job), partition.NewCache(bytes), func() {}
+	dispatch.CheckCache(ctx, beside, cache)
 	a := &again{topics: Names(topics), Members: &dispatch.Members{
-		Pipeline: beside, Process: by, Bytes: bytes, Store: store, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
+		Pipeline: beside, Process: by, Cache: cache, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
 		Works: protocol.NewSoleOwner(job.Examples.Partitions), Solves: protocol.NewSoleOwner(1),
 	}}
 	if err := p.Admin.Create(ctx, topics...); err != nil {

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -47,7 +46,7 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	if err := CheckHistory(ctx, p, runs, by.Arithmetic, rec); err != nil {
 		return nil, err
 	}
-	again, err := beside(ctx, p, by, job, "verify", partition.NewStore, rec)
+	again, err := beside(ctx, p, by, job, "verify", rec)
 	if err != nil {
 		return nil, err
 	}

@@ -78,11 +78,7 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, due int, sh
 	if err != nil || current.Of.Features.Sparse() {
 		return err
 	}
-	known, err := w.publishKnownGrams(ctx, current, shares)
-	if err == nil && !known {
-		err = w.sums(ctx, current, shares, w.gramExtent())
-	}
-	if err != nil {
+	if err := w.sums(ctx, current, shares, w.gramExtent()); err != nil {
 		return err
 	}
 	for _, p := range shares {

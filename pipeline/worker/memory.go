@@ -91,18 +91,18 @@ func (w *Worker) publications() int {
 }
 
 // reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a share so
-// far, if the budget lacks it. If the budget is too small, it drops the messages of surveyed segments, given by their number
+// far, if the cache lacks it. If it is too small, it drops the messages of surveyed segments, given by their number
 // in each share.
 func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share]int) {
 	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
-	if need <= w.reserved || w.budget.Has(need-w.reserved) {
+	if need <= w.reserved || w.cache.Has(need-w.reserved) {
 		return
 	}
-	w.budget.Give(w.reserved)
+	w.cache.Give(w.reserved)
 	w.reserved = need
-	if !w.budget.Reserve(need) {
+	if !w.cache.Reserve(need) {
 		for p, segments := range surveyed {
-			p.DropMessagesOf(segments, w.budget)
+			w.cache.Rest(p.Segments()[:segments]...)
 		}
 	}
 }
@@ -147,21 +147,21 @@ func (w *Worker) reserve(v protocol.Visit) error {
 	if need == w.reserved {
 		return nil
 	}
-	w.budget.Give(w.reserved)
+	w.cache.Give(w.reserved)
 	w.reserved = need
-	if w.budget.Reserve(need) {
+	if w.cache.Reserve(need) {
 		return nil
 	}
 	for _, p := range w.shares {
-		p.DropBlocks(w.budget)
-		p.DropMessages(w.budget)
+		p.DropBlocks(w.cache)
+		w.cache.Rest(p.Segments()...)
 	}
 	scores := w.scoresOfSegment()
 	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need
-	if !known && !w.budget.Has(0) && mostScores {
+	if !known && !w.cache.Has(0) && mostScores {
 		event.Notice(w.rec, "memory: this run needs about %s, of which the scores of a segment take %s for each core: set segment or "+
 			"examples.batch_rows to a smaller number", humanize.IBytes(uint64(need)), humanize.IBytes(uint64(scores)))
-	} else if !known && !w.budget.Has(0) {
+	} else if !known && !w.cache.Has(0) {
 		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again",
 			humanize.IBytes(uint64(need)))
 	}

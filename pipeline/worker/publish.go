@@ -76,7 +76,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 	}
 	terms := w.termsOf(current)
 	s := &visit.Scan[*visit.Outcome]{
-		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(stage)},
+		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(stage)},
 		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
 		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := w.idle.Take(current)

@@ -160,8 +160,8 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			m := partition.Message{Offset: offset, Message: wire.Message{Value: value}}
-			covered[n].Count(testRows, m.Checksum(n, testRows))
+			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
+			covered[n].Count(testRows, partition.Checksum(m, n, testRows))
 			if _, err := client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message); err != nil {
 				t.Fatal(err)
 			}
@@ -202,7 +202,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 // newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Bytes: bytes}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: partition.NewRunCache(bytes)}, event.Ignore{})
 	if _, err := w.chain.Read(t.Context(), client); err != nil {
 		t.Fatal(err)
 	}
@@ -217,7 +217,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*partition.Share][]float32{}
 	s := &visit.Scan[[]float32]{
-		LoadSource: &visit.LoadSource{Client: w.Client, Counting: w.counting, Scores: w.scoresBefore(2)},
+		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(2)},
 		Process: func() func(context.Context, *visit.Load) ([]float32, error) {
 			return func(_ context.Context, l *visit.Load) (scores []float32, err error) {
 				for _, b := range l.Segment().Batches() {

@@ -18,7 +18,7 @@ import (
 func (w *Worker) visitRun() *visit.Run {
 	return &visit.Run{
 		ID: w.run, Plan: w.plan, Prepared: w.chain.Prepared, Columns: w.chain.Survey.Columns, Earlier: w.earlier, Rows: w.rows, Codec: w.Codec,
-		BLAS: w.blas, Budget: w.budget, Buffers: w.Grams, Crosses: w.Crosses,
+		BLAS: w.blas, Cache: w.cache, Buffers: w.Grams, Crosses: w.Crosses,
 	}
 }
 
@@ -82,7 +82,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	left, samples := leaving{}, map[*partition.Share]*accumulate.Sample{}
 	var processors []*visit.Processor
 	s := &visit.Scan[*visit.Outcome]{
-		LoadSource: &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
+		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
 			Increment: current.Increment},
 		Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
 		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
@@ -189,9 +189,5 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	if w.records == nil { // otherwise the solver keeps the matrix
 		defer w.Grams.Put(sum)
 	}
-	record := gram.BlockRecord()
-	if key, ok := w.gramKey(v, p); ok { // for runs that share it
-		w.store.KeepGram(key, record)
-	}
-	return publish(ctx, w, record)
+	return publish(ctx, w, gram.BlockRecord())
 }

@@ -15,15 +15,12 @@ import (
 // preparation of the version that it starts from, the survey also sums the moments of columns and samples rows. A repeated
 // survey reads all messages again: those in memory lack the unusable ones, and the log may have changed.
 func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
-	for _, p := range shares {
-		p.DropMessages(w.budget)
-	}
 	offered, err := w.offeredModel(ctx)
 	if err != nil {
 		return err
 	}
-	source := &visit.LoadSource{Client: w.Client, Store: w.store, Counting: w.counting, Whole: true}
-	current, err := visit.NewSurvey(ctx, &visit.SurveyRun{LoadSource: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas, Budget: w.budget,
+	source := &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Whole: true}
+	current, err := visit.NewSurvey(ctx, &visit.SurveyRun{LoadSource: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas,
 		Earlier: w.earlier, Offered: offered, Buffers: w.Grams})
 	if err != nil {
 		return err

@@ -38,12 +38,11 @@ type Worker struct {
 	written  written
 	counting *protocol.Counting
 	rows     *visit.RowReader
-	store    *partition.Store
-	budget   *partition.Budget
+	cache    *partition.Cache
 	surveyed map[int]coverage.Coverage // by the survey, by partition
 	covered  map[int]coverage.Coverage // by the survey and by the plan of an update
 	matrices *matrices                 // nil: not known yet
-	reserved int64                     // bytes of the budget reserved for the matrices
+	reserved int64                     // bytes of the cache reserved for the matrices
 	executor visit.Executor
 	options  Options
 	ahead    *gramsAhead       // nil: there is none
@@ -52,36 +51,37 @@ type Worker struct {
 	idle     visit.Idle        // of the last visit, if it was to sparse rows
 }
 
-// Options are the resources of a worker. With the zero value it keeps nothing in memory that it could read or compute
-// again.
+// Options are the resources of a worker.
 type Options struct {
-	// Bytes is the memory limit for data that the worker could also read or compute again, unless it has a store.
-	Bytes int64
-	// Store is the worker's memory, with the data of earlier runs of the pipeline; nil: nothing is kept for later runs.
-	Store *partition.Store
+	// Cache is the worker's memory, with the data of earlier runs of the pipeline. Nil means that nothing stays in memory.
+	Cache *partition.Cache
 	// Executor schedules the worker's goroutines; nil: [visit.Concurrent].
 	Executor visit.Executor
 	// Solves means that the process is also the run's solver, whose memory is reserved with that of the worker.
 	Solves bool
 }
 
+func (o Options) cache() *partition.Cache {
+	if o.Cache == nil {
+		return partition.NewRunCache(0)
+	}
+	return o.Cache
+}
+
 // New returns a worker of an unfinished run. The run's end will be at offset watch of the plans topic or later. owner
 // tells which examples partitions the worker owns.
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Worker {
-	chain, budget := protocol.NewChain(plan, client.Codec, rec), o.Store.Budget()
-	if o.Store == nil {
-		budget = partition.NewBudget(o.Bytes)
-	}
+	chain, cache := protocol.NewChain(plan, client.Codec, rec), o.cache()
 	if o.Executor == nil {
 		o.Executor = visit.Concurrent{}
 	}
 	if plan.Update().IsLocal() {
-		o.Store = nil // the solver's visits use it
+		cache = partition.NewRunCache(0) // the solver's visits use the other
 	}
 	return &Worker{
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		store: o.Store, budget: budget, counting: protocol.NewCounting(plan), executor: o.Executor, options: o,
+		cache: cache, counting: protocol.NewCounting(plan), executor: o.Executor, options: o,
 		rows: visit.NewRowReader(plan, client.Codec), all: plan.Shares(plan.Partitions()),
 	}
 }
@@ -103,9 +103,9 @@ var errDiffers = errors.New("the weights topic has other accepted weights")
 func (w *Worker) work(ctx context.Context) error {
 	defer func() {
 		for _, p := range w.shares {
-			p.Release(w.budget)
+			p.Release(w.cache)
 		}
-		w.budget.Give(w.reserved)
+		w.cache.Give(w.reserved)
 	}()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -127,7 +127,7 @@ func (w *Worker) work(ctx context.Context) error {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, number := range partition.Numbers(w.shares) {
-		w.store.Drop(number) // the stored data may be what does not match the log
+		w.cache.Drop(number) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
@@ -376,10 +376,10 @@ func (w *Worker) adopt(ctx context.Context) error {
 		}
 	}
 	for _, p := range held {
-		p.Release(w.budget)
+		p.Release(w.cache)
 	}
 	w.shares = shares
-	w.store.Retain(partition.Numbers(shares))
+	w.cache.Retain(partition.Numbers(shares))
 	if err := w.begin(ctx, adopted); err != nil {
 		return err
 	}
@@ -394,7 +394,7 @@ func (w *Worker) adopt(ctx context.Context) error {
 func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 	for _, p := range shares {
 		for _, part := range p.Parts() {
-			if err := w.store.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
+			if err := w.cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
 				return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, part.Span.Partition, err)
 			}
 		}

@@ -108,7 +108,7 @@ func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
 	p.SetGrams(0)
 	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
 		for _, part := range p.Parts() {
-			w.store.Drop(part.Span.Partition)
+			w.cache.Drop(part.Span.Partition)
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 // goroutine at a time.
 type Batch struct {
 	Offset   int64           // of the message
-	Checksum uint64          // see [Message.Checksum]
+	Checksum uint64          // see [Checksum]
 	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
 	Codes    []uint8         // n × c: what trees compare of the raw features; nil without trees
 	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
@@ -40,8 +40,7 @@ type Batch struct {
 	block        kernel.Dense // n × p
 	blockOf      int          // stage of block plus 1; 0: none
 	leaves       tree.Leaves
-	leavesOf     any                  // map whose trees the leaves belong to
-	aside        map[int]kernel.Dense // blocks of other stages, in a sharing store
+	leavesOf     any // map whose trees the leaves belong to
 }
 
 // LeaveOut removes the labels and training weights of rows whose inputs or targets overflow.
@@ -58,15 +57,13 @@ func (b *Batch) Len() int { return b.Inputs.Rows + b.Sparse.Rows }
 // Block returns memory for the batch's block of a stage (n × columns), and whether the block is already computed. If not,
 // the caller computes all of it. The block stays in memory between visits if the batch does and the budget allows.
 // Otherwise it is in shared, which is reshaped.
-func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) (block kernel.Dense, made bool) {
+func (b *Batch) Block(stage, columns int, shared *kernel.Dense, cache *Cache) (block kernel.Dense, made bool) {
 	n := b.Inputs.Rows
-	if b.blockOf == stage+1 || b.restore(stage) {
+	if b.blockOf == stage+1 {
 		return b.block, true
 	}
-	bytes := int64(4 * n * columns)
-	b.setAside(bytes, budget)
-	have := b.blockBytes()
-	if b.kept && (have >= bytes || budget.tryReserve(bytes-have)) {
+	bytes, have := int64(4*n*columns), b.blockBytes()
+	if b.kept && (have >= bytes || cache.tryReserve(bytes-have)) {
 		b.block.Reshape(n, columns)
 		b.blockOf = stage + 1
 		return b.block, false
@@ -75,20 +72,27 @@ func (b *Batch) Block(stage, columns int, shared *kernel.Dense, budget *Budget) 
 	return *shared, false
 }
 
-// dropBlock drops the stored block, and returns its memory to the budget.
-func (b *Batch) dropBlock(budget *Budget) {
-	budget.Give(b.blockBytes())
+// dropBlock drops the stored block, and returns its memory.
+func (b *Batch) dropBlock(cache *Cache) {
+	cache.Give(b.blockBytes())
 	b.block, b.blockOf = kernel.Dense{}, 0
+}
+
+// forget makes the stored block invalid, unless keep returns true for its stage. Its memory stays.
+func (b *Batch) forget(keep func(stage int) bool) {
+	if b.blockOf > 0 && !keep(b.blockOf-1) {
+		b.blockOf = 0
+	}
 }
 
 // Leaves returns memory for the leaves of the batch's rows in the trees of a map, and whether they are already computed.
 // The leaves stay in memory between visits if the batch does and the budget allows. Otherwise they are in shared.
-func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, budget *Budget) (leaves *tree.Leaves, found bool) {
+func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, cache *Cache) (leaves *tree.Leaves, found bool) {
 	if b.leavesOf == of {
 		return &b.leaves, true
 	}
 	have, bytes := int64(cap(b.leaves.Data)), int64(b.Len()*trees)
-	if !b.kept || have < bytes && !budget.tryReserve(bytes-have) {
+	if !b.kept || have < bytes && !cache.tryReserve(bytes-have) {
 		return shared, false
 	}
 	if have < bytes {
@@ -100,14 +104,14 @@ func (b *Batch) Leaves(of any, trees int, shared *tree.Leaves, budget *Budget) (
 
 // Choose returns some inputs of the batch's sparse rows (n × their number), in ascending order. The result stays in memory
 // until other inputs are chosen, and the values by column permanently, if the batch does and the budget allows.
-func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
+func (b *Batch) Choose(inputs []int32, cache *Cache) kernel.Sparse {
 	if b.chosenInputs != nil && slices.Equal(b.chosenInputs, inputs) {
 		return b.chosen
 	}
 	columns := b.columns
 	if columns.Bytes() == 0 {
 		columns = kernel.NewSparseColumns(b.Sparse)
-		if b.kept && budget.tryReserve(columns.Bytes()) {
+		if b.kept && cache.tryReserve(columns.Bytes()) {
 			b.columns = columns
 		}
 	}
@@ -115,9 +119,9 @@ func (b *Batch) Choose(inputs []int32, budget *Budget) kernel.Sparse {
 	columns.Choose(&b.chosen, inputs)
 	b.chosenInputs = inputs
 	chosen := b.chosen
-	if b.kept && !budget.tryReserve(sparseBytes(chosen)-before) {
+	if b.kept && !cache.tryReserve(sparseBytes(chosen)-before) {
 		b.chosen, b.chosenInputs = kernel.Sparse{}, nil
-		budget.Give(before)
+		cache.Give(before)
 	}
 	return chosen
 }
@@ -131,8 +135,8 @@ func (b *Batch) blockBytes() int64 { return int64(4 * cap(b.block.Data)) }
 
 // bytes returns the memory of the batch, including its block.
 func (b *Batch) bytes() int64 {
-	aside := int64(len(b.Codes)+cap(b.leaves.Data)) + 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
-	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + aside + b.blockBytes() + b.asideBytes() + b.columns.Bytes() +
+	others := int64(len(b.Codes)+cap(b.leaves.Data)) + 8*int64(cap(b.Sparse.Starts)+cap(b.Sparse.Values)) + 4*int64(len(b.Rows.Targets.Data))
+	return int64(b.Len())*rowBytes(b.Inputs.Cols, b.values()) + others + b.blockBytes() + b.columns.Bytes() +
 		sparseBytes(b.chosen)
 }
 

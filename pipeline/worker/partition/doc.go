@@ -3,6 +3,6 @@
 //
 //	span ──New──▶ State ──segments──▶ messages as read ──Keep──▶ batches, with scores and blocks
 //
-// All of the data could be read or computed again. Its memory is reserved in a [Budget], and returned when the partition
+// All of the data could be read or computed again. Its memory is that of a [Cache], and returned when the partition
 // moves to another worker.
 package partition

@@ -20,8 +20,8 @@ func newBatch(offset int64, n, inputs, classes int) *Batch {
 	return &Batch{Offset: offset, Inputs: kernel.NewDense(n, inputs), Score: kernel.NewDense(n, classes)}
 }
 
-// left returns the remaining bytes of a budget.
-func left(b *Budget) (bytes int64) {
+// left returns the bytes of a cache that a run can still have.
+func left(b *Cache) (bytes int64) {
 	for step := int64(1) << 40; step > 0; step /= 2 {
 		if b.Has(bytes + step) {
 			bytes += step
@@ -30,10 +30,10 @@ func left(b *Budget) (bytes int64) {
 	return bytes
 }
 
-// A budget never grants more than it has to concurrent callers, and takes returned bytes back.
-func TestBudget(t *testing.T) {
+// A cache never grants more than it has to concurrent callers, and takes returned bytes back.
+func TestCacheBytes(t *testing.T) {
 	const bytes = 1000
-	b := NewBudget(bytes)
+	b := NewCache(bytes)
 	if b.tryReserve(bytes+1) || !b.tryReserve(0) || left(b) != bytes {
 		t.Errorf("%d bytes left of %d", left(b), bytes)
 	}
@@ -59,26 +59,25 @@ func TestBudget(t *testing.T) {
 	if b.Give(taken); left(b) != bytes {
 		t.Errorf("%d bytes left of %d after all were given back", left(b), bytes)
 	}
-	if zero := (&Budget{}); zero.tryReserve(1) || !zero.tryReserve(0) {
-		t.Error("the zero budget gives memory")
-	}
 }
 
 // Essential memory is reserved even beyond the budget, and nothing else is until there is room again.
 func TestReserve(t *testing.T) {
-	b := NewBudget(1000)
+	b := NewCache(1000)
 	if !b.Reserve(400) || left(b) != 600 {
 		t.Errorf("%d bytes left, expected 600", left(b))
 	}
-	spare := &stretch{bytes: 500}
-	if !b.keepSpare(spare) || !b.Reserve(300) || left(b) != 300 {
-		t.Errorf("%d bytes left, expected 300 without what was spare", left(b))
+	s := segmentAt(0, 1)
+	keep(b, s, 300)
+	b.Rest(s)
+	if !b.Reserve(400) || left(b) != 200 {
+		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
 	}
-	if _, any := b.messages(spare); any {
-		t.Error("what was spare is still there")
+	if s.SetCounted([]Counted{{}}); b.Messages(s) != nil {
+		t.Error("what was idle is still there")
 	}
-	if b.Reserve(301) || b.tryReserve(1) || b.Has(0) {
-		t.Error("a budget gives more than it has")
+	if b.Reserve(201) || b.tryReserve(1) || b.Has(0) {
+		t.Error("a cache gives more than it has")
 	}
 	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
@@ -101,14 +100,15 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		bytes := int64(random.IntN(20_000))
-		budget := NewBudget(bytes)
+		budget, runs := NewCache(bytes), random.IntN(2) == 0
+		budget.runs = runs
 		s := New(4, NewPart(coverage.Span{Partition: 1, From: 3, To: 20}, 0, nil))
 		shared := kernel.Dense{}
 		for range 50 {
 			segment := s.Segments()[random.IntN(len(s.Segments()))]
 			switch random.IntN(6) {
 			case 0:
-				segment.KeepMessages([]Message{{Message: wire.Message{Value: make([]byte, random.IntN(3000))}}}, budget)
+				budget.Keep(segment, []protocol.Message{{Message: wire.Message{Value: make([]byte, random.IntN(3000))}}})
 			case 1:
 				var batches []*Batch
 				for range random.IntN(3) {
@@ -116,9 +116,9 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 				}
 				segment.KeepBatches(batches, budget)
 			case 2:
-				segment.dropMessages(budget)
+				budget.Rest(segment)
 			case 3:
-				s.DropMessages(budget)
+				budget.Reserve(0)
 			default:
 				for _, b := range segment.Batches() {
 					stage, columns := random.IntN(3), 1+random.IntN(20)
@@ -131,8 +131,12 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 				}
 			}
 			held := int64(0)
+			for _, e := range budget.entries {
+				if e.idle == nil {
+					held += e.bytes
+				}
+			}
 			for _, segment := range s.Segments() {
-				held += ValueBytes(segment.Messages())
 				for _, b := range segment.Batches() {
 					held += b.bytes()
 				}
@@ -163,7 +167,7 @@ func TestBlock(t *testing.T) {
 		"rows alone":         {n * row, false, false},
 		"nothing":            {0, false, false},
 	} {
-		budget, b, shared := NewBudget(test.budget), newBatch(0, n, 3, 2), kernel.Dense{}
+		budget, b, shared := NewCache(test.budget), newBatch(0, n, 3, 2), kernel.Dense{}
 		segment.KeepBatches([]*Batch{b}, budget)
 		for stage, want := range []bool{test.kept, test.after} {
 			block, made := b.Block(stage, columns+stage, &shared, budget)
@@ -184,7 +188,7 @@ func kept(inMemory ...int) *Share {
 	s := New(2, NewPart(coverage.Span{Partition: 5, From: 10, To: 14}, 2, nil))
 	for _, i := range inMemory {
 		span := s.Segments()[i].Span
-		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewBudget(1<<20))
+		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewCache(1<<20))
 	}
 	return s
 }
@@ -329,14 +333,11 @@ func TestVotes(t *testing.T) {
 
 // The checksum of a message depends on its bytes, rows and position.
 func TestChecksum(t *testing.T) {
-	m := Message{Offset: 1, Message: wire.Message{Value: []byte("a")}}
-	other := Message{Offset: 2, Message: m.Message}
-	changed := Message{Offset: 1, Message: wire.Message{Value: []byte("b")}}
-	sums := []uint64{m.Checksum(0, 1), m.Checksum(1, 1), m.Checksum(0, 2), other.Checksum(0, 1), changed.Checksum(0, 1)}
+	m := protocol.Message{Offset: 1, Message: wire.Message{Value: []byte("a")}}
+	other := protocol.Message{Offset: 2, Message: m.Message}
+	changed := protocol.Message{Offset: 1, Message: wire.Message{Value: []byte("b")}}
+	sums := []uint64{Checksum(m, 0, 1), Checksum(m, 1, 1), Checksum(m, 0, 2), Checksum(other, 0, 1), Checksum(changed, 0, 1)}
 	if slices.Sort(sums); len(slices.Compact(sums)) != 5 {
 		t.Errorf("checksums %x", sums)
-	}
-	if n := ValueBytes([]Message{m, changed}); n != 2 {
-		t.Errorf("%d bytes of two values", n)
 	}
 }

@@ -3,7 +3,9 @@ package partition
 import (
 	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Segment is a fixed range of a partition's offsets whose messages are summed together. Create segments with [New]. A segment
@@ -19,33 +21,21 @@ type Segment struct {
 	Leaves    bool
 	Past      bool // the increment is outside the spans of this run
 
-	messages  []Message // as read by the survey, until the first visit has decoded them
 	counted   []Counted // messages counted by the survey
 	batches   []*Batch  // nil: they must be read again
 	residuals int64     // start offset of the segment's scores on the residuals topic
 }
 
-// Messages returns the stored messages of the segment; nil if there are none.
-func (s *Segment) Messages() []Message { return s.messages }
-
-// KeepMessages replaces the stored messages of the segment, if the budget allows.
-func (s *Segment) KeepMessages(messages []Message, budget *Budget) {
-	s.dropMessages(budget)
-	if budget.tryReserve(ValueBytes(messages)) {
-		s.messages = messages
-	}
-}
-
-// dropMessages drops the stored messages, and returns their memory to the budget.
-func (s *Segment) dropMessages(budget *Budget) {
-	budget.Give(ValueBytes(s.messages))
-	s.messages = nil
+// Checksum returns a hash of the position of a message of a partition, of its number of rows and of its bytes. If a later visit reads other
+// bytes or another number of rows, the checksum differs.
+func Checksum(m protocol.Message, partition, rows int) uint64 {
+	return wire.Hash(uint64(partition), uint64(m.Offset), uint64(rows), uint64(m.Message.Checksum()))
 }
 
 // Counted is a message that counts in a run.
 type Counted struct {
 	Offset   int64
-	Checksum uint64 // see [Message.Checksum]
+	Checksum uint64 // see [Checksum]
 }
 
 // SetCounted sets the messages of the segment that the survey has counted, in offset order.
@@ -61,15 +51,15 @@ func (s *Segment) has(batches []*Batch) bool {
 // Batches returns the batches that stay in memory between visits; nil if they must be read again.
 func (s *Segment) Batches() []*Batch { return s.batches }
 
-// KeepBatches stores the batches of the segment in place of its messages and of other batches, if the budget allows.
-func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
-	s.dropMessages(budget)
-	s.dropBatches(budget)
+// KeepBatches stores the batches of the segment in place of others, if there is room. Its messages are then idle.
+func (s *Segment) KeepBatches(batches []*Batch, cache *Cache) {
+	cache.Rest(s)
+	s.dropBatches(cache)
 	bytes := int64(0)
 	for _, b := range batches {
 		bytes += b.bytes()
 	}
-	if budget.tryReserve(bytes) {
+	if cache.tryReserve(bytes) {
 		s.batches = batches
 		for _, b := range batches {
 			b.kept = true
@@ -78,9 +68,9 @@ func (s *Segment) KeepBatches(batches []*Batch, budget *Budget) {
 }
 
 // dropBatches returns the memory of the batches and their blocks.
-func (s *Segment) dropBatches(budget *Budget) {
+func (s *Segment) dropBatches(cache *Cache) {
 	for _, b := range s.batches {
-		budget.Give(b.bytes())
+		cache.Give(b.bytes())
 	}
 	s.batches = nil
 }

@@ -247,28 +247,18 @@ func (s *Share) inMemory() bool {
 	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
 }
 
-// DropMessages drops the undecoded messages, and returns their memory to the budget.
-func (s *Share) DropMessages(budget *Budget) { s.DropMessagesOf(len(s.segments), budget) }
-
-// DropMessagesOf is DropMessages for the first segments.
-func (s *Share) DropMessagesOf(segments int, budget *Budget) {
-	for _, segment := range s.segments[:segments] {
-		segment.dropMessages(budget)
-	}
-}
-
-// DropBlocks drops the blocks of rows in memory, and returns their memory to the budget. The rows are kept.
-func (s *Share) DropBlocks(budget *Budget) {
+// DropBlocks drops the blocks of rows in memory, and returns their memory. The rows are kept.
+func (s *Share) DropBlocks(cache *Cache) {
 	for _, b := range s.batches() {
-		b.dropBlock(budget)
+		b.dropBlock(cache)
 	}
 }
 
-// Release returns all memory of the share to the budget. The share must not be used afterwards.
-func (s *Share) Release(budget *Budget) {
+// Release returns all memory of the share. The share must not be used afterwards.
+func (s *Share) Release(cache *Cache) {
+	cache.Rest(s.segments...)
 	for _, segment := range s.segments {
-		segment.dropMessages(budget)
-		segment.dropBatches(budget)
+		segment.dropBatches(cache)
 	}
 }
 

@@ -59,7 +59,7 @@ func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block k
 	}
 	for _, step := range v.by[next:] {
 		if step.Changed != nil {
-			chosen := b.Choose(step.Changed, p.Budget)
+			chosen := b.Choose(step.Changed, p.Cache)
 			chosen.Ones = block.Ones
 			kernel.MulAddSparse(b.After, chosen, kernel.Dense{Rows: chosen.Width(), Cols: dst.Cols, Data: step.Change})
 			sink.TakeBack(b.After, b.Score)
@@ -75,7 +75,7 @@ func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block k
 // addBlock adds the Gram matrix of the visit's inputs, and their cross moment with the residuals.
 func (p *Processor) addBlock(sum *accumulate.Sum, b *partition.Batch, residual kernel.Dense, ones bool) {
 	v := p.visit.blocks
-	chosen := b.Choose(v.block, p.Budget)
+	chosen := b.Choose(v.block, p.Cache)
 	chosen.Ones = ones
 	p.gram.Add(chosen, b.Fitted)
 	kernel.AddCrossSparse(sum.Field(statistics.FieldCross, v.size, residual.Cols), chosen, residual, b.Fitted)

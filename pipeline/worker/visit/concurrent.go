@@ -178,8 +178,11 @@ func (r *running) interleave(ctx context.Context, shares []*partition.Share) err
 
 // send waits until the read-ahead limit allows a load, and sends it to the next free processor.
 func (r *running) send(ctx context.Context, l *Load) error {
-	if l.Segment().Messages() == nil {
-		l.bytes = min(partition.ValueBytes(l.Messages), r.readAhead)
+	for _, m := range l.Messages {
+		l.bytes += int64(len(m.Value))
+	}
+	if l.bytes = min(l.bytes, r.readAhead); l.inMemory {
+		l.bytes = 0
 	}
 	if err := r.ahead.Acquire(ctx, l.bytes); err != nil {
 		return err

@@ -20,7 +20,7 @@ func TestOrderOfSegments(t *testing.T) {
 		for n, length := range segments {
 			p := partition.New(1, partition.NewPart(coverage.Span{Partition: n, To: length}, n, nil))
 			for _, segment := range p.Segments() {
-				segment.KeepBatches([]*partition.Batch{}, partition.NewBudget(0))
+				segment.KeepBatches([]*partition.Batch{}, partition.NewCache(0))
 			}
 			all = append(all, p)
 		}
@@ -70,6 +70,6 @@ func TestOrderOfSegments(t *testing.T) {
 
 // inOrder is a pass over partitions, like that of a scan.
 func inOrder(partitions []*partition.Share) *Pass {
-	s := &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})}}
+	s := &Scan[int]{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})}}
 	return &Pass{Shares: partitions, Segments: s.segments, Loads: s.loads}
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -126,14 +127,14 @@ func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, e
 		}
 		batches = append(batches, b)
 	}
-	segment.KeepBatches(batches, p.Budget)
+	segment.KeepBatches(batches, p.Cache)
 	return batches, nil
 }
 
 // prepare decodes and prepares a message of a segment, and multiplies the rows' weights by that of the segment. The error
 // is the reason why the message is unusable. The run that added a past segment decided which of its messages count: it may
 // have accepted labels that are not classes, although this run does not.
-func (p *Processor) prepare(number int, m partition.Message, segment *partition.Segment) (*partition.Batch, error) {
+func (p *Processor) prepare(number int, m protocol.Message, segment *partition.Segment) (*partition.Batch, error) {
 	prepared, weight, open := p.Prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
 	batch, err := p.Rows.Read(p.forgottenOf(segment), number, m, &RowShape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
 		Columns: p.Columns})
@@ -141,7 +142,7 @@ func (p *Processor) prepare(number int, m partition.Message, segment *partition.
 		return nil, err
 	}
 	defer batch.Release()
-	b := &partition.Batch{Offset: m.Offset, Checksum: m.Checksum(number, batch.Rows), Examples: batch.Rows}
+	b := &partition.Batch{Offset: m.Offset, Checksum: partition.Checksum(m, number, batch.Rows), Examples: batch.Rows}
 	readFeatures(&p.raw, &p.features, batch)
 	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw, &p.features) {
 		if !batch.Sparse {
@@ -202,7 +203,7 @@ func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) 
 		p.block.Reshape(b.Inputs.Rows, p.visit.Of.Features.Size())
 		return p.block, false
 	}
-	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Budget)
+	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Cache)
 }
 
 // expand computes the rows [from, to) of a batch's block of a stage.

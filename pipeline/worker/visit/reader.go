@@ -44,8 +44,12 @@ func (r *reader) close() {
 // read reads the data of a load that is not in memory.
 func (r *reader) read(ctx context.Context, l *Load) error {
 	segment := l.Segment()
-	if l.Messages = segment.Messages(); segment.Batches() != nil {
+	if segment.Batches() != nil {
 		return nil
+	}
+	if !r.Whole {
+		l.Messages = r.Cache.Messages(segment)
+		l.inMemory = l.Messages != nil
 	}
 	topics := r.Client.Topics
 	if segment.Past {
@@ -68,7 +72,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
 			}
 			if r.Whole && r.next == segment.Index {
-				r.Store.Keep(segment.Span, read)
+				r.Cache.Keep(segment, read)
 			}
 		}
 	}
@@ -92,7 +96,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 		if r.examples != nil {
 			r.examples.Close()
 		}
-		r.examples, r.ahead = r.Store.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
+		r.examples, r.ahead = r.Cache.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
 			From: span.From, To: r.part.Span.To}), nil
 	}
 	r.at = span.To
@@ -121,7 +125,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 			l.Skipped = append(l.Skipped, m.Offset)
 			continue
 		}
-		l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+		l.Messages = append(l.Messages, m)
 	}
 }
 
@@ -134,7 +138,7 @@ func (r *reader) readPast(ctx context.Context, l *Load) error {
 	span, increment := l.Segment().Span, r.Increment(l.Segment())
 	past := r.Client.Log.Range(r.Client.Topics.Examples, span.Partition, span.From, span.To)
 	defer past.Close()
-	l.Messages = []partition.Message{}
+	l.Messages = []protocol.Message{}
 	for {
 		m, err := past.Next(ctx)
 		if err == io.EOF {
@@ -144,7 +148,7 @@ func (r *reader) readPast(ctx context.Context, l *Load) error {
 			return err
 		}
 		if !increment.Skips(span.Partition, m.Offset) {
-			l.Messages = append(l.Messages, partition.Message{Offset: m.Offset, Message: m.Message})
+			l.Messages = append(l.Messages, m)
 		}
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -40,7 +39,7 @@ func NewRowReader(plan *schemas.Plan, codec protocol.Codec) *RowReader {
 
 // Read decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
 // yet. It clears the values of forgotten rows. The caller releases the examples.
-func (r *RowReader) Read(forgotten coverage.Forgotten, number int, m partition.Message, rows *RowShape) (*examples.Batch, error) {
+func (r *RowReader) Read(forgotten coverage.Forgotten, number int, m protocol.Message, rows *RowShape) (*examples.Batch, error) {
 	examples, err := r.codec.DecodeExamples(m.Value)
 	if err != nil {
 		return nil, err

@@ -40,8 +40,8 @@ type Scan[T any] struct {
 // LoadSource reads data that is not in memory.
 type LoadSource struct {
 	Client *protocol.Client
-	// Store has messages that need not be read from the log; nil: none.
-	Store *partition.Store
+	// Cache has messages that need not be read from the log.
+	Cache *partition.Cache
 	// Counting decides which messages count.
 	Counting *protocol.Counting
 	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
@@ -56,7 +56,8 @@ type LoadSource struct {
 type Load struct {
 	Share    *partition.Share
 	Index    int // of the segment in its share
-	Messages []partition.Message
+	Messages []protocol.Message
+	inMemory bool // the messages are in memory also without the load
 	// PassedOver counts the messages that were read and do not count; in a whole scan also missing ones.
 	PassedOver coverage.PassedOver
 	Skipped    []int64                        // offsets of these messages

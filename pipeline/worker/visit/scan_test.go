@@ -85,13 +85,13 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 }
 
 func newScan(work func(context.Context, *Load) (int, error)) *Scan[int] {
-	return &Scan[int]{LoadSource: &LoadSource{Counting: protocol.NewCounting(&schemas.Plan{})},
+	return &Scan[int]{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})},
 		Process: func() func(context.Context, *Load) (int, error) { return work }}
 }
 
 // inMemory returns a partition whose segments need not be read.
 func inMemory(segments int64) *partition.Share {
-	p, budget := partition.New(1, partition.NewPart(coverage.Span{From: 0, To: segments}, 0, nil)), partition.NewBudget(0)
+	p, budget := partition.New(1, partition.NewPart(coverage.Span{From: 0, To: segments}, 0, nil)), partition.NewCache(0)
 	for _, segment := range p.Segments() {
 		segment.KeepBatches([]*partition.Batch{}, budget)
 	}
@@ -114,7 +114,7 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 		var ahead atomic.Int64
 		rows := int64(0)
 		s := &Scan[int]{
-			LoadSource: &LoadSource{Client: protocol.NewClient(log, "test", nil), Counting: protocol.NewCounting(&schemas.Plan{Foreign: true})},
+			LoadSource: &LoadSource{Client: protocol.NewClient(log, "test", nil), Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{Foreign: true})},
 			Process: func() func(context.Context, *Load) (int, error) {
 				return func(_ context.Context, l *Load) (int, error) {
 					if n := ahead.Add(1); n > limit {

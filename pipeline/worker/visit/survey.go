@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve/survey"
@@ -20,9 +19,8 @@ type SurveyRun struct {
 	Plan    *schemas.Plan
 	Rows    *RowReader
 	BLAS    *kernel.BLAS
-	Budget  *partition.Budget // for data kept in memory
-	Earlier *model.Model      // the version that the run starts from; nil: none
-	Offered *model.Model      // the version for subscribers, if the run has a gate; nil: none
+	Earlier *model.Model // the version that the run starts from; nil: none
+	Offered *model.Model // the version for subscribers, if the run has a gate; nil: none
 	Buffers *accumulate.BufferPool
 }
 

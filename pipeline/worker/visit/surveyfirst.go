@@ -57,8 +57,8 @@ func (s *Survey) checkRead(l *Load) error {
 		if read.partition != span.Partition || read.offset < span.From || read.offset >= span.To {
 			continue
 		}
-		if !slices.ContainsFunc(l.Messages, func(m partition.Message) bool {
-			return m.Offset == read.offset && m.Checksum(span.Partition, 0) == read.checksum
+		if !slices.ContainsFunc(l.Messages, func(m protocol.Message) bool {
+			return m.Offset == read.offset && partition.Checksum(m, span.Partition, 0) == read.checksum
 		}) {
 			return &replacedError{s.Client.Topics.Examples, span.Partition, read.offset}
 		}
@@ -105,7 +105,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 // found is complete.
 func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
 	replay := s.Counting.Replay(span)
-	r := s.Store.Range(s.Client.Log, s.Client.Topics.Examples, span)
+	r := s.Cache.Range(s.Client.Log, s.Client.Topics.Examples, span)
 	defer r.Close()
 	for {
 		m, err := r.Next(ctx)
@@ -119,8 +119,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			none.PassedOver.Count(reason, 1)
 			continue
 		}
-		message := partition.Message{Offset: m.Offset, Message: m.Message}
-		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, message, found.shape)
+		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, m, found.shape)
 		if concernsRun(err) {
 			return false, fmt.Errorf("examples %s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
 		}
@@ -129,7 +128,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			whole, err = s.firstIn(found, examples)
 			examples.Release()
 			if had.shape != found.shape || len(had.shift) != len(found.shift) || len(had.targets) != len(found.targets) {
-				found.read = append(found.read, readMessage{span.Partition, m.Offset, message.Checksum(span.Partition, 0)})
+				found.read = append(found.read, readMessage{span.Partition, m.Offset, partition.Checksum(m, span.Partition, 0)})
 			}
 			if isOfRun(err) {
 				return false, err

@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -50,7 +51,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	found.sum = p.accumulator.Sum()
 	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
-	good, counted := l.Messages[:0], make([]partition.Counted, 0, len(l.Messages))
+	counted := make([]partition.Counted, 0, len(l.Messages))
 	for _, m := range l.Messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
@@ -66,7 +67,6 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 			if len(p.reasons) > 0 {
 				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
 			}
-			good = append(good, m)
 			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
 		case concernsRun(err) || p.Plan.OnBadMessage == schemas.StopOnBadMessage:
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.shownCause(number, m.Offset, err))
@@ -78,7 +78,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	if p.Plan.Chain != nil {
 		part.chained.Skipped, part.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
-			found.unusable.Usable(len(good))
+			found.unusable.Usable(len(counted))
 			for _, q := range bad {
 				found.unusable.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
 			}
@@ -90,8 +90,6 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
 		return nil, err
 	}
-	clear(l.Messages[len(good):])
-	l.Messages = good
 	found.sum = p.accumulator.End()
 	found.sum.Pack()
 	found.columns.Pack()
@@ -107,13 +105,12 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
 	l.Segment().SetCounted(counted)
-	l.Segment().KeepMessages(l.Messages, p.Budget) // for the first visit
 	return found, nil
 }
 
 // message adds a message to the findings, and returns its checksum. The error is the reason why the message is unusable;
 // nothing is added then.
-func (p *surveyor) message(found *Findings, number int, m partition.Message) (checksum uint64, err error) {
+func (p *surveyor) message(found *Findings, number int, m protocol.Message) (checksum uint64, err error) {
 	batch, err := p.Rows.Read(p.Plan.Forgotten, number, m, p.shape)
 	if err != nil {
 		return 0, err
@@ -215,7 +212,7 @@ func (p *surveyor) message(found *Findings, number int, m partition.Message) (ch
 		found.sum.AddRows(rows) // there are no scores yet
 	}
 	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(coverage.ForgottenRow, int64(end-first)) })
-	checksum = m.Checksum(number, n)
+	checksum = partition.Checksum(m, number, n)
 	found.sum.Count(n, checksum)
 	return checksum, nil
 }

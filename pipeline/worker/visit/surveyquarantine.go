@@ -119,7 +119,7 @@ func (q *quarantine) read(ctx context.Context) error {
 
 // quarantined returns an examples message in its quarantine format: without key and bytes if some of its rows were
 // forgotten.
-func (s *Survey) quarantined(number int, m partition.Message, reason string) schemas.Quarantined {
+func (s *Survey) quarantined(number int, m protocol.Message, reason string) schemas.Quarantined {
 	q := schemas.Quarantined{Topic: s.Client.Topics.Examples, Partition: number, Offset: m.Offset, Reason: reason, Key: m.Key,
 		Bytes: len(m.Value), Trace: m.Trace(), Value: m.Value}
 	if s.hasForgotten(number, m.Offset) {

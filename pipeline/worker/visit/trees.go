@@ -21,7 +21,7 @@ func (v *Visit) ByLeaves() bool {
 // leavesOf returns the leaves of a batch's rows in the trees of the stage.
 func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
 	features := p.visit.Of.Features
-	leaves, found := b.Leaves(features, features.Trees(), &p.leaves, p.Budget)
+	leaves, found := b.Leaves(features, features.Trees(), &p.leaves, p.Cache)
 	if !found {
 		features.FindLeaves(leaves, b.Codes)
 	}

@@ -47,7 +47,7 @@ func passedStages(plan *schemas.Plan, chain *protocol.Chain, stage int) (list []
 func (p *Processor) advance(b *partition.Batch) {
 	for b.At < p.visit.Stage {
 		before := p.visit.passed[b.At]
-		block, made := b.Block(b.At, before.stage.Features.Size(), &p.block, p.Budget)
+		block, made := b.Block(b.At, before.stage.Features.Size(), &p.block, p.Cache)
 		b.After.Reshape(b.Score.Rows, b.Score.Cols)
 		for from, to := range model.Tiles(b.Inputs.Rows) {
 			tile, score := block.Slice(from, to), b.Score.Slice(from, to)

@@ -23,7 +23,7 @@ type Run struct {
 	Rows     *RowReader
 	Codec    protocol.Codec
 	BLAS     *kernel.BLAS
-	Budget   *partition.Budget // for data kept in memory
+	Cache    *partition.Cache // for data kept in memory
 	Buffers  *accumulate.BufferPool
 	Crosses  *accumulate.CrossPool
 }
