@@ -36,7 +36,7 @@ type segment struct {
 	filter  []uint64 // Bloom filter of the hashes
 	fences  []uint64 // first hash of each block of the index
 	index   int64    // offset of the index
-	head    entry    // first entry that is not removed
+	head    *entry   // first entry that is not removed
 	next    int64    // offset of the entry after it
 	reader  *bufio.Reader
 }
@@ -84,7 +84,7 @@ func (d *Disk) close() (err error) {
 func (d *Disk) has(prefix byte) bool { return d != nil && len(d.tables[prefix]) > 0 }
 
 // add writes entries, in order, as a segment, and merges segments if there are many.
-func (d *Disk) add(prefix byte, entries iter.Seq[entry]) error {
+func (d *Disk) add(prefix byte, entries iter.Seq[*entry]) error {
 	s, err := d.write(entries)
 	if err != nil {
 		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
@@ -113,7 +113,7 @@ func (d *Disk) merge(prefix byte, level int) (*segment, error) {
 		return nil, nil
 	}
 	var read error
-	merged, err := d.write(func(yield func(entry) bool) {
+	merged, err := d.write(func(yield func(*entry) bool) {
 		for s := earliest(of); s != nil && yield(s.first()); s = earliest(of) {
 			if read = s.pop(); read != nil {
 				return
@@ -132,7 +132,7 @@ func (d *Disk) merge(prefix byte, level int) (*segment, error) {
 }
 
 // write writes a segment.
-func (d *Disk) write(entries iter.Seq[entry]) (s *segment, err error) {
+func (d *Disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 	if err := os.MkdirAll(d.folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -154,6 +154,7 @@ func (d *Disk) write(entries iter.Seq[entry]) (s *segment, err error) {
 		s.index += int64(len(b))
 		if s.entries == 0 {
 			s.head, s.next = e, s.index
+			e.stored = true
 		}
 		if s.entries++; s.entries > 64*len(s.settled) {
 			s.settled = append(s.settled, 0)
@@ -183,7 +184,7 @@ func (d *Disk) write(entries iter.Seq[entry]) (s *segment, err error) {
 }
 
 // appendRecord encodes an entry. Whether it is settled is in the segment.
-func appendRecord(b []byte, e entry) []byte {
+func appendRecord(b []byte, e *entry) []byte {
 	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Time))
 	b = binary.LittleEndian.AppendUint32(b, uint32(e.place.Partition))
 	b = binary.LittleEndian.AppendUint64(b, uint64(e.place.Offset))
@@ -194,8 +195,9 @@ func appendRecord(b []byte, e entry) []byte {
 }
 
 // readRecord decodes an entry, and returns its size.
-func readRecord(from io.Reader) (e entry, size int64, err error) {
+func readRecord(from io.Reader) (e *entry, size int64, err error) {
 	var header [recordHeader]byte
+	e = &entry{stored: true}
 	if _, err := io.ReadFull(from, header[:]); err != nil {
 		return e, 0, err
 	}
@@ -264,7 +266,7 @@ func (d *Disk) find(prefix byte, key string, with func(*segment, location) error
 }
 
 // get returns the entries of a key.
-func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
+func (d *Disk) get(prefix byte, key string) (entries []*entry, err error) {
 	err = d.find(prefix, key, func(s *segment, l location) error {
 		e, _, err := readRecord(bufio.NewReaderSize(io.NewSectionReader(s.file, l.offset, int64(l.size)), int(l.size)))
 		if e.settled = s.isSettled(int(l.number)); e.key == key {
@@ -276,7 +278,7 @@ func (d *Disk) get(prefix byte, key string) (entries []entry, err error) {
 }
 
 // settle records that an entry is settled. It reads no values: a key may have many entries.
-func (d *Disk) settle(prefix byte, e entry) error {
+func (d *Disk) settle(prefix byte, e *entry) error {
 	record := appendRecord(nil, e)
 	record = record[:len(record)-len(e.value)]
 	const sizes = recordHeader - 8
@@ -293,13 +295,13 @@ func (d *Disk) settle(prefix byte, e entry) error {
 	})
 }
 
-// first returns the first entry of a table, if its position is before a limit.
-func (d *Disk) first(prefix byte, before examples.JoinPlace) (e entry, ok bool) {
+// first returns the first entry of a table; nil: there is none.
+func (d *Disk) first(prefix byte) *entry {
 	s := earliest(d.tables[prefix])
-	if s == nil || compare(s.head.place, before) >= 0 {
-		return e, false
+	if s == nil {
+		return nil
 	}
-	return s.first(), true
+	return s.first()
 }
 
 // removeFirst removes the first entry of a table.
@@ -326,10 +328,9 @@ func earliest(of []*segment) (first *segment) {
 }
 
 // first returns the first entry that is not removed.
-func (s *segment) first() entry {
-	e := s.head
-	e.settled = s.isSettled(s.removed)
-	return e
+func (s *segment) first() *entry {
+	s.head.settled = s.isSettled(s.removed)
+	return s.head
 }
 
 // pop removes the first entry.

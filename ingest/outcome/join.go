@@ -59,7 +59,7 @@ type Join struct {
 	kept           *table  // outcomes by time, which later rows may have; settled ones have had a row
 	decided        *memory // rows after their deadlines
 	counts         examples.JoinCounts
-	unsettled      pending
+	unsettled      queue[*waitingOutcome]
 	due, applied   examples.JoinPlace
 	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
 }
@@ -197,26 +197,29 @@ func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].t
 
 // FirstDeadline returns a lower bound of the deadlines of undecided rows; false if no row waits.
 func (j *Join) FirstDeadline() (time int64, ok bool) {
-	row, ok := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
-	return row.place.Time, ok && j.Waiting() > 0
+	row := j.waiting.first(examples.JoinPlace{Time: math.MaxInt64})
+	if row == nil || j.Waiting() == 0 {
+		return 0, false
+	}
+	return row.place.Time, true
 }
 
 // rowOf records a row, whose place is its deadline.
-func (j *Join) rowOf(m Message) entry {
+func (j *Join) rowOf(m Message) *entry {
 	latest, behind := j.rows[m.Partition].see(m.Offset, m.Time)
 	place := examples.JoinPlace{Time: plus(latest-behind, j.within+j.grace), Partition: m.Partition, Offset: m.Offset}
-	return entry{place: place, behind: behind, key: m.Key, value: m.Value}
+	return &entry{place: place, behind: behind, key: m.Key, value: m.Value}
 }
 
 // waitingOf records an outcome.
-func (j *Join) waitingOf(o Outcome) waitingOutcome {
+func (j *Join) waitingOf(o Outcome) *waitingOutcome {
 	latest, behind := j.outcomes[o.Partition].see(o.Offset, o.Time)
-	return waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Labels}
+	return &waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Labels}
 }
 
 // joins reports whether a row has an outcome with its key. All times are those of the messages. An outcome that is farther
 // behind than the grace period comes in time if the row still waits; one for a row that is farther behind, if it is still kept.
-func (j *Join) joins(row, o entry) bool {
+func (j *Join) joins(row, o *entry) bool {
 	t, latest := minus(row.place.Time, j.within+j.grace), o.place.Time
 	return j.near(t, latest-o.behind) && latest <= row.place.Time && latest >= minus(t+row.behind, j.early+j.grace)
 }
@@ -249,7 +252,7 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 }
 
 // decide decides a row.
-func (j *Join) decide(row entry, label string, absent bool, decide func(Decided) error) error {
+func (j *Join) decide(row *entry, label string, absent bool, decide func(Decided) error) error {
 	if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, label, absent}); err != nil {
 		return err
 	}
@@ -285,8 +288,8 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
 	for {
-		row, ok := j.waiting.first(frontier)
-		if !ok {
+		row := j.waiting.first(frontier)
+		if row == nil {
 			break
 		}
 		if !row.settled {
@@ -360,7 +363,7 @@ func (j *Join) apply(decide func(Decided) error) error {
 }
 
 // count counts an outcome, and reports whether it belongs to a row, which may have been decided before.
-func (j *Join) count(o entry, had bool) bool {
+func (j *Join) count(o *entry, had bool) bool {
 	j.counts.Outcomes++
 	if !had {
 		var absent bool
@@ -377,13 +380,13 @@ func (j *Join) count(o entry, had bool) bool {
 }
 
 // matched returns the rows of an outcome, in order. Settled ones have been decided.
-func (j *Join) matched(o entry) ([]entry, error) {
+func (j *Join) matched(o *entry) ([]*entry, error) {
 	rows, err := j.waiting.get(o.key)
-	return slices.DeleteFunc(rows, func(row entry) bool { return !j.joins(row, o) }), err
+	return slices.DeleteFunc(rows, func(row *entry) bool { return !j.joins(row, o) }), err
 }
 
 // match returns the outcome of a row among the kept ones.
-func (j *Join) match(row entry, counts bool) (label string, found bool, err error) {
+func (j *Join) match(row *entry, counts bool) (label string, found bool, err error) {
 	outcomes, err := j.kept.get(row.key)
 	for _, o := range outcomes {
 		if !j.joins(row, o) {
@@ -406,7 +409,7 @@ func (j *Join) match(row entry, counts bool) (label string, found bool, err erro
 }
 
 // keep keeps an outcome for later rows.
-func (j *Join) keep(o entry) error {
+func (j *Join) keep(o *entry) error {
 	if o.place.Time < j.floor() {
 		return nil
 	}
@@ -420,8 +423,8 @@ func (j *Join) floor() int64 { return minus(frontier(j.rows), j.early+j.grace) }
 func (j *Join) expire() error {
 	floor := examples.JoinPlace{Time: j.floor()}
 	for {
-		o, ok := j.kept.first(floor)
-		if !ok {
+		o := j.kept.first(floor)
+		if o == nil {
 			return nil
 		}
 		if err := j.kept.remove(o); err != nil {
@@ -503,26 +506,15 @@ type waitingOutcome struct {
 	labels []Labelled
 }
 
+func (o *waitingOutcome) at() examples.JoinPlace { return o.place }
+
 // entries returns the outcome's entry for each key, with the first label of the key.
-func (o waitingOutcome) entries() []entry {
-	entries := make([]entry, 0, len(o.labels))
+func (o *waitingOutcome) entries() []*entry {
+	entries := make([]*entry, 0, len(o.labels))
 	for _, l := range o.labels {
-		if !slices.ContainsFunc(entries, func(e entry) bool { return e.key == l.Key }) {
-			entries = append(entries, entry{place: o.place, behind: o.behind, key: l.Key, value: []byte(l.Label)})
+		if !slices.ContainsFunc(entries, func(e *entry) bool { return e.key == l.Key }) {
+			entries = append(entries, &entry{place: o.place, behind: o.behind, key: l.Key, value: []byte(l.Label)})
 		}
 	}
 	return entries
-}
-
-// pending is a heap of outcomes.
-type pending []waitingOutcome
-
-func (p pending) Len() int           { return len(p) }
-func (p pending) Less(a, b int) bool { return compare(p[a].place, p[b].place) < 0 }
-func (p pending) Swap(a, b int)      { p[a], p[b] = p[b], p[a] }
-func (p *pending) Push(x any)        { *p = append(*p, x.(waitingOutcome)) }
-func (p *pending) Pop() any {
-	last := (*p)[len(*p)-1]
-	*p = (*p)[:len(*p)-1]
-	return last
 }

@@ -38,7 +38,7 @@ func (m *memory) set(key string) (rows []remembered, hash uint64) {
 }
 
 // add adds a row. It replaces the one of its set that was added first.
-func (m *memory) add(row entry, time int64, absent bool) {
+func (m *memory) add(row *entry, time int64, absent bool) {
 	rows, hash := m.set(row.key)
 	copy(rows[1:], rows)
 	time <<= 1
