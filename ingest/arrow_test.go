@@ -131,16 +131,6 @@ func TestArrowLists(t *testing.T) {
 	}
 }
 
-// A column of the type null has missing values.
-func TestArrowNulls(t *testing.T) {
-	record := arrowRows(t, `[{"x":1,"n":null,"label":"a"},{"x":2,"n":null,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Float64),
-		nullable("n", arrow.Null), nullable("label", arrow.BinaryTypes.String))
-	got, _, names, problem := readAs(t, "a.arrow", arrowContent(t, record, 1, true), nil)
-	if problem != "" || fmt.Sprint(got.Floats) != "[1 NaN 2 NaN]" || names != `["x","n"]` {
-		t.Errorf("%v, columns %s, %s", got.Floats, names, problem)
-	}
-}
-
 func TestArrowErrors(t *testing.T) {
 	f64, word := arrow.PrimitiveTypes.Float64, arrow.BinaryTypes.String
 	good := arrowRows(t, `[{"x":1,"label":"a"},{"x":null,"label":"b"}]`, nullable("x", f64), nullable("label", word))

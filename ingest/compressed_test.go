@@ -153,16 +153,6 @@ func TestContentDamaged(t *testing.T) {
 	}
 }
 
-func TestContentReadFails(t *testing.T) {
-	broken := errors.New("broken disk")
-	for _, start := range []string{"", plainRows, string(gzipped(t, plainRows)[:20])} {
-		_, err := readContent(io.MultiReader(strings.NewReader(start), iotest.ErrReader(broken)))
-		if !isFileError(err) || !errors.Is(err, broken) {
-			t.Errorf("after %q: %v", start, err)
-		}
-	}
-}
-
 // Any file either has a content, or reading it returns a *input.Error.
 func FuzzContent(f *testing.F) {
 	zipped := gzipped(f, plainRows)

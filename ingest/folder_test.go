@@ -218,34 +218,6 @@ func TestParquetOfOtherWriters(t *testing.T) {
 	}
 }
 
-// Names that start with a dot or an underscore are hidden at every level, as in Hive and Spark, but for partition values.
-func TestHiddenNames(t *testing.T) {
-	f, part := newFolder(t), string(pandasFrame(t))
-	hidden := []string{"_SUCCESS", ".a.parquet.crc", "_committed_1.json", "_temporary/0/a.parquet", "_spark_metadata/0.json",
-		".ipynb_checkpoints/a.parquet", "2025/_temporary/0/a.parquet", "2025/.b/c/a.parquet", "2025/_started.json"}
-	files := map[string]string{"t/a.parquet": part, "t/2025/a.parquet": part, "t/_y=1/a.parquet": part}
-	for _, name := range hidden {
-		files["t/"+name] = part
-	}
-	f.writeAll(t, files)
-	for pattern, want := range map[string][]string{
-		"t":             {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
-		"t*":            {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
-		"t/*":           {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
-		"t/*/*.parquet": {"t/2025/a.parquet", "t/_y=1/a.parquet"},
-		"t/2025/*":      {"t/2025/a.parquet"},
-		"t/_com*":       {"t/_committed_1.json"},
-	} {
-		got, err := Files([]string{f.path(pattern)})
-		for i := range got {
-			got[i], _ = filepath.Rel(string(f), got[i])
-		}
-		if err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q, %v, expected %q", pattern, got, err, want)
-		}
-	}
-}
-
 // A directory of a format that keeps files of earlier states is an error, however it is named, unless its files are named.
 func TestFoldersOfTableFormats(t *testing.T) {
 	f, part := newFolder(t), string(pandasFrame(t))
@@ -328,6 +300,34 @@ func TestPartsThatDiffer(t *testing.T) {
 		}
 		if _, err := readSources(o); f.text(err) != test.want {
 			t.Errorf("%s: %s\nexpected %s", name, f.text(err), test.want)
+		}
+	}
+}
+
+// Names that start with a dot or an underscore are hidden at every level, as in Hive and Spark, but for partition values.
+func TestHiddenNames(t *testing.T) {
+	f, part := newFolder(t), string(pandasFrame(t))
+	hidden := []string{"_SUCCESS", ".a.parquet.crc", "_committed_1.json", "_temporary/0/a.parquet", "_spark_metadata/0.json",
+		".ipynb_checkpoints/a.parquet", "2025/_temporary/0/a.parquet", "2025/.b/c/a.parquet", "2025/_started.json"}
+	files := map[string]string{"t/a.parquet": part, "t/2025/a.parquet": part, "t/_y=1/a.parquet": part}
+	for _, name := range hidden {
+		files["t/"+name] = part
+	}
+	f.writeAll(t, files)
+	for pattern, want := range map[string][]string{
+		"t":             {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t*":            {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t/*":           {"t/2025/a.parquet", "t/_y=1/a.parquet", "t/a.parquet"},
+		"t/*/*.parquet": {"t/2025/a.parquet", "t/_y=1/a.parquet"},
+		"t/2025/*":      {"t/2025/a.parquet"},
+		"t/_com*":       {"t/_committed_1.json"},
+	} {
+		got, err := Files([]string{f.path(pattern)})
+		for i := range got {
+			got[i], _ = filepath.Rel(string(f), got[i])
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, expected %q", pattern, got, err, want)
 		}
 	}
 }

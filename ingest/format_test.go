@@ -77,27 +77,3 @@ func TestFormats(t *testing.T) {
 		}
 	}
 }
-
-// Settings that affect the labels of rows are part of a source's ID: otherwise an existing source with other labels would
-// count.
-func TestSourceIDOfLabels(t *testing.T) {
-	f := newFolder(t)
-	lines := f.write(t, "a.jsonl", []byte("{\"x\":1,\"label\":\"NA\"}\n{\"x\":1,\"label\":\"EU\"}\n"))
-	rows := f.write(t, "rows.libsvm", []byte("1 1:1\nNA 1:1\n"))
-	for _, file := range []string{lines, rows} {
-		ids := map[string]string{}
-		for name, change := range map[string]func(*Options){
-			"as usual": func(*Options) {}, "NA is a class": func(o *Options) { o.Classes = []string{"1", "EU", "NA"} },
-			"NA is no word for a missing value": func(o *Options) { o.MissingValues = []string{"nan"} },
-		} {
-			o := Defaults()
-			o.Train = []string{file}
-			change(&o)
-			found := must(Sources(t.Context(), o))(t)
-			if other, twice := ids[found[0].ID]; twice {
-				t.Errorf("%s: %s and %s have the same ID", file, name, other)
-			}
-			ids[found[0].ID] = name
-		}
-	}
-}

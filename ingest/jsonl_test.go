@@ -1,12 +1,9 @@
 package ingest
 
 import (
-	"bytes"
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/apache/arrow/go/v17/arrow"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/jsonl"
@@ -14,95 +11,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
-
-// JSON Lines give the same examples as a CSV with the same rows, whatever the order of members, and with omitted members.
-func TestJSONLinesAsCSV(t *testing.T) {
-	csv, lines := "label,x,n,yes,colour,w\n", "\ufeff\n"
-	for i := range 130 {
-		colour := []string{"red", "green", "a \\\"blue\\\" one", ""}[i%4]
-		csv += fmt.Sprintf("%d,%g,%d,%d,%s,%g\n", i%3, float32(i)/8, i, i%2, `"`+strings.ReplaceAll(colour, `\"`, `""`)+`"`, float32(i%2)/2)
-		x := fmt.Sprintf(`"x":%g`, float32(i)/8)
-		switch i % 10 { // the notations of a missing value
-		case 8:
-			csv = strings.Replace(csv, fmt.Sprintf("\n%d,%g,%d,", i%3, float32(i)/8, i), fmt.Sprintf("\n%d,,%d,", i%3, i), 1)
-			x = `"x":null`
-		case 9:
-			csv = strings.Replace(csv, fmt.Sprintf("\n%d,%g,%d,", i%3, float32(i)/8, i), fmt.Sprintf("\n%d,,%d,", i%3, i), 1)
-			x = `"label":` + fmt.Sprint(i%3)
-		}
-		members := []string{`"label":` + fmt.Sprint(i%3), x, `"n":` + fmt.Sprint(i), `"yes":` + fmt.Sprint(i%2 == 1),
-			fmt.Sprintf(`"colour":"%s"`, colour), fmt.Sprintf(`"w":%g`, float32(i%2)/2)}
-		if i%10 == 9 {
-			members = members[1:]
-		}
-		if i > 0 {
-			members[0], members[len(members)-1] = members[len(members)-1], members[0]
-		}
-		lines += " { " + strings.Join(members, " , ") + "}\r\n\n"
-	}
-	for _, rows := range []int{1, 63, 64, 65, 1000} {
-		change := func(o *Options) {
-			o.Weight, o.Label, o.Categorical, o.BatchRows = "w", "label", []string{"colour"}, rows
-		}
-		want, sizes, columns, problem := readAs(t, "rows.csv", []byte(csv), change)
-		if problem != "" {
-			t.Fatal(problem)
-		}
-		got, gotSizes, gotColumns, problem := readAs(t, "rows.jsonl", []byte(lines), change)
-		for _, label := range got.Numbers { // which are words in a CSV
-			got.Words = append(got.Words, fmt.Sprint(label))
-		}
-		got.Numbers = nil
-		if problem != "" || show(got) != show(want) || fmt.Sprint(gotSizes) != fmt.Sprint(sizes) || gotColumns != columns {
-			t.Errorf("batches of %d: %s\n%s %v %s, expected\n%s %v %s", rows, problem, show(got), gotSizes, gotColumns, show(want), sizes, columns)
-		}
-	}
-}
-
-// Lists, sparse rows, several labels and texts match those of the same Arrow table.
-func TestJSONLinesAsArrow(t *testing.T) {
-	pairs := sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)
-	several := func(o *Options) { o.Labels = layout.LabelsSeveral }
-	for _, test := range []struct {
-		lines  []string
-		fields []arrow.Field
-		change func(*Options)
-	}{
-		{[]string{`{"label":"a","v":[1,2.5,null]}`, `{"label":"b","v":[3,4,5]}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("v", arrow.ListOf(arrow.PrimitiveTypes.Float64))}, nil},
-		{[]string{`{"label":7,"v":[{"index":2,"value":1},{"index":9,"value":-2.5}]}`, `{"label":8,"v":[]}`}, []arrow.Field{nullable("label", arrow.PrimitiveTypes.Int64), nullable("v", pairs)}, nil},
-		{[]string{`{"label":["a","b"],"x":1}`, `{"label":[],"x":2}`, `{"label":["c"],"x":3}`}, []arrow.Field{nullable("label", arrow.ListOf(arrow.BinaryTypes.String)), nullable("x", arrow.PrimitiveTypes.Float64)}, several},
-		{[]string{`{"label":"a,b","x":1}`, `{"label":null,"x":2}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("x", arrow.PrimitiveTypes.Float64)}, several},
-		{[]string{`{"label":"a","at":{"of":[1]},"t":"One two, \u00e9"}`, `{"label":"b","t":null}`}, []arrow.Field{nullable("label", arrow.BinaryTypes.String), nullable("t", arrow.BinaryTypes.String)},
-			func(o *Options) { o.Text = "t" }},
-		{[]string{`{"a":1,"b":2.5,"c":3}`, `{"a":2,"b":3,"c":4}`}, []arrow.Field{nullable("a", arrow.PrimitiveTypes.Int64), nullable("b", arrow.PrimitiveTypes.Float64), nullable("c", arrow.PrimitiveTypes.Float64)},
-			func(o *Options) { o.Targets = []string{"b", "c"} }},
-	} {
-		record := arrowRows(t, "["+strings.Join(test.lines, ",")+"]", test.fields...)
-		want, _, wantColumns, problem := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), test.change)
-		if problem != "" {
-			t.Fatal(problem)
-		}
-		got, _, columns, problem := readAs(t, "rows.jsonl", []byte(strings.Join(test.lines, "\n")), test.change)
-		if problem != "" || show(got) != show(want) || columns != wantColumns {
-			t.Errorf("%s: %s\n%s %s, expected\n%s %s", test.lines, problem, show(got), columns, show(want), wantColumns)
-		}
-	}
-}
-
-// An object with a value for each index is also a sparse row, in any order.
-func TestSparseRowsOfJSONLines(t *testing.T) {
-	want := messages(t, "rows.libsvm", []byte("a 3:1 20:-2.5 100:3\nb\na 7:1e3"))
-	for _, lines := range []string{
-		`{"label":"a","f":{"20":-2.5,"100":3,"3":1}}` + "\n" + `{"label":"b","f":{}}` + "\n" + `{"label":"a","f":{"7":1e3}}`,
-		`{"label":"a","f":[{"value":1,"index":3},{"index":5,"value":0},{"index":20,"value":-2.5},{"index":100,"value":3}]}` + "\n" +
-			`{"label":"b","f":[]}` + "\n" + `{"label":"a","f":[{"index":7,"value":1000}]}`,
-	} {
-		got := messages(t, "rows.jsonl", []byte(lines))
-		if len(got) != len(want) || !bytes.Equal(got[0], want[0]) {
-			t.Errorf("%s: other messages than those of LIBSVM", lines)
-		}
-	}
-}
 
 func TestBadJSONLines(t *testing.T) {
 	first := `{"label":"a","x":1,"s":"red"}` + "\n\n"

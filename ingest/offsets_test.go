@@ -1,10 +1,7 @@
 package ingest
 
 import (
-	"fmt"
 	"math"
-	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -49,25 +46,6 @@ func TestOffsets(t *testing.T) {
 		if test.needs && len(different) != len(exact) {
 			t.Errorf("%s: %d values became %d", name, len(exact), len(different))
 		}
-	}
-}
-
-// A space behind a number changes neither the number nor the offset of its column.
-func TestOffsetsOfNumbersWithSpaces(t *testing.T) {
-	var columns []float64
-	for _, end := range []string{"", " ", "\t"} {
-		var text strings.Builder
-		text.WriteString("label,x\n")
-		for i := range 100 {
-			fmt.Fprintf(&text, "%d, %d.25%s\n", i%2, 1764000000000+1000*i, end)
-		}
-		o := Defaults()
-		o.Label, o.Train = "label", []string{newFolder(t).write(t, "rows.csv", []byte(text.String()))}
-		sources := must(Sources(t.Context(), o))(t)
-		columns = append(columns, sources[0].Columns[0].Offset)
-	}
-	if columns[0] == 0 || len(slices.Compact(columns)) != 1 {
-		t.Errorf("offsets %v, expected the same", columns)
 	}
 }
 

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"math"
-	"slices"
 	"strings"
 	"testing"
 	"testing/quick"
@@ -19,54 +18,6 @@ func cellsAt(cells map[string]tabular.Cell) func(string) *tabular.Cell {
 	return func(path string) *tabular.Cell {
 		c := cells[path]
 		return &c
-	}
-}
-
-// Numbers become targets without loss of precision.
-func TestNumbersKeepTheirBits(t *testing.T) {
-	p := predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
-	err := quick.Check(func(x float64, y float32, whole int64) bool {
-		x = math.Mod(x, math.MaxFloat32)
-		for _, c := range [][2]tabular.Cell{{tabular.Float(x), tabular.Float(float64(y))}, {tabular.Float(x), tabular.Integer(whole)}} {
-			said, err := p.Read(cellsAt(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
-			if err != nil {
-				t.Error(err)
-				return false
-			}
-			for i, got := range p.cells(said) {
-				want, _ := c[i].Number(value.Missing{})
-				if v, err := got.Number(value.Missing{}); v != want || err != nil {
-					t.Errorf("%v is %v in %s: %v", want, v, said, err)
-					return false
-				}
-			}
-		}
-		return true
-	}, nil)
-	if err != nil {
-		t.Error(err)
-	}
-}
-
-// Any labels of an outcome, in any number, become those of the row.
-func TestLabelsKeepTheirTexts(t *testing.T) {
-	p := predicted{Task: examples.SeveralLabels, Label: "kinds"}
-	err := quick.Check(func(labels []string) bool {
-		items := make([]tabular.Cell, len(labels))
-		for i, label := range labels {
-			items[i] = tabular.Word(label)
-		}
-		said, err := p.Read(cellsAt(map[string]tabular.Cell{"kinds": tabular.Items(items)}))
-		if err != nil {
-			t.Error(err)
-			return false
-		}
-		got := p.cells(said)
-		texts, err := got[0].Texts()
-		return err == nil && len(got) == 1 && got[0].IsList() && slices.Equal(texts, labels)
-	}, nil)
-	if err != nil {
-		t.Error(err)
 	}
 }
 
@@ -131,5 +82,31 @@ func TestWhenAbsent(t *testing.T) {
 		if said, ok := p.WhenAbsent(); said != test.want || ok == test.skips {
 			t.Errorf("%+v: %q, %v", test, said, ok)
 		}
+	}
+}
+
+// Numbers become targets without loss of precision.
+func TestNumbersKeepTheirBits(t *testing.T) {
+	p := predicted{Task: examples.Numbers, Columns: []string{"x", "y"}}
+	err := quick.Check(func(x float64, y float32, whole int64) bool {
+		x = math.Mod(x, math.MaxFloat32)
+		for _, c := range [][2]tabular.Cell{{tabular.Float(x), tabular.Float(float64(y))}, {tabular.Float(x), tabular.Integer(whole)}} {
+			said, err := p.Read(cellsAt(map[string]tabular.Cell{"x": c[0], "y": c[1]}))
+			if err != nil {
+				t.Error(err)
+				return false
+			}
+			for i, got := range p.cells(said) {
+				want, _ := c[i].Number(value.Missing{})
+				if v, err := got.Number(value.Missing{}); v != want || err != nil {
+					t.Errorf("%v is %v in %s: %v", want, v, said, err)
+					return false
+				}
+			}
+		}
+		return true
+	}, nil)
+	if err != nil {
+		t.Error(err)
 	}
 }

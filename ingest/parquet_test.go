@@ -182,24 +182,6 @@ func TestParquetBatches(t *testing.T) {
 	}
 }
 
-// Rows with long labels give smaller batches, and each fits into a message.
-func TestParquetLongLabels(t *testing.T) {
-	var labels []string
-	for i := range 2000 {
-		labels = append(labels, fmt.Sprintf("%01000d", i%7))
-	}
-	content := parquetFile(t, [][]parquetValues{{
-		{node: words("label"), values: labels}, {node: required(schema.NewFloat64Node, "x"), values: make([]float64, 2000)},
-	}})
-	f, o := newFolder(t), Defaults()
-	o.Train, o.BatchRows = []string{f.write(t, "a.parquet", content)}, 1500
-	sources := must(Sources(t.Context(), o))(t)
-	got, sizes, err := readRows(sources[0].Batches(t.Context()))
-	if err != nil || !slices.Equal(got.Words, labels) || slices.Max(sizes) > 890000/1000 || len(sizes) < 3 {
-		t.Errorf("batches of %v rows, error %v", sizes, err)
-	}
-}
-
 // A list column has all features. A value may be missing, but each list has the same length.
 func TestParquetLists(t *testing.T) {
 	// Definition 3 is a value, 2 a null in a list, 1 an empty list, 0 a null.

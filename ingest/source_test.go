@@ -194,6 +194,26 @@ func TestSourcesIdentity(t *testing.T) {
 			seen[got] = name
 		}
 	})
+	t.Run("what rows are made of", func(t *testing.T) {
+		o, seen := base, map[string]string{}
+		o.Train = []string{f.write(t, "rows.csv", []byte("label,at\nNA,2026-11-01\nEU,2026-11-02\n"))}
+		hours := func(parts ...string) func(*Options) {
+			return func(o *Options) { o.Times = layout.PartsOfTimes(map[string][]string{"at": parts}) }
+		}
+		for name, change := range map[string]func(*Options){
+			"hour": hours("hour"), "age": hours("age"), "hour, age": hours("hour", "age"), "age, hour": hours("age", "hour"),
+			"NA is a class":                     func(o *Options) { hours("hour")(o); o.Classes = []string{"EU", "NA"} },
+			"NA is no word for a missing value": func(o *Options) { hours("hour")(o); o.MissingValues = []string{"nan"} },
+		} {
+			o := o
+			change(&o)
+			found := must(Sources(t.Context(), o))(t)
+			if other, same := seen[found[0].ID]; same {
+				t.Errorf("%s: the identity of %s", name, other)
+			}
+			seen[found[0].ID] = name
+		}
+	})
 	t.Run("a column has a name and a number", func(t *testing.T) {
 		o := base
 		o.Train = []string{f.write(t, "named.csv", []byte("y,w,x\n0,1,2\n"))}
@@ -532,6 +552,23 @@ func TestFile(t *testing.T) {
 	}
 }
 
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
+	}
+}
+
 // Files whose headers have different features, or the same features in another order, are rejected.
 func TestFeaturesOfOtherNames(t *testing.T) {
 	f := folder(t.TempDir())
@@ -548,22 +585,5 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	var fileError *input.Error
 	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `column 0 is "two", not "one", as in`) {
 		t.Errorf("%v", err)
-	}
-}
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
 	}
 }

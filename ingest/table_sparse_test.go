@@ -7,10 +7,8 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -100,38 +98,5 @@ func TestBadSparseRowsOfArrow(t *testing.T) {
 	want := `rows.arrow, column 1 ("x"): sparse rows and 1 other columns: exclude those with examples.columns.drop, or list only this one under examples.columns.use`
 	if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
 		t.Errorf("%s, expected %s", got, want)
-	}
-}
-
-// A string column has the same words as a CSV with the same texts, in training and in prediction.
-func TestTextsOfTables(t *testing.T) {
-	change := func(o *Options) { o.Text, o.Label = "message", "kind" }
-	record := arrowRows(t, `[{"id":7,"kind":"spam","message":"Buy now"},{"id":8,"kind":"ham","message":"Hello, you"},{"id":9,"kind":"ham"}]`,
-		nullable("id", arrow.PrimitiveTypes.Int64), nullable("kind", arrow.BinaryTypes.String), nullable("message",
-			arrow.BinaryTypes.LargeString))
-	content := arrowContent(t, record, 2, false)
-	got, _, _, problem := readAs(t, "rows.arrow", content, change)
-	want, _, _, _ := readAs(t, "rows.csv", []byte("id,kind,message\n7,spam,Buy now\n8,ham,\"Hello, you\"\n9,ham,\n"), change)
-	if problem != "" || show(got) != show(want) {
-		t.Errorf("%s%s, expected %s", problem, show(got), show(want))
-	}
-	f, o := newFolder(t), Defaults()
-	change(&o)
-	rows, _, err := readRows(File(t.Context(), f.write(t, "rows.arrow", content), o, layout.Features{Width: 1 << 18, Sparse: true}))
-	if err != nil || fmt.Sprint(rows.Sparse) != fmt.Sprint(want.Sparse) {
-		t.Errorf("%v: %v, expected %v", err, rows.Sparse, want.Sparse)
-	}
-	parquet := parquetFile(t, [][]parquetValues{{{node: words("kind"), values: []string{"spam", "ham", "ham"}},
-		{node: words("message"), values: []string{"Buy now", "Hello, you", ""}}}})
-	if got, _, _, problem := readAs(t, "rows.parquet", parquet, change); problem != "" || show(got) != show(want) {
-		t.Errorf("parquet: %s%s, expected %s", problem, show(got), show(want))
-	}
-	bad := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{nullable("kind", arrow.BinaryTypes.String),
-		nullable("message", arrow.BinaryTypes.String)}, nil))
-	bad.Field(0).(*array.StringBuilder).AppendValues([]string{"a", "b"}, nil)
-	bad.Field(1).(*array.StringBuilder).AppendValues([]string{"x", "\xff"}, nil)
-	place := `rows.arrow, column 1 ("message"): row 1, counted from 0: a text that is not UTF-8: convert the file`
-	if _, _, _, problem := readAs(t, "rows.arrow", arrowContent(t, bad.NewRecord(), 64, false), change); problem != place {
-		t.Errorf("%s, expected %s", problem, place)
 	}
 }

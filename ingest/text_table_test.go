@@ -1,15 +1,12 @@
 package ingest
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
-
-	"github.com/stagewise/stagewise/ingest/layout"
 )
 
 // mail is a table with texts, their labels and an unread column. The texts are numbers if that is their type.
@@ -35,40 +32,4 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	record := b.NewRecord()
 	t.Cleanup(record.Release)
 	return record
-}
-
-// Lists of words are texts.
-func TestListsOfWords(t *testing.T) {
-	o, want := Defaults(), []int32(nil)
-	o.Text, o.Label = "message", "kind"
-	for _, of := range []arrow.DataType{arrow.BinaryTypes.String, arrow.ListOf(arrow.BinaryTypes.String)} {
-		record := mail(t, []string{"one", "two words"}, of)
-		o.Train = []string{newFolder(t).write(t, "mail.arrow", arrowContent(t, record, 10, false))}
-		all := must(readSources(o))(t)
-		if got := all[0].Sparse.Indices; want != nil && !slices.Equal(got, want) || len(got) != 3 {
-			t.Errorf("%v: %v, expected %v", of, got, want)
-		}
-		want = slices.Clone(all[0].Sparse.Indices)
-	}
-}
-
-func TestTextsOfArrowAreChecked(t *testing.T) {
-	o := Defaults()
-	o.Text, o.Label = "message", "kind"
-	for _, test := range []struct {
-		texts []string
-		of    arrow.DataType
-		text  layout.Column
-		want  string
-	}{
-		{[]string{"one", "two \xff"}, arrow.BinaryTypes.String, "message", `mail.arrow, column 1 ("message"): row 1, counted from 0: a text that is not UTF-8: convert the file`},
-		{[]string{"one"}, arrow.PrimitiveTypes.Int64, "message", `mail.arrow, column 1 ("message"): texts of type int64: expected text`},
-		{[]string{"one"}, arrow.BinaryTypes.String, "text", `mail.arrow: no column "text": expected one of "sent", "message" and "kind"`},
-	} {
-		f := newFolder(t)
-		o.Text, o.Train = test.text, []string{f.write(t, "mail.arrow", arrowContent(t, mail(t, test.texts, test.of), 10, false))}
-		if _, err := readSources(o); err == nil || f.text(err) != test.want {
-			t.Errorf("%v, expected %s", err, test.want)
-		}
-	}
 }

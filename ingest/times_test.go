@@ -199,80 +199,6 @@ func TestTimesOfRowsToPredict(t *testing.T) {
 	}
 }
 
-// Values of a topic also have times. Their ages are relative to 1970, because processes may read different rows first.
-func TestTimesOfATopic(t *testing.T) {
-	d := newDated(20)
-	want := d.features(time.Unix(0, 0))
-	for _, format := range []string{"json", "csv"} {
-		o := Defaults()
-		withTimes(&o)
-		o.FromTopic, o.Format, o.Columns.Use = "raw", format, []string{"at", "x"}
-		if format == "csv" {
-			o.Label, o.Times, o.Columns.Use = "2", layout.PartsOfTimes(map[string][]string{"0": {"hour", "age"}}), nil
-		}
-		if problems := o.Check(); problems != nil {
-			t.Fatal(problems)
-		}
-		v := valuesOf(t, o)
-		for i := range d.times {
-			value := fmt.Sprintf("%s,%d,l", d.text(i, time.RFC3339Nano), i)
-			if format == "json" {
-				value = fmt.Sprintf(`{"label": "l", "x": %d, "at": %d}`, i, d.times[i].UnixMilli())
-				if d.times[i].IsZero() {
-					value = fmt.Sprintf(`{"label": "l", "x": %d}`, i)
-				}
-			}
-			if full, err := v.Add(t.Context(), TopicMessage{Offset: int64(i), Value: []byte(value)}); err != nil || full {
-				t.Fatal(full, err)
-			}
-		}
-		if got := v.Take(); !near(got.Floats, want) || got.Columns[1].Offset != 0 {
-			t.Errorf("%s: features %v, expected %v", format, got.Floats[:9], want[:9])
-		}
-	}
-}
-
-// An invalid time is an error with its position.
-func TestTimesThatAreNone(t *testing.T) {
-	for _, test := range []struct{ content, want string }{
-		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
-			"number: seconds since 1970"},
-		{"label,at,at.hour\na,2026-01-01,1\n", "a.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
-		{"label,x\na,1\n", `a.csv: line 1: no column "at": expected one of "label" and "x"`},
-	} {
-		_, _, _, problem := readAs(t, "a.csv", []byte(test.content), withTimes)
-		if problem != test.want {
-			t.Errorf("%s\nexpected %s", problem, test.want)
-		}
-	}
-	_, _, _, problem := readAs(t, "a.csv", []byte("label,at\na,\n"), func(o *Options) {
-		withTimes(o)
-		o.Missing.Mode = layout.MissingError
-	})
-	if want := `a.csv: line 2, column 1 ("at"): an empty field: examples.missing: mean uses the mean of the column`; problem != want {
-		t.Errorf("%s\nexpected %s", problem, want)
-	}
-}
-
-// The parts of times are part of a source's ID.
-func TestTimesAreInSourceIDs(t *testing.T) {
-	d := newDated(10)
-	f := newFolder(t)
-	name := f.write(t, "a.csv", d.files(t)["a.csv"])
-	ids := map[string]string{}
-	for _, parts := range [][]string{{"hour"}, {"age"}, {"hour", "age"}, {"age", "hour"}} {
-		o := Defaults()
-		withTimes(&o)
-		o.Train, o.Times = []string{name}, layout.PartsOfTimes(map[string][]string{"at": parts})
-		sources := must(Sources(t.Context(), o))(t)
-		id := sources[0].ID
-		if other, same := ids[id]; same {
-			t.Errorf("%v has the ID of %s", parts, other)
-		}
-		ids[id] = fmt.Sprint(parts)
-	}
-}
-
 // The parts of times use the time zone in Arrow, also in Parquet written from it, such as zoned.parquet.
 func TestTimesOfZones(t *testing.T) {
 	content := must(os.ReadFile("testdata/zoned.parquet"))(t)
@@ -365,5 +291,27 @@ func TestUnitsOfATopic(t *testing.T) {
 		if rows := v.Take(); rows.Floats[1] != -30 || rows.Columns[0].Unit != value.UnitDays {
 			t.Errorf("%v of %v", rows.Floats, rows.Columns)
 		}
+	}
+}
+
+// An invalid time is an error with its position.
+func TestTimesThatAreNone(t *testing.T) {
+	for _, test := range []struct{ content, want string }{
+		{"label,at\na,1/2/2026\n", `a.csv: line 2, column 1 ("at"): "1/2/2026" is not a time: expected a form such as 2026-11-01 or 2026-11-01T09:30:15+02:00, or a ` +
+			"number: seconds since 1970"},
+		{"label,at,at.hour\na,2026-01-01,1\n", "a.csv: line 1: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number"},
+		{"label,x\na,1\n", `a.csv: line 1: no column "at": expected one of "label" and "x"`},
+	} {
+		_, _, _, problem := readAs(t, "a.csv", []byte(test.content), withTimes)
+		if problem != test.want {
+			t.Errorf("%s\nexpected %s", problem, test.want)
+		}
+	}
+	_, _, _, problem := readAs(t, "a.csv", []byte("label,at\na,\n"), func(o *Options) {
+		withTimes(o)
+		o.Missing.Mode = layout.MissingError
+	})
+	if want := `a.csv: line 2, column 1 ("at"): an empty field: examples.missing: mean uses the mean of the column`; problem != want {
+		t.Errorf("%s\nexpected %s", problem, want)
 	}
 }

@@ -23,45 +23,6 @@ func nestedFields() []arrow.Field {
 		nullable("items", arrow.ListOf(item)), nullable("tags", arrow.ListOf(arrow.BinaryTypes.String))}
 }
 
-// Arrow columns in messages match those of the same rows in JSON, and times are in seconds.
-func TestArrowMessages(t *testing.T) {
-	for name, change := range map[string]func(*Options){
-		"paths": func(o *Options) {
-			o.Label, o.Weight, o.Columns.Use, o.Categorical = "kind", "w", []string{"user.age", "user.country", "items.0.price", "items.1.price"}, []string{"user.country"}
-		},
-		"rows": func(o *Options) {
-			o.Rows, o.Columns.Use, o.Categorical = "items", []string{"price", "user.age", "kind"}, []string{"kind"}
-		},
-		"words": func(o *Options) { o.Label, o.Text = "kind", "tags" },
-		"labels": func(o *Options) {
-			o.Label, o.Labels, o.Columns.Use = "tags", layout.LabelsSeveral, []string{"w", "user.age"}
-		},
-	} {
-		for _, asFile := range []bool{false, true} {
-			t.Run(name, func(t *testing.T) {
-				missing := func(o *Options) { o.Missing.Mode = layout.MissingMean; change(o) }
-				rows := strings.Split(strings.Trim(nestedEvents, "[]"), ",\n\t")
-				if len(rows) != 3 {
-					t.Fatalf("%d rows", len(rows))
-				}
-				rows[2] = strings.TrimSuffix(rows[2], "]")
-				want := addAll(t, ofTopic("json", missing), rows...)
-				got := addAll(t, ofTopic("arrow", missing), string(arrowContent(t, arrowRows(t, nestedEvents, nestedFields()...), 2, asFile)))
-				if show(*got) != show(*want) || len(got.LabelLists) != len(want.LabelLists) || len(got.Weights) != len(want.Weights) {
-					t.Errorf("%s\nexpected %s", show(*got), show(*want))
-				}
-			})
-		}
-	}
-	got := addAll(t, ofTopic("arrow", func(o *Options) {
-		o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"user.at"}, layout.MissingMean
-	}),
-		string(arrowContent(t, arrowRows(t, nestedEvents, nestedFields()...), 3, false)))
-	if text := show(*got); !strings.HasPrefix(text, "3 × 1 floats [1.5 NaN NaN]") {
-		t.Error(text)
-	}
-}
-
 func TestArrowMessagesThatCantBeUsed(t *testing.T) {
 	content := arrowContent(t, arrowRows(t, nestedEvents, nestedFields()...), 3, false)
 	for _, test := range []struct {

@@ -109,44 +109,6 @@ func TestPathsAndRows(t *testing.T) {
 	}
 }
 
-// JSON Lines may also have values at paths.
-func TestPathsInJSONLines(t *testing.T) {
-	change := func(o *Options) {
-		o.Label, o.Columns.Use, o.Categorical = "what.kind", []string{"n", "user.age", "items.0.price"}, nil
-		o.Missing.Mode = layout.MissingMean
-	}
-	lines := []string{`{"what":{"kind":"a"},"user":{"age":30},"items":[{"price":1.5},{"price":9}],"n":1}`,
-		`{"what":{"kind":"b"},"items":[],"n":2,"more":0}`, `{"what.kind":"c","user":null,"items":[{"price":"2"}],"n":3}`}
-	want := addAll(t, ofTopic("json", change), lines...)
-	got, _, columns, problem := readAs(t, "rows.jsonl", []byte(strings.Join(lines, "\n")), change)
-	want.Columns = nil
-	if problem != "" || show(got) != show(*want) || !strings.Contains(columns, "user.age") {
-		t.Errorf("%s: %s %s\nexpected %s", problem, show(got), columns, show(*want))
-	}
-}
-
-// Sparse rows, and texts that are lists of words, are read from topics as from files.
-func TestSparseRowsOfTopics(t *testing.T) {
-	for name, test := range map[string]struct {
-		change func(*Options)
-		lines  []string
-	}{
-		"entries": {func(o *Options) { o.Columns.Use = []string{"f"} },
-			[]string{`{"label":"a","f":[{"index":3,"value":1},{"index":20,"value":-2.5}]}`, `{"label":"b","f":[]}`}},
-		"an object": {func(o *Options) { o.Columns.Use = []string{"f"} }, []string{`{"label":"a","f":{"20":-2.5,"3":1}}`, `{"label":"b","f":{}}`}},
-		"words": {func(o *Options) { o.Text = "f" },
-			[]string{`{"label":"a","f":["the","cat",7]}`, `{"label":"b","f":[]}`, `{"label":"b","f":null}`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			got := addAll(t, ofTopic("json", test.change), test.lines...)
-			want, _, _, problem := readAs(t, "rows.jsonl", []byte(strings.Join(test.lines, "\n")), test.change)
-			if problem != "" || show(*got) != show(want) || !strings.Contains(show(want), ":[") {
-				t.Errorf("%s: %s\nexpected %s", problem, show(*got), show(want))
-			}
-		})
-	}
-}
-
 // The error of a missing value, or of one that does not suit its column, includes the key.
 func TestPathsThatAreNowhere(t *testing.T) {
 	for _, test := range []struct {

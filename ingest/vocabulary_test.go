@@ -124,25 +124,6 @@ func TestCountedAsHashed(t *testing.T) {
 	}
 }
 
-// A source with another vocabulary is another source, and a hashed one keeps its earlier ID.
-func TestVocabularyIsPartOfTheID(t *testing.T) {
-	f := newFolder(t)
-	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))
-	id := func(o Options, files ...string) string {
-		o.Train = files
-		sources := must(Sources(t.Context(), o))(t)
-		return sources[0].ID
-	}
-	hashed := countedOptions(100, 1)
-	hashed.Words.Vocabulary = layout.HashedWords
-	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
-		t.Errorf("%s with the words of one file, %s with those of two", a, b)
-	}
-	if a, b := id(hashed, rows), id(hashed, rows, more); a != b || a != "45254c046aa0340fe63401369d9f1248633dafb0d226f3e4954b8661486aafac" {
-		t.Errorf("hashed: %s, and beside another file %s", a, b)
-	}
-}
-
 func TestBadVocabulary(t *testing.T) {
 	for _, c := range []struct {
 		name, Content string
@@ -167,5 +148,24 @@ func TestBadVocabulary(t *testing.T) {
 				t.Errorf("%v, expected %s", err, c.want)
 			}
 		})
+	}
+}
+
+// A source with another vocabulary is another source, and a hashed one keeps its earlier ID.
+func TestVocabularyIsPartOfTheID(t *testing.T) {
+	f := newFolder(t)
+	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))
+	id := func(o Options, files ...string) string {
+		o.Train = files
+		sources := must(Sources(t.Context(), o))(t)
+		return sources[0].ID
+	}
+	hashed := countedOptions(100, 1)
+	hashed.Words.Vocabulary = layout.HashedWords
+	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
+		t.Errorf("%s with the words of one file, %s with those of two", a, b)
+	}
+	if a, b := id(hashed, rows), id(hashed, rows, more); a != b || a != "45254c046aa0340fe63401369d9f1248633dafb0d226f3e4954b8661486aafac" {
+		t.Errorf("hashed: %s, and beside another file %s", a, b)
 	}
 }

@@ -42,6 +42,14 @@ func allFree(s *Server) bool {
 	return true
 }
 
+// checkFree fails the test if memory for requests, or a workspace, is held.
+func checkFree(t *testing.T, s *Server) {
+	t.Helper()
+	if !allFree(s) || len(s.cores) != cap(s.cores) {
+		t.Error("memory or a workspace is still held")
+	}
+}
+
 // freeAll releases what allFree has acquired.
 func freeAll(s *Server) {
 	for _, part := range parts(s) {
@@ -108,9 +116,7 @@ func TestLongAnswers(t *testing.T) {
 					}
 				}
 			}
-			if !allFree(s) || len(s.cores) != cap(s.cores) {
-				t.Errorf("%d rows as %s: memory or a workspace is still held", n, sent)
-			}
+			checkFree(t, s)
 		}
 	}
 }
@@ -139,24 +145,6 @@ func readArrow(t *testing.T, content io.Reader) (got answered) {
 		t.Fatal(r.Err())
 	}
 	return got
-}
-
-// Any error in a request gives an error response, however long its answer would be: nothing is sent before all of it was
-// read.
-func TestWrongEndsOfLongRequests(t *testing.T) {
-	m := newModelOf(t, manyClasses(700), 3, 2, nil, layout.MissingError)
-	_, body := someRows(t, 400)
-	good := string(body)
-	for end, status := range map[string]int{
-		`,[1]]}`: http.StatusBadRequest, `]`: http.StatusBadRequest, `]} x`: http.StatusBadRequest, `],"top":0}`: http.StatusBadRequest,
-		`],"rows":[]}`:                          http.StatusBadRequest,
-		strings.Repeat(",[1,2]", 10_000) + "]}": http.StatusRequestEntityTooLarge,
-	} {
-		if w := ask(newServer(t, Defaults(), Fixed(m)), "POST", "/predict", typeJSON, []byte(strings.TrimSuffix(good, "]}")+
-			end)); w.Code != status {
-			t.Errorf("%.20s: %d: %.200s", end, w.Code, w.Body)
-		}
-	}
 }
 
 // The most probable labels are requested by a member, or by a header.
@@ -286,9 +274,7 @@ func TestHandlerThatPanics(t *testing.T) {
 		}
 	}
 	checkAnswer(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`)), m, []float32{1, 2})
-	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a workspace is still held")
-	}
+	checkFree(t, s)
 	freeAll(s)
 	if len(notices) != 3*cap(s.cores) {
 		t.Fatalf("%d notices", len(notices))
@@ -319,9 +305,7 @@ func TestAnswersThatBreak(t *testing.T) {
 		}()
 		s.ServeHTTP(&broken{ResponseRecorder: httptest.NewRecorder(), left: 3}, r)
 	}()
-	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a workspace is still held")
-	}
+	checkFree(t, s)
 }
 
 // broken is a connection that fails after some writes.

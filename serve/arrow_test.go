@@ -17,14 +17,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 )
 
-// A second stream in a body is an error: its rows would have no answer.
-func TestTwoStreams(t *testing.T) {
-	s := newServer(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	rows, _ := someRows(t, 3)
-	one := listsOf(t, rows, 2)
-	checkRefused(t, ask(s, "POST", "/predict", typeArrow, slices.Concat(one, one)), "two streams", "after the end of the stream")
-}
-
 // arrowStream writes records with one schema as a stream.
 func arrowStream(t testing.TB, schema *arrow.Schema, fill func(batch int, b *array.RecordBuilder), batches int,
 	options ...ipc.Option) []byte {

@@ -127,9 +127,7 @@ func TestRowsThatUnpackToMuch(t *testing.T) {
 			if w.Code != c.status || w.Code == http.StatusRequestEntityTooLarge && !strings.Contains(reason(t, w), "when unpacked: send fewer") {
 				t.Errorf("%d bytes: %d: %.200s", len(c.body), w.Code, w.Body)
 			}
-			if !allFree(c.s) || len(c.s.cores) != cap(c.s.cores) {
-				t.Error("memory or a workspace is still held")
-			}
+			checkFree(t, c.s)
 		})
 	}
 }
@@ -147,9 +145,7 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 			t.Errorf("%s: %d: %s", kind, w.Code, got)
 		}
 	}
-	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a workspace is still held")
-	}
+	checkFree(t, s)
 }
 
 // An answer is bounded by serve.memory before it is computed.
@@ -167,9 +163,7 @@ func TestAnswersThatAreTooLong(t *testing.T) {
 			t.Errorf("%s: %d: %.200s", accept, w.Code, w.Body)
 		}
 	}
-	if !allFree(s) || len(s.cores) != cap(s.cores) {
-		t.Error("memory or a workspace is still held")
-	}
+	checkFree(t, s)
 }
 
 // What is reserved for the rows of a request is at least what they take.
@@ -277,22 +271,6 @@ func TestMemoryWhileAnswersAreSent(t *testing.T) {
 	}
 }
 
-// Objects of a body that serve.max_body allows are served, however many members they have.
-func TestManyMembers(t *testing.T) {
-	s := newServer(t, patient(), Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
-	row := `{"age":1`
-	for i := range 300 {
-		row += fmt.Sprintf(`,"%x":0`, i)
-	}
-	body := []byte(`{"rows":[` + strings.TrimSuffix(strings.Repeat(row+"},", 6000), ",") + "]}")
-	if w := ask(s, "POST", "/predict", typeJSON, body); w.Code != http.StatusOK {
-		t.Errorf("%d bytes: %d: %.200s", len(body), w.Code, w.Body)
-	}
-	if !allFree(s) {
-		t.Error("memory is still held")
-	}
-}
-
 // A request that waits for memory takes none from those that are computed.
 func TestAnswersWhileOthersWait(t *testing.T) {
 	s := newServer(t, Defaults(), Fixed(newModelOf(t, manyClasses(20), 3, 2, nil, layout.MissingError)))
@@ -347,9 +325,7 @@ func TestArrowRowsWaitForMemory(t *testing.T) {
 		if w == nil || w.Code != http.StatusOK {
 			t.Errorf("%v", w)
 		}
-		if !allFree(s) {
-			t.Error("memory is still held")
-		}
+		checkFree(t, s)
 	})
 }
 

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"reflect"
 	"strings"
 	"testing"
 
@@ -39,50 +38,6 @@ func TestNestedRows(t *testing.T) {
 		`{"rows": [{"user": {"x": 1, "x": 1}}]}`:     `duplicate member "x"`,
 	} {
 		checkRefused(t, ask(s, "POST", "/predict", typeJSON, []byte(body)), body, want)
-	}
-}
-
-// Columns of mixed rows and texts are found in nested values, too.
-func TestNestedMixedRows(t *testing.T) {
-	o := ingest.Defaults().Options
-	o.Hash = layout.Hash{Columns: 64}
-	o.Missing.Mode, o.Text, o.Words = layout.MissingMean, "post.text", layout.WordOptions{Columns: 32, Phrases: 1}
-	o.Categorical = []string{"user.city"}
-	names := examples.Columns{{Name: "user.age"}, {Name: "items.1.price"}}
-	read := func(row string) *examples.SparseRows {
-		t.Helper()
-		rows, err := sparseRowsOf([]byte(`{"rows": [`+row+`]}`), o, names)
-		if err != nil {
-			t.Fatalf("%s: %v", row, err)
-		}
-		return &rows
-	}
-	want := read(`{"user.age": 30, "user.city": "Oslo", "post.text": "to be or not", "items.1.price": 2.5}`)
-	if len(want.Values) < 6 {
-		t.Fatalf("%v", want)
-	}
-	for _, row := range []string{
-		`{"user": {"age": 30, "city": "Oslo", "x": {"age": 1}}, "post": {"text": "to be or not"}, "items": [0, {"price": 2.5}]}`,
-		`{"items": [0, {"price": 2.5}], "user": {"city": "Oslo"}, "user.age": 30, "post": {"text": ["to be", "or", "not"]}}`,
-	} {
-		if got := read(row); !reflect.DeepEqual(got, want) {
-			t.Errorf("%s: %v, expected %v", row, got, want)
-		}
-	}
-	texts := newServer(t, Defaults(), Fixed(sparseModel(t, 64, "post.text")))
-	for _, rows := range [][2]string{ // as in messages on a topic
-		{`{"post.text": 1.50}`, `"1.5"`}, {`{"post": {"text": null}}`, `""`}, {`{"post": {"text": ["to", true, 12, null]}}`, `"to true 12 "`},
-	} {
-		a, b := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows[0]+`]}`)), ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows[1]+`]}`))
-		if a.Code != http.StatusOK || a.Body.String() != b.Body.String() {
-			t.Errorf("%s: %d: %s, expected %s", rows[0], a.Code, a.Body, b.Body)
-		}
-	}
-	one := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": ["to be or not"]}`)).Body.String()
-	for _, row := range []string{`{"post": {"text": "to be or not"}}`, `{"post.text": ["to be", "or not"], "post": {"n": 1}}`} {
-		if w := ask(texts, "POST", "/predict", typeJSON, []byte(`{"rows": [`+row+`]}`)); w.Body.String() != one || w.Code != http.StatusOK {
-			t.Errorf("%s: %d: %s, expected %s", row, w.Code, w.Body, one)
-		}
 	}
 }
 

@@ -61,9 +61,7 @@ func TestPredictedNumbers(t *testing.T) {
 			checkNumbers(t, numbers, want)
 			checkNumbers(t, arrowNumbers(t, askWith(s, sent, content, "Accept", typeArrow).Body), want)
 		}
-		if !allFree(s) || len(s.cores) != cap(s.cores) {
-			t.Errorf("%d rows: memory or a workspace is still held", n)
-		}
+		checkFree(t, s)
 	}
 	s := newServer(t, Defaults(), Fixed(m))
 	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 1, "rows": []}`)); w.Code != http.StatusBadRequest ||

@@ -185,9 +185,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 				t.Errorf("%s%s: %v, expected %v", c.inputs, rest, got, want)
 			}
 		}
-		if !allFree(s) || len(s.cores) != cap(s.cores) {
-			t.Error("memory or a workspace is still held")
-		}
+		checkFree(t, s)
 	}
 	words := slices.Clone(people) // a number that float64 does not have
 	words[1].Categories = []string{"9007199254740993", "Rome"}
@@ -229,9 +227,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !reflect.DeepEqual(got, map[string]any{"predictions": predictions}) {
 			t.Errorf("%s: %d: %s, expected %v", c.body, w.Code, w.Body, predictions)
 		}
-		if !allFree(s) {
-			t.Error("memory is still held")
-		}
+		checkFree(t, s)
 	}
 }
 
@@ -379,9 +375,7 @@ func TestProtocolRefusals(t *testing.T) {
 		}
 	}
 	for _, s := range []*Server{plain, named, few} {
-		if !allFree(s) || len(s.cores) != cap(s.cores) {
-			t.Error("memory or a workspace is still held")
-		}
+		checkFree(t, s)
 	}
 }
 
@@ -407,9 +401,7 @@ func FuzzInfer(f *testing.F) {
 			} else if (w.Code != http.StatusBadRequest && w.Code != http.StatusRequestEntityTooLarge) || reason(t, w) == "" {
 				t.Errorf("%d: %s", w.Code, w.Body)
 			}
-			if !allFree(s) || len(s.cores) != cap(s.cores) {
-				t.Error("memory or a workspace is still held")
-			}
+			checkFree(t, s)
 			freeAll(s)
 		}
 	})

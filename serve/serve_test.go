@@ -349,25 +349,6 @@ func TestSwap(t *testing.T) {
 	asking.Wait()
 }
 
-// HTTP/1.1 and HTTP/2 are supported without TLS.
-func TestProtocols(t *testing.T) {
-	address := listening(t, Defaults(), Fixed(newModel(t, 3, 2, nil, layout.MissingError)))
-	for version := 1; version <= 2; version++ {
-		protocols := new(http.Protocols)
-		protocols.SetHTTP1(version == 1)
-		protocols.SetUnencryptedHTTP2(version == 2)
-		asking := &http.Client{Transport: &http.Transport{Protocols: protocols}}
-		response := must(asking.Post("http://"+address+"/predict", typeJSON, strings.NewReader(`{"rows":[[1,2]]}`)))(t)
-		content, err := io.ReadAll(response.Body)
-		if err != nil || response.ProtoMajor != version || response.StatusCode != http.StatusOK || !strings.HasPrefix(string(content),
-			`{"version":3,`) {
-			t.Errorf("%s: %d: %s, %v", response.Proto, response.StatusCode, content, err)
-		}
-		response.Body.Close()
-		asking.CloseIdleConnections()
-	}
-}
-
 // A stopped server completes requests in progress.
 func TestStop(t *testing.T) {
 	listener := must(net.Listen("tcp", "127.0.0.1:0"))(t)

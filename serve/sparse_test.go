@@ -3,20 +3,12 @@ package serve
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"net/http/httptest"
-	"slices"
 	"strings"
 	"testing"
-
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -82,42 +74,6 @@ func checkSparse(t *testing.T, s http.Handler, m *model.Model, body string, rows
 	}
 }
 
-// askArrow sends the rows of a builder as Arrow, and requests JSON.
-func askArrow(t *testing.T, s http.Handler, b *array.RecordBuilder) *httptest.ResponseRecorder {
-	t.Helper()
-	record := b.NewRecord()
-	defer record.Release()
-	var stream bytes.Buffer
-	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	noError(t, errors.Join(w.Write(record), w.Close()))
-	asked := httptest.NewRequest("POST", "/predict", &stream)
-	asked.Header.Set("Content-Type", typeArrow)
-	asked.Header.Set("Accept", typeJSON)
-	answer := httptest.NewRecorder()
-	s.ServeHTTP(answer, asked)
-	return answer
-}
-
-// A map from index to value is a sparse row in Arrow.
-func TestSparseRowsOfArrow(t *testing.T) {
-	s := newServer(t, Defaults(), Fixed(sparseModel(t, 5, "")))
-	b := array.NewRecordBuilder(memory.DefaultAllocator,
-		arrow.NewSchema([]arrow.Field{{Name: "counts", Type: arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)}}, nil))
-	defer b.Release()
-	maps := b.Field(0).(*array.MapBuilder)
-	for range 65 {
-		maps.Append(true)
-		maps.KeyBuilder().(*array.Int32Builder).AppendValues([]int32{0, 3}, nil)
-		maps.ItemBuilder().(*array.Float32Builder).AppendValues([]float32{1, -2.5}, nil)
-	}
-	got := askArrow(t, s, b)
-	rows := strings.Join(slices.Repeat([]string{`{"indices": [0, 3], "values": [1, -2.5]}`}, 65), ",")
-	if want := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows": [`+rows+`]}`)); got.Body.String() != want.Body.String() ||
-		got.Code != http.StatusOK {
-		t.Errorf("%d: %s, as JSON %s", got.Code, got.Body, want.Body)
-	}
-}
-
 // Rows may be objects and lists, in any number, with columns that the model does not have.
 func TestSparseRowsOfJSON(t *testing.T) {
 	m := sparseModel(t, 5, "")
@@ -134,28 +90,6 @@ func TestSparseRowsOfJSON(t *testing.T) {
 		}
 		checkSparse(t, s, m, `{"rows":[`+strings.Join(parts, ",")+`]}`, &rows)
 	}
-}
-
-// Texts are counted like those in training.
-func TestTextsOfJSON(t *testing.T) {
-	m := sparseModel(t, 64, "message")
-	s := newServer(t, Defaults(), Fixed(m))
-	var rows examples.SparseRows
-	words := layout.NewCounter(layout.WordOptions{Columns: 64, Phrases: 2})
-	for _, text := range []string{"Buy now, buy \"cheap\"", "", "naïve"} {
-		noError(t, words.Append(&rows, text))
-	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator,
-		arrow.NewSchema([]arrow.Field{{Name: "from", Type: arrow.PrimitiveTypes.Int64}, {Name: "message", Type: arrow.BinaryTypes.String}}, nil))
-	defer b.Release()
-	b.Field(0).(*array.Int64Builder).AppendValues([]int64{1, 2, 3}, nil)
-	b.Field(1).(*array.StringBuilder).AppendValues([]string{`Buy now, buy "cheap"`, "", "naïve"}, nil)
-	answer := askArrow(t, s, b)
-	if json := ask(s, "POST", "/predict", typeJSON,
-		[]byte(`{"rows": ["Buy now, buy \"cheap\"", "", "naïve"]}`)); json.Body.String() != answer.Body.String() {
-		t.Errorf("texts of Arrow: %d: %s, as JSON %s", answer.Code, answer.Body, json.Body)
-	}
-	checkSparse(t, s, m, `{"rows": ["Buy now, buy \"cheap\"", {"message": "", "from": "a@b"}, "na\u00efve"]}`, &rows)
 }
 
 func TestSparseRowsAreRefusedWithAReason(t *testing.T) {

@@ -62,51 +62,6 @@ func sameTop(a, b [][]probable) bool {
 	})
 }
 
-// If all labels are integers, they are numbers wherever an answer has labels: of rows, of the most probable ones, of all
-// classes; in JSON and in Arrow.
-func TestWholeLabelsWithTop(t *testing.T) {
-	m := wholeModel(t, 700)
-	for _, n := range []int{3, 1000} {
-		s := newServer(t, Defaults(), Fixed(m))
-		rows, body := someRows(t, n)
-		labels, want := topOf(m, rows, 20)
-		w := askWith(s, typeJSON, body, headerTop, "20", headerClasses, "true")
-		var got struct {
-			Labels, Classes []int64
-			Top             [][]probable
-		}
-		if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Labels, labels) || !sameTop(got.Top, want) ||
-			len(got.Classes) != 700 || got.Classes[2] != 15 {
-			t.Errorf("%d rows as JSON: %v: %.300s", n, err, w.Body)
-		}
-		r := must(ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 64), headerTop, "20", headerClasses, "true").Body))(t)
-		var arrowLabels []int64
-		var arrowTop [][]probable
-		for r.Next() {
-			arrowLabels = append(arrowLabels, r.Record().Column(0).(*array.Int64).Int64Values()...)
-			lists := r.Record().Column(1).(*array.List)
-			values := lists.ListValues().(*array.Struct)
-			of, probabilities := values.Field(0).(*array.Int64), values.Field(1).(*array.Float32)
-			for i := range lists.Len() {
-				var list []probable
-				for from, end := lists.ValueOffsets(i); from < end; from++ {
-					list = append(list, probable{of.Value(int(from)), probabilities.Value(int(from))})
-				}
-				arrowTop = append(arrowTop, list)
-			}
-		}
-		if r.Err() != nil || !slices.Equal(arrowLabels, labels) || !sameTop(arrowTop, want) {
-			t.Errorf("%d rows as Arrow: %v: %d labels, %d lists", n, r.Err(), len(arrowLabels), len(arrowTop))
-		}
-		text, _ := r.Schema().Metadata().GetValue(metadataClasses)
-		var classes []int64
-		if err := json.Unmarshal([]byte(text), &classes); err != nil || !slices.Equal(classes, got.Classes) {
-			t.Errorf("%d rows as Arrow: classes %.100s", n, text)
-		}
-		r.Release()
-	}
-}
-
 // In a multi-label task, the labels of a row are also integers, beside its most probable ones.
 func TestSeveralWholeLabels(t *testing.T) {
 	m := wholeModel(t, 40, severalLabels)

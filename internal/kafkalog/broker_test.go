@@ -1,12 +1,10 @@
 package kafkalog
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -82,44 +80,6 @@ func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
 	}
 }
 
-// A process killed during an append loses no acknowledged message, and another one can open the log at once.
-func TestKilledProcessLosesNothing(t *testing.T) {
-	dir := t.TempDir()
-	self, err := os.Executable()
-	noError(t, err)
-	process := exec.Command(self)
-	process.Env = append(os.Environ(), appendForever+"="+dir)
-	process.Stderr = os.Stderr
-	output, err := process.StdoutPipe()
-	noError(t, err)
-	noError(t, process.Start())
-	var l *Log
-	acknowledged := 0
-	for lines := bufio.NewScanner(output); lines.Scan(); acknowledged++ {
-		if lines.Text() != strconv.Itoa(acknowledged) {
-			t.Errorf("acknowledged %s, want %d", lines.Text(), acknowledged)
-		}
-		if acknowledged == 100 {
-			noError(t, process.Process.Kill())
-			l = openDir(t, dir)
-		}
-	}
-	if err := process.Wait(); err == nil || acknowledged < 100 {
-		t.Fatalf("%d messages, then %v", acknowledged, err)
-	}
-	first, end, err := l.Bounds(testContext(t), "t", 0)
-	noError(t, err)
-	if first != 0 || end < int64(acknowledged) {
-		t.Fatalf("%d acknowledged, the log holds [%d, %d)", acknowledged, first, end)
-	}
-	if got, err := read(t, l, "t", 0, end); err != io.EOF || !slices.Equal(texts(got), numbers(0, int(end))) {
-		t.Fatalf("%v, %v", texts(got), err)
-	}
-	if base, err := l.Append(testContext(t), "t", 0, numbered(int(end), 10)); base != end || err != nil {
-		t.Fatalf("append after the crash: %d, %v, want %d", base, err, end)
-	}
-}
-
 // A log that lost any part of its end still has everything before that, and can be written, closed and reopened.
 func TestTornLog(t *testing.T) {
 	const n, size = 8, 1000
@@ -170,22 +130,5 @@ func TestTornLog(t *testing.T) {
 				noError(t, l.Close())
 			}
 		})
-	}
-}
-
-// Messages deleted from the middle of a segment do not reappear if the broker is killed.
-func TestDeletedStaysDeleted(t *testing.T) {
-	ctx, dir, killed := testContext(t), t.TempDir(), t.TempDir()
-	l := openDir(t, dir)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	must(l.Append(ctx, "t", 0, numberedUpTo(10, 10)...))(t)
-	noError(t, l.broker.Cluster().DeleteRecords("t", 0, 4))
-	noError(t, l.Close())
-	l = openDir(t, dir)
-	must(l.Append(ctx, "t", 0, numbered(10, 10)))(t)
-	noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
-	l = openDir(t, killed)
-	if b := bounds(t, l); b != (Bounds{4, 11}) || !slices.Equal(texts(all(t, l)), numbers(4, 11)) {
-		t.Errorf("messages %v in %v", texts(all(t, l)), b)
 	}
 }

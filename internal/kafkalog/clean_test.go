@@ -1,7 +1,6 @@
 package kafkalog
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -326,12 +325,6 @@ func TestCleanWithADamagedFile(t *testing.T) {
 	if left := texts(all(t, l)); !slices.Equal(left, numbers(9, 10)) {
 		t.Errorf("left are %v", left)
 	}
-}
-
-// On brokers that clean their own logs Clean does nothing.
-func TestCleanElsewhere(t *testing.T) {
-	_, addresses := startCluster(t)
-	noError(t, connect(t, addresses).Clean(context.Background()))
 }
 
 // Compact removes tombstoned messages from disk, however few they are, and keeps the rest.

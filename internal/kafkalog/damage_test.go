@@ -169,26 +169,3 @@ func TestDeletedToTheEnd(t *testing.T) {
 		}
 	}
 }
-
-// The same for repeated deletions of all messages while the broker runs.
-func TestDeletedToTheEndAgain(t *testing.T) {
-	ctx, dir := testContext(t), t.TempDir()
-	l := openDir(t, dir)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	for round := range 3 {
-		next := 5 * (round + 1)
-		for n := next - 5; n < next; n++ {
-			must(l.Append(ctx, "t", 0, numbered(n, 10)))(t)
-		}
-		noError(t, l.DeleteBefore(ctx, "t", 0, int64(next)))
-		killed := t.TempDir()
-		noError(t, os.CopyFS(filepath.Join(killed, "log"), os.DirFS(filepath.Join(dir, "log"))))
-		if b := bounds(t, openDir(t, killed)); b != (Bounds{int64(next), int64(next)}) {
-			t.Errorf("after a kill: bounds %v, want %d", b, next)
-		}
-	}
-	noError(t, l.Close())
-	if b := bounds(t, openDir(t, dir)); b != (Bounds{15, 15}) {
-		t.Errorf("bounds %v, want 15", b)
-	}
-}

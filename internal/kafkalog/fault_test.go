@@ -54,24 +54,6 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 	}
 }
 
-// Bounds sends two requests, and retries if the connection breaks during either.
-func TestBoundsOutliveAConnection(t *testing.T) {
-	for lost := range 2 {
-		l := openTopic(t)
-		ctx := testContext(t)
-		must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-		asked := 0
-		l.broker.Cluster().ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
-			l.broker.Cluster().KeepControl()
-			asked++
-			return nil, errors.New("broken"), asked == lost+1
-		})
-		if first, end, err := l.Bounds(ctx, "t", 0); first != 0 || end != 1 || err != nil || asked != 3 {
-			t.Errorf("request %d is lost: [%d, %d), %v after %d", lost, first, end, err, asked)
-		}
-	}
-}
-
 // An empty fetch response below the end of the log is retried. The messages are not reported as deleted.
 func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	l := openTopic(t)
@@ -203,6 +185,7 @@ func TestRepeatedWrites(t *testing.T) {
 	}
 }
 
+// A permanent error of any request is returned after one, and includes the partition.
 func TestPermanentErrorsAreReturned(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
@@ -212,28 +195,19 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 		kmsg.Fetch:       func() error { _, err := read(t, l, "t", 0, 1); return err },
 		kmsg.ListOffsets: func() error { _, _, err := l.Bounds(ctx, "t", 0); return err },
 	} {
-		hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
-		err := call()
-		if !errors.Is(err, kafka.TopicAuthorizationFailed) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
-			t.Errorf("%s: %v after %d requests", key.Name(), err, hit.Hits())
+		failures := []*kerr.Error{kerr.TopicAuthorizationFailed}
+		if key == kmsg.Produce {
+			failures = append(failures, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks,
+				kerr.PolicyViolation, kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError)
 		}
-		hit.Remove()
-	}
-}
-
-// A permanent error is returned after one request, and includes the partition.
-func TestRefusedWriteIsAnError(t *testing.T) {
-	l := openTopic(t)
-	for _, failure := range []*kerr.Error{
-		kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks, kerr.PolicyViolation,
-		kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError,
-	} {
-		hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: -1})
-		_, err := l.Append(testContext(t), "t", 0, numbered(0, 10))
-		if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
-			t.Errorf("%s: %v after %d requests", failure.Message, err, hit.Hits())
+		for _, failure := range failures {
+			hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: -1})
+			err := call()
+			if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
+				t.Errorf("%s: %v after %d requests, expected %s", key.Name(), err, hit.Hits(), failure.Message)
+			}
+			hit.Remove()
 		}
-		hit.Remove()
 	}
 }
 
@@ -380,29 +354,6 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	}
 	if took := time.Since(start); took > pollTime {
 		t.Errorf("ten appends took %v", took)
-	}
-}
-
-// Broken connections are retried like transient errors.
-func TestBrokenConnections(t *testing.T) {
-	l := openTopic(t)
-	ctx := testContext(t)
-	const n = 20
-	var fetches atomic.Int64
-	l.broker.Cluster().ControlKey(int16(kmsg.Fetch), func(kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.Cluster().KeepControl()
-		if fetches.Add(1)%3 == 1 {
-			return nil, errors.New("cut"), true
-		}
-		return nil, nil, false
-	})
-	f := l.Follow("t", 0, 0)
-	defer f.Close()
-	for i := range n {
-		must(l.Append(ctx, "t", 0, numbered(i, 10)))(t)
-		if m := must(f.Next(ctx))(t); m.Offset != int64(i) {
-			t.Fatalf("message %d is @%d", i, m.Offset)
-		}
 	}
 }
 

@@ -1,16 +1,12 @@
 package kafkalog
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"sync"
 	"testing"
-
-	"golang.org/x/sync/errgroup"
 )
 
 // Follower reads a partition as it grows, with [Log.FollowAll].
@@ -199,53 +195,6 @@ func follow(t testing.TB, f *Follower, count int) (messages []Message) {
 		messages = append(messages, must(f.Next(testContext(t)))(t))
 	}
 	return messages
-}
-
-// A follower of a broker without a listener gets each message once, in order, like a range, from any start position and
-// with concurrent writers.
-func TestFollowersGetWhatRangesRead(t *testing.T) {
-	ctx, l := testContext(t), openEmbedded(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	_, err := l.Append(ctx, "t", 0, numberedUpTo(5, 10)...) // one batch
-	noError(t, err)
-	early, within := l.Follow("t", 0, 0), l.Follow("t", 0, 3)
-	defer early.Close()
-	defer within.Close()
-	follow(t, early, 1) // follows from now on
-	follow(t, within, 1)
-	const writers, each = 4, 40
-	var writing errgroup.Group
-	for w := range writers {
-		writing.Go(func() error {
-			for i := range each {
-				m := numbered(w*each+i, 3000)
-				m.Key, m.Headers = fmt.Appendf(nil, "key %d", i), []Header{{"h", []byte("1")}, {"h", nil}}
-				if _, err := l.Append(ctx, "t", 0, m, Message{Key: m.Key}); err != nil { // a tombstone
-					return err
-				}
-			}
-			return nil
-		})
-	}
-	noError(t, writing.Wait())
-	const all = 5 + 2*writers*each
-	want, err := read(t, l, "t", 0, all)
-	if err != io.EOF {
-		t.Fatal(err)
-	}
-	late := l.Follow("t", 0, 7)
-	defer late.Close()
-	for from, f := range map[int]*Follower{1: early, 4: within, 7: late} {
-		got := follow(t, f, all-from)
-		same := func(a, b Message) bool {
-			return a.Offset == b.Offset && a.Partition == b.Partition && a.Time.Equal(b.Time) && bytes.Equal(a.Key, b.Key) &&
-				bytes.Equal(a.Value, b.Value) && (a.Value == nil) == (b.Value == nil) &&
-				slices.EqualFunc(a.Headers, b.Headers, func(a, b Header) bool { return a.Key == b.Key && bytes.Equal(a.Value, b.Value) })
-		}
-		if !slices.EqualFunc(got, want[from:], same) {
-			t.Errorf("from %d: %v", from, texts(got))
-		}
-	}
 }
 
 // A broker without a listener passes the common tests.

@@ -1,7 +1,6 @@
 package kafkalog
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -14,17 +13,11 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Environment variables with the data directories of the processes killed by TestKilledProcessLosesNothing and
-// TestKilledWhileCleaning. TestKilledOnAFullDisk has its own.
-const (
-	appendForever = "KAFKALOG_TEST_APPEND_FOREVER"
-	cleanForever  = "KAFKALOG_TEST_CLEAN_FOREVER"
-)
+// cleanForever is the environment variable with the data directory of the processes killed by TestKilledWhileCleaning.
+// TestKilledOnAFullDisk has its own.
+const cleanForever = "KAFKALOG_TEST_CLEAN_FOREVER"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(appendForever); dir != "" {
-		runAppendForever(dir)
-	}
 	if dir := os.Getenv(cleanForever); dir != "" {
 		runCleanForever(dir)
 	}
@@ -32,24 +25,6 @@ func TestMain(m *testing.M) {
 		runOnFullDisk(dir)
 	}
 	goleak.VerifyTestMain(m)
-}
-
-// runAppendForever appends messages and prints the number of each after its acknowledgement.
-func runAppendForever(dir string) {
-	ctx := context.Background()
-	l, err := Open(ctx, Options{DataDir: dir})
-	if err == nil {
-		err = l.Create(ctx, Topic{Name: "t", Partitions: 1})
-	}
-	out := bufio.NewWriterSize(os.Stdout, 16)
-	for i := 0; err == nil; i++ {
-		if _, err = l.Append(ctx, "t", 0, numbered(i, 50_000)); err == nil {
-			fmt.Fprintln(out, i)
-			err = out.Flush()
-		}
-	}
-	fmt.Fprintln(os.Stderr, err)
-	os.Exit(1)
 }
 
 // numbered returns message i, whose value has at least size bytes.

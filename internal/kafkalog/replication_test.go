@@ -81,47 +81,6 @@ func TestCreateNeverMakesFewerReplicas(t *testing.T) {
 	}
 }
 
-// Before Kafka 4.0, brokers do not report those that are down, but the replicas of topics do.
-func TestReplicasNameBrokersThatAreDown(t *testing.T) {
-	cluster, addresses := startCluster(t, kfake.NumBrokers(2), kfake.SeedTopics(1, "other"))
-	l := connect(t, addresses)
-	l.unknownTimeout = 0
-	cluster.ControlKey(int16(kmsg.DescribeCluster), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		return request.ResponseKind(), nil, true
-	})
-	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		cluster.KeepControl()
-		if request.(*kmsg.MetadataRequest).Topics != nil {
-			return nil, nil, false
-		}
-		response := request.ResponseKind().(*kmsg.MetadataResponse)
-		for id := range 2 {
-			b := kmsg.NewMetadataResponseBroker()
-			b.NodeID, b.Host, b.Port = int32(id), "127.0.0.1", 1
-			response.Brokers = append(response.Brokers, b)
-		}
-		topic, p := kmsg.NewMetadataResponseTopic(), kmsg.NewMetadataResponseTopicPartition()
-		topic.Topic = kmsg.StringPtr("other")
-		p.Replicas, p.ISR = []int32{0, 1, 2}, []int32{0, 1}
-		topic.Partitions = append(topic.Partitions, p)
-		response.Topics = append(response.Topics, topic)
-		return response, nil, true
-	})
-	if err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1}); !errors.As(err, new(*ReplicationError)) {
-		t.Error(err)
-	}
-}
-
-// Existing topics are used unchanged while brokers are down.
-func TestTopicsThatExistNeedNoBrokersMore(t *testing.T) {
-	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
-	l := connect(t, addresses)
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-	down(cluster, addresses)
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-}
-
 // Brokers learn of a topic with a delay. Create waits for them longer than for a topic that may not exist.
 func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))

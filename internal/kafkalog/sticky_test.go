@@ -137,35 +137,6 @@ func TestAssignGroups(t *testing.T) {
 	}
 }
 
-func TestNothingMovesWithoutNeed(t *testing.T) {
-	had := func(partitions ...int) claim { return claim{Generation: 7, Partitions: partitions} }
-	for name, c := range map[string]struct {
-		partitions int
-		claims     map[string]claim
-		want       map[string][]int
-	}{
-		"the same members": {5, map[string]claim{"a": had(1, 4), "b": had(0, 2, 3)}, map[string][]int{"a": {1, 4}, "b": {0, 2, 3}}},
-		"a member joins": {6, map[string]claim{"a": had(0, 2, 4), "b": had(1, 3, 5), "c": {}}, map[string][]int{"a": {0, 2},
-			"b": {1, 3}, "c": {4, 5}}},
-		"one joins, none free": {1, map[string]claim{"b": had(0), "a": {}}, map[string][]int{"a": {}, "b": {0}}},
-		"a member leaves":      {6, map[string]claim{"a": had(0, 2), "c": had(4, 5)}, map[string][]int{"a": {0, 1, 2}, "c": {3, 4, 5}}},
-		"partitions are added": {5, map[string]claim{"a": had(1), "b": had(0)}, map[string][]int{"a": {1, 2, 3}, "b": {0, 4}}},
-		"an old claim returns": {4, map[string]claim{"a": {6, []int{0, 1}}, "b": had(0, 1), "c": had(2, 3)},
-			map[string][]int{"a": {3}, "b": {0, 1}, "c": {2}}},
-		"two of one generation": {2, map[string]claim{"a": had(0, 1), "b": had(0, 1)}, map[string][]int{"a": {0}, "b": {1}}},
-		"invalid claims":        {2, map[string]claim{"a": had(-1, 0, 0, 9, 0), "b": {}}, map[string][]int{"a": {0}, "b": {1}}},
-	} {
-		got := assign(upTo(c.partitions), c.claims)
-		checkShares(t, upTo(c.partitions), c.claims, got)
-		if !maps.EqualFunc(got, c.want, slices.Equal) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-	if got := assign(upTo(3), nil); len(got) != 0 {
-		t.Errorf("without members: %v", got)
-	}
-}
-
 // No claim can make an assignment uneven, or take partitions from a valid claim of a later generation.
 func FuzzClaim(f *testing.F) {
 	valid := must(claim{Generation: 3, Partitions: []int{0, 5}}.encoded())(f)
