@@ -122,15 +122,13 @@ func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
 		return &wire.ShapeError{Tensor: statistics.TensorW, Got: []int{f.W.Rows, f.W.Cols}, Want: []int{p, k}}
 	}
 	all := slices.Clone(f.W.Data)
-	if _, shifts := w.Tensors.Find(statistics.TensorShift); shifts {
-		shift, err := w.Tensors.Shaped(statistics.TensorShift, k)
-		if err != nil {
-			return err
-		}
-		for i := range s.Features.Penalised() {
-			for class, to := range all[i*k:][:len(shift)] {
-				all[i*k+class] = to + shift[class]
-			}
+	shift, err := w.Tensors.Optional(statistics.TensorShift, k)
+	if err != nil {
+		return err
+	}
+	if shift != nil {
+		for i := range all[:s.Features.Penalised()*k] {
+			all[i] += shift[i%k]
 		}
 	}
 	for i, column := range columns {
@@ -142,23 +140,24 @@ func (s *Stage) overlay(f *sink.Fitted, w *schemas.Weights) error {
 
 // add takes the next record of the stage.
 func (s *Stage) add(f *sink.Fitted, w *schemas.Weights) error {
-	if _, ok := w.Tensors.Find(statistics.TensorW); ok {
-		matrix, err := s.matrix(w, statistics.TensorW, s.Features.Size())
-		if err != nil {
-			return err
-		}
-		if s.Link.Learnt {
-			f.Passes = append(f.Passes, sink.CalibratedPass{W: kernel.NewWeights(matrix)})
-		} else {
-			f.W = s.laidOut(matrix)
-		}
+	p, k := s.Features.Size(), s.Classes
+	weights, err := w.Tensors.Optional(statistics.TensorW, p, k)
+	if err != nil {
+		return err
 	}
-	if _, ok := w.Tensors.Find(statistics.TensorCalibration); ok && s.Link.Learnt && len(f.Passes) > 0 {
-		matrix, err := s.matrix(w, statistics.TensorCalibration, s.Basis.Len()*s.Classes)
+	if matrix := (kernel.Dense{Rows: p, Cols: k, Data: weights}); weights != nil && s.Link.Learnt {
+		f.Passes = append(f.Passes, sink.CalibratedPass{W: kernel.NewWeights(matrix)})
+	} else if weights != nil {
+		f.W = s.laidOut(matrix)
+	}
+	if s.Link.Learnt && len(f.Passes) > 0 {
+		calibration, err := w.Tensors.Optional(statistics.TensorCalibration, s.Basis.Len()*k, k)
 		if err != nil {
 			return err
 		}
-		f.Passes[len(f.Passes)-1].Calibration = matrix
+		if calibration != nil {
+			f.Passes[len(f.Passes)-1].Calibration = kernel.Dense{Rows: s.Basis.Len() * k, Cols: k, Data: calibration}
+		}
 	}
 	if w.Final == nil || !s.Link.Learnt {
 		return nil
@@ -189,12 +188,6 @@ func (s *Stage) checkWhole(f *sink.Fitted) error {
 		}
 	}
 	return nil
-}
-
-// matrix returns the tensor of that name (rows × k).
-func (s *Stage) matrix(w *schemas.Weights, name string, rows int) (kernel.Dense, error) {
-	data, err := w.Tensors.Shaped(name, rows, s.Classes)
-	return kernel.Dense{Rows: rows, Cols: s.Classes, Data: data}, err
 }
 
 // Workspace is memory that [Stage.Expand] and [Stage.Shown] use again in every call. The zero value is ready. A workspace is not

@@ -132,15 +132,15 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 		columns = append(columns, int32(j))
 	}
 	n := len(columns)
-	gram, _ := sums.Find(statistics.FieldBlock)
-	if len(gram.Shape) != 2 || gram.Shape[1] != 2 {
-		return &wire.ShapeError{Tensor: statistics.FieldBlock, Got: gram.Shape, Want: []int{-1, 2}}
+	gram, err := sums.Shaped(statistics.FieldBlock, -1, 2)
+	if err != nil {
+		return err
 	}
 	cross, err := sums.Shaped(statistics.FieldCross, n, k)
 	if err != nil {
 		return err
 	}
-	metric, err := newBlockMetric(gram.Data, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
+	metric, err := newBlockMetric(gram, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
 	if err != nil {
 		return fmt.Errorf("factor the Gram matrix of a block: %w", err)
 	}

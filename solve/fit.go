@@ -96,34 +96,26 @@ func (s Shape) changes(inputs []int32) int { return len(inputs) + s.Columns - s.
 
 // StepOf reads a step from the tensors of its record. It returns a *schemas.ShapeError for wrong shapes.
 func StepOf(t wire.Tensors[float32], shape Shape) (s Step, err error) {
-	if _, ok := t.Find(statistics.TensorW); ok {
-		if s.W, err = t.Shaped(statistics.TensorW, shape.Columns, shape.Classes); err != nil {
-			return s, err
-		}
+	k := shape.Classes
+	if s.W, err = t.Optional(statistics.TensorW, shape.Columns, k); err != nil {
+		return s, err
 	}
-	if _, ok := t.Find(statistics.TensorCalibration); ok {
-		if s.Calibration, err = t.Shaped(statistics.TensorCalibration, shape.Basis.Len()*shape.Classes, shape.Classes); err != nil {
-			return s, err
-		}
+	if s.Calibration, err = t.Optional(statistics.TensorCalibration, shape.Basis.Len()*k, k); err != nil {
+		return s, err
 	}
-	if s.Changed, err = inputsOf(t, statistics.TensorChanged, shape.Penalised); err != nil {
+	if s.Changed, err = statistics.InputsOf(t, statistics.TensorChanged, shape.Penalised); err != nil {
 		return s, err
 	}
 	if s.Changed != nil {
-		if s.Change, err = t.Shaped(statistics.TensorChange, shape.changes(s.Changed), shape.Classes); err != nil {
+		if s.Change, err = t.Shaped(statistics.TensorChange, shape.changes(s.Changed), k); err != nil {
 			return s, err
 		}
 	}
-	if s.Occurring, s.Rows, err = statistics.RowsOf(t, shape.Columns, shape.Classes); err != nil {
+	if s.Occurring, s.Rows, err = statistics.RowsOf(t, shape.Columns, k); err != nil {
 		return s, err
 	}
-	s.Block, err = inputsOf(t, statistics.TensorBlock, shape.Penalised)
+	s.Block, err = statistics.InputsOf(t, statistics.TensorBlock, shape.Penalised)
 	return s, err
-}
-
-// inputsOf reads input indices < of from a tensor; nil without it.
-func inputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
-	return statistics.InputsOf(t, name, of)
 }
 
 // Evaluation is the result of a visit that gives a loss and a gradient.
@@ -344,11 +336,12 @@ func (c *common) open(sums wire.Tensors[float64]) (losses [examples.Splits]stati
 			}
 		}
 		// λ is a part of J, so it is that of all rows, even if the Gram matrix is of a sample.
-		if trace, ok := sums.Find(statistics.FieldTrace); ok {
-			if len(trace.Data) != 1 {
-				return losses, &wire.ShapeError{Tensor: statistics.FieldTrace, Got: trace.Shape, Want: []int{1}}
-			}
-			if c.sampled, c.lambda = true, c.ridge(trace.Data[0], c.weight); !Finite(c.lambda) {
+		trace, err := sums.Optional(statistics.FieldTrace, 1)
+		if err != nil {
+			return losses, err
+		}
+		if trace != nil {
+			if c.sampled, c.lambda = true, c.ridge(trace[0], c.weight); !Finite(c.lambda) {
 				return losses, &NotFiniteError{What: "the Gram matrix"}
 			}
 		}

@@ -147,14 +147,13 @@ func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 		field  string
 		weight float64
 	}{{statistics.FieldGram, u.visited[0].Weight}, {statistics.FieldLeave, -1}} {
-		if _, any := sums.Find(part.field); !any {
-			continue
-		}
-		gram, err := sums.Shaped(part.field, len(u.before.Gram))
+		gram, err := sums.Optional(part.field, len(u.before.Gram))
 		if err != nil {
 			return err
 		}
-		floats.AddScaled(u.before.Gram, part.weight, gram)
+		if gram != nil {
+			floats.AddScaled(u.before.Gram, part.weight, gram)
+		}
 	}
 	rows, err := sums.Shaped(statistics.FieldGramRows, 1)
 	if err != nil {

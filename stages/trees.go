@@ -1,6 +1,7 @@
 package stages
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -168,30 +169,24 @@ func StructureOf(f tree.Forest) wire.Tensors[float32] {
 
 // forestOf is the inverse of [StructureOf].
 func forestOf(t wire.Tensors[float32], leaves, trees int) (f tree.Forest, err error) {
-	if _, err := t.Shaped(statistics.TensorTreeSizes, trees); err != nil {
-		return f, err
-	}
 	f.Leaves = leaves
-	read := func(name string, to func([]float32) error) {
-		tensor, ok := t.Find(name)
-		switch {
-		case err != nil:
-		case !ok || len(tensor.Shape) != 1:
-			err = &wire.ShapeError{Tensor: name, Got: tensor.Shape, Want: []int{-1}}
-		default:
-			if err = to(tensor.Data); err != nil {
-				err = fmt.Errorf("%w: tensor %s: %w", wire.ErrDamaged, name, err)
+	read := func(name string, length int, to func([]float32) error) {
+		values, wrong := t.Shaped(name, length)
+		if wrong == nil {
+			if wrong = to(values); wrong != nil {
+				wrong = fmt.Errorf("%w: tensor %s: %w", wire.ErrDamaged, name, wrong)
 			}
 		}
+		err = cmp.Or(err, wrong)
 	}
-	read(statistics.TensorTreeSizes, func(v []float32) (err error) { f.Sizes, err = wholeOf[uint8](v); return err })
-	read(statistics.TensorTreeOrders, func(v []float32) (err error) { f.Orders.Columns, err = wholeOf[int32](v); return err })
-	read(statistics.TensorTreeRanks, func(v []float32) (err error) { f.Orders.Ranks, err = wholeOf[uint8](v); return err })
-	read(statistics.TensorTreeCompared, func(v []float32) (err error) { f.Compared, err = wholeOf[int32](v); return err })
-	read(statistics.TensorTreeCuts, func(v []float32) (err error) { f.Cuts, err = wholeOf[uint8](v); return err })
-	read(statistics.TensorTreeLefts, func(v []float32) (err error) { f.Lefts, err = wholeOf[uint8](v); return err })
-	if _, ok := t.Find(statistics.TensorTreeCovers); ok && err == nil {
-		f.Covers, err = t.Shaped(statistics.TensorTreeCovers, len(f.Lefts)+trees)
+	read(statistics.TensorTreeSizes, trees, func(v []float32) (err error) { f.Sizes, err = wholeOf[uint8](v); return err })
+	read(statistics.TensorTreeOrders, -1, func(v []float32) (err error) { f.Orders.Columns, err = wholeOf[int32](v); return err })
+	read(statistics.TensorTreeRanks, -1, func(v []float32) (err error) { f.Orders.Ranks, err = wholeOf[uint8](v); return err })
+	read(statistics.TensorTreeCompared, -1, func(v []float32) (err error) { f.Compared, err = wholeOf[int32](v); return err })
+	read(statistics.TensorTreeCuts, -1, func(v []float32) (err error) { f.Cuts, err = wholeOf[uint8](v); return err })
+	read(statistics.TensorTreeLefts, -1, func(v []float32) (err error) { f.Lefts, err = wholeOf[uint8](v); return err })
+	if err == nil {
+		f.Covers, err = t.Optional(statistics.TensorTreeCovers, len(f.Lefts)+trees)
 	}
 	return f, err
 }

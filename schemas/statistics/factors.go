@@ -59,8 +59,9 @@ func (f *Factors) Count() (n int) {
 // FactorsOf reads factors in either form: a vector of all columns or, in a chain, only the columns that have one, so that the size of a
 // version depends on the columns that it has met. there is false without any. An error describes the invalid tensor.
 func FactorsOf(t wire.Tensors[float32]) (f Factors, there bool, err error) {
-	if all, ok := t.Find(TensorFactors); ok {
-		return Factors{Width: len(all.Data), vector: all.Data}, true, nil
+	if f.vector, err = t.Optional(TensorFactors, -1); err != nil || f.vector != nil {
+		f.Width = len(f.vector)
+		return f, true, err
 	}
 	if f.Columns, err = InputsOf(t, TensorFactorColumns, examples.MaxColumns); err != nil || f.Columns == nil {
 		return f, err != nil, err

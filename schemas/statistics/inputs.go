@@ -21,12 +21,8 @@ func InputsTensor(name string, inputs []int32) wire.Tensor[float32] {
 
 // InputsOf reads the numbers of inputs, below a limit, from a tensor; nil without it. They ascend.
 func InputsOf(t wire.Tensors[float32], name string, of int) ([]int32, error) {
-	tensor, ok := t.Find(name)
-	if !ok {
-		return nil, nil
-	}
-	digits, err := t.Shaped(name, len(tensor.Data)/2, 2)
-	if err != nil {
+	digits, err := t.Optional(name, -1, 2)
+	if digits == nil {
 		return nil, err
 	}
 	inputs := make([]int32, len(digits)/2)

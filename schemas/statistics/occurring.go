@@ -49,18 +49,15 @@ func (o Occurring) Tensor(name string, k int) wire.Tensor[float64] {
 // OccurringOf is the inverse of [Occurring.Tensor], for a block of p columns. Without the tensor, no column occurs. An error describes the
 // invalid tensor.
 func OccurringOf(t wire.Tensors[float64], name string, p, k int) (o Occurring, err error) {
-	tensor, ok := t.Find(name)
-	if !ok {
-		return o, nil
+	data, err := t.Optional(name, -1, 1+k)
+	if data == nil {
+		return o, err
 	}
-	if len(tensor.Shape) != 2 || tensor.Shape[1] != 1+k || len(tensor.Text) > 0 {
-		return o, &wire.ShapeError{Tensor: name, Got: tensor.Shape, Want: []int{-1, 1 + k}}
-	}
-	m := tensor.Shape[0]
+	m := len(data) / (1 + k)
 	o = Occurring{make([]int32, m), make([]float64, 0, m*k)}
 	last := -1.0
 	for i := range m {
-		row := tensor.Data[i*(1+k) : (i+1)*(1+k)]
+		row := data[i*(1+k) : (i+1)*(1+k)]
 		if column := row[0]; !(column > last && column < float64(p)) || column != math.Trunc(column) {
 			return o, fmt.Errorf("%w: column %v of the tensor %s, after %v of %d", wire.ErrDamaged, column, name, last, p)
 		}

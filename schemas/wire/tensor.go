@@ -61,16 +61,29 @@ func (t Tensors[T]) Same(other Tensors[T]) bool {
 	})
 }
 
-// Shaped returns the data of the tensor of that name, or a *[ShapeError] if the tensor is absent or has another shape.
+// Shaped returns the data of the tensor of that name, or a *[ShapeError] if the tensor is absent or has another shape. -1 is any length.
 func (t Tensors[T]) Shaped(name string, shape ...int) ([]T, error) {
 	tensor, ok := t.Find(name)
 	if !ok {
 		return nil, &ShapeError{Tensor: name, Want: shape}
 	}
-	if !slices.Equal(shape, tensor.Shape) || len(tensor.Text) > 0 { // text tensors have no numbers, regardless of their length
+	fits := func(got, want int) bool { return got == want || want < 0 }
+	if !slices.EqualFunc(tensor.Shape, shape, fits) || len(tensor.Text) > 0 { // text tensors have no numbers, regardless of their length
 		return nil, &ShapeError{name, tensor.Shape, shape}
 	}
 	return tensor.Data, nil
+}
+
+// Optional is [Tensors.Shaped] for a tensor that may be absent: then it returns nil, and never otherwise.
+func (t Tensors[T]) Optional(name string, shape ...int) ([]T, error) {
+	if _, ok := t.Find(name); !ok {
+		return nil, nil
+	}
+	data, err := t.Shaped(name, shape...)
+	if data == nil && err == nil {
+		data = []T{}
+	}
+	return data, err
 }
 
 // ShapeError reports that a record lacks a tensor, or that the tensor has an unexpected shape.

@@ -51,18 +51,17 @@ func newCoder(columns examples.Columns) *Coder {
 
 // readCoder reads the result of LearnBins for rows of the given number of features. It returns nil if there is none.
 func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
-	bins, ok := t.Find(statistics.TensorBins)
-	if !ok {
-		return nil, nil
+	bins, err := t.Optional(statistics.TensorBins, -1, 2)
+	if bins == nil {
+		return nil, err
 	}
-	edges, ok := t.Find(statistics.TensorEdges)
-	if !ok || len(bins.Shape) != 2 || bins.Shape[1] != 2 || len(edges.Shape) != 1 {
-		return nil, &wire.ShapeError{Tensor: statistics.TensorBins, Got: bins.Shape, Want: []int{-1, 2}}
+	rest, err := t.Shaped(statistics.TensorEdges, -1)
+	if err != nil {
+		return nil, err
 	}
-	c, rest, all := &Coder{}, edges.Data, 0
-	b := tree.Bins{}
-	for j := range bins.Shape[0] {
-		of, numbers := bins.Data[2*j], bins.Data[2*j+1]
+	c, b, all := &Coder{}, tree.Bins{}, 0
+	for j := range len(bins) / 2 {
+		of, numbers := bins[2*j], bins[2*j+1]
 		if !(of >= 1 && of <= float32(width-all) && numbers >= 0 && numbers <= float32(len(rest))) {
 			return nil, fmt.Errorf("%w: column %d has %v features and %v edges", wire.ErrDamaged, j, of, numbers)
 		}

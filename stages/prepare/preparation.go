@@ -1,6 +1,7 @@
 package prepare
 
 import (
+	"cmp"
 	"fmt"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -55,11 +56,11 @@ func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	} else if sparse {
 		return newSparse(p, factors, t)
 	}
-	center, ok := t.Find(statistics.TensorCenter)
-	if !ok || len(center.Shape) != 1 || len(center.Data) == 0 {
-		return nil, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: center.Shape, Want: []int{-1}}
+	center, err := t.Shaped(statistics.TensorCenter, -1)
+	if err != nil || len(center) == 0 {
+		return nil, cmp.Or[error](err, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{0}, Want: []int{-1}})
 	}
-	width := len(center.Data)
+	width := len(center)
 	scale, err := t.Shaped(statistics.TensorScale, width)
 	if err != nil {
 		return nil, err
@@ -68,18 +69,8 @@ func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	if err != nil {
 		return nil, err
 	}
-	labels, err := labelsOf(t)
-	if err != nil {
-		return nil, err
-	}
-	prepared := &Preparation{
-		Unit: p.Scale == ScaleUnit, Center: center.Data, Scale: scale,
-		Spread: float64(spread[0]), Labels: labels,
-	}
-	if err := prepared.readTargets(t); err != nil {
-		return nil, err
-	}
-	if err := prepared.readClassWeights(t); err != nil {
+	prepared := &Preparation{Unit: p.Scale == ScaleUnit, Center: center, Scale: scale, Spread: float64(spread[0]), Learnt: t}
+	if err := prepared.readClasses(t); err != nil {
 		return nil, err
 	}
 	if prepared.Coder, err = readCoder(t, width); err != nil {
@@ -88,12 +79,9 @@ func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	if prepared.Ranks, err = readRanks(t, width); err != nil {
 		return nil, err
 	}
-	if image, ok := t.Find(statistics.TensorImage); ok {
-		if prepared.Image, err = imageOf(image, width); err != nil {
-			return nil, err
-		}
+	if prepared.Image, err = readImage(t, width); err != nil {
+		return nil, err
 	}
-	prepared.Learnt = t
 	if p.PCA > 0 {
 		basis, err := t.Shaped(statistics.TensorBasis, width, p.PCA)
 		if err != nil {
@@ -104,38 +92,35 @@ func New(p schemas.Prepare, t wire.Tensors[float32]) (*Preparation, error) {
 	return prepared, nil
 }
 
-// readTargets reads the means and deviations of numeric targets, if there are any.
-func (p *Preparation) readTargets(t wire.Tensors[float32]) (err error) {
-	if _, there := t.Find(statistics.TensorTargetCenter); !there {
-		return nil
+// readClasses reads the classes and their weights, or the names of numeric targets and their means and deviations.
+func (p *Preparation) readClasses(t wire.Tensors[float32]) (err error) {
+	labels, ok := t.Find(statistics.TensorLabels)
+	if !ok || len(labels.Text) == 0 {
+		return &wire.ShapeError{Tensor: statistics.TensorLabels, Want: []int{-1}}
 	}
+	if err := examples.CheckLabels(labels.Text); err != nil {
+		return fmt.Errorf("read labels of the survey: %w: %w", wire.ErrDamaged, err)
+	}
+	p.Labels = examples.NewLabels(labels.Text)
 	k := p.Labels.Len()
-	center, err := t.Shaped(statistics.TensorTargetCenter, k)
+	if p.ClassWeights, err = t.Optional(statistics.TensorClassWeight, k); err != nil {
+		return err
+	}
+	center, err := t.Optional(statistics.TensorTargetCenter, k)
+	if center == nil {
+		return err
+	}
+	rest, err := t.Optional(statistics.TensorTargetRest, k)
 	if err != nil {
 		return err
 	}
 	p.TargetCenter = make([]float64, k)
 	for c, v := range center {
-		p.TargetCenter[c] = float64(v)
-	}
-	if _, there := t.Find(statistics.TensorTargetRest); there {
-		rest, err := t.Shaped(statistics.TensorTargetRest, k)
-		if err != nil {
-			return err
-		}
-		for c, v := range rest {
-			p.TargetCenter[c] += float64(v)
+		if p.TargetCenter[c] = float64(v); rest != nil {
+			p.TargetCenter[c] += float64(rest[c])
 		}
 	}
 	p.TargetScale, err = t.Shaped(statistics.TensorTargetScale, k)
-	return err
-}
-
-// readClassWeights reads the weights of classes, if there are any.
-func (p *Preparation) readClassWeights(t wire.Tensors[float32]) (err error) {
-	if _, there := t.Find(statistics.TensorClassWeight); there {
-		p.ClassWeights, err = t.Shaped(statistics.TensorClassWeight, p.Labels.Len())
-	}
 	return err
 }
 
@@ -149,50 +134,29 @@ func (p *Preparation) ClassWeight(class int32) float64 {
 
 // newSparse reads the survey's result of sparse rows.
 func newSparse(p schemas.Prepare, found statistics.Factors, all wire.Tensors[float32]) (*Preparation, error) {
-	labels, err := labelsOf(all)
-	if err != nil {
+	prepared := &Preparation{}
+	if err := prepared.readClasses(all); err != nil {
 		return nil, err
 	}
 	numbers, err := newNumbers(examples.MaxColumns, all)
 	if err != nil {
 		return nil, err
 	}
-	factors, err := newFactors(p, found, numbers)
-	if err != nil {
-		return nil, err
-	}
-	prepared := &Preparation{Factors: factors, Labels: labels}
-	if err := prepared.readTargets(all); err != nil {
-		return nil, err
-	}
-	return prepared, prepared.readClassWeights(all)
+	prepared.Factors, err = newFactors(p, found, numbers)
+	return prepared, err
 }
 
-// labelsOf reads the classes.
-func labelsOf(t wire.Tensors[float32]) (*examples.Labels, error) {
-	labels, ok := t.Find(statistics.TensorLabels)
-	if !ok || len(labels.Text) == 0 {
-		return nil, &wire.ShapeError{Tensor: statistics.TensorLabels, Want: []int{-1}}
+// readImage reads the shape of images with the given number of features; zero if there is none.
+func readImage(t wire.Tensors[float32], features int) (image examples.Image, err error) {
+	shape, err := t.Optional(statistics.TensorImage, len(image))
+	if shape == nil {
+		return image, err
 	}
-	if err := examples.CheckLabels(labels.Text); err != nil {
-		return nil, fmt.Errorf("read labels of the survey: %w: %w", wire.ErrDamaged, err)
-	}
-	return examples.NewLabels(labels.Text), nil
-}
-
-// imageOf reads the shape of images with the given number of features.
-func imageOf(t wire.Tensor[float32], features int) (image examples.Image, err error) {
-	if len(t.Data) != len(image) {
-		return image, &wire.ShapeError{Tensor: statistics.TensorImage, Got: t.Shape, Want: []int{len(image)}}
-	}
-	for i, v := range t.Data {
-		if !(v >= 1 && v <= float32(features)) {
-			return image, fmt.Errorf("%w: images of %v for %d features", wire.ErrDamaged, t.Data, features)
-		}
-		image[i] = int(v)
+	for i, v := range shape {
+		image[i] = int(max(0, min(v, float32(features))))
 	}
 	if image.Size() != features {
-		return image, fmt.Errorf("%w: images of %v for %d features", wire.ErrDamaged, image, features)
+		return image, fmt.Errorf("%w: images of %v for %d features", wire.ErrDamaged, shape, features)
 	}
 	return image, nil
 }

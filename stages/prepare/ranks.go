@@ -149,24 +149,21 @@ func scoreOf(v float32, x, z []float32) float32 {
 
 // readRanks reads the result of LearnRanks for rows of the given number of features; nil if there is none.
 func readRanks(t wire.Tensors[float32], width int) (*Ranks, error) {
-	if _, ok := t.Find(statistics.TensorKnotCounts); !ok {
-		return nil, nil
+	counts, err := t.Optional(statistics.TensorKnotCounts, width)
+	if counts == nil {
+		return nil, err
 	}
-	counts, err := t.Shaped(statistics.TensorKnotCounts, width)
+	knots, err := t.Shaped(statistics.TensorKnots, -1, 2)
 	if err != nil {
 		return nil, err
 	}
-	knots, ok := t.Find(statistics.TensorKnots)
-	if !ok || len(knots.Shape) != 2 || knots.Shape[1] != 2 {
-		return nil, &wire.ShapeError{Tensor: statistics.TensorKnots, Got: knots.Shape, Want: []int{-1, 2}}
-	}
-	missing, ok := t.Find(statistics.TensorMissing)
-	if !ok || len(missing.Shape) != 2 || missing.Shape[1] != 3 {
-		return nil, &wire.ShapeError{Tensor: statistics.TensorMissing, Got: missing.Shape, Want: []int{-1, 3}}
+	missing, err := t.Shaped(statistics.TensorMissing, -1, 3)
+	if err != nil {
+		return nil, err
 	}
 	r := &Ranks{from: make([]int, 1, width+1)}
-	for i := range knots.Shape[0] {
-		r.x, r.z = append(r.x, knots.Data[2*i]), append(r.z, knots.Data[2*i+1])
+	for i := 0; i < len(knots); i += 2 {
+		r.x, r.z = append(r.x, knots[i]), append(r.z, knots[i+1])
 	}
 	for j, count := range counts {
 		end := r.from[j] + int(count)
@@ -183,8 +180,7 @@ func readRanks(t wire.Tensors[float32], width int) (*Ranks, error) {
 	if r.from[width] != len(r.x) {
 		return nil, fmt.Errorf("%w: %d knots, expected %d", wire.ErrDamaged, len(r.x), r.from[width])
 	}
-	for i := range missing.Shape[0] {
-		of := missing.Data[3*i:]
+	for of := range slices.Chunk(missing, 3) {
 		if !(of[0] >= 0 && of[0] < float32(width)) || of[0] != float32(int(of[0])) {
 			return nil, fmt.Errorf("%w: feature %v of %d may be missing", wire.ErrDamaged, of[0], width)
 		}

@@ -39,12 +39,11 @@ type numbers struct{ center, scale []float32 }
 
 // newNumbers reads the survey's results about numbers among the given number of columns, if there are any.
 func newNumbers(columns int, t wire.Tensors[float32]) (n numbers, err error) {
-	center, there := t.Find(statistics.TensorCenter)
-	if !there {
-		return n, nil
+	if n.center, err = t.Optional(statistics.TensorCenter, -1); err != nil || n.center == nil {
+		return n, err
 	}
-	if n.center = center.Data; len(n.center) > columns {
-		return n, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: center.Shape, Want: []int{columns}}
+	if len(n.center) > columns {
+		return n, &wire.ShapeError{Tensor: statistics.TensorCenter, Got: []int{len(n.center)}, Want: []int{columns}}
 	}
 	n.scale, err = t.Shaped(statistics.TensorScale, len(n.center))
 	return n, err
