@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"math"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/bitutil"
@@ -61,13 +60,8 @@ func (e *Batch) check() error {
 				return &ValueError{i, -1, err.Error()}
 			}
 		}
-		if e.sets == nil && e.labels.Values != nil && e.labels.Type == arrowvalue.Text && !e.labels.Null(i) {
-			if label := e.labels.Text(i); len(label) > MaxLabel || !utf8.ValidString(label) {
-				return &ValueError{i, -1, fmt.Sprintf("label of %d bytes: expected at most %d of UTF-8", len(label), MaxLabel)}
-			}
-		}
 	}
-	if err := e.checkLists(); err != nil {
+	if err := e.checkLabels(); err != nil {
 		return err
 	}
 	switch {
@@ -239,15 +233,3 @@ func (e *Batch) Split(row int) Split {
 	split, _ := ParseSplit(e.splits.Text(row)) // check has returned the errors
 	return split
 }
-
-// Unlabel removes the label and the targets of a row, so that it is not used for training.
-func (e *Batch) Unlabel(row int) {
-	if e.unlabelled == nil {
-		e.unlabelled = map[int]bool{}
-	}
-	e.unlabelled[row] = true
-}
-
-// Label returns the label of a labelled row as text, which stays valid after Release. Label panics without a label
-// column. It must not be used for messages with lists of labels.
-func (e *Batch) Label(row int) string { return e.label(row) }
