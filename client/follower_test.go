@@ -1,7 +1,6 @@
 package client
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -321,24 +320,6 @@ func TestStale(t *testing.T) {
 		if err := f.Close(); err != nil {
 			t.Error(err)
 		}
-	}
-}
-
-// The end of the context ends a follower. Its model stays.
-func TestFollowerEndsWithItsContext(t *testing.T) {
-	p, cluster := brokers(t)
-	p.publish()
-	ctx, cancel := context.WithCancel(t.Context())
-	f := must(Follow(ctx, p.options(cluster)))(t)
-	await(t, f, 1)
-	cancel()
-	for range 2 {
-		if err := f.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if version(f) != 1 {
-		t.Errorf("the follower has version %d", version(f))
 	}
 }
 

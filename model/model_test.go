@@ -3,7 +3,6 @@ package model
 import (
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -409,36 +408,6 @@ func TestMissingFeatureIsTheMean(t *testing.T) {
 	}
 	if _, mean := predictor.Predict([]float32{1, center.Data[1], 2}); !slices.Equal(missing, mean) {
 		t.Errorf("a missing feature gives %v, the mean %v", missing, mean)
-	}
-}
-
-// A row of another width is a programmer's error.
-func TestPredictPanicsAtAnotherWidth(t *testing.T) {
-	m, err := synthetic(t, "rff", 3, 0, link.Softmax).model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if got := fmt.Sprint(recover()); !strings.Contains(got, "2 features") || !strings.Contains(got, "has 3") {
-			t.Errorf("panic: %s", got)
-		}
-	}()
-	m.Predictor(nil).Predict([]float32{1, 2})
-}
-
-// Tiles cover all rows once, in order, and only the last may be short.
-func TestTiles(t *testing.T) {
-	for _, n := range []int{0, 1, 63, 64, 65, 128, 200} {
-		next := 0
-		for from, to := range Tiles(n) {
-			if from != next || to <= from || to > n || to-from != tileRows && to != n {
-				t.Errorf("%d rows: a tile from %d to %d after %d", n, from, to, next)
-			}
-			next = to
-		}
-		if next != n {
-			t.Errorf("%d rows: tiles end at %d", n, next)
-		}
 	}
 }
 

@@ -57,22 +57,6 @@ func TestPredictFromManyGoroutines(t *testing.T) {
 	}
 }
 
-// Many rows at once have the probabilities that a predictor gives for as many, whatever went before.
-func TestProbabilitiesOfManyRows(t *testing.T) {
-	m, err := synthetic(t, "rff", 4, 0, link.Identity, link.Softmax).model()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, n := range []int{0, 3, 200, 1} {
-		rows := raw(n, 4)
-		got := make([]float32, n*3)
-		m.Probabilities(got, &examples.Rows{Rows: n, Floats: rows.Data})
-		if want := m.Predictor(nil).Probabilities(rows).Data; !slices.Equal(got, want) {
-			t.Errorf("%d rows: %v, a predictor says %v", n, got, want)
-		}
-	}
-}
-
 func equalBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
 }

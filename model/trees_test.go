@@ -291,34 +291,3 @@ func TestTreesMeasurePreparedRows(t *testing.T) {
 		}
 	})
 }
-
-func TestTreesPredictWithoutAllocation(t *testing.T) {
-	everyGrown(t, func(what string, _ *parts, m *Model) {
-		predictor, rows, raw := m.Predictor(kernel.Gonum()), tableRows(7), tableRows(7)
-		predict := func() {
-			copy(raw.Data, rows.Data)
-			predictor.Probabilities(raw)
-		}
-		predict()
-		if n := testing.AllocsPerRun(10, predict); n > 0 {
-			t.Errorf("%s: %v allocations a prediction, expected none", what, n)
-		}
-	})
-}
-
-// Rows are cut at other places if there are more of them.
-func TestTreesPredictManyRowsAsFew(t *testing.T) {
-	everyGrown(t, func(what string, _ *parts, m *Model) {
-		const n = 2*leafRows + 1
-		predictor := m.Predictor(kernel.Gonum())
-		all := slices.Clone(predictor.Probabilities(tableRows(n)).Data)
-		k := len(all) / n
-		for from := 0; from < n; from += 64 {
-			to := min(from+64, n)
-			few := tableRows(n).Slice(from, to)
-			if !slices.Equal(predictor.Probabilities(few).Data, all[from*k:to*k]) {
-				t.Fatalf("%s: rows %d to %d alone have other predictions", what, from, to)
-			}
-		}
-	})
-}

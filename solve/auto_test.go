@@ -66,36 +66,6 @@ func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
 	}
 }
 
-// auto fits an only stage to its minimum. It leaves a stage with successors well above it, and the last of several in
-// between.
-func TestAutoFitsTheLastStage(t *testing.T) {
-	for _, size := range []struct {
-		n, p, k int
-		ridge   float64
-	}{{300, 40, 3, 1e-4}, {400, 65, 5, 1e-4}, {400, 64, 10, 1e-4}} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			pr := problemOf(9, size.n, size.p, size.k)
-			above := func(stages []schemas.Stage, number int) float64 {
-				visits, _, _ := pr.runAmong(t, stages, number, nil)
-				minimum, _, _ := pr.run(t, withMethod(stages[number], MethodLBFGS), nil)
-				return slices.Min(accepted(visits))/slices.Min(accepted(minimum)) - 1
-			}
-			first, last, only := above(autoStages(2, 200, size.ridge), 0), above(autoStages(2, 200, size.ridge), 1),
-				above(autoStages(1, 200, size.ridge), 0)
-			t.Logf("J ends above the minimum by %.2f %% in the first of two stages, %.2f %% in the last, %.2f %% in an only stage",
-				100*first, 100*last, 100*only)
-			if only > 0.003 || last > 0.02 || first < 0.05 || only > last {
-				t.Error("expected more than 5 %, at most 2 %, at most 0.3 %")
-			}
-		})
-	}
-}
-
-func withMethod(s schemas.Stage, name string) schemas.Stage {
-	s.Method = name
-	return s
-}
-
 // The configured passes are a limit in the last stage too.
 func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
 	pr := problemOf(9, 400, 65, 5)

@@ -241,28 +241,6 @@ func TestConjugateGradientsAgainstTheTextbook(t *testing.T) {
 	}
 }
 
-// The product with the inverse of a matrix is that with the inverse of its root, applied twice. A column without rows
-// has none.
-func TestRootTwiceIsTheMatrix(t *testing.T) {
-	const p, k = 65, 2
-	gradient, squares := make([]float64, p*k), make([]float64, p)
-	for i := range gradient {
-		gradient[i] = float64(i) - p
-	}
-	for j := range squares {
-		squares[j] = float64(j * j)
-	}
-	whole, err := newDiagonal(slices.Clone(squares), 0, 3, 0.1, 0.5)
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := solved(whole, gradient, k)
-	whole.Root()
-	if got := solved(whole, solved(whole, gradient, k), k); !floats.EqualApprox(got, want, 1e-12) || got[0] != 0 {
-		t.Errorf("twice the root gives %v, the matrix %v", got, want)
-	}
-}
-
 // The first step from a diagonal matrix, or from its root, lowers a quadratic loss by as much as its bound guarantees,
 // for any gradient. The same step without the bound is longer, and may raise it.
 func TestShortenedStepLowersJ(t *testing.T) {

@@ -167,32 +167,6 @@ func (pr *problem) mustDescend(t *testing.T, visits []visited, final Step, lambd
 	}
 }
 
-func TestSoftmaxConverges(t *testing.T) {
-	for _, size := range []struct {
-		n, p, k int
-		warm    bool
-	}{{300, 8, 2, false}, {300, 8, 2, true}, {400, 12, 3, true}, {200, 6, 100, false}, {40, 64, 3, false}} {
-		t.Run(fmt.Sprint(size), func(t *testing.T) {
-			pr := problemOf(3, size.n, size.p, size.k)
-			var start []float32
-			if size.warm {
-				start = random(3, size.p*size.k, 1)
-			}
-			visits, final, fit := pr.run(t, stageOf(link.Softmax, 2000, 1e-2), start)
-			pr.mustDescend(t, visits, final, lambdaOf(fit))
-			for _, v := range visits {
-				if v.pass.Objective < visits[final.Of].pass.Objective {
-					t.Errorf("pass %d is better than the final weights", v.pass.Number)
-				}
-			}
-			_, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(size.p, size.k, final.W))
-			if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
-				t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
-			}
-		})
-	}
-}
-
 // A Gram matrix that is too small, as from a sample, makes steps too long. The safeguard halves them.
 func TestSafeguard(t *testing.T) {
 	pr := problemOf(4, 300, 8, 3)
@@ -340,23 +314,6 @@ func TestErrors(t *testing.T) {
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, l, err)
 			}
-		}
-	}
-}
-
-// The units of the features do not make the system singular.
-func TestUnitsOfFeatures(t *testing.T) {
-	pr := problemOf(11, 200, 6, 2)
-	want, _, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-3), nil)
-	for i := range len(pr.class) {
-		for j := range pr.shape.Penalised {
-			pr.x.Set(i, j, pr.x.At(i, j)*(1<<30))
-		}
-	}
-	got, _, _ := pr.run(t, stageOf(link.Softmax, 10, 1e-3), nil)
-	for v := range want {
-		if a, b := got[v].pass.Objective, want[v].pass.Objective; math.Abs(a-b) > 1e-6 {
-			t.Errorf("pass %d: J is %v, of features 2^30 times smaller %v", v+1, a, b)
 		}
 	}
 }

@@ -58,30 +58,6 @@ func TestMethodsFindTheSameMinimum(t *testing.T) {
 	}
 }
 
-// L-BFGS needs fewer passes than momentum, and momentum fewer than the fixed step.
-func TestMethodsByPasses(t *testing.T) {
-	passes := map[string]int{}
-	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
-		pr := problemOf(9, 2000, 40, 3)
-		stage := stageOf(link.Softmax, 2000, 1e-4)
-		stage.Method = name
-		visits, _, _ := pr.run(t, stage, nil)
-		lowest := math.Inf(1)
-		for _, v := range visits {
-			lowest = min(lowest, v.pass.Objective)
-		}
-		for _, v := range visits {
-			if v.pass.Objective > lowest*(1+1e-6) {
-				passes[name]++
-			}
-		}
-	}
-	t.Log(passes)
-	if !(passes[MethodLBFGS] < passes[MethodAccelerated] && passes[MethodAccelerated] < passes[MethodPaper]) {
-		t.Errorf("passes to 1e-6 of the minimum: %v", passes)
-	}
-}
-
 // The methods do not depend on the units of features: without a ridge they visit the same points for any scale of each
 // feature.
 func TestMethodsDoNotDependOnUnits(t *testing.T) {

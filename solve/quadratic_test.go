@@ -64,17 +64,3 @@ func TestStopRuleAtTheLastPass(t *testing.T) {
 		}
 	}
 }
-
-// From the first step on, a visit goes nearly to the next minimum: the training loss falls from visit to visit.
-func TestConjugateGradientsVisitWhereTheyGo(t *testing.T) {
-	pr := sparseProblem(9, 300, 40, 3)
-	stage := Defaults()
-	stage.Link, stage.Method, stage.Passes, stage.Ridge = link.Identity, MethodCG, 12, 1e-3
-	visits, _, _ := sparseVisits(t, pr, stage, 0)
-	loss := func(v int) float64 { return visits[v].losses[examples.Train].MeanLoss() }
-	for v := 1; v < len(visits); v++ {
-		if loss(v) > loss(v-1)*1.001 {
-			t.Errorf("the loss rises from %v to %v at visit %d", loss(v-1), loss(v), v)
-		}
-	}
-}

@@ -288,51 +288,6 @@ func TestUpdatesOfIdentityAreRidgeRegression(t *testing.T) {
 	}
 }
 
-// With all increments visited, updates without new rows reach the minimum of the objective, which never rises on the
-// way, even with noisy labels.
-func TestUpdatesOfEverythingFindTheMinimum(t *testing.T) {
-	r := rand.New(rand.NewPCG(2, 1))
-	const p, k = 6, 2
-	o := newWindow("softmax", p, k, 1e-2)
-	for range 5 {
-		o.update(t, randomIncrement(r, 63, p, k), len(o.increments), 2)
-	}
-	n := 5 * 63.0
-	last := math.Inf(1)
-	for range 30 {
-		empty := randomIncrement(r, 1, p, k)
-		empty.x.Zero()
-		empty.y.Zero()
-		clear(empty.gram)
-		empty.weight = 0
-		o.update(t, empty, len(o.increments), 2)
-		o.increments = o.increments[:5]
-		if o.objective > last*(1+1e-6) {
-			t.Errorf("the objective rose from %v to %v", last, o.objective)
-		}
-		last = o.objective
-	}
-	gradient := make([]float64, p*k)
-	for _, c := range o.increments {
-		terms, _ := c.visit(o.w, true)
-		for i, g := range terms.Gradient {
-			gradient[i] += g / n
-		}
-	}
-	trace := 0.0
-	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
-		trace += o.moments.Gram[at]
-	}
-	for i, w := range o.w {
-		gradient[i] += 1e-2 * trace / n / p * float64(w)
-	}
-	for i, g := range gradient {
-		if math.Abs(g) > 1e-5 {
-			t.Errorf("the gradient at the end is %v in place %d", g, i)
-		}
-	}
-}
-
 // hard is a problem for which a hundred passes are few: half of the sum of squares is that of a few rows.
 const hard = "rows of very different lengths"
 

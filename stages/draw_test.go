@@ -70,44 +70,6 @@ func TestStreamGolden(t *testing.T) {
 	}
 }
 
-func TestUniformIsNeverAtItsEnds(t *testing.T) {
-	for _, word := range []uint64{0, 1, math.MaxUint64, math.MaxUint64 - 1, 1 << 63} {
-		s := Stream{unmix(word)} // the stream with this word 0
-		if s.Word(0) != word {
-			t.Fatalf("word 0 is %x, expected %x", s.Word(0), word)
-		}
-		if u := s.Uniform(0); !(u > 0 && u < 1) {
-			t.Errorf("word %x is the draw %v", word, u)
-		}
-		for _, n := range []int{1, 3, 1000} {
-			if below := s.Below(0, n); below < 0 || below >= n {
-				t.Errorf("word %x is %d below %d", word, below, n)
-			}
-		}
-	}
-}
-
-// unmix is the inverse of mix.
-func unmix(z uint64) uint64 {
-	undo := func(z uint64, shift int) uint64 {
-		x := z
-		for range 64 / shift {
-			x = z ^ x>>shift
-		}
-		return x
-	}
-	inverse := func(odd uint64) uint64 { // inverse modulo 2^64 by Newton's iteration
-		x := odd
-		for range 6 {
-			x *= 2 - odd*x
-		}
-		return x
-	}
-	z = undo(z, 31) * inverse(0x94d049bb133111eb)
-	z = undo(z, 27) * inverse(0xbf58476d1ce4e5b9)
-	return undo(z, 30) - 0x9e3779b97f4a7c15
-}
-
 // Draws have the moments of their distributions and streams are uncorrelated: each statistic is within five standard
 // deviations of its expectation.
 func TestDrawsAreRandom(t *testing.T) {

@@ -150,25 +150,6 @@ func defined(f schemas.Features, stage int, spread float64, x []float32) []float
 	return out
 }
 
-func TestExpandIsDeterministic(t *testing.T) {
-	p, x := plain(10, 3), normals(20, 10, 1)
-	for _, f := range variants(8) {
-		m := mustMap(t, f, 0, p, 0, true)
-		block := expand(m, x, kernel.Dense{})
-		again := mustMap(t, f, 0, p, 0, true)
-		// Reused buffers hold other values in other shapes.
-		dirty, scratch := normals(50, 30, 1e9), normals(3, 3, 1e9)
-		again.Expand(kernel.Gonum(), &dirty, &scratch, x, kernel.Dense{})
-		if !slices.Equal(block.Data, dirty.Data) {
-			t.Errorf("%s: equal maps expand to other bits", f.Kind)
-		}
-		other := expand(mustMap(t, f, 1, p, 0, true), x, kernel.Dense{})
-		if slices.Equal(block.Data, other.Data) {
-			t.Errorf("%s: two stages have the same features", f.Kind)
-		}
-	}
-}
-
 func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	p, x := plain(100, 3), normals(5, 100, 1)
 	for i, f := range variants(40) {
@@ -266,25 +247,6 @@ func TestExpandOfNoRows(t *testing.T) {
 		if block := expand(m, kernel.Dense{Cols: 6}, kernel.Dense{Cols: 2}); block.Rows != 0 || block.Cols != 8 {
 			t.Errorf("%s: %d × %d", f.Kind, block.Rows, block.Cols)
 		}
-	}
-}
-
-func TestExpandRefusesOtherShapes(t *testing.T) {
-	m := mustMap(t, variants(5)[0], 0, plain(6, 1), 2, true)
-	for _, shapes := range [][2]kernel.Dense{
-		{kernel.NewDense(3, 5), kernel.NewDense(3, 2)},
-		{kernel.NewDense(3, 6), kernel.NewDense(3, 3)},
-		{kernel.NewDense(3, 6), kernel.NewDense(2, 2)},
-		{kernel.NewDense(3, 6), {}},
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%d × %d inputs with %d × %d predictions do not panic", shapes[0].Rows, shapes[0].Cols, shapes[1].Rows, shapes[1].Cols)
-				}
-			}()
-			expand(m, shapes[0], shapes[1])
-		}()
 	}
 }
 

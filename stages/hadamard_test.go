@@ -44,38 +44,6 @@ func TestHadamardAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// H·D is √n times an orthogonal matrix: H·H·v = n·v, and inner products grow n times. Both are exact for small
-// integers.
-func TestHadamardIsOrthogonal(t *testing.T) {
-	r := rand.New(rand.NewPCG(3, 4))
-	for n := 1; n <= 1024; n *= 2 {
-		ones := slices.Repeat([]float32{1}, n)
-		diagonal := signs(r, n)
-		v, w := make([]float32, n), make([]float32, n)
-		for i := range v {
-			v[i], w[i] = float32(r.IntN(17)-8), float32(r.IntN(17)-8)
-		}
-		dot := func() (sum float64) {
-			for i := range v {
-				sum += float64(v[i]) * float64(w[i])
-			}
-			return sum
-		}
-		before, original := dot(), slices.Clone(v)
-		hadamard(v, diagonal, n)
-		hadamard(w, diagonal, n)
-		if after := dot(); after != float64(n)*before {
-			t.Errorf("n = %d: the inner product is %v, expected %v", n, after, float64(n)*before)
-		}
-		hadamard(v, ones, n)
-		for i := range v {
-			if want := float32(n) * diagonal[i] * original[i]; v[i] != want {
-				t.Fatalf("n = %d: value %d of H·H·D·v is %v, expected %v", n, i, v[i], want)
-			}
-		}
-	}
-}
-
 // The bits are those of a level-by-level transform, and do not depend on neighbouring vectors.
 func TestHadamardAddsInOneOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
@@ -100,18 +68,5 @@ func TestHadamardAddsInOneOrder(t *testing.T) {
 		if !slices.Equal(x, want) {
 			t.Errorf("n = %d has other bits than level by level", n)
 		}
-	}
-}
-
-func TestHadamardRefusesOtherShapes(t *testing.T) {
-	for _, shape := range []struct{ values, diagonal, n int }{{8, 8, 0}, {6, 6, 6}, {8, 4, 4}, {4, 8, 4}, {10, 10, 4}, {8, 8, -8}} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("%+v is taken", shape)
-				}
-			}()
-			hadamard(make([]float32, shape.values), make([]float32, shape.diagonal), shape.n)
-		}()
 	}
 }

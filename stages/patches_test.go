@@ -297,22 +297,6 @@ func TestLearnPatches(t *testing.T) {
 	}
 }
 
-// Uniform images have no variance: their features are finite.
-func TestPatchesOfOneColour(t *testing.T) {
-	p, x := photographs(5, examples.Image{6, 6, 1})
-	clear(x.Data)
-	for j := range p.Center {
-		p.Center[j] = 7
-	}
-	f := smallPatches(4, true, SourceData)
-	p.Learnt = learn(t, f, 0, p, x)
-	for _, v := range expand(mustMap(t, f, 0, p, 0, false), x, kernel.Dense{}).Data {
-		if math.Abs(float64(v)) > 1e-3 {
-			t.Fatalf("a feature is %v, expected 0", v)
-		}
-	}
-}
-
 func TestPatchesNeedImages(t *testing.T) {
 	f := smallPatches(4, false, SourceData)
 	p, _ := photographs(2, examples.Image{6, 6, 1})

@@ -65,22 +65,6 @@ func TestStructuredFeaturesAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// A block that needs several transforms begins with the features of a smaller one too.
-func TestStructuredFeaturesBeginWithTheSmaller(t *testing.T) {
-	x := normals(3, 50, 1)
-	of := func(size int) kernel.Dense {
-		return expand(mustMap(t, schemas.Features{Kind: SORF, Size: size, BandwidthScale: 1}, 0, plain(50, 100), 0, false), x, kernel.Dense{})
-	}
-	small, large := of(65), of(1000)
-	for i := range x.Rows {
-		for j, v := range small.Row(i) {
-			if w := float64(large.Row(i)[j]) * math.Sqrt(1000.0/65); math.Abs(float64(v)-w) > 1e-6 {
-				t.Fatalf("feature %d of row %d is %v of 65, %v of 1000", j, i, v, w)
-			}
-		}
-	}
-}
-
 // The features of a row have the same bits for any other rows in the batch, with any BLAS.
 func TestStructuredFeaturesOfARowDependOnItAlone(t *testing.T) {
 	x := normals(65, 70, 1)

@@ -52,24 +52,6 @@ func TestEveryLinkIsComplete(t *testing.T) {
 	Named("probit")
 }
 
-// A pass begins with the visit that has its gradient.
-func TestVisitsAndPasses(t *testing.T) {
-	for _, l := range All() {
-		passes := 0
-		for v := range 7 {
-			if l.HasGradient(v) {
-				passes++
-			}
-		}
-		if want := 7; !l.Learnt && passes != want {
-			t.Errorf("%s: %d of 7 visits have a gradient", l.Name, passes)
-		}
-		if l.Learnt && (passes != 4 || l.HasGradient(1)) {
-			t.Errorf("%s: %d of 7 visits have a gradient", l.Name, passes)
-		}
-	}
-}
-
 // A score keeps the class that it predicts in every unit.
 func TestConvertKeepsWhatWasLearnt(t *testing.T) {
 	for _, k := range []int{1, 2, 10, 100, 5000} {

@@ -98,22 +98,6 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 	roundTrip(t, sums(small...))
 }
 
-func TestTextTensors(t *testing.T) {
-	many := make([]string, 100_000)
-	for i := range many {
-		many[i] = fmt.Sprintf("étiquette %d", i)
-	}
-	long := strings.Repeat("x", 800_000)
-	roundTrip(t, sums(Words[float64]("labels", many), Vector("after", []float64{1})))
-	roundTrip(t, sums(Words[float64]("labels", []string{"", long, "", long, ""})))
-	roundTrip(t, sums(Words[float64]("labels", make([]string, 100_000))))
-	_, err := sums(Words[float64]("labels", []string{long + long})).Encode(arrowtest.Allocator(t))
-	if want := `encode visit of run run, stage 1, visit 2, partition 3: tensor "labels": a text takes`; err == nil ||
-		!strings.HasPrefix(err.Error(), want) {
-		t.Error(err)
-	}
-}
-
 // Chunks may arrive in any order and more than once. Records with the same identity and other content stay apart.
 func TestChunksInAnyOrder(t *testing.T) {
 	mem := arrowtest.Allocator(t)
@@ -283,28 +267,6 @@ func TestDigestsTellRecordsApart(t *testing.T) {
 	add("empty text", func(r *Record[float64]) { r.Tensors[0] = Words[float64]("x", []string{""}) })
 	add("two texts", func(r *Record[float64]) { r.Tensors[0] = Words[float64]("x", []string{"a", "b"}) })
 	add("one text", func(r *Record[float64]) { r.Tensors[0] = Words[float64]("x", []string{"ab"}) })
-}
-
-func TestTensors(t *testing.T) {
-	tensors := Tensors[float32]{Matrix("w", 2, 3, make([]float32, 6)), Words[float32]("labels", []string{"a"})}
-	if data, err := tensors.Shaped("w", 2, 3); err != nil || len(data) != 6 {
-		t.Error(data, err)
-	}
-	for _, c := range []struct {
-		name  string
-		shape []int
-		want  string
-	}{
-		{"v", []int{2}, `tensor "v" is absent, expected shape [2]`},
-		{"w", []int{6}, `tensor "w" has shape [2 3], expected [6]`},
-		{"w", []int{3, 2}, `tensor "w" has shape [2 3], expected [3 2]`},
-	} {
-		_, err := tensors.Shaped(c.name, c.shape...)
-		var shape *ShapeError
-		if !errors.As(err, &shape) || err.Error() != c.want {
-			t.Errorf("%v, expected %s", err, c.want)
-		}
-	}
 }
 
 func TestIdentity(t *testing.T) {

@@ -96,22 +96,6 @@ func TestSpreadAgainstItsDefinition(t *testing.T) {
 	}
 }
 
-func TestSpreadOfFewDistances(t *testing.T) {
-	equal := slices.Repeat([]float32{1, 2}, 10)
-	mostly := append(slices.Repeat([]float32{0, 0}, 9), 3, 4)
-	for name, test := range map[string]struct {
-		rows []float32
-		want float32
-	}{
-		"no rows": {nil, 1}, "one row": {equal[:2], 1}, "equal rows": {equal, 1}, "mostly equal rows": {mostly, 25 * 9 / 45.0},
-	} {
-		got, err := Spread(kernel.Dense{Rows: len(test.rows) / 2, Cols: 2, Data: test.rows})
-		if err != nil || math.Abs(float64(got-test.want)) > 1e-5 {
-			t.Errorf("%s: %v, %v, expected %v", name, got, err, test.want)
-		}
-	}
-}
-
 func TestSpreadThatOverflows(t *testing.T) {
 	for _, rows := range [][]float32{{3e38, -3e38, 1e38}, {float32(math.Inf(1)), 1, 2}, {float32(math.NaN()), 1, 2}} {
 		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*solve.NotFiniteError)) {

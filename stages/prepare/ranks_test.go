@@ -113,22 +113,6 @@ func cloneOf(x kernel.Dense) kernel.Dense {
 	return kernel.Dense{Rows: x.Rows, Cols: x.Cols, Data: slices.Clone(x.Data)}
 }
 
-// Scores increase with the numbers, and stay within the range of the sample beyond it.
-func TestScoresOfRanksAscend(t *testing.T) {
-	x, z := knotsOf([]float32{-3, -1, -1, 0, 0.5, 0.5, 0.5, 9})
-	before := float32(math.Inf(-1))
-	for v := float32(-5); v < 12; v += 0.125 {
-		s := scoreOf(v, x, z)
-		if s < before || s < z[0] || s > z[len(z)-1] {
-			t.Fatalf("the score of %v is %v, after %v", v, s, before)
-		}
-		before = s
-	}
-	if x, z := knotsOf(nil); x != nil || z != nil {
-		t.Errorf("knots %v, %v of no values", x, z)
-	}
-}
-
 // A survey's result with impossible knots is damaged.
 func TestDamagedRanks(t *testing.T) {
 	columns, sample := mixedSample(65)

@@ -52,26 +52,6 @@ func TestSparseInputs(t *testing.T) {
 	}
 }
 
-// The kept columns become the inputs 0, 1, …, in order.
-func TestKeptColumnsBecomeInputs(t *testing.T) {
-	for _, columns := range []int{1, 63, 64, 65, 200} {
-		for every := 1; every <= 3; every++ { // the last column of each group of this size is kept
-			factors, rows, want := make([]float32, columns), &examples.SparseRows{}, []int32{}
-			for j := range columns {
-				if rows.Append(int32(j), 1); j%every == every-1 || j == columns-1 {
-					factors[j] = 1
-					want = append(want, int32(len(want)))
-				}
-			}
-			rows.Append(int32(columns), 1) // not in the survey
-			rows.Ends = []int{len(rows.Indices)}
-			if got := prepareSparse(t, schemas.Prepare{Scale: ScaleNone}, factors, rows); got.Cols != len(want) || !slices.Equal(got.Columns, want) {
-				t.Errorf("%d columns, one of %d: inputs %v of %d, expected %v", columns, every, got.Columns, got.Cols, want)
-			}
-		}
-	}
-}
-
 // Factors of only the kept columns prepare rows like those of all columns.
 func TestFactorsOfOccurringColumns(t *testing.T) {
 	rows := &examples.SparseRows{Ends: []int{4, 4, 6}, Indices: []int32{0, 1, 3, 9000, 2, 9}, Values: []float32{2, 5, -4, 3, 7, 1}}
