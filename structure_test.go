@@ -105,8 +105,6 @@ var rules = []struct {
 		because: "how a connection logs in is known in one place"},
 	{not: []string{"internal/kernel"}, trees: []string{"gonum.org/v1/gonum/blas", "gonum.org/v1/gonum/lapack", "github.com/viterin/vek", "github.com/ebitengine/purego"},
 		because: "a run's bits depend on the BLAS and the vector library: one package opens them, and names them for the plan"},
-	{from: []string{"solve"}, not: []string{"solve/survey"}, trees: []string{"solve/survey"},
-		because: "a fit begins with prepared features: how they were prepared is not its business"},
 	{not: []string{"solve", "bench"}, trees: []string{"gonum.org/v1/gonum/mat"},
 		because: "float64 matrices are for solving, everything else is a kernel.Dense"},
 	{not: []string{"internal/onnx", "ingest/format/protobuf"}, trees: []string{"google.golang.org/protobuf"},

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -45,7 +45,7 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	log := openEmbedded(t)
 	writeAll(t, log, job, sorted(t, 3, 3))
 	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-	if !errors.As(err, new(*survey.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+	if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
 		t.Errorf("got error %v, expected that there is one label", err)
 	}
 	if runs := readLedger(t, topics.Open(log, job.Name, nil)).Chained(); runs != nil {
@@ -107,7 +107,7 @@ func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
 		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		if !errors.As(err, new(*survey.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+		if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
 			t.Errorf("got error %v, expected that there is one label", err)
 		}
 	}

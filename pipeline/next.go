@@ -19,7 +19,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // snapshot is the state of the log when the next run is planned.
@@ -242,7 +242,7 @@ func (r *runner) findsClasses() bool { return r.chain.window == nil || len(r.onl
 // expected, that is an error.
 func (r *runner) waitForClasses(increment *cut, untilEnd bool) error {
 	classes := increment.classes
-	err := &survey.LabelsError{Classes: len(classes)}
+	err := &solve.LabelsError{Classes: len(classes)}
 	if len(classes) > 0 {
 		err.Label = classes[0]
 	}

@@ -17,7 +17,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
@@ -269,7 +269,7 @@ func TestOddData(t *testing.T) {
 	t.Run("more components than features", func(t *testing.T) {
 		job := newJob(t, few, table{}, rffStage(link.Identity, 5, 1))
 		job.Prepare.PCA = 3
-		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&survey.WidthError{Components: 3, Features: 2}).Error()) {
+		if err := trainError(t, openEmbedded(t), job); !strings.Contains(err.Error(), (&solve.WidthError{Components: 3, Features: 2}).Error()) {
 			t.Errorf("got error %v, expected a *solve.WidthError", err)
 		}
 	})

@@ -19,7 +19,7 @@ type CountsUpdate struct {
 	before  *CountsBefore // nil: all counts have changed
 	counted statistics.Occurring
 	weight  float64 // Σw of the new training rows
-	terms   *SparseTerms
+	terms   *statistics.Occurring
 	memory  *Memory
 }
 
@@ -106,7 +106,7 @@ func (c *CountsUpdate) add() {
 }
 
 // After returns the counts of the new rows, which are now part of the sums, and Σw of these rows.
-func (c *CountsUpdate) After() (SparseTerms, float64) {
+func (c *CountsUpdate) After() (statistics.Occurring, float64) {
 	c.add()
 	return *c.terms, c.weight
 }

@@ -11,14 +11,7 @@ import (
 // InterceptColumn represents the intercept among the columns of examples: it follows them.
 const InterceptColumn = int32(examples.MaxColumns)
 
-// SparseTerms are the contribution of an increment to the sums of a stage: curvature or counts, of the columns of the
-// examples that occur in it. All are multiples of the grid of the sums. They must not be changed.
-type SparseTerms struct {
-	Columns []int32   // m, ascending; the last may be [InterceptColumn]
-	Values  []float64 // m × k
-}
-
-// SparseSums are the state of a stage's window: D, or the counts N. SparseTerms are multiples of a grid, so their sums are exact
+// SparseSums are the state of a stage's window: D, or the counts N. statistics.Occurring are multiples of a grid, so their sums are exact
 // below 2⁵³ times the grid: they depend only on the increments of the window, not on earlier additions and
 // subtractions.
 type SparseSums struct {
@@ -52,7 +45,7 @@ func (s *SparseSums) at(slot int) []float64 {
 	return s.blocks[slot/blockRows][slot%blockRows*s.k:][:s.k]
 }
 
-// gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. SparseTerms are kept as
+// gridBits is the resolution of the grid relative to the mean contribution of a row over all columns. statistics.Occurring are kept as
 // float32, so the grid adds little rounding; sums are exact up to 2²⁵ such rows.
 const gridBits = 28
 
@@ -72,11 +65,12 @@ func TotalOf(o statistics.Occurring) (total float64) {
 	return total
 }
 
-// Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid. Columns with
-// zero sums are omitted. columns are the columns of the examples, in the order of the block.
-func (s *SparseSums) Terms(o statistics.Occurring, columns []int32, weight float64) (t SparseTerms) {
+// Terms rounds the sums over an increment's rows, whose weights were multiplied by weight, to the grid: its contribution to the
+// sums, by column of the examples, the last of which may be [InterceptColumn]. Columns with zero sums are omitted. columns are the
+// columns of the examples, in the order of the block.
+func (s *SparseSums) Terms(o statistics.Occurring, columns []int32, weight float64) (t statistics.Occurring) {
 	k, finer := s.k, 1/s.Grid // a power of 2 too: a product has the bits of the quotient
-	t = SparseTerms{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
+	t = statistics.Occurring{Columns: make([]int32, 0, len(o.Columns)), Values: make([]float64, 0, len(o.Columns)*k)}
 	for i, column := range o.Columns {
 		any := false
 		begin := len(t.Values)
@@ -111,7 +105,7 @@ func (s *SparseSums) add(column int32) []float64 {
 }
 
 // Add adds the terms of an increment, times a weight.
-func (s *SparseSums) Add(weight float64, t SparseTerms) {
+func (s *SparseSums) Add(weight float64, t statistics.Occurring) {
 	for i, column := range t.Columns {
 		to := s.add(column)
 		for class, v := range t.Values[i*s.k:][:s.k] {

@@ -226,7 +226,7 @@ func (u *SparseUpdate) final() Step {
 
 // After adds the terms of the new rows to the sums, and returns them, and Σw of the new training rows. The update must
 // not be used afterwards.
-func (u *SparseUpdate) After() (SparseTerms, float64) {
+func (u *SparseUpdate) After() (statistics.Occurring, float64) {
 	terms := u.sums.Terms(u.terms, u.all, 1)
 	u.sums.Add(1, terms)
 	u.memory.Put(u.used...)

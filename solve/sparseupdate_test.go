@@ -3,6 +3,8 @@ package solve
 import (
 	"slices"
 	"testing"
+
+	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // SparseSums have the row of each column, in however many blocks, and forget all of them.
@@ -12,7 +14,7 @@ func TestSumsOfManyColumns(t *testing.T) {
 	for range 2 {
 		columns := 2*blockRows + 65
 		for column := range columns {
-			sums.Add(1, SparseTerms{Columns: []int32{int32(3 * column)}, Values: []float64{float64(column), 1}})
+			sums.Add(1, statistics.Occurring{Columns: []int32{int32(3 * column)}, Values: []float64{float64(column), 1}})
 		}
 		for column := range columns {
 			if row := sums.Row(int32(3 * column)); !slices.Equal(row, []float64{float64(column), 1}) {

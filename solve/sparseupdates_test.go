@@ -236,7 +236,7 @@ func TestSumsForgetWhatLeaves(t *testing.T) {
 	const k = 2
 	r := rand.New(rand.NewPCG(5, 6))
 	sums, direct := NewSparseSums(k, 0, GridOf(100, 10)), NewSparseSums(k, 0, GridOf(100, 10))
-	var all []SparseTerms
+	var all []statistics.Occurring
 	for range 40 {
 		o := statistics.Occurring{}
 		for j := range 20 {

@@ -31,14 +31,14 @@ type columnsState struct {
 	memory solve.Memory // of updates
 	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
 	// increment that leaves the window is subtracted
-	terms map[int][]solve.SparseTerms
+	terms map[int][]statistics.Occurring
 }
 
 // columnsFit is a fit of an update's stage on sparse rows.
 type columnsFit interface {
 	solve.Fit
 	// After adds the terms of the new rows to the sums, and returns these terms and Σw of the rows.
-	After() (solve.SparseTerms, float64)
+	After() (statistics.Occurring, float64)
 }
 
 // columnUpdate returns the fit of an update's stage on sparse rows.
@@ -76,12 +76,12 @@ func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsSt
 }
 
 // occurringOf decodes the terms of an increment on sparse rows.
-func (s *Solver) occurringOf(r *wire.Record[float64]) (solve.SparseTerms, error) {
+func (s *Solver) occurringOf(r *wire.Record[float64]) (statistics.Occurring, error) {
 	t, err := statistics.OccurringTermsOf(r, int(solve.InterceptColumn)+1, len(s.chain.Earlier().Labels()))
 	if err != nil {
-		return solve.SparseTerms{}, err
+		return statistics.Occurring{}, err
 	}
-	return solve.SparseTerms{Columns: t.Columns, Values: t.Values}, nil
+	return t.Occurring, nil
 }
 
 // foldColumns sets the sums to the weighted sums of a window's increments. It keeps the terms in memory if a weight is not 1:
@@ -90,7 +90,7 @@ func (s *Solver) foldColumns(ctx context.Context, w *schemas.Window, c *columnsS
 	for _, sums := range c.sums {
 		sums.Clear()
 	}
-	kept, exact := map[int][]solve.SparseTerms{}, true
+	kept, exact := map[int][]statistics.Occurring{}, true
 	for i := range w.Increments {
 		increment := &w.Increments[i]
 		number, by := increment.Increment.Number, weight(increment)
@@ -154,7 +154,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		if kept := c.left.columns.terms; kept != nil {
 			kept[s.plan.Chain.Number] = append(kept[s.plan.Chain.Number], terms)
 		}
-		s.leaveColumns([]solve.SparseTerms{terms}, f.shape.Classes)
+		s.leaveColumns([]statistics.Occurring{terms}, f.shape.Classes)
 		return nil
 	}
 	increments, occurring := c.found.Increments, make([]statistics.Occurring, len(c.found.Increments))
@@ -173,7 +173,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		total += solve.TotalOf(occurring[i])
 	}
 	sums := solve.NewSparseSums(f.shape.Classes, solve.Prior(f.fit), solve.GridOf(total, weight))
-	terms := make([]solve.SparseTerms, len(increments))
+	terms := make([]statistics.Occurring, len(increments))
 	for i := range increments {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
 		terms[i] = sums.Terms(occurring[i], s.blockColumns(), increments[i].Weight)
@@ -190,11 +190,11 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 }
 
 // leaveColumns keeps the records of the terms of the visited increments, in single precision if they are exact in it.
-func (s *Solver) leaveColumns(all []solve.SparseTerms, k int) {
+func (s *Solver) leaveColumns(all []statistics.Occurring, k int) {
 	s.leaveTerms(len(all), func(id wire.Identity, i int) encoded {
 		return func() ([]wire.Message, error) {
 			terms := all[i]
-			t := statistics.OccurringTerms{Identity: id, Occurring: statistics.Occurring{Columns: terms.Columns, Values: terms.Values}, Classes: k}
+			t := statistics.OccurringTerms{Identity: id, Occurring: terms, Classes: k}
 			if single := t.SingleRecord(); single != nil {
 				return s.Codec.EncodeSingle(single)
 			}

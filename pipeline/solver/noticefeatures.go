@@ -8,12 +8,12 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // noticeFeatures returns warnings about the features of a run's sampled rows (n × d): that none varies, or that float32 can't
 // distinguish the values of some. columns are nil if unknown.
-func noticeFeatures(task examples.Task, p *survey.Preparation, columns examples.Columns, sample kernel.Dense) (notices []string) {
+func noticeFeatures(task examples.Task, p *solve.Preparation, columns examples.Columns, sample kernel.Dense) (notices []string) {
 	constant := !slices.ContainsFunc(p.Scale, func(v float32) bool { return v != 0 })
 	if constant {
 		what := "in the shares of the classes"
@@ -22,7 +22,7 @@ func noticeFeatures(task examples.Task, p *survey.Preparation, columns examples.
 		}
 		notices = append(notices, "no feature varies between the training rows: every row gets the same prediction, "+what)
 	}
-	coarse := survey.FindCoarse(sample)
+	coarse := solve.FindCoarse(sample)
 	const some = 5
 	names := nameFeatures(columns, len(p.Scale))
 	var told []string

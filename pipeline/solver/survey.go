@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
@@ -56,7 +56,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 		return nil
 	}
 	preparation, err := s.preparation(sum, found, earlier)
-	if forgotten := found.PassedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*survey.LabelsError)) {
+	if forgotten := found.PassedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*solve.LabelsError)) {
 		return fmt.Errorf("%w (%d rows are forgotten)", err, forgotten)
 	}
 	if err != nil {
@@ -128,7 +128,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 		err := s.checkKept(found, earlier)
 		if err == nil && s.updatesSparse() {
 			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sum.Tensors())[examples.Train].Rows)
-			return survey.Extend(s.plan.Prepare, earlier.Preparation(), found.ColumnRows.Record(), rows)
+			return solve.ExtendPreparation(s.plan.Prepare, earlier.Preparation(), found.ColumnRows.Record(), rows)
 		}
 		return earlier.Preparation(), err
 	}
@@ -144,25 +144,25 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 			s.plan.Threshold, n)
 	}
 	if s.plan.Task() == examples.SeveralLabels {
-		if err := survey.CheckSeveral(len(labels)); err != nil {
+		if err := solve.CheckSeveral(len(labels)); err != nil {
 			return nil, err
 		}
 	}
 	open := s.plan.Chain != nil && s.plan.Chain.Open
-	classWeights, err := survey.ClassWeights(s.plan.ClassWeight, labels, found.Labels, open)
+	classWeights, err := solve.ClassWeights(s.plan.ClassWeight, labels, found.Labels, open)
 	if err != nil {
 		return nil, err
 	}
 	how, sums := s.plan.Prepare, sum.Tensors()
-	var preparation *survey.Preparation
+	var preparation *solve.Preparation
 	if found.Sparse {
 		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
 		columns := found.ColumnRows.Record()
 		found.ColumnRows = accumulate.ColumnRows{} // its memory: 80 MB for ten million columns
-		preparation, err = survey.Sparse(how, survey.ColumnSums{Columns: columns, Rows: rows, Labels: labels,
-			Task: s.plan.Task(), Numbers: survey.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
+		preparation, err = solve.PrepareSparse(how, solve.ColumnSums{Columns: columns, Rows: rows, Labels: labels,
+			Task: s.plan.Task(), Numbers: solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
 	} else {
-		preparation, err = survey.Dense(survey.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()},
+		preparation, err = solve.PrepareDense(solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()},
 			how.Scale == prepare.ScaleStandard || how.Scale == prepare.ScaleRanks, how.PCA)
 	}
 	if err != nil {
@@ -170,7 +170,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 	}
 	preparation.ClassWeights = classWeights
 	if s.plan.Task() == examples.Numbers {
-		if preparation.TargetCenter, preparation.TargetScale, err = survey.Targets(sums, found.Targets, labels); err != nil {
+		if preparation.TargetCenter, preparation.TargetScale, err = solve.PrepareTargets(sums, found.Targets, labels); err != nil {
 			return nil, err
 		}
 	}
@@ -188,7 +188,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 		learnt = append(learnt, ranks...)
 	}
 	rows := prepare.Sample(s.blas, how, preparation.Center, preparation.Scale, preparation.Basis, ranks, sample)
-	spread, err := survey.Spread(rows)
+	spread, err := solve.Spread(rows)
 	if err != nil {
 		return nil, err
 	}
@@ -216,7 +216,7 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 	if err != nil {
 		return nil, err
 	}
-	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: survey.Whiten}
+	learner := stages.Learner{BLAS: s.blas, Seed: s.plan.Seed, Rows: rows, Whiten: solve.Whiten}
 	for t, stage := range s.plan.Stages {
 		learnt, err := learner.Learn(stage.Features, t, prepared)
 		if err != nil {

@@ -22,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/solve"
-	"github.com/stagewise/stagewise/solve/survey"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -323,7 +322,7 @@ func checkRows(ctx context.Context, c *config.Config) (width int, whole bool, er
 		return 0, true, errors.Join(troubles...)
 	}
 	width = sources[0].Width // that of all
-	return width, whole, survey.CheckWidth(c.Prepare.PCA, width)
+	return width, whole, solve.CheckWidth(c.Prepare.PCA, width)
 }
 
 const (

@@ -10,7 +10,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // SurveyRun has the properties of a run that its survey needs.
@@ -42,7 +42,7 @@ func NewSurvey(ctx context.Context, run *SurveyRun) (*Survey, error) {
 	none, _ := errors.AsType[*protocol.NoExamplesError](err)
 	switch {
 	case err == nil && !s.first.shape.Sparse:
-		err = survey.CheckWidth(run.Plan.Prepare.PCA, len(s.first.shift))
+		err = solve.CheckWidth(run.Plan.Prepare.PCA, len(s.first.shift))
 	case none != nil && none.Bad > 0 && run.Plan.OnBadMessage != schemas.StopOnBadMessage:
 		err, s.none = nil, none
 	}

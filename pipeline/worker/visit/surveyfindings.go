@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve/survey"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // Findings are the results of the survey in a segment, or in the merged segments of a share.
@@ -67,7 +67,7 @@ func (f *Findings) Merge(next *Findings) error {
 		return err
 	}
 	f.bad = bad
-	return survey.CheckClasses(len(f.labels))
+	return solve.CheckClasses(len(f.labels))
 }
 
 func (f *Findings) add(next *Findings) error {

@@ -1,11 +1,9 @@
-package survey
+package solve
 
 import (
 	"math"
 
 	"gonum.org/v1/gonum/mat"
-
-	"github.com/stagewise/stagewise/solve"
 )
 
 // Whiten returns (C + ridge·I)^−½ (n × n, row-major), the symmetric whitening of vectors with the covariance C. covariance has its
@@ -18,8 +16,8 @@ func Whiten(covariance []float64, n int, ridge float64) ([]float32, error) {
 		}
 	}
 	var eigen mat.EigenSym
-	if !solve.Finite(mat.Sum(symmetric)) || !eigen.Factorize(symmetric, true) {
-		return nil, &solve.NotFiniteError{What: "the covariance of patches"}
+	if !Finite(mat.Sum(symmetric)) || !eigen.Factorize(symmetric, true) {
+		return nil, &NotFiniteError{What: "the covariance of patches"}
 	}
 	var vectors, scaled, whitening mat.Dense
 	eigen.VectorsTo(&vectors)

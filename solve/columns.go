@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"fmt"
@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
 )
 
 // NoColumnsError means that no column of sparse rows is left.
@@ -30,21 +29,21 @@ type ColumnSums struct {
 	Numbers DenseSums // of the leading columns that are numbers of a table, if any
 }
 
-// Sparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Another column has
+// PrepareSparse computes the preparation of sparse rows. A column in fewer than p.MinRows rows is omitted. Another column has
 // the factor (log((rows+1)/(its rows+1))+1)^p.IDF. Leading numbers are centred and divided by their standard
 // deviations. Errors are *LabelsError, NoWeightError and *NoColumnsError.
-func Sparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
+func PrepareSparse(p schemas.Prepare, s ColumnSums) (*Preparation, error) {
 	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
 	}
 	if s.Rows <= 0 {
-		return nil, solve.NoWeightError{}
+		return nil, NoWeightError{}
 	}
 	numbers := &Preparation{}
 	d := len(s.Numbers.Shift)
 	if d > 0 {
 		var err error
-		if numbers, err = Dense(s.Numbers, true, 0); err != nil {
+		if numbers, err = PrepareDense(s.Numbers, true, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -67,10 +66,11 @@ func factorOf(p schemas.Prepare, n examples.ColumnRows, rows int64) float32 {
 	return float32(math.Pow(math.Log(float64(rows+1)/float64(n.Rows+1))+1, p.IDF))
 }
 
-// Extend returns the preparation of an update: that of the previous version, with factors for columns that only the new
+// ExtendPreparation returns the preparation of an update: that of the previous version, with factors for columns that only the new
 // rows have. rows are those of the window, including the new ones. Other factors stay, as weights depend on them. The
 // error is that of [statistics.FactorsOf].
-func Extend(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows, rows int64) (wire.Tensors[float32], error) {
+func ExtendPreparation(p schemas.Prepare, before wire.Tensors[float32], found []examples.ColumnRows,
+	rows int64) (wire.Tensors[float32], error) {
 	known, _, err := statistics.FactorsOf(before)
 	if err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"math"
@@ -7,8 +7,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
-// Coarse is a feature whose values float32 hardly resolves.
-type Coarse struct {
+// CoarseFeature is a feature whose values float32 hardly resolves.
+type CoarseFeature struct {
 	Feature   int
 	Mean      float64
 	Deviation float64
@@ -17,7 +17,7 @@ type Coarse struct {
 
 // FindCoarse returns the features of sampled raw rows (n × d) that are a few neighbouring values of float32, or one
 // value where float32 lacks some whole numbers: different numbers may have become equal.
-func FindCoarse(rows kernel.Dense) (found []Coarse) {
+func FindCoarse(rows kernel.Dense) (found []CoarseFeature) {
 	const levels = 1024
 	var values []float32
 	for j := range rows.Cols {
@@ -49,7 +49,7 @@ func FindCoarse(rows kernel.Dense) (found []Coarse) {
 			}
 		}
 		if quantised(values, step) {
-			found = append(found, Coarse{j, mean, deviation, step})
+			found = append(found, CoarseFeature{j, mean, deviation, step})
 		}
 	}
 	return found

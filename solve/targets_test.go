@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"math"
@@ -18,7 +18,7 @@ func TestTargetsFarFromZero(t *testing.T) {
 				y := offset + float64(i) - shift
 				sums[0], sums[1], sums[2] = sums[0]+1, sums[1]+y, sums[2]+y*y
 			}
-			center, scale, err := Targets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
+			center, scale, err := PrepareTargets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
 			if err != nil {
 				t.Fatal(err)
 			}

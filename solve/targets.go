@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"fmt"
@@ -6,13 +6,12 @@ import (
 
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
 )
 
-// Targets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums about
+// PrepareTargets computes the mean (k) and the standard deviation (k) of each numeric target, from the survey's sums about
 // shift (k; nil: 0); the deviation of a constant target is 1. Errors are NoWeightError, *NotFiniteError and
 // *schemas.ShapeError.
-func Targets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
+func PrepareTargets(sums wire.Tensors[float64], shift []float64, names []string) (center []float64, scale []float32, err error) {
 	k := len(names)
 	moments, err := sums.Shaped(statistics.FieldTargets, 3, k)
 	if err != nil {
@@ -28,11 +27,11 @@ func Targets(sums wire.Tensors[float64], shift []float64, names []string) (cente
 	for c := range k {
 		weight := moments[c]
 		if weight <= 0 {
-			return nil, nil, solve.NoWeightError{}
+			return nil, nil, NoWeightError{}
 		}
 		mean, square := moments[k+c]/weight, moments[2*k+c]/weight
-		if !solve.Finite(square) || !solve.Finite(shift[c]) {
-			return nil, nil, &solve.NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
+		if !Finite(square) || !Finite(shift[c]) {
+			return nil, nil, &NotFiniteError{What: fmt.Sprintf("the variance of the target %q", names[c])}
 		}
 		center[c], scale[c] = shift[c]+mean, 1
 		// The variance of a constant target is only rounding.

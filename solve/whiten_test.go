@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"errors"
@@ -6,8 +6,6 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
-
-	"github.com/stagewise/stagewise/solve"
 )
 
 // W·(C + ridge·I)·W is the identity matrix, and W is symmetric.
@@ -51,7 +49,7 @@ func TestWhiten(t *testing.T) {
 			}
 		}
 	}
-	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*solve.NotFiniteError)) {
+	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*NotFiniteError)) {
 		t.Errorf("an infinite covariance: %v", err)
 	}
 }

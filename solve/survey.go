@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"fmt"
@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
 )
 
 // DenseSums is the reduced sums of the survey's visit, over d features.
@@ -36,7 +35,7 @@ type Preparation struct {
 	// ClassWeights are the weight factors of the training rows of each class (k); nil: 1. See [ClassWeights].
 	ClassWeights []float32
 	// TargetCenter and TargetScale are the mean and the standard deviation of each numeric target (k); nil: labels are
-	// predicted. See [Targets].
+	// predicted. See [PrepareTargets].
 	TargetCenter []float64
 	TargetScale  []float32
 }
@@ -150,10 +149,10 @@ func CheckSeveral(labels int) error {
 	return nil
 }
 
-// Dense computes the preparation: the centre of each feature, its factor, and the given number of principal directions
+// PrepareDense computes the preparation: the centre of each feature, its factor, and the given number of principal directions
 // (0: none). With standardize, the factor of a feature is 1 over its standard deviation, otherwise 1. Errors are
 // *LabelsError, *WidthError, NoWeightError, *NotFiniteError and *schemas.ShapeError.
-func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) {
+func PrepareDense(s DenseSums, standardize bool, components int) (*Preparation, error) {
 	d := len(s.Shift)
 	if err := checkLabels(s.Labels, s.Task); err != nil {
 		return nil, err
@@ -163,7 +162,7 @@ func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) 
 	}
 	weight := statistics.LossesOf(s.Sums)[examples.Train].Weight
 	if weight <= 0 {
-		return nil, solve.NoWeightError{}
+		return nil, NoWeightError{}
 	}
 	first, err := s.Sums.Shaped(statistics.FieldSums, d)
 	if err != nil {
@@ -182,8 +181,8 @@ func Dense(s DenseSums, standardize bool, components int) (*Preparation, error) 
 		if present[j] == 0 {
 			continue // missing in all rows: the feature is prepared to 0
 		}
-		if !solve.Finite(squares[j]) || !solve.Finite(first[j]) {
-			return nil, &solve.NotFiniteError{What: fmt.Sprintf("the variance of feature %d", j)}
+		if !Finite(squares[j]) || !Finite(first[j]) {
+			return nil, &NotFiniteError{What: fmt.Sprintf("the variance of feature %d", j)}
 		}
 		mean := first[j] / present[j]
 		p.Center[j] = float32(float64(s.Shift[j]) + mean)
@@ -236,12 +235,12 @@ func principal(sums wire.Tensors[float64], first []float64, scale []float32, wei
 			covariance[b*n+a] = c * float64(scale[i]) * float64(scale[j])
 		}
 	}
-	if !solve.Finite(floats.Sum(covariance)) {
-		return nil, &solve.NotFiniteError{What: "the covariance of the features"}
+	if !Finite(floats.Sum(covariance)) {
+		return nil, &NotFiniteError{What: "the covariance of the features"}
 	}
 	var eigen mat.EigenSym
 	if !eigen.Factorize(mat.NewSymDense(n, covariance), true) {
-		return nil, &solve.NotFiniteError{What: "the covariance of the features"}
+		return nil, &NotFiniteError{What: "the covariance of the features"}
 	}
 	var vectors mat.Dense
 	eigen.VectorsTo(&vectors)

@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"math"
@@ -9,7 +9,6 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/solve"
 )
 
 // rowsPerProduct is the number of rows of the sample that are multiplied at once, so that the products stay in the
@@ -56,8 +55,8 @@ func Spread(rows kernel.Dense) (float32, error) {
 		}
 	}
 	for _, s := range []float64{median(distances), stat.Mean(distances, nil)} {
-		if !solve.Finite(float64(float32(s))) {
-			return 0, &solve.NotFiniteError{What: "the distance between examples"}
+		if !Finite(float64(float32(s))) {
+			return 0, &NotFiniteError{What: "the distance between examples"}
 		}
 		if float32(s) > 0 {
 			return float32(s), nil

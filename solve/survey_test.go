@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"errors"
@@ -14,17 +14,16 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/solve"
 )
 
-// table is raw rows with weights. NaN is a missing value.
-type table struct {
+// surveyTable is raw rows with weights. NaN is a missing value.
+type surveyTable struct {
 	rows    [][]float64
 	weights []float64
 }
 
 // surveyed returns the sums over the table about a shift, as a worker adds them.
-func (t table) surveyed(shift []float64) DenseSums {
+func (t surveyTable) surveyed(shift []float64) DenseSums {
 	d := len(shift)
 	splits := make([]float64, examples.Splits*statistics.LossFields)
 	first, squares, present, gram := make([]float64, d), make([]float64, d), make([]float64, d), make([]float64, d*(d+1)/2)
@@ -60,7 +59,7 @@ func (t table) surveyed(shift []float64) DenseSums {
 }
 
 // rowsOf draws n rows of d features with different deviations and covariances.
-func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t table) {
+func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t surveyTable) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	for range n {
 		row, common := make([]float64, d), r.NormFloat64()
@@ -74,13 +73,6 @@ func rowsOf(seed uint64, n, d int, weight func(*rand.Rand) float64) (t table) {
 
 func ones(*rand.Rand) float64 { return 1 }
 
-func indicator(is bool) float64 {
-	if is {
-		return 1
-	}
-	return 0
-}
-
 // Constant features are not in any component. Components beyond the number of other features are zero.
 func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	const d, still = 5, 2
@@ -89,7 +81,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 		row[0], row[3] = 7, 0
 	}
 	for _, pca := range []int{1, d - still, d} {
-		found, err := Dense(data.surveyed(data.rows[0]), false, pca)
+		found, err := PrepareDense(data.surveyed(data.rows[0]), false, pca)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -111,7 +103,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 	for _, row := range data.rows {
 		copy(row, data.rows[0])
 	}
-	if found, err := Dense(data.surveyed(data.rows[0]), false, 2); err != nil {
+	if found, err := PrepareDense(data.surveyed(data.rows[0]), false, 2); err != nil {
 		t.Error(err)
 	} else if basis := found.Basis; slices.ContainsFunc(basis, func(v float32) bool { return v != 0 }) {
 		t.Errorf("all features are constant, but the components are %v", basis)
@@ -124,7 +116,7 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 			t.Run(fmt.Sprint(standardize, pca), func(t *testing.T) {
 				const d = 5
 				data := rowsOf(1, 301, d, func(r *rand.Rand) float64 { return float64(1 + r.IntN(3)) })
-				found, err := Dense(data.surveyed(data.rows[0]), standardize, pca)
+				found, err := PrepareDense(data.surveyed(data.rows[0]), standardize, pca)
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -217,7 +209,7 @@ func checkDirections(t *testing.T, covariance *mat.SymDense, basis *mat.Dense) {
 // from 0 and varies has another factor.
 func TestConstantColumns(t *testing.T) {
 	nan := math.NaN()
-	data := table{rows: [][]float64{}, weights: nil}
+	data := surveyTable{rows: [][]float64{}, weights: nil}
 	r := rand.New(rand.NewPCG(1, 2))
 	for i := range 100 {
 		missing := 1e4 + float64(i%2)
@@ -228,7 +220,7 @@ func TestConstantColumns(t *testing.T) {
 		data.weights = append(data.weights, 1)
 	}
 	for _, standardize := range []bool{false, true} {
-		found, err := Dense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2)
+		found, err := PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -253,7 +245,7 @@ func TestConstantColumns(t *testing.T) {
 // The record lists the results in the order in which the weights' digest reads them.
 func TestTensorsOfAPreparation(t *testing.T) {
 	for _, components := range []int{0, 2} {
-		found, err := Dense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components)
+		found, err := PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -289,16 +281,16 @@ func TestSurveyErrors(t *testing.T) {
 		"components":      {4, func(*DenseSums) {}, new(*WidthError)},
 		"no labels":       {0, func(s *DenseSums) { s.Labels = nil }, new(*LabelsError)},
 		"too many labels": {0, func(s *DenseSums) { s.Labels = make([]string, maxClasses+1) }, new(*LabelsError)},
-		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, new(solve.NoWeightError)},
-		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*solve.NotFiniteError)},
-		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = nan }, new(*solve.NotFiniteError)},
-		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*solve.NotFiniteError)},
+		"no weight":       {0, func(s *DenseSums) { clear(s.Sums[0].Data) }, new(NoWeightError)},
+		"mean":            {0, func(s *DenseSums) { s.Sums[1].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
+		"variance":        {0, func(s *DenseSums) { s.Sums[2].Data[1] = nan }, new(*NotFiniteError)},
+		"covariance":      {2, func(s *DenseSums) { s.Sums[4].Data[1] = math.Inf(1) }, new(*NotFiniteError)},
 		"no moments":      {0, func(s *DenseSums) { s.Sums = s.Sums[:2] }, new(*wire.ShapeError)},
 		"no covariance":   {2, func(s *DenseSums) { s.Sums = s.Sums[:4] }, new(*wire.ShapeError)},
 	} {
 		s := rowsOf(1, 3, 3, ones).surveyed([]float64{0, 0, 0})
 		test.spoil(&s)
-		if _, err := Dense(s, false, test.pca); !errors.As(err, test.want) || err.Error() == "" {
+		if _, err := PrepareDense(s, false, test.pca); !errors.As(err, test.want) || err.Error() == "" {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -1,4 +1,4 @@
-package survey
+package solve
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/solve"
 )
 
 // The median equals that of sorting, for few and many numbers, close together and far apart.
@@ -98,7 +97,7 @@ func TestSpreadAgainstItsDefinition(t *testing.T) {
 
 func TestSpreadThatOverflows(t *testing.T) {
 	for _, rows := range [][]float32{{3e38, -3e38, 1e38}, {float32(math.Inf(1)), 1, 2}, {float32(math.NaN()), 1, 2}} {
-		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*solve.NotFiniteError)) {
+		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*NotFiniteError)) {
 			t.Errorf("%v: %v, %v", rows, s, err)
 		}
 	}
