@@ -182,8 +182,7 @@ func TestYourOwnData(t *testing.T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	content := must(os.ReadFile(file))(t)
-	return string(content)
+	return string(must(os.ReadFile(file))(t))
 }
 
 // Each metric that operators are told to act on has an alert.

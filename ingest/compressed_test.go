@@ -40,8 +40,7 @@ func zstandard(t testing.TB, content string) []byte {
 
 func bzipped(t testing.TB, file string) []byte {
 	t.Helper()
-	content := must(hex.DecodeString(file))(t)
-	return content
+	return must(hex.DecodeString(file))(t)
 }
 
 func readContent(file io.Reader) (string, error) {

@@ -59,8 +59,7 @@ func inFormats(t *testing.T) map[string]struct {
 			if kind != "" {
 				row["kind"] = kind
 			}
-			content := must(avro.MustParse(avroOfOutcomes).Encode(row))(t)
-			return content
+			return must(avro.MustParse(avroOfOutcomes).Encode(row))(t)
 		}, id: "id", kind: "kind", x: "x", schema: schema},
 		"arrow": {encode: func(id, kind string, x float64) []byte {
 			b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))

@@ -27,8 +27,7 @@ import (
 //	  "label": pandas.Series(["a", "b", "a", "b"], dtype="category"), "weight": [1., 2., .5, 0.]}).to_parquet(…, row_group_size=3)
 func pandasFrame(t testing.TB) []byte {
 	t.Helper()
-	content := must(os.ReadFile("testdata/pandas.parquet"))(t)
-	return content
+	return must(os.ReadFile("testdata/pandas.parquet"))(t)
 }
 
 // parquetValues are the values of a leaf in a row group. Nulls are omitted.

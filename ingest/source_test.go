@@ -389,8 +389,7 @@ func TestBatchesFitMessages(t *testing.T) {
 		mem := arrowtest.Allocator(t)
 		record := rows.Record(mem)
 		defer record.Release()
-		value := must(examples.Encode(record, mem))(t)
-		return len(value)
+		return len(must(examples.Encode(record, mem))(t))
 	}
 	f := newFolder(t)
 	check := func(name string, rows, fullest int, o Options) {

@@ -103,6 +103,5 @@ func protobufOf(t *testing.T, schema, text string) []byte {
 	files := must(compiler.Compile(t.Context(), "e.proto"))(t)
 	m := dynamicpb.NewMessage(files[0].Messages().Get(0))
 	noError(t, protojson.Unmarshal([]byte(text), m))
-	content := must(proto.Marshal(m))(t)
-	return content
+	return must(proto.Marshal(m))(t)
 }

@@ -37,8 +37,7 @@ func framed(id int, value []byte) []byte {
 
 func encoded(t *testing.T, schema string, value any) []byte {
 	t.Helper()
-	content := must(avro.MustParse(schema).Encode(value))(t)
-	return content
+	return must(avro.MustParse(schema).Encode(value))(t)
 }
 
 // Schema evolution: fields are added and removed, change types, and are replaced by defaults and aliases of the reader

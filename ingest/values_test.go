@@ -24,8 +24,7 @@ func ofTopic(format string, change func(*Options)) Options {
 
 func valuesOf(t *testing.T, o Options) *Values {
 	t.Helper()
-	v := must(NewValues(o))(t)
-	return v
+	return must(NewValues(o))(t)
 }
 
 // A value in CSV has one or more lines; in JSON it is an object or an array of objects. The keys of columns have the same
@@ -138,8 +137,7 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 				of := Defaults()
 				change(&of, columns[format])
 				of.Missing.Mode, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
-				want, err := readSources(of)
-				noError(t, err)
+				want := must(readSources(of))(t)
 				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing.Mode = layout.MissingMean })
 				if problems := o.Check(); problems != nil {
 					t.Fatal(problems)

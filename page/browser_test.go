@@ -70,8 +70,7 @@ func do(t *testing.T, ctx context.Context, actions ...chromedp.Action[chromedp.V
 // value returns what JavaScript says in a tab.
 func value[T any](t *testing.T, ctx context.Context, script string) T {
 	t.Helper()
-	v := must(chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise)))(t)
-	return v
+	return must(chromedp.Run(ctx, chromedp.Evaluate[T](script, chromedp.EvalAwaitPromise)))(t)
 }
 
 // awaitVersion waits until the page shows that a version is the newest, and the browser has drawn that.

@@ -167,53 +167,6 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 	}
 }
 
-// A chain chooses its stages by the rows of its first version. Later versions, and processes that start later, have the same.
-func TestChainChoosesStages(t *testing.T) {
-	long(t)
-	block := treesStage(link.Softmax, 3)
-	block.Rate, block.Ridge = 1, 0.01 // which overfit soon
-	block.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
-	for name, test := range map[string]struct {
-		stages []schemas.Stage
-		notice string
-	}{
-		"left out":             {nil, "stages: rff, by what the examples are"}, // as too few rows could be held out
-		"ended by a stop rule": {slices.Repeat([]schemas.Stage{block}, 12), "stages: chose those of the configuration"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := named(t, newJob(t, rings(600, 3, 2, 1), table{}, test.stages...), 3)
-			job.Prepare.Scale, job.Retrain = prepare.ScaleAuto, topics.DefaultRetrain()
-			job.Retrain.Rows = 320
-			log, told := openEmbedded(t), &eventRecorder{}
-			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
-			if err != nil || len(report.Updates) != 2 {
-				t.Fatalf("%v, updates %+v", err, report)
-			}
-			if notices := eventsOf[event.Noticed](told); !slices.ContainsFunc(notices, func(n event.Noticed) bool {
-				return strings.HasPrefix(n.Text, test.notice)
-			}) {
-				t.Errorf("%v say nothing of the choice", notices)
-			}
-			p := topics.Open(log, job.Name, nil)
-			first := must(p.Version(t.Context(), "1"))(t)
-			job.Examples.Train = append(job.Examples.Train, named(t, newJob(t, rings(300, 3, 2, 2), table{}), 3).Examples.Train[0])
-			if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, &eventRecorder{}); err != nil || len(report.Updates) == 0 {
-				t.Fatalf("%v, updates %+v", err, report)
-			}
-			last, err := p.Version(t.Context(), protocol.Latest)
-			if err != nil || last.Version <= 2 {
-				t.Fatalf("version %+v, %v", last, err)
-			}
-			if n := len(first.Plan.Stages); n == 0 || n == 12 || first.Plan.Stages[0].Stop != nil || first.Plan.Holdout != 0 {
-				t.Errorf("the first version has %d stages, %+v, and holds out %g", n, first.Plan.Stages[0], first.Plan.Holdout)
-			}
-			if !reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) || last.Plan.Prepare.Scale != first.Plan.Prepare.Scale {
-				t.Errorf("the first version has %+v, the last %+v", first.Plan.Stages, last.Plan.Stages)
-			}
-		})
-	}
-}
-
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
 // a search.
 func TestSubmitChoosesAsTrainDoes(t *testing.T) {

@@ -49,8 +49,7 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 
 func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what admin.ToForget) *admin.Forgot {
 	t.Helper()
-	done := must(admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
-	return done
+	return must(admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
 }
 
 // rowsNamed parses the names of rows.

@@ -152,36 +152,6 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 	}
 }
 
-// Forgotten rows are in no count of rows: of a report and of its confusion matrices.
-func TestForgottenRowsAreNotCounted(t *testing.T) {
-	log := openEmbedded(t)
-	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
-	job.Stages, job.Examples.Partitions, job.Examples.Classes = []schemas.Stage{rffStage(link.Softmax, 16, 3)}, 1,
-		[]string{"ring0", "ring1", "ring2"}
-	for i := range 4 {
-		rows := rings(40, 4, 3, uint64(i)).exampleRows()
-		rows.Splits = slices.Repeat([]examples.Split{examples.Train, examples.Test}, 20)
-		produce(t, log, job, 0, exampleMessage(t, rows))
-	}
-	train(t, log, job)
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1/0-9", "test.examples/0/2")})
-	report, _ := train(t, log, job)
-	for _, split := range []string{"train", "test"} {
-		r, counted := report.Splits[split], int64(0)
-		for _, row := range r.Confusion {
-			for _, n := range row {
-				counted += n
-			}
-		}
-		if r.Rows != 55 || counted != 55 {
-			t.Errorf("%s: %d rows, %d in the confusion matrix, expected 55", split, r.Rows, counted)
-		}
-	}
-	if report.Rows != 55 {
-		t.Errorf("%d training rows, expected 55", report.Rows)
-	}
-}
-
 // What removed versions were made of is on no disk of the embedded broker any more when forget returns.
 func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	dir := t.TempDir()

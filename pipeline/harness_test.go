@@ -65,8 +65,7 @@ func closeAfter(t testing.TB, log *kafkalog.Log) {
 
 func openBLAS(t testing.TB) *kernel.BLAS {
 	t.Helper()
-	blas := must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
-	return blas
+	return must(kernel.Open(os.Getenv("STAGEWISE_BLAS")))(t)
 }
 
 // table is examples in memory.
@@ -255,10 +254,8 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	t.Helper()
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
-	files, err := source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec)
-	noError(t, err)
-	l, err := p.ReadLedger(t.Context())
-	noError(t, err)
+	files := must(source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec))(t)
+	l := must(p.ReadLedger(t.Context()))(t)
 	plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	noError(t, err)
 	if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec); err != nil {
@@ -270,8 +267,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 // readLedger returns the ledger of the plans topic as it is now.
 func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 	t.Helper()
-	l := must(p.ReadLedger(t.Context()))(t)
-	return l
+	return must(p.ReadLedger(t.Context()))(t)
 }
 
 // newSoleMembers returns a worker and a solver that own all partitions.

@@ -26,8 +26,7 @@ func FuzzLedger(f *testing.F) {
 	twice := sound
 	twice.Classes = []string{"a", "a"}
 	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
-		messages, err := p.Messages()
-		noError(f, err)
+		messages := must(p.Messages())(f)
 		f.Add(string(schemas.KindPlan), messages[0].Value)
 	}
 	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)

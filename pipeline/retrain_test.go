@@ -236,8 +236,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 			}
 			produce(t, log, job, 0, exampleMessage(t, batch))
 		}
-		report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
-		noError(t, err)
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		models := map[int]*model.Model{}
 		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		noError(t, err)

@@ -37,8 +37,7 @@ func TestReportOfAChain(t *testing.T) {
 		}
 	}
 	p := topics.OpenForRuns(log, job, nil)
-	all, err := p.Log.Spans(t.Context(), p.Topics.Examples)
-	noError(t, err)
+	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
 		t.Errorf("runs added %v of %v", hulls, all)
 	}

@@ -29,8 +29,7 @@ func newSourcesJob(t *testing.T, rows int) (files, topic topics.Job) {
 
 func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []source.SourceState {
 	t.Helper()
-	states := must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
-	return states
+	return must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
 }
 
 func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {

@@ -16,33 +16,13 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// On the embedded broker, a run of another configuration cancels an unfinished run: nobody else can be at work on it. The
-// cancelled run does not come back.
-func TestAnotherConfigurationSupersedes(t *testing.T) {
-	log, job := openEmbedded(t), newMultiStageJob(t)
-	trainUntil(t, log, job, func(e event.Event) bool { _, ok := e.(event.StageEnded); return ok })
-	other := job
-	other.Seed = 7
-	recorder := &eventRecorder{}
-	trainRecorded(t, log, other, recorder)
-	if noticed := eventsOf[event.Noticed](recorder); len(noticed) != 1 || !strings.Contains(noticed[0].Text, "cancelled") {
-		t.Errorf("notices %+v, expected one that the earlier run is cancelled", noticed)
-	}
-	recorder = &eventRecorder{}
-	trainRecorded(t, log, job, recorder)
-	if began := eventsOf[event.Began](recorder); len(began) != 1 || began[0].Resumed {
-		t.Errorf("got events %+v, expected one run that is not resumed", began)
-	}
-}
-
 // A trigger's run replaces the runs of triggers that wait, and no other: not the one that goes first, and none that somebody submitted
 // by hand.
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
 	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
-	files, err := source.IngestFiles(t.Context(), p, job, event.Ignore{})
-	noError(t, err)
+	files := must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
 	var submitted []string
 	for i, trigger := range []bool{true, true, false, true, true} {
 		job.Seed = uint64(i)

@@ -282,25 +282,6 @@ func TestOddData(t *testing.T) {
 	})
 }
 
-// A report of many classes is larger than a message, and is read whole.
-func TestReportOfManyClasses(t *testing.T) {
-	long(t)
-	data := table{}
-	for i := range 600 {
-		data.rows, data.labels = append(data.rows, []float32{float32(i), float32(i * i % 7)}), append(data.labels, fmt.Sprint("ü", i))
-	}
-	test := data
-	test.rows, test.labels = slices.Clone(data.rows), slices.Clone(data.labels)
-	slices.Reverse(test.rows)
-	slices.Reverse(test.labels)
-	job := newJob(t, data, test, rffStage(link.Identity, 10, 1))
-	job.Examples.Partitions, job.Examples.Label = 1, "0"
-	report, _ := train(t, openEmbedded(t), job)
-	if got := report.Splits["test"].Confusion; len(got) != 600 || len(got[599]) != 600 {
-		t.Errorf("the confusion matrix has %d rows, expected 600 of 600", len(got))
-	}
-}
-
 // A holdout is part of the training rows that is not fitted. It can stop a stage early.
 func TestHoldoutStops(t *testing.T) {
 	s := rffStage(link.Softmax, 200, 200)

@@ -39,8 +39,7 @@ func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Reso
 	content = []byte(strings.ReplaceAll(string(content), "#/components/schemas/", "#/$defs/"))
 	var s jsonschema.Schema
 	noError(t, json.Unmarshal(content, &s))
-	resolved := must(s.Resolve(nil))(t)
-	return resolved
+	return must(s.Resolve(nil))(t)
 }
 
 // The description has exactly the paths and methods of the server; the status and body of each response match it.

@@ -105,8 +105,7 @@ func newServer(t testing.TB, o Options, versions Versions) *Server {
 	if problems := o.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	s := must(New(o, versions, prometheus.NewRegistry(), "p"))(t)
-	return s
+	return must(New(o, versions, prometheus.NewRegistry(), "p"))(t)
 }
 
 // listening starts a server with a listener, until the test ends.

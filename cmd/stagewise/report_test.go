@@ -96,8 +96,7 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 
 func readFile(t *testing.T, name string) string {
 	t.Helper()
-	content := valueOf(os.ReadFile(name))(t)
-	return string(content)
+	return string(valueOf(os.ReadFile(name))(t))
 }
 
 // A report is what its schema says. Its confusion matrix has a line for each true class, and its configuration is one that train can

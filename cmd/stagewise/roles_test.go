@@ -162,8 +162,7 @@ func metricsOf(t *testing.T, log string) string {
 		if address, ok := record["metrics"].(string); ok {
 			response := valueOf(http.Get(address))(t)
 			defer response.Body.Close()
-			body := valueOf(io.ReadAll(response.Body))(t)
-			return string(body)
+			return string(valueOf(io.ReadAll(response.Body))(t))
 		}
 	}
 	t.Fatalf("no address in %s", log)

@@ -124,8 +124,7 @@ func (c *kafkaChain) remove(topic string) {
 
 func (c *kafkaChain) log() *kafkalog.Log {
 	c.Helper()
-	log := valueOf(kafkalog.Open(c.Context(), kafkalog.Options{Brokers: c.brokers}))(c)
-	return log
+	return valueOf(kafkalog.Open(c.Context(), kafkalog.Options{Brokers: c.brokers}))(c)
 }
 
 // deleteBefore deletes the messages of the examples before an offset.

@@ -26,8 +26,7 @@ func TestTopicsAreDeletedAfterAsking(t *testing.T) {
 	typed(t, exitDone, append([]string{"train", "--quiet"}, on...)...)
 	exists := func() bool {
 		t.Helper()
-		exists := valueOf(log.Exists(t.Context(), "blobs.versions"))(t)
-		return exists
+		return valueOf(log.Exists(t.Context(), "blobs.versions"))(t)
 	}
 	for _, answer := range []string{"", "\n", "n\n", "perhaps\n"} {
 		code, _, stderr := deleted(t, answer, on...)

@@ -478,8 +478,7 @@ func TestTheSameLabelsThroughEveryWay(t *testing.T) {
 			column.values = append(column.values, labels[i%len(labels)])
 			x.values, y.values = append(x.values, strconv.Itoa(i%8)), append(y.values, "1")
 		}
-		content := valueOf(asParquet([]tableColumn{column, x, y}))(t)
-		return content
+		return valueOf(asParquet([]tableColumn{column, x, y}))(t)
 	}
 	for _, test := range []struct {
 		file, content string

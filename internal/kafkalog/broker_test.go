@@ -17,8 +17,7 @@ import (
 func TestLogSurvivesClose(t *testing.T) {
 	ctx, dir := testContext(t), t.TempDir()
 	for n := range 3 {
-		l, err := Open(ctx, Options{DataDir: dir})
-		noError(t, err)
+		l := must(Open(ctx, Options{DataDir: dir}))(t)
 		if !l.Embedded() || len(l.Addr()) != 0 {
 			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
 		}
@@ -60,12 +59,11 @@ func TestDataDirHasOneOwner(t *testing.T) {
 			t.Errorf("a repair that is cancelled: %v after %v", err, time.Since(began))
 		}
 	})
-	next, err := Open(testContext(t), Options{DataDir: dir, Waiting: func(w Wait) {
+	next := must(Open(testContext(t), Options{DataDir: dir, Waiting: func(w Wait) {
 		if !w.Over {
 			noError(t, l.Close())
 		}
-	}})
-	noError(t, err)
+	}}))(t)
 	noError(t, next.Close())
 }
 
@@ -93,8 +91,7 @@ func TestTornLog(t *testing.T) {
 	}
 	segment := filepath.Join("log", "partitions", "t-0", "0.dat")
 	index := strings.TrimSuffix(segment, "dat") + "idx"
-	info, err := os.Stat(filepath.Join(whole, segment))
-	noError(t, err)
+	info := must(os.Stat(filepath.Join(whole, segment)))(t)
 	one := info.Size() / n
 
 	for name, cut := range map[string]struct{ segment, index, left int64 }{
@@ -118,8 +115,7 @@ func TestTornLog(t *testing.T) {
 			noError(t, os.Truncate(filepath.Join(dir, segment), n*one-cut.segment))
 			noError(t, os.Truncate(filepath.Join(dir, index), n*15-cut.index))
 			for i := range int64(3) { // the second round opens a log that was closed cleanly
-				l, err := Open(ctx, Options{DataDir: dir})
-				noError(t, err)
+				l := must(Open(ctx, Options{DataDir: dir}))(t)
 				if base, err := l.Append(ctx, "t", 0, numbered(int(cut.left+i), size)); base != cut.left+i || err != nil {
 					t.Errorf("append to %d messages: %d, %v", cut.left+i, base, err)
 				}

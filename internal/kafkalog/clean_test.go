@@ -221,8 +221,7 @@ func TestLogCleansItself(t *testing.T) {
 // A log whose data directory is deleted ends, and says so, as nothing that it writes could be found again.
 func TestDeletedDataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	l, err := Open(testContext(t), Options{DataDir: dir, cleanEvery: time.Millisecond})
-	noError(t, err)
+	l := must(Open(testContext(t), Options{DataDir: dir, cleanEvery: time.Millisecond}))(t)
 	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 	noError(t, os.RemoveAll(dir))
 	<-l.ctx.Done()

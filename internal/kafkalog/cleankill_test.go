@@ -74,8 +74,7 @@ func checkHistory(t *testing.T, l *Log, n int) int {
 		t.Fatalf("the second topic holds %v, %v, want [%d, %d)", texts(got), err, first, end)
 	}
 	if end > int64(steps) { // the process was killed between the two
-		_, err := l.Append(testContext(t), "t", 0, historyStep(steps))
-		noError(t, err)
+		must(l.Append(testContext(t), "t", 0, historyStep(steps)))(t)
 		steps++
 	}
 	return steps
@@ -120,20 +119,17 @@ func runCleanForever(dir string) {
 func TestKilledWhileCleaning(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	self, err := os.Executable()
-	noError(t, err)
+	self := must(os.Executable())(t)
 	steps, cleaned := 0, 0
 	for range 25 {
 		process := exec.Command(self)
 		process.Env = append(os.Environ(), cleanForever+"="+dir)
 		process.Stderr = os.Stderr
-		output, err := process.StdoutPipe()
-		noError(t, err)
+		output := must(process.StdoutPipe())(t)
 		noError(t, process.Start())
 		lines := bufio.NewScanner(output)
 		for i := 0; lines.Scan(); i++ {
-			acknowledged, err := strconv.Atoi(lines.Text())
-			noError(t, err)
+			acknowledged := must(strconv.Atoi(lines.Text()))(t)
 			steps = acknowledged
 			if i == 0 { // from now on at a random time
 				timer := time.AfterFunc(rand.N(100*time.Millisecond), func() { _ = process.Process.Kill() })
@@ -143,8 +139,7 @@ func TestKilledWhileCleaning(t *testing.T) {
 		if err := process.Wait(); err == nil || process.ProcessState.Exited() {
 			t.Fatalf("the process was not killed: %v", err)
 		}
-		leftovers, err := filepath.Glob(filepath.Join(dir, "log", "partitions", "*", "*.tmp"))
-		noError(t, err)
+		leftovers := must(filepath.Glob(filepath.Join(dir, "log", "partitions", "*", "*.tmp")))(t)
 		if len(leftovers) > 0 {
 			cleaned++
 		}

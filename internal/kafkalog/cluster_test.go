@@ -11,16 +11,14 @@ import (
 // startCluster starts brokers that are not embedded.
 func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string) {
 	t.Helper()
-	cluster, err := kfake.NewCluster(options...)
-	noError(t, err)
+	cluster := must(kfake.NewCluster(options...))(t)
 	t.Cleanup(cluster.Close)
 	return cluster, cluster.ListenAddrs()
 }
 
 func connect(t *testing.T, addresses []string) *Log {
 	t.Helper()
-	l, err := Open(testContext(t), Options{Brokers: addresses})
-	noError(t, err)
+	l := must(Open(testContext(t), Options{Brokers: addresses}))(t)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
 }
@@ -44,8 +42,7 @@ func TestThreeBrokers(t *testing.T) {
 	if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["min.insync.replicas"] != "2" {
 		t.Errorf("min.insync.replicas %q, %v", config["min.insync.replicas"], err)
 	}
-	m, err := l.metadata(ctx, []string{"t"})
-	noError(t, err)
+	m := must(l.metadata(ctx, []string{"t"}))(t)
 	if n := len(m.Topics[0].Partitions[0].Replicas); n != 3 {
 		t.Errorf("%d replicas", n)
 	}
@@ -101,8 +98,7 @@ func TestBrokersComeBack(t *testing.T) {
 	<-refused
 	_, port, err := net.SplitHostPort(addresses[0])
 	noError(t, err)
-	number, err := strconv.Atoi(port)
-	noError(t, err)
+	number := must(strconv.Atoi(port))(t)
 	startCluster(t, kfake.Ports(number), kfake.DataDir(dir))
 	<-appended
 	if m := must(f.Next(testContext(t)))(t); m.Offset != 3 {

@@ -65,10 +65,8 @@ func testRoundTrip(t *testing.T, l *Log, topic string) {
 		{Key: []byte("tombstone")},
 		{Key: []byte{}, Value: []byte{0, 255}},
 	}
-	base, err := l.Append(ctx, topic, 2, sent...)
-	noError(t, err)
-	second, err := l.Append(ctx, topic, 2, sent...)
-	noError(t, err)
+	base := must(l.Append(ctx, topic, 2, sent...))(t)
+	second := must(l.Append(ctx, topic, 2, sent...))(t)
 	if base != 0 || second != 4 {
 		t.Fatalf("offsets %d and %d, want 0 and 4", base, second)
 	}
@@ -456,14 +454,12 @@ func testTopics(t *testing.T, l *Log, topic string) {
 	if n, err := l.Partitions(ctx, plain.Name); n != 4 || err != nil {
 		t.Fatalf("%d partitions, %v", n, err)
 	}
-	configs, err := l.Configs(ctx, plain.Name)
-	noError(t, err)
+	configs := must(l.Configs(ctx, plain.Name))(t)
 	config := configs[plain.Name]
 	if config["retention.ms"] != "3600000" || config["cleanup.policy"] != "delete" || config["max.message.bytes"] == "" {
 		t.Errorf("configuration %v", config)
 	}
-	topics, err := l.Topics(ctx, topic+".")
-	noError(t, err)
+	topics := must(l.Topics(ctx, topic+"."))(t)
 	if len(topics) != 2 || topics[0].Name != plain.Name || topics[0].Partitions != 4 || topics[0].Compact ||
 		topics[0].Config["retention.ms"] != "3600000" || topics[1].Name != compacted.Name || !topics[1].Compact {
 		t.Errorf("topics %+v", topics)

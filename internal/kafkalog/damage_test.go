@@ -12,8 +12,7 @@ import (
 // flip flips a bit of a file like a disk fault: without a change of the modification time.
 func flip(t *testing.T, path string, at int64) {
 	t.Helper()
-	info, err := os.Stat(path)
-	noError(t, err)
+	info := must(os.Stat(path))(t)
 	content := must(os.ReadFile(path))(t)
 	content[at] ^= 1
 	noError(t, os.WriteFile(path, content, 0o644))

@@ -82,8 +82,7 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 // Open retries if a broker accepts a connection and closes it. If no broker accepts a connection it fails at once.
 func TestOpenOutlivesAConnection(t *testing.T) {
 	broker := openListening(t).Addr()[0]
-	front, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	front := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer front.Close()
 	taken := make(chan int, 1)
 	go func() {
@@ -113,8 +112,7 @@ func TestOpenOutlivesAConnection(t *testing.T) {
 			}()
 		}
 	}()
-	l, err := Open(testContext(t), Options{Brokers: []string{front.Addr().String()}})
-	noError(t, err)
+	l := must(Open(testContext(t), Options{Brokers: []string{front.Addr().String()}}))(t)
 	noError(t, l.Close())
 	front.Close()
 	if n := <-taken; n < 3 {
@@ -242,8 +240,7 @@ func TestOutageIsReported(t *testing.T) {
 	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
 	ctx := testContext(t)
 	reported := make(chan Wait, 100)
-	l, err := Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { reported <- w }})
-	noError(t, err)
+	l := must(Open(ctx, Options{Brokers: addresses, Waiting: func(w Wait) { reported <- w }}))(t)
 	defer l.Close()
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	outage := cluster.Fault(
@@ -422,8 +419,7 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 		t.Errorf("no listener: %v, want %s…", err, want)
 	}
 
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	silent := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	ctx, cancel := context.WithTimeout(testContext(t), 50*time.Millisecond)
 	defer cancel()
@@ -437,8 +433,7 @@ func TestTopicCreatedElsewhere(t *testing.T) {
 	l := openListening(t)
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	other, err := Open(ctx, Options{Brokers: l.Addr()})
-	noError(t, err)
+	other := must(Open(ctx, Options{Brokers: l.Addr()}))(t)
 	defer other.Close()
 	if other.Embedded() {
 		t.Error("a connection to other brokers counts as embedded")

@@ -107,8 +107,7 @@ func TestFollowAll(t *testing.T) {
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
 	write := func(p, from, to int) {
 		for i := from; i < to; i++ {
-			_, err := l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000))
-			noError(t, err)
+			must(l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000)))(t)
 		}
 	}
 	var starts []Start
@@ -167,8 +166,7 @@ func TestFollowAllIsIdle(t *testing.T) {
 		defer close(done)
 		l.FollowAll(following, starts, r.take)
 	}()
-	_, err := l.Append(ctx, "t", 299, Message{Value: []byte("x")})
-	noError(t, err)
+	must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
 	<-done
 	if fmt.Sprint(offsets(r.messages[299])) != "[0]" {
 		t.Errorf("got %v", r.messages)

@@ -59,15 +59,13 @@ func runOnFullDisk(dir string) {
 // free. It also starts while the disk is still full. A wrong byte afterwards is an error, and a repair loses one message.
 func TestKilledOnAFullDisk(t *testing.T) {
 	dir := t.TempDir()
-	self, err := os.Executable()
-	noError(t, err)
+	self := must(os.Executable())(t)
 	acknowledged := 0
 	for start := range 3 {
 		process := exec.Command(self)
 		process.Env = append(os.Environ(), fullDisk+"="+dir)
 		process.Stderr = os.Stderr
-		output, err := process.StdoutPipe()
-		noError(t, err)
+		output := must(process.StdoutPipe())(t)
 		noError(t, process.Start())
 		refused := 0
 		for lines := bufio.NewScanner(output); lines.Scan(); {

@@ -96,8 +96,7 @@ func testGroup(t *testing.T, l *Log, topic string) {
 	if noError(t, err); len(hosts) != 3 || net.ParseIP(hosts[0]) == nil {
 		t.Errorf("members at %v, expected three addresses", hosts)
 	}
-	owners, err := l.Owners(testContext(t), topic)
-	noError(t, err)
+	owners := must(l.Owners(testContext(t), topic))(t)
 	var owned [][]int
 	for _, o := range owners {
 		owned = append(owned, o.Partitions)
@@ -320,8 +319,7 @@ func TestTopicsOfGroups(t *testing.T) {
 	more := kmsg.NewCreatePartitionsRequestTopic()
 	more.Topic, more.Count = "t", 9
 	request.Topics = append(request.Topics, more)
-	response, err := request.RequestWith(testContext(t), foreign(t, l))
-	noError(t, err)
+	response := must(request.RequestWith(testContext(t), foreign(t, l)))(t)
 	noError(t, kerr.ErrorForCode(response.Topics[0].ErrorCode))
 	until(t, "two share the added partitions", divided(9, a, b), a, b)
 
@@ -354,8 +352,7 @@ func TestGroupOutlivesItsBroker(t *testing.T) {
 	}
 	_, port, err := net.SplitHostPort(l.Addr()[0])
 	noError(t, err)
-	number, err := strconv.Atoi(port)
-	noError(t, err)
+	number := must(strconv.Atoi(port))(t)
 	startCluster(t, kfake.Ports(number), kfake.DataDir(dir), kfake.GroupMinSessionTimeout(time.Millisecond))
 	b := join(t, second(t, l), "g", "t")
 	until(t, "two share", divided(6, a, b), a, b)

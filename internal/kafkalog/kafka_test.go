@@ -88,8 +88,7 @@ func openKafka(t testing.TB) *Log {
 	if brokers == "" {
 		t.Fatal("STAGEWISE_KAFKA is not set: run `scripts/kafka.sh start` and set it to the addresses that the script prints")
 	}
-	l, err := Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")})
-	noError(t, err)
+	l := must(Open(testContext(t), Options{Brokers: strings.Split(brokers, ",")}))(t)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
 }

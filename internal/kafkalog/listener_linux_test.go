@@ -11,8 +11,7 @@ import (
 func TestListensOnlyIfToldTo(t *testing.T) {
 	before := listening(t)
 	for address, want := range map[string]int{"": 0, "127.0.0.1:0": 1} {
-		l, err := Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address})
-		noError(t, err)
+		l := must(Open(testContext(t), Options{DataDir: t.TempDir(), Listen: address}))(t)
 		noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
 		if got := listening(t) - before; got != want {
@@ -42,8 +41,7 @@ func listening(t *testing.T) int {
 			}
 		}
 	}
-	files, err := filepath.Glob("/proc/self/fd/*")
-	noError(t, err)
+	files := must(filepath.Glob("/proc/self/fd/*"))(t)
 	n := 0
 	for _, file := range files {
 		if target, err := os.Readlink(file); err == nil && sockets[target] { // the directory's own handle is already closed

@@ -8,8 +8,7 @@ import (
 
 // An unusable or non-loopback address is rejected, and the directory is released.
 func TestListenRefuses(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
-	noError(t, err)
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer taken.Close()
 	dir := t.TempDir()
 	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000",

@@ -116,8 +116,7 @@ func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error)
 func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
 	t.Helper()
 	options = append(options, kgo.SeedBrokers(l.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
-	client, err := kgo.NewClient(options...)
-	noError(t, err)
+	client := must(kgo.NewClient(options...))(t)
 	t.Cleanup(client.Close)
 	return client
 }

@@ -100,8 +100,7 @@ func TestOffsetsOfManyPartitions(t *testing.T) {
 		asked.Add(1)
 		return nil, nil, false
 	})
-	all, err := l.AllBounds(ctx, "t")
-	noError(t, err)
+	all := must(l.AllBounds(ctx, "t"))(t)
 	for p, b := range all {
 		want := Bounds{}
 		if p == 0 || p >= 98 {

@@ -120,8 +120,7 @@ func access(t *testing.T, brokers []string, s Security) *AccessError {
 
 func openSecured(t *testing.T, brokers []string, s Security) *Log {
 	t.Helper()
-	l, err := Open(testContext(t), Options{Brokers: brokers, Security: s})
-	noError(t, err)
+	l := must(Open(testContext(t), Options{Brokers: brokers, Security: s}))(t)
 	t.Cleanup(func() { noError(t, l.Close()) })
 	return l
 }
@@ -341,8 +340,7 @@ func TestSecretIsNeverShown(t *testing.T) {
 	for _, mechanism := range []string{mechanismPlain, mechanismScram256} {
 		options := Options{Brokers: brokers, Security: Security{SASL: as(mechanism, "alice", password)}}
 		secret := options.Security.SASL.Password
-		l, err := Open(testContext(t), options)
-		noError(t, err)
+		l := must(Open(testContext(t), options))(t)
 		defer l.Close()
 		type unexported struct {
 			secret  Secret

@@ -16,8 +16,7 @@ import (
 // damage flips bits of a file like a disk fault: without a change of the modification time.
 func damage(t *testing.T, path string, at int, bits byte) {
 	t.Helper()
-	info, err := os.Stat(path)
-	noError(t, err)
+	info := must(os.Stat(path))(t)
 	content := must(os.ReadFile(path))(t)
 	content[at] ^= bits
 	noError(t, os.WriteFile(path, content, 0o644))
@@ -47,11 +46,10 @@ func endOf(t *testing.T, l *files) int64 {
 	t.Helper()
 	p := listed(t, l, "t")
 	end := int64(0)
-	_, err := p.batches(p.segments[len(p.segments)-1], func(b batch) error {
+	must(p.batches(p.segments[len(p.segments)-1], func(b batch) error {
 		end = b.end()
 		return nil
-	})
-	noError(t, err)
+	}))(t)
 	return end
 }
 

@@ -71,8 +71,7 @@ func content(t *testing.T, l *files, topic string) string {
 	for _, s := range p.segments {
 		rest, err := p.batches(s, func(b batch) error {
 			b.Attributes &^= compressedBits // see newBatch
-			records, err := kfake.BatchRecords(b.RecordBatch)
-			noError(t, err)
+			records := must(kfake.BatchRecords(b.RecordBatch))(t)
 			for _, r := range records {
 				text = append(text, fmt.Sprintf("%d:%s", b.FirstOffset+int64(r.OffsetDelta), r.Key))
 			}
@@ -82,8 +81,7 @@ func content(t *testing.T, l *files, topic string) string {
 			return nil
 		})
 		noError(t, err)
-		index, err := os.ReadFile(s.index())
-		noError(t, err)
+		index := must(os.ReadFile(s.index()))(t)
 		if len(rest) > 0 || len(index)%entryBytes != 0 {
 			t.Errorf("%d bytes of %d are no batches, with an index of %d", len(rest), s.bytes, len(index))
 		}
