@@ -15,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -59,12 +60,19 @@ type Values struct {
 	keys   []string // message keys, for each row of the batch
 	size   int      // size of the batch in a message
 
+	ahead   ahead
 	seen    int            // number of rows, of the first layout.OffsetRows
 	spreads layout.Spreads // of the columns without an offset in these rows
 	present []bool         // by column: whether one of these rows has a value
 
 	presences map[string]*layout.Presence // by column
 	lacks     [][]bool                    // by column: which rows of the batch have no value; nil: it is not watched
+}
+
+// ahead are the rows of a batch of a file, which were read as a block before their messages came.
+type ahead struct {
+	of   *arrowvalue.Values // nil: none
+	rows examples.Rows      // none if they can't be read as a block
 }
 
 // NewValues returns empty Values, for options that pass Check and have a FromTopic. The error is an invalid option, or that
@@ -97,7 +105,7 @@ func (v *Values) begin(n int) {
 		}
 	}
 	v.Layout = layout.New(v.Options, v.format.Label, fields, v.names != nil, v.locate)
-	v.Names, v.ByName, v.Encoded = v.names, v.names != nil, true
+	v.Names, v.ByName, v.Encoded, v.ahead.of = v.names, v.names != nil, true, nil
 }
 
 // locate adds a column to an error; -1: none.
@@ -189,6 +197,9 @@ const sourceKeyOverhead = 5
 // and add the message again. A message is not split between batches. If one of its examples is invalid, Add returns the
 // reason and adds none.
 func (v *Values) Add(ctx context.Context, m TopicMessage) (full bool, err error) {
+	if size, ok := v.readAhead(m); ok {
+		return v.put(m, v.batch.Rows-1, size)
+	}
 	defer func() { err = v.explain(ctx, err, m) }()
 	cells, err := v.rowsOf(ctx, m)
 	if err != nil || len(cells) == 0 {
@@ -214,11 +225,8 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 			return false, err
 		}
 	}
+	v.start()
 	before := v.batch.Rows
-	if before == 0 {
-		v.batch.Reset()
-		v.keys = v.keys[:0]
-	}
 	size, err := v.read(cells)
 	if errors.As(err, new(*value.UnitError)) { // the first number in a column of times
 		v.cut(before)
@@ -226,31 +234,46 @@ func (v *Values) add(m TopicMessage, cells [][]tabular.Cell) (full bool, err err
 			size, err = v.read(cells)
 		}
 	}
-	size += len(cells)*(sourceKeyOverhead+len(m.Key)) + v.batch.Origins.Bytes(m.Partition, m.Offset, len(cells))
+	if err != nil {
+		v.cut(before)
+	} else {
+		full, err = v.put(m, before, size)
+	}
+	if err != nil && first {
+		v.forget() // an invalid value does not determine the number of columns
+	}
+	return full, err
+}
+
+// start empties a batch that was taken.
+func (v *Values) start() {
+	if v.batch.Rows == 0 {
+		v.batch.Reset()
+		v.keys = v.keys[:0]
+	}
+}
+
+// put completes the batch with the rows of a message, of a size, which are behind so many others.
+func (v *Values) put(m TopicMessage, before, size int) (full bool, err error) {
+	n := v.batch.Rows - before
+	size += n*(sourceKeyOverhead+len(m.Key)) + v.batch.Origins.Bytes(m.Partition, m.Offset, n)
 	if before > 0 {
 		size += v.size
 	} else {
 		size += len(v.TableText)
 	}
 	switch tooLarge := size > layout.MaxBatchBytes; {
-	case err != nil:
 	case before > 0 && (tooLarge || v.batch.Rows > v.whole.BatchRows):
 		v.cut(before)
 		return true, nil
 	case tooLarge:
-		err = fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", len(cells), wire.MaxMessage)
-	}
-	if err != nil {
 		v.cut(before)
-		if first {
-			v.forget() // an invalid value does not determine the number of columns
-		}
-		return false, err
+		return false, fmt.Errorf("%d examples do not fit a message of %d bytes: send fewer in a value", n, wire.MaxMessage)
 	}
 	v.size = size
 	v.see(before == 0)
-	v.batch.Origins = v.batch.Origins.Append(m.Partition, m.Offset, len(cells))
-	for range cells {
+	v.batch.Origins = v.batch.Origins.Append(m.Partition, m.Offset, n)
+	for range n {
 		v.keys = append(v.keys, m.Key)
 	}
 	return false, nil
@@ -320,15 +343,52 @@ func (v *Values) read(cells [][]tabular.Cell) (size int, err error) {
 		return 0, v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
 	}
 	for row := before; row < v.batch.Rows; row++ {
-		bytes, err := v.SizeOf(&v.batch, row)
+		bytes, err := v.sizeAt(row)
 		if err != nil {
 			return 0, v.failAt(row-before, max(v.Label, v.Text), err)
 		}
-		if size += bytes; len(v.batch.Served) > 0 {
-			size += servedBytes + len(v.batch.Served[row].Label)
-		}
+		size += bytes
 	}
 	return size, nil
+}
+
+// sizeAt returns the size of a row of the batch.
+func (v *Values) sizeAt(row int) (size int, err error) {
+	if size, err = v.SizeOf(&v.batch, row); len(v.batch.Served) > 0 {
+		size += servedBytes + len(v.batch.Served[row].Label)
+	}
+	return size, err
+}
+
+// readAhead is read for a row of a file that is read in batches: all rows of a batch are read when the first of them comes. ok is false if
+// one of them is invalid, if the layout may depend on it, or if it is not only numbers and texts: then read must read it.
+func (v *Values) readAhead(m TopicMessage) (size int, ok bool) {
+	if m.Row == nil || !v.laid || v.seen < layout.OffsetRows || v.IsSparse() || v.format.Width != nil || v.whole.rowsPath() != "" {
+		return 0, false
+	}
+	of, is := m.Row.Of.(*arrowvalue.Values)
+	if !is {
+		return 0, false
+	}
+	a := &v.ahead
+	if a.of != of {
+		a.of = of
+		if a.rows.Reset(); !arrow.Fill(&v.block, of, v.names) || v.Fill(&v.block, &a.rows) != nil {
+			a.rows.Rows = 0
+		}
+	}
+	if m.Row.At >= a.rows.Rows {
+		return 0, false
+	}
+	v.start()
+	v.block.Reset(0)
+	v.block.Rows = 1
+	v.batch.Append(&a.rows, m.Row.At)
+	size, err := v.sizeAt(v.batch.Rows - 1)
+	if err != nil {
+		v.cut(v.batch.Rows - 1)
+	}
+	return size, err == nil
 }
 
 // addWords adds the words of the categorical columns and texts of valid rows.

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
@@ -44,33 +43,37 @@ func (r *Row) set(property int, v tabular.Cell) error {
 	if v.Null() {
 		return nil
 	}
-	switch property {
-	case atPartition:
-		partition, err := v.Whole()
-		if err != nil || partition < 0 || partition > math.MaxInt32 {
-			return fmt.Errorf("the partition is %s", &v)
-		}
-		r.partition = int(partition)
-	case atOffset:
-		var err error
-		if r.Offset, err = v.Whole(); err != nil || r.Offset < 0 {
-			return fmt.Errorf("the offset is %s", &v)
-		}
-		r.numbered = true
-	case atTimestamp:
-		r.Time = timeOf(&v)
-	case atKey:
+	if property == atKey {
 		r.Key, _ = v.Text()
+		return nil
+	}
+	n, err := v.Whole()
+	if err != nil && property == atTimestamp {
+		n, err = timeOf(&v), nil
+	}
+	if err == nil {
+		err = r.setWhole(property, n)
+	}
+	return err
+}
+
+// setWhole sets a property to a whole number.
+func (r *Row) setWhole(property int, n int64) error {
+	switch {
+	case property == atTimestamp:
+		r.Time = n
+	case n < 0:
+		return fmt.Errorf("%d as partition or offset: expected at least 0", n)
+	case property == atPartition:
+		r.partition = int(min(n, maxPartitions))
+	case property == atOffset:
+		r.Offset, r.numbered = n, true
 	}
 	return nil
 }
 
 // timeOf returns a time in milliseconds since 1970; 0 if it is none.
 func timeOf(v *tabular.Cell) int64 {
-	milliseconds, err := v.Whole()
-	if err == nil {
-		return milliseconds
-	}
 	text, err := v.Time()
 	if err != nil {
 		return 0
@@ -183,6 +186,7 @@ type records struct {
 
 	rows  arrow.Nested                   // the next row of the batch
 	left  int                            // number of rows in the batch that were not read
+	as    []message.Row                  // the rows of the batch as messages
 	found [properties]*arrowvalue.Values // of the batch
 }
 
@@ -200,7 +204,7 @@ func (d *records) next(r *Row) (err error) {
 		if err != nil {
 			return err
 		}
-		d.rows, d.left = arrow.Nested{Of: arrow.RowsOf(batch)}, int(batch.NumRows())
+		d.rows, d.left, d.as = arrow.Nested{Of: arrow.RowsOf(batch)}, int(batch.NumRows()), make([]message.Row, batch.NumRows())
 		for property, names := range d.columns {
 			d.found[property] = nil
 			for _, name := range slices.Backward(names) {
@@ -216,7 +220,13 @@ func (d *records) next(r *Row) (err error) {
 		if of == nil || property == atValue {
 			continue
 		}
-		if err := r.set(property, arrow.Nested{Of: of, Row: row.Row}.Cell()); err != nil {
+		if of.Type == arrowvalue.Whole && property != atKey && !of.Null(row.Row) {
+			n, _ := of.Whole(row.Row)
+			err = r.setWhole(property, n)
+		} else {
+			err = r.set(property, arrow.Nested{Of: of, Row: row.Row}.Cell())
+		}
+		if err != nil {
 			return err
 		}
 	}
@@ -226,7 +236,8 @@ func (d *records) next(r *Row) (err error) {
 			return nil
 		}
 	}
-	r.Decoded = row.Message()
+	d.as[row.Row] = row.Message()
+	r.Decoded = &d.as[row.Row]
 	return nil
 }
 
@@ -269,7 +280,8 @@ func (d *container) next(r *Row) error {
 			break
 		}
 	}
-	r.Decoded = avro.Nested{Value: of}.Message()
+	decoded := avro.Nested{Value: of}.Message()
+	r.Decoded = &decoded
 	return nil
 }
 

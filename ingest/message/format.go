@@ -69,7 +69,8 @@ type Reader interface {
 // Row is the decoded value of a message: a row of a file in another format than the messages on the topic.
 type Row struct {
 	Format string // name of the message format whose reader reads it
-	Of     any    // as this reader has values; nil for JSON, whose value has bytes
+	Of     any    // the value, or the rows that it is in, as this reader has them; nil: the value has bytes
+	At     int    // the number of its row
 }
 
 // Payload is a value without framing.

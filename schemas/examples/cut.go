@@ -20,6 +20,31 @@ func (r *Rows) Slice(from, to int) *Rows {
 	return &cut
 }
 
+// Append appends a dense row of others, which have the same columns.
+func (r *Rows) Append(other *Rows, row int) {
+	r.Cols, r.Columns = other.Cols, other.Columns
+	r.Floats = append(r.Floats, other.Floats[row*r.Cols:(row+1)*r.Cols]...)
+	if k := len(other.Targets) / other.Rows; k > 0 {
+		r.Targets = append(r.Targets, other.Targets[row*k:(row+1)*k]...)
+	}
+	if len(other.NoLabel) > 0 || len(r.NoLabel) > 0 {
+		r.NoLabel = append(r.NoLabel, make([]bool, r.Rows-len(r.NoLabel))...)
+		r.NoLabel = append(r.NoLabel, len(other.NoLabel) > 0 && other.NoLabel[row])
+	}
+	r.Words, r.Numbers = add(r.Words, other.Words, row), add(r.Numbers, other.Numbers, row)
+	r.LabelLists, r.Weights = add(r.LabelLists, other.LabelLists, row), add(r.Weights, other.Weights, row)
+	r.Served = add(r.Served, other.Served, row)
+	r.Rows++
+}
+
+// add appends a value of a column, which may be absent.
+func add[V any](to, from []V, row int) []V {
+	if len(from) == 0 {
+		return to
+	}
+	return append(to, from[row])
+}
+
 // Reset removes the rows, and keeps the memory of their features, labels, targets and weights.
 func (r *Rows) Reset() {
 	*r = Rows{Floats: r.Floats[:0], Sparse: r.Sparse, Words: r.Words[:0], Numbers: r.Numbers[:0], NoLabel: r.NoLabel[:0],

@@ -331,17 +331,21 @@ func (s *source) fill(c *tabular.Column, kind tabular.Kind, of *arrowvalue.Value
 			return s.fillPairs(c, of, from, to)
 		}
 		_, last := of.Range(to - 1)
-		return s.fillValues(c, of.Items(), first, last)
+		of, from, to = of.Items(), first, last
 	}
-	return s.fillValues(c, of, from, to)
+	texts := fillValues(c, of, from, to)
+	if s.reserve != nil && texts > 0 {
+		return s.reserve(input.Unpacked{Texts: texts})
+	}
+	return nil
 }
 
-// fillValues sets the values of a column without lists, or the items of its lists.
-func (s *source) fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) error {
+// fillValues sets the values of a column without lists, or the items of its lists. It returns the number of bytes of its texts.
+func fillValues(c *tabular.Column, of *arrowvalue.Values, from, to int) (texts int) {
 	switch of.Type {
 	case arrowvalue.Number, arrowvalue.Null:
 		c.Numbers = of.AppendNumbers(c.Numbers, from, to)
-		return nil
+		return 0
 	case arrowvalue.Boolean, arrowvalue.Whole:
 		c.Truths = of.Type == arrowvalue.Boolean
 		for i := from; i < to; i++ {
@@ -352,22 +356,44 @@ func (s *source) fillValues(c *tabular.Column, of *arrowvalue.Values, from, to i
 				c.AppendWhole(v, of.Unsigned())
 			}
 		}
-		return nil
+		return 0
 	}
-	var all input.Unpacked
 	for i := from; i < to; i++ {
 		if of.Null(i) {
 			c.AppendNull(true)
 			continue
 		}
 		text := of.Text(i)
-		all.Texts += len(text)
-		c.AppendText(text)
+		if c.AppendText(text); of.Type == arrowvalue.Text {
+			texts += len(text)
+		}
 	}
-	if s.reserve != nil && of.Type == arrowvalue.Text {
-		return s.reserve(all)
+	return texts
+}
+
+// Fill sets a block to the values at some paths in rows, of which a member of a null is null, as in Parquet. ok is false if one of them is
+// not there, or is neither a number nor a text in all rows.
+func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
+	b.Reset(len(paths))
+	b.Rows = rows.Column.Len()
+	for i, path := range paths {
+		of := rows
+		for _, name := range message.Path(path) {
+			if of.Type != arrowvalue.Struct {
+				return false
+			}
+			if of = of.Named(name); of == nil {
+				return false
+			}
+		}
+		switch of.Type {
+		case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text:
+			fillValues(&b.Columns[i], of, 0, b.Rows)
+		default:
+			return false
+		}
 	}
-	return nil
+	return true
 }
 
 // fillPairs sets the entries of sparse rows.

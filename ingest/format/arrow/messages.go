@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
@@ -60,7 +61,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 		}
 	}()
 	if p.Row != nil {
-		row := p.Row.Of.(Nested)
+		row := Nested{p.Row.Of.(*arrowvalue.Values), p.Row.At}
 		r.last, _ = row.Of.Column.DataType().(*arrow.StructType)
 		return r.rows.Read(row)
 	}

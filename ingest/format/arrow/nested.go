@@ -26,7 +26,7 @@ func RowsOf(batch arrow.Record) *arrowvalue.Values {
 }
 
 // Message returns a row as the decoded value of a message.
-func (n Nested) Message() *message.Row { return &message.Row{Format: streams, Of: n} }
+func (n Nested) Message() message.Row { return message.Row{Format: streams, Of: n.Of, At: n.Row} }
 
 // maxItems limits the items of a column of lists in a batch that take no bytes.
 const maxItems = 1 << 18

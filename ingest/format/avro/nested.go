@@ -16,7 +16,7 @@ type Nested struct {
 }
 
 // Message returns a row as the decoded value of a message.
-func (n Nested) Message() *message.Row { return &message.Row{Format: binary, Of: n.Value} }
+func (n Nested) Message() message.Row { return message.Row{Format: binary, Of: n.Value} }
 
 // Kind implements message.Nested.
 func (n Nested) Kind() message.Kind {

@@ -163,6 +163,9 @@ func (n *node) build(b array.Builder) {
 // append appends the values of the next rows.
 func (n *node) append(rows int) error {
 	n.builder.Reserve(rows)
+	if n.leaf != nil {
+		return n.appendLeaf(rows)
+	}
 	for range rows {
 		for _, l := range n.leaves {
 			if v, err := l.peek(); err != nil {
@@ -178,6 +181,33 @@ func (n *node) append(rows int) error {
 	for _, l := range n.leaves {
 		if v, err := l.peek(); err != nil || v != nil && v.RepetitionLevel() != 0 {
 			return errors.Join(err, errTooFew)
+		}
+	}
+	return nil
+}
+
+// appendLeaf appends the values of the next rows of a column without parts: as append, but several at a time.
+func (n *node) appendLeaf(rows int) error {
+	for l := n.leaf; rows > 0; {
+		if v, err := l.peek(); err != nil {
+			return err
+		} else if v == nil {
+			return errTooFew
+		}
+		values := l.ahead[l.at:min(l.at+rows, len(l.ahead))]
+		l.at, rows = l.at+len(values), rows-len(values)
+		numbers, _ := n.builder.(*array.Float64Builder)
+		for i := range values {
+			switch v := &values[i]; {
+			case v.DefinitionLevel() < n.present:
+				n.builder.AppendNull()
+			case numbers != nil:
+				numbers.UnsafeAppend(v.Double())
+			default:
+				if err := put(n.builder, v); err != nil {
+					return err
+				}
+			}
 		}
 	}
 	return nil
