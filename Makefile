@@ -22,7 +22,7 @@ demo-images: ## MNIST by patches of its images; DATA=fashion or DATA=cifar10 for
 demo-table: ## a table with words and prices: a model in seconds, the importance of its columns, and pages of both
 	@scripts/demo.sh table $(ARGS)
 
-stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, the recovery, and a figure of it
+stream: ## MNIST as a stream that changes: a version every 1024 images, an alarm, and the recovery
 	@scripts/demo.sh stream $(ARGS)
 
 loop: ## a model that learns from what it answered: the error of what was served falls; ARGS=--kafka for real Kafka

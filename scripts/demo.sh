@@ -5,7 +5,7 @@
 #   images  make demo-images: patches of images; the next argument may be mnist, fashion or cifar10
 #   table   make demo-table: a table, and what its model has learnt: errors and losses stage by stage, and the importance of columns
 #   stream  make stream: MNIST as a stream whose labels change in the middle. Every 1024 images a version is made, and each image is
-#           predicted before it is learnt. bench/stream.svg is a copy of the figure
+#           predicted before it is learnt
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -39,8 +39,7 @@ if [ $kind = stream ]; then
   go run ./examples/drift .demo/mnist/train-labels-idx1-ubyte >.demo/mnist/drifting-labels-idx1-ubyte
   rm -rf .demo/stream
   show bin/stagewise run -c examples/stream.yaml --until end --report .demo/stream.json "$@"
-  go run ./bench/stream .demo/stream.json >.demo/stream.svg
-  say "the figure is .demo/stream.svg, the report .demo/stream.json"
+  say "the report is .demo/stream.json"
   exit
 fi
 

@@ -87,7 +87,7 @@ func TestDescription(t *testing.T) {
 	}
 	for _, r := range requests {
 		w := ask(r.s, r.method, r.path, r.sent, []byte(r.body))
-		path := pathOf(httptest.NewRequest(r.method, r.path, nil))
+		_, path := r.s.mux.Handler(httptest.NewRequest(r.method, r.path, nil))
 		method := strings.ToLower(r.s.routes[path].method)
 		answer, ok := described.Paths[path][method].Responses[strconv.Itoa(w.Code)]
 		if !ok {

@@ -68,10 +68,11 @@ type Server struct {
 	connections *endpoint.Connections         // nil: it does not serve yet
 	tls         *credential[*tls.Certificate] // nil: no TLS
 	token       *credential[digest]           // of the bearer token; nil: none is required
-	routes      map[string]route              // by path
-	local       bool                          // only requests for this machine are answered
-	atOnce      func() bool                   // nil: never
-	ending      atomic.Bool                   // the server is shutting down
+	routes      map[string]route              // by pattern of the mux
+	mux         *http.ServeMux
+	local       bool        // only requests for this machine are answered
+	atOnce      func() bool // nil: never
+	ending      atomic.Bool // the server is shutting down
 }
 
 // route is the handler of a path.
@@ -127,6 +128,11 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		"/ready":        {method: http.MethodGet, public: true, answer: s.ready},
 	}
 	maps.Copy(s.routes, s.protocols())
+	s.mux = http.NewServeMux()
+	for pattern := range s.routes {
+		s.mux.HandleFunc(pattern, s.answerRoute)
+	}
+	s.mux.HandleFunc("/", s.answerRoute)
 	return s, nil
 }
 
@@ -212,10 +218,6 @@ func (s *Server) drained() <-chan time.Time {
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	counted := &counted{ResponseWriter: w, status: http.StatusOK}
-	of := pathOf(r)
-	if _, known := s.routes[of]; !known {
-		of = "other"
-	}
 	defer func() {
 		cause := recover()
 		broken := cause != nil && counted.begun
@@ -226,18 +228,28 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				s.refuse(counted, errors.New("the request failed: see the server's log"))
 			}
 		}
+		of := r.Pattern
+		if _, known := s.routes[of]; !known {
+			of = "other"
+		}
 		s.metrics.answered(of, counted.status, time.Since(began), s.routes[of].method == http.MethodPost)
 		if broken || cause == http.ErrAbortHandler {
 			panic(http.ErrAbortHandler) // the response is incomplete, and the client must notice that
 		}
 	}()
-	if err := s.route(counted, r, of); err != nil {
-		s.refuse(counted, err)
+	s.mux.ServeHTTP(counted, r)
+}
+
+// answerRoute answers a request, or refuses it.
+func (s *Server) answerRoute(w http.ResponseWriter, r *http.Request) {
+	if err := s.route(w, r); err != nil {
+		s.refuse(w, err)
 	}
 }
 
-func (s *Server) route(w http.ResponseWriter, r *http.Request, path string) error {
-	to, known := s.routes[path]
+// route answers a request for a pattern of the mux.
+func (s *Server) route(w http.ResponseWriter, r *http.Request) error {
+	to, known := s.routes[r.Pattern]
 	misdirected := endpoint.CheckHost(r)
 	switch {
 	case !known:
@@ -316,7 +328,7 @@ func (s *Server) versionFor(r *http.Request) (*version, error) {
 	if err != nil {
 		return nil, err
 	}
-	name, number := r.PathValue(pathModel), r.PathValue(pathVersion)
+	name, number := r.PathValue("model"), r.PathValue("version")
 	switch newest := strconv.Itoa(v.Manifest.Version); {
 	case name != "" && name != v.Manifest.Name:
 		return nil, refuse(http.StatusNotFound, "there is no model %.80q: expected %s", name, v.Manifest.Name)
@@ -424,13 +436,6 @@ func (f fixed) Status() client.Status {
 
 func (f fixed) Stale() error { return nil }
 
-// The parts of a path that name a model and its version.
-const (
-	pathModels  = "/v2/models/"
-	pathModel   = "model"
-	pathVersion = "version"
-)
-
 // protocols returns the routes of the Open Inference Protocol, version 2, and of MLflow's scoring server.
 func (s *Server) protocols() map[string]route {
 	routes := map[string]route{
@@ -441,34 +446,12 @@ func (s *Server) protocols() map[string]route {
 		"/ping":            {method: http.MethodGet, public: true, answer: s.ready},
 		"/health":          {method: http.MethodGet, public: true, answer: s.ready},
 	}
-	for _, path := range []string{"{" + pathModel + "}", "{" + pathModel + "}/versions/{" + pathVersion + "}"} {
-		maps.Copy(routes, map[string]route{
-			pathModels + path:            {method: http.MethodGet, answer: s.modelMetadata},
-			pathModels + path + "/ready": {method: http.MethodGet, answer: s.readyModel},
-			pathModels + path + "/infer": {method: http.MethodPost, answer: s.infer},
-		})
+	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
+		routes[path] = route{method: http.MethodGet, answer: s.modelMetadata}
+		routes[path+"/ready"] = route{method: http.MethodGet, answer: s.readyModel}
+		routes[path+"/infer"] = route{method: http.MethodPost, answer: s.infer}
 	}
 	return routes
-}
-
-// pathOf returns the path of a request. It replaces the name of a model and a version by placeholders, and sets them as path values.
-func pathOf(r *http.Request) string {
-	rest, ok := strings.CutPrefix(r.URL.Path, pathModels)
-	if !ok {
-		return r.URL.Path
-	}
-	name, rest, more := strings.Cut(rest, "/")
-	r.SetPathValue(pathModel, name)
-	path := pathModels + "{" + pathModel + "}"
-	if version, ok := strings.CutPrefix(rest, "versions/"); more && ok {
-		version, rest, more = strings.Cut(version, "/")
-		r.SetPathValue(pathVersion, version)
-		path += "/versions/{" + pathVersion + "}"
-	}
-	if more {
-		path += "/" + rest
-	}
-	return path
 }
 
 // infer handles a prediction request of the Open Inference Protocol.

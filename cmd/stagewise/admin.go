@@ -34,72 +34,59 @@ func newTopics() *cobra.Command {
 }
 
 func newTopicsCreate() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
+	return new(configFlags).command(&cobra.Command{
 		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
 		Example: "  stagewise topics create -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			rec := waitRecorder(cmd)
-			return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
-				return topics.CreateTopics(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), rec)
-			}))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		rec := waitRecorder(cmd)
+		return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
+			return topics.CreateTopics(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), rec)
+		}))
+	})
 }
 
 func newTopicsList() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
+	return new(configFlags).command(&cobra.Command{
 		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
 		Example: "  stagewise topics list -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
-				if err != nil {
-					return err
-				}
-				if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
-					return err
-				}
-				return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
-			}))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+			found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
+			if err != nil {
+				return err
+			}
+			if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
+				return err
+			}
+			return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
+		}))
+	})
 }
 
 func newTopicsApply() *cobra.Command {
-	var (
-		from configFlags
-		dry  bool
-	)
-	cmd := &cobra.Command{
+	var dry bool
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "apply -c FILE", Short: "Apply the configured settings to existing topics", Args: cobra.NoArgs,
 		Long: "Apply the configured settings to existing topics: cleanup policies, and the times and sizes under\ntopics in the " +
 			"configuration. Brokers delete messages beyond a shorter retention. The numbers of\npartitions and replicas do not " +
 			"change.",
 		Example: "  stagewise topics apply -c digits.yaml --dry-run",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
-				if err != nil {
-					return err
-				}
-				if dry {
-					return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
-				}
-				applied, err := topics.Apply(cmd.Context(), log, found.Differences)
-				for _, d := range applied {
-					fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
-				}
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+			found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
+			if err != nil {
 				return err
-			}))
-		}),
-	}
-	from.add(cmd)
+			}
+			if dry {
+				return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
+			}
+			applied, err := topics.Apply(cmd.Context(), log, found.Differences)
+			for _, d := range applied {
+				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
+			}
+			return err
+		}))
+	})
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the differences without applying them")
 	return cmd
 }
@@ -120,16 +107,14 @@ type deleteFlags struct {
 
 func newTopicsDelete() *cobra.Command {
 	var f deleteFlags
-	cmd := &cobra.Command{
+	cmd := f.from.command(&cobra.Command{
 		Use: "delete -c FILE", Short: "Delete the topics, with all examples and weights, after confirmation", Args: cobra.NoArgs,
 		Long: "Show the existing topics and their numbers of messages, ask for confirmation, and delete the topics.\nNothing is " +
 			"deleted while a process works on the pipeline: it would use deleted topics or recreate\nthem. Read-only processes, " +
 			"such as serve, page and subscribers, do not prevent deletion.",
 		Example: "  stagewise topics delete -c digits.yaml\n" +
 			"  stagewise topics delete -c digits.yaml --yes",
-		RunE: f.from.run(f.run),
-	}
-	f.from.add(cmd)
+	}, nil, f.run)
 	cmd.Flags().BoolVar(&f.yes, "yes", false, "delete without confirmation")
 	cmd.Flags().BoolVar(&f.force, "force", false, "delete even while processes work on the pipeline")
 	return cmd
@@ -284,11 +269,8 @@ func newWeightsList() *cobra.Command {
 }
 
 func newWeightsPin() *cobra.Command {
-	var (
-		from configFlags
-		off  bool
-	)
-	cmd := &cobra.Command{
+	var off bool
+	cmd := onPipeline(&cobra.Command{
 		Use: "pin -c FILE (VERSION | --off)", Short: "Choose the version that subscribers get as latest, and print its number",
 		Args: cobra.MaximumNArgs(1),
 		Long: "Pin a version, given by its version number, its run id, or " + protocol.Latest + ": subscribers get it as " +
@@ -297,23 +279,21 @@ func newWeightsPin() *cobra.Command {
 			"does not remove a\npinned version.",
 		Example: "  stagewise weights pin -c digits.yaml 1\n" +
 			"  stagewise weights pin -c digits.yaml --off",
-		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
-			if off == (len(args) == 1) {
-				return errors.New("expected a version or --off; see weights list")
-			}
-			return nil
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			if off {
-				return unpin(cmd, log, c.Name)
-			}
-			pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
-			if err == nil {
-				fmt.Fprintln(cmd.OutOrStdout(), pinned)
-			}
-			return err
-		}),
-	}
-	from.add(cmd)
+	}, func(_ *config.Config, args []string) error {
+		if off == (len(args) == 1) {
+			return errors.New("expected a version or --off; see weights list")
+		}
+		return nil
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		if off {
+			return unpin(cmd, log, c.Name)
+		}
+		pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+		if err == nil {
+			fmt.Fprintln(cmd.OutOrStdout(), pinned)
+		}
+		return err
+	})
 	cmd.Flags().BoolVar(&off, "off", false, "unpin the pinned version")
 	return cmd
 }
@@ -336,11 +316,8 @@ func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
 }
 
 func newWeightsRemove() *cobra.Command {
-	var (
-		from       configFlags
-		evenLatest bool
-	)
-	cmd := &cobra.Command{
+	var evenLatest bool
+	cmd := onPipeline(&cobra.Command{
 		Use: "remove -c FILE VERSION…", Short: "Remove versions from the topic, and print their numbers",
 		Long: "Remove versions, given by version number, run id, or " + protocol.Latest +
 			". They can no longer be read,\nand their numbers are not reused. Either all are removed or none: a version that " +
@@ -348,18 +325,16 @@ func newWeightsRemove() *cobra.Command {
 			",\nor would get without the pin, requires --even-latest, and a version that an unfinished run needs stays until\nthat " +
 			"run ends.",
 		Example: "  stagewise weights remove -c digits.yaml 1",
-		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
-			if len(args) == 0 {
-				return errors.New("expected versions; see weights list")
-			}
-			return nil
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
-			printEach(cmd, removed)
-			return err
-		}),
-	}
-	from.add(cmd)
+	}, func(_ *config.Config, args []string) error {
+		if len(args) == 0 {
+			return errors.New("expected versions; see weights list")
+		}
+		return nil
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
+		printEach(cmd, removed)
+		return err
+	})
 	cmd.Flags().BoolVar(&evenLatest, "even-latest", false, "also remove a pinned version, or the newest offered one")
 	return cmd
 }
@@ -464,114 +439,99 @@ func newRunsList() *cobra.Command {
 }
 
 func newRunsCancel() *cobra.Command {
-	var (
-		from configFlags
-		all  bool
-	)
-	cmd := &cobra.Command{
+	var all bool
+	cmd := onPipeline(&cobra.Command{
 		Use: "cancel -c FILE (RUN | --all)", Short: "Cancel a waiting or active run, or all of them, and print their ids",
 		Example: "  stagewise runs cancel -c digits.yaml --all",
 		Args:    cobra.MaximumNArgs(1),
-		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
-			if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
-				return errors.New("expected a run id or --all; see runs list")
-			}
-			return nil
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
-			printEach(cmd, cancelled)
-			return err
-		}),
-	}
-	from.add(cmd)
+	}, func(_ *config.Config, args []string) error {
+		if all == (len(args) == 1) || len(args) == 1 && args[0] == "" {
+			return errors.New("expected a run id or --all; see runs list")
+		}
+		return nil
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
+		printEach(cmd, cancelled)
+		return err
+	})
 	cmd.Flags().BoolVar(&all, "all", false, "cancel all unfinished runs")
 	return cmd
 }
 
 func newRunsShow() *cobra.Command {
-	var (
-		from configFlags
-		html string
-	)
-	cmd := &cobra.Command{
+	var html string
+	cmd := onPipeline(&cobra.Command{
 		Use: "show -c FILE RUN", Short: "Show the plan and the results of a run", Args: exactly("RUN"),
 		Long: "Show a run, given its id or version number: its results, its stages, and the fields of its plan.\n--html writes a page " +
 			"with diagrams of errors and losses, reliability and confusion, and for a\nversion trained on a table the importance of " +
 			"columns and errors by slices of held-out\nrows, or on images its filters and misclassified test images.",
 		Example: "  stagewise runs show -c digits.yaml 1\n  stagewise runs show -c digits.yaml 1 --html run.html",
-		RunE: from.onPipeline(func(*config.Config, []string) error {
-			return screen.CheckWritable(html)
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+	}, func(*config.Config, []string) error {
+		return screen.CheckWritable(html)
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+		if err != nil {
+			return err
+		}
+		if html != "" {
+			blas, err := openBLAS()
 			if err != nil {
 				return err
 			}
-			if html != "" {
-				blas, err := openBLAS()
-				if err != nil {
-					return err
-				}
-				open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
-				list := screen.Compared(runs)
-				if list[0].Galleries, err = screen.Galleries(cmd.Context(), open, blas, &runs[0]); err != nil {
-					return err
-				}
-				if list[0].Bars, err = screen.OfRun(cmd.Context(), open, blas, &runs[0]); err != nil {
-					return err
-				}
-				if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
-					return err
-				}
+			open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
+			list := screen.Compared(runs)
+			if list[0].Galleries, err = screen.Galleries(cmd.Context(), open, blas, &runs[0]); err != nil {
+				return err
 			}
-			if html == screen.StandardOutput {
-				return nil
+			if list[0].Bars, err = screen.OfRun(cmd.Context(), open, blas, &runs[0]); err != nil {
+				return err
 			}
-			return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
-		}),
-	}
-	from.add(cmd)
+			if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
+				return err
+			}
+		}
+		if html == screen.StandardOutput {
+			return nil
+		}
+		return screen.WriteRun(cmd.OutOrStdout(), &runs[0])
+	})
 	cmd.Flags().StringVar(&html, "html", "", "write the run as a page to a `file` (-: standard output)")
 	return cmd
 }
 
 func newRunsCompare() *cobra.Command {
-	var (
-		from     configFlags
-		by, html string
-	)
-	cmd := &cobra.Command{
+	var by, html string
+	cmd := onPipeline(&cobra.Command{
 		Use: "compare -c FILE RUN RUN…", Short: "Compare the plans and the results of runs",
 		Long: "Compare runs, given by id or version number. For a run of another pipeline on the same brokers,\nprefix the name of " +
 			"the pipeline: wide/3. --html writes a self-contained page with diagrams of errors\nand losses by stage and by pass, " +
 			"reliability and confusion.",
 		Example: `  stagewise runs compare -c digits.yaml 1 2
   stagewise runs compare -c digits.yaml 3 wide/1 wide/2 --html compared.html`,
-		RunE: from.onPipeline(func(_ *config.Config, args []string) error {
-			if len(args) < 2 {
-				return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
-			}
-			return errors.Join(checkBy(by), screen.CheckWritable(html))
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
-			if err != nil {
+	}, func(_ *config.Config, args []string) error {
+		if len(args) < 2 {
+			return errors.New("expected two or more runs: run ids or version numbers; see runs list and weights list")
+		}
+		return errors.Join(checkBy(by), screen.CheckWritable(html))
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		runs, err := dispatch.Describe(cmd.Context(), log, c.Name, args...)
+		if err != nil {
+			return err
+		}
+		list, order := screen.Compared(runs), page.Order{By: by}
+		if html != "" {
+			if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
 				return err
 			}
-			list, order := screen.Compared(runs), page.Order{By: by}
-			if html != "" {
-				if err := writePage(cmd, html, screen.AboutRuns(runs, by), list); err != nil {
-					return err
-				}
-			}
-			if html == screen.StandardOutput {
-				return nil
-			}
-			if cmd.Flags().Changed("by") {
-				list = order.Sorted(list)
-			}
-			return screen.WriteCompared(cmd.OutOrStdout(), list, order)
-		}),
-	}
-	from.add(cmd)
+		}
+		if html == screen.StandardOutput {
+			return nil
+		}
+		if cmd.Flags().Changed("by") {
+			list = order.Sorted(list)
+		}
+		return screen.WriteCompared(cmd.OutOrStdout(), list, order)
+	})
 	cmd.Flags().StringVar(&by, "by", screen.ByError, "sort by this `measure` of the holdout rows, or without any of the test rows; without "+
 		"--by only the page is sorted: error, loss, auc, average_precision or balanced_error")
 	cmd.Flags().StringVar(&html, "html", "", "write the comparison as a page to a `file` (-: standard output)")
@@ -601,32 +561,28 @@ func newSourcesList() *cobra.Command {
 }
 
 func newSourcesRemove() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
+	return onPipeline(&cobra.Command{
 		Use: "remove -c FILE SOURCE…", Short: "Remove ingested files from all later runs, and print their ids",
 		Long: "Remove sources: ingested files. Runs submitted later do not train on them; runs submitted earlier\ndo. Their messages " +
 			"stay on the examples topic. To restore a source, ingest its files again, or train\non them. A followed topic can't " +
 			"be removed.",
 		Example: "  stagewise sources remove -c digits.yaml 724a0b99d628",
-		RunE: from.onPipeline(func(c *config.Config, args []string) error {
-			if len(args) == 0 && c.Examples.Topic == "" {
-				return errors.New("expected source ids, or their first digits; see sources list")
+	}, func(c *config.Config, args []string) error {
+		if len(args) == 0 && c.Examples.Topic == "" {
+			return errors.New("expected source ids, or their first digits; see sources list")
+		}
+		return requireOwnExamples(c, "only the pipeline that owns it removes sources")
+	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
+		removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
+		for _, s := range removed {
+			if id := wire.Digest(s.ID).Short(); s.Before {
+				fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
+			} else {
+				fmt.Fprintln(cmd.OutOrStdout(), id)
 			}
-			return requireOwnExamples(c, "only the pipeline that owns it removes sources")
-		}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-			removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
-			for _, s := range removed {
-				if id := wire.Digest(s.ID).Short(); s.Before {
-					fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
-				} else {
-					fmt.Fprintln(cmd.OutOrStdout(), id)
-				}
-			}
-			return err
-		}),
-	}
-	from.add(cmd)
-	return cmd
+		}
+		return err
+	})
 }
 
 func newQuarantine() *cobra.Command {
@@ -651,11 +607,10 @@ func newQuarantineList() *cobra.Command {
 
 func newForget() *cobra.Command {
 	var (
-		from   configFlags
 		what   admin.ToForget
 		report string
 	)
-	cmd := &cobra.Command{
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
 		Long: "Forget examples: runs submitted later do not learn from them. Give a row as\nTOPIC/PARTITION/OFFSET/ROW, or all rows " +
 			"of a message as TOPIC/PARTITION/OFFSET; offset and row may\nbe ranges, such as 3-7. Rows that ingest read from a " +
@@ -668,47 +623,45 @@ func newForget() *cobra.Command {
   stagewise forget -c clicks.yaml --source 724a0b99d628   ingested files, by their id in sources list
   stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name
   stagewise forget -c clicks.yaml --key user-4711 --report forgot.json   also write as JSON where data of the rows stays`,
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
-			if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
+	}, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
+		if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
+			return err
+		}
+		if err := screen.CheckWritable(report); err != nil {
+			return err
+		}
+		what.Answers = c.Serve.Answers.Topic
+		switch {
+		case !slices.Contains([]string{"", heed.RestoreLost, heed.DropLost}, what.Lost):
+			return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, heed.RestoreLost, heed.DropLost)
+		case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
+			return errors.New("expected rows, --source, --key or --lost")
+		}
+		for _, arg := range args {
+			if read, ok := admin.ParseSourceRows(c.Examples.FromTopic, arg); ok {
+				what.Read = append(what.Read, read)
+				continue
+			}
+			r, err := admin.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
+			if err != nil {
 				return err
 			}
-			if err := screen.CheckWritable(report); err != nil {
+			what.Rows = append(what.Rows, r)
+		}
+		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+			done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
+			if done == nil {
 				return err
 			}
-			what.Answers = c.Serve.Answers.Topic
-			switch {
-			case !slices.Contains([]string{"", heed.RestoreLost, heed.DropLost}, what.Lost):
-				return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, heed.RestoreLost, heed.DropLost)
-			case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
-				return errors.New("expected rows, --source, --key or --lost")
+			if report != screen.StandardOutput {
+				err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
 			}
-			for _, arg := range args {
-				if read, ok := admin.ParseSourceRows(c.Examples.FromTopic, arg); ok {
-					what.Read = append(what.Read, read)
-					continue
-				}
-				r, err := admin.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
-				if err != nil {
-					return err
-				}
-				what.Rows = append(what.Rows, r)
-			}
-			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
-				if done == nil {
-					return err
-				}
-				if report != screen.StandardOutput {
-					err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
-				}
-				return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
-					*admin.Forgot
-					Unlisted string `json:"unlisted"`
-				}{done, "copies of model files and exports: no list of them is kept"}))
-			}))
-		}),
-	}
-	from.add(cmd)
+			return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
+				*admin.Forgot
+				Unlisted string `json:"unlisted"`
+			}{done, "copies of model files and exports: no list of them is kept"}))
+		}))
+	})
 	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source, given by its id or the first digits; see sources "+
 		"list")
 	cmd.Flags().StringArrayVar(&what.Keys, "key", nil,
@@ -722,29 +675,25 @@ func newForget() *cobra.Command {
 }
 
 func newRepair() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
+	return new(configFlags).command(&cobra.Command{
 		Use: "repair -c FILE", Short: "Repair a damaged log of the embedded broker", Args: cobra.NoArgs,
 		Long: "Repair the log of the embedded broker in data_dir. Intact batches of messages keep their offsets.\nThe offsets of " +
 			"damaged batches are printed and stay empty: no other message gets them. Copy data_dir\nfirst if the disk may become " +
 			"readable later.",
 		Example: "  stagewise repair -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if len(c.Brokers) > 0 {
-				return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),
-					Want: "no value: repair is for the files of the embedded broker"}
-			}
-			repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
-			screen.WriteRepaired(cmd.OutOrStdout(), repaired)
-			if err != nil {
-				return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))
-			}
-			if len(repaired) == 0 {
-				fmt.Fprintf(cmd.OutOrStdout(), "the log in %s is intact\n", c.DataDir)
-			}
-			return nil
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if len(c.Brokers) > 0 {
+			return option.Problem{Key: "brokers", Value: strings.Join(c.Brokers, ", "),
+				Want: "no value: repair is for the files of the embedded broker"}
+		}
+		repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
+		screen.WriteRepaired(cmd.OutOrStdout(), repaired)
+		if err != nil {
+			return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))
+		}
+		if len(repaired) == 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "the log in %s is intact\n", c.DataDir)
+		}
+		return nil
+	})
 }

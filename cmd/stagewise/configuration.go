@@ -78,21 +78,31 @@ func (f *configFlags) load() (*config.Config, error) {
 	return c, nil
 }
 
-// run returns a function that loads the configuration for a command, and then calls do.
-func (f *configFlags) run(do func(cmd *cobra.Command, args []string, c *config.Config) error) func(*cobra.Command, []string) error {
-	return func(cmd *cobra.Command, args []string) error {
+// command completes a command with the flags of its configuration, and of what it shows: it loads the configuration, and calls do. A nil
+// show means that it is a short command, which shows nothing but its results.
+func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
+	do func(cmd *cobra.Command, args []string, c *config.Config) error) *cobra.Command {
+	f.add(cmd)
+	if show != nil {
+		show.add(cmd)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := f.load()
+		if err == nil && show != nil {
+			err = show.check()
+		}
 		if err != nil {
 			return err
 		}
 		return do(cmd, args, c)
 	}
+	return cmd
 }
 
-// onPipeline is run for a short command on a pipeline that exists. check may be nil; what it returns is wrong with the command line.
-func (f *configFlags) onPipeline(check func(c *config.Config, args []string) error,
-	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) func(*cobra.Command, []string) error {
-	return f.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
+// onPipeline completes a short command on a pipeline that exists. check may be nil; what it returns is wrong with the command line.
+func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) error,
+	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
+	return new(configFlags).command(cmd, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
 		if check != nil {
 			if err := check(c, args); err != nil {
 				return err
@@ -121,14 +131,6 @@ func must(err error) {
 	if err != nil {
 		panic(err)
 	}
-}
-
-// spool copies the standard input to a temporary file if the options name it. Call remove when nothing reads it any more.
-func spool(cmd *cobra.Command, o *ingest.Options) (remove func() error, err error) {
-	if !o.NamesStandardInput() {
-		return func() error { return nil }, nil
-	}
-	return o.Spool(cmd.Context(), cmd.InOrStdin())
 }
 
 // withLog opens the log of a configuration, calls do with it, and closes it. If do fails before it has written anything, no data
@@ -235,17 +237,14 @@ func openSolverBLAS() (*kernel.BLAS, error) {
 // newList makes a command list what read finds in a pipeline. check may be nil.
 func newList[T any](cmd *cobra.Command, check func(*config.Config, []string) error, read func(context.Context, *topics.Pipeline) (T, error),
 	write func(io.Writer, T) error) *cobra.Command {
-	var from configFlags
 	cmd.Args = cobra.NoArgs
-	cmd.RunE = from.onPipeline(check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+	return onPipeline(cmd, check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
 		found, err := read(cmd.Context(), topics.Open(log, c.Name, nil))
 		if err != nil {
 			return err
 		}
 		return write(cmd.OutOrStdout(), found)
 	})
-	from.add(cmd)
-	return cmd
 }
 
 // displayFlags are the flags that choose how a command shows its progress. The zero value shows it on the screen.
@@ -312,23 +311,38 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 	}
 }
 
+// session is how a command uses the log of its configuration.
+type session struct {
+	role string // of a service, whose metrics are served, and which SIGTERM may end; "": the command ends by itself
+	// with is withLog or withPipeline.
+	with func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error
+	// input are options that may name the standard input, which is copied to a temporary file for the session. nil means that it is not read.
+	input *ingest.Options
+}
+
 // session opens the log of a configuration, calls do with it and with a recorder that shows what the command does, and closes it. finish
-// ends what is shown, so that results can follow. role is that of a service, whose metrics are served, and which SIGTERM may end; "": none.
-func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, role string,
-	with func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error,
+// ends what is shown, so that results can follow.
+func (f *displayFlags) session(cmd *cobra.Command, c *config.Config, of session,
 	do func(log *kafkalog.Log, recorder event.Recorder, finish func()) error) error {
+	if of.input != nil && of.input.NamesStandardInput() {
+		remove, err := of.input.Spool(cmd.Context(), cmd.InOrStdin())
+		if err != nil {
+			return failed(err)
+		}
+		defer remove()
+	}
 	recorder, finish := f.recorder(c, cmd.ErrOrStderr())
 	defer finish()
-	if role != "" {
+	if of.role != "" {
 		var stop func()
 		var err error
-		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, role, recorder); err != nil {
+		if recorder, stop, err = telemetry.Serve(cmd.Context(), c, of.role, recorder); err != nil {
 			return err
 		}
 		defer stop()
 	}
-	err := with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error { return do(log, recorder, finish) })
-	if role != "" && terminated(cmd.Context()) {
+	err := of.with(cmd.Context(), c, recorder, func(log *kafkalog.Log) error { return do(log, recorder, finish) })
+	if of.role != "" && terminated(cmd.Context()) {
 		return nil
 	}
 	return failed(err)

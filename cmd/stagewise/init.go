@@ -106,21 +106,17 @@ func checkDraft(file string, o ingest.Options) error {
 }
 
 func newCheck() *cobra.Command {
-	var from configFlags
-	cmd := &cobra.Command{
+	return new(configFlags).command(&cobra.Command{
 		Use: "check -c FILE", Short: "Show what train would do, and report errors in the configuration and the files", Args: cobra.NoArgs,
 		Example: "  stagewise check -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			blas, err := openBLAS()
-			if err != nil {
-				return err
-			}
-			ctx, out := cmd.Context(), cmd.OutOrStdout()
-			return failed(errors.Join(screen.WritePreview(ctx, out, c, blas), checkTopics(ctx, out, c)))
-		}),
-	}
-	from.add(cmd)
-	return cmd
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		blas, err := openBLAS()
+		if err != nil {
+			return err
+		}
+		ctx, out := cmd.Context(), cmd.OutOrStdout()
+		return failed(errors.Join(screen.WritePreview(ctx, out, c, blas), checkTopics(ctx, out, c)))
+	})
 }
 
 // reachTimeout is how long check waits for brokers.

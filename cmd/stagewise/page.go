@@ -18,11 +18,10 @@ import (
 
 func newPage() *cobra.Command {
 	var (
-		from   configFlags
 		show   displayFlags
 		listen string
 	)
-	cmd := &cobra.Command{
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "page -c FILE", Short: "Serve a live page of a pipeline to browsers on this machine",
 		Args: cobra.NoArgs,
 		Long: "Serve a live page of a pipeline to browsers on this machine until stopped: progress, model quality\nand problems. The " +
@@ -31,26 +30,23 @@ func newPage() *cobra.Command {
 		Example: "  stagewise page -c clicks.yaml\n" +
 			"  stagewise page -c clicks.yaml --listen 127.0.0.1:8475\n" +
 			"  stagewise train -c digits.yaml --page 127.0.0.1:0",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), checkPage("--listen", listen)); err != nil {
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if err := checkPage("--listen", listen); err != nil {
+			return err
+		}
+		err := show.session(cmd, c, session{with: withLog}, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+			stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
+			if err != nil {
 				return err
 			}
-			err := show.session(cmd, c, "", withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-				stop, err := showPage(cmd.Context(), log, c, "--listen", listen, recorder)
-				if err != nil {
-					return err
-				}
-				<-cmd.Context().Done()
-				return stop()
-			})
-			if cmd.Context().Err() != nil {
-				return nil
-			}
-			return err
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
+			<-cmd.Context().Done()
+			return stop()
+		})
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		return err
+	})
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:0", "serve the page at this `host:port` of the loopback interface; port 0: "+
 		"any free port")
 	return cmd

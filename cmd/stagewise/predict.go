@@ -322,7 +322,7 @@ type scoreFlags struct {
 
 func newScore() *cobra.Command {
 	var f scoreFlags
-	cmd := &cobra.Command{
+	cmd := f.from.command(&cobra.Command{
 		Use: "score -c FILE", Short: "Write predictions for the messages of a topic to another topic", Args: cobra.NoArgs,
 		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the\nnewest offered " +
 			"version of the pipeline. Several processes share the partitions. Exactly one\nprediction of each message counts, " +
@@ -330,10 +330,7 @@ func newScore() *cobra.Command {
 		Example: "  stagewise score -c clicks.yaml                              a service: predict current and future messages\n  " +
 			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
 			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
-		RunE: f.from.run(f.run),
-	}
-	f.from.add(cmd)
-	f.show.add(cmd)
+	}, &f.show, f.run)
 	cmd.Flags().StringVar(&f.topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
 	cmd.Flags().StringVar(&f.to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
 	cmd.Flags().StringVar(&f.version, "version", "", "predict by this `version` only: a version number or run id (default "+
@@ -344,9 +341,6 @@ func newScore() *cobra.Command {
 }
 
 func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
-	if err := f.show.check(); err != nil {
-		return err
-	}
 	if f.stop != "" && f.stop != untilEnd {
 		return fmt.Errorf("--until: %s: expected end", f.stop)
 	}
@@ -367,11 +361,11 @@ func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error
 	if err != nil {
 		return err
 	}
-	role, counts := protocol.RoleScore, &screen.ScoreCounts{}
+	of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
 	if o.UntilEnd {
-		role = "" // it ends by itself
+		of.role = "" // it ends by itself
 	}
-	err = f.show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+	err = f.show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
 		if !o.UntilEnd {
 			recorder.Record(event.Following{Topic: o.From})
 		}

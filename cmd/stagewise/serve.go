@@ -107,7 +107,6 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 	}
 	show, finish := f.show.recorder(c, cmd.ErrOrStderr())
 	defer finish()
-	recorder := telemetry.NewWrites(show)
 	if f.modelFile != "" {
 		if topic := c.Serve.Answers.Topic; topic != "" {
 			return option.Problem{Key: "serve.answers.topic", Value: topic, Want: "no value with --model, which connects to no brokers"}
@@ -119,9 +118,11 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		if f.pipe {
 			return failed(answerPipe(cmd, c.Serve, serve.Fixed(m), &waits{}, m.Manifest.Name))
 		}
-		return failed(answer(cmd.Context(), c, serve.Fixed(m), m.Manifest.Name, nil, recorder))
+		registry, recorder := telemetry.ForServer(m.Manifest.Name, show)
+		return failed(answer(cmd.Context(), c, serve.Fixed(m), m.Manifest.Name, nil, registry, recorder))
 	}
-	waiting, record := &waits{}, event.Recorder(recorder)
+	registry, recorder := telemetry.ForServer(c.Name, show)
+	waiting, record := &waits{}, recorder
 	if f.pipe {
 		record = waiting
 	}
@@ -140,7 +141,7 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 		ctx, stop := context.WithCancel(cmd.Context())
 		var beside sync.WaitGroup
 		beside.Go(func() { appear(ctx, log, c.Name, follower, recorder) })
-		err = answer(ctx, c, follower, c.Name, log, recorder)
+		err = answer(ctx, c, follower, c.Name, log, registry, recorder)
 		stop()
 		beside.Wait()
 		return errors.Join(err, follower.Close())
@@ -153,11 +154,9 @@ func (f *serveFlags) run(cmd *cobra.Command) error {
 
 // answer answers requests until ctx ends. log has the topic of the answers; nil: they are not written.
 func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipeline string, log *kafkalog.Log,
-	recorder telemetry.Writes) error {
+	registry *prometheus.Registry, recorder event.Recorder) error {
 	o := c.Serve
 	memorylimit.Allow(ctx, int64(o.Memory)/8)
-	registry, register := telemetry.NewRegistry(pipeline, protocol.RoleServe)
-	register.MustRegister(recorder)
 	server, err := serve.New(o, versions, registry, pipeline)
 	if err != nil {
 		return err

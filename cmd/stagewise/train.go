@@ -43,105 +43,93 @@ func newTrain() *cobra.Command {
 		trigger           bool
 		pageAt            string
 	)
-	cmd := &cobra.Command{
+	cmd := from.command(&cobra.Command{
 		Use: "train -c FILE", Short: "Ingest the configured files, then train one version", Args: cobra.NoArgs,
 		Example: `  stagewise train -c digits.yaml --model digits.model
   stagewise train -c digits.yaml --set stages.0.passes=3 --report -  with another value, and the report on standard output
   stagewise train -c digits.yaml --detach                            leave the run to the workers and solvers of a cluster`,
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), screen.CheckWritable(report), screen.CheckWritable(modelFile),
-				checkPage("--page", pageAt)); err != nil {
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if err := errors.Join(screen.CheckWritable(report), screen.CheckWritable(modelFile), checkPage("--page", pageAt)); err != nil {
+			return err
+		}
+		if report == screen.StandardOutput && modelFile == screen.StandardOutput {
+			return errors.New("--report and --model: expected - for only one of them")
+		}
+		if detach && attach != "" {
+			return errors.New("--detach and --attach: expected only one of them")
+		}
+		if detach || attach != "" {
+			if err := requireCluster(c); err != nil {
 				return err
 			}
-			if report == screen.StandardOutput && modelFile == screen.StandardOutput {
-				return errors.New("--report and --model: expected - for only one of them")
+		}
+		blas, err := openSolverBLAS()
+		if err != nil {
+			return err
+		}
+		of := session{with: withPipeline}
+		if attach == "" {
+			of = session{with: withLog, input: &c.Examples}
+		}
+		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+			if show.onScreen() {
+				screen.Describe(cmd.ErrOrStderr(), c, blas)
 			}
-			if detach && attach != "" {
-				return errors.New("--detach and --attach: expected only one of them")
-			}
-			if detach || attach != "" {
-				if err := requireCluster(c); err != nil {
-					return err
-				}
-			}
-			blas, err := openSolverBLAS()
+			var (
+				result  *schemas.Report
+				trained *model.Model
+				id      = attach
+				options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
+			)
+			unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
 			if err != nil {
 				return err
 			}
-
-			if attach == "" {
-				remove, err := spool(cmd, &c.Examples)
-				if err != nil {
-					return failed(err)
+			defer func() { _ = unshow() }() // the run is what counts
+			if detach {
+				if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
+					return err
 				}
-				defer remove()
+				if report == "" && modelFile == "" {
+					finish()
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
+					return err
+				}
 			}
-			with := withLog
+			if id != "" {
+				result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name, nil), id, recorder)
+			} else {
+				result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
+			}
+			if finish(); err != nil {
+				return err
+			}
+			configuration := c
 			if attach != "" {
-				with = withPipeline
+				configuration = nil // the run has that of who submitted it
 			}
-			return show.session(cmd, c, "", with, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-				if show.onScreen() {
-					screen.Describe(cmd.ErrOrStderr(), c, blas)
+			if err := screen.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
+				return err
+			}
+			if err := screen.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
+				return err
+			}
+			if show.onScreen() {
+				summary := cmd.OutOrStdout()
+				if report == screen.StandardOutput || modelFile == screen.StandardOutput {
+					summary = cmd.ErrOrStderr()
 				}
-				var (
-					result  *schemas.Report
-					trained *model.Model
-					id      = attach
-					options = dispatch.TrainOptions{Supersede: supersede, Trigger: trigger}
-				)
-				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
-				if err != nil {
-					return err
+				screen.Conclude(summary, result, report, modelFile)
+				if modelFile == "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
 				}
-				defer func() { _ = unshow() }() // the run is what counts
-				if detach {
-					if id, err = pipeline.Submit(cmd.Context(), log, blas, c.Job(), options, recorder); err != nil {
-						return err
-					}
-					if report == "" && modelFile == "" {
-						finish()
-						_, err := fmt.Fprintln(cmd.OutOrStdout(), id)
-						return err
-					}
-				}
-				if id != "" {
-					result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name, nil), id, recorder)
-				} else {
-					result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
-				}
-				if finish(); err != nil {
-					return err
-				}
-				configuration := c
-				if attach != "" {
-					configuration = nil // the run has that of who submitted it
-				}
-				if err := screen.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
-					return err
-				}
-				if err := screen.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
-					return err
-				}
-				if show.onScreen() {
-					summary := cmd.OutOrStdout()
-					if report == screen.StandardOutput || modelFile == screen.StandardOutput {
-						summary = cmd.ErrOrStderr()
-					}
-					screen.Conclude(summary, result, report, modelFile)
-					if modelFile == "" {
-						fmt.Fprintf(cmd.ErrOrStderr(), "to export it: stagewise weights export -c %s --version %d -o FILE\n", from.file, result.Version)
-					}
-				}
-				if result.Outcomes.Withhold() {
-					return fmt.Errorf("version %d is not offered: %s", result.Version, result.Outcomes.Why())
-				}
-				return nil
-			})
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
+			}
+			if result.Outcomes.Withhold() {
+				return fmt.Errorf("version %d is not offered: %s", result.Version, result.Outcomes.Why())
+			}
+			return nil
+		})
+	})
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	cmd.Flags().StringVar(&modelFile, "model", "", "write the model for predict to a `file` (-: standard output)")
 	cmd.Flags().BoolVar(&detach, "detach", false, "submit the run to other processes, and print its id; with --report or --model, "+
@@ -160,80 +148,71 @@ const untilEnd = "end"
 
 func newRun() *cobra.Command {
 	var (
-		from   configFlags
 		show   displayFlags
 		until  string
 		report string
 		pageAt string
 	)
-	cmd := &cobra.Command{
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "run -c FILE", Short: "Retrain continuously as examples arrive", Args: cobra.NoArgs,
 		Example: `  stagewise run -c clicks.yaml                                  a service: update the model as configured under retrain
   stagewise run -c clicks.yaml --until end --report report.json  learn up to the current end of the topic, and stop`,
 		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
 			"other process.",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := errors.Join(show.check(), screen.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
-				return err
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if err := errors.Join(screen.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
+			return err
+		}
+		for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
+			if len(values) > 0 {
+				return option.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window " +
+					"selects the rows of a version"}
 			}
-			for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
-				if len(values) > 0 {
-					return option.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window " +
-						"selects the rows of a version"}
-				}
+		}
+		if a := c.Examples.Augment; a.Rows() > 1 {
+			return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
+				Want: "no value for run: run supports neither augmentation nor averaging, train does"}
+		}
+		if c.Average > 1 {
+			return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
+				"augmentation nor averaging, train does"}
+		}
+		if problems := c.CheckChained(); len(problems) > 0 {
+			return problems[0]
+		}
+		if until != "" && until != untilEnd {
+			return fmt.Errorf("--until: %s: expected end", until)
+		}
+		blas, err := openSolverBLAS()
+		if err != nil {
+			return err
+		}
+		of := session{role: protocol.RoleRun, with: withLog, input: &c.Examples}
+		if until != "" {
+			of.role = "" // it ends by itself
+		}
+		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+			if show.onScreen() {
+				screen.Describe(cmd.ErrOrStderr(), c, blas)
 			}
-			if a := c.Examples.Augment; a.Rows() > 1 {
-				return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
-					Want: "no value for run: run supports neither augmentation nor averaging, train does"}
-			}
-			if c.Average > 1 {
-				return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
-					"augmentation nor averaging, train does"}
-			}
-			if problems := c.CheckChained(); len(problems) > 0 {
-				return problems[0]
-			}
-			if until != "" && until != untilEnd {
-				return fmt.Errorf("--until: %s: expected end", until)
-			}
-			blas, err := openSolverBLAS()
+			unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
 			if err != nil {
 				return err
 			}
-			remove, err := spool(cmd, &c.Examples)
-			if err != nil {
-				return failed(err)
+			defer func() { _ = unshow() }() // the versions are what counts
+			if err := createFollowed(cmd.Context(), c, log); err != nil {
+				return err
 			}
-			defer remove()
-			role := protocol.RoleRun
-			if until != "" {
-				role = "" // it ends by itself
+			result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
+			if finish(); err != nil {
+				return err
 			}
-			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-				if show.onScreen() {
-					screen.Describe(cmd.ErrOrStderr(), c, blas)
-				}
-				unshow, err := showPage(cmd.Context(), log, c, "--page", pageAt, recorder)
-				if err != nil {
-					return err
-				}
-				defer func() { _ = unshow() }() // the versions are what counts
-				if err := createFollowed(cmd.Context(), c, log); err != nil {
-					return err
-				}
-				result, err := pipeline.Retrain(cmd.Context(), log, blas, c.Job(), until == untilEnd, recorder)
-				if finish(); err != nil {
-					return err
-				}
-				if show.onScreen() {
-					screen.ConcludeChain(cmd.ErrOrStderr(), result)
-				}
-				return screen.WriteRetraining(report, cmd.OutOrStdout(), result, c)
-			})
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
+			if show.onScreen() {
+				screen.ConcludeChain(cmd.ErrOrStderr(), result)
+			}
+			return screen.WriteRetraining(report, cmd.OutOrStdout(), result, c)
+		})
+	})
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the examples topic and of examples.from_topic")
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	addPage(cmd, &pageAt)
@@ -253,70 +232,50 @@ func newSolve() *cobra.Command {
 // newRole returns a command that runs as a service. Its exit code is 0 when a signal stops it.
 func newRole(role, use, short string,
 	serve func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error) *cobra.Command {
-	var (
-		from configFlags
-		show = displayFlags{log: logText}
-	)
-	cmd := &cobra.Command{
+	var show = displayFlags{log: logText}
+	return new(configFlags).command(&cobra.Command{
 		Use: use, Short: short, Args: cobra.NoArgs, Example: "  stagewise " + role + " -c digits.yaml",
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := show.check(); err != nil {
-				return err
-			}
-			if err := requireCluster(c); err != nil {
-				return err
-			}
-			blas, err := openSolverBLAS()
-			if err != nil {
-				return err
-			}
-			err = show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-				return serve(cmd.Context(), log, blas, c.Job(), recorder)
-			})
-			if cmd.Context().Err() != nil {
-				return nil
-			}
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if err := requireCluster(c); err != nil {
 			return err
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
-	return cmd
+		}
+		blas, err := openSolverBLAS()
+		if err != nil {
+			return err
+		}
+		err = show.session(cmd, c, session{role: role, with: withLog}, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+			return serve(cmd.Context(), log, blas, c.Job(), recorder)
+		})
+		if cmd.Context().Err() != nil {
+			return nil
+		}
+		return err
+	})
 }
 
 func newVerify() *cobra.Command {
-	var (
-		from configFlags
-		show displayFlags
-	)
-	cmd := &cobra.Command{
+	var show displayFlags
+	return new(configFlags).command(&cobra.Command{
 		Use: "verify -c FILE VERSION", Short: "Recompute a version from the log, and compare the weights", Args: cobra.MaximumNArgs(1),
 		Example: `  stagewise verify -c clicks.yaml 7        recompute from its last full run, on temporary topics
   stagewise verify -c clicks.yaml latest`,
-		RunE: from.run(func(cmd *cobra.Command, args []string, c *config.Config) error {
-			if len(args) == 0 {
-				return errors.New("expected a version: a version number, a run id, or latest; see weights list")
+	}, &show, func(cmd *cobra.Command, args []string, c *config.Config) error {
+		if len(args) == 0 {
+			return errors.New("expected a version: a version number, a run id, or latest; see weights list")
+		}
+		blas, err := openSolverBLAS()
+		if err != nil {
+			return err
+		}
+		return show.session(cmd, c, session{with: withPipeline}, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
+			same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
+			finish()
+			for _, v := range same {
+				fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
 			}
-			if err := show.check(); err != nil {
-				return err
-			}
-			blas, err := openSolverBLAS()
-			if err != nil {
-				return err
-			}
-			return show.session(cmd, c, "", withPipeline, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-				same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
-				finish()
-				for _, v := range same {
-					fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)
-				}
-				return err
-			})
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
-	return cmd
+			return err
+		})
+	})
 }
 
 func newSearch() *cobra.Command {
@@ -330,7 +289,7 @@ func newSearch() *cobra.Command {
 		seed         uint64
 		output, html string
 	)
-	cmd := &cobra.Command{
+	cmd := from.command(&cobra.Command{
 		Use:   "search -c FILE --over KEY=[VALUES]…",
 		Short: "Search for the key values with the best predictions of the holdout rows", Args: cobra.NoArgs,
 		Long: "Train a run for each combination of the values, and rank the runs by the rows held out with\nexamples.holdout, " +
@@ -342,31 +301,28 @@ func newSearch() *cobra.Command {
     --over 'stages.0.features.bandwidth_scale=[1, 2, 4]' -o best.yaml
   stagewise search -c digits.yaml --folds 5 --over 'stages.0.ridge=[1e-4, 1e-3]'
   stagewise search -c digits.yaml --set examples.holdout=0.1 --over 'seed=[1, 2, 3]' --over 'prepare.pca=[0, 20, 40]' --random 5`,
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			list, err := candidates(from.file, from.set, over, random, seed)
-			if err != nil {
-				return err
-			}
-			if err := errors.Join(show.check(), checkBy(by), checkMeasured(by, c), checkFolds(folds),
-				screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
-				return err
-			}
-			switch {
-			case c.Examples.Holdout == 0 && folds == 0:
-				return option.Problem{Key: "examples.holdout", Value: "0",
-					Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
-			case output == screen.StandardOutput && html == screen.StandardOutput:
-				return errors.New("-o and --html: expected - for only one of them")
-			}
-			blas, err := openSolverBLAS()
-			if err != nil {
-				return err
-			}
-			remove, err := spool(cmd, &c.Examples)
-			if err != nil {
-				return failed(err)
-			}
-			defer remove()
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		list, err := candidates(from.file, from.set, over, random, seed)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(checkBy(by), checkMeasured(by, c), checkFolds(folds),
+			screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
+			return err
+		}
+		switch {
+		case c.Examples.Holdout == 0 && folds == 0:
+			return option.Problem{Key: "examples.holdout", Value: "0",
+				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
+		case output == screen.StandardOutput && html == screen.StandardOutput:
+			return errors.New("-o and --html: expected - for only one of them")
+		}
+		blas, err := openSolverBLAS()
+		if err != nil {
+			return err
+		}
+		of := session{with: withLog, input: &c.Examples}
+		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
 			jobs := make([]topics.Job, len(list))
 			for i := range list {
 				weight := list[i].Examples.ClassWeight
@@ -374,20 +330,16 @@ func newSearch() *cobra.Command {
 				list[i].Examples.ClassWeight = weight
 				jobs[i] = list[i].Job()
 			}
-			return show.session(cmd, c, "", withLog, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-				err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
-					list[i].Add(made)
-					return nil
-				})
-				if finish(); err != nil {
-					return err
-				}
-				return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
+			err := pipeline.Search(cmd.Context(), log, blas, jobs, folds, recorder, func(i int, made *replay.Candidate) error {
+				list[i].Add(made)
+				return nil
 			})
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
+			if finish(); err != nil {
+				return err
+			}
+			return writeSearch(cmd.OutOrStdout(), &screen.Search{Candidates: list, By: by, Ended: time.Now()}, output, html)
+		})
+	})
 	cmd.Flags().StringArrayVar(&over, "over", nil, "a `key` and the values to try, such as --over 'stages.0.ridge=[1e-4, 1e-3]'; "+
 		"repeatable")
 	cmd.Flags().StringVar(&by, "by", screen.ByError, "`measure` of the holdout rows to rank by: error, loss (the log loss of the "+
@@ -494,54 +446,42 @@ func candidates(file string, set, over []string, random int, seed uint64) (list 
 
 func newIngest() *cobra.Command {
 	var (
-		from  configFlags
 		show  displayFlags
 		until string
 	)
-	cmd := &cobra.Command{
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "ingest -c FILE", Args: cobra.NoArgs,
 		Short: "Ingest the configured files or topic into the examples topic, skipping what is already there",
 		Example: `  stagewise ingest -c digits.yaml              ingest the files of examples.train and examples.test
   stagewise ingest -c clicks.yaml              follow the topic examples.from_topic until interrupted
   stagewise ingest -c clicks.yaml --until end  stop at the current end of that topic`,
-		RunE: from.run(func(cmd *cobra.Command, _ []string, c *config.Config) error {
-			if err := show.check(); err != nil {
-				return err
-			}
-			if err := requireOwnExamples(c, "it is read-only here"); err != nil {
-				return err
-			}
-			follows := c.Examples.FromTopic != ""
-			switch {
-			case until != "" && until != untilEnd:
-				return fmt.Errorf("--until: %s: expected end", until)
-			case until != "" && !follows:
-				return errors.New("--until: expected examples.from_topic: only a topic can be followed")
-			case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:
-				return errors.New("nothing to ingest: set examples.train, examples.test or examples.from_topic")
-			}
-			remove, err := spool(cmd, &c.Examples)
-			if err != nil {
-				return failed(err)
-			}
-			defer remove()
-			role := protocol.RoleIngest
-			if !follows || until != "" {
-				role = "" // it ends by itself
-			}
-			return show.session(cmd, c, role, withLog, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-				if follows {
-					if err := createFollowed(cmd.Context(), c, log); err != nil {
-						return err
-					}
-					return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if err := requireOwnExamples(c, "it is read-only here"); err != nil {
+			return err
+		}
+		follows := c.Examples.FromTopic != ""
+		switch {
+		case until != "" && until != untilEnd:
+			return fmt.Errorf("--until: %s: expected end", until)
+		case until != "" && !follows:
+			return errors.New("--until: expected examples.from_topic: only a topic can be followed")
+		case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:
+			return errors.New("nothing to ingest: set examples.train, examples.test or examples.from_topic")
+		}
+		of := session{role: protocol.RoleIngest, with: withLog, input: &c.Examples}
+		if !follows || until != "" {
+			of.role = "" // it ends by itself
+		}
+		return show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+			if follows {
+				if err := createFollowed(cmd.Context(), c, log); err != nil {
+					return err
 				}
-				return source.Ingest(cmd.Context(), log, c.Job(), recorder)
-			})
-		}),
-	}
-	from.add(cmd)
-	show.add(cmd)
+				return source.Follow(cmd.Context(), log, c.Job(), until == untilEnd, recorder)
+			}
+			return source.Ingest(cmd.Context(), log, c.Job(), recorder)
+		})
+	})
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the topic")
 	return cmd
 }

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"slices"
+	"reflect"
 	"strings"
 	"time"
 
@@ -174,7 +174,7 @@ func (f folds) mean() replay.Candidate {
 	}
 	r := *reports[0]
 	r.Stages, r.WeightsDigest, r.Thresholds, r.Splits = nil, "", nil, map[string]schemas.SplitReport{}
-	mean(&r.TrainError, reports, func(r *schemas.Report) *float64 { return &r.TrainError })
+	r.TrainError = *meanOf(reports, func(r *schemas.Report) *float64 { return &r.TrainError })
 	r.TestError = meanOf(reports, func(r *schemas.Report) *float64 { return r.TestError })
 	for _, other := range reports[1:] {
 		r.Seconds += other.Seconds
@@ -195,43 +195,34 @@ func (f folds) mean() replay.Candidate {
 	return all
 }
 
-// meanSplit returns the means of measures, and sums of rows.
-func meanSplit(splits []*schemas.SplitReport) schemas.SplitReport {
-	type split = schemas.SplitReport
-	var s split
-	mean(&s.Error, splits, func(s *split) *float64 { return &s.Error })
-	mean(&s.Loss, splits, func(s *split) *float64 { return &s.Loss })
-	s.LogLoss = meanOf(splits, func(s *split) *float64 { return s.LogLoss })
-	s.Brier, s.ECE = meanOf(splits, func(s *split) *float64 { return s.Brier }), meanOf(splits, func(s *split) *float64 { return s.ECE })
-	s.RMSE, s.MAE = meanOf(splits, func(s *split) *float64 { return s.RMSE }), meanOf(splits, func(s *split) *float64 { return s.MAE })
-	s.R2, s.Hamming = meanOf(splits, func(s *split) *float64 { return s.R2 }), meanOf(splits, func(s *split) *float64 { return s.Hamming })
-	s.MicroF1 = meanOf(splits, func(s *split) *float64 { return s.MicroF1 })
-	s.MacroF1 = meanOf(splits, func(s *split) *float64 { return s.MacroF1 })
-	s.SubsetAccuracy = meanOf(splits, func(s *split) *float64 { return s.SubsetAccuracy })
-	for _, other := range splits {
-		s.Rows += other.Rows
-		switch {
-		case len(other.Confusion) == 0 || len(s.Confusion) > 0 && len(s.Confusion) != len(other.Confusion):
-		case s.Confusion == nil:
-			for _, row := range other.Confusion {
-				s.Confusion = append(s.Confusion, slices.Clone(row))
+// meanSplit returns the means of measures that all splits have, and sums of rows.
+func meanSplit(splits []*schemas.SplitReport) (s schemas.SplitReport) {
+	to := reflect.ValueOf(&s).Elem()
+	for i := range to.NumField() {
+		switch measure := to.Field(i).Addr().Interface().(type) {
+		case *float64:
+			for _, split := range splits {
+				*measure += reflect.ValueOf(*split).Field(i).Float()
 			}
-		default:
-			for i, row := range other.Confusion {
-				for j, n := range row {
-					s.Confusion[i][j] += n
-				}
+			*measure /= float64(len(splits))
+		case **float64:
+			*measure = meanOf(splits, func(split *schemas.SplitReport) *float64 {
+				return reflect.ValueOf(*split).Field(i).Interface().(*float64)
+			})
+		}
+	}
+	for _, split := range splits {
+		s.Rows += split.Rows
+		for i, row := range split.Confusion {
+			if len(s.Confusion) <= i {
+				s.Confusion = append(s.Confusion, make([]int64, len(row)))
+			}
+			for j := range min(len(row), len(s.Confusion[i])) {
+				s.Confusion[i][j] += row[j]
 			}
 		}
 	}
 	return s
-}
-
-// mean sets a measure to the mean of those of several.
-func mean[T any](to *float64, of []T, measure func(T) *float64) {
-	if m := meanOf(of, measure); m != nil {
-		*to = *m
-	}
 }
 
 // meanOf returns the mean of a measure; nil if one of several has none.

@@ -43,7 +43,7 @@ type metrics struct {
 // newMetrics returns the recorder of a role of a pipeline, with a registry of its own in which its metrics are registered. They have the
 // label pipeline.
 func newMetrics(pipeline, role string, now func() time.Time) *metrics {
-	registry, to := NewRegistry(pipeline, role)
+	registry, to := newRegistry(pipeline, role)
 	m := &metrics{registered: register(role, to), registry: registry, role: role, now: now, waiting: map[string]bool{},
 		written: map[string]int64{}}
 	if role == protocol.RoleScore {
@@ -52,8 +52,8 @@ func newMetrics(pipeline, role string, now func() time.Time) *metrics {
 	return m
 }
 
-// NewRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
-func NewRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Registerer) {
+// newRegistry returns a registry with what all processes say of themselves, and a registerer for the metrics of a pipeline.
+func newRegistry(pipeline, role string) (*prometheus.Registry, prometheus.Registerer) {
 	registry := prometheus.NewRegistry()
 	register := prometheus.WrapRegistererWith(prometheus.Labels{"pipeline": pipeline}, registry)
 	version, revision := Build()
@@ -78,7 +78,7 @@ func (m *metrics) Record(e event.Event) {
 		}
 		m.set("waiting", float64(len(m.waiting)))
 	case event.Rewritten:
-		m.add(repeatedWrites, 1, e.Topic)
+		m.add("repeated_writes_total", 1, e.Topic)
 	case event.Quarantined:
 		m.add("quarantined_total", 1)
 	case event.StoodAside:
@@ -323,25 +323,10 @@ func (m *metrics) trouble() string {
 	return ""
 }
 
-// Writes is a recorder that counts repeated writes, and passes all events on. It is for a process whose other metrics are its own: it
-// registers Writes among them. [NewWrites] makes it.
-type Writes struct {
-	*prometheus.CounterVec
-	to event.Recorder
-}
-
-// NewWrites returns a recorder that passes events on.
-func NewWrites(to event.Recorder) Writes {
-	opts := prometheus.CounterOpts{Namespace: namespace, Name: repeatedWrites, Help: repeatedWritesHelp}
-	return Writes{prometheus.NewCounterVec(opts, []string{"topic"}), to}
-}
-
-// Record counts a repeated write.
-func (w Writes) Record(e event.Event) {
-	if e, ok := e.(event.Rewritten); ok {
-		w.WithLabelValues(e.Topic).Inc()
-	}
-	w.to.Record(e)
+// ForServer returns a registry for the metrics of a server, and a recorder that counts events in it and passes them on.
+func ForServer(pipeline string, to event.Recorder) (*prometheus.Registry, event.Recorder) {
+	m := newMetrics(pipeline, protocol.RoleServe, time.Now)
+	return m.registry, Tee{event.Serialised(m), to}
 }
 
 // metric is a row of the table of metrics. A name that ends with _total is a counter, any other a gauge.
@@ -375,11 +360,6 @@ const (
 	phaseSolve     = "solve"
 )
 
-const (
-	repeatedWrites     = "repeated_writes_total"
-	repeatedWritesHelp = "Writes to a topic that were retried after an ambiguous error, so that the topic may have them twice."
-)
-
 // table returns all metrics of the roles. Units are Prometheus' own: seconds, and ratios from 0 to 1.
 func table() []metric {
 	work, solve, run := []string{protocol.RoleWork}, []string{protocol.RoleSolve}, []string{protocol.RoleRun}
@@ -388,7 +368,8 @@ func table() []metric {
 	ingests := slices.Concat(score, run, []string{protocol.RoleIngest})
 	return []metric{
 		{name: "waiting", help: "Operations being retried after broker errors."},
-		{name: repeatedWrites, help: repeatedWritesHelp, label: "topic"},
+		{name: "repeated_writes_total", help: "Writes to a topic that were retried after an ambiguous error, so that the topic may have them " +
+			"twice.", label: "topic"},
 
 		{name: "standing_aside", help: "1 while this process does not take part in a run whose plan has a different arithmetic.", roles: runs},
 		{name: "runs_total", help: "Ended runs, by final state.", roles: runs, label: "state",
