@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -58,9 +59,7 @@ func TestBlockIsGramMatrix(t *testing.T) {
 				}
 				sum := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{From: int64(segment), To: int64(segment) + 1}}}}
 				b.End(sum)
-				if err := total.Merge(sum); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, total.Merge(sum))
 			}
 			block, _ := total.Tensors().Find(statistics.FieldBlock)
 			before := -1.0

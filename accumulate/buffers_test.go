@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
@@ -72,9 +73,7 @@ func TestMergedCrossMomentsAreReused(t *testing.T) {
 	total := of(1, statistics.FieldCross, first.Scores(), first.Visited())
 	for range 20 {
 		part := of(2, statistics.FieldCross, first.Scores(), second.Cross(), first.Visited())
-		if err := total.MergeWhole(part, nil, crosses); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, total.MergeWhole(part, nil, crosses))
 		for range 3 { // whoever takes memory writes to it
 			other := &Sum{}
 			for i := range crosses.Cross(other, 3, 2) {

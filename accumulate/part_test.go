@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -16,9 +17,7 @@ func TestParts(t *testing.T) {
 		part.Field("a", 2)[1]++
 		part.Field("b", 1)[0] = float64(i)
 		one.SetPart("part", part)
-		if err := sum.Merge(one); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, sum.Merge(one))
 	}
 	part := sum.Part("part")
 	if got := part.Field("a", 2); !slices.Equal(got, []float64{0, 3}) || part.Field("b", 1)[0] != 3 || len(part.Tensors()) != 2 {

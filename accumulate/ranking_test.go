@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -186,9 +187,7 @@ func TestRankingOfParts(t *testing.T) {
 			part := &Sum{Coverage: coverage.Coverage{Spans: coverage.Spans{{Partition: i, From: 0, To: 1}}}}
 			part.AddRanking(p.Rows.Slice(cut, to), p.probabilities.Slice(cut, to), p.class[cut:to], 0.25)
 			part.Pack()
-			if err := merged.Merge(part); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, merged.Merge(part))
 		}
 		if !reflect.DeepEqual(merged.Tensors(), whole.Tensors()) {
 			t.Errorf("%d classes: the sums of parts are not those of the whole", k)

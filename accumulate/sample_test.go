@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -42,9 +43,7 @@ func TestSample(t *testing.T) {
 				total.Merge(&split[i])
 			}
 			again := &Sample{}
-			if err := again.MergeRecord(total.Record(wire.Identity{}), nil); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, again.MergeRecord(total.Record(wire.Identity{}), nil))
 			for _, s := range []*Sample{total, again} {
 				if got := s.Rows(); !slices.Equal(got.Data, want) || got.Rows != min(n, SampleRows) {
 					t.Fatalf("the sample has %d rows of %d, or not those of the smallest hashes", got.Rows, n)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -50,9 +51,7 @@ func clone(s *Sum) *Sum {
 func mustMerge(t *testing.T, into *Sum, sums ...*Sum) *Sum {
 	t.Helper()
 	for _, s := range sums {
-		if err := into.Merge(s); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, into.Merge(s))
 	}
 	return into
 }

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -57,14 +58,10 @@ func TestTilesAddUpInOrder(t *testing.T) {
 					share, segments := &Sum{}, [][]float64(nil)
 					for range r.IntN(c.segments + 1) {
 						m := messageOf(r, 1+r.IntN(3), c.p, 0, weight)
-						if err := share.MergeWhole(gramOf(a, m), buffers, nil); err != nil {
-							t.Fatal(err)
-						}
+						arrowtest.NoError(t, share.MergeWhole(gramOf(a, m), buffers, nil))
 						segments = append(segments, gramField(gramOf(plain, m)))
 					}
-					if err := sum.MergeWhole(share, buffers, nil); err != nil {
-						t.Fatal(err)
-					}
+					arrowtest.NoError(t, sum.MergeWhole(share, buffers, nil))
 					shares = append(shares, added(segments))
 				}
 				want := added(shares)

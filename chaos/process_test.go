@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // shell returns a fleet whose processes run a shell script.
@@ -13,9 +15,7 @@ func shell(t *testing.T, script string) *fleet {
 	t.Helper()
 	folder := t.TempDir()
 	program := folder + "/program"
-	if err := os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	f := newFleet(folder, program, nil)
 	t.Cleanup(f.close)
 	return f
@@ -23,18 +23,14 @@ func shell(t *testing.T, script string) *fleet {
 
 func started(t *testing.T, f *fleet) *process {
 	t.Helper()
-	if err := f.start(worker); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, f.start(worker))
 	all := f.all(worker)
 	return all[len(all)-1]
 }
 
 func TestProcessesThatEndOnTheirOwnAreReported(t *testing.T) {
 	f := shell(t, "exit 3")
-	if err := f.start(worker); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, f.start(worker))
 	if p := <-f.unexpected; p.err == nil || len(f.all(worker)) != 0 {
 		t.Errorf("%v, %d are left", p.err, len(f.all(worker)))
 	}
@@ -68,10 +64,7 @@ func TestLeaving(t *testing.T) {
 		f := shell(t, script)
 		p := started(t, f)
 		for ready := false; !ready; {
-			content, err := os.ReadFile(p.log)
-			if err != nil {
-				t.Fatal(err)
-			}
+			content := arrowtest.Must(os.ReadFile(p.log))(t)
 			ready = len(content) > 0
 		}
 		err := f.leave(p)

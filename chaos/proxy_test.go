@@ -12,6 +12,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 func request(key uint16, correlation uint32, content string) []byte {
@@ -41,9 +43,7 @@ func unconnected() *proxy { return &proxy{connections: map[*connection]struct{}{
 
 func send(t *testing.T, c net.Conn, frame []byte) {
 	t.Helper()
-	if _, err := c.Write(frame); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(c.Write(frame))(t)
 }
 
 func expect(t *testing.T, c net.Conn, frame []byte) {
@@ -166,24 +166,12 @@ func TestLostAnswer(t *testing.T) {
 
 // On sockets, clients see a reset connection, also when the broker is down; after Close nothing listens.
 func TestProxyOnSockets(t *testing.T) {
-	broker, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	p, err := newProxy()
-	if err != nil {
-		t.Fatal(err)
-	}
+	broker := arrowtest.Must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	p := arrowtest.Must(newProxy())(t)
 	p.Serve(func() (net.Conn, error) { return net.Dial("tcp", broker.Addr().String()) })
-	client, err := net.Dial("tcp", p.Addr())
-	if err != nil {
-		t.Fatal(err)
-	}
+	client := arrowtest.Must(net.Dial("tcp", p.Addr()))(t)
 	defer client.Close()
-	accepted, err := broker.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
+	accepted := arrowtest.Must(broker.Accept())(t)
 	defer accepted.Close()
 	send(t, client, request(fetchKey, 1, "which"))
 	expect(t, accepted, request(fetchKey, 1, "which"))

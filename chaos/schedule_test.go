@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -15,10 +16,7 @@ import (
 // trained returns the stages of the runs of `make chaos`.
 func trained(t *testing.T) []schemas.Stage {
 	t.Helper()
-	c, err := config.Load("digits.yaml", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := arrowtest.Must(config.Load("digits.yaml", nil))(t)
 	return c.Job().Stages
 }
 

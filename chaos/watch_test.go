@@ -8,6 +8,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,10 +23,7 @@ import (
 // watched returns a client of a pipeline on an embedded broker, which has a run, and a watch of what comes.
 func watched(t *testing.T) (*protocol.Client, *watch) {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -33,23 +31,16 @@ func watched(t *testing.T) (*protocol.Client, *watch) {
 	})
 	client := protocol.NewClient(log, "test", nil)
 	for _, topic := range []string{client.Topics.Plans, client.Topics.Weights} {
-		if err := log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
 	}
 	publish(t, client, client.Topics.Plans, planOf(t, 1)...)
-	w, err := newWatch(t.Context(), log, "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := arrowtest.Must(newWatch(t.Context(), log, "test"))(t)
 	return client, w
 }
 
 func publish(t *testing.T, client *protocol.Client, topic string, messages ...wire.Message) {
 	t.Helper()
-	if _, err := client.Log.Append(t.Context(), topic, 0, messages...); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(client.Log.Append(t.Context(), topic, 0, messages...))(t)
 }
 
 func plan(seed uint64) *schemas.Plan {
@@ -63,10 +54,7 @@ func plan(seed uint64) *schemas.Plan {
 
 func planOf(t *testing.T, seed uint64) []wire.Message {
 	t.Helper()
-	messages, err := plan(seed).Messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := arrowtest.Must(plan(seed).Messages())(t)
 	return messages
 }
 

@@ -14,6 +14,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/txtar"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/link"
@@ -118,14 +119,9 @@ func TestWrongBytes(t *testing.T) {
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	if *update {
-		if err := os.WriteFile(name, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile(name, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := arrowtest.Must(os.ReadFile(name))(t)
 	if got != string(want) {
 		t.Errorf("got\n%s\nexpected\n%s", got, want)
 	}
@@ -139,14 +135,8 @@ func TestMissingFile(t *testing.T) {
 
 func loaded(t *testing.T, file string, environ, set []string) *Config {
 	t.Helper()
-	content, err := os.ReadFile(filepath.Join("testdata/good", file))
-	if err != nil {
-		t.Fatal(err)
-	}
-	c, err := load(file, content, environ, set)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := arrowtest.Must(os.ReadFile(filepath.Join("testdata/good", file)))(t)
+	c := arrowtest.Must(load(file, content, environ, set))(t)
 	return c
 }
 
@@ -296,9 +286,7 @@ security:
 		s.environment(environ)
 		s.commandLine("--set", set)
 		c, err := s.config()
-		if err := errors.Join(err, s.failure()); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, errors.Join(err, s.failure()))
 		return c
 	}
 	c := read(nil, nil)
@@ -424,15 +412,9 @@ func TestKubernetesServiceVariables(t *testing.T) {
 // Any bytes are either a valid configuration, whose job can be made, or a list of problems of one line each.
 func FuzzLoad(f *testing.F) {
 	add := func(content []byte) { f.Add(content, "stages.0.features.size", "7", "STAGEWISE_SEED=1") }
-	files, err := filepath.Glob("testdata/good/*.yaml")
-	if err != nil {
-		f.Fatal(err)
-	}
+	files := arrowtest.Must(filepath.Glob("testdata/good/*.yaml"))(f)
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			f.Fatal(err)
-		}
+		content := arrowtest.Must(os.ReadFile(file))(f)
 		add(content)
 	}
 	for _, a := range archives(f) {

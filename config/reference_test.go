@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,10 +23,7 @@ const (
 
 // The table in docs/configuration.md is the generated one. With -update the test writes it.
 func TestReference(t *testing.T) {
-	page, err := os.ReadFile(referencePage)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := arrowtest.Must(os.ReadFile(referencePage))(t)
 	before, rest, begins := strings.Cut(string(page), referenceBegin)
 	_, after, ends := strings.Cut(rest, referenceEnd)
 	if !begins || !ends {

@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // What a configuration resolves to is a configuration: loaded again, it says the same. It has every key but those of security.
@@ -15,10 +17,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		t.Fatalf("files %v: %v", files, err)
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := arrowtest.Must(os.ReadFile(file))(t)
 		var environ []string
 		if strings.Contains(string(content), "sasl") {
 			environ = []string{"STAGEWISE_SECURITY_SASL_PASSWORD=hunter2"}
@@ -29,14 +28,8 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 				"prepare.hash={columns: 2^10, cross: [[c, d]]}", "examples.categorical=c,d", "threshold={cost: {fp: 1, fn: 20}}", "memory=1GiB",
 				"examples.missing_values=[]"}
 		}
-		c, err := load(file, content, environ, set)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := json.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := arrowtest.Must(load(file, content, environ, set))(t)
+		text := arrowtest.Must(json.Marshal(c))(t)
 		if strings.Contains(string(text), "hunter2") || strings.Contains(string(text), "security") {
 			t.Errorf("%s: security is in %s", file, text)
 		}
@@ -44,10 +37,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 		if err != nil {
 			t.Fatalf("%s: %v in %s", file, err, text)
 		}
-		more, err := json.Marshal(again)
-		if err != nil {
-			t.Fatal(err)
-		}
+		more := arrowtest.Must(json.Marshal(again))(t)
 		if string(more) != string(text) {
 			t.Errorf("%s: %s resolves to %s", file, text, more)
 		}
@@ -62,9 +52,7 @@ func TestResolvedIsTheSameConfiguration(t *testing.T) {
 func lacking(t *testing.T, text []byte) string {
 	t.Helper()
 	var root any
-	if err := json.Unmarshal(text, &root); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, json.Unmarshal(text, &root))
 	for _, k := range Keys() {
 		if strings.HasPrefix(k.Name, withheld) || strings.HasPrefix(k.Name, "stages.") || k.Name == "examples.header" {
 			continue
@@ -85,15 +73,11 @@ func lacking(t *testing.T, text []byte) string {
 // An archive without a topic stays one: what its files say is not written.
 func TestResolvedArchiveHasNoTopic(t *testing.T) {
 	folder := t.TempDir()
-	if err := os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(folder, "clicks+0+0000000000.json"), []byte("{\"a\": 1, \"label\": 0}\n"), 0o600))
 	content := []byte("name: a\nexamples: {columns: {use: [a]}, archive: {files: \"" + folder + "\", layout: confluent}}\n")
 	for range 2 {
 		c, err := load("archive.yaml", content, nil, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		if !c.Examples.Archive.Alone {
 			t.Errorf("%s: the archive is not alone", content)
 		}

@@ -12,53 +12,35 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
 // docs/configuration.schema.json is the generated one. With -update the test writes it.
 func TestSchema(t *testing.T) {
-	text, err := json.MarshalIndent(jsonSchema(), "", " ")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := arrowtest.Must(json.MarshalIndent(jsonSchema(), "", " "))(t)
 	golden(t, "../docs/configuration.schema.json", string(text)+"\n")
 }
 
 // The schema accepts every valid configuration, and rejects misspelt keys and values of the wrong type.
 func TestSchemaAgreesWithLoad(t *testing.T) {
-	text, err := json.Marshal(jsonSchema())
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := arrowtest.Must(json.Marshal(jsonSchema()))(t)
 	var s jsonschema.Schema
-	if err := json.Unmarshal(text, &s); err != nil {
-		t.Fatal(err)
-	}
-	schema, err := s.Resolve(nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, json.Unmarshal(text, &s))
+	schema := arrowtest.Must(s.Resolve(nil))(t)
 	validate := func(content []byte) error {
 		var value any
-		if err := yaml.Unmarshal(content, &value); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, yaml.Unmarshal(content, &value))
 		return schema.Validate(value)
 	}
 	var files []string
 	for _, pattern := range []string{"testdata/good/*.yaml", "../examples/*.yaml", "../examples/*/*.yaml"} {
-		found, err := filepath.Glob(pattern)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := arrowtest.Must(filepath.Glob(pattern))(t)
 		files = append(files, found...)
 	}
 	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := arrowtest.Must(os.ReadFile(file))(t)
 		if strings.TrimSpace(string(content)) == "" {
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/sink"
@@ -30,16 +31,10 @@ func TestAverageOfMembers(t *testing.T) {
 	for _, links := range everyLink {
 		for _, members := range []int{2, 3} {
 			p := syntheticMembers(t, "columns", d, 0, members, links...)
-			m, err := p.model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := arrowtest.Must(p.model())(t)
 			want := kernel.NewDense(n, 3)
 			for i := range members {
-				one, err := p.member(i).model()
-				if err != nil {
-					t.Fatal(err)
-				}
+				one := arrowtest.Must(p.member(i).model())(t)
 				for j, v := range one.Predictor(nil).Probabilities(raw(n, d)).Data {
 					want.Data[j] += v
 				}
@@ -58,10 +53,7 @@ func TestAverageOfMembers(t *testing.T) {
 			if !slices.Equal(measured.Data, want.Data) || slices.Min(losses) < 0 || slices.Max(losses) == 0 {
 				t.Errorf("%d members of %v: measured other predictions, or losses %v", members, links, losses)
 			}
-			read, err := Read(bytes.NewReader(file(t, m)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			read := arrowtest.Must(Read(bytes.NewReader(file(t, m))))(t)
 			if got := read.Predictor(nil).Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
 				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
 			}
@@ -73,10 +65,7 @@ func TestAverageOfMembers(t *testing.T) {
 func TestMembersDrawTheirOwnFeatures(t *testing.T) {
 	p := syntheticMembers(t, "rff", 4, 0, 2, link.Softmax)
 	p.weights[1][0].Tensors = p.weights[0][0].Tensors
-	m, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(p.model())(t)
 	score, before := kernel.NewDense(65, 3), kernel.NewDense(65, 3)
 	var scores [2][]float32
 	inputs := kernel.NewDense(65, 4)

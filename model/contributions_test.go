@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -25,7 +26,7 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 	p, rows := m.Predictor(kernel.Gonum()), &examples.Rows{Rows: raw.Rows, Cols: raw.Cols, Floats: raw.Data}
 	probabilities := kernel.NewDense(raw.Rows, len(m.Labels()))
 	m.Probabilities(probabilities.Data, rows)
-	err := p.Contributions(rows, math.MaxInt, func(row int, scores []Contributions) {
+	arrowtest.NoError(t, p.Contributions(rows, math.MaxInt, func(row int, scores []Contributions) {
 		predicted := kernel.NewDense(1, len(scores))
 		var copies []Contributions
 		for out, s := range scores {
@@ -51,20 +52,14 @@ func checkContributions(t *testing.T, what string, m *Model, raw kernel.Dense) (
 			}
 		}
 		all = append(all, copies)
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = p.Contributions(rows, 1, func(row int, scores []Contributions) {
+	}))
+	arrowtest.NoError(t, p.Contributions(rows, 1, func(row int, scores []Contributions) {
 		for out, s := range scores {
 			if want := all[row][out].Columns[:1]; !slices.Equal(s.Columns, want) {
 				t.Errorf("%s, row %d: the largest contribution is %v, want %v", what, row, s.Columns, want)
 			}
 		}
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	return all
 }
 
@@ -92,10 +87,7 @@ func TestNoContributionsWithoutCovers(t *testing.T) {
 	p := syntheticStages(t, &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, table.Width(), 1, table, []schemas.Stage{{Features: treesOf(5, 7), Link: schemas.Link(link.Softmax)}})
 	structure := &p.weights[0][0].Tensors
 	*structure = (*structure)[:len(*structure)-1]
-	m, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(p.model())(t)
 	if err := m.CheckContributions(); err == nil || !strings.Contains(err.Error(), "covers") {
 		t.Errorf("error %v", err)
 	}
@@ -116,10 +108,7 @@ func TestContributionsOfSlopes(t *testing.T) {
 			list := slices.Repeat([]schemas.Stage{{Features: f, Link: schemas.Link(link.Softmax)}}, 2)
 			list[1].Temperature = 2
 			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
-			m, err := syntheticStages(t, plan, 5, 1, treetest.Table{}, list).model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := arrowtest.Must(syntheticStages(t, plan, 5, 1, treetest.Table{}, list).model())(t)
 			raw := kernel.NewDense(4, 5)
 			for i := range raw.Data {
 				raw.Data[i] = float32(i%7)/7 - 0.4
@@ -160,10 +149,7 @@ func TestContributionsOfSparseRows(t *testing.T) {
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, len(data)/2, 2, data)}}})
 		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
 	}
-	m, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(p.model())(t)
 	raw := kernel.NewDense(3, m.Width())
 	raw.Row(0)[4], raw.Row(0)[2], raw.Row(1)[1], raw.Row(1)[7] = 3, 5, 1, -2 // column 2 has no factor
 	all := checkContributions(t, "sparse rows", m, raw.Slice(0, 2))

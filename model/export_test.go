@@ -9,6 +9,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -24,9 +25,7 @@ func TestSafetensorsLayout(t *testing.T) {
 			t.Fatalf("%v: a header of %d bytes that begins with %q", r, length, header[0])
 		}
 		var parts map[string]json.RawMessage
-		if err := json.Unmarshal([]byte(header), &parts); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, json.Unmarshal([]byte(header), &parts))
 		end := 0
 		for _, want := range m.Tensors() {
 			part, ok := parts[want.Name]

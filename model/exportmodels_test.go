@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -91,10 +92,7 @@ func (r recipe) model(t testing.TB) *Model {
 		preparation = append(preparation, wire.Vector(statistics.TensorTargetCenter, center), wire.Vector(statistics.TensorTargetRest, rest),
 			wire.Vector(statistics.TensorTargetScale, scale))
 	}
-	prepared, err := prepare.New(r.prepare, preparation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prepared := arrowtest.Must(prepare.New(r.prepare, preparation))(t)
 	plan := &schemas.Plan{Name: "flowers", Segment: 16, Prepare: r.prepare, Intercept: r.intercept, Seed: 1<<63 + 5, Stages: all,
 		Average: r.members}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 7, Run: "run", Plan: plan, Labels: r.labels, LabelType: examples.TypeOf(r.labels)}
@@ -115,10 +113,7 @@ func (r recipe) model(t testing.TB) *Model {
 	}
 	weights := make([][]*schemas.Weights, len(all))
 	for i := range all {
-		stage, err := NewStage(plan, i, prepared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stage := arrowtest.Must(NewStage(plan, i, prepared))(t)
 		passes, p, k := 1, stage.Features.Size(), len(r.labels)
 		if n := stage.Features.Leaves(); n > 0 {
 			weights[i] = append(weights[i], &schemas.Weights{Identity: wire.Identity{Kind: schemas.KindStructure, Run: "run", Stage: i},
@@ -140,10 +135,7 @@ func (r recipe) model(t testing.TB) *Model {
 		}
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
 	}
-	m, err := New(manifest, preparation, weights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(New(manifest, preparation, weights))(t)
 	manifest.WeightsDigest = m.Digest()
 	return m
 }
@@ -388,8 +380,6 @@ func write(t testing.TB, format string, m *Model) string {
 		t.Fatalf("there is no format %s", format)
 	}
 	var b strings.Builder
-	if err := f.Write(&b, m); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, f.Write(&b, m))
 	return b.String()
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -71,10 +72,7 @@ func (r sparseRecipe) model(t testing.TB) *Model {
 			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, len(labels), draw(p*len(labels), 0.3))}}})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
 	}
-	m, err := New(manifest, preparation, weights)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(New(manifest, preparation, weights))(t)
 	manifest.WeightsDigest = m.Digest()
 	return m
 }

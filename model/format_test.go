@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -38,17 +39,14 @@ func exampleModel(t *testing.T) *Model {
 	}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan, Labels: labels,
 		Blocks: []schemas.BlockDigest{{}, {Stage: 1, Passes: 1}}}
-	m, err := New(manifest, wire.Tensors[float32]{
+	m := arrowtest.Must(New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{1, 2}), wire.Vector(statistics.TensorScale, []float32{0.5, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{4}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{
 		weights(0, wire.Matrix(statistics.TensorW, 4, 2, []float32{1, -1, 0.5, 0.25, -2, 2, 0.125, 0})),
 		weights(1, wire.Matrix(statistics.TensorW, 4, 2, []float32{0.25, -0.25, 0.125, 0, 0.5, -0.5, 0, 0.25}),
 			wire.Matrix(statistics.TensorCalibration, 6, 2, []float32{0.5, 0.125, 0.125, 0.5, 0.25, 0, 0, 0.25, 0.125, 0, 0, 0.125})),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	manifest.WeightsDigest = m.Digest()
 	return m
 }
@@ -157,25 +155,14 @@ func workedExample(t *testing.T, m *Model) string {
 func TestFormatExample(t *testing.T) {
 	const path = "../schemas/FORMAT.md"
 	if *update {
-		if err := os.WriteFile("testdata/example.arrow", file(t, exampleModel(t)), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile("testdata/example.arrow", file(t, exampleModel(t)), 0o644))
 	}
-	content, err := os.ReadFile("testdata/example.arrow")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Read(bytes.NewReader(content))
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := arrowtest.Must(os.ReadFile("testdata/example.arrow"))(t)
+	m := arrowtest.Must(Read(bytes.NewReader(content)))(t)
 	if m.Digest() != exampleModel(t).Digest() {
 		t.Error("testdata/example.arrow is not the model of the example: test with -update")
 	}
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := arrowtest.Must(os.ReadFile(path))(t)
 	section := regexp.MustCompile(`(?s)(<!-- example:[^>]*-->\n)(.*?)(<!-- end -->)`)
 	parts := section.FindSubmatch(text)
 	if parts == nil {
@@ -183,9 +170,7 @@ func TestFormatExample(t *testing.T) {
 	}
 	shown := "\n" + workedExample(t, m) + "\n"
 	if *update {
-		if err := os.WriteFile(path, section.ReplaceAll(text, []byte("${1}"+shown+"${3}")), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile(path, section.ReplaceAll(text, []byte("${1}"+shown+"${3}")), 0o644))
 		return
 	}
 	checkNumbers(t, string(parts[2]), shown)
@@ -193,10 +178,7 @@ func TestFormatExample(t *testing.T) {
 
 // FORMAT.md says what probabilities each link makes of a score.
 func TestFormatHasAllLinks(t *testing.T) {
-	text, err := os.ReadFile("../schemas/FORMAT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for _, name := range link.Names() {
 		if !strings.Contains(page, "\n| `"+name+"` | ") {
@@ -217,9 +199,7 @@ func checkNumbers(t *testing.T, got, want string) {
 	shown, right := number.FindAllString(got, -1), number.FindAllString(want, -1)
 	for i := range shown {
 		var a, b float64
-		if _, err := fmt.Sscan(shown[i]+" "+right[i], &a, &b); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(fmt.Sscan(shown[i]+" "+right[i], &a, &b))(t)
 		if math.Abs(a-b) > 1e-6*max(1, math.Abs(b)) {
 			t.Errorf("FORMAT.md shows %s, expected %s. Test with -update", shown[i], right[i])
 		}

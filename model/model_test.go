@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -80,18 +81,12 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table tre
 	if len(table.Features) > 0 {
 		p.preparation = append(p.preparation, table.Bins()...)
 	}
-	prepared, err := prepare.New(plan.Prepare, p.preparation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prepared := arrowtest.Must(prepare.New(plan.Prepare, p.preparation))(t)
 	if members > 1 {
 		plan.Stages, plan.Average = slices.Repeat(plan.Stages, members), members
 	}
 	for i := range plan.Stages {
-		stage, err := NewStage(plan, i, prepared)
-		if err != nil {
-			t.Fatal(err)
-		}
+		stage := arrowtest.Must(NewStage(plan, i, prepared))(t)
 		passes := 1
 		if stage.Link.Learnt {
 			passes = 2
@@ -114,10 +109,7 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table tre
 		p.weights = append(p.weights, list)
 		p.manifest.Blocks = append(p.manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: passes})
 	}
-	m, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(p.model())(t)
 	p.manifest.WeightsDigest = m.Digest()
 	return p
 }
@@ -154,10 +146,7 @@ func TestFileRoundTrip(t *testing.T) {
 	for _, links := range everyLink {
 		for _, components := range []int{0, 2} {
 			p := synthetic(t, "rff", 4, components, links...)
-			m, err := p.model()
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := arrowtest.Must(p.model())(t)
 			written := file(t, m)
 			again, err := Read(bytes.NewReader(written))
 			if err != nil {
@@ -184,14 +173,8 @@ func TestFileRoundTrip(t *testing.T) {
 
 // The committed file of a model stays readable.
 func TestReadGolden(t *testing.T) {
-	written, err := os.ReadFile("testdata/digits.arrow")
-	if err != nil {
-		t.Fatal(err)
-	}
-	m, err := Read(bytes.NewReader(written))
-	if err != nil {
-		t.Fatal(err)
-	}
+	written := arrowtest.Must(os.ReadFile("testdata/digits.arrow"))(t)
+	m := arrowtest.Must(Read(bytes.NewReader(written)))(t)
 	if want := wire.Digest("772a6ec60e6e861eff9ceaf47ae6a6d278791d9642d2e0dd16c62d6b9ae1d202"); m.Digest() != want {
 		t.Errorf("digest %s, expected %s", m.Digest(), want)
 	}
@@ -203,10 +186,7 @@ func TestReadGolden(t *testing.T) {
 // A changed bit is an error, or changes nothing that the digest is over. So is a cut, but for that of the eight bytes that end
 // an Arrow stream.
 func TestDamagedFile(t *testing.T) {
-	m, err := synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated).model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(synthetic(t, "rff", 3, 0, link.Softmax, link.Calibrated).model())(t)
 	written := file(t, m)
 	for i := 0; i < len(written); i += 7 {
 		damaged := bytes.Clone(written)
@@ -308,20 +288,11 @@ func TestNewNamesWhatDoesNotFit(t *testing.T) {
 // Passes of a learnt link that do not count are no part of the model.
 func TestPassesThatCount(t *testing.T) {
 	p := synthetic(t, "rff", 3, 0, link.Calibrated)
-	all, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := arrowtest.Must(p.model())(t)
 	p.weights[0][1].Final = &schemas.Final{Passes: 1}
-	counted, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	counted := arrowtest.Must(p.model())(t)
 	p.weights[0] = p.weights[0][:1]
-	first, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	first := arrowtest.Must(p.model())(t)
 	if counted.Digest() != first.Digest() || counted.Digest() == all.Digest() {
 		t.Errorf("digests: of both passes %s, of the first that counts %s, of the first alone %s", all.Digest(), counted.Digest(), first.Digest())
 	}
@@ -330,16 +301,10 @@ func TestPassesThatCount(t *testing.T) {
 // Probabilities are probabilities, whichever link is last. Those of a row do not depend on the rows after its tile, and those
 // of one row are what Predict returns, to the bit if the row has a tile of its own.
 func TestProbabilitiesOfTiles(t *testing.T) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := arrowtest.Must(kernel.Open(""))(t)
 	const d = 4
 	for _, links := range everyLink {
-		m, err := synthetic(t, "rff", d, 0, links...).model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := arrowtest.Must(synthetic(t, "rff", d, 0, links...).model())(t)
 		rows := func(n int) kernel.Dense {
 			x := raw(129, d)
 			return x.Slice(0, n)
@@ -394,10 +359,7 @@ func TestProbabilitiesOfTiles(t *testing.T) {
 // A missing feature counts as the mean of the feature, and Predict leaves its argument alone.
 func TestMissingFeatureIsTheMean(t *testing.T) {
 	p := synthetic(t, "rff", 3, 0, link.Softmax)
-	m, err := p.model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(p.model())(t)
 	center, _ := p.preparation.Find(statistics.TensorCenter)
 	predictor := m.Predictor(nil)
 	row := []float32{1, float32(math.NaN()), 2}
@@ -425,19 +387,14 @@ func addChanged(f *testing.F, written []byte) {
 // Any bytes are a model that predicts, or an error. The digest is not checked, as no change would pass.
 func FuzzRead(f *testing.F) {
 	for _, links := range everyLink {
-		m, err := synthetic(f, "columns", 2, 0, links...).model()
-		if err != nil {
-			f.Fatal(err)
-		}
+		m := arrowtest.Must(synthetic(f, "columns", 2, 0, links...).model())(f)
 		addChanged(f, file(f, m))
 	}
 	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
 		table := treetest.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
 		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, 4, 1, table,
 			[]schemas.Stage{{Features: treesOf(4, 3), Link: l}}).model()
-		if err != nil {
-			f.Fatal(err)
-		}
+		arrowtest.NoError(f, err)
 		addChanged(f, file(f, m))
 	}
 	f.Fuzz(func(t *testing.T, written []byte) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -21,10 +22,7 @@ func sparsePreparation(t *testing.T, columns []int32) *prepare.Preparation {
 	for range columns {
 		factors.Values = append(factors.Values, 1)
 	}
-	p, err := prepare.New(schemas.Prepare{}, append(factors.Tensors(false), labels))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := arrowtest.Must(prepare.New(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
 	return p
 }
 
@@ -63,18 +61,12 @@ func TestWeightsOnMoreColumns(t *testing.T) {
 func TestFittedLeavesInitialWeights(t *testing.T) {
 	prepared := sparsePreparation(t, []int32{1, 4, 9, 16})
 	plan := &schemas.Plan{Seed: 1, Stages: []schemas.Stage{{Features: schemas.Features{Kind: stages.Columns}, Link: "softmax"}}}
-	s, err := NewStage(plan, 0, prepared)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(NewStage(plan, 0, prepared))(t)
 	initial := []float32{1, 2, 3, 4, 5, 6, 7, 8}
 	published := []*schemas.Weights{{Tensors: wire.Tensors[float32]{statistics.InputsTensor(statistics.TensorOccurring, []int32{0, 2}),
 		wire.Matrix(statistics.TensorRows, 2, 2, []float32{10, 20, 30, 40}), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}}
 	for range 2 {
-		f, err := s.Fitted(initial, published)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := arrowtest.Must(s.Fitted(initial, published))(t)
 		if want := []float32{10, 20, 3.5, 3.5, 30, 40, 7.5, 7.5}; !slices.Equal(f.W.Data, want) {
 			t.Fatalf("got %v, want %v", f.W.Data, want)
 		}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
@@ -22,10 +23,7 @@ import (
 // Many goroutines that predict with one model get what one predictor gives, and leave their rows as they were.
 func TestPredictFromManyGoroutines(t *testing.T) {
 	for _, links := range everyLink {
-		m, err := synthetic(t, "rff", 4, 2, links...).model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
 		rows, k := raw(100, 4), len(m.Labels())
 		want := make([]float32, 0, rows.Rows*k)
 		var labels []string
@@ -62,10 +60,7 @@ func equalBits(a, b []float32) bool {
 }
 
 func TestPredictPanicsAtOtherLengths(t *testing.T) {
-	m, err := synthetic(t, "rff", 4, 0, link.Softmax).model()
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(synthetic(t, "rff", 4, 0, link.Softmax).model())(t)
 	for name, call := range map[string]func(){
 		"features":      func() { m.Predict(make([]float32, 3), nil) },
 		"probabilities": func() { m.Predict(make([]float32, 4), make([]float32, 2)) },
@@ -85,10 +80,7 @@ func TestPredictPanicsAtOtherLengths(t *testing.T) {
 
 func TestPredictAllocatesNothing(t *testing.T) {
 	for _, links := range everyLink {
-		m, err := synthetic(t, "rff", 4, 2, links...).model()
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
 		row, probabilities := raw(1, 4).Data, make([]float32, 3)
 		m.Predict(row, probabilities)
 		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
@@ -130,19 +122,13 @@ func tenBlocks(tb testing.TB) *Model {
 			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
 		}})
 	}
-	m, err := New(manifest, preparation, weights)
-	if err != nil {
-		tb.Fatal(err)
-	}
+	m := arrowtest.Must(New(manifest, preparation, weights))(tb)
 	return m
 }
 
 // products returns a function that does the matrix products of a prediction of one row, and nothing else.
 func products(tb testing.TB) func() {
-	blas, err := kernel.Open("")
-	if err != nil {
-		tb.Fatal(err)
-	}
+	blas := arrowtest.Must(kernel.Open(""))(tb)
 	row, basis, inputs := raw(1, benchFeatures), drawn(benchFeatures, benchComponents), kernel.NewDense(1, benchComponents)
 	block, score := kernel.NewDense(1, benchSize), kernel.NewDense(1, benchClasses)
 	directions, weights := make([]kernel.Dense, benchStages), make([]kernel.Weights, benchStages)

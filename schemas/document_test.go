@@ -32,9 +32,7 @@ func TestDocumentsRoundTrip(t *testing.T) {
 		found := map[byte]int{}
 		for _, m := range messages {
 			whole, ok, err := documents.Add(m)
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			if ok {
 				found[whole.Value[slices.Index(whole.Value, '[')+2]]++
 			}

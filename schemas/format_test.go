@@ -48,9 +48,7 @@ func TestFormatTables(t *testing.T) {
 		marked = section.ReplaceAllString(marked, "${1}"+strings.ReplaceAll(table, "$", "$$")+"${2}")
 	}
 	if *update {
-		if err := os.WriteFile("FORMAT.md", []byte(marked), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.WriteFile("FORMAT.md", []byte(marked), 0o644))
 	} else if marked != page {
 		t.Error("FORMAT.md's tables differ from the types: test with -update")
 	}

@@ -181,9 +181,7 @@ func goldens(t testing.TB) map[string]wire.Message {
 	const suffix = ".headers.json"
 	for _, path := range arrowtest.Must(filepath.Glob("testdata/*" + suffix))(t) {
 		var m wire.Message
-		if err := json.Unmarshal(arrowtest.Must(os.ReadFile(path))(t), &m); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, json.Unmarshal(arrowtest.Must(os.ReadFile(path))(t), &m))
 		m.Value = arrowtest.Must(os.ReadFile(valueOf(t, path)))(t)
 		all[strings.TrimSuffix(filepath.Base(path), suffix)] = m
 	}
@@ -227,9 +225,7 @@ func TestGoldens(t *testing.T) {
 				Headers []wire.Header
 			}{got.Key, got.Headers}, "", "  "))(t)
 			for path, content := range map[string][]byte{headers: append(described, '\n'), valueOf(t, headers): got.Value} {
-				if err := os.WriteFile(path, content, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
 			}
 		} else if got.Key != m.Key || !slices.Equal(got.Headers, m.Headers) || !bytes.Equal(got.Value, m.Value) {
 			t.Errorf("%s has changed: test with -update if this is intended, and FORMAT.md is right\n%+v\nbecame\n%+v", name, m, got)

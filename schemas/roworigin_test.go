@@ -75,20 +75,14 @@ func TestSourceKeys(t *testing.T) {
 	rows := examples.Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
 	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
 		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
-		m, err := Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		m := arrowtest.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
 		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
 			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
 		}
 		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
 			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
 		}
-		examples, err := examples.Decode(m.Value, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		examples := arrowtest.Must(examples.Decode(m.Value, mem))(t)
 		if examples.Rows != 4 || examples.Label(3) != "b" {
 			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 		}

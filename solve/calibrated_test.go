@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
@@ -133,9 +134,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			sums = wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram), wire.Matrix(statistics.FieldCross, 3*k, k, cross)}
 		}
 		pass, err := observe(fit, v, step, sums)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		if (pass != nil) != (v%2 == 0) {
 			t.Fatalf("visit %d is pass %v", v, pass)
 		}
@@ -145,9 +144,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 			bounds = append(bounds, fit.(*calibrated).bound)
 		}
 		next, err := fit.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
 			t.Fatal(err)
 		}
@@ -214,10 +211,7 @@ func TestCalibratedStopsWhenItsLossNoLongerFalls(t *testing.T) {
 				sums = pr.sums(link.Calibrated, pr.offset)
 				sums[0].Data[3] = loss * sums[0].Data[0]
 			}
-			pass, err := observe(fit, v, Step{}, sums)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pass := arrowtest.Must(observe(fit, v, Step{}, sums))(t)
 			if pass != nil && (pass.Number != v/2+1 || pass.Accepted != (v < 4)) {
 				t.Errorf("visit %d with loss %v is %+v", v, loss, pass)
 			}
@@ -286,9 +280,7 @@ func TestCalibrationErrors(t *testing.T) {
 		"negative":   {-1e9, new(*SingularError)},
 	} {
 		fit := pr.fit(stageOf(link.Calibrated, 3, 1e-3))
-		if _, err := observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(observe(fit, 0, Step{}, pr.sums(link.Calibrated, pr.offset)))(t)
 		gram, cross := pr.moments(cubic(pr.offset), mat.NewDense(100, 2, nil))
 		gram[0] = test.value
 		_, err := observe(fit, 1, Step{}, wire.Tensors[float64]{wire.Vector(statistics.FieldGram, gram),

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -78,9 +79,7 @@ func TestCountedWeights(t *testing.T) {
 		counts.Apply(func(j, c int, _ float64) float64 { return float64(r.IntN(3)) * r.Float64() * float64(1+j%k*c) }, counts)
 		counts.Set(0, 0, 1) // at least one is nonzero
 		fit := countedFit(p, p, k, 0.25)
-		if _, err := fit.Observe(0, Step{}, countSums(counts)); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 		step, err := fit.Next()
 		if err != nil || !step.Final || step.Of != 1 || fit.Weight() != 0.25 || fit.Ridge() != 0 {
 			t.Fatalf("%+v, weight %v, ridge %v: %v", step.Final, fit.Weight(), fit.Ridge(), err)
@@ -103,9 +102,7 @@ func TestCountedWeightsOfOddCounts(t *testing.T) {
 		3, 1, 0, // the intercept
 	})
 	fit := countedFit(2, 3, 3, 1)
-	if _, err := fit.Observe(0, Step{}, countSums(counts)); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(fit.Observe(0, Step{}, countSums(counts)))(t)
 	step, _ := fit.Next()
 	for i, w := range step.W {
 		if !Finite(float64(w)) {
@@ -138,16 +135,12 @@ func TestCountedWeightIsChosen(t *testing.T) {
 		"no sense": {none, func(w float64) float64 { return w }, 0},
 	} {
 		fit := countedFit(1, 1, 2, schemas.WeightAuto)
-		if _, err := fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(fit.Observe(0, Step{}, countSums(mat.NewDense(1, 2, []float64{1, 2}))))(t)
 		first, err := fit.Next()
 		if err != nil || first.Final {
 			t.Fatalf("%s: the first step ends the stage: %v", name, err)
 		}
-		if _, err := fit.Observe(1, first, trialSums(test.wrong, test.loss)); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(fit.Observe(1, first, trialSums(test.wrong, test.loss)))(t)
 		last, err := fit.Next()
 		if err != nil || !last.Final || last.Of != 2 || float64(fit.Weight()) != test.want {
 			t.Fatalf("%s: weight %v, expected %v: %v", name, fit.Weight(), test.want, err)

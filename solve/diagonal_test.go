@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -75,9 +76,7 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 		}
 		sums := pr.blockSums(stage.Link, Step{W: w, Block: step.Block})
 		e, err := f.Observe(len(visits), step, sums)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		visits = append(visits, sparseVisit{w, step.Block, statistics.LossesOf(sums), e})
 		if step, err = f.Next(); err != nil {
 			t.Fatal(err)
@@ -146,9 +145,7 @@ func TestSparseIdentityIsRidgeRegression(t *testing.T) {
 	w, passes, _ := fitSparse(t, pr, stage)
 	var solution mat.Dense
 	hessian, cross, _ := pr.normalEquations(0.2)
-	if err := solution.Solve(hessian, cross); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, solution.Solve(hessian, cross))
 	for i, v := range w {
 		if want := solution.RawMatrix().Data[i]; math.Abs(float64(v)-want) > 1e-4 {
 			t.Errorf("weight %d is %v, expected %v", i, v, want)
@@ -170,13 +167,8 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	}
 	f := &generalized{common: common{stage: stage, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
 	sums := pr.sparseSums(link.Softmax, w)
-	if _, err := f.open(sums); err != nil {
-		t.Fatal(err)
-	}
-	gradient, err := f.ridgeGradient(sums, w[:pr.shape.Penalised*pr.shape.Classes])
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(f.open(sums))(t)
+	gradient := arrowtest.Must(f.ridgeGradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
 	for i, g := range gradient {
 		if math.Abs(g) > 1e-4 {
 			t.Errorf("gradient %d is %v at the minimum", i, g)
@@ -270,14 +262,8 @@ func TestShortenedStepLowersJ(t *testing.T) {
 			scores.Mul(x, mat.NewDense(p, k, step))
 			return floats.Dot(scores.RawMatrix().Data, scores.RawMatrix().Data)/2/rows + lambda/2*floats.Dot(step, step) - floats.Dot(gradient, step)
 		}
-		own, err := newDiagonal(slices.Clone(squares), p, rows, lambda, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
-		above, err := newDiagonal(slices.Clone(bounds), p, rows, lambda, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		own := arrowtest.Must(newDiagonal(slices.Clone(squares), p, rows, lambda, 1))(t)
+		above := arrowtest.Must(newDiagonal(slices.Clone(bounds), p, rows, lambda, 1))(t)
 		if whole := change(solved(own, gradient, k)); whole < 0 {
 			t.Errorf("a step that is not bounded changes J by %v: the test does not need the bound", whole)
 		}

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"reflect"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // rows returns inputs of size rows each, with independent errors; row i has the error rate rate(i).
@@ -70,14 +72,9 @@ func TestDriftIsAFold(t *testing.T) {
 	for seed := range uint64(20) {
 		var whole, restored Drift
 		for i, input := range weighted(seed) {
-			saved, err := json.Marshal(restored)
-			if err != nil {
-				t.Fatal(err)
-			}
+			saved := arrowtest.Must(json.Marshal(restored))(t)
 			restored = Drift{}
-			if err := json.Unmarshal(saved, &restored); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, json.Unmarshal(saved, &restored))
 			kept := whole
 			want := whole.Observe(input.Rows, input.Wrong)
 			if again := kept.Observe(input.Rows, input.Wrong); again != want || !reflect.DeepEqual(kept, whole) {

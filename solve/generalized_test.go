@@ -9,6 +9,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -99,9 +100,7 @@ func TestGradientAgainstFiniteDifferences(t *testing.T) {
 		_, gradient := pr.objective(l, lambda, w)
 		// the fit computes the same gradient from the sums
 		fit, narrow := pr.fit(stageOf(l, 12, 1e-2)), random(2, 21, 1)
-		if _, err := observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(observe(fit, 0, Step{W: narrow}, pr.sums(l, pr.scores(narrow))))(t)
 		var g struct {
 			common
 			accepted point
@@ -191,9 +190,7 @@ func TestSafeguard(t *testing.T) {
 func TestTrialThatOverflowsIsTakenBack(t *testing.T) {
 	pr := problemOf(4, 100, 8, 3)
 	fit := pr.fit(stageOf(link.Softmax, 10, 1e-2))
-	if _, err := observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(observe(fit, 0, Step{}, pr.sums(link.Softmax, pr.scores(nil))))(t)
 	first, _ := fit.Next()
 	for _, overflow := range []float64{math.NaN(), math.Inf(1)} {
 		sums := pr.sums(link.Softmax, pr.scores(first.W))
@@ -277,9 +274,7 @@ func TestFitIsAFold(t *testing.T) {
 	for upTo := 1; upTo <= len(visits); upTo++ {
 		fit := pr.fit(stage)
 		for v, visit := range visits[:upTo] {
-			if _, err := observe(fit, v, visit.step, visit.sums); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(observe(fit, v, visit.step, visit.sums))(t)
 		}
 		want := final
 		if upTo < len(visits) {

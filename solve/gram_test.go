@@ -7,6 +7,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -51,9 +52,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 			var step Step
 			for v := 0; !step.Final; v++ {
 				pass, err := observe(fit, v, step, pr.sampled(pr.sums(stage.Link, pr.scores(step.W)), size.rows))
-				if err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, err)
 				if pass.Objective > before+1e-12 {
 					t.Errorf("pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				}

@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // On a quadratic function, with exact steps, L-BFGS takes the steps of preconditioned conjugate gradients: it finds the
@@ -25,10 +27,7 @@ func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
 		for j := range n {
 			squares[j] = hessian.At(j, j)
 		}
-		metric, err := newDiagonal(squares, n, 1, 0, 1)
-		if err != nil {
-			t.Fatal(err)
-		}
+		metric := arrowtest.Must(newDiagonal(squares, n, 1, 0, 1))(t)
 		w, target := make([]float64, n), mat.NewVecDense(n, nil)
 		for j := range n {
 			target.SetVec(j, r.NormFloat64())

@@ -9,6 +9,7 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -225,14 +226,10 @@ func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, in
 			sums = slices.Delete(sums, 1, 2) // only visit 0 has the Gram matrix
 		}
 		pass, err := observe(fit, v, step, sums)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		visits = append(visits, visited{step, pass, sums})
 		next, err := fit.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		if next.Final {
 			return visits, next, fit
 		}

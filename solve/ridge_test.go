@@ -8,6 +8,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -104,9 +105,7 @@ func TestValidationAgainstItsDefinition(t *testing.T) {
 					v.eliminate()
 					for _, ridge := range []float64{1e-4, 0.01, 0.3, 10} {
 						w, hat, err := leastSquares(x, r, weight, pr.penalty(pr.wantLambda(ridge)/curvature))
-						if err != nil {
-							t.Fatal(err)
-						}
+						arrowtest.NoError(t, err)
 						var rest mat.Dense
 						rest.Mul(x, w)
 						rest.Sub(r, &rest)
@@ -139,9 +138,7 @@ func TestRidgeAgainstLeavingOneOut(t *testing.T) {
 				for i := range size.n {
 					others, rest := pr.weighted(link.Identity, i)
 					w, _, err := leastSquares(others, rest, float64(2*size.n), pr.penalty(pr.wantLambda(ridge)))
-					if err != nil {
-						t.Fatal(err)
-					}
+					arrowtest.NoError(t, err)
 					var off mat.VecDense
 					off.MulVec(w.T(), x.RowView(i))
 					off.SubVec(r.RowView(i), &off)
@@ -209,16 +206,11 @@ func TestRidgeIsAboveRounding(t *testing.T) {
 		for _, l := range []schemas.Link{link.Identity, link.Softmax, link.Calibrated} {
 			t.Run(fmt.Sprint(name, " ", l), func(t *testing.T) {
 				fit := pr.fit(stageOf(l, 5, float64(schemas.RidgeAuto)))
-				if _, err := observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.Must(observe(fit, 0, Step{}, rounded(pr.sums(l, pr.scores(nil)))))(t)
 				if r := fit.Ridge(); !(r >= schemas.Ridge(ridgeAt(firstRidge)) && r <= schemas.Ridge(ridgeAt(lastRidge))) {
 					t.Errorf("ridge %v", r)
 				}
-				step, err := fit.Next()
-				if err != nil {
-					t.Fatal(err)
-				}
+				step := arrowtest.Must(fit.Next())(t)
 				for _, w := range step.W {
 					if !(math.Abs(float64(w)) < 1e6) {
 						t.Fatalf("a weight of %v, with the ridge %v", w, fit.Ridge())
@@ -255,9 +247,7 @@ func TestRidgeWithASampledGramMatrix(t *testing.T) {
 		pr := problemOf(9, size.n, size.p, size.k)
 		chosen := func(sums wire.Tensors[float64]) float64 {
 			fit := pr.fit(stageOf(link.Softmax, 5, float64(schemas.RidgeAuto)))
-			if _, err := observe(fit, 0, Step{}, rounded(sums)); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(observe(fit, 0, Step{}, rounded(sums)))(t)
 			return float64(fit.Ridge())
 		}
 		sums := func() wire.Tensors[float64] { return pr.sums(link.Softmax, pr.scores(nil)) }

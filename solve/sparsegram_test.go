@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -43,14 +44,8 @@ func TestSparseGram(t *testing.T) {
 			for i := range g {
 				g[i] = r.NormFloat64()
 			}
-			exact, err := newPreconditioner(gram, p, p-1, 100, 0.01, 0.5, &Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			metric, err := newBlockMetric(packed(gram), p, p-1, 100, 0.01, 0.5, &Buffer{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			exact := arrowtest.Must(newPreconditioner(gram, p, p-1, 100, 0.01, 0.5, &Buffer{}))(t)
+			metric := arrowtest.Must(newBlockMetric(packed(gram), p, p-1, 100, 0.01, 0.5, &Buffer{}))(t)
 			if _, sparse := metric.(*sparseGram); p == 200 && sparse != (each < 40) {
 				t.Errorf("%d of %d columns a row: a %T", each, p, metric)
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -162,13 +163,9 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 			}
 		}
 		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before, &memory)
-		if _, err := counted.Observe(0, Step{}, visit(o.w)); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(counted.Observe(0, Step{}, visit(o.w)))(t)
 		step, err := counted.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		apply(b, step, k)
 		before = &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 
@@ -176,9 +173,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 		for number, step := 0, (Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)
-			if _, err := fit.Observe(number, step, visit(widened(at))); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(fit.Observe(number, step, visit(widened(at))))(t)
 			if step, err = fit.Next(); err != nil {
 				t.Fatal(err)
 			}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 )
 
@@ -42,10 +43,7 @@ func TestMedian(t *testing.T) {
 // Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the
 // spread is the mean.
 func TestSpreadOfEqualRows(t *testing.T) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := arrowtest.Must(kernel.Open(""))(t)
 	blas.UseForSolves()
 	defer kernel.Gonum().UseForSolves()
 	for _, m := range []int{1, 3, 37, 50, 63, 64, 65, 784} {

@@ -11,6 +11,7 @@ import (
 
 	"gonum.org/v1/gonum/mat"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -81,10 +82,7 @@ func TestComponentsOfFeaturesThatNeverChange(t *testing.T) {
 		row[0], row[3] = 7, 0
 	}
 	for _, pca := range []int{1, d - still, d} {
-		found, err := PrepareDense(data.surveyed(data.rows[0]), false, pca)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := arrowtest.Must(PrepareDense(data.surveyed(data.rows[0]), false, pca))(t)
 		basis := found.Basis
 		for c := range pca {
 			length := 0.0
@@ -116,10 +114,7 @@ func TestSurveyAgainstItsDefinition(t *testing.T) {
 			t.Run(fmt.Sprint(standardize, pca), func(t *testing.T) {
 				const d = 5
 				data := rowsOf(1, 301, d, func(r *rand.Rand) float64 { return float64(1 + r.IntN(3)) })
-				found, err := PrepareDense(data.surveyed(data.rows[0]), standardize, pca)
-				if err != nil {
-					t.Fatal(err)
-				}
+				found := arrowtest.Must(PrepareDense(data.surveyed(data.rows[0]), standardize, pca))(t)
 				mean, deviation, weight := make([]float64, d), make([]float64, d), 0.0
 				for n, row := range data.rows {
 					weight += data.weights[n]
@@ -220,10 +215,7 @@ func TestConstantColumns(t *testing.T) {
 		data.weights = append(data.weights, 1)
 	}
 	for _, standardize := range []bool{false, true} {
-		found, err := PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := arrowtest.Must(PrepareDense(data.surveyed([]float64{7.000001, 0, 0, 1e4, 1e4, 0}), standardize, 2))(t)
 		factors, center := found.Scale, found.Center
 		for j, varies := range []bool{false, false, false, true, true, true} {
 			if (factors[j] != 0) != varies {
@@ -245,10 +237,7 @@ func TestConstantColumns(t *testing.T) {
 // The record lists the results in the order in which the weights' digest reads them.
 func TestTensorsOfAPreparation(t *testing.T) {
 	for _, components := range []int{0, 2} {
-		found, err := PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components)
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := arrowtest.Must(PrepareDense(rowsOf(1, 30, 3, ones).surveyed([]float64{0, 0, 0}), false, components))(t)
 		var names []string
 		for _, tensor := range found.Tensors(2.5) {
 			names = append(names, tensor.Name)

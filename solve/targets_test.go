@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -19,9 +20,7 @@ func TestTargetsFarFromZero(t *testing.T) {
 				sums[0], sums[1], sums[2] = sums[0]+1, sums[1]+y, sums[2]+y*y
 			}
 			center, scale, err := PrepareTargets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			if want := math.Sqrt((60*60 - 1) / 12.0); center[0] != offset+29.5 || math.Abs(float64(scale[0])-want) > 1e-5 {
 				t.Errorf("offset %v, about %v: mean %v and deviation %v, expected %v and %v", offset, shift, center[0], scale[0], offset+29.5, want)
 			}

@@ -10,6 +10,7 @@ import (
 	"gonum.org/v1/gonum/mat"
 	"gonum.org/v1/gonum/optimize"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -152,18 +153,12 @@ func (o *window) update(t *testing.T, fresh *increment, refresh, passes int) {
 		t.Fatal(err)
 	}
 	for visit, done := 0, false; !done; visit++ {
-		e, err := u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		e := arrowtest.Must(u.Observe(visit, Step{W: o.w}, o.visit(visited, schemas.KeepsTerms(visit, passes))))(t)
 		if !e.Accepted {
 			o.rejected++
 		}
 		o.objective = e.Objective
-		step, err := u.Next()
-		if err != nil {
-			t.Fatal(err)
-		}
+		step := arrowtest.Must(u.Next())(t)
 		o.w, done = step.W, step.Final
 	}
 	var terms []Terms

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // W·(C + ridge·I)·W is the identity matrix, and W is symmetric.
@@ -25,10 +27,7 @@ func TestWhiten(t *testing.T) {
 			lower[i*n+j] = math.NaN() // not read
 		}
 	}
-	whitening, err := Whiten(lower, n, ridge)
-	if err != nil {
-		t.Fatal(err)
-	}
+	whitening := arrowtest.Must(Whiten(lower, n, ridge))(t)
 	w := mat.NewDense(n, n, nil)
 	for i, v := range whitening {
 		w.Set(i/n, i%n, float64(v))

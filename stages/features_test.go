@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/oracle"
@@ -38,10 +39,7 @@ func normals(rows, cols int, scale float64) kernel.Dense {
 
 func mustMap(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, scores int, intercept bool) *Map {
 	t.Helper()
-	m, err := NewMap(f, seed, stage, p, scores, intercept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(NewMap(f, seed, stage, p, scores, intercept))(t)
 	return m
 }
 
@@ -318,17 +316,12 @@ func TestKeys(t *testing.T) {
 
 // BenchmarkExpand computes blocks of 1024 features of tiles of 64 rows, like a worker.
 func BenchmarkExpand(b *testing.B) {
-	blas, err := kernel.Open("")
-	if err != nil {
-		b.Fatal(err)
-	}
+	blas := arrowtest.Must(kernel.Open(""))(b)
 	for _, inputs := range []int{50, 784} {
 		for _, kind := range []string{RFF, SORF} {
 			b.Run(fmt.Sprint(kind, "/", inputs), func(b *testing.B) {
 				m, err := NewMap(schemas.Features{Kind: kind, Size: 1024, BandwidthScale: 2}, seed, 0, plain(inputs, float64(2*inputs)), 0, false)
-				if err != nil {
-					b.Fatal(err)
-				}
+				arrowtest.NoError(b, err)
 				var block, scratch kernel.Dense
 				x := normals(64, inputs, 1)
 				m.Expand(blas, &block, &scratch, x, kernel.Dense{})

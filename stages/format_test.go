@@ -4,14 +4,13 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // FORMAT.md specifies the features of each kind, for implementations in other languages.
 func TestFormatHasAllKinds(t *testing.T) {
-	text, err := os.ReadFile("../schemas/FORMAT.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
 	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
 	for k := range kinds {
 		if !strings.Contains(page, "\n| `"+k.name+"` | ") {

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -13,19 +14,13 @@ import (
 
 // Monomials may overflow when their inputs do not. Such a row has only its intercept.
 func TestBlockThatOverflows(t *testing.T) {
-	p, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+	p := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{2}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	f := DefaultsOf(Polynomial)
 	f.Size, f.Degree = 8, 4
-	m, err := NewMap(f, 1, 0, p, 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(NewMap(f, 1, 0, p, 0, true))(t)
 	x := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 1e9, -1e9, 0, 0}}
 	var block, alone, scratch kernel.Dense
 	overflowed := m.Expand(kernel.Gonum(), &block, &scratch, x, kernel.Dense{})

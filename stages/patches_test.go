@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -43,10 +44,7 @@ func nearlyWhite(covariance []float64, n int, ridge float64) ([]float32, error) 
 
 func learn(t *testing.T, f schemas.Features, stage int, p *prepare.Preparation, x kernel.Dense) wire.Tensors[float32] {
 	t.Helper()
-	learnt, err := Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p)
-	if err != nil {
-		t.Fatal(err)
-	}
+	learnt := arrowtest.Must(Learner{BLAS: kernel.Gonum(), Seed: seed, Rows: x, Whiten: nearlyWhite}.Learn(f, stage, p))(t)
 	return learnt
 }
 

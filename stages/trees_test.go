@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
@@ -28,19 +29,13 @@ func mapOf(t *testing.T, table treetest.Table, leaves, trees int, intercept bool
 		wire.Vector(statistics.TensorCenter, make([]float32, d)), wire.Vector(statistics.TensorScale, make([]float32, d)),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}, table.Bins()...)
-	prepared, err := prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, preparation)
-	if err != nil {
-		t.Fatal(err)
-	}
+	prepared := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, preparation))(t)
 	f := DefaultsOf(Trees)
 	f.Size, f.Leaves = leaves*trees, leaves
 	if problems := Check(f); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	m, err := NewMap(f, 1, 0, prepared, 0, intercept)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(NewMap(f, 1, 0, prepared, 0, intercept))(t)
 	return m
 }
 
@@ -68,10 +63,7 @@ func TestExpandLeaves(t *testing.T) {
 			const trees = 7
 			table := mixed(random)
 			forest := table.Forest(random, leaves, trees)
-			m, err := mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest))
-			if err != nil {
-				t.Fatal(err)
-			}
+			m := arrowtest.Must(mapOf(t, table, leaves, trees, intercept).Grow(StructureOf(forest)))(t)
 			if m.Leaves() != leaves || m.Trees() != trees || !reflect.DeepEqual(m.Forest(), forest) {
 				t.Errorf("%d trees of %d leaves, expected %d of %d", m.Trees(), m.Leaves(), trees, leaves)
 			}
@@ -106,9 +98,7 @@ func TestStructuresThatCantBe(t *testing.T) {
 	table := mixed(random)
 	m := mapOf(t, table, leaves, trees, true)
 	good := StructureOf(table.Forest(random, leaves, trees))
-	if _, err := m.Grow(good); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(m.Grow(good))(t)
 	refused := func(what string, change func(wire.Tensors[float32]) wire.Tensors[float32]) {
 		bad := make(wire.Tensors[float32], 0, len(good))
 		for _, tensor := range good {
@@ -166,10 +156,7 @@ func TestStructuresThatCantBe(t *testing.T) {
 
 // Trees need bins, and a block of leaves alone.
 func TestTreesNeedBins(t *testing.T) {
-	m, err := NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(NewMap(DefaultsOf(Trees), 1, 0, plain(3, 4), 0, false))(t)
 	if _, err := m.Grow(nil); !errors.Is(err, ErrNoCodes) || !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("without bins: %v", err)
 	}

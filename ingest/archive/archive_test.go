@@ -13,6 +13,8 @@ import (
 
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // containerOf returns an Avro container file with rows of one number, and a codec in its header.
@@ -21,17 +23,11 @@ func containerOf(t *testing.T, codec string, rows ...int64) []byte {
 	var b bytes.Buffer
 	w, err := ocf.NewWriter(&b, avro.MustParse(`{"type":"record","name":"r","fields":[{"name":"x","type":"long"}]}`), ocf.WithBlockCount(2),
 		ocf.WithCodec(ocf.DeflateCodec(1)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	for _, x := range rows {
-		if err := w.Encode(map[string]any{"x": x}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, w.Encode(map[string]any{"x": x}))
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, w.Close())
 	return bytes.Replace(b.Bytes(), []byte("deflate"), []byte(codec), 1)
 }
 
@@ -42,12 +38,8 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 	o.Files = t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(o.Files, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		arrowtest.NoError(t, os.WriteFile(path, []byte(content), 0o600))
 	}
 	defer func() {
 		if err != nil {
@@ -157,13 +149,8 @@ func TestRangesFromGaps(t *testing.T) {
 // An error of reading the end of a partition, such as that of a context that has ended, is that of one call.
 func TestBoundsAfterAnError(t *testing.T) {
 	o := Options{Files: t.TempDir()}
-	if err := os.WriteFile(filepath.Join(o.Files, "t+0+0.json"), []byte("{\"x\":1}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	a, err := Open(t.Context(), o, "t", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(o.Files, "t+0+0.json"), []byte("{\"x\":1}\n"), 0o600))
+	a := arrowtest.Must(Open(t.Context(), o, "t", nil))(t)
 	ended, end := context.WithCancel(t.Context())
 	end()
 	if _, _, err := a.Bounds(ended, 0); !errors.Is(err, context.Canceled) {

@@ -22,31 +22,24 @@ import (
 	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // certificate writes a self-signed certificate and its key, and returns the files.
 func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Certificate) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour), IsCA: true,
 		BasicConstraintsValid: true, DNSNames: []string{"localhost"}}
 	content, err := x509.CreateCertificate(rand.Reader, template, template, private.Public(), private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	secret, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	folder := t.TempDir()
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
-	if err := errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
-		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)))
 	if parsed, err = x509.ParseCertificate(content); err != nil {
 		t.Fatal(err)
 	}
@@ -61,10 +54,7 @@ func TestTLS(t *testing.T) {
 	fake.SeedSchema("e", 1, 1, sr.Schema{Schema: `"int"`})
 	ca, caKey, _ := certificate(t, "registry")
 	own, key, parsed := certificate(t, "client")
-	pair, err := tls.LoadX509KeyPair(ca, caKey)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pair := arrowtest.Must(tls.LoadX509KeyPair(ca, caKey))(t)
 	trusted := x509.NewCertPool()
 	trusted.AddCert(parsed)
 	server := httptest.NewUnstartedServer(fake.Handler())
@@ -105,13 +95,9 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	requests := 0
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests++; return false })
 	c, err := Open(Options{URL: fake.URL()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	for range 10 {
-		if _, err := c.Schema(t.Context(), message.SchemaID{Number: 1}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(c.Schema(t.Context(), message.SchemaID{Number: 1}))(t)
 		if _, err := c.Schema(t.Context(), message.SchemaID{Number: 2}); err == nil {
 			t.Fatal("a schema that is not there")
 		}

@@ -1,4 +1,5 @@
-// Package arrowtest has allocators for tests of Arrow code: some report leaks, others limit the memory of a decoder.
+// Package arrowtest has allocators for tests of Arrow code, of which some report leaks and others limit the memory of a decoder, and what
+// ends a test at an error.
 package arrowtest
 
 import (
@@ -51,13 +52,19 @@ func (m *Meter) Check(t *testing.T, size int, err, damaged error) {
 	m.AssertSize(t, 0)
 }
 
+// NoError ends the test if err is not nil.
+func NoError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 // Must returns a function that returns the value, or fails the test if there is an error: Must(f())(t).
 func Must[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()
-		if err != nil {
-			t.Fatal(err)
-		}
+		NoError(t, err)
 		return value
 	}
 }

@@ -196,7 +196,8 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 		failures := []*kerr.Error{kerr.TopicAuthorizationFailed}
 		if key == kmsg.Produce {
 			failures = append(failures, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.UnsupportedVersion, kerr.InvalidRequiredAcks,
-				kerr.PolicyViolation, kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException, kerr.UnsupportedForMessageFormat, kerr.UnknownServerError)
+				kerr.PolicyViolation, kerr.ClusterAuthorizationFailed, kerr.InvalidTopicException,
+				kerr.UnsupportedForMessageFormat, kerr.UnknownServerError)
 		}
 		for _, failure := range failures {
 			hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: -1})

@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // sizes straddle the blocks of gonum and the lanes of the vector functions.
@@ -23,10 +25,7 @@ var sizes = []int{1, 7, 63, 64, 65, 130}
 func backends(t testing.TB) []*BLAS {
 	t.Helper()
 	all := []*BLAS{Gonum()}
-	best, err := Open(os.Getenv("STAGEWISE_TEST_BLAS"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	best := arrowtest.Must(Open(os.Getenv("STAGEWISE_TEST_BLAS")))(t)
 	if !best.fast {
 		t.Logf("only gonum is tested: %s", best.Hint())
 		return all
@@ -319,9 +318,7 @@ func TestUseForSolves(t *testing.T) {
 					t.Fatal("not positive definite")
 				}
 				var w, back mat.Dense
-				if err := cholesky.SolveTo(&w, y); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, cholesky.SolveTo(&w, y))
 				back.Mul(&s, &w)
 				near("Cholesky", &back, y)
 
@@ -339,14 +336,10 @@ func TestUseForSolves(t *testing.T) {
 				qr.Factorize(x)
 				var fit, normalEquations, xy mat.Dense
 				target := normal(2*p, 3)
-				if err := qr.SolveTo(&fit, false, target); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, qr.SolveTo(&fit, false, target))
 				xy.Mul(x.T(), target)
 				xy.Scale(1/float64(2*p), &xy)
-				if err := cholesky.SolveTo(&normalEquations, &xy); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, cholesky.SolveTo(&normalEquations, &xy))
 				near("QR", &fit, &normalEquations)
 
 				vector := mat.NewVecDense(p, nil)

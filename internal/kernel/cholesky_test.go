@@ -11,6 +11,8 @@ import (
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/lapack/lapack64"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // Factors, condition numbers, solutions and traces of inverses equal those of gonum/mat, and values above the diagonal are ignored.
@@ -48,18 +50,14 @@ func TestCholesky(t *testing.T) {
 					y := mat.NewDense(n, k, nil)
 					y.Apply(func(int, int, float64) float64 { return r.NormFloat64() }, y)
 					var want mat.Dense
-					if err := oracle.SolveTo(&want, y); err != nil {
-						t.Fatal(err)
-					}
+					arrowtest.NoError(t, oracle.SolveTo(&want, y))
 					c.Solve(y.RawMatrix().Data, k)
 					if y.Sub(y, &want); mat.Max(y) > 1e-8*mat.Norm(&want, math.Inf(1)) || mat.Min(y) < -1e-8*mat.Norm(&want, math.Inf(1)) {
 						t.Errorf("%d columns are off by %g", k, mat.Max(y))
 					}
 				}
 				var inverse mat.SymDense
-				if err := oracle.InverseTo(&inverse); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, oracle.InverseTo(&inverse))
 				if got, want := c.InverseTrace(), mat.Trace(&inverse); math.Abs(got-want) > 1e-8*want {
 					t.Errorf("the trace of the inverse is %g, want %g", got, want)
 				}

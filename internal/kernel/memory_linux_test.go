@@ -4,6 +4,8 @@ import (
 	"syscall"
 	"testing"
 	"unsafe"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // guarded returns a copy of values that ends at memory that can't be accessed.
@@ -13,13 +15,9 @@ func guarded[T any](t *testing.T, values []T) []T {
 	bytes, page := len(values)*int(unsafe.Sizeof(zero)), syscall.Getpagesize()
 	size := (bytes + page - 1) / page * page
 	memory, err := syscall.Mmap(-1, 0, size+page, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_ANON|syscall.MAP_PRIVATE)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	t.Cleanup(func() { syscall.Munmap(memory) })
-	if err := syscall.Mprotect(memory[size:], syscall.PROT_NONE); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, syscall.Mprotect(memory[size:], syscall.PROT_NONE))
 	if bytes == 0 {
 		return nil
 	}

@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/cpu"
 	"gonum.org/v1/gonum/floats"
 	"gonum.org/v1/gonum/mat"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 func isNaN(v float32) bool { return v != v }
@@ -213,9 +215,7 @@ func TestCosinePolynomial(t *testing.T) {
 			}
 			b.SetVec(i, math.Sqrt(w)*b.AtVec(i))
 		}
-		if err := found.SolveVec(a, b); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, found.SolveVec(a, b))
 		var errors mat.VecDense
 		errors.MulVec(powers, &found)
 		errors.SubVec(&errors, target)

@@ -6,6 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // A code is one more than the number of edges below the value.
@@ -14,9 +16,7 @@ func TestEncode(t *testing.T) {
 	inf := float32(math.Inf(1))
 	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
 		b := Bins{Edges: [][]float32{edges, {5}}}
-		if err := b.Check(); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, b.Check())
 		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
 		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
 		for _, edge := range edges {
@@ -68,9 +68,7 @@ func TestBinsOfASample(t *testing.T) {
 				}
 			}
 			b := NewBins(values, 1)
-			if err := b.Check(); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, b.Check())
 			codes := make([]uint8, n)
 			NewEncoder(b).Encode(codes, values)
 			rows, largest, count := map[uint8]int{}, map[uint8]float32{}, map[float32]int{}

@@ -6,6 +6,8 @@ import (
 	"math/bits"
 	"math/rand/v2"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // without returns the mean score of a tree over rows of which only the columns in a set are known, as the covers say.
@@ -84,10 +86,7 @@ func TestContributionsAreShapleyValues(t *testing.T) {
 			for j := range places {
 				places[j] = j * 2 / 3 // some share a place
 			}
-			contributions, err := NewContributions(f, places, weights, c.outputs)
-			if err != nil {
-				t.Fatal(err)
-			}
+			contributions := arrowtest.Must(NewContributions(f, places, weights, c.outputs))(t)
 			const n = 12
 			codes, width := s.Codes[:n*c.columns], (places[c.columns-1]+1)*c.outputs
 			for i := range codes[:c.columns] {
@@ -140,10 +139,7 @@ func BenchmarkContributions(b *testing.B) {
 				for j := range places {
 					places[j] = j
 				}
-				c, err := NewContributions(f, places, weights, outputs)
-				if err != nil {
-					b.Fatal(err)
-				}
+				c := arrowtest.Must(NewContributions(f, places, weights, outputs))(b)
 				all = append(all, c)
 			}
 			results := make([]float64, n*28*outputs)

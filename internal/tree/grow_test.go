@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // plainTree is a reference implementation of a tree.
@@ -186,9 +188,7 @@ func TestGrowAsDefined(t *testing.T) {
 		}
 		for workers := range 4 {
 			got := Grow(s, o, c.shape, 11, 3, workers)
-			if err := got.Check(c.columns); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, got.Check(c.columns))
 			if !reflect.DeepEqual(got, want) {
 				t.Errorf("%+v, %d workers: %+v, want %+v", c, workers, got, want)
 			}
@@ -242,9 +242,7 @@ func TestForestDigest(t *testing.T) {
 	f := Grow(s, ordersOf(8, s, 2), Shape{16, 32, 5, 0.5, 1}, 1, 2, 2)
 	h := sha256.New()
 	for _, array := range []any{f.Orders.Columns, f.Orders.Ranks, f.Sizes, f.Compared, f.Cuts, f.Lefts} {
-		if err := binary.Write(h, binary.LittleEndian, array); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, binary.Write(h, binary.LittleEndian, array))
 	}
 	const want = "a4b4024a40fac833"
 	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {

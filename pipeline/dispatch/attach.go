@@ -52,7 +52,7 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 		}
 		tellWaits(ctx, p, chain, l, 0, rec)
 	}
-	f := NewFollower(p, plan, l, rec)
+	f := newFollower(p, plan, l, rec)
 	f.Attached = true
 	report, err := f.Follow(ctx)
 	if err != nil {
@@ -92,11 +92,11 @@ func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 
 // Follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
 func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) (*schemas.Report, error) {
-	return NewFollower(p, plan, l, rec).Follow(ctx)
+	return newFollower(p, plan, l, rec).Follow(ctx)
 }
 
-// NewFollower returns a follower of a run, which records its progress until it has ended.
-func NewFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) *follower {
+// newFollower returns a follower of a run, which records its progress until it has ended.
+func newFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) *follower {
 	chain := protocol.NewOutline(plan, p.Codec)
 	return &follower{Pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, End: l.End(chain.Run)}
 }

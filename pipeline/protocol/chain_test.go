@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
@@ -73,9 +74,7 @@ func TestChainDependsOnNoOrder(t *testing.T) {
 		random.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		c := NewChain(plan, codec, event.Ignore{})
 		for _, m := range all {
-			if _, err := c.Add(m); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(c.Add(m))(t)
 		}
 		if c.Head() != records[len(records)-1].Digest() || c.SurveyDigest() != records[0].Digest() {
 			t.Fatalf("seed %d: the chain ends at %s, of %d records", seed, c.Head().Short(), len(c.digests))
@@ -174,9 +173,7 @@ func TestChainRead(t *testing.T) {
 	client, plan := newTestClient(), testPlan(1)
 	records := newTestRun(plan).all()
 	for _, r := range append([]*wire.Record[float32]{newTestRun(testPlan(2)).survey()}, records...) {
-		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 	}
 	for since, accepted := range map[int64]bool{0: true, 1: true, 2: false, 100: true} {
 		plan.Since.Weights = since // no part of the plan's digest
@@ -217,9 +214,7 @@ func TestDiffers(t *testing.T) {
 	} {
 		client.Log = memoryLog{}
 		for _, record := range step.topic {
-			if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, record); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, record))(t)
 		}
 		if differs, err := c.differs(t.Context(), client); differs != step.differs || err != nil {
 			t.Errorf("%d records, of which the chain has %d: differs is %v, %v", len(step.topic), len(c.digests), differs, err)
@@ -258,9 +253,7 @@ func TestExpiredWeights(t *testing.T) {
 	records := newTestRun(plan).all()
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	for _, r := range records {
-		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
 	}
 	head := c.Head()
@@ -280,9 +273,7 @@ func TestExpiredWeights(t *testing.T) {
 		for read := range len(records) + 1 { // the others may have arrived unread, including the last expired one
 			c := NewChain(plan, client.Codec, event.Ignore{})
 			for i, m := range client.Log.(expiring).memoryLog[client.Topics.Weights][:read] {
-				if _, err := c.Follow(Message{Message: m, Offset: int64(i)}); err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.Must(c.Follow(Message{Message: m, Offset: int64(i)}))(t)
 			}
 			_, err := c.RenewUnread(t.Context(), client)
 			if expired := errors.As(err, new(*ExpiredError)); expired != (first > read) || !expired && (err != nil || c.Head() != head) {
@@ -308,24 +299,18 @@ func TestPreserve(t *testing.T) {
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	write := func(r *wire.Record[float32]) {
 		t.Helper()
-		if _, err := WriteRecord(t.Context(), client, topic, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(WriteRecord(t.Context(), client, topic, 0, r))(t)
 	}
 	write(newTestRun(testPlan(2)).survey()) // of another run
 	for i, r := range records {
 		write(r)
 		for _, m := range messages(t, client.Codec, r) {
-			if _, err := c.Add(m); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(c.Add(m))(t)
 		}
 		log := client.Log.(memoryLog)
 		before := int64(len(log[topic]))
 		client.Log = expiring{memoryLog: log}
-		if err := client.Preserve(t.Context(), c, time.Hour); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, client.Preserve(t.Context(), c, time.Hour))
 		written := map[string]int{}
 		for _, m := range log[topic][before:] {
 			if written[m.Key]++; m.Run() != c.Run || written[m.Key] > 1 {
@@ -403,10 +388,7 @@ func TestChanges(t *testing.T) {
 		return r.next(w.Record())
 	}
 	add(t, c, r.survey())
-	stage, err := c.Stage(0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	stage := arrowtest.Must(c.Stage(0))(t)
 	since := c.Head()
 	for i, step := range []struct {
 		record  *wire.Record[float32]
@@ -469,24 +451,17 @@ func TestOutline(t *testing.T) {
 // documents returns the messages of a document.
 func documents(t *testing.T, messages func() ([]wire.Message, error)) []wire.Message {
 	t.Helper()
-	list, err := messages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := arrowtest.Must(messages())(t)
 	return list
 }
 
 // finished puts a run and its version on the topics, and returns the manifest.
 func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *schemas.Manifest {
 	t.Helper()
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, documents(t, plan.Messages)...))(t)
 	c := NewChain(plan, client.Codec, event.Ignore{})
 	for _, r := range newTestRun(plan).all() {
-		if _, err := WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		add(t, c, r)
 	}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: version, Run: c.Run, Plan: plan, Labels: []string{"a", "b"},
@@ -495,19 +470,11 @@ func finished(t *testing.T, client *Client, plan *schemas.Plan, version int) *sc
 		_, digest := c.Final(stage)
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Digest: digest})
 	}
-	m, err := c.Model(manifest)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := arrowtest.Must(c.Model(manifest))(t)
 	manifest.WeightsDigest = m.Digest()
-	place, err := client.PublishVersion(t.Context(), manifest, c.Records(nil), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	place := arrowtest.Must(client.PublishVersion(t.Context(), manifest, c.Records(nil), nil))(t)
 	end := &schemas.End{Run: c.Run, State: schemas.Done, Version: place}
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, end.Message()))(t)
 	return manifest
 }
 
@@ -523,9 +490,7 @@ func TestVersions(t *testing.T) {
 	damaged.Value = []byte("{")
 	// written again, damaged, a tombstone
 	for _, m := range append(documents(t, first.Messages), damaged, wire.Message{Key: "tombstone", Headers: damaged.Headers}) {
-		if _, err := client.Log.Append(ctx, topics.Versions, 0, m); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(client.Log.Append(ctx, topics.Versions, 0, m))(t)
 	}
 	for want, manifest := range map[string]*schemas.Manifest{Latest: second, "1": first, "2": second, first.Run: first} {
 		m, err := client.Model(ctx, want)
@@ -554,9 +519,7 @@ func TestVersions(t *testing.T) {
 	// A solver that did not know that its run was cancelled may have made a version with a number that another run has: the
 	// first counts.
 	late := &schemas.End{Run: "late", State: schemas.Done, Version: &schemas.Place{Run: "late", Version: 2}}
-	if _, err := client.Log.Append(ctx, topics.Plans, 0, late.Message()); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(client.Log.Append(ctx, topics.Plans, 0, late.Message()))(t)
 	if m, err := client.Version(ctx, Latest); err != nil || m.Run != second.Run {
 		t.Errorf("after a late end: %v, %v", m, err)
 	}
@@ -639,10 +602,7 @@ func TestWarmStart(t *testing.T) {
 		}
 	}
 	add(t, c, newTestRun(plan).survey())
-	s, err := c.Stage(1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(c.Stage(1))(t)
 	if again, err := c.Stage(1); again != s || err != nil {
 		t.Error("the stage is drawn twice")
 	}

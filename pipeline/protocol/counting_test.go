@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -173,10 +174,7 @@ func FuzzReplayCountsOnce(f *testing.F) {
 					}
 				}
 			}
-			lost, err := replay.Complete()
-			if err != nil {
-				t.Fatal(err)
-			}
+			lost := arrowtest.Must(replay.Complete())(t)
 			total.Add(lost)
 		}
 		if counted != there || total[coverage.Missing] != 0 || counted+total[coverage.Expired] != seal.Messages {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -65,9 +66,7 @@ func TestReadJoined(t *testing.T) {
 					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
 					m, err := origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator)
-					if err != nil {
-						t.Fatal(err)
-					}
+					arrowtest.NoError(t, err)
 					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
 						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
 					m.Headers = append(m.Headers, joined.Header())
@@ -75,10 +74,7 @@ func TestReadJoined(t *testing.T) {
 				}
 				log.partitions = append(log.partitions, messages)
 			}
-			joined, err := ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans)
-			if err != nil {
-				t.Fatal(err)
-			}
+			joined := arrowtest.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
 			if c, _ := joined.Counts(); c.Outcomes != test.outcomes || c.Alone() != test.alone {
 				t.Errorf("%+v, %d without a row; expected %d outcomes, %d without a row", c, c.Alone(), test.outcomes, test.alone)
 			}

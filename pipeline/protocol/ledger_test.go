@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -28,9 +29,7 @@ func TestLedger(t *testing.T) {
 		damaged, planOf(first), seal.Message(), planOf(second), planOf(first), planOf(unsound), other.Message(), seal.Message(),
 		{Key: "plan/tombstone", Headers: damaged.Headers}, {Value: []byte("of no kind")},
 	} {
-		if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, m); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, m))(t)
 	}
 	l, err := client.ReadLedger(t.Context())
 	if err != nil || l.Next != 10 {
@@ -106,10 +105,7 @@ func TestRemovedSources(t *testing.T) {
 				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
-					l, err := client.ReadLedger(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 					var counts, removed []string
 					for id := range l.Sources() {
 						for _, s := range l.Seals(id) {
@@ -151,10 +147,7 @@ func TestDivisionOfATopic(t *testing.T) {
 		write(t, client, messages[:step]...)
 		sweepAll(t, client)
 		write(t, client, messages[step:]...)
-		l, err := client.ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 		got := []int{l.Division("a", 1), l.Division("a", 2), l.Division("b", 1), l.Division("c", 1)}
 		if want := []int{0, 5, 4, 0}; !slices.Equal(got, want) {
 			t.Errorf("swept after %d messages: divisions %v, expected %v", step, got, want)
@@ -204,10 +197,7 @@ func TestLatest(t *testing.T) {
 				sweepAll(t, client)
 				write(t, client, test.messages[step:]...)
 				check := func(what string) {
-					l, err := client.ReadLedger(t.Context())
-					if err != nil {
-						t.Fatal(err)
-					}
+					l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 					got := []int{latestOf(l), number(l.Offered()), number(l.Pinned())}
 					if want := []int{test.latest, test.offered, test.pinned}; !slices.Equal(got, want) {
 						t.Errorf("swept after %d messages, %s: latest, offered and pinned are %d, expected %d", step, what, got, want)
@@ -285,10 +275,7 @@ func TestLedgerOfAProcess(t *testing.T) {
 	compare := func(what string) (offsets int) {
 		t.Helper()
 		read = 0
-		l, err := begun.ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := arrowtest.Must(begun.ReadLedger(t.Context()))(t)
 		offsets = read
 		all, err := begun.RereadLedger(t.Context())
 		if err != nil || describe(l) != describe(all) {
@@ -315,9 +302,7 @@ func TestLedgerOfAProcess(t *testing.T) {
 			t.Errorf("%d offsets are read after %d messages were written", offsets, len(messages))
 		}
 		if n%5 == 0 {
-			if err := begun.Prune(t.Context(), 2); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, begun.Prune(t.Context(), 2))
 			compare("pruned")
 			compact(log, begun.Topics.Plans)
 			compare("compacted")
@@ -352,10 +337,7 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 	for _, what := range []string{"written twice", "compacted"} {
 		reader := newTestClient()
 		reader.Log = log
-		l, err := reader.ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := arrowtest.Must(reader.ReadLedger(t.Context()))(t)
 		if end := l.End(first.Run()); end == nil || end.State != schemas.Done || len(l.Overtaken()) > 0 {
 			t.Errorf("%s: the first run has ended as %+v, overtaken are %v", what, end, l.Overtaken())
 		}
@@ -371,15 +353,10 @@ func TestPlanOfAChainBehindItsEnd(t *testing.T) {
 func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
-		l, err := newTestClient().ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := arrowtest.Must(newTestClient().ReadLedger(t.Context()))(t)
 		for _, i := range order {
 			end := &schemas.End{Run: "run", State: states[i]}
-			if err := l.Add(Message{Message: end.Message()}); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, l.Add(Message{Message: end.Message()}))
 		}
 		if want := states[slices.Max(order)]; l.End("run").State != want {
 			t.Errorf("order %v: the run is %s, expected %s", order, l.End("run").State, want)
@@ -390,10 +367,7 @@ func TestEndThatCounts(t *testing.T) {
 // If a solver that had not read that its run failed finishes the run, and another run has made the version with that
 // number, the number is not assigned twice, even if the first version was removed.
 func TestNumberOfARemovedVersion(t *testing.T) {
-	l, err := newTestClient().ReadLedger(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := arrowtest.Must(newTestClient().ReadLedger(t.Context()))(t)
 	done := func(run string) wire.Message {
 		end := schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: 2}}
 		return end.Message()
@@ -401,9 +375,7 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 	failed := schemas.End{Run: "slow", State: schemas.Failed}
 	removal := schemas.Removal{Run: "quick", Version: 2}
 	for _, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
-		if err := l.Add(Message{Message: m}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, l.Add(Message{Message: m}))
 	}
 	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
 		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)

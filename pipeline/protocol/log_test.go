@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -145,10 +146,7 @@ func (r *testRun) all() []*wire.Record[float32] {
 // messages returns the messages of a record.
 func messages(t testing.TB, codec Codec, r *wire.Record[float32]) []wire.Message {
 	t.Helper()
-	list, err := codec.EncodeSingle(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := arrowtest.Must(codec.EncodeSingle(r))(t)
 	return list
 }
 
@@ -177,9 +175,7 @@ func (n *notices) Record(e event.Event) {
 func TestBetween(t *testing.T) {
 	client := newTestClient()
 	for _, key := range []string{"a", "b", "c", "d"} {
-		if _, err := client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(client.Log.Append(t.Context(), "topic", 0, wire.Message{Key: key}))(t)
 	}
 	got := ""
 	err := client.Between(t.Context(), "topic", 0, 1, 3, func(m Message) error {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -48,9 +49,7 @@ func TestReadBehindGapsAndOthers(t *testing.T) {
 		rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 		m, err := schemas.Origin{Source: schemas.TopicSource(topic), Attempt: "1", Sequence: sequence, Partitions: 1}.TopicMessage(
 			[]schemas.TopicPosition{{Next: sequence + 1}}, rows, memory.DefaultAllocator)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		return m
 	}
 	for _, gap := range []int64{0, 1, 15, 16, 17, 200_000} {

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -37,9 +38,7 @@ func sweepAll(t *testing.T, client *Client) {
 	for n := range 3 {
 		write(t, client, (&schemas.End{Run: fmt.Sprint("x", n), State: schemas.Failed}).Message())
 	}
-	if err := client.Prune(t.Context(), 9); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, client.Prune(t.Context(), 9))
 }
 
 // A seal and a removal are kept exactly as long as the examples topic has messages of their source.
@@ -99,13 +98,8 @@ func TestVersionsThatStay(t *testing.T) {
 	write(t, client, append(documents(t, warm.Messages), documents(t, update.Messages)...)...)
 	prune := func(want ...int) {
 		t.Helper()
-		if err := client.Prune(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
-		l, err := client.ReadLedger(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, client.Prune(t.Context(), 2))
+		l := arrowtest.Must(client.ReadLedger(t.Context()))(t)
 		var stay []int
 		for _, place := range l.Versions() {
 			stay = append(stay, place.Version)
@@ -140,9 +134,7 @@ func TestPlansOfAChainStay(t *testing.T) {
 		plan.Since.Plans = full
 		finished(t, client, plan, n)
 		keys = append(keys, documents(t, plan.Messages)[0].Key)
-		if err := client.Prune(t.Context(), 2); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, client.Prune(t.Context(), 2))
 		oldest := max(n-1, 1)
 		last := (oldest - 1) / 3 * 3 // its full run
 		gone := map[string]bool{}
@@ -183,9 +175,7 @@ func TestVersionsThatNeverCount(t *testing.T) {
 	for _, plan := range []*schemas.Plan{cancelled, goesOn} {
 		write(t, client, documents(t, plan.Messages)...)
 		manifest := &schemas.Manifest{Name: plan.Name, Version: 2, Run: plan.Run(), Plan: plan}
-		if _, err := client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(client.PublishVersion(t.Context(), manifest, newTestRun(plan).all(), nil))(t)
 	}
 	write(t, client, (&schemas.End{Run: cancelled.Run(), State: schemas.Cancelled}).Message())
 	log[versions] = append(log[versions], wire.Message{Value: []byte("of another program")})
@@ -249,9 +239,7 @@ func TestInterruptedPrune(t *testing.T) {
 			return client.Prune(t.Context(), 1)
 		}
 		for seed := range uint64(3) {
-			if err := prune(10 + seed); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, prune(10+seed))
 		}
 		client.Log = &failingLog{log, fails}
 		if err := client.Prune(t.Context(), 1); err != nil && !errors.Is(err, errWrite) {
@@ -259,9 +247,7 @@ func TestInterruptedPrune(t *testing.T) {
 		}
 		client.Log = log
 		for seed := range uint64(3) {
-			if err := prune(20 + seed); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, prune(20+seed))
 		}
 		live := map[string]bool{}
 		for _, m := range log[client.Topics.Plans] {
@@ -293,7 +279,5 @@ func (l *failingLog) Append(ctx context.Context, topic string, partition int, me
 // write appends messages to the plans topic.
 func write(t *testing.T, client *Client, messages ...wire.Message) {
 	t.Helper()
-	if _, err := client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -22,9 +23,7 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
 	} {
 		f := newSurveyFindings()
-		if err := f.Add(first, &schemas.Share{}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, f.Add(first, &schemas.Share{}))
 		if err := f.Add(other, &schemas.Share{}); !errors.Is(err, errOtherPoint) {
 			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -42,10 +43,7 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatalf("before anything has come: %v, %v", lacks, err)
 	}
 	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
-	messages, err := s.Codec.EncodeDouble(later.Record())
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := arrowtest.Must(s.Codec.EncodeDouble(later.Record()))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
@@ -57,14 +55,9 @@ func TestSealThatIsGone(t *testing.T) {
 // accept adds a record to the solver's chain, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
-	messages, err := s.Codec.EncodeSingle(r)
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := arrowtest.Must(s.Codec.EncodeSingle(r))(t)
 	for _, m := range messages {
-		if _, err := s.chain.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(s.chain.Add(m))(t)
 	}
 	if s.chain.Head() != r.Digest() {
 		t.Fatalf("%v is not accepted", r.Identity)
@@ -142,18 +135,14 @@ func TestFailureThatCounts(t *testing.T) {
 			}
 			if test.come {
 				messages, err := s.Codec.EncodeDouble(visit(s))
-				if err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, err)
 				for _, m := range messages {
 					deliver(m)
 				}
 			}
 			s.subscription = &scripted{deliveries: deliveries, late: test.late}
 			plan, err := s.plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			s.Log = plansLog{messages: plan}
 			s.scratch = &scratch{}
 			s.inbox.Begin(wire.Survey)
@@ -191,17 +180,13 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 		s := newTestSolver(event.Ignore{})
 		survey := surveyResult(s)
 		messages, err := s.Codec.EncodeSingle(survey)
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
 		s.subscription = &scripted{deliveries: []*protocol.Delivery{
 			{Topic: s.Topics.Statistics, Message: protocol.Message{Message: failure.Message()}}, {Topic: s.Topics.Weights, Message: protocol.Message{Message: messages[0]}},
 		}}
 		for range 2 {
-			if _, err := s.receive(t.Context(), time.Second); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
 		}
 		s.scratch = &scratch{}
 		v, _ := s.chain.Due()
@@ -249,9 +234,7 @@ func TestSolverPreservesWeights(t *testing.T) {
 		}
 		s.Log, s.preserved = log, time.Now().Add(-test.ago)
 		for range 3 {
-			if err := s.preserve(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, s.preserve(t.Context()))
 		}
 		if asked != test.asked || log.age != test.age {
 			t.Errorf("%s: asked %d times, and looked for messages older than %v; expected %d and %v", name, asked, log.age, test.asked, test.age)
@@ -286,13 +269,10 @@ func surveyResult(s *Solver) *wire.Record[float32] {
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
 	visit := func(s *Solver, partition int) wire.Message {
 		span := coverage.Spans{{Partition: partition, To: 1}}
-		messages, err := s.Codec.EncodeDouble((&statistics.Visit{
+		messages := arrowtest.Must(s.Codec.EncodeDouble((&statistics.Visit{
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
 			Covered:  coverage.Coverage{Spans: span},
-		}).Record())
-		if err != nil {
-			t.Fatal(err)
-		}
+		}).Record()))(t)
 		return messages[0]
 	}
 	var claim wire.Message
@@ -341,10 +321,7 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1}), []int64{0}
 			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the modified plan
 			s.scratch = &scratch{}
-			plan, err := s.plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			plan := arrowtest.Must(s.plan.Messages())(t)
 			claim = (&schemas.Claim{Run: s.run}).Message()
 			script := &scripted{late: 4}
 			for i, m := range test.come(visit(s, 0), visit(s, 1)) {
@@ -412,10 +389,7 @@ func TestWaitingIsSaid(t *testing.T) {
 		if !alone {
 			s.owner = groupOwner{make(chan struct{})}
 		}
-		plan, err := s.plan.Messages()
-		if err != nil {
-			t.Fatal(err)
-		}
+		plan := arrowtest.Must(s.plan.Messages())(t)
 		s.Log, s.scratch, s.subscription = plansLog{messages: plan}, &scratch{}, &scripted{late: 3}
 		s.inbox.Begin(wire.Survey)
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
@@ -443,9 +417,7 @@ func TestSolverGivesUp(t *testing.T) {
 					Parent: s.chain.Root}}).Record())
 			}
 			plan, err := s.plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			s.Log = plansLog{messages: plan}
 			script := &scripted{late: 5} // 30 s, then as long again and twice as long
 			if test.surveys {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -24,15 +25,10 @@ func TestVisitThatIsGone(t *testing.T) {
 			plan := s.plan
 			plan.Chain, plan.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0}
 			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the modified plan
-			planned, err := plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			planned := arrowtest.Must(plan.Messages())(t)
 			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
 			write := func(topic string, messages []wire.Message, err error) {
-				if err != nil {
-					t.Fatal(err)
-				}
+				arrowtest.NoError(t, err)
 				log.topics[topic] = append(log.topics[topic], messages...)
 			}
 			result := surveyResult(s)
@@ -69,15 +65,9 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 	for name, subscribed := range map[string]bool{"from the subscription": true, "after a wait": false} {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
-			planned, err := s.plan.Messages()
-			if err != nil {
-				t.Fatal(err)
-			}
+			planned := arrowtest.Must(s.plan.Messages())(t)
 			result := surveyResult(s)
-			weights, err := s.Codec.EncodeSingle(result)
-			if err != nil {
-				t.Fatal(err)
-			}
+			weights := arrowtest.Must(s.Codec.EncodeSingle(result))(t)
 			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
 			script := &scripted{late: 1}
 			deliver := func(topic string, messages ...wire.Message) {
@@ -89,10 +79,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 				deliver(s.Topics.Weights, weights...)
 				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
 					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}}
-					messages, err := s.Codec.EncodeDouble(visit.Record())
-					if err != nil {
-						t.Fatal(err)
-					}
+					messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
 					deliver(s.Topics.Statistics, messages...)
 				}
 			} else {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -42,10 +43,7 @@ func newTestSolver(rec event.Recorder) *Solver {
 // deliver passes all messages of a record to the solver.
 func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
 	t.Helper()
-	messages, err := r.Encode(memory.DefaultAllocator)
-	if err != nil {
-		t.Fatal(err)
-	}
+	messages := arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -33,10 +34,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
 				}},
 			}
-			messages, err := s.Codec.EncodeDouble(visit.Record())
-			if err != nil {
-				t.Fatal(err)
-			}
+			messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
 			for _, m := range messages {
 				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
 			}
@@ -45,10 +43,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 		s.inbox.Begin(wire.Survey)
 		found := newSurveyFindings()
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-		sum, err := s.gather(t.Context(), s.gathering(v, s.surveySum(found)...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		sum := arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found)...)))(t)
 		found.fold(s.plan)
 		all := found.surveyed(s.plan, sum)
 		for n := range arrivals {

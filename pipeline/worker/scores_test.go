@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -157,21 +158,15 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			record := rows.Record(memory.DefaultAllocator)
 			value, err := examples.Encode(record, memory.DefaultAllocator)
 			record.Release()
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
 			covered[n].Count(testRows, partition.Checksum(m, n, testRows))
-			if _, err := client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message))(t)
 		}
 	}
 	parent := plan.Digest()
 	publish := func(r *wire.Record[float32]) {
-		if _, err := protocol.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(protocol.WriteRecord(t.Context(), client, client.Topics.Weights, 0, r))(t)
 		parent = r.Digest()
 	}
 	survey := statistics.SurveyResult{
@@ -203,12 +198,8 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
 	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: partition.NewRunCache(bytes)}, event.Ignore{})
-	if _, err := w.chain.Read(t.Context(), client); err != nil {
-		t.Fatal(err)
-	}
-	if err := w.adopt(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.Must(w.chain.Read(t.Context(), client))(t)
+	arrowtest.NoError(t, w.adopt(t.Context()))
 	return w
 }
 
@@ -234,9 +225,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 			return nil, nil
 		},
 	}
-	if err := s.Run(t.Context(), w.executor, w.shares); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, s.Run(t.Context(), w.executor, w.shares))
 	for _, p := range w.shares {
 		all = append(all, of[p]...)
 	}
@@ -277,9 +266,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
 			r, err := client.Codec.DecodeResiduals(*m, testClasses)
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			r.Score[0]++
 			if *m, err = r.Encode(memory.DefaultAllocator); err != nil {
 				t.Fatal(err)
@@ -341,9 +328,7 @@ func TestSealOfNoResiduals(t *testing.T) {
 	log.partitions[at], log.first[at] = make([]wire.Message, 7), 3 // of other runs
 	_, parent := w.chain.Final(1)
 	open := w.openSeal(protocol.Visit{Stage: 1, Parent: parent}, p, "attempt")
-	if err := w.seal(t.Context(), p, open, &accumulate.Sum{}); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, w.seal(t.Context(), p, open, &accumulate.Sum{}))
 	if err := w.scoresBefore(2).Restore(t.Context(), p); err != nil {
 		t.Errorf("%v, expected no residuals", err)
 	}

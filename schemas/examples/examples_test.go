@@ -27,9 +27,7 @@ func encodeRows(t testing.TB, rows *Rows, mem memory.Allocator) []byte {
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	defer record.Release()
 	return arrowtest.Must(Encode(record, mem))(t)
 }
@@ -166,9 +164,7 @@ func TestSparseExamples(t *testing.T) {
 		arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Uint32} {
 		mem := arrowtest.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{sparse(index)}, nil), strings.NewReader(rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
 			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
@@ -187,9 +183,7 @@ func TestSparseExamples(t *testing.T) {
 func fromJSONArray(t testing.TB, mem memory.Allocator, of arrow.DataType, values string) arrow.Array {
 	t.Helper()
 	column, _, err := array.FromJSON(mem, of, strings.NewReader(values))
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	return column
 }
 
@@ -257,9 +251,7 @@ func TestOtherColumnTypes(t *testing.T) {
 	rest, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", arrow.ListOf(arrow.PrimitiveTypes.Uint8)),
 		field("split", arrow.BinaryTypes.LargeString), field("weight", arrow.PrimitiveTypes.Float64)}, nil),
 		strings.NewReader(`[{"features":[1],"split":"test","weight":0.5},{"features":[2],"split":null,"weight":1},{"features":[3],"split":"","weight":2}]`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	fields := append(rest.Schema().Fields(), field("label", of))
 	record := array.NewRecord(arrow.NewSchema(fields, nil), append(rest.Columns(), label), 3)
 	e := arrowtest.Must(Decode(arrowtest.Must(Encode(record, mem))(t), mem))(t)
@@ -286,9 +278,7 @@ func TestFeatureTypes(t *testing.T) {
 			}
 			mem := arrowtest.Allocator(t)
 			record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", list)}, nil), strings.NewReader(rows))
-			if err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, err)
 			for _, cut := range [][2]int{{0, 3}, {1, 3}, {2, 3}, {0, 1}, {1, 1}} {
 				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
 				e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)

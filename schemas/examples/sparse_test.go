@@ -18,13 +18,8 @@ func TestSparseRows(t *testing.T) {
 	record := rows.Record(mem)
 	value, err := Encode(record, mem)
 	record.Release()
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Decode(value, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
+	e := arrowtest.Must(Decode(value, mem))(t)
 	defer e.Release()
 	got := &SparseRows{Ends: []int{9}, Indices: []int32{9}, Values: []float32{9}}
 	e.SparseFeatures(got)
@@ -42,10 +37,7 @@ func TestSparseZeros(t *testing.T) {
 	mem := memory.NewGoAllocator()
 	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
 		sparse(arrow.PrimitiveTypes.Uint8))
-	e, err := Decode(value, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := arrowtest.Must(Decode(value, mem))(t)
 	defer e.Release()
 	var got SparseRows
 	e.SparseFeatures(&got)

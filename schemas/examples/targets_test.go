@@ -25,17 +25,13 @@ func TestTargets(t *testing.T) {
 		mem := arrowtest.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", of)}, nil),
 			strings.NewReader(rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
 			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
 			slice.Release()
 			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
-			if err := e.Targets(got, known, []string{"x", "y"}); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, e.Targets(got, known, []string{"x", "y"}))
 			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
 				true}[first:]) {
 				t.Errorf("%v from row %d: %v %v", of, first, got, known)
@@ -74,9 +70,7 @@ func TestDamagedTargets(t *testing.T) {
 		mem := arrowtest.Allocator(t)
 		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", c.of)}, nil),
 			strings.NewReader(c.rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		_, err = Decode(arrowtest.Must(Encode(record, mem))(t), mem)
 		record.Release()
 		if !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {

@@ -40,10 +40,7 @@ func FuzzDecode(f *testing.F) {
 		f.Fatal(goldens, err)
 	}
 	for _, name := range goldens {
-		value, err := os.ReadFile(name)
-		if err != nil {
-			f.Fatal(err)
-		}
+		value := arrowtest.Must(os.ReadFile(name))(f)
 		f.Add(value)
 		for i := 1; i < 24; i++ {
 			f.Add(value[:len(value)*i/24])
@@ -63,10 +60,7 @@ func FuzzDecode(f *testing.F) {
 		case slices.ContainsFunc(record.Columns(), func(c arrow.Array) bool { return beginsLater(c.Data()) }):
 			record.Release()
 		default:
-			value, err := Encode(record, memory.DefaultAllocator)
-			if err != nil {
-				t.Fatal(err)
-			}
+			value := arrowtest.Must(Encode(record, memory.DefaultAllocator))(t)
 			again, err := Decode(value, memory.DefaultAllocator, nil)
 			if err != nil {
 				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)

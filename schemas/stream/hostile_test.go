@@ -25,9 +25,7 @@ func field(name string, t arrow.DataType) arrow.Field {
 func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	return encoded(t, mem, record)
 }
 
@@ -35,10 +33,7 @@ func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.F
 func encoded(t testing.TB, mem memory.Allocator, record arrow.Record) []byte {
 	t.Helper()
 	defer record.Release()
-	value, err := Encode(record, mem)
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := arrowtest.Must(Encode(record, mem))(t)
 	return value
 }
 

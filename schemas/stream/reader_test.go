@@ -46,9 +46,7 @@ func TestReader(t *testing.T) {
 	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`,
 		`[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
 		record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(rows))
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		defer record.Release()
 		records = append(records, record)
 		want += fmt.Sprintln(record.Columns())
@@ -57,13 +55,9 @@ func TestReader(t *testing.T) {
 		var stream bytes.Buffer
 		w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema), ipc.WithAllocator(mem))...)
 		for _, record := range records {
-			if err := w.Write(record); err != nil {
-				t.Fatal(err)
-			}
+			arrowtest.NoError(t, w.Write(record))
 		}
-		if err := w.Close(); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, w.Close())
 		if got, err := readAll(bytes.NewReader(stream.Bytes()), mem); err != nil || got != want {
 			t.Errorf("%s, error %v, expected %s", got, err, want)
 		}
@@ -92,9 +86,7 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 func TestFileWithoutItsSchemaInFront(t *testing.T) {
 	var file bytes.Buffer
 	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, w.Close())
 	message := file.Bytes()[8:] // without the mark and the length
 	if _, err := NewReader(bytes.NewReader(message), true, arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) ||
 		!strings.Contains(err.Error(), "write it as Parquet") {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -21,10 +22,7 @@ func TestEncode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, features := range [][]int{{1}, {2}, {1, 1, 1}, {1, 5, 1, 300, 2}, {256, 255}} {
 		table := treetest.NewTable(random, features...)
-		c, err := readCoder(table.Bins(), table.Width())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := arrowtest.Must(readCoder(table.Bins(), table.Width()))(t)
 		for _, n := range []int{0, 1, 64, 65, 200} {
 			x := table.Rows(random, n)
 			before := slices.Clone(x.Data)
@@ -52,10 +50,7 @@ func TestWordsWithoutACode(t *testing.T) {
 	for i := range 300 {
 		columns[1].Categories = append(columns[1].Categories, fmt.Sprint(i))
 	}
-	c, err := readCoder(LearnBins(columns, kernel.NewDense(3, 302)), 302)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := arrowtest.Must(readCoder(LearnBins(columns, kernel.NewDense(3, 302)), 302))(t)
 	x := kernel.NewDense(303, 302)
 	for i := range 301 {
 		x.Row(i)[1+i] = 1
@@ -90,10 +85,7 @@ func TestLearnBins(t *testing.T) {
 		{columns, []int{0, 2}, []int{1}, []uint8{1, 1, 1, 2, 2, 1, 3, 0, 1, 0, 0, 1}},
 		{nil, []int{0, 1, 2, 3, 4}, nil, []uint8{1, 2, 1, 1, 1, 2, 1, 2, 1, 1, 3, 1, 1, 2, 1, 0, 1, 1, 2, 1}},
 	} {
-		c, err := readCoder(LearnBins(test.columns, sample), 5)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := arrowtest.Must(readCoder(LearnBins(test.columns, sample), 5))(t)
 		if !slices.Equal(c.Numbers(), test.numbers) || !slices.Equal(c.Words(), test.words) || c.Width() != len(test.numbers)+len(test.words) {
 			t.Errorf("columns of numbers %v and of words %v, expected %v and %v", c.Numbers(), c.Words(), test.numbers, test.words)
 		}

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -49,22 +50,16 @@ func TestInputsThatOverflow(t *testing.T) {
 		wire.Vector(statistics.TensorCenter, []float32{1, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1e10}),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}
-	p, err := New(schemas.Prepare{Scale: ScaleStandard}, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleStandard}, tensors))(t)
 	x := kernel.Dense{Rows: 4, Cols: 2, Data: []float32{2, 3e38, 3, 1, -1e16, 1, 5, 0}}
 	overflowed := p.Apply(kernel.Gonum(), x, x)
 	if want := []float32{0, 0, 2, 1e10, 0, 0, 4, 0}; !slices.Equal(x.Data, want) || !slices.Equal(overflowed, []int{0, 2}) {
 		t.Errorf("inputs %v, of which %v overflow; expected %v", x.Data, overflowed, want)
 	}
 
-	p, err = New(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
+	p = arrowtest.Must(New(schemas.Prepare{Scale: ScaleNone}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 1e10}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	rows, sparse := examples.SparseRows{Ends: []int{1, 3}, Indices: []int32{0, 0, 1}, Values: []float32{7, 1, 1e7}}, kernel.Sparse{}
 	if overflowed := p.ApplySparse(&sparse, &rows); !slices.Equal(overflowed, []int{1}) || sparse.Rows != 2 ||
 		!slices.Equal(sparse.Values, []float32{7}) {

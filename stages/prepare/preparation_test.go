@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -31,9 +32,7 @@ func TestApply(t *testing.T) {
 		3, nan, nan,
 	}
 	p, err := New(schemas.Prepare{Scale: ScaleStandard}, surveyed())
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	if p.Width() != 3 || p.Inputs() != 3 || p.Spread != 4 || p.Labels.Len() != 2 {
 		t.Errorf("the preparation is %+v", p)
 	}
@@ -56,15 +55,12 @@ func TestApply(t *testing.T) {
 }
 
 func TestApplyDividesByTheLength(t *testing.T) {
-	p, err := New(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
+	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleUnit}, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, []float32{0.5, 0}),
 		wire.Vector(statistics.TensorScale, []float32{1, 1}),
 		wire.Vector(statistics.TensorSpread, []float32{1}),
 		wire.Words[float32](statistics.TensorLabels, []string{"a"}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	nan := float32(math.NaN())
 	x := kernel.Dense{Rows: 5, Cols: 2, Data: []float32{
 		3, 4,

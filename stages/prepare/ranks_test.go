@@ -7,6 +7,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -34,10 +35,7 @@ func rankedPreparation(t *testing.T, columns examples.Columns, sample kernel.Den
 		wire.Vector(statistics.TensorCenter, center), wire.Vector(statistics.TensorScale, scale),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 	}, ranks...)
-	p, err := New(schemas.Prepare{Scale: ScaleRanks}, tensors)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := arrowtest.Must(New(schemas.Prepare{Scale: ScaleRanks}, tensors))(t)
 	return p, tensors
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -12,10 +13,7 @@ import (
 // Equal rows of the sample are prepared to equal bits, at any position.
 func TestEqualRowsArePreparedEqually(t *testing.T) {
 	const n = 200
-	blas, err := kernel.Open("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	blas := arrowtest.Must(kernel.Open(""))(t)
 	for _, d := range []int{3, 63, 64, 65, 784} {
 		for _, components := range []int{0, 2} {
 			r := rand.New(rand.NewPCG(uint64(d), 1))

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -16,12 +17,9 @@ import (
 // prepareSparse prepares rows by the factors of their columns.
 func prepareSparse(t *testing.T, p schemas.Prepare, factors []float32, rows *examples.SparseRows) kernel.Sparse {
 	t.Helper()
-	prepared, err := New(p, wire.Tensors[float32]{
+	prepared := arrowtest.Must(New(p, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var dst kernel.Sparse
 	prepared.ApplySparse(&dst, rows)
 	return dst
@@ -65,10 +63,7 @@ func TestFactorsOfOccurringColumns(t *testing.T) {
 		if err != nil || !there {
 			t.Fatal(there, err)
 		}
-		prepared, err := New(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...))
-		if err != nil {
-			t.Fatal(err)
-		}
+		prepared := arrowtest.Must(New(schemas.Prepare{Scale: ScaleUnit}, append(found.Tensors(occurring), rest...)))(t)
 		if prepared.Width() != 9001 || prepared.Inputs() != 5 || !slices.Equal(prepared.Factors.Columns(), []int32{0, 1, 2, 3, 9000}) {
 			t.Errorf("%d features, %d inputs, columns %v", prepared.Width(), prepared.Inputs(), prepared.Factors.Columns())
 		}

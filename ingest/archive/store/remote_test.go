@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
@@ -136,18 +137,13 @@ func (b *fakeBucket) list(w io.Writer, query url.Values) {
 func (b *fakeBucket) open(t *testing.T, pattern string) Store {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600))
 	return open(t, pattern, Options{Endpoint: b.URL, AccessKeyFile: file})
 }
 
 func open(t *testing.T, pattern string, o Options) Store {
 	t.Helper()
-	s, err := Open(pattern, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(Open(pattern, o))(t)
 	s.files.(*remote).wait = func(ctx context.Context, _ int) error { return ctx.Err() }
 	return s
 }
@@ -357,9 +353,7 @@ func TestAddresses(t *testing.T) {
 // Patterns and keys that can't be used are errors before anything is sent, without secrets.
 func TestOptions(t *testing.T) {
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte("hunter2"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(key, []byte("hunter2"), 0o600))
 	for _, c := range []struct {
 		pattern string
 		options Options

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // list returns the paths of the files that match a pattern, relative to a folder.
@@ -52,10 +54,7 @@ func TestPatterns(t *testing.T) {
 	for _, file := range contents {
 		write(t, folder, file)
 	}
-	s, err := Open(folder+"/**", Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(Open(folder+"/**", Options{}))(t)
 	checkPatterns(t, s, folder)
 	t.Chdir(folder)
 	if got, err := list(t, s, ".", "a/b/*"); err != nil || !slices.Equal(got, []string{"a/b/c.avro", "a/b/d.json"}) {
@@ -73,10 +72,7 @@ func checkPatterns(t *testing.T, s Store, folder string) {
 	if _, err := list(t, s, folder, "a[/*"); err == nil || !strings.Contains(err.Error(), "not a valid pattern") {
 		t.Error(err)
 	}
-	f, err := s.Open(t.Context(), folder+"/a/b.avro")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := arrowtest.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
 	content := make([]byte, f.Size())
 	if n, err := f.ReadAt(content[2:], 2); string(content) != "\x00\x00avro" || n != 4 || err != nil {
 		t.Errorf("%q, %v", content, err)
@@ -92,12 +88,8 @@ func checkPatterns(t *testing.T, s Store, folder string) {
 func write(t *testing.T, folder, file string) {
 	t.Helper()
 	name := filepath.Join(folder, file)
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, []byte(filepath.Base(name)), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	arrowtest.NoError(t, os.WriteFile(name, []byte(filepath.Base(name)), 0o644))
 }
 
 // tables are files of tables, which no pattern lists, and the directory that the error names.
@@ -142,10 +134,7 @@ func TestFirstOfManyFiles(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, "a/a.avro")
 	write(t, folder, "b/b.avro")
-	s, err := Open(folder, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(Open(folder, Options{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var found []string

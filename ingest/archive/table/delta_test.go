@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // deltaSchema is the schema of the tables of the tests.
@@ -50,9 +52,7 @@ func inCheckpoint(t *testing.T, actions []any) (rows []checkpointRow) {
 		if err == nil {
 			err = json.Unmarshal(text, &row)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		rows = append(rows, row)
 	}
 	return rows
@@ -117,9 +117,7 @@ func TestDelta(t *testing.T) {
 				}
 				if random.IntN(2) == 0 { // the log before is cleaned up
 					for ; first < version; first++ {
-						if err := os.Remove(deltaLogName(root, first, "json")); err != nil {
-							t.Fatal(err)
-						}
+						arrowtest.NoError(t, os.Remove(deltaLogName(root, first, "json")))
 					}
 				}
 			} else if random.IntN(4) == 0 { // a checkpoint without its second part

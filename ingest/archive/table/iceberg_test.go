@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/avro/ocf"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
@@ -326,10 +327,7 @@ func TestNameMapping(t *testing.T) {
 		x.append()
 		x.commit()
 	}
-	files, err := live(t, "iceberg", x.root, Snapshot{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := arrowtest.Must(live(t, "iceberg", x.root, Snapshot{}))(t)
 	type item struct {
 		Title string `parquet:"title"`
 	}

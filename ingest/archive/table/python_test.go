@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // Tables that PyIceberg and delta-rs write have the rows that these read, at each snapshot and version: after deletes, overwrites,
@@ -20,10 +22,7 @@ func TestPythonTables(t *testing.T) {
 	}
 	command := exec.Command(interpreter, "testdata/tables.py", t.TempDir())
 	command.Stderr = os.Stderr
-	printed, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := arrowtest.Must(command.Output())(t)
 	states := 0
 	for line := range strings.Lines(string(printed)) {
 		var state struct {

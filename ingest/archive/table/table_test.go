@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
@@ -28,22 +29,15 @@ type row struct {
 
 func writeFile(t *testing.T, name string, content []byte) {
 	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(name, content, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	arrowtest.NoError(t, os.WriteFile(name, content, 0o644))
 }
 
 func writeJSON(t *testing.T, name string, values ...any) {
 	t.Helper()
 	var lines []byte
 	for _, v := range values {
-		line, err := json.Marshal(v)
-		if err != nil {
-			t.Fatal(err)
-		}
+		line := arrowtest.Must(json.Marshal(v))(t)
 		lines = append(append(lines, line...), '\n')
 	}
 	writeFile(t, name, lines)
@@ -52,18 +46,13 @@ func writeJSON(t *testing.T, name string, values ...any) {
 func writeParquet[T any](t *testing.T, name string, rows []T) {
 	t.Helper()
 	writeFile(t, name, nil)
-	if err := parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)))
 }
 
 // tableOf returns the table in a directory.
 func tableOf(t *testing.T, root string) *table {
 	t.Helper()
-	s, err := store.Open(root, store.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := arrowtest.Must(store.Open(root, store.Options{}))(t)
 	return &table{ctx: t.Context(), store: s, root: root}
 }
 
@@ -76,10 +65,7 @@ func live(t *testing.T, layout, root string, at Snapshot) ([]DataFile, error) {
 // offsets returns the offsets of the live rows of a table, in order.
 func offsets(t *testing.T, layout, root string, at Snapshot) (offsets []int64) {
 	t.Helper()
-	files, err := live(t, layout, root, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := arrowtest.Must(live(t, layout, root, at))(t)
 	for _, f := range files {
 		n := int64(0)
 		err := eachParquet(tableOf(t, root), f.Path, f.Columns, func(row arrow.Nested) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // readerOf returns a reader of columns, the first of which is the label.
@@ -18,10 +19,7 @@ func readerOf(t *testing.T, rows string, columns ...string) *messages {
 	t.Helper()
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r, err := Messages().Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := arrowtest.Must(Messages().Open(o))(t)
 	return r.(*messages)
 }
 
@@ -51,10 +49,7 @@ func textOf(c *tabular.Cell) string {
 // read encodes a value with the schema, and reads it.
 func read(t *testing.T, r *messages, schema string, value any) ([][]tabular.Cell, error) {
 	t.Helper()
-	content, err := avro.MustParse(schema).Encode(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := arrowtest.Must(avro.MustParse(schema).Encode(value))(t)
 	return r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
 }
 
@@ -90,16 +85,11 @@ func TestTypes(t *testing.T) {
 	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date"} {
 		schema = strings.ReplaceAll(schema, `,"logicalType":"`+logical+`"`, "")
 	}
-	content, err := avro.MustParse(schema).Encode(valueOf())
-	if err != nil {
-		t.Fatal(err)
-	}
+	content := arrowtest.Must(avro.MustParse(schema).Encode(valueOf()))(t)
 	r := readerOf(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
 		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "before.next.v", "user", "items", "nowhere.at.all")
 	rows, err := r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	want := `[["b" -5 null 0.5 2.25 true "text" "ab" -123.45 1.5 -2.5 3.000000001 172800 30 ["x" "y"] "y" 2.5 null 2 4 "ok" 2 an object [an object an object] null]]`
 	if got := fmt.Sprint(texts(rows)); got != want {
 		t.Errorf("%s\nexpected %s", got, want)

@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 const events = `syntax = "proto3"; package shop;
@@ -35,9 +36,7 @@ message Event {
 func readerOf(t *testing.T, schema, name, rows string, columns ...string) (*messages, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events.proto")
-	if err := os.WriteFile(file, []byte(schema), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows, Schema: file, Message: name}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
 	r, err := Messages().Open(o)
@@ -50,22 +49,11 @@ func readerOf(t *testing.T, schema, name, rows string, columns ...string) (*mess
 // encoded is a message of the schema, given as JSON.
 func encoded(t *testing.T, schema, name, text string) []byte {
 	t.Helper()
-	file, err := compileText(t.Context(), &message.Schema{Text: schema})
-	if err != nil {
-		t.Fatal(err)
-	}
-	of, err := named(file, name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := arrowtest.Must(compileText(t.Context(), &message.Schema{Text: schema}))(t)
+	of := arrowtest.Must(named(file, name))(t)
 	m := dynamicpb.NewMessage(of)
-	if err := protojson.Unmarshal([]byte(text), m); err != nil {
-		t.Fatal(err)
-	}
-	content, err := proto.Marshal(m)
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, protojson.Unmarshal([]byte(text), m))
+	content := arrowtest.Must(proto.Marshal(m))(t)
 	return content
 }
 
@@ -95,9 +83,7 @@ func textOf(c *tabular.Cell) string {
 func TestKinds(t *testing.T) {
 	r, err := readerOf(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
 		"items.0.again.user_id", "counts.b", "byId.7.price", "tags", "left", "right.price", "price", "packed", "userId", "items", "right", "nowhere.at.all")
-	if err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, err)
 	for text, want := range map[string]string{
 		`{}`: `[["UNKNOWN" 0 0 0 0 0 false "" null null null null null null null null [] null null null [] 0 [] null null]]`,
 		`{"kind":"WIDE","i":-1,"s":"-2","f":"3","u":"18446744073709551615","small":0.5,"yes":true,"raw":"YWI=","maybe":0,
@@ -113,10 +99,7 @@ func TestKinds(t *testing.T) {
 
 // Rows at a path include the values beside them, unless their schema has the column.
 func TestRowsWithin(t *testing.T) {
-	r, err := readerOf(t, events, "Event", "items", "label", "price", "kind")
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := arrowtest.Must(readerOf(t, events, "Event", "items", "label", "price", "kind"))(t)
 	for text, want := range map[string]string{
 		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
 		`{"kind":"TALL"}`: `[]`,
@@ -155,10 +138,7 @@ func TestReferences(t *testing.T) {
 			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
 	o := message.Options{Options: layout.Defaults()}
 	o.Columns.Use = []string{"at.point.x"}
-	opened, err := Messages().Open(o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	opened := arrowtest.Must(Messages().Open(o))(t)
 	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
 	for _, test := range []struct {
 		indexes []int
@@ -180,10 +160,7 @@ func TestReferences(t *testing.T) {
 // A registry may have the Base64 descriptor of a file, as registered by the Python serializers, including references.
 func TestDescriptors(t *testing.T) {
 	descriptor := func(name, text string, imports ...message.Reference) string {
-		file, err := compileText(t.Context(), &message.Schema{Text: text, References: imports})
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := arrowtest.Must(compileText(t.Context(), &message.Schema{Text: text, References: imports}))(t)
 		described := protodesc.ToFileDescriptorProto(file)
 		described.Name = &name
 		for _, m := range described.MessageType {
@@ -191,10 +168,7 @@ func TestDescriptors(t *testing.T) {
 				f.JsonName = nil // as in protoc's output for Python
 			}
 		}
-		content, err := proto.Marshal(described)
-		if err != nil {
-			t.Fatal(err)
-		}
+		content := arrowtest.Must(proto.Marshal(described))(t)
 		return base64.StdEncoding.EncodeToString(content)
 	}
 	const size = `syntax = "proto3"; package shop; message Size { optional int32 x = 1; int32 how_many = 2; }`
@@ -204,10 +178,7 @@ func TestDescriptors(t *testing.T) {
 	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
 		o := message.Options{Options: layout.Defaults()}
 		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
-		r, err := Messages().Open(o)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := arrowtest.Must(Messages().Open(o))(t)
 		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
 		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
@@ -227,10 +198,7 @@ func FuzzMessages(f *testing.F) {
 	for _, rows := range []string{"", "items"} {
 		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
-		r, err := Messages().Open(o)
-		if err != nil {
-			f.Fatal(err)
-		}
+		r := arrowtest.Must(Messages().Open(o))(f)
 		readers = append(readers, r)
 	}
 	s := &message.Schema{Name: "schema 1", Text: events}

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sync/semaphore"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -44,9 +45,7 @@ func TestOrderOfSegments(t *testing.T) {
 			Pass: inOrder(test.partitions), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load, 20),
 			outcomes: make(chan *finished, test.processors), tokens: make(chan struct{}, 20),
 		}
-		if err := c.read(context.Background()); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, c.read(context.Background()))
 		got := []string{}
 		for l := range c.loaded {
 			got = append(got, fmt.Sprintf("%d%d", l.Segment().Span.Partition, l.Index))

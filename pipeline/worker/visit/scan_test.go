@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -18,10 +19,7 @@ import (
 // openEmbedded opens a log for one test.
 func openEmbedded(t testing.TB) *kafkalog.Log {
 	t.Helper()
-	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -102,13 +100,9 @@ func inMemory(segments int64) *partition.Share {
 func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	const messages, size = 40, 100_000
 	log := openEmbedded(t)
-	if err := log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf("test").Examples, Partitions: 1}); err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: protocol.TopicsOf("test").Examples, Partitions: 1}))
 	for range messages {
-		if _, err := log.Append(t.Context(), protocol.TopicsOf("test").Examples, 0, kafkalog.Message{Value: make([]byte, size)}); err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.Must(log.Append(t.Context(), protocol.TopicsOf("test").Examples, 0, kafkalog.Message{Value: make([]byte, size)}))(t)
 	}
 	for readAhead, limit := range map[int64]int64{1: 1, 2.5 * size: 2} {
 		var ahead atomic.Int64

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -24,9 +25,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	for i, s := range p.Segments() {
 		whole, err := terms.Add(s, accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms,
 			[]float64{float64(i + 1)})}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		arrowtest.NoError(t, err)
 		if len(terms.sums) > 1 {
 			t.Fatalf("after segment %d there are the terms of %d increments", i, len(terms.sums))
 		}
