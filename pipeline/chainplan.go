@@ -39,9 +39,6 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.chain.head.Run, Manifest: r.chain.head.Digest()}, r.chain.head.Plan
 	}
 	plan.Stages = stages.Placed(plan.Stages, earlier)
-	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, earlier); err != nil {
-		return nil, err
-	}
 	if r.chain.head != nil {
 		offered, err := r.offered(ctx, s.ledger)
 		if err != nil {
@@ -60,6 +57,9 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		return nil, err
 	}
 	plan.Forgotten, plan.Heeded = r.forgotten.Rows.Within(r.chain.spans(spans)), r.forgotten.Heeded()
+	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, plan, earlier); err != nil {
+		return nil, err
+	}
 	if plan.Since, err = r.Now(ctx); err != nil {
 		return nil, err
 	}

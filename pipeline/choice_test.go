@@ -167,6 +167,21 @@ func TestScaleByExamplesAndStages(t *testing.T) {
 	}
 }
 
+// What the examples are is what the run learns from: the files of another job in the pipeline do not count, whichever came first.
+func TestOtherSourcesDoNotChoose(t *testing.T) {
+	p, other := openEmbedded(t), newJob(t, rings(200, 3, 2, 1), table{}, rffStage(link.Softmax, 16, 1))
+	train(t, p, other)
+	job := named(t, newJob(t, rings(200, 3, 2, 1), table{}), 3)
+	job.Prepare.Scale = prepare.ScaleAuto
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+		t.Errorf("scale is %s, as of a file without names of columns", m.Manifest.Plan.Prepare.Scale)
+	}
+	job.Stages = other.Stages
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+		t.Errorf("with stages, scale is %s", m.Manifest.Plan.Prepare.Scale)
+	}
+}
+
 // A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
 // a search.
 func TestSubmitChoosesAsTrainDoes(t *testing.T) {

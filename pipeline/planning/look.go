@@ -4,9 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
-
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -16,10 +13,10 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// PrepareOf returns the preparation for a plan of the job: that of the job, with `auto` scale resolved. It is that of the
-// plan from which the run starts or continues, if there is one, otherwise it depends on the first message of the examples
-// and the stages.
-func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier *schemas.Plan) (schemas.Prepare, error) {
+// PrepareOf returns the preparation for a plan of the job, which lists its messages: that of the job, with `auto` scale
+// resolved. It is that of the plan from which the run starts or continues, if there is one, otherwise it depends on the first
+// of the messages and the stages.
+func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, earlier *schemas.Plan) (schemas.Prepare, error) {
 	how := job.Prepare
 	if how.Scale != prepare.ScaleAuto {
 		return how, nil
@@ -29,7 +26,7 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, earlier 
 		return how, nil
 	}
 	how.Scale = prepare.ScaleNone
-	first, err := LookAt(ctx, p, job)
+	first, err := LookAt(ctx, p, job, plan)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return how, nil // the survey reports errors in the messages
 	}
@@ -48,32 +45,17 @@ type Look struct {
 	Image         examples.Image // zero: not images
 }
 
-// LookAt reads the first decodable message of the examples.
-func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job) (l Look, err error) {
-	spans, err := p.Log.Spans(ctx, p.Topics.Examples)
-	if err != nil {
-		return l, err
+// LookAt reads the first message that counts in a plan of the job.
+func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job, plan *schemas.Plan) (l Look, err error) {
+	none, damaged := true, error(nil)
+	err = EachCounted(ctx, p, plan, true, func(_ int, _ int64, batch *examples.Batch) bool {
+		none, l = false, Look{Named: batch.Columns() != "", Sparse: batch.Sparse}
+		l.Image, damaged = examples.ParseImage(batch.Image())
+		l.Image = cmp.Or(job.Examples.Shape(), l.Image)
+		return false
+	})
+	if err = cmp.Or(err, damaged); err == nil && none {
+		err = &protocol.NoExamplesError{Topic: p.Topics.Examples}
 	}
-	for _, span := range spans {
-		err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
-			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
-			if err != nil {
-				return nil // it will be quarantined
-			}
-			defer batch.Release()
-			l = Look{Named: batch.Columns() != "", Sparse: batch.Sparse}
-			if l.Image, err = examples.ParseImage(batch.Image()); err != nil {
-				return err
-			}
-			return errFound
-		})
-		if errors.Is(err, errFound) {
-			l.Image = cmp.Or(job.Examples.Shape(), l.Image)
-			return l, nil
-		}
-		if err != nil {
-			return l, fmt.Errorf("look at %s[%d]: %w", p.Topics.Examples, span.Partition, err)
-		}
-	}
-	return l, &protocol.NoExamplesError{Topic: p.Topics.Examples, From: ""}
+	return l, err
 }

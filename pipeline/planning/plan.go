@@ -99,7 +99,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		from = earlier.Plan
 	}
 	plan.Stages = stages.Placed(plan.Stages, from)
-	if plan.Prepare, err = PrepareOf(ctx, p, job, from); err == nil && earlier != nil {
+	if plan.Prepare, err = PrepareOf(ctx, p, job, plan, from); err == nil && earlier != nil {
 		plan.Warm, err = warmFrom(plan, earlier)
 	}
 	if err != nil {

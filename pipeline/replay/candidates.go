@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -50,13 +49,12 @@ const (
 const leastImage = 16
 
 // candidatesOf returns the candidates for the stages of a job: those that it lists, or what suits its examples. Of tables these
-// are the columns alone, trees, and trees after an opening, or only the opening if too few rows can be held out. rows is
-// the number of training rows; 0 if unknown.
-func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows int64) ([]candidate, error) {
+// are the columns alone, trees, and trees after an opening, or only the opening if too few rows can be held out.
+func (c *chooser) candidatesOf(ctx context.Context, job topics.Job) ([]candidate, error) {
 	if len(job.Stages) > 0 {
 		return []candidate{listed(job)}, nil
 	}
-	first, err := planning.LookAt(ctx, p, job)
+	first, err := c.look(ctx, job)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +73,7 @@ func candidatesOf(ctx context.Context, p *topics.Pipeline, job topics.Job, rows 
 			ranks.Scale = prepare.ScaleStandard
 		}
 	}
-	few := rows > 0 && (rows < leastRows || float64(rows)*heldOut(job, 0) < leastHeldOut)
+	few := c.rows > 0 && (c.rows < leastRows || float64(c.rows)*heldOut(job, 0) < leastHeldOut)
 	if opening := stages.Opening(); few && len(opening) > 0 {
 		return []candidate{{opening[0], []schemas.Stage{stageOf(job, opening[0])}, standard, 1, 0}}, nil
 	}

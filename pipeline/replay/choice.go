@@ -85,7 +85,7 @@ func (c *chooser) resolve(ctx context.Context) (job topics.Job, err error) {
 		}
 		c.job = job
 	}
-	candidates, err := candidatesOf(ctx, c.pipeline, job, c.rows)
+	candidates, err := c.candidatesOf(ctx, job)
 	if err != nil {
 		return job, err
 	}

@@ -136,9 +136,18 @@ func quadraticLink(task examples.Task) schemas.Link {
 	return schemas.Link(names[max(i, 0)])
 }
 
-// areSparse reports whether the examples of the job are sparse rows, by the first message of the topic.
+// look reads the first message that counts in a run of the job.
+func (c *chooser) look(ctx context.Context, job topics.Job) (l planning.Look, err error) {
+	plan, err := c.plans(job)
+	if err != nil {
+		return l, err
+	}
+	return planning.LookAt(ctx, c.pipeline, job, plan)
+}
+
+// areSparse reports whether the examples of the job are sparse rows, by the first message that counts.
 func (c *chooser) areSparse(ctx context.Context) (bool, error) {
-	first, err := planning.LookAt(ctx, c.pipeline, c.job)
+	first, err := c.look(ctx, c.job)
 	if errors.As(err, new(*protocol.NoExamplesError)) {
 		return false, nil // the run reports errors in the messages
 	}
