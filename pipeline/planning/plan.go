@@ -1,6 +1,7 @@
 package planning
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -15,7 +16,9 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Plan returns the plan of a run of the job. The plan fixes the current spans of the examples topic, and which messages in
@@ -276,4 +279,126 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 		}
 	}
 	return nil
+}
+
+// PrepareOf returns the preparation for a plan of the job, which lists its messages: that of the job, with `auto` scale
+// resolved. It is that of the plan from which the run starts or continues, if there is one, otherwise it depends on the first
+// of the messages and the stages.
+func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, earlier *schemas.Plan) (schemas.Prepare, error) {
+	how := job.Prepare
+	if how.Scale != prepare.ScaleAuto {
+		return how, nil
+	}
+	if earlier != nil {
+		how.Scale = earlier.Prepare.Scale
+		return how, nil
+	}
+	how.Scale = prepare.ScaleNone
+	first, err := LookAt(ctx, p, job, plan)
+	if errors.As(err, new(*protocol.NoExamplesError)) {
+		return how, nil // the survey reports errors in the messages
+	}
+	if err != nil {
+		return how, err
+	}
+	if first.Named && !first.Sparse && first.Image == (examples.Image{}) {
+		how.Scale = stages.ScaleOf(job.Stages)
+	}
+	return how, nil
+}
+
+// Look is the properties of the examples, from their first message and the job.
+type Look struct {
+	Named, Sparse bool
+	Image         examples.Image // zero: not images
+}
+
+// LookAt reads the first message that counts in a plan of the job.
+func LookAt(ctx context.Context, p *topics.Pipeline, job topics.Job, plan *schemas.Plan) (l Look, err error) {
+	none, damaged := true, error(nil)
+	err = EachCounted(ctx, p, plan, true, func(_ int, _ int64, batch *examples.Batch) bool {
+		none, l = false, Look{Named: batch.Columns() != "", Sparse: batch.Sparse}
+		l.Image, damaged = examples.ParseImage(batch.Image())
+		l.Image = cmp.Or(job.Examples.Shape(), l.Image)
+		return false
+	})
+	if err = cmp.Or(err, damaged); err == nil && none {
+		err = &protocol.NoExamplesError{Topic: p.Topics.Examples}
+	}
+	return l, err
+}
+
+// errFound stops reading.
+var errFound = errors.New("found")
+
+// EachCounted calls do with the examples of each message that counts in a plan's spans, by partition and offset, with forgotten rows
+// blanked, until do returns false. It passes over messages that retention has deleted if expired, and otherwise returns a
+// *[kafkalog.DeletedError] for them.
+func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, expired bool,
+	do func(partition int, offset int64, batch *examples.Batch) (more bool)) error {
+	topic, read := plan.Topic, p.Between
+	if topic == "" {
+		topic = p.Topics.Examples
+	}
+	if expired {
+		read = p.Remaining
+	}
+	counting, noLabels := protocol.NewCounting(plan), layout.MissingLabels(plan)
+	for _, hull := range plan.Spans.Hulls() {
+		replay := counting.Replay(hull)
+		for _, span := range plan.Spans.On(hull.Partition) {
+			err := read(ctx, topic, span.Partition, span.From, span.To, func(m protocol.Message) error {
+				if replay.AcceptAt(m.Offset, m.Message) != "" {
+					return nil
+				}
+				batch, err := p.Codec.DecodeExamples(m.Value)
+				if err != nil {
+					return nil // quarantined by the run
+				}
+				defer batch.Release()
+				if !do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
+					return errFound
+				}
+				return nil
+			})
+			if errors.Is(err, errFound) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("read examples %s[%d]: %w", topic, span.Partition, err)
+			}
+		}
+	}
+	return nil
+}
+
+// A share has at least so many rows, or so many products of its rows in Gram matrices, which take a few seconds of a core. To send
+// and to add the matrix of 1,024 columns takes as long as to sum 1,000 rows, and longer than to count the pairs of leaves of all rows.
+const (
+	shareRows     = 1 << 16
+	shareProducts = 1 << 37
+)
+
+// sharesOf returns the maximum number of shares of a plan, which is that of its work. It is [schemas.DefaultShares] if the plan does not
+// say how many rows there are, or how many columns.
+func sharesOf(plan *schemas.Plan) int {
+	if plan.Foreign {
+		return schemas.DefaultShares
+	}
+	rows, products := 0.0, 0.0
+	for _, source := range plan.Sources {
+		rows += float64(source.Rows)
+	}
+	rows *= float64(plan.Augment.Rows())
+	for _, stage := range plan.Stages {
+		columns := float64(stage.Features.Size) // of a row that are not 0
+		if stage.Features.Leaves > 0 {
+			columns /= float64(stage.Features.Leaves)
+		}
+		if columns == 0 {
+			return schemas.DefaultShares
+		}
+		products += rows * columns * columns / 2
+	}
+	return int(max(1, min(schemas.DefaultShares, max(rows/shareRows, products/shareProducts))))
 }
