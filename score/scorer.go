@@ -71,7 +71,7 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 		return fmt.Errorf("write to %s: %w", o.To, err)
 	}
 	if partitions < len(bounds) {
-		return &PartitionsError{o.To, o.From, partitions, len(bounds)}
+		return fmt.Errorf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", o.To, partitions, o.From, len(bounds))
 	}
 	if o.Memory == nil {
 		o.Memory = memory.DefaultAllocator
@@ -98,17 +98,6 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 		return s.share(running)
 	})
 	return group.Wait()
-}
-
-// PartitionsError says that the topic of the predictions has too few partitions.
-type PartitionsError struct {
-	To, From   string // topics
-	Have, Want int    // numbers of partitions
-}
-
-// Error says what to do.
-func (e *PartitionsError) Error() string {
-	return fmt.Sprintf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", e.To, e.Have, e.From, e.Want)
 }
 
 // AddedError says that the topic of the examples has got more partitions since scoring began.

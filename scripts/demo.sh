@@ -36,7 +36,7 @@ elif [ $status != 0 ]; then
 fi
 
 if [ $kind = stream ]; then
-  go run ./examples/drift .demo/mnist/train-labels-idx1-ubyte >.demo/mnist/drifting-labels-idx1-ubyte
+  go run ./examples/idx drift .demo/mnist/train-labels-idx1-ubyte .demo/mnist/drifting-labels-idx1-ubyte
   rm -rf .demo/stream
   show bin/stagewise run -c examples/stream.yaml --until end --report .demo/stream.json "$@"
   say "the report is .demo/stream.json"

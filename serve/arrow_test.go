@@ -60,8 +60,8 @@ func checkArrow(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, rows
 		t.Fatal(err)
 	}
 	defer r.Release()
-	if version, _ := r.Schema().Metadata().GetValue(metadataVersion); version != w.Header().Get(HeaderVersion) || version == "" {
-		t.Errorf("the schema says version %q, the header %q", version, w.Header().Get(HeaderVersion))
+	if version, _ := r.Schema().Metadata().GetValue(metadataVersion); version != w.Header().Get(headerVersion) || version == "" {
+		t.Errorf("the schema says version %q, the header %q", version, w.Header().Get(headerVersion))
 	}
 	record := r.Record()
 	got := record.Column(1).(*array.FixedSizeList).ListValues().(*array.Float32).Float32Values()

@@ -21,8 +21,8 @@ const tileRows = 64
 // tileValues is the approximate maximum number of values predicted together. A row is not split.
 const tileValues = 1 << 15
 
-// HeaderVersion is the response header with the version number.
-const HeaderVersion = "Stagewise-Version"
+// headerVersion is the response header with the version number.
+const headerVersion = "Stagewise-Version"
 
 // headerMissing is the response header with the number of columns of the model that rows of the request lack.
 const headerMissing = "Stagewise-Missing-Columns"
@@ -233,7 +233,7 @@ func (p *prediction) finish(h http.Header) {
 	p.metrics.missing.Add(float64(missing))
 	p.encoder.announce(h)
 	h.Set("Content-Length", strconv.Itoa(lengthsOf(p.pieces)))
-	h.Set(HeaderVersion, strconv.Itoa(p.Manifest.Version))
+	h.Set(headerVersion, strconv.Itoa(p.Manifest.Version))
 	h.Set(headerMissing, strconv.Itoa(lacking))
 	p.rows, p.record, p.encoder = nil, nil, nil
 }

@@ -59,7 +59,7 @@ func outputsOf(t *testing.T, w *httptest.ResponseRecorder) map[string]any {
 	}
 	var answer inferred
 	if err := json.Unmarshal(text, &answer); err != nil || w.Code != http.StatusOK || answer.ModelName != "p" ||
-		answer.ModelVersion != w.Header().Get(HeaderVersion) {
+		answer.ModelVersion != w.Header().Get(headerVersion) {
 		t.Fatalf("%d: %s: %v", w.Code, w.Body, err)
 	}
 	values := map[string]any{"id": answer.ID}
@@ -211,7 +211,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		s := newServer(t, Defaults(), Fixed(c.m))
 		var want, got map[string]any
 		w, answer := ask(s, "POST", "/invocations", typeJSON, []byte(c.body)), ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":`+c.rows+`}`))
-		if err := json.Unmarshal(answer.Body.Bytes(), &want); err != nil || w.Header().Get(HeaderVersion) != answer.Header().Get(HeaderVersion) {
+		if err := json.Unmarshal(answer.Body.Bytes(), &want); err != nil || w.Header().Get(headerVersion) != answer.Header().Get(headerVersion) {
 			t.Fatal(answer.Body, err)
 		}
 		predictions := want["labels"]

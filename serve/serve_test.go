@@ -158,8 +158,8 @@ func checkAnswer(t *testing.T, w *httptest.ResponseRecorder, m *model.Model, row
 	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK {
 		t.Fatalf("%d: %s (%v)", w.Code, w.Body, err)
 	}
-	if version := fmt.Sprint(m.Manifest.Version); w.Header().Get(HeaderVersion) != version || fmt.Sprint(got.Version) != version {
-		t.Errorf("the header says version %s, the answer %d, expected %s", w.Header().Get(HeaderVersion), got.Version, version)
+	if version := fmt.Sprint(m.Manifest.Version); w.Header().Get(headerVersion) != version || fmt.Sprint(got.Version) != version {
+		t.Errorf("the header says version %s, the answer %d, expected %s", w.Header().Get(headerVersion), got.Version, version)
 	}
 	if len(got.Labels) != len(rows) || len(got.Probabilities) != len(rows) {
 		t.Fatalf("%d labels and %d rows of probabilities, expected %d", len(got.Labels), len(got.Probabilities), len(rows))

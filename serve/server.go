@@ -123,7 +123,7 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		"/predict":      {method: http.MethodPost, answer: s.predict},
 		"/model":        {method: http.MethodGet, answer: s.manifest},
 		"/metrics":      {method: http.MethodGet, answer: s.measures},
-		"/openapi.json": {method: http.MethodGet, answer: s.describe},
+		"/openapi.json": {method: http.MethodGet, answer: constant(description)},
 		"/live":         {method: http.MethodGet, public: true, answer: s.live},
 		"/ready":        {method: http.MethodGet, public: true, answer: s.ready},
 	}
@@ -351,8 +351,9 @@ func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	return answerJSON(w, content)
 }
 
-func (s *Server) describe(w http.ResponseWriter, _ *http.Request) error {
-	return answerJSON(w, description)
+// constant returns a function that answers with a constant document.
+func constant(document []byte) func(http.ResponseWriter, *http.Request) error {
+	return func(w http.ResponseWriter, _ *http.Request) error { return answerJSON(w, document) }
 }
 
 func answerJSON(w http.ResponseWriter, content []byte) error {
@@ -438,9 +439,10 @@ func (f fixed) Stale() error { return nil }
 
 // protocols returns the routes of the Open Inference Protocol, version 2, and of MLflow's scoring server.
 func (s *Server) protocols() map[string]route {
+	metadata := constant([]byte(`{"name":"stagewise","version":"2","extensions":["binary_tensor_data"]}`))
 	routes := map[string]route{
-		"/v2":              {method: http.MethodGet, answer: s.serverMetadata},
-		"/v2/health/live":  {method: http.MethodGet, public: true, answer: s.liveInference},
+		"/v2":              {method: http.MethodGet, answer: metadata},
+		"/v2/health/live":  {method: http.MethodGet, public: true, answer: constant([]byte(`{"live":true}`))},
 		"/v2/health/ready": {method: http.MethodGet, public: true, answer: s.readyInference},
 		"/invocations":     {method: http.MethodPost, answer: s.invoke},
 		"/ping":            {method: http.MethodGet, public: true, answer: s.ready},
@@ -470,14 +472,6 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	return s.respond(w, &prediction{request: r, sent: mlflow, kind: mlflow})
-}
-
-func (s *Server) serverMetadata(w http.ResponseWriter, _ *http.Request) error {
-	return answerJSON(w, []byte(`{"name":"stagewise","version":"2","extensions":["binary_tensor_data"]}`))
-}
-
-func (s *Server) liveInference(w http.ResponseWriter, _ *http.Request) error {
-	return answerJSON(w, []byte(`{"live":true}`))
 }
 
 // readyInference reports whether the server is ready.

@@ -246,8 +246,8 @@ func parameters(plan *schemas.Plan) string {
 // kind describes the features and the link of a stage.
 func kind(s schemas.Stage) string { return fmt.Sprintf("%s %s", features(s), s.Link) }
 
-// WriteStages writes a row for each entry of a configuration's stages.
-func WriteStages(w io.Writer, list []config.Stage) error {
+// writeStages writes a row for each entry of a configuration's stages.
+func writeStages(w io.Writer, list []config.Stage) error {
 	if len(list) == 0 {
 		_, err := fmt.Fprintln(w, "\nstages: not set; train chooses them by the loss of held-out rows")
 		return err

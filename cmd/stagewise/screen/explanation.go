@@ -66,8 +66,8 @@ func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Opt
 	return rows, nil
 }
 
-// ErrNothingHeldOut says that a version has learnt from all rows of its run.
-var ErrNothingHeldOut = errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
+// errNothingHeldOut says that a version has learnt from all rows of its run.
+var errNothingHeldOut = errors.New("the version has no test rows and no holdout rows: set examples.holdout, or use --model and -i")
 
 // HeldOut returns rows that a version has not learnt from, and their split: those of its run that replay reads from the topic.
 func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int, seed uint64) (*explain.Rows, examples.Split, error) {
@@ -76,7 +76,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 		return nil, split, err
 	}
 	if len(held) == 0 {
-		return nil, split, ErrNothingHeldOut
+		return nil, split, errNothingHeldOut
 	}
 	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
 	for i, row := range held {
@@ -246,7 +246,7 @@ func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *k
 	o.Wrong = 0
 	rows, split, err := HeldOut(ctx, open(m.Manifest.Plan.Name), m, rowsOfRun, o.Seed)
 	_, deleted := errors.AsType[*kafkalog.DeletedError](err)
-	if deleted || errors.Is(err, ErrNothingHeldOut) {
+	if deleted || errors.Is(err, errNothingHeldOut) {
 		return nil, nil
 	}
 	if err != nil || rows.Len() == 0 {

@@ -87,7 +87,7 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas arith
 		return err
 	}
 
-	if err := WriteStages(w, c.Stages); err != nil {
+	if err := writeStages(w, c.Stages); err != nil {
 		return err
 	}
 	if c.Average > 1 {
@@ -117,7 +117,7 @@ func checkOutcomes(c *config.Config) []string {
 	return []string{
 		fmt.Sprintf("rows of %s wait for %s at most for an outcome on %s", c.Examples.FromTopic, o.Within, o.Topic),
 		fmt.Sprintf("with %s rows a second in messages of %s, %s rows wait, and take %s: %s in memory, the rest in %s", humanize.Comma(rate),
-			Amount(size), humanize.Comma(rows), Amount(bytes), o.Memory, c.DataDir),
+			amount(size), humanize.Comma(rows), amount(bytes), o.Memory, c.DataDir),
 	}
 }
 
@@ -185,8 +185,8 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		classes, each = 1, " and class"
 	}
 	size := c.Retrain.StateSize(columns, classes)
-	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", Amount(size.Increment), each,
-		Amount(size.Grams), state(c))
+	text := fmt.Sprintf("%s for each increment%s, and %s for a snapshot, on %s", amount(size.Increment), each,
+		amount(size.Grams), state(c))
 	switch {
 	case size.Increments == 0 && c.Retrain.Decay == 1:
 		text += "; retrain.window does not limit increments: adjacent ones are merged when topics.state is full"
@@ -194,7 +194,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 		text += "; retrain.window does not limit increments, and retrain.decay prevents merging: the oldest are dropped when " +
 			"topics.state is full"
 	case each == "":
-		text += fmt.Sprintf("; %s with %d increments", Amount(size.Total()), size.Increments)
+		text += fmt.Sprintf("; %s with %d increments", amount(size.Total()), size.Increments)
 	default:
 		text += fmt.Sprintf("; at most %d increments", size.Increments)
 	}
@@ -210,7 +210,7 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	return text, option.Problem{
 		Key: "topics.state", Value: c.Topics.State.String(),
 		Want: fmt.Sprintf("at least %s, for a snapshot and the increments of the window: fewer or smaller stages, a shorter "+
-			"retrain.window or more retrain.rows need less", Amount(size.Total())),
+			"retrain.window or more retrain.rows need less", amount(size.Total())),
 	}
 }
 
@@ -383,9 +383,9 @@ func costs(c *config.Config, width int) []string {
 	}
 	run, names := costOf(costRows, list, columns, width, inputsOf(c, width), c.Prepare.PCA > 0, k), protocol.TopicsOf(c.Name)
 	lines := []string{
-		fmt.Sprintf("a worker writes %s of Gram matrices and %s of gradients%s to %s", Amount(run.grams), Amount(run.gradients), of,
+		fmt.Sprintf("a worker writes %s of Gram matrices and %s of gradients%s to %s", amount(run.grams), amount(run.gradients), of,
 			names.Statistics),
-		fmt.Sprintf("a million rows write %s to %s", Amount(run.residuals), names.Residuals),
+		fmt.Sprintf("a million rows write %s to %s", amount(run.residuals), names.Residuals),
 	}
 	if width > 0 && !slices.ContainsFunc(list, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
 		lines[1] += fmt.Sprintf(", and take about %s core-seconds", humanize.Comma(int64(math.Ceil(run.seconds))))

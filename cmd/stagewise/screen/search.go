@@ -91,7 +91,8 @@ func (s *Search) table(w io.Writer) error {
 		}
 		holdout, logLoss := none, none
 		if split, ok := r.Splits[examples.Holdout.String()]; ok {
-			holdout, logLoss = Percent(&split.Error)+candidate.folds.errorText(), loss(split.LogLoss)+candidate.folds.lossText()
+			holdout = Percent(&split.Error) + candidate.folds.after("%.2f", func(s *schemas.SplitReport) *float64 { return &s.Error })
+			logLoss = loss(split.LogLoss) + candidate.folds.after("%.4f", func(s *schemas.SplitReport) *float64 { return s.LogLoss })
 		}
 		digest := r.WeightsDigest.Short()
 		if n := len(candidate.folds); n > 0 {
@@ -264,17 +265,10 @@ func (f folds) deviation(measure func(*schemas.SplitReport) *float64) *float64 {
 	return &deviation
 }
 
-// errorText and lossText return the deviations of the folds, to stand behind the means; "" without folds.
-func (f folds) errorText() string {
-	if d := f.deviation(func(s *schemas.SplitReport) *float64 { return &s.Error }); d != nil {
-		return fmt.Sprintf(" ± %.2f", *d)
-	}
-	return ""
-}
-
-func (f folds) lossText() string {
-	if d := f.deviation(func(s *schemas.SplitReport) *float64 { return s.LogLoss }); d != nil {
-		return fmt.Sprintf(" ± %.4f", *d)
+// after returns the deviation of a measure with a format, to stand behind the mean; "" without folds.
+func (f folds) after(format string, measure func(*schemas.SplitReport) *float64) string {
+	if d := f.deviation(measure); d != nil {
+		return fmt.Sprintf(" ± "+format, *d)
 	}
 	return ""
 }

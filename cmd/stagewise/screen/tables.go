@@ -104,8 +104,8 @@ func loss(v *float64) string {
 // date formats a time as scripts sort it.
 func date(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
-// Amount formats a number of bytes, such as 42 MB.
-func Amount(bytes int64) string { return humanize.Bytes(uint64(bytes)) }
+// amount formats a number of bytes, such as 42 MB.
+func amount(bytes int64) string { return humanize.Bytes(uint64(bytes)) }
 
 // listOf lists numbers for people.
 func listOf(list []int) string {

