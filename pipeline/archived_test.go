@@ -8,10 +8,13 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -423,5 +426,34 @@ func TestArchivesWithGaps(t *testing.T) {
 	}
 	if got := len(countedRows(t, log, job)); got != 85 {
 		t.Errorf("%d rows, expected 85", got)
+	}
+}
+
+// Any number of candidates of a search read an archive as often as one.
+func TestSearchReadsTheArchiveOnce(t *testing.T) {
+	var content bytes.Buffer
+	for _, row := range visits(90)[0] {
+		noError(t, json.NewEncoder(&content).Encode(row))
+	}
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		http.ServeContent(w, r, "", time.Unix(1, 0), bytes.NewReader(content.Bytes()))
+	}))
+	defer server.Close()
+	var read []int64
+	for _, candidates := range []int{1, 40} {
+		job, err := visitJob(t), error(nil)
+		job.Examples.FromTopic, job.Examples.Archive.Files = "", server.URL+"/visits+0+0.json"
+		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
+		noError(t, err)
+		before := requests.Load()
+		err = Search(t.Context(), openEmbedded(t), openBLAS(t), slices.Repeat([]topics.Job{job}, candidates), 0, event.Ignore{},
+			func(_ int, c *replay.Candidate) error { return c.Err })
+		noError(t, err)
+		read = append(read, requests.Load()-before)
+	}
+	if read[0] == 0 || read[0] != read[1] {
+		t.Errorf("one candidate and 40 make %d requests to the archive", read)
 	}
 }
