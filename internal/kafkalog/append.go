@@ -32,7 +32,7 @@ func (l *Log) Append(ctx context.Context, topic string, partition int, messages 
 			continue
 		}
 		if err != nil {
-			return base, fmt.Errorf("append to %s[%d]: %w", topic, partition, err)
+			return base, err
 		}
 		if base < 0 {
 			base = offset
@@ -67,7 +67,7 @@ func fit(messages []Message, limit int) (n, size int) {
 // produce writes messages as one record batch.
 func (l *Log) produce(ctx context.Context, topic string, partition int, messages []Message) (base int64, err error) {
 	doubtful := false // brokers may have the messages of the previous attempt
-	err = l.retryOn(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
+	err = l.retry(ctx, topic, fmt.Sprintf("append to %s[%d]", topic, partition), func(ctx context.Context) (err error) {
 		if doubtful && l.repeated != nil {
 			l.repeated(topic)
 		}

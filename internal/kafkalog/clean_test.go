@@ -325,30 +325,3 @@ func TestCleanWithADamagedFile(t *testing.T) {
 		t.Errorf("left are %v", left)
 	}
 }
-
-// Compact removes tombstoned messages from disk, however few they are, and keeps the rest.
-func TestCompact(t *testing.T) {
-	dir := t.TempDir()
-	l, _ := openClocked(t, dir)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
-	const size = 100_000
-	for i := range 5 {
-		must(l.Append(ctx, "t", 0, keyed(fmt.Sprint("k", i), i, size)))(t)
-	}
-	must(l.Append(ctx, "t", 0, keyed("k3", -1, 0)))(t)
-	noError(t, l.Clean(ctx))
-	if bytes := logBytes(t, dir); bytes < 5*size {
-		t.Fatalf("%d bytes are on disk: Clean does as much", bytes)
-	}
-	noError(t, l.Compact(ctx, "t"))
-	if bytes := logBytes(t, dir); bytes > 4*size+10_000 {
-		t.Errorf("%d bytes are on disk, expected those of four messages", bytes)
-	}
-	if got := latest(t, l); len(got) != 4 || got["k4"] != "4" || got["k3"] != "" {
-		t.Errorf("%v is left", got)
-	}
-	if b := bounds(t, l); b.End != 6 {
-		t.Errorf("the topic ends at %d", b.End)
-	}
-}

@@ -11,7 +11,7 @@ import (
 // are already deleted are no error.
 func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, offset int64) error {
 	what := fmt.Sprintf("delete the messages of %s[%d] before offset %d", topic, partition, offset)
-	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
+	return l.retry(ctx, topic, what, func(ctx context.Context) error {
 		first, _, err := l.Bounds(ctx, topic, partition)
 		if err != nil || first >= offset {
 			return err
@@ -40,8 +40,4 @@ func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, off
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
 }

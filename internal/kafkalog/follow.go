@@ -117,7 +117,7 @@ func (f *following) leaders(ctx context.Context, all []*followed) (of map[int32]
 		if topics[s.topic] != nil {
 			continue
 		}
-		err := f.log.retryOn(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) (err error) {
+		err := f.log.attempt(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) (err error) {
 			topics[s.topic], err = f.log.leadersOf(ctx, s.topic)
 			return err
 		})

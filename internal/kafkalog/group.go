@@ -2,6 +2,7 @@ package kafkalog
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -259,7 +260,7 @@ func (m *Member) belong(ctx context.Context) error {
 		return err
 	}
 	for ctx.Err() == nil {
-		err := m.log.retry(ctx, "join group "+m.group, m.join)
+		err := m.log.attempt(ctx, "", "join group "+m.group, m.join)
 		if err != nil {
 			return err
 		}
@@ -322,7 +323,7 @@ func (m *Member) join(ctx context.Context) error {
 // enter sends JoinGroup requests until the coordinator has assigned an id. A member that does not rejoin within the session
 // timeout has also missed its heartbeats.
 func (m *Member) enter(ctx context.Context, held claim) (*kmsg.JoinGroupResponse, error) {
-	encoded, err := held.encoded()
+	encoded, err := json.Marshal(held)
 	if err != nil {
 		return nil, err
 	}
@@ -379,11 +380,7 @@ func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMem
 		_ = metadata.ReadFrom(member.ProtocolMetadata)
 		claims[member.MemberID] = decodeClaim(metadata.UserData)
 	}
-	numbers := make([]int, n)
-	for p := range numbers {
-		numbers[p] = p
-	}
-	for member, share := range assignGroups(numbers, claims, m.size(len(numbers))) {
+	for member, share := range assignGroups(n, claims, m.size(n)) {
 		topic := kmsg.NewConsumerMemberAssignmentTopic()
 		topic.Topic = m.topic
 		for _, p := range share {
@@ -422,7 +419,7 @@ func (m *Member) beat(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		var again bool
-		err := m.log.retry(ctx, "stay in group "+m.group, func(ctx context.Context) (err error) {
+		err := m.log.attempt(ctx, "", "stay in group "+m.group, func(ctx context.Context) (err error) {
 			again, err = m.heartbeat(ctx)
 			return err
 		})
@@ -491,7 +488,7 @@ func (m *Member) watch(ctx context.Context) error {
 
 // partitions counts the partitions of the topic, including leaderless ones. It waits for a topic that was just created.
 func (m *Member) partitions(ctx context.Context) (n int, err error) {
-	err = m.log.retryOn(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
+	err = m.log.retry(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
 		found, err := m.log.metadata(ctx, []string{m.topic})
 		if err != nil {
 			return err
@@ -499,8 +496,5 @@ func (m *Member) partitions(ctx context.Context) (n int, err error) {
 		n = len(found.Topics[0].Partitions)
 		return failure(found.Topics[0].ErrorCode)
 	})
-	if err != nil {
-		return 0, fmt.Errorf("find topic %s: %w", m.topic, err)
-	}
-	return n, nil
+	return n, err
 }

@@ -186,7 +186,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 func (l *Log) reach(ctx context.Context) error {
 	began := time.Now()
 	var permanent error
-	err := l.retry(ctx, "reach Kafka", func(ctx context.Context) error {
+	err := l.attempt(ctx, "", "reach Kafka", func(ctx context.Context) error {
 		_, err := l.metadata(ctx, []string{})
 		if o, ok := errors.AsType[*net.OpError](err); err != nil && (ok && o.Op == "dial" || time.Since(began) > l.unknownTimeout) {
 			permanent, err = err, nil

@@ -3,7 +3,6 @@ package kafkalog
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"net"
 	"slices"
 	"strings"
@@ -18,7 +17,7 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	if l.Embedded() {
 		return true, nil
 	}
-	err = l.retry(ctx, "ask which cluster it is", func(ctx context.Context) error {
+	err = l.retry(ctx, "", "ask which cluster it is", func(ctx context.Context) error {
 		found, err := l.metadata(ctx, []string{})
 		is = err == nil && found.ClusterID != nil && *found.ClusterID == embedded.ClusterID
 		return err
@@ -36,7 +35,7 @@ type Owner struct {
 // Owners returns the members of a consumer group from its coordinator, ordered by host. A group that does not exist has
 // none.
 func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err error) {
-	err = l.retry(ctx, "describe group "+group, func(ctx context.Context) error {
+	err = l.retry(ctx, "", "describe group "+group, func(ctx context.Context) error {
 		owners = nil
 		response, err := l.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
 		if err != nil {
@@ -58,7 +57,7 @@ func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err err
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("describe group %s: %w", group, err)
+		return nil, err
 	}
 	slices.SortFunc(owners, func(a, b Owner) int { return cmp.Or(cmp.Compare(a.Host, b.Host), cmp.Compare(a.ID, b.ID)) })
 	return owners, nil

@@ -101,7 +101,7 @@ func (l *Log) bounds(ctx context.Context, what, topic string, partitions ...int)
 // or that of kafka.FirstOffset or kafka.LastOffset. It sends one request to each leader. what describes the operation.
 func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, partitions []int) ([]int64, error) {
 	offsets := make([]int64, len(partitions))
-	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
+	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
 		requests := map[int32]*kmsg.ListOffsetsRequest{} // by leader
 		for _, p := range partitions {
 			leader, err := l.leader(ctx, topic, p)
@@ -153,8 +153,5 @@ func (l *Log) offsets(ctx context.Context, what, topic string, timestamp int64, 
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", what, err)
-	}
-	return offsets, nil
+	return offsets, err
 }

@@ -92,7 +92,7 @@ func (s *source) next(ctx context.Context) (messages []Message, err error) {
 	case s.log.Embedded():
 		bytes = embeddedFetchBytes
 	}
-	err = s.log.retryOn(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) error {
+	err = s.log.attempt(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) error {
 		leader, err := s.log.leader(ctx, s.topic, s.partition)
 		if err != nil {
 			return err

@@ -49,7 +49,7 @@ func (e *ReplicationError) Error() string {
 func (l *Log) missing(ctx context.Context, topics []Topic) (missing []Topic, err error) {
 	var short *ReplicationError
 	began := time.Now()
-	err = l.retry(ctx, "find out which topics exist", func(ctx context.Context) error {
+	err = l.attempt(ctx, "", "find out which topics exist", func(ctx context.Context) error {
 		missing, short = nil, nil
 		m, err := l.metadata(ctx, names(topics))
 		if err != nil {

@@ -24,14 +24,17 @@ const (
 // errPending means that the brokers have accepted a request but not completed it.
 var errPending = errors.New("not done yet")
 
-// retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation for Options.Waiting.
-// Before each retry it forgets the leaders of the topic, which may have changed.
-func (l *Log) retry(ctx context.Context, what string, do func(context.Context) error) error {
-	return l.retryOn(ctx, "", what, do)
+// retry calls do until it succeeds, fails permanently, or ctx ends. what describes the operation, for its error and for
+// Options.Waiting. Before each retry it forgets the leaders of the topic, which may have changed; "": of none.
+func (l *Log) retry(ctx context.Context, topic, what string, do func(context.Context) error) error {
+	if err := l.attempt(ctx, topic, what, do); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
 }
 
-// retryOn is retry for an operation on one topic.
-func (l *Log) retryOn(ctx context.Context, topic, what string, do func(context.Context) error) (err error) {
+// attempt is retry for a caller whose own error says what was attempted.
+func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.Context) error) (err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(l.ctx, func() { cancel(context.Cause(l.ctx)) })()
@@ -89,7 +92,7 @@ func withoutMethod(err error) error {
 	return err
 }
 
-// unknownTimeoutOf returns the time for which a topic may be unknown before retryOn gives up. It is much longer for a
+// unknownTimeoutOf returns the time for which a topic may be unknown before retry gives up. It is much longer for a
 // topic that was found before, because a broker that has just restarted knows no topics for a while.
 func (l *Log) unknownTimeoutOf(topic string) time.Duration {
 	if _, found := l.found.Load(topic); found {

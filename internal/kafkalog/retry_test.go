@@ -79,7 +79,7 @@ func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wai
 	synctest.Test(t, func(t *testing.T) {
 		l := &Log{ctx: t.Context(), waiting: func(w Wait) { reports = append(reports, w) }}
 		began := time.Now()
-		err := l.retry(t.Context(), "append to x[0]", func(context.Context) error {
+		err := l.retry(t.Context(), "", "append to x[0]", func(context.Context) error {
 			if time.Since(began) < lasts {
 				return failure
 			}
@@ -136,10 +136,10 @@ func TestUnknownTopicIsAnError(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			l := &Log{ctx: t.Context(), unknownTimeout: unknownTimeout}
 			if found {
-				noError(t, l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
+				noError(t, l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
 			}
 			began := time.Now()
-			err := l.retryOn(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
+			err := l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
 			shortest, longest := unknownTimeout, 2*unknownTimeout
 			if found {
 				shortest, longest = 15*unknownTimeout, 16*unknownTimeout

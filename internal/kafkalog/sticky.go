@@ -14,9 +14,6 @@ type claim struct {
 	Partitions []int `json:"partitions"`
 }
 
-// encoded encodes the claim.
-func (c claim) encoded() ([]byte, error) { return json.Marshal(c) }
-
 // decodeClaim returns the zero claim for data that it can't decode. At worst, partitions then move unnecessarily.
 func decodeClaim(data []byte) claim {
 	var c claim
@@ -26,33 +23,22 @@ func decodeClaim(data []byte) claim {
 	return c
 }
 
-// assignGroups assigns partitions as assign does, but in whole groups of size consecutive partitions.
-func assignGroups(partitions []int, claims map[string]claim, size int) map[string][]int {
-	if size <= 1 {
-		return assign(partitions, claims)
+// assignGroups assigns n partitions as assign does, but in whole groups of size consecutive partitions.
+func assignGroups(n int, claims map[string]claim, size int) map[string][]int {
+	size = max(size, 1)
+	var groups []int
+	for first := 0; first < n; first += size {
+		groups = append(groups, first)
 	}
-	partitions = slices.Compact(slices.Sorted(slices.Values(partitions)))
-	groups, of := []int{}, map[int]int{} // by the first partition of each group
-	for i := 0; i < len(partitions); i += size {
-		of[partitions[i]] = len(groups)
-		groups = append(groups, len(groups))
-	}
-	byGroup := make(map[string]claim, len(claims))
-	for m, c := range claims {
-		held := claim{Generation: c.Generation}
-		for _, p := range c.Partitions {
-			if group, first := of[p]; first {
-				held.Partitions = append(held.Partitions, group)
+	shares := assign(groups, claims) // a group is claimed by its first partition
+	for m, firsts := range shares {
+		all := []int{}
+		for _, first := range firsts {
+			for p := first; p < min(first+size, n); p++ {
+				all = append(all, p)
 			}
 		}
-		byGroup[m] = held
-	}
-	shares := map[string][]int{}
-	for m, of := range assign(groups, byGroup) {
-		shares[m] = []int{}
-		for _, group := range of {
-			shares[m] = append(shares[m], partitions[group*size:min((group+1)*size, len(partitions))]...)
-		}
+		shares[m] = all
 	}
 	return shares
 }

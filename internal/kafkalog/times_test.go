@@ -38,7 +38,7 @@ func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
 	request := kmsg.NewPtrProduceRequest()
 	request.Acks, request.TimeoutMillis = -1, 10_000
 	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: raw}}}}
-	noError(t, l.retry(testContext(t), "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
+	noError(t, l.retry(testContext(t), "", "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
 		leader, err := l.leader(ctx, topic, 0)
 		if err != nil {
 			return err

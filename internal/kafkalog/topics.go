@@ -40,7 +40,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		return fmt.Errorf("create topics: %w", err)
 	}
 	var denied error // brokers check authorization before existence
-	err = l.retry(ctx, "create topics", func(ctx context.Context) error {
+	err = l.retry(ctx, "", "create topics", func(ctx context.Context) error {
 		if len(missing) == 0 {
 			return nil
 		}
@@ -65,7 +65,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("create topics: %w", err)
+		return err
 	}
 	if denied == nil { // all exist, so it may take long until each broker knows them
 		for _, t := range topics {
@@ -76,7 +76,7 @@ func (l *Log) Create(ctx context.Context, topics ...Topic) error {
 		if denied != nil && errors.Is(err, ErrUnknownTopic) {
 			return fmt.Errorf("create topics: %w", l.identity.Explain(denied))
 		}
-		return fmt.Errorf("wait for topics: %w", err)
+		return err
 	}
 	for _, t := range topics {
 		l.found.Store(t.Name, true)
@@ -127,7 +127,7 @@ func names(topics []Topic) []string {
 
 // awaitLeaders waits until every partition of the topics has a leader.
 func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
-	return l.retryOn(ctx, topics[0], "find the leaders of "+strings.Join(topics, ", "), func(ctx context.Context) error {
+	return l.retry(ctx, topics[0], "find the leaders of "+strings.Join(topics, ", "), func(ctx context.Context) error {
 		m, err := l.metadata(ctx, topics)
 		if err != nil {
 			return err
@@ -149,7 +149,7 @@ func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
 // Partitions returns the number of partitions of a topic, or an error that wraps ErrUnknownTopic.
 func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	var n int
-	err := l.retryOn(ctx, topic, "count the partitions of "+topic, func(ctx context.Context) error {
+	err := l.retry(ctx, topic, "count the partitions of "+topic, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -157,16 +157,13 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 		n = len(m.Topics[0].Partitions)
 		return failure(m.Topics[0].ErrorCode) // count leaderless partitions too
 	})
-	if err != nil {
-		return 0, fmt.Errorf("count the partitions of %s: %w", topic, err)
-	}
-	return n, nil
+	return n, err
 }
 
 // Exists reports whether a topic exists, without waiting for one that is being created. It only waits if the brokers have
 // no topics at all, because brokers that have just started know none for a while.
 func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error) {
-	err = l.retryOn(ctx, topic, "find "+topic, func(ctx context.Context) error {
+	err = l.retry(ctx, topic, "find "+topic, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -190,16 +187,13 @@ func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error)
 	if errors.Is(err, ErrUnknownTopic) {
 		return false, nil
 	}
-	if err != nil {
-		return false, fmt.Errorf("find %s: %w", topic, err)
-	}
-	return exists, nil
+	return exists, err
 }
 
 // Topics returns the topics whose names begin with prefix, sorted by name, without Kafka's internal topics.
 func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	var topics []Topic
-	err := l.retry(ctx, "list topics", func(ctx context.Context) error {
+	err := l.retry(ctx, "", "list topics", func(ctx context.Context) error {
 		topics = nil
 		m, err := l.metadata(ctx, nil)
 		if err != nil {
@@ -217,7 +211,7 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list topics: %w", err)
+		return nil, err
 	}
 	configs, err := l.configs(ctx, names(topics)...)
 	if err != nil {
@@ -270,7 +264,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
 		})
 	}
-	err := l.retryOn(ctx, topics[0], "describe topics", func(ctx context.Context) error {
+	err := l.retry(ctx, topics[0], "describe topics", func(ctx context.Context) error {
 		response, err := l.client.DescribeConfigs(ctx, request)
 		if err != nil {
 			return err
@@ -287,10 +281,7 @@ func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, fmt.Errorf("describe topics: %w", err)
-	}
-	return configs, nil
+	return configs, err
 }
 
 // Delete deletes topics and waits until they are gone. It ignores topics that do not exist.
@@ -298,7 +289,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil
 	}
-	err := l.retry(ctx, "delete topics", func(ctx context.Context) error {
+	err := l.retry(ctx, "", "delete topics", func(ctx context.Context) error {
 		response, err := l.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
 		if err != nil {
 			return err
@@ -323,10 +314,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 		l.leaders.forget(topic)
 		l.found.Delete(topic)
 	}
-	if err != nil {
-		return fmt.Errorf("delete topics: %w", err)
-	}
-	return nil
+	return err
 }
 
 // AddPartitions makes sure that a topic has at least the given number of partitions, and waits until added ones can be
@@ -334,7 +322,7 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) error {
 	what := fmt.Sprintf("add partitions to %s, up to %d", topic, partitions)
 	asked := false
-	err := l.retryOn(ctx, topic, what, func(ctx context.Context) error {
+	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
 		m, err := l.metadata(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -367,10 +355,7 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 	if asked {
 		l.leaders.forget(topic) // the known ones lack the added partitions
 	}
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	return nil
+	return err
 }
 
 // Configure changes settings of an existing topic, by Kafka's names. Other settings are not changed.
@@ -382,7 +367,7 @@ func (l *Log) Configure(ctx context.Context, topic string, settings map[string]s
 		})
 	}
 	request := &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{resource}}
-	err := l.retryOn(ctx, topic, "change the settings of "+topic, func(ctx context.Context) error {
+	return l.retry(ctx, topic, "change the settings of "+topic, func(ctx context.Context) error {
 		response, err := l.client.IncrementalAlterConfigs(ctx, request)
 		if err != nil {
 			return err
@@ -393,8 +378,4 @@ func (l *Log) Configure(ctx context.Context, topic string, settings map[string]s
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("change the settings of %s: %w", topic, err)
-	}
-	return nil
 }

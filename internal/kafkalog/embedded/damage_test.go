@@ -256,59 +256,6 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	}
 }
 
-// In a partition with gaps, which compaction leaves, damage is detected as in any other, including a wrong offset at its
-// end.
-func TestDamageBesideGaps(t *testing.T) {
-	value := func(key string) written { return written{key, "v", time.Hour} }
-	compacted := func() (*files, string) {
-		l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{
-			newBatch(0, 0, value("a"), value("a"), value("a"), value("b")), newBatch(4, 0, value("a")), newBatch(5, 0, value("a")),
-			newBatch(6, 0, value("c")), newBatch(7, 0, value("a")), newBatch(8, 0, value("a")), newBatch(9, 0, value("d")),
-		})
-		noError(t, l.clean(now))
-		noError(t, l.open())
-		noError(t, l.open())
-		return l, filepath.Join(l.folder("t", 0), "0"+dataSuffix)
-	}
-	l, _ := compacted()
-	if got := content(t, l, "t"); got != "3:b (4-6) 6:c (7-8) 8:a 9:d" {
-		t.Fatalf("%s stays", got)
-	}
-	one := newBatch(4, 0, value("c"))
-	at := 0
-	for _, c := range []struct {
-		size int
-		want string
-	}{{one.size(), "(0-4) (4-6) 6:c (7-8) 8:a 9:d"}, {headerBytes, "3:b (4-6) 6:c (7-8) 8:a 9:d"}, {one.size(), "3:b (4-6) (6-7) (7-8) 8:a 9:d"},
-		{headerBytes, "3:b (4-6) 6:c (7-8) 8:a 9:d"}, {one.size(), "3:b (4-6) 6:c (7-8) (8-9) 9:d"},
-		{one.size(), "3:b (4-6) 6:c (7-8) 8:a (9-10)"}} {
-		l, path := compacted()
-		damage(t, path, at+c.size-1, 1)
-		if found := damagedIn(l.open()); found == nil || found.Position != int64(at) {
-			t.Errorf("byte %d: %v", at, found)
-		}
-		must(l.repair())(t)
-		noError(t, l.open())
-		if got := content(t, l, "t"); got != c.want {
-			t.Errorf("byte %d: %s stays, want %s", at, got, c.want)
-		}
-		at += c.size
-	}
-	at -= one.size()
-	for i := range 8 {
-		l, path := compacted()
-		damage(t, path, at+i, 0x10)
-		if l.open() == nil {
-			t.Errorf("byte %d of the last offset is wrong, which is not found", i)
-		}
-		must(l.repair())(t)
-		noError(t, l.open())
-		if got := content(t, l, "t"); !strings.HasPrefix(got, "3:b (4-6) 6:c (7-8) 8:a (9-") {
-			t.Errorf("%s stays", got)
-		}
-	}
-}
-
 // repair works in steps, and may be killed after each.
 func TestRepairThatIsKilled(t *testing.T) {
 	config := map[string]string{}
