@@ -13,16 +13,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// CountingOnce returns the options for a topic that is trained on as a whole, whatever files are named: no row may be
-// written to it twice.
-func (o Options) CountingOnce() Options {
-	o.once = true
-	return o
-}
-
-// CountsOnce reports whether no row may be written to the topic twice.
-func (o Options) CountsOnce() bool { return o.once }
-
 // idOf returns the ID of the source if its files had those digests, and the first after rows belonged to other sources.
 func (s *Source) idOf(after int64, digests ...wire.Digest) string {
 	return string(wire.DigestJSON(identity{digests, s.format.Name, s.reading, after}))

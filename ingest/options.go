@@ -2,6 +2,9 @@ package ingest
 
 import (
 	"os"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -55,10 +58,11 @@ type Options struct {
 	// Partitions is the number of partitions of the examples topic, at least 1. It is part of source IDs, because it
 	// determines the partitions of messages.
 	Partitions int `yaml:"partitions"`
+	// Once is set for a topic that is trained on as a whole, whatever files are named: no row may be written to it twice.
+	Once bool `yaml:"-"`
 
 	stored  map[string]stored            // files that were read completely before their rows are read; nil: all errors are collected
 	parts   map[string][]input.Partition // partition values of tables in directories of Train and Test; the tables may be empty
-	once    bool                         // see CountingOnce
 	spooled *os.File                     // copy of the standard input; nil: not read
 }
 
@@ -88,3 +92,81 @@ func (o Options) Task() examples.Task {
 
 // ReadsRows reports whether there are files, or a topic of values, whose rows become examples.
 func (o Options) ReadsRows() bool { return len(o.Train)+len(o.Test) > 0 || o.FromTopic != "" }
+
+// Values of the key `rows` for the density of rows. Any other value is a path.
+const (
+	rowsAuto   = "auto"   // sparse rows are converted to dense ones if a stage needs that, and they have at most maxDense columns
+	rowsDense  = "dense"  // they are converted to dense ones
+	rowsSparse = "sparse" // they stay sparse
+)
+
+// maxDense is the maximum number of columns for the conversion of sparse rows without an explicit setting.
+const maxDense = 10_000
+
+// density returns one of these values: "auto" for a path.
+func (o Options) density() string {
+	if o.Rows == rowsDense || o.Rows == rowsSparse {
+		return o.Rows
+	}
+	return rowsAuto
+}
+
+// rowsPath returns the path of the rows in a message; "": none. A member that has the name of a density is written as
+// ./dense.
+func (o Options) rowsPath() string {
+	switch o.Rows {
+	case rowsAuto, rowsDense, rowsSparse:
+		return ""
+	}
+	return strings.TrimPrefix(o.Rows, "./")
+}
+
+// Bound is the start or the end of a run on a topic. Offsets has an offset for each partition, or one for all of them.
+// Without offsets, the bound is the first message of each partition with this timestamp or a later one.
+type Bound struct {
+	Time    time.Time
+	Offsets []int64
+}
+
+// ParseBound parses the values of examples.from or examples.to: a time as in RFC 3339, or offsets. ok is false if they are
+// invalid.
+func ParseBound(values []string) (b Bound, ok bool) {
+	for _, value := range values {
+		if t, err := time.Parse(time.RFC3339Nano, value); err == nil && len(values) == 1 {
+			return Bound{Time: t}, true
+		}
+		offset, err := strconv.ParseInt(value, 10, 64)
+		if err != nil || offset < 0 {
+			return Bound{}, false
+		}
+		b.Offsets = append(b.Offsets, offset)
+	}
+	return b, len(values) > 0
+}
+
+// On returns the offset for a partition, for a bound with offsets.
+func (b Bound) On(partition int) int64 {
+	if len(b.Offsets) == 1 {
+		return b.Offsets[0]
+	}
+	return b.Offsets[partition]
+}
+
+// Before reports whether a bound is before another one on some partition, as far as they are comparable.
+func (b Bound) Before(o Bound) bool {
+	switch {
+	case (b.Offsets == nil) != (o.Offsets == nil):
+		return true // the timestamps of messages decide
+	case b.Offsets == nil:
+		return b.Time.Before(o.Time)
+	}
+	for partition := range max(len(b.Offsets), len(o.Offsets)) {
+		if len(b.Offsets) != 1 && len(o.Offsets) != 1 && len(b.Offsets) != len(o.Offsets) {
+			return true // the number of partitions makes one of them invalid
+		}
+		if b.On(partition) < o.On(partition) {
+			return true
+		}
+	}
+	return false
+}

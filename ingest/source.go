@@ -426,3 +426,182 @@ func TrainedOn(plan *schemas.Plan) Options {
 	o.Format, o.Options = plan.Input.Format, layout.TrainedAs(plan)
 	return o
 }
+
+// View shows all columns and cells of a file, or of the tables in a directory. It only uses the options for reading files.
+// A file that is not a table is a *input.Error.
+func View(ctx context.Context, name string, o Options, v format.Viewer) error {
+	o.Train, o.Test = []string{name}, nil
+	o, err := o.withFiles()
+	if err != nil {
+		return err
+	}
+	seen := false
+	for _, file := range o.Train {
+		err := o.view(ctx, file, v)
+		if err != nil && !o.isEmptyPart(file, err) {
+			return err
+		}
+		seen = seen || err == nil
+	}
+	if !seen {
+		return input.WholeFile(name, errors.New("no rows in this part or any other"))
+	}
+	return nil
+}
+
+// view shows a file.
+func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
+	c, f, err := o.openAs(ctx, file)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if !f.IsTable() {
+		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
+	}
+	err = f.View(c, o.Options, v)
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return err
+}
+
+// checkCells is the number of values to read from all files together, beyond the first batch of each.
+const checkCells = 64 << 20
+
+// Troubles reads the files of the options as Sources and Batches do, and returns the sources and whether all of their rows
+// were read, or all errors in the files: the first error of each column. Of large files it reads as much as takes a few
+// seconds. An option that does not pass Check is a schemas.Problem.
+func Troubles(ctx context.Context, o Options) (sources []Source, whole bool, troubles []error) {
+	var all format.Collected
+	sources, err := find(ctx, o, &all)
+	cells := 0
+	whole = true
+	for i := 0; i < len(sources) && err == nil; i++ {
+		var read bool
+		read, err = sources[i].readSome(ctx, &cells)
+		whole = whole && read
+	}
+	if err != nil && !(errors.Is(err, layout.ErrNoFeature) && len(all.Errors) > 0) { // all columns have errors
+		all.Errors = append(all.Errors, err)
+	}
+	if len(all.Errors) > 0 {
+		return nil, false, all.Errors
+	}
+	return sources, whole, nil
+}
+
+// readSome reads the first batch of a source, and further ones while cells, to which it adds, is below the limit. It
+// reports whether it has read all.
+func (s *Source) readSome(ctx context.Context, cells *int) (whole bool, err error) {
+	r, opened, err := s.open(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer closeAll(opened)
+	for {
+		rows, err := r.Next()
+		switch {
+		case ctx.Err() != nil:
+			return false, ctx.Err()
+		case err == io.EOF:
+			return true, nil
+		case err != nil:
+			return false, err
+		}
+		if *cells += rows.Rows * max(rows.Cols, 1); *cells > checkCells {
+			return false, nil
+		}
+	}
+}
+
+// stored is a file that was read completely.
+type stored struct {
+	digest     wire.Digest
+	bytes      int64
+	compressed bool
+}
+
+// storedOf returns the file of a content that was read completely.
+func storedOf(c *input.Content) stored { return stored{c.Digest(), c.Bytes(), c.Kind != ""} }
+
+// survey adds the rows of a file to a survey, if it is of the kind that has them. An empty part is passed over. If whole is set, the file
+// is read to its end, and need not be read again for its digest.
+func (o Options) survey(ctx context.Context, file string, is func(format.Format) bool, whole bool, s layout.Survey,
+	all *format.Collected) error {
+	c, f, err := o.openAs(ctx, file)
+	if err == nil {
+		defer c.Close()
+		if !is(f) {
+			return nil
+		}
+		if err = f.Survey(c, o.Options, s, all); err == nil && whole && o.stored != nil {
+			if _, err := io.Copy(io.Discard, c); err != nil {
+				return input.WholeFile(c.Name, err)
+			}
+			o.stored[file] = storedOf(c)
+		}
+	}
+	if o.isEmptyPart(file, err) {
+		return nil
+	}
+	return err
+}
+
+// findWords returns the options with the words of each categorical column of the training files, sorted, and with the vocabulary of their
+// texts.
+func (o Options) findWords(ctx context.Context, all *format.Collected) (Options, error) {
+	if !o.FindsWords() || len(o.Train) == 0 {
+		return o, nil
+	}
+	found := layout.NewFoundWords(o.Options)
+	for _, file := range o.Train {
+		if err := o.survey(ctx, file, format.Format.IsTable, true, found, all); err != nil {
+			return o, err
+		}
+	}
+	with, err := o.WithWords(found)
+	if err != nil {
+		return o, input.WholeFile(shown(o.Train[0]), err)
+	}
+	o.Options = with
+	return o, nil
+}
+
+// findExtent returns the options with the columns of sparse rows that are converted to dense ones, from the files.
+func (o Options) findExtent(ctx context.Context) (Options, error) {
+	if how := o.density(); how == rowsSparse || how == rowsAuto && !o.Dense {
+		return o, nil
+	}
+	o.Found.Extent = layout.Extent{} // the rows are read as they are
+	found, extent := layout.NewFoundExtent(), layout.Extent{}
+	for _, file := range slices.Concat(o.Train, o.Test) {
+		err := o.survey(ctx, file, func(f format.Format) bool { return f.IsSparse }, true, found, nil)
+		if err != nil {
+			return o, err
+		}
+		if extent, err = found.After(o.Found.Learnt); err != nil {
+			return o, input.WholeFile(shown(file), err)
+		}
+	}
+	if found, ok := found.Extent(); ok && (o.density() == rowsDense || found.Width <= maxDense) {
+		o.Found.Extent = extent
+	}
+	return o, nil
+}
+
+// findOffsets returns the options with the offsets of columns, from the first rows of the first training file that has any. Errors are
+// reported when the rows are read.
+func (o Options) findOffsets(ctx context.Context) (Options, error) {
+	found := layout.Spreads{}
+	for _, file := range o.Train {
+		if err := o.survey(ctx, file, format.Format.IsTable, false, found, nil); ctx.Err() != nil {
+			return o, err
+		}
+		if len(found) > 0 || !o.isPart(file) {
+			break
+		}
+	}
+	o.Found.Offsets = found.Offsets(1)
+	return o, nil
+}

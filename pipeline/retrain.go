@@ -53,7 +53,8 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		return nil, err
 	}
 	var err error
-	if job.Examples, err = source.AfterChain(ctx, p, job.Examples.CountingOnce()); err != nil {
+	job.Examples.Once = true
+	if job.Examples, err = source.AfterChain(ctx, p, job.Examples); err != nil {
 		return nil, err
 	}
 	if job.Examples, err = source.AfterIngested(ctx, p, job.Examples); err != nil {

@@ -304,7 +304,7 @@ type jsonRows struct {
 
 // newJSONRows returns the rows of a request.
 func newJSONRows(f frame, v *version, of *reader) (*jsonRows, error) {
-	l, k := of.layout, of.layout.Names.Columns()
+	l, k := of.layout, of.layout.Columns()
 	all := make([]bool, 3*k)
 	r := &jsonRows{reader: of, version: v, rows: f.rows, names: of.names, has: all[:k], lacked: all[k : 2*k], listed: all[2*k:],
 		named: f.columns != nil, order: make([]int, k)}
@@ -400,7 +400,7 @@ func (r *jsonRows) readColumns(list value.Cell) error {
 	case r.layout.Sparse >= 0:
 		return errors.New("the model was trained on sparse rows, which have none")
 	case !r.layout.HasNames():
-		return fmt.Errorf("the model has no column names; omit it, and send the %d features in order", r.layout.Names.Columns())
+		return fmt.Errorf("the model has no column names; omit it, and send the %d features in order", r.layout.Columns())
 	case err != nil:
 		return fmt.Errorf("%s: expected a list of names", list)
 	}
@@ -458,7 +458,7 @@ func (r *jsonRows) row(row value.Cell) error {
 	case object && r.layout.HasNames():
 		return r.object(row)
 	case object:
-		return fmt.Errorf("an object: the model has no column names; send a list of the %d features", r.layout.Names.Columns())
+		return fmt.Errorf("an object: the model has no column names; send a list of the %d features", r.layout.Columns())
 	case row[0] == '"' && r.texts != "":
 		r.begin()
 		r.found = true

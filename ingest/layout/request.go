@@ -12,8 +12,9 @@ import (
 // Request is the layout of rows to predict that come from no file, and say which of the model's columns they have.
 type Request struct {
 	*Layout
-	*Names
-	numeric []bool // by column of the model
+	names   []string       // of the columns of the model; "": a column has none
+	byName  map[string]int // column by name
+	numeric []bool         // by column of the model
 }
 
 // NewRequest returns the layout of rows for a model. o is the result of [TrainedAs]. The columns of the model are those of the
@@ -25,10 +26,12 @@ func NewRequest(o Options, want Features) (*Request, error) {
 	if want.Columns == nil && !want.Sparse {
 		names = make([]string, want.Width)
 	}
-	r := &Request{Names: newNames(names)}
+	r := &Request{names: names, byName: map[string]int{}}
 	fields := make([]tabular.Field, max(1, len(names)))
 	for i, name := range names {
-		fields[i].Name = name
+		if fields[i].Name = name; name != "" {
+			r.byName[name] = i
+		}
 	}
 	l := New(o, "", fields, r.HasNames(), func(_ int, err error) error { return err })
 	r.Layout, l.ByName = &l, true
@@ -64,6 +67,26 @@ func NewRequest(o Options, want Features) (*Request, error) {
 	return r, nil
 }
 
+// Columns returns the number of columns of the model.
+func (r *Request) Columns() int { return len(r.names) }
+
+// HasNames reports whether the columns have names.
+func (r *Request) HasNames() bool { return len(r.byName) > 0 }
+
+// List returns the names of the columns; nil if they have none.
+func (r *Request) List() []string {
+	if !r.HasNames() {
+		return nil
+	}
+	return r.names
+}
+
+// Find returns the number of the column with a name.
+func (r *Request) Find(name string) (column int, ok bool) {
+	column, ok = r.byName[name]
+	return column, ok
+}
+
 // IsList reports whether the rows have all numbers as a list.
 func (r *Request) IsList() bool { return len(r.Cells) > 0 && r.Cells[0].Kind == tabular.List }
 
@@ -80,47 +103,10 @@ func (r *Request) Number(json value.Cell) (float64, error) {
 	return v, r.advise(-1, err)
 }
 
-// Names finds columns by name. It is safe for concurrent use. [NewRequest] returns it.
-type Names struct {
-	names  []string
-	byName map[string]int
-}
-
-// newNames returns the Names of columns; "" for a column without a name.
-func newNames(names []string) *Names {
-	n := &Names{names: names, byName: map[string]int{}}
-	for i, name := range names {
-		if name != "" {
-			n.byName[name] = i
-		}
-	}
-	return n
-}
-
-// Columns returns the number of columns.
-func (n *Names) Columns() int { return len(n.names) }
-
-// HasNames reports whether the columns have names.
-func (n *Names) HasNames() bool { return len(n.byName) > 0 }
-
-// List returns the names of the columns; nil if they have none.
-func (n *Names) List() []string {
-	if !n.HasNames() {
-		return nil
-	}
-	return n.names
-}
-
-// Find returns the number of the column with a name.
-func (n *Names) Find(name string) (column int, ok bool) {
-	column, ok = n.byName[name]
-	return column, ok
-}
-
 // Lacks returns an error with the missing columns of a row. has reports which columns the row has.
-func (n *Names) Lacks(has []bool) error {
+func (r *Request) Lacks(has []bool) error {
 	var missing []string
-	for name, column := range n.byName {
+	for name, column := range r.byName {
 		if !has[column] {
 			missing = append(missing, name)
 		}

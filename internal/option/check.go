@@ -1,3 +1,5 @@
+// Package option lets a package describe the configuration keys of its options, and report invalid values. Package config reads the
+// descriptions: see its Keys.
 package option
 
 import (
@@ -142,4 +144,50 @@ func fieldOf(of reflect.Value, name string) (field reflect.Value, ok bool) {
 		}
 	}
 	return field, ok
+}
+
+// Key describes one key of the configuration. Each package has a table of its own keys, from which [Check] and docs/configuration.md are
+// made.
+type Key struct {
+	Name    string // relative to the package's own keys, as in `stop.patience`
+	Meaning string // Markdown, one line: what the key does, its values, and its zero value
+	Rule    Rule   // what its value must be
+	When    string // the key without which its value does not matter; "" means that it always does
+	// Needs are keys without which this one has no effect, and Excludes are keys that can't be set with it: what is expected
+	// instead, by key. A key with a value, as in `labels: several`, is that value of the key.
+	Needs, Excludes map[string]string
+}
+
+// Under returns keys as they are below another key.
+func Under(prefix string, keys []Key) []Key {
+	below := make([]Key, len(keys))
+	for i, k := range keys {
+		k.Name = prefix + "." + k.Name
+		below[i] = k
+	}
+	return below
+}
+
+// Problem is an impossible value of a configuration, as the package that the value belongs to describes it.
+type Problem struct {
+	Key   string // relative to the package's own keys, as in `stop.patience`
+	Value string // as it was given
+	Want  string // what is expected instead
+}
+
+// Error returns one line: key, value, and what is expected instead.
+func (p Problem) Error() string {
+	return fmt.Sprintf("%s: %s: expected %s", p.Key, p.Value, p.Want)
+}
+
+// ProblemsUnder returns problems with keys as those of keys below another key; "" is no key.
+func ProblemsUnder(prefix string, problems []Problem) []Problem {
+	below := make([]Problem, len(problems))
+	for i, p := range problems {
+		if prefix != "" {
+			p.Key = prefix + "." + p.Key
+		}
+		below[i] = p
+	}
+	return below
 }

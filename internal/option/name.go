@@ -1,9 +1,15 @@
 package option
 
 import (
+	"errors"
+	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/dustin/go-humanize"
 )
 
 // KeyOf returns the key of a field: the name that its tag has for YAML, or its own, as in data_dir for DataDir and token_url for TokenURL.
@@ -22,3 +28,52 @@ func KeyOf(field reflect.StructField) string {
 	}
 	return key.String()
 }
+
+// maxMisspelled is the length in bytes beyond which a word is not compared with candidates: the comparison is quadratic.
+const maxMisspelled = 100
+
+// Nearest returns the candidate that is the fewest edits away from word, or "" if that is more than a third of the
+// candidate's length. It ignores case, and treats hyphens as underscores.
+func Nearest(word string, candidates []string) string {
+	if len(candidates) == 0 || len(word) > maxMisspelled {
+		return ""
+	}
+	plain := func(s string) string { return strings.ToLower(strings.ReplaceAll(s, "-", "_")) }
+	edits := func(candidate string) int { return levenshtein.ComputeDistance(plain(word), plain(candidate)) }
+	best := slices.MinFunc(candidates, func(a, b string) int { return edits(a) - edits(b) })
+	if edits(best) > max(1, len(best)/3) {
+		return ""
+	}
+	return best
+}
+
+// Enumerate joins words as a sentence does: "a", "a or b", "a, b or c".
+func Enumerate(words []string, conjunction string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " " + conjunction + " " + words[last]
+}
+
+// Bytes is an amount of memory in bytes. A configuration has it as a number, or as a number with a decimal (512MB) or
+// binary (1GiB) unit.
+type Bytes int64
+
+var errBytes = errors.New("expected a size such as 512MB or 1GiB, or a number of bytes, below 8 EiB")
+
+// UnmarshalText parses text as [Bytes] describes. Text that is no such amount, or is 2^63 bytes or more, is an error.
+func (b *Bytes) UnmarshalText(text []byte) error {
+	n, err := humanize.ParseBytes(string(text))
+	if err != nil {
+		return errBytes
+	}
+	if n > math.MaxInt64 {
+		return errBytes
+	}
+	*b = Bytes(n)
+	return nil
+}
+
+// String returns the amount in binary units, rounded, as in 1.5 GiB. A negative amount is 0 B.
+func (b Bytes) String() string { return humanize.IBytes(uint64(max(b, 0))) }

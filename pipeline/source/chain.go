@@ -27,7 +27,7 @@ func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (inge
 		return o, nil
 	}
 	p.Remember(m) // the next run continues from it, if it is the newest of the chain
-	o = o.CountingOnce()
+	o.Once = true
 	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
 		Topic: o.FromTopic, First: m.Manifest.Plan.Input.FirstIndex})
 	return o, nil

@@ -83,7 +83,7 @@ func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts [
 			continue
 		}
 		e := &twiceError{Files: s.Files, Topic: f.Topics.Examples, Source: other.ID, KnownFiles: other.Files}
-		if f.job.Examples.CountsOnce() {
+		if f.job.Examples.Once {
 			return e
 		}
 		event.Notice(f.rec, "%v", e)

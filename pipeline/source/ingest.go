@@ -113,7 +113,7 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 		return nil, false, err
 	}
 	var begun []*schemas.SourceSeal
-	if seal == nil || f.job.Examples.CountsOnce() {
+	if seal == nil || f.job.Examples.Once {
 		if begun, err = f.begun(ctx, s); err != nil {
 			return nil, false, err
 		}
