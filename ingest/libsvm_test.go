@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -94,45 +92,6 @@ func TestLIBSVMOfSeveralLabels(t *testing.T) {
 		}
 		if got != want {
 			t.Errorf("%q: %s, expected %s", content, got, want)
-		}
-	}
-}
-
-// A message has as many rows as fit, up to the configured number; the rows do not depend on batching and compression.
-func TestLIBSVMBatches(t *testing.T) {
-	if testing.Short() {
-		t.Skip("long: with -short, shorter tests start the same goroutines")
-	}
-	var text strings.Builder
-	for i := range 3000 {
-		fmt.Fprintf(&text, "%d", i%3)
-		for j := range 100 {
-			fmt.Fprintf(&text, " %d:%d", j+i%7, j+1)
-		}
-		text.WriteByte('\n')
-	}
-	var zipped bytes.Buffer
-	w := gzip.NewWriter(&zipped)
-	w.Write([]byte(text.String()))
-	w.Close()
-	f := newFolder(t)
-	f.write(t, "rows.libsvm", []byte(text.String()))
-	f.write(t, "rows.libsvm.gz", zipped.Bytes())
-	var first string
-	for _, name := range []string{"rows.libsvm", "rows.libsvm.gz"} {
-		for _, batch := range []int{100_000, 64} {
-			o := Defaults()
-			o.BatchRows, o.Train = batch, []string{f.path(name)}
-			sources := must(Sources(context.Background(), o))(t)
-			rows, sizes, err := readRows(sources[0].Batches(context.Background()))
-			if err != nil || len(sizes) < 2 || rows.Rows != 3000 {
-				t.Fatalf("%s: %d rows in messages of %v: %v", name, rows.Rows, sizes, err)
-			}
-			if got := show(rows); first == "" {
-				first = got
-			} else if got != first {
-				t.Errorf("%s in messages of %d rows has other rows", name, batch)
-			}
 		}
 	}
 }

@@ -100,22 +100,3 @@ func TestSparseRowsOfPyarrow(t *testing.T) {
 		}
 	}
 }
-
-func TestBadSparseRowsOfParquet(t *testing.T) {
-	place := `rows.parquet, column 1 ("features"): row 1, counted from 0: `
-	for _, test := range []struct {
-		row  [][2]float64
-		want string
-	}{
-		{[][2]float64{{5, 1}, {4, 1}}, place + "index 4 after 5: expected ascending indices, each once"},
-		{[][2]float64{{-4, 1}}, place + "index -4: expected a whole number from 0 to 67108863"},
-		{[][2]float64{{1, 1e39}}, place + "value 1e+39: expected a finite number of at most 3.4e+38 in size"},
-		{[][2]float64{{1, 1}, {2, -1}}, place + "entry 1 is null: expected an index and a value"},
-		{nil, place + "null instead of a sparse row"},
-	} {
-		content := parquetFile(t, [][]parquetValues{sparseGroup(false, []string{"a", "b"}, [][][2]float64{{{1, 1}}, test.row})})
-		if _, _, _, got := readAs(t, "rows.parquet", content, nil); got != test.want {
-			t.Errorf("%v: %s, expected %s", test.row, got, test.want)
-		}
-	}
-}

@@ -224,52 +224,17 @@ func TestParquetLists(t *testing.T) {
 	}
 }
 
+// Files that are damaged, or without rows, are errors. Others are those of Arrow, whose columns the table has.
 func TestParquetErrors(t *testing.T) {
-	two := []float64{1, 2}
-	x, label := parquetValues{node: required(schema.NewFloat64Node, "x"), values: two}, parquetValues{node: words("label"),
-		values: []string{"a", "b"}}
-	table := func(columns ...parquetValues) []byte { return parquetFile(t, [][]parquetValues{columns}) }
-	some := parquetValues{node: optional(schema.NewFloat64Node, "x"), values: []float64{1}, levels: []int16{1, 0}}
-	day := parquetValues{node: logical("day", schema.DateLogicalType{}, parquet.Types.Int32), values: []int32{1, 2}}
-	city := parquetValues{node: words("city"), values: []string{"a", "b"}}
-	const wantFeatures = "features are numbers, booleans, or one list of numbers: "
-	for _, test := range []struct {
-		Content []byte
-		change  func(*Options)
-		want    string
-	}{
-		{table(x, day, label), nil, `a.parquet, column 1 ("day"): type date32: ` + wantFeatures + "exclude the column with examples.columns.drop, or list it under examples.times"},
-		{table(x, city, label), nil, `a.parquet, column 1 ("city"): type utf8: ` + wantFeatures + "examples.categorical accepts columns of words, examples.columns.drop excludes a column"},
-		{table(x, label), func(o *Options) { o.Columns.Drop = []string{"y"} }, `a.parquet: no column "y": expected one of "x" and "label"`},
-		{table(x, x, label), nil, `a.parquet: two columns have the same name: rename one, or exclude it with examples.columns.drop and its number`},
-		{table(x, city), nil, `a.parquet: no column "label": set examples.label to one of the columns "x" and "city"`},
-		{table(x, city), func(o *Options) { o.Label = "town" }, `a.parquet: no column "town": expected one of "x" and "city"`},
-		{table(x, city), func(o *Options) { o.Label = "2" }, `a.parquet: no column 2: there are 2 columns, counted from 0`},
-		{table(x, label, city), func(o *Options) { o.Weight = "city" }, `a.parquet, column 2 ("city"): weights of type utf8: expected numbers`},
-		{table(x, label), func(o *Options) { o.Weight = "1" }, `a.parquet, column 1 ("label"): both the label and the weight`},
-		{table(label), nil, `a.parquet: no column is a feature`},
-		{table(some, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: a missing value: examples.missing: mean uses the mean of the column`},
-		{table(parquetValues{node: x.node, values: []float64{1, 1e39}}, label), nil, `a.parquet, column 0 ("x"): row 1, counted from 0: 1e+39 is not a finite float32`},
-		{table(x, parquetValues{node: label.node, values: []string{"nan", ""}}), nil, `a.parquet: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)`},
-		{table(x, label), func(o *Options) { o.Classes = []string{"a"} }, `a.parquet, column 1 ("label"): row 1, counted from 0: label "b" is not one of the classes`},
-		{table(x, label, parquetValues{node: required(schema.NewFloat64Node, "w"), values: []float64{1, -1}}), func(o *Options) { o.Weight = "w" },
-			`a.parquet, column 2 ("w"): row 1, counted from 0: weight -1: expected a finite number ≥ 0`},
-		{table(x, label, parquetValues{node: listOf("l"), values: []float64{1, 2}, levels: []int16{3, 3}, starts: []int16{0, 0}}), nil,
-			`a.parquet, column 2 ("l"): a list of features and 1 other columns: expected one list of all features, or a column for each`},
-		{table(parquetValues{node: x.node, values: []float64{}}, parquetValues{node: label.node, values: []string{}}), nil, `a.parquet: no rows`},
-		{[]byte("PAR1 and nothing\x00\x00\x00\x00else"), nil, `a.parquet: invalid magic footer of parquet file: "else"`},
+	empty := [][]parquetValues{{{node: required(schema.NewFloat64Node, "x"), values: []float64{}}, {node: words("label"), values: []string{}}}}
+	for want, content := range map[string][]byte{
+		"a.parquet: no rows": parquetFile(t, empty),
+		`a.parquet: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
 	} {
 		f, o := newFolder(t), Defaults()
-		o.Train = []string{f.write(t, "a.parquet", test.Content)}
-		if test.change != nil {
-			test.change(&o)
-		}
-		sources, err := Sources(t.Context(), o)
-		if err == nil {
-			_, _, err = readRows(sources[0].Batches(t.Context()))
-		}
-		if got := f.text(err); got != test.want || !errors.As(err, new(*input.Error)) {
-			t.Errorf("%s\nexpected %s", got, test.want)
+		o.Train = []string{f.write(t, "a.parquet", content)}
+		if _, err := readSources(o); f.text(err) != want || !errors.As(err, new(*input.Error)) {
+			t.Errorf("%v, expected %s", err, want)
 		}
 	}
 }
