@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -77,15 +78,6 @@ func (e *events) write(t *testing.T, from, to int) {
 	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// again makes the topic anew with the rows from 0 to to: with fewer than it had it is as after an election that has lost the last ones.
-func (e *events) again(t *testing.T, to int) {
-	t.Helper()
-	partitions := valueOf(e.log.Partitions(t.Context(), e.topic))(t)
-	noError(t, e.log.Delete(t.Context(), e.topic))
-	noError(t, e.log.Create(t.Context(), kafkalog.Topic{Name: e.topic, Partitions: partitions}))
-	e.write(t, 0, to)
-}
-
 // learnt trains, and returns how many rows counted.
 func learnt(t *testing.T) int64 {
 	t.Helper()
@@ -106,33 +98,6 @@ func retrained(t *testing.T) int64 {
 		t.Fatalf("%v: %s", err, stderr)
 	}
 	return report.Rows
-}
-
-// On real Kafka a topic that has lost its last message is not ingested again. Reading goes on behind it if the operator says so.
-func TestKafkaTopicThatHasChanged(t *testing.T) {
-	e := newEvents(t, 1)
-	ingest := []string{"ingest", "-c", "clicks.yaml", "--until", "end"}
-	e.write(t, 0, 100)
-	typed(t, exitDone, ingest...)
-	e.again(t, 99)
-	if _, stderr := typed(t, exitFailed, ingest...); !strings.Contains(stderr,
-		"[0] no longer has the message read last, at offset 99: it ends at offset 99") || !strings.Contains(stderr, "examples.on_changed_topic") {
-		t.Errorf("%s, expected an error that names the choice", stderr)
-	}
-	if rows := learnt(t); rows != 100 {
-		t.Errorf("%d rows count, expected 100", rows)
-	}
-	typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...)
-	e.write(t, 100, 140)
-	typed(t, exitDone, append(ingest, "--set", "examples.on_changed_topic=behind")...)
-	typed(t, exitDone, ingest...)
-	if rows := learnt(t); rows != 139 && rows != 140 { // the message at offset 99 came while nobody had gone on behind 98
-		t.Errorf("%d rows count, expected 139 or 140", rows)
-	}
-	stdout, _ := typed(t, exitDone, "forget", "-c", "clicks.yaml", "--key", "u7")
-	if want := "forgot 14 rows of "; !strings.HasPrefix(stdout, want) {
-		t.Errorf("%s, expected %s", stdout, want)
-	}
 }
 
 // On real Kafka partitions are added to the examples while two processes that follow a topic are restarted one after the other. Each row is
@@ -206,4 +171,14 @@ func TestKafkaPartitionsAreAdded(t *testing.T) {
 		"predictions for 16 rows of 2 messages") {
 		t.Errorf("%s, expected predictions for 16 rows", stderr)
 	}
+}
+
+// kafkaBrokers returns the addresses of real Kafka.
+func kafkaBrokers(t *testing.T) []string {
+	t.Helper()
+	brokers := os.Getenv("STAGEWISE_KAFKA")
+	if brokers == "" {
+		t.Fatal("STAGEWISE_KAFKA is not set: start Kafka with make kafka-up, which prints the value")
+	}
+	return strings.Split(brokers, ",")
 }
