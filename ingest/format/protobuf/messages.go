@@ -38,7 +38,7 @@ func Messages() message.Format {
 			}
 			r.last = typeOf(o.Schema, of)
 			r.types[nil] = []*messageType{r.last}
-			return r, r.rows.Check(func(name string) bool { return r.last.fields.named(name) != nil })
+			return r, r.rows.Check(func(name string) bool { return fieldOf(of, name) != nil })
 		},
 	}
 }
@@ -55,7 +55,7 @@ func (r *messages) Names() (names []string) {
 	if r.last == nil {
 		return nil
 	}
-	of := r.last.fields.of.Fields()
+	of := r.last.read.Descriptor().Fields()
 	for i := range of.Len() {
 		names = append(names, string(of.Get(i).Name()))
 	}
@@ -67,12 +67,11 @@ type messageType struct {
 	schema  string             // the name of the schema
 	indexes []int              // of the type in the schema
 	read    *dynamicpb.Message // reusable message, empty between values, since its large field map is expensive to create
-	fields  *fields
 	err     error
 }
 
 func typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
-	return &messageType{schema: schema, read: dynamicpb.NewMessage(of), fields: fieldsOf(of)}
+	return &messageType{schema: schema, read: dynamicpb.NewMessage(of)}
 }
 
 // messageTypeOf returns the message type of a value.
@@ -120,7 +119,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		t.read = dynamicpb.NewMessage(read.Descriptor()) // its state after an error is undefined
 		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), t.schema)
 	}
-	return r.rows.Read(nested{value: protoreflect.ValueOfMessage(read), kind: message.Object, of: t.fields})
+	return r.rows.Read(nested{value: protoreflect.ValueOfMessage(read)})
 }
 
 // unmarshal decodes a message. The library panics on some inputs, such as a map entry with a second key of another wire

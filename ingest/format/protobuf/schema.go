@@ -12,6 +12,7 @@ import (
 
 	"github.com/bufbuild/protocompile"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/descriptorpb"
 
@@ -115,7 +116,25 @@ func compileSource(ctx context.Context, name string, find protocompile.ResolverF
 	if err != nil {
 		return nil, err
 	}
-	return files[0], nil
+	// The compiler's descriptors take longer to say what a field is than to read its value.
+	set := &descriptorpb.FileDescriptorSet{}
+	addFile(set, files[0])
+	all, err := protodesc.NewFiles(set)
+	if err != nil {
+		return nil, err
+	}
+	return all.FindFileByPath(name)
+}
+
+// addFile adds a file and its imports to a set.
+func addFile(set *descriptorpb.FileDescriptorSet, file protoreflect.FileDescriptor) {
+	if slices.ContainsFunc(set.File, func(f *descriptorpb.FileDescriptorProto) bool { return f.GetName() == file.Path() }) {
+		return
+	}
+	set.File = append(set.File, protodesc.ToFileDescriptorProto(file))
+	for i := range file.Imports().Len() {
+		addFile(set, file.Imports().Get(i).FileDescriptor)
+	}
 }
 
 // named returns the message type of a file by name; the name may be empty if the file has one message type.
