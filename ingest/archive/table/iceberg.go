@@ -17,6 +17,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/schemas/value"
 )
 
 // metadata is the metadata of a state of a table (https://iceberg.apache.org/spec/#table-metadata-fields).
@@ -383,6 +384,12 @@ func (f icebergFile) values(names map[int]string) (values []input.Partition, err
 		case int, int32, int64:
 			v.Text, v.IsWhole = fmt.Sprint(of), true
 			v.Whole, err = strconv.ParseInt(v.Text, 10, 64)
+		case bool:
+			v.Text = value.WordOfBoolean(of)
+		case time.Time: // of a date, or a time
+			if v.Text = of.UTC().Format(time.RFC3339Nano); of.Equal(of.Truncate(24 * time.Hour)) {
+				v.Text = of.UTC().Format(time.DateOnly)
+			}
 		default:
 			continue
 		}

@@ -353,6 +353,24 @@ func TestNameMapping(t *testing.T) {
 	}
 }
 
+// Partition values are words, numbers, booleans and times, of which a date has no hours.
+func TestIcebergPartitionValues(t *testing.T) {
+	day := time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC)
+	var f icebergFile
+	f.File.Partition = map[string]any{"word": "a", "whole": int32(7), "yes": true, "day": day, "time": day.Add(time.Microsecond), "null": nil}
+	names, got := map[int]string{}, []string{}
+	for i, name := range []string{"word", "whole", "yes", "day", "time", "null"} {
+		f.fields, names[i] = append(f.fields, partitionField{Source: i, Name: name, Transform: unchanged}), name
+	}
+	values, err := f.values(names)
+	for _, v := range values {
+		got = append(got, fmt.Sprint(v.Text, v.Whole, v.Null))
+	}
+	if want := []string{"a0 false", "77 false", "true0 false", "2026-11-010 false", "2026-11-01T00:00:00.000001Z0 false", "0 true"}; !slices.Equal(got, want) {
+		t.Errorf("%q, %v", got, err)
+	}
+}
+
 // Keys are equal if the values are, in files with the types that a column had before its type was widened.
 func TestKeys(t *testing.T) {
 	type a struct {
