@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
-	"github.com/stagewise/stagewise/ingest/archive/table"
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
@@ -35,7 +34,7 @@ type partition struct {
 
 // file is a file with rows of a partition.
 type file struct {
-	table.DataFile
+	dataFile
 	first  int64
 	end    int64 // 0: unknown
 	sorted bool
@@ -49,10 +48,10 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 		return nil, err
 	}
 	a := &Archive{Topic: topic, store: from}
-	var found []table.DataFile
-	if slices.Contains(table.Layouts(), o.Layout) {
+	var found []dataFile
+	if l, _ := layoutOf(o.Layout, ""); l.live != nil {
 		at, _ := time.Parse(time.RFC3339, o.AsOf)
-		if found, err = table.Live(ctx, from, o.Layout, o.Files, table.Snapshot{ID: o.Snapshot, AsOf: at}); err != nil {
+		if found, err = liveFiles(ctx, from, l, o.Files, snapshotName{ID: o.Snapshot, AsOf: at}); err != nil {
 			return nil, err
 		}
 	} else {
@@ -60,7 +59,7 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 			if err != nil {
 				return nil, err
 			}
-			found = append(found, table.DataFile{Path: entry.Path})
+			found = append(found, dataFile{Path: entry.Path})
 		}
 	}
 	if len(found) == 0 {
@@ -126,7 +125,7 @@ func layoutOf(name, file string) (layout, error) {
 }
 
 // place finds partitions and offsets in the names of files.
-func (a *Archive) place(files []table.DataFile) error {
+func (a *Archive) place(files []dataFile) error {
 	for _, f := range files {
 		name := f.Path
 		p, besides, ok := a.layout.placeOf(name)
@@ -141,7 +140,7 @@ func (a *Archive) place(files []table.DataFile) error {
 			return input.WholeFile(name, fmt.Errorf("a file of the topic %s: expected files of %s; make the pattern examples.archive.files narrower",
 				p.topic, a.Topic))
 		}
-		a.add(p.partition, file{DataFile: f, first: p.first, sorted: true})
+		a.add(p.partition, file{dataFile: f, first: p.first, sorted: true})
 	}
 	a.sort()
 	return nil
@@ -151,7 +150,7 @@ func (a *Archive) place(files []table.DataFile) error {
 const maxPartitions = 100_000
 
 // index finds partitions and offsets in the rows of files.
-func (a *Archive) index(ctx context.Context, files []table.DataFile) error {
+func (a *Archive) index(ctx context.Context, files []dataFile) error {
 	needed := wanted(nil, a.columns)
 	for _, f := range files {
 		c, err := a.open(ctx, f, needed)
@@ -173,7 +172,7 @@ func (a *Archive) index(ctx context.Context, files []table.DataFile) error {
 }
 
 // index returns the range of offsets of each partition.
-func (c *contents) index(of table.DataFile) (map[int]file, error) {
+func (c *contents) index(of dataFile) (map[int]file, error) {
 	found := map[int]file{}
 	for {
 		r, err := c.next()
@@ -188,7 +187,7 @@ func (c *contents) index(of table.DataFile) (map[int]file, error) {
 		}
 		f, known := found[r.partition]
 		if !known {
-			f = file{DataFile: of, first: r.Offset, sorted: true}
+			f = file{dataFile: of, first: r.Offset, sorted: true}
 		}
 		f.sorted = f.sorted && (!known || r.Offset >= f.end)
 		f.first, f.end = min(f.first, r.Offset), max(f.end, r.Offset+1)
@@ -250,7 +249,7 @@ func (a *Archive) Bounds(ctx context.Context, number int) (first, end int64, err
 
 // endOf returns the offset after the last row of a file.
 func (a *Archive) endOf(ctx context.Context, number int, f file) (end int64, err error) {
-	c, err := a.open(ctx, f.DataFile, wanted(nil, a.columns))
+	c, err := a.open(ctx, f.dataFile, wanted(nil, a.columns))
 	if err != nil {
 		return 0, err
 	}

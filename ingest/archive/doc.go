@@ -1,5 +1,5 @@
 // Package archive reads the messages of a topic from files to which a sink has written them, each with its partition and offset.
 //
-// A layout says where files and rows have the topic, the partition and the offset. A row of a file is the value of a message in JSON,
-// or in Avro with the schema of the file, so that package ingest reads it as it reads messages of a topic.
+// A layout says where files and rows have the topic, the partition and the offset. A row of a file is decoded once, and package ingest
+// reads it as it reads messages of a topic.
 package archive

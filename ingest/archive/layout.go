@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"github.com/stagewise/stagewise/ingest/archive/table"
 )
 
 // layout is where files and rows have the partition and the offset of messages. To add one, list it in layouts.
@@ -17,6 +15,8 @@ type layout struct {
 	of *regexp.Regexp
 	// columns are the columns that rows may have, each by its possible names.
 	columns [properties][]string
+	// live returns the live files of a table. Nil means that all files are live.
+	live func(t *table, at snapshotName) ([]dataFile, error)
 }
 
 // The properties of a message that a row may have.
@@ -38,18 +38,17 @@ func layouts() []layout {
 		columns[i] = []string{"$$" + name, name, "kafka_" + name}
 	}
 	envelope := [properties][]string{atOffset: {"offset"}, atTimestamp: {"timestamp"}, atKey: {"key"}, atValue: {"value"}}
-	all := []layout{
+	const tables = "the live rows of such a table, with such columns"
+	return []layout{
 		{name: "confluent", meaning: "`TOPIC+PARTITION+OFFSET.EXT`, with the first offset",
 			of: regexp.MustCompile(`^(.+)\+(\d+)\+(\d+)\.([^+]+)$`)},
 		{name: "aiven", meaning: "`TOPIC-PARTITION-OFFSET`, of rows with `key`, `value`, `offset` and `timestamp`", columns: envelope,
 			of: regexp.MustCompile(`^(.+)-(\d+)-(\d+)(\.[^-]+)?$`)},
 		{name: inColumns, meaning: "rows with the columns `partition`, `offset`, `timestamp` and `key`, or the same with `$$` before them",
 			columns: columns},
+		{name: "iceberg", meaning: tables, columns: columns, live: iceberg},
+		{name: "delta", meaning: tables, columns: columns, live: delta},
 	}
-	for _, name := range table.Layouts() {
-		all = append(all, layout{name: name, meaning: "the live rows of such a table, with such columns", columns: columns})
-	}
-	return all
 }
 
 func names() (all []string) {

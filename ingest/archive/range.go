@@ -116,7 +116,7 @@ func (r *Range) row(ctx context.Context) (Row, error) {
 
 // begin opens a file.
 func (r *Range) begin(ctx context.Context, f file) error {
-	contents, err := r.archive.open(ctx, f.DataFile, r.wanted)
+	contents, err := r.archive.open(ctx, f.dataFile, r.wanted)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/archive/store"
-	"github.com/stagewise/stagewise/ingest/archive/table"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -103,7 +102,7 @@ type contents struct {
 }
 
 // open opens a file. wanted reports whether rows need a column; nil: they need all.
-func (a *Archive) open(ctx context.Context, of table.DataFile, wanted func(path string) bool) (c *contents, err error) {
+func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string) bool) (c *contents, err error) {
 	c = &contents{name: of.Path, deleted: of.Deleted}
 	if c.file, err = a.store.Open(ctx, of.Path); err != nil {
 		return nil, err

@@ -1,4 +1,4 @@
-package table
+package archive
 
 import (
 	"encoding/json"
@@ -57,13 +57,17 @@ func tableOf(t *testing.T, root string) *table {
 }
 
 // live returns the files of a table.
-func live(t *testing.T, layout, root string, at Snapshot) ([]DataFile, error) {
+func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
 	t.Helper()
-	return Live(t.Context(), tableOf(t, root).store, layout, root, at)
+	l, err := layoutOf(layout, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return liveFiles(t.Context(), tableOf(t, root).store, l, root, at)
 }
 
 // offsets returns the offsets of the live rows of a table, in order.
-func offsets(t *testing.T, layout, root string, at Snapshot) (offsets []int64) {
+func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int64) {
 	t.Helper()
 	files := arrowtest.Must(live(t, layout, root, at))(t)
 	for _, f := range files {
@@ -89,7 +93,7 @@ func offsets(t *testing.T, layout, root string, at Snapshot) (offsets []int64) {
 }
 
 // expectRefused checks that a table is refused with a text.
-func expectRefused(t *testing.T, layout, root string, at Snapshot, want string) {
+func expectRefused(t *testing.T, layout, root string, at snapshotName, want string) {
 	t.Helper()
 	if files, err := live(t, layout, root, at); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), root) {
 		t.Errorf("%v, %v, expected %s", files, err, want)
@@ -114,12 +118,11 @@ func TestPartitionValues(t *testing.T) {
 	}
 }
 
-func TestLayouts(t *testing.T) {
-	if _, err := live(t, "hudi", t.TempDir(), Snapshot{}); err == nil || err.Error() != "hudi: no layout of a table: expected iceberg or delta" {
-		t.Error(err)
-	}
-	for _, layout := range Layouts() {
-		expectRefused(t, layout, t.TempDir(), Snapshot{}, "no table of ")
+func TestNoTables(t *testing.T) {
+	for _, l := range layouts() {
+		if l.live != nil {
+			expectRefused(t, l.name, t.TempDir(), snapshotName{}, "no table of ")
+		}
 	}
 }
 
@@ -127,8 +130,8 @@ func TestLayouts(t *testing.T) {
 func clock(state int) int64 { return 1_700_000_000_000 + int64(state)*1000 }
 
 // states returns how a state is named.
-func states(id string, state int) []Snapshot {
-	return []Snapshot{{ID: id}, {AsOf: time.UnixMilli(clock(state))}, {AsOf: time.UnixMilli(clock(state) + 999)}}
+func states(id string, state int) []snapshotName {
+	return []snapshotName{{ID: id}, {AsOf: time.UnixMilli(clock(state))}, {AsOf: time.UnixMilli(clock(state) + 999)}}
 }
 
 // expectStates checks the rows of each state of a table.
@@ -145,9 +148,9 @@ func expectStates(t *testing.T, layout, root string, first int, want [][]int64, 
 			}
 		}
 	}
-	if got := offsets(t, layout, root, Snapshot{}); !slices.Equal(got, want[len(want)-1]) {
+	if got := offsets(t, layout, root, snapshotName{}); !slices.Equal(got, want[len(want)-1]) {
 		t.Errorf("rows %v, expected %v", got, want[len(want)-1])
 	}
-	expectRefused(t, layout, root, Snapshot{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
-	expectRefused(t, layout, root, Snapshot{ID: fmt.Sprint(len(want) + 1000)}, "no ")
+	expectRefused(t, layout, root, snapshotName{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
+	expectRefused(t, layout, root, snapshotName{ID: fmt.Sprint(len(want) + 1000)}, "no ")
 }

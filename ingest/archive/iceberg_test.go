@@ -1,4 +1,4 @@
-package table
+package archive
 
 import (
 	"bytes"
@@ -300,7 +300,7 @@ func TestIcebergNames(t *testing.T) {
 		x.commit()
 	}
 	for name, want := range map[string]string{"": "offset", "main": "offset", "1": "offset", "first": "place"} {
-		files, err := live(t, "iceberg", x.root, Snapshot{ID: name})
+		files, err := live(t, "iceberg", x.root, snapshotName{ID: name})
 		if err != nil || files[0].Names[2] != want || want == "offset" && files[0].Names[6] != "name" {
 			t.Errorf("%s: %+v, %v", name, files, err)
 		}
@@ -309,15 +309,15 @@ func TestIcebergNames(t *testing.T) {
 		}
 	}
 	file := filepath.Join(x.root, "metadata/00001-a.metadata.json")
-	if got := offsets(t, "iceberg", file, Snapshot{}); !slices.Equal(got, x.want[0]) {
+	if got := offsets(t, "iceberg", file, snapshotName{}); !slices.Equal(got, x.want[0]) {
 		t.Errorf("%v at %s, expected %v", got, file, x.want[0])
 	}
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("1\n"))
-	if got := offsets(t, "iceberg", x.root, Snapshot{}); !slices.Equal(got, x.want[0]) {
+	if got := offsets(t, "iceberg", x.root, snapshotName{}); !slices.Equal(got, x.want[0]) {
 		t.Errorf("%v by the hint, expected %v", got, x.want[0])
 	}
 	writeFile(t, filepath.Join(x.root, "metadata/version-hint.text"), []byte("7"))
-	expectRefused(t, "iceberg", x.root, Snapshot{}, "no metadata of version 7")
+	expectRefused(t, "iceberg", x.root, snapshotName{}, "no metadata of version 7")
 }
 
 // Names in files without IDs are those of the table's mapping, at any depth. Without a mapping, such a file is an error.
@@ -327,7 +327,7 @@ func TestNameMapping(t *testing.T) {
 		x.append()
 		x.commit()
 	}
-	files := arrowtest.Must(live(t, "iceberg", x.root, Snapshot{}))(t)
+	files := arrowtest.Must(live(t, "iceberg", x.root, snapshotName{}))(t)
 	type item struct {
 		Title string `parquet:"title"`
 	}
@@ -442,7 +442,7 @@ func TestIcebergRefuses(t *testing.T) {
 		x := newIceberg(t, 2)
 		x.append()
 		change(x)
-		expectRefused(t, "iceberg", x.root, Snapshot{}, want)
+		expectRefused(t, "iceberg", x.root, snapshotName{}, want)
 	}
 	file := func(key string, v any) func(x *icebergTable) {
 		return func(x *icebergTable) {
@@ -468,9 +468,9 @@ func TestIcebergRefuses(t *testing.T) {
 	refuse("no such file", func(x *icebergTable) { x.add(contentPositions, 1, 0, 1, nil); x.commit() })
 	x := newIceberg(t, 3)
 	x.writeMetadata(map[string]any{"current-snapshot-id": -1})
-	if files, err := live(t, "iceberg", x.root, Snapshot{}); len(files) > 0 || err != nil {
+	if files, err := live(t, "iceberg", x.root, snapshotName{}); len(files) > 0 || err != nil {
 		t.Error("an empty table:", files, err)
 	}
 	writeFile(t, filepath.Join(x.root, "metadata/00000-a.metadata.json"), []byte(strings.Repeat("[", 9)))
-	expectRefused(t, "iceberg", x.root, Snapshot{}, "00000-a.metadata.json: ")
+	expectRefused(t, "iceberg", x.root, snapshotName{}, "00000-a.metadata.json: ")
 }

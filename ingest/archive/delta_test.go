@@ -1,4 +1,4 @@
-package table
+package archive
 
 import (
 	"encoding/json"
@@ -126,9 +126,9 @@ func TestDelta(t *testing.T) {
 		}
 		expectStates(t, "delta", root, first, want, func(state int) string { return fmt.Sprint(state) })
 		if first > 0 {
-			expectRefused(t, "delta", root, Snapshot{ID: "0"}, "_delta_log has no commit 0, which version 0 needs")
+			expectRefused(t, "delta", root, snapshotName{ID: "0"}, "_delta_log has no commit 0, which version 0 needs")
 		}
-		all, err := live(t, "delta", root, Snapshot{})
+		all, err := live(t, "delta", root, snapshotName{})
 		for _, f := range all {
 			group := filepath.Base(filepath.Dir(f.Path))
 			if v := f.Values; len(v) != 1 || group != "group="+v[0].Text || !v[0].IsWhole || group != fmt.Sprint("group=", v[0].Whole) || v[0].Null {
@@ -153,7 +153,7 @@ func TestDeltaRefuses(t *testing.T) {
 	} {
 		root := t.TempDir()
 		writeJSON(t, deltaLogName(root, 0, "json"), actions...)
-		expectRefused(t, "delta", root, Snapshot{}, want)
+		expectRefused(t, "delta", root, snapshotName{}, want)
 	}
 	// A file whose deletion vector was replaced, and that was rewritten without one, is the rewritten file, in any order of actions.
 	root, vector := t.TempDir(), map[string]any{"storageType": "u", "pathOrInlineDv": "b"}
@@ -163,10 +163,10 @@ func TestDeltaRefuses(t *testing.T) {
 		map[string]any{"remove": map[string]any{"path": "a"}})
 	writeJSON(t, deltaLogName(root, 2, "json"), map[string]any{"add": map[string]any{"path": "b", "partitionValues": map[string]any{"group": ""}}},
 		map[string]any{"remove": map[string]any{"path": "a", "deletionVector": vector}})
-	files, err := live(t, "delta", root, Snapshot{})
+	files, err := live(t, "delta", root, snapshotName{})
 	if err != nil || len(files) != 1 || files[0].Path != root+"/b" {
 		t.Error(files, err)
 	}
-	expectRefused(t, "delta", root, Snapshot{ID: "1"}, "a deletion vector")
-	expectRefused(t, "delta", root, Snapshot{AsOf: states("", 0)[0].AsOf.AddDate(90, 0, 0).UTC()}, "a commit without a time")
+	expectRefused(t, "delta", root, snapshotName{ID: "1"}, "a deletion vector")
+	expectRefused(t, "delta", root, snapshotName{AsOf: states("", 0)[0].AsOf.AddDate(90, 0, 0).UTC()}, "a commit without a time")
 }

@@ -1,4 +1,4 @@
-package table
+package archive
 
 import (
 	"encoding/json"
@@ -162,7 +162,7 @@ func (f icebergFile) isGlobal() bool {
 }
 
 // iceberg returns the files of a snapshot of a table of Apache Iceberg.
-func iceberg(t *table, at Snapshot) ([]DataFile, error) {
+func iceberg(t *table, at snapshotName) ([]dataFile, error) {
 	name, err := t.metadataFile()
 	if err != nil {
 		return nil, err
@@ -221,9 +221,9 @@ func iceberg(t *table, at Snapshot) ([]DataFile, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := make([]DataFile, 0, len(contents[contentRows]))
+	files := make([]dataFile, 0, len(contents[contentRows]))
 	for _, f := range contents[contentRows] {
-		file := DataFile{Path: t.path(f.File.Path), Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
+		file := dataFile{Path: t.path(f.File.Path), Columns: parquet.Columns{Names: columns.names, IDs: columns.ids}}
 		if err := checkFormat(file.Path, f.File.Format); err != nil {
 			return nil, err
 		}
@@ -291,7 +291,7 @@ func (t *table) metadataFile() (string, error) {
 }
 
 // snapshot returns a snapshot; nil if the table is empty.
-func (m *metadata) snapshot(t *table, at Snapshot) (*snapshot, error) {
+func (m *metadata) snapshot(t *table, at snapshotName) (*snapshot, error) {
 	id := int64(-1)
 	switch ref, known := m.Refs[at.ID]; {
 	case at.ID != "" && known:
@@ -324,9 +324,9 @@ func (m *metadata) snapshot(t *table, at Snapshot) (*snapshot, error) {
 }
 
 // columns returns the columns of the table now, or at an earlier snapshot.
-func (m *metadata) columns(s *snapshot, at Snapshot) (c columns, err error) {
+func (m *metadata) columns(s *snapshot, at snapshotName) (c columns, err error) {
 	id := m.SchemaID
-	if s.SchemaID != nil && at != (Snapshot{}) {
+	if s.SchemaID != nil && at != (snapshotName{}) {
 		id = *s.SchemaID
 	}
 	schema := m.Schema

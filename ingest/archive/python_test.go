@@ -1,6 +1,6 @@
 //go:build python
 
-package table
+package archive
 
 import (
 	"encoding/json"
@@ -32,7 +32,7 @@ func TestPythonTables(t *testing.T) {
 		if err := json.Unmarshal([]byte(line), &state); err != nil {
 			t.Fatal(err, line)
 		}
-		if got := offsets(t, state.Layout, state.Path, Snapshot{ID: state.State}); !slices.Equal(got, state.Offsets) {
+		if got := offsets(t, state.Layout, state.Path, snapshotName{ID: state.State}); !slices.Equal(got, state.Offsets) {
 			t.Errorf("%s %s: %v, expected %v", state.Path, state.State, got, state.Offsets)
 		}
 		states++

@@ -1,5 +1,4 @@
-// Package table finds the live rows of tables whose directories also have the files of earlier states.
-package table
+package archive
 
 import (
 	"bufio"
@@ -18,55 +17,28 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Snapshot is a state of a table. The zero value is the current one.
-type Snapshot struct {
+// snapshotName names a state of a table. The zero value is the current one.
+type snapshotName struct {
 	ID   string    // ID, tag or branch of Iceberg, or version of Delta Lake; "": none
 	AsOf time.Time // the last state at this time; zero: none
 }
 
-// DataFile is a live file of a table.
-type DataFile struct {
+// dataFile is a live file of a table.
+type dataFile struct {
 	Path string // of a file in Parquet
 	// Deleted are the numbers of deleted rows, from 0 and ascending.
 	Deleted []int64
 	parquet.Columns
 }
 
-// layout is how a format of tables logs its files.
-type layout struct {
-	name string
-	live func(t *table, at Snapshot) ([]DataFile, error)
-}
-
-func layouts() []layout {
-	return []layout{{"iceberg", iceberg}, {"delta", delta}}
-}
-
-// Layouts returns the names of the formats of tables.
-func Layouts() (names []string) {
-	for _, l := range layouts() {
-		names = append(names, l.name)
-	}
-	return names
-}
-
-// Live returns the live files of the table in a directory, in order of path, by the log of one of the Layouts. Features of the format that
-// change which rows there are, and that are not supported, are an error.
-func Live(ctx context.Context, s store.Store, name, root string, at Snapshot) ([]DataFile, error) {
-	i := slices.IndexFunc(layouts(), func(l layout) bool { return l.name == name })
-	if i < 0 {
-		return nil, fmt.Errorf("%s: no layout of a table: expected %s", name, option.Enumerate(Layouts(), "or"))
-	}
-	t := &table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}
-	files, err := layouts()[i].live(t, at)
-	if err != nil {
-		return nil, err
-	}
-	slices.SortFunc(files, func(a, b DataFile) int { return strings.Compare(a.Path, b.Path) })
-	return files, nil
+// liveFiles returns the live files of the table in a directory, in order of path, as its log says. Features of its format that change which
+// rows there are, and that are not supported, are an error.
+func liveFiles(ctx context.Context, s store.Store, l layout, root string, at snapshotName) ([]dataFile, error) {
+	files, err := l.live(&table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}, at)
+	slices.SortFunc(files, func(a, b dataFile) int { return strings.Compare(a.Path, b.Path) })
+	return files, err
 }
 
 // table is a table that is being read.
@@ -93,15 +65,12 @@ func (t *table) path(name string) string {
 	return t.root + "/" + name
 }
 
-// open opens a file at a path.
-func (t *table) open(path string) (store.File, error) { return t.store.Open(t.ctx, path) }
-
 // maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
 const maxMetadata = 1 << 30
 
 // content returns the content of a file, decompressed.
 func (t *table) content(path string) ([]byte, error) {
-	f, err := t.open(path)
+	f, err := t.store.Open(t.ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -152,7 +121,7 @@ func unmarshalLines[T any](t *table, path string, visit func(T) error) error {
 
 // eachParquet calls visit for the rows of a file in Parquet.
 func eachParquet(t *table, path string, columns parquet.Columns, visit func(row arrow.Nested) error) error {
-	f, err := t.open(path)
+	f, err := t.store.Open(t.ctx, path)
 	if err != nil {
 		return err
 	}
@@ -176,9 +145,6 @@ func eachParquet(t *table, path string, columns parquet.Columns, visit func(row 
 	}
 	return errors.Join(err, rows.Close(), f.Close())
 }
-
-// batchRows is the number of rows that are read at a time.
-const batchRows = 1024
 
 // checkFormat returns an error if a file has a format that is not supported.
 func checkFormat(path, format string) error {

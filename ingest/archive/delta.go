@@ -1,4 +1,4 @@
-package table
+package archive
 
 import (
 	"cmp"
@@ -112,7 +112,7 @@ type deltaLog struct {
 }
 
 // delta returns the files of a version of a table of Delta Lake.
-func delta(t *table, at Snapshot) ([]DataFile, error) {
+func delta(t *table, at snapshotName) ([]dataFile, error) {
 	log, err := t.deltaLog()
 	if err != nil {
 		return nil, err
@@ -185,7 +185,7 @@ func (t *table) deltaLog() (log deltaLog, err error) {
 }
 
 // version returns the version of a state of the table.
-func (log deltaLog) version(t *table, at Snapshot) (int64, error) {
+func (log deltaLog) version(t *table, at snapshotName) (int64, error) {
 	if at.ID != "" {
 		version, err := strconv.ParseInt(at.ID, 10, 64)
 		if err != nil || version < 0 || version > log.last {
@@ -244,7 +244,7 @@ func (s *deltaState) apply(a action) error {
 }
 
 // live returns the files of the state.
-func (s *deltaState) live(t *table) (files []DataFile, err error) {
+func (s *deltaState) live(t *table) (files []dataFile, err error) {
 	if err := s.check(t); err != nil {
 		return nil, err
 	}
@@ -266,7 +266,7 @@ func (s *deltaState) live(t *table) (files []DataFile, err error) {
 		if err != nil {
 			return nil, t.fail("%s: %w", f.Path, err)
 		}
-		file := DataFile{Path: t.path(name)}
+		file := dataFile{Path: t.path(name)}
 		if f.Deleted != nil && f.Deleted.Storage != "" {
 			return nil, input.WholeFile(file.Path, errors.New("a deletion vector says which of its rows are deleted, which is not supported: "+
 				"rewrite the table's files with `REORG TABLE … APPLY (PURGE)`"))
