@@ -33,9 +33,3 @@ func (sequential) Run(ctx context.Context, p *visit.Pass) error {
 	}
 	return nil
 }
-
-// Begin does it at once.
-func (sequential) Begin(do func() error) (wait func() error) {
-	err := do()
-	return func() error { return err }
-}

@@ -82,15 +82,6 @@ func (s *Solver) sealSum(stage int) []*part {
 	return append(parts, s.terms(stage)...)
 }
 
-// updateGrams gathers the Gram matrices of a stage of an update, of new rows and of those that leave the window.
-func (s *Solver) updateGrams() []*part {
-	parts := []*part{s.blockGram(statistics.KindGram)}
-	if s.plan.Update().TakesAway() {
-		parts = append(parts, s.blockGram(statistics.KindLeave))
-	}
-	return parts
-}
-
 // blockGram gathers the Gram matrix of a stage's block.
 func (s *Solver) blockGram(kind wire.Kind) *part {
 	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (sum *accumulate.Sum, err error) {
@@ -175,9 +166,6 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			if _, err := s.reduce(other); err != nil {
 				return nil, fmt.Errorf("reduce visit %d: %w", other.Number, err)
 			}
-		}
-		if err := s.lookAhead(s.inbox.solves()); err != nil {
-			return nil, fmt.Errorf("look ahead of stage %d: %w", s.inbox.solves(), err)
 		}
 		missing, err := s.reduce(g)
 		if err != nil {

@@ -38,7 +38,6 @@ type Solver struct {
 	missed       bool                      // the statistics may have missing records: see readMissed
 	claims       int                       // number of claims
 	scratch      *scratch
-	aheads       map[int]*ahead // of an update, by stage
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
 	visited      []schemas.Share // that visits to stages read
@@ -144,7 +143,6 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	defer s.subscription.Close()
 	s.scratch = s.options.Store.lend()
 	defer func() { s.options.Store.giveBack(s.scratch) }()
-	defer s.endAhead()
 	defer s.chained.left.encoding.Wait()
 	if s.plan.Update().IsLocal() {
 		defer s.options.Local.End()

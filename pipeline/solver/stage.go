@@ -1,6 +1,7 @@
 package solver
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -75,11 +76,7 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	if s.updatesSparse() {
 		f.fit = s.columnUpdate(number, f.shape)
 	} else if s.plan.Update() != nil {
-		a, err := s.aheadOf(number)
-		if err != nil {
-			return nil, err
-		}
-		f.fit = a.fit
+		f.fit = s.update(number, f.shape)
 	} else {
 		updated := s.plan.Chain != nil && s.plan.Chain.Number == 1 && !f.shape.Sparse
 		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), updated, f.shape, s.factorsOf(number))
@@ -174,19 +171,35 @@ func (s *Solver) stepFor(f *fitting, v protocol.Visit) (solve.Step, error) {
 	return solve.StepOf(w.Tensors, f.shape)
 }
 
-// precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the workers sum the rest
-// of the first visit. It returns the duration of the factoring.
+// precondition gathers the stage's Gram matrix and passes it to the fit, which factors it while the visits to rest, the first visit to the
+// stage, are made. It returns the duration of the factoring.
 func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting, rest *gathering) (time.Duration, error) {
+	parts := []*part{s.blockGram(statistics.KindGram)}
 	if s.plan.Update() != nil {
-		return 0, s.factored(ctx, s.aheads[f.number], rest)
+		v = s.chain.GramVisit(f.number)
 	}
-	gram, err := s.gather(ctx, s.gathering(v, s.blockGram(statistics.KindGram)), rest)
+	if s.plan.Update().TakesAway() {
+		parts = append(parts, s.blockGram(statistics.KindLeave))
+	}
+	gram, err := s.gather(ctx, s.gathering(v, parts...), rest)
 	if err != nil {
 		return 0, err
 	}
-	began := s.Clock.Now()
 	s.keepGram(v.Stage, gram.Tensors())
-	err = f.fit.Precondition(gram.Tensors())
+	began, factored := s.Clock.Now(), make(chan error, 1)
+	factor := func() { factored <- f.fit.Precondition(gram.Tensors()) }
+	if s.plan.Update().IsLocal() {
+		go factor()
+		if err = s.visitLocal(ctx, rest); err == nil {
+			began = s.Clock.Now()
+		}
+	} else {
+		factor()
+	}
+	err = cmp.Or(err, <-factored) // in any case: it uses the gram matrix
+	if s.plan.Update() != nil {
+		s.Grams.Put(gram) // now part of the moments
+	}
 	return s.Clock.Since(began), err
 }
 

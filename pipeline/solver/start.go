@@ -17,7 +17,7 @@ type start struct {
 }
 
 // update returns the fit of a stage of an update.
-func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
+func (s *Solver) update(number int, shape solve.Shape) solve.Fit {
 	c, u := &s.chained, s.plan.Update()
 	if u.Restart {
 		visited := make([]solve.Visited, 1, 1+len(u.Refresh))
@@ -25,7 +25,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 		for i := range u.Refresh {
 			visited = append(visited, solve.Visited{Weight: 1, Rows: c.start.fittedOf(u.Refresh[i].Number)})
 		}
-		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number))), nil
+		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number)))
 	}
 	moments := c.start.moments[number]
 	moments.Decay(u.Decay)
@@ -45,7 +45,7 @@ func (s *Solver) update(number int, shape solve.Shape) (solve.Fit, error) {
 			Terms: c.start.refreshed[i][number]})
 	}
 	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes,
-		s.factorsOf(number))), nil
+		s.factorsOf(number)))
 }
 
 // keepUpdate keeps the update of a stage for the state of the next run.

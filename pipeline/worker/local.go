@@ -64,7 +64,7 @@ func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error)
 		if err := w.reserve(v); err != nil {
 			return err
 		}
-		return w.withScores(ctx, stage, w.shares, func() error { return w.sumGrams(ctx, v, stage, w.shares) })
+		return w.withScores(ctx, stage, w.shares, func() error { return w.sumGrams(ctx, v, w.shares) })
 	})
 }
 

@@ -79,7 +79,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(stage)},
 		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
 		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
-			p := w.idle.Take(current)
+			p := current.Processor(&w.idle)
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
 		},
 		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {

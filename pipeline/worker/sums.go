@@ -43,12 +43,7 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, shares []*partition.
 	}
 	extent := (*partition.Share).Staying
 	if u := w.plan.Update(); v.Number == 0 && u == nil || u.SumsGrams() {
-		if w.ahead != nil && w.ahead.stage == v.Stage {
-			if err := w.endGrams(); err != nil {
-				return err
-			}
-		}
-		if err := w.sumGrams(ctx, v, v.Stage, shares); err != nil {
+		if err := w.sumGrams(ctx, v, shares); err != nil {
 			return err
 		}
 	}
@@ -86,7 +81,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 			Increment: current.Increment},
 		Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
 		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
-			p := w.idle.Take(current)
+			p := current.Processor(&w.idle)
 			processors = append(processors, p)
 			return p.Sum
 		},
@@ -116,7 +111,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	if err != nil || !current.Of.Features.Sparse() {
 		processors = nil // processors for other rows have memory for a Gram matrix, which only its own visit needs
 	}
-	w.idle.Keep(processors)
+	w.idle = processors
 	return err
 }
 

@@ -45,10 +45,9 @@ type Worker struct {
 	reserved int64                     // bytes of the cache reserved for the matrices
 	executor visit.Executor
 	options  Options
-	ahead    *gramsAhead       // nil: there is none
-	records  *protocol.Records // of a visit of which nothing is sent; nil: records are published
-	local    *sync.Mutex       // guards records
-	idle     visit.Idle        // of the last visit, if it was to sparse rows
+	records  *protocol.Records  // of a visit of which nothing is sent; nil: records are published
+	local    *sync.Mutex        // guards records
+	idle     []*visit.Processor // of the last visit, if it was to sparse rows
 }
 
 // Options are the resources of a worker.
@@ -205,7 +204,6 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
 	subscription := w.Log.Subscribe(ctx, w.owner.Changed(), weights, w.plansPosition())
 	defer subscription.Close()
-	defer w.dropGrams()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for wait := protocol.MinPatience; ; {
@@ -232,9 +230,6 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			if w.chain.Head() != head {
 				wait = protocol.MinPatience
 				continue
-			}
-			if err := w.endGrams(); err != nil {
-				return err
 			}
 			if err := w.repeat(ctx); err != nil {
 				return err
@@ -315,11 +310,6 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	for _, p := range due {
 		p.SetVisited(v)
 	}
-	if next := v.Stage + 1; w.plan.Update().SumsGrams() && v.Stage != wire.Survey && v.Number == 0 && next < len(w.plan.Stages) {
-		if err := w.beginGrams(ctx, next, v.Stage, due); err != nil {
-			return err
-		}
-	}
 	w.visited(v, due, began)
 	return nil
 }
@@ -369,11 +359,6 @@ func (w *Worker) adopt(ctx context.Context) error {
 		}
 		delete(held, share.First)
 		shares = append(shares, p)
-	}
-	if len(held) > 0 {
-		if err := w.endGrams(); err != nil {
-			return err
-		}
 	}
 	for _, p := range held {
 		p.Release(w.cache)

@@ -19,7 +19,6 @@ type Share struct {
 	recent   int               // number of leading segments in the run's own spans
 	staying  int               // number of leading segments outside leaving increments
 	grams    int               // in an update, number of stages with published Gram matrices
-	known    bool              // whether surveyed and covered are set
 	surveyed coverage.Coverage // coverage of the survey
 	covered  coverage.Coverage // coverage of the survey and of an update's plan
 	visited  protocol.Visit    // last visit with published sums
@@ -119,13 +118,8 @@ func (s *Share) CoveredOf(segments int) coverage.Coverage {
 	return s.covered
 }
 
-// SetCovered sets the coverage of the survey, and that of the survey and an update's plan. Only the first call has an
-// effect: another goroutine may be comparing the Gram matrix of a later stage with it.
-func (s *Share) SetCovered(surveyed, all coverage.Coverage) {
-	if !s.known {
-		s.known, s.surveyed, s.covered = true, surveyed, all
-	}
-}
+// SetCovered sets the coverage of the survey, and that of the survey and an update's plan.
+func (s *Share) SetCovered(surveyed, all coverage.Coverage) { s.surveyed, s.covered = surveyed, all }
 
 // Visited returns the last visit with published sums.
 func (s *Share) Visited() protocol.Visit { return s.visited }

@@ -23,13 +23,6 @@ type Concurrent struct {
 // allow far larger messages, whose number it limits.
 const defaultReadAhead = 1 << 30
 
-// Begin calls do in a goroutine.
-func (Concurrent) Begin(do func() error) (wait func() error) {
-	done := make(chan error, 1)
-	go func() { done <- do() }()
-	return func() error { return <-done }
-}
-
 // Run executes a pass.
 func (c Concurrent) Run(ctx context.Context, p *Pass) error {
 	writing, ctx := errgroup.WithContext(ctx)

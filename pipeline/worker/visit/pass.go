@@ -11,8 +11,6 @@ import (
 type Executor interface {
 	// Run returns when all outcomes of a pass are collected and all writes are done.
 	Run(ctx context.Context, p *Pass) error
-	// Begin starts work whose result is needed later. The caller calls wait once, which returns when the work is done.
-	Begin(do func() error) (wait func() error)
 }
 
 // Pass is a scan without the type of its outcomes. The outcomes of a share are collected in segment order.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"sync"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -55,36 +54,11 @@ type Processor struct {
 	judged  JudgedRows
 }
 
-// Idle is a pool of idle processors. The zero value is empty. It is safe for concurrent use: a worker sums the Gram
-// matrices of the next stage while it visits this one.
-type Idle struct {
-	mutex sync.Mutex
-	all   []*Processor
-}
-
-// last removes and returns the last one; nil if there is none.
-func (i *Idle) last() *Processor {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	last := len(i.all) - 1
-	if last < 0 {
-		return nil
+// Processor returns a processor for the segments of a visit: the last idle one, which it removes, if there is one.
+func (v *Visit) Processor(idle *[]*Processor) (p *Processor) {
+	if last := len(*idle) - 1; last >= 0 {
+		p, *idle = (*idle)[last], (*idle)[:last]
 	}
-	p := i.all[last]
-	i.all = i.all[:last]
-	return p
-}
-
-// Keep replaces the pool with the processors of a visit that has ended.
-func (i *Idle) Keep(all []*Processor) {
-	i.mutex.Lock()
-	defer i.mutex.Unlock()
-	i.all = all
-}
-
-// Take returns a processor for the segments of a visit, an idle one if there is one.
-func (i *Idle) Take(v *Visit) *Processor {
-	p := i.last()
 	if p == nil {
 		p = &Processor{
 			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Buffers, Crosses: v.Crosses},
@@ -199,10 +173,6 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *partition.S
 
 // blockOf returns memory for the block of a batch, and whether the block is already computed.
 func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
-	if p.visit.ownBlocks {
-		p.block.Reshape(b.Inputs.Rows, p.visit.Of.Features.Size())
-		return p.block, false
-	}
 	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Cache)
 }
 
@@ -215,7 +185,7 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Bat
 		return
 	}
 	var before kernel.Dense
-	if of.Features.Scores() > 0 { // otherwise a visit to an earlier stage may write the scores
+	if of.Features.Scores() > 0 {
 		before = b.Score.Slice(from, to)
 	}
 	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), before)

@@ -38,10 +38,7 @@ type Visit struct {
 	Sample *gramSample // messages for the Gram matrix of the stage; nil: all
 	// Gram means that the visit only sums the Gram matrix of the stage, which does not depend on weights. It is a visit of its own, before
 	// the first that the chain lists.
-	Gram bool
-	// ownBlocks means that the blocks of batches belong to another stage, because this one is not yet due, so each processor
-	// computes blocks in memory of its own.
-	ownBlocks bool
+	Gram      bool
 	blocks    *blockVisit       // of a stage that is fitted in blocks
 	occurring *occurringWeights // of an update on sparse rows
 	own       []passed          // of an update on sparse rows: the stages before the last with their new weights
@@ -82,11 +79,11 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	return s, err
 }
 
-// NewGram returns the visit that only sums the Gram matrix of a stage. ahead means that the stage is not yet due.
-func NewGram(run *Run, chain *protocol.Chain, v protocol.Visit, ahead bool) (*Visit, error) {
+// NewGram returns the visit that only sums the Gram matrix of a stage.
+func NewGram(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	s, err := newVisit(run, chain, v)
 	if err == nil {
-		s.Gram, s.ownBlocks = true, ahead
+		s.Gram = true
 	}
 	return s, err
 }
