@@ -1,6 +1,9 @@
 package accumulate
 
 import (
+	"math"
+	"slices"
+
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -90,4 +93,142 @@ func (s *Sum) AddResidual(residual kernel.Dense, weights []float32) {
 			sums[1] += w * w
 		}
 	}
+}
+
+// distanceFields is how many sums there are of the errors of a number.
+const distanceFields = 4
+
+// AddDistances adds how far the predictions (n × k) of the labelled rows are from their standardised numbers.
+func (s *Sum) AddDistances(rows Rows, prediction kernel.Dense) {
+	k := prediction.Cols
+	sums := s.Field(statistics.FieldDistances, examples.Splits, k, distanceFields)
+	for i, class := range rows.Classes {
+		w := float64(rows.Weights[i])
+		if class < 0 || w == 0 {
+			continue
+		}
+		at := sums[int(rows.Splits[i])*k*distanceFields:]
+		target, predicted := rows.Targets.Row(i), prediction.Row(i)
+		for c := range target {
+			y, sum := float64(target[c]), at[c*distanceFields:][:distanceFields]
+			e := y - float64(predicted[c])
+			sum[0] += w * e * e
+			sum[1] += w * math.Abs(e)
+			sum[2] += w * y
+			sum[3] += w * y * y
+		}
+	}
+}
+
+// DistancesOf returns how far the predictions of k numbers are from them in the rows of a split, in units of scale (k),
+// and the means over all of them. It returns nil if the split has no labelled rows.
+func (s *Sum) DistancesOf(split examples.Split, scale []float32) (all *statistics.Distances, each []statistics.Distances) {
+	weight, k := statistics.LossesOf(s.fields)[split].Weight, len(scale)
+	if weight == 0 {
+		return nil, nil
+	}
+	sums := s.read(statistics.FieldDistances, examples.Splits, k, distanceFields)[int(split)*k*distanceFields:]
+	all = &statistics.Distances{}
+	for c, unit := range scale {
+		at, unit := sums[c*distanceFields:], float64(unit)
+		d := statistics.Distances{RMSE: unit * math.Sqrt(at[0]/weight), MAE: unit * at[1] / weight}
+		// Numbers that are all the same have no variance: then 1 if they are predicted right, otherwise 0, as scikit-learn's r2_score has it.
+		switch variance := at[3] - at[2]*at[2]/weight; {
+		case variance > 1e-12*at[3]:
+			d.R2 = 1 - at[0]/variance
+		case at[0] == 0:
+			d.R2 = 1
+		}
+		each = append(each, d)
+		all.RMSE, all.MAE, all.R2 = all.RMSE+d.RMSE/float64(k), all.MAE+d.MAE/float64(k), all.R2+d.R2/float64(k)
+	}
+	return all, each
+}
+
+// AddTargets adds the weights of the rows, and their numbers (n × k) less shift (k) and the squares of these, each
+// times the weight. Rows that are not fitted have weight 0. Moments about a point near the mean keep the digits that
+// raw moments lose.
+func (s *Sum) AddTargets(targets, shift []float64, weights []float32) {
+	k := len(shift)
+	sums := s.Field(statistics.FieldTargets, 3, k)
+	for i, w := range weights {
+		if w == 0 {
+			continue
+		}
+		for c, y := range targets[i*k : (i+1)*k] {
+			y -= shift[c]
+			sums[c] += float64(w)
+			sums[k+c] += float64(w) * y
+			sums[2*k+c] += float64(w) * y * y
+		}
+	}
+}
+
+// Tempered sums the losses of holdout rows at several temperatures. The zero value is ready. It is not safe for concurrent
+// use.
+type Tempered struct {
+	truth     link.Truth
+	weights   []float64
+	scores    kernel.Dense
+	tempered  kernel.Dense
+	loss      []float32
+	predicted []int32
+	scratch   link.Scratch
+}
+
+// Add adds the losses of the labelled holdout rows among rows to a sum, at each of [link.Temperatures]. scores (n × k) are
+// those that the predictions are made of.
+func (t *Tempered) Add(sum *Sum, rows Rows, scores kernel.Dense, l link.Link) {
+	t.take(rows, scores)
+	n, temperatures := t.scores.Rows, link.Temperatures()
+	sums := sum.Field(statistics.FieldTempered, len(temperatures))
+	if n == 0 {
+		return
+	}
+	t.loss, t.predicted = slices.Grow(t.loss[:0], n)[:n], slices.Grow(t.predicted[:0], n)[:n]
+	for i, temperature := range temperatures {
+		t.tempered.Reshape(n, t.scores.Cols)
+		copy(t.tempered.Data, t.scores.Data)
+		link.Temper(t.tempered, temperature)
+		l.Measure(t.tempered, t.truth, t.loss, t.predicted, &t.scratch)
+		for row, loss := range t.loss {
+			sums[i] += t.weights[row] * float64(loss)
+		}
+	}
+}
+
+// take copies what it needs of the labelled holdout rows.
+func (t *Tempered) take(rows Rows, scores kernel.Dense) {
+	k := scores.Cols
+	t.weights, t.scores.Data = t.weights[:0], t.scores.Data[:0]
+	t.truth.Classes, t.truth.Targets.Data = t.truth.Classes[:0], t.truth.Targets.Data[:0]
+	for i, class := range rows.Classes {
+		if rows.Splits[i] != examples.Holdout || class < 0 || rows.Weights[i] == 0 {
+			continue
+		}
+		t.weights, t.truth.Classes = append(t.weights, float64(rows.Weights[i])), append(t.truth.Classes, class)
+		if t.scores.Data = append(t.scores.Data, scores.Row(i)...); rows.Targets.Rows > 0 {
+			t.truth.Targets.Data = append(t.truth.Targets.Data, rows.Targets.Row(i)...)
+		}
+	}
+	t.scores.Rows, t.scores.Cols = len(t.weights), k
+	if t.truth.Targets.Rows, t.truth.Targets.Cols = 0, k; rows.Targets.Rows > 0 {
+		t.truth.Targets.Rows = len(t.weights)
+	}
+}
+
+// TemperedOf returns the temperature with the lowest loss of the holdout rows, and the loss, from the sums of
+// [Tempered.Add] and AddLosses; false without such sums.
+func (s *Sum) TemperedOf() (temperature, loss float64, ok bool) {
+	temperatures, weight := link.Temperatures(), statistics.LossesOf(s.fields)[examples.Holdout].Weight
+	sums, err := s.Tensors().Shaped(statistics.FieldTempered, len(temperatures))
+	if err != nil || weight == 0 {
+		return 0, 0, false
+	}
+	least := slices.Min(sums)
+	at := slices.Index(sums, least)
+	if at < 0 { // scores that have overflown give losses that are no numbers
+		return 0, 0, false
+	}
+	return temperatures[at], least / weight, true
 }

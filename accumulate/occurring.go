@@ -1,6 +1,7 @@
 package accumulate
 
 import (
+	"math/bits"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -120,3 +121,166 @@ func (o *occurring) addTo(all []float64, f wire.Tensor[float64]) {
 
 // add adds x to dst.
 func add(dst, x []float64) { kernel.Add(dst, x[:len(dst)]) }
+
+// Table adds a field with a row for each column that occurs in the batches, ascending: the column, and then its values of each part,
+// which have a row for each column in the order of [Occurring.Batch]. Parts are not kept.
+func (o *Occurring) Table(sum *Sum, name string, parts ...[]float64) {
+	m, width := o.Width(), 1
+	if m == 0 {
+		return
+	}
+	for _, part := range parts {
+		width += len(part) / m
+	}
+	columns := o.of.columns
+	data := make([]float64, 0, m*width)
+	for _, i := range o.ascending() {
+		column := o.of.width - 1 // of ones
+		if int(i) < len(columns) {
+			column = int(columns[i])
+		}
+		data = append(data, float64(column))
+		for _, part := range parts {
+			n := len(part) / m
+			data = append(data, part[int(i)*n:][:n]...)
+		}
+	}
+	sum.fields = append(sum.fields, wire.Matrix(name, m, width, data))
+}
+
+// ascending returns the order in which columns ascend, that of ones last. All fields of the batches have it.
+func (o *Occurring) ascending() []int32 {
+	if m := o.Width(); len(o.order) != m {
+		columns := o.of.columns
+		o.order = slices.Grow(o.order[:0], m)[:m]
+		for i := range o.order {
+			o.order[i] = int32(i)
+		}
+		slices.SortFunc(o.order[:len(columns)], func(a, b int32) int { return int(columns[a]) - int(columns[b]) })
+	}
+	return o.order
+}
+
+// Ascend numbers the columns again, in ascending order.
+func (o *Occurring) Ascend() {
+	columns, numbers := make([]int32, 0, len(o.of.columns)), make([]int32, len(o.of.columns))
+	if o.numbering.hashed {
+		for number, i := range o.ascending()[:len(numbers)] {
+			columns, numbers[i] = append(columns, o.of.columns[i]), int32(number)
+		}
+	} else { // a bit for each column is read faster than the columns are sorted
+		o.seen = append(o.seen[:0], make([]uint64, (o.numbering.columns+63)/64)...)
+		for _, column := range o.of.columns {
+			o.seen[column/64] |= 1 << (column % 64)
+		}
+		for word, left := range o.seen {
+			for ; left != 0; left &= left - 1 {
+				column := int32(64*word + bits.TrailingZeros64(left))
+				*o.numbering.of(column) = int32(len(columns))
+				columns = append(columns, column)
+			}
+		}
+		for i, column := range o.of.columns {
+			numbers[i] = *o.numbering.of(column)
+		}
+		o.numbering.end(columns)
+	}
+	for i, number := range o.values { // those of the batches
+		o.values[i] = numbers[number]
+	}
+	o.of.columns = columns
+	o.order = slices.Grow(o.order[:0], o.Width())[:o.Width()]
+	for i := range o.order {
+		o.order[i] = int32(i)
+	}
+}
+
+// Columns returns the columns of the block that occur, in the order of [Occurring.Batch]. The column of ones is not among them. The slice
+// must not be changed.
+func (o *Occurring) Columns() []int32 { return o.of.columns }
+
+// sameTables reports whether two fields can be merged by their columns.
+func sameTables(a, b wire.Tensor[float64]) bool {
+	return statistics.ByColumn(a.Name) && len(a.Shape) == 2 && len(b.Shape) == 2 && a.Shape[1] == b.Shape[1] && a.Shape[1] > 0
+}
+
+// mergedTables adds two fields with a row for each column that occurs.
+func mergedTables(a, b wire.Tensor[float64]) wire.Tensor[float64] {
+	width := a.Shape[1]
+	x, y := a.Data, b.Data
+	data := make([]float64, 0, len(x)+len(y))
+	for len(x) > 0 && len(y) > 0 {
+		switch {
+		case x[0] < y[0]:
+			data, x = append(data, x[:width]...), x[width:]
+		case y[0] < x[0]:
+			data, y = append(data, y[:width]...), y[width:]
+		default:
+			data = append(data, x[:width]...)
+			add(data[len(data)-width+1:], y[1:width])
+			x, y = x[width:], y[width:]
+		}
+	}
+	data = append(append(data, x...), y...)
+	return wire.Matrix(a.Name, len(data)/width, width, data)
+}
+
+// numbering has a number for each column that occurs: by its place if there are few columns, otherwise in a hash table. By place, ten
+// million columns would take 40 MB for each goroutine that sums. The zero value is ready for begin.
+type numbering struct {
+	byPlace []int32
+	table   []numbered // open addressing; the length is a power of two, and at most half of it is taken
+	hashed  bool
+	columns int // of which some may have a number
+}
+
+// numbered is the number of a column.
+type numbered struct {
+	column int32 // plus 1; 0: free
+	number int32
+}
+
+// numberedByPlace is how many columns have a number by their place: 4 MB.
+const numberedByPlace = 1 << 20
+
+// begin makes room for the numbers of at most so many of the columns. All are 0.
+func (n *numbering) begin(columns, occurring int) {
+	n.columns = columns
+	if n.hashed = columns > max(numberedByPlace, 4*occurring); !n.hashed {
+		if len(n.byPlace) < columns {
+			n.byPlace = make([]int32, columns)
+		}
+		return
+	}
+	if size := 1 << bits.Len(uint(2*occurring)); len(n.table) < size {
+		n.table = make([]numbered, size)
+	}
+}
+
+// of returns where the number of a column is, until the next call.
+func (n *numbering) of(column int32) *int32 {
+	if !n.hashed {
+		return &n.byPlace[column]
+	}
+	mask := uint32(len(n.table) - 1)
+	for i := uint32(column) * 2654435769 >> 7 & mask; ; i = (i + 1) & mask { // Knuth's multiplicative hash
+		switch at := &n.table[i]; at.column {
+		case 0:
+			at.column = column + 1
+			return &at.number
+		case column + 1:
+			return &at.number
+		}
+	}
+}
+
+// end makes the numbers of these columns 0, which are all that have one.
+func (n *numbering) end(columns []int32) {
+	if n.hashed {
+		clear(n.table)
+		return
+	}
+	for _, column := range columns {
+		n.byPlace[column] = 0
+	}
+}

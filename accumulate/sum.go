@@ -1,8 +1,16 @@
+// Package accumulate turns feature blocks into statistics: sums over examples, which can be split in any way and merged.
+//
+//	block, residual, weights ──Accumulator──▶ Sum ──Merge──▶ Sum
+//
+// Sums form a commutative monoid. A Sum carries the spans that it covers, so that nothing is counted twice.
+// Floating-point addition does not associate, so the order of merging is fixed: tiles of whole messages within a segment,
+// the segments of all partitions of a share in order, then the shares in order.
 package accumulate
 
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -173,4 +181,24 @@ func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
 		}
 	}
 	return nil
+}
+
+// SetPart makes the fields of part, which it does not copy, fields of s whose names begin with that of the part and a slash.
+func (s *Sum) SetPart(name string, part *Sum) {
+	for _, f := range part.Tensors() {
+		f.Name = name + "/" + f.Name
+		s.fields = append(s.fields, f)
+	}
+}
+
+// Part returns the sum whose fields [Sum.SetPart] has set. It covers what s does, and shares its memory.
+func (s *Sum) Part(name string) *Sum {
+	var fields wire.Tensors[float64]
+	for _, f := range s.fields {
+		if of, ok := strings.CutPrefix(f.Name, name+"/"); ok {
+			f.Name = of
+			fields = append(fields, f)
+		}
+	}
+	return NewSum(s.Coverage, fields)
 }

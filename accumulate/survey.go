@@ -1,12 +1,16 @@
 package accumulate
 
 import (
+	"cmp"
+	"container/heap"
+	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // LabelSet is the labels that were seen, and how many rows of each are fitted.
@@ -45,4 +49,250 @@ func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 	sums := s.Field(statistics.FieldSums, x.Cols)
 	squares, present := s.Field(statistics.FieldSquares, x.Cols), s.Field(statistics.FieldPresent, x.Cols)
 	kernel.AddColumns(sums, squares, present, x, shift, weights)
+}
+
+// ColumnRows counts for each column of sparse rows in how many of them it is not 0. Counts form a commutative monoid. It takes memory for
+// the columns that occur, not for those below them. The zero value has counted nothing.
+type ColumnRows struct {
+	pages   map[int32]*[columnPage]uint32
+	unpaged []int32 // columns without a page, once for each of their rows
+	count   int     // number of columns with rows in pages
+}
+
+// maxPages is the maximum number of pages for the rows of a segment: 4 MB. Ten million hashed columns would take 50 MB, most of
+// them zeros.
+const maxPages = 1 << 14
+
+// columnPage is how many columns are counted side by side. Columns that are often not 0 have small numbers in most data. Those of hashes
+// are anywhere, and most pages have one of them: with 1024 counts a page, updates counted 2²⁴ columns in 64 MB.
+const columnPage = 64
+
+// Add counts a row that has these columns, each once.
+func (c *ColumnRows) Add(columns []int32) {
+	var page *[columnPage]uint32
+	at := int32(-1)
+	for _, column := range columns {
+		if number := column / columnPage; number != at {
+			at = number
+			if page = c.pages[number]; page == nil && len(c.pages) < maxPages {
+				page = c.page(number)
+			}
+		}
+		if page == nil {
+			c.unpaged = append(c.unpaged, column)
+		} else {
+			c.add(page, column, 1)
+		}
+	}
+}
+
+// Pack sorts the columns without a page, so that they are merged faster.
+func (c *ColumnRows) Pack() { slices.Sort(c.unpaged) }
+
+// add adds rows to a column of a page.
+func (c *ColumnRows) add(page *[columnPage]uint32, column int32, rows uint32) {
+	n := &page[column%columnPage]
+	if *n == 0 && rows > 0 {
+		c.count++
+	}
+	*n += rows
+}
+
+// addUnpaged adds columns without a page, once for each of their rows.
+func (c *ColumnRows) addUnpaged(columns []int32) {
+	var page *[columnPage]uint32
+	at := int32(-1)
+	for _, column := range columns {
+		if number := column / columnPage; number != at {
+			page, at = c.page(number), number
+		}
+		c.add(page, column, 1)
+	}
+}
+
+func (c *ColumnRows) page(number int32) *[columnPage]uint32 {
+	if page := c.pages[number]; page != nil {
+		return page
+	}
+	if c.pages == nil {
+		c.pages = map[int32]*[columnPage]uint32{}
+	}
+	page := new([columnPage]uint32)
+	c.pages[number] = page
+	return page
+}
+
+// Merge adds the counts of o.
+func (c *ColumnRows) Merge(o *ColumnRows) {
+	for number, theirs := range o.pages {
+		mine := c.page(number)
+		for i, n := range theirs {
+			c.add(mine, int32(i), n)
+		}
+	}
+	c.addUnpaged(c.unpaged)
+	c.addUnpaged(o.unpaged)
+	c.unpaged = nil
+}
+
+// Columns returns the number of counted columns, except those of a segment without a page.
+func (c *ColumnRows) Columns() int { return c.count }
+
+// Record returns the counts that are not 0, in the order of the columns.
+func (c *ColumnRows) Record() (counts []examples.ColumnRows) {
+	c.addUnpaged(c.unpaged)
+	c.unpaged = nil
+	if c.count > 0 {
+		counts = make([]examples.ColumnRows, 0, c.count)
+	}
+	for _, number := range slices.Sorted(maps.Keys(c.pages)) {
+		for i, n := range c.pages[number] {
+			if n > 0 {
+				counts = append(counts, examples.ColumnRows{Column: number*columnPage + int32(i), Rows: n})
+			}
+		}
+	}
+	return counts
+}
+
+// MergeRecord adds counts that a record has.
+func (c *ColumnRows) MergeRecord(counts []examples.ColumnRows) {
+	for _, n := range counts {
+		c.add(c.page(n.Column/columnPage), n.Column, n.Rows)
+	}
+}
+
+// SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.
+const SampleRows = 2000
+
+// Sample holds the rows with the smallest hashes of those offered, which all have as many values. Samples form a commutative
+// monoid, so the way in which rows were split does not matter. The zero value is an empty sample of at most SampleRows rows.
+type Sample struct {
+	Max int // rows to keep at most; 0: SampleRows
+
+	drawn drawn // a heap once there are as many as are kept
+	width int
+	rows  []float32 // of each place (n × width)
+}
+
+// draw is the hash of a row, and its place among the rows of a sample.
+type draw struct {
+	hash  uint64
+	place int
+}
+
+// drawn is a heap with the largest hash first.
+type drawn []draw
+
+func (d drawn) Len() int           { return len(d) }
+func (d drawn) Less(i, j int) bool { return d[i].hash > d[j].hash }
+func (d drawn) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d drawn) Push(any)           { panic("accumulate: a full sample does not grow") }
+func (d drawn) Pop() any           { panic("accumulate: a full sample does not shrink") }
+
+// room returns the number of rows that the sample can add without replacing one.
+func (s *Sample) room() int { return cmp.Or(s.Max, SampleRows) - len(s.drawn) }
+
+// isFull reports whether another row would replace one.
+func (s *Sample) isFull() bool { return s.room() <= 0 }
+
+// Wants reports whether a row of that hash would be among the sample.
+func (s *Sample) Wants(hash uint64) bool { return !s.isFull() || hash < s.drawn[0].hash }
+
+// Offer adds a row if its hash is among the smallest. It copies the row. It panics if earlier rows have another width.
+func (s *Sample) Offer(hash uint64, row []float32) {
+	if len(s.drawn) == 0 {
+		s.width = len(row)
+	}
+	if len(row) != s.width {
+		panic(fmt.Sprintf("accumulate: a sample of rows of %d values is offered one of %d", s.width, len(row)))
+	}
+	if !s.isFull() {
+		s.drawn, s.rows = append(s.drawn, draw{hash, len(s.drawn)}), append(s.rows, row...)
+		if s.isFull() {
+			heap.Init(s.drawn)
+		}
+		return
+	}
+	if hash < s.drawn[0].hash {
+		copy(s.row(s.drawn[0]), row)
+		s.drawn[0].hash = hash
+		heap.Fix(s.drawn, 0)
+	}
+}
+
+// row returns the row of a draw.
+func (s *Sample) row(d draw) []float32 { return s.rows[d.place*s.width:][:s.width] }
+
+// Expect allocates memory for rows that are about to be offered, as many as the sample has room for.
+func (s *Sample) Expect(rows, width int) {
+	rows = min(rows, s.room())
+	s.drawn, s.rows = slices.Grow(s.drawn, rows), slices.Grow(s.rows, rows*width)
+}
+
+// Merge offers all of o's rows.
+func (s *Sample) Merge(o *Sample) {
+	s.Expect(len(o.drawn), o.width)
+	for _, d := range o.drawn {
+		s.Offer(d.hash, o.row(d))
+	}
+}
+
+// sorted returns the draws in the order of their hashes, of equal ones in that of the rows.
+func (s *Sample) sorted() []draw {
+	draws := slices.Clone(s.drawn)
+	slices.SortFunc(draws, func(a, b draw) int {
+		switch {
+		case a.hash < b.hash:
+			return -1
+		case a.hash > b.hash:
+			return 1
+		}
+		return slices.Compare(s.row(a), s.row(b))
+	})
+	return draws
+}
+
+// Rows returns a copy of the sampled rows (n × d) in the order of their hashes.
+func (s *Sample) Rows() kernel.Dense { return s.rowsOf(s.sorted()) }
+
+// rowsOf returns a copy of the rows of draws.
+func (s *Sample) rowsOf(draws []draw) kernel.Dense {
+	if len(draws) == 0 {
+		return kernel.Dense{}
+	}
+	rows := kernel.NewDense(len(draws), s.width)
+	for i, d := range draws {
+		copy(rows.Row(i), s.row(d))
+	}
+	return rows
+}
+
+// Record is the sample as one partition's record of the survey.
+func (s *Sample) Record(id wire.Identity) *statistics.Sample {
+	sorted := s.sorted()
+	rows, draws := s.rowsOf(sorted), make([]uint64, len(sorted))
+	for i, d := range sorted {
+		draws[i] = d.hash
+	}
+	return &statistics.Sample{Identity: id, Width: rows.Cols, Rows: rows.Data, Draws: draws}
+}
+
+// MergeRecord offers the rows of a record, less those that were drawn already, and adds them to these; nil: none was. Rows of another
+// width than the sample's are a *[wire.ShapeError].
+func (s *Sample) MergeRecord(r *statistics.Sample, drawn map[uint64]bool) error {
+	if len(s.drawn) > 0 && len(r.Draws) > 0 && r.Width != s.width {
+		return &wire.ShapeError{Tensor: statistics.FieldSample, Got: []int{len(r.Draws), r.Width}, Want: []int{-1, s.width}}
+	}
+	s.Expect(len(r.Draws), r.Width)
+	for i, draw := range r.Draws {
+		if drawn[draw] {
+			continue
+		}
+		if drawn != nil {
+			drawn[draw] = true
+		}
+		s.Offer(draw, r.Rows[i*r.Width:(i+1)*r.Width])
+	}
+	return nil
 }

@@ -1,10 +1,17 @@
 package solver
 
 import (
+	"slices"
+	"sync"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // chained is the additional state of a solver for a run of a chain: the starting point of the run, the survey's findings,
@@ -58,4 +65,244 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		retrain.HoldoutError = r.Stages[n-1].HoldoutError
 	}
 	r.Retrain = retrain
+}
+
+// start is the state from which an update continues, left by the previous run. It is empty in a full run.
+type start struct {
+	*head
+	at        *schemas.StatePlace // place of the previous window
+	plansFrom int64               // of the previous version: see schemas.Manifest
+	refreshed [][]solve.Terms     // of revisited and then of leaving increments, by stage
+}
+
+// update returns the fit of a stage of an update.
+func (s *Solver) update(number int, shape solve.Shape) solve.Fit {
+	c, u := &s.chained, s.plan.Update()
+	if u.Restart {
+		visited := make([]solve.Visited, 1, 1+len(u.Refresh))
+		visited[0].Weight = 1
+		for i := range u.Refresh {
+			visited = append(visited, solve.Visited{Weight: 1, Rows: c.start.fittedOf(u.Refresh[i].Number)})
+		}
+		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number)))
+	}
+	moments := c.start.moments[number]
+	moments.Decay(u.Decay)
+	weight := 0.0
+	for i := range c.start.window.Increments {
+		increment := &c.start.window.Increments[i]
+		if leaving(u, increment.Increment.Number) < 0 {
+			weight += increment.Increment.Weight * u.Decay * increment.Fitted
+		}
+	}
+	for i := range u.Leave {
+		moments.AddTerms(-u.Leave[i].Weight, c.start.leaving(i, number, u))
+	}
+	visited := []solve.Visited{{Weight: 1}}
+	for i := range u.Refresh {
+		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Rows: c.start.fittedOf(u.Refresh[i].Number),
+			Terms: c.start.refreshed[i][number]})
+	}
+	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes,
+		s.factorsOf(number)))
+}
+
+// keepUpdate keeps the update of a stage for the state of the next run.
+func (s *Solver) keepUpdate(number int, fit *solve.Update) *solve.Update {
+	if number == len(s.plan.Stages)-1 && s.hasGateRows() {
+		fit.EndVisited()
+	}
+	if s.chained.fits.updates == nil {
+		s.chained.fits.updates = map[int]*solve.Update{}
+	}
+	s.chained.fits.updates[number] = fit
+	return fit
+}
+
+// fittedOf returns Σw of the training rows of an increment.
+func (s *start) fittedOf(number int) float64 {
+	for i := range s.window.Increments {
+		if increment := &s.window.Increments[i]; increment.Increment.Number == number {
+			return increment.Fitted
+		}
+	}
+	return 0
+}
+
+// leaving returns the terms of a leaving increment. They follow those of revisited increments.
+func (s *start) leaving(i, stage int, u *schemas.Update) solve.Terms {
+	return s.refreshed[len(u.Refresh)+i][stage]
+}
+
+// leaving returns the index of an increment among those that leave, or −1.
+func leaving(u *schemas.Update, number int) int {
+	return slices.IndexFunc(u.Leave, func(c coverage.Increment) bool { return c.Number == number })
+}
+
+// left is the state that a run of a chain leaves to the next one.
+type left struct {
+	head
+	terms     [][]encoded    // by stage and visited increment
+	sums      []encoded      // by stage; none in an update on sparse rows
+	encoding  sync.WaitGroup // of both
+	fitted    []float64      // Σw of the training rows of each visited increment
+	forgotten []int64        // numbers of forgotten rows, by increment that an update has visited
+}
+
+// fits are the inputs of the state at the end of each stage.
+type fits struct {
+	grams   [][]float64           // by stage of a full run
+	updates map[int]*solve.Update // by stage
+	columns []columnsFit          // by stage of an update on sparse rows
+}
+
+// keepGram keeps the Gram matrix of a stage of a chain's full run.
+func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
+	if s.plan.Chain == nil || s.plan.Update() != nil {
+		return
+	}
+	gram, _ := sums.Find(statistics.FieldGram)
+	s.chained.fits.grams = append(s.chained.fits.grams[:min(stage, len(s.chained.fits.grams))], slices.Clone(gram.Data))
+}
+
+// endChained keeps the state of a stage for the next run. sum is of the last visit, or in a full run of the seals.
+func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
+	c := &s.chained
+	switch {
+	case s.plan.Chain == nil:
+		return nil
+	case f.shape.Chained:
+		err = s.endColumns(f, sum)
+	case s.plan.Update() != nil:
+		moments, terms, fitted := c.fits.updates[f.number].After()
+		c.left.fitted, c.left.forgotten = fitted, takeForgotten(sum, s.places())
+		s.leaveStage(f.shape, moments, terms)
+	case f.stage.Link.Learnt:
+		return nil // every version is full
+	default:
+		err = s.endFull(f, sum)
+	}
+	if f.number == len(s.plan.Stages)-1 && s.plan.Update() != nil {
+		s.last = c.found.Sum // the losses of the rows before training
+	}
+	return err
+}
+
+// endFull keeps the state of a stage of a full run on dense rows.
+func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
+	c, p, k := &s.chained, f.shape.Columns, f.shape.Classes
+	moments := &solve.Moments{Gram: c.fits.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
+	terms := make([]solve.Terms, len(c.found.Increments))
+	c.left.fitted = make([]float64, len(terms))
+	for i := range terms {
+		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
+		of, w := statistics.Increment(i), c.found.Increments[i].Weight
+		c.left.fitted[i] = of.VisitedIn(sum.Tensors()).Weight / w
+		at, any := sum.Take(of.Terms())
+		if !any {
+			at.Data = make([]float64, 2*p*k)
+		}
+		for j := range at.Data {
+			at.Data[j] /= w
+		}
+		terms[i] = solve.TermsOf(at.Data[:p*k], at.Data[p*k:])
+		moments.AddTerms(w, terms[i])
+	}
+	s.leaveStage(f.shape, moments, terms)
+	return nil
+}
+
+// leaveStage keeps the sums of a stage on dense rows and the terms of the visited increments.
+func (s *Solver) leaveStage(of solve.Shape, m *solve.Moments, terms []solve.Terms) {
+	left := &s.chained.left
+	id := s.stateIdentity(statistics.KindMoments, len(left.moments), 0)
+	left.moments = append(left.moments, m)
+	s.leaveTerms(len(terms), func(id wire.Identity, i int) encoded {
+		return s.encodes(func() *wire.Record[float64] {
+			t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
+			return t.Record()
+		})
+	})
+	left.sums = append(left.sums, s.encodes(func() *wire.Record[float64] {
+		sums := statistics.TermsWith(id, m.Scores, m.Gradient, of.Columns, of.Classes)
+		return (&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).Record()
+	}))
+}
+
+// leave keeps the state for the next run of the chain in memory.
+func (s *Solver) leave(m *model.Model) {
+	if s.plan.Chain == nil {
+		return
+	}
+	s.Remember(m)
+	after := s.chained.left.head // a copy: a pointer into the solver would keep all previous solvers in memory
+	s.options.Store.put(&after)
+}
+
+// Store is a solver process's memory between the runs of a chain: the sums from which the next run continues, which are
+// also on the state topic, and reusable buffers. The zero value is empty. A store is safe for concurrent use.
+type Store struct {
+	mutex   sync.Mutex
+	head    *head
+	scratch *scratch
+}
+
+// scratch is buffers of megabytes, which would otherwise be mapped and cleared in each run.
+type scratch struct {
+	factors [2]solve.Buffer // of alternating stages: those of the previous stage may still be in use
+}
+
+// lend returns buffers for exclusive use, until they are given back.
+func (s *Store) lend() *scratch {
+	if s == nil {
+		return &scratch{}
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	lent := s.scratch
+	if s.scratch = nil; lent == nil {
+		lent = &scratch{}
+	}
+	return lent
+}
+
+// giveBack takes back lent buffers.
+func (s *Store) giveBack(lent *scratch) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.scratch = lent
+}
+
+// head is the state at the end of a chain.
+type head struct {
+	window  *schemas.Window
+	moments []*solve.Moments // by stage
+	columns *columnsState    // on sparse rows, in place of moments
+}
+
+// pop returns the sums after a run, and removes them from the store, because the next run modifies them.
+func (s *Store) pop(run string) *head {
+	if s == nil {
+		return nil
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	h := s.head
+	if h == nil || h.window.Run != run {
+		return nil
+	}
+	s.head = nil
+	return h
+}
+
+func (s *Store) put(h *head) {
+	if s == nil {
+		return
+	}
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.head = h
 }

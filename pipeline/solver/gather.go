@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -324,4 +325,118 @@ func (s *Solver) lacks(id wire.Identity) (bool, error) {
 		return true, &goneError{id}
 	}
 	return true, nil
+}
+
+// places returns the number of increments in a visit to a stage.
+func (s *Solver) places() int {
+	if u := s.plan.Update(); u != nil {
+		return 1 + len(u.Refresh)
+	}
+	return max(len(s.plan.Chain.Increments), 1)
+}
+
+// terms gathers the terms of increments, which workers send before the seals of a stage of a full run.
+func (s *Solver) terms(stage int) (parts []*part) {
+	if s.plan.Chain == nil || s.plan.Update() != nil {
+		return nil
+	}
+	of, err := s.chain.Stage(stage)
+	if err != nil || of.Link.Learnt {
+		return nil
+	}
+	for i := range s.places() {
+		parts = append(parts, &part{kind: statistics.KindIncrement, increment: i,
+			on: func(share *schemas.Share) bool { return s.plan.Chain.HasRows(i, share.Partitions) },
+			read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
+				field, err := statistics.IncrementFieldOf(s.inbox.double(id), s.sparse(), of.Features.Size(), of.Classes)
+				if err != nil {
+					return nil, err
+				}
+				return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{field}), nil
+			},
+		})
+	}
+	return parts
+}
+
+// exactGram returns the Gram matrix in a record of double precision, with the weight of its rows.
+func exactGram(r *wire.Record[float64]) (*accumulate.Sum, error) {
+	g, err := statistics.ExactGramOf(r)
+	if err != nil {
+		return nil, err
+	}
+	return sumOf(g), nil
+}
+
+// singleGram returns the Gram matrix in a record of single precision, in memory that get returns, with the weight of its rows.
+func singleGram(r *wire.Record[float32], get func(size int) []float64) (*accumulate.Sum, error) {
+	g, err := statistics.BlockGramOf(r, get)
+	if err != nil {
+		return nil, err
+	}
+	return sumOf(g), nil
+}
+
+func sumOf(g *statistics.Gram) *accumulate.Sum {
+	weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
+	return accumulate.NewSum(coverage.Coverage{}, append(g.Fields(), weight))
+}
+
+// leavingSum gives the Gram matrix of a sum the name of that of rows that leave the window, whose weight the window has.
+func leavingSum(sum *accumulate.Sum) {
+	sum.Move(sum, statistics.FieldGram, statistics.FieldLeave)
+	sum.Take(statistics.FieldGramRows)
+}
+
+// An update of few rows takes longer to distribute than to visit, so its solver visits them: with the code of workers, and the same
+// records, of which none is sent. A solver that takes over makes the visits again.
+
+// Visits makes the visits of an update that is too small to distribute.
+type Visits interface {
+	// Begin begins the visits, with the accepted records of a chain, which grow between visits, and the version that the run starts
+	// from.
+	Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error
+	// Visit makes a visit to all partitions, and returns its records.
+	Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error)
+	// Grams returns the records of the Gram matrices of a stage.
+	Grams(ctx context.Context, stage int) (*protocol.Records, error)
+	// End releases the memory of the visits.
+	End()
+}
+
+// gatherLocal returns the sum of a gathering, whose visit it makes unless that was made.
+func (s *Solver) gatherLocal(ctx context.Context, g *gathering) (*accumulate.Sum, error) {
+	missing, err := s.reduce(g)
+	if err == nil && missing != nil {
+		if err = s.visitLocal(ctx, g); err == nil {
+			missing, err = s.reduce(g)
+		}
+	}
+	switch {
+	case err != nil:
+		return nil, err
+	case missing != nil:
+		return nil, fmt.Errorf("%w: the visit has no %v", wire.ErrDamaged, *missing)
+	}
+	return g.sum(), nil
+}
+
+// visitLocal makes the visit of a gathering.
+func (s *Solver) visitLocal(ctx context.Context, g *gathering) (err error) {
+	var records *protocol.Records
+	if statistics.OfGram(g.parts[0].kind) {
+		records, err = s.options.Local.Grams(ctx, g.Stage)
+	} else {
+		records, err = s.options.Local.Visit(ctx, g.Visit)
+	}
+	if err != nil {
+		return fmt.Errorf("visit %d: %w", g.Number, err)
+	}
+	for _, r := range records.Doubles {
+		s.inbox.doubles[r.Identity] = r
+	}
+	for _, r := range records.Singles {
+		s.inbox.singles[r.Identity] = r
+	}
+	return nil
 }

@@ -2,13 +2,19 @@ package solver
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"runtime"
 
 	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // grow publishes the trees of a stage that has none yet, grown on the sample of the visit before the stage's first one. A
@@ -51,4 +57,66 @@ func (s *Solver) samples(all *accumulate.Sample) *part {
 		}
 		return &accumulate.Sum{}, all.MergeRecord(sample, drawn)
 	}}
+}
+
+const (
+	// rowsPerLeaf is the minimum number of sample rows of a leaf.
+	rowsPerLeaf = 5
+	// triedOrders is the fraction of columns that a node tries, and triedThresholds the number of random thresholds for each.
+	// One threshold gives 13.32 % errors on Adult and 16.3 % on KRK, two 13.17 and 16.0, four 13.08 and 15.9, eight 13.07 and
+	// 15.7.
+	triedOrders, triedThresholds = 0.5, 4
+)
+
+// errNoGrowth means that the sample has no rows on which to grow trees.
+var errNoGrowth = errors.New("no training row has a label and a weight above 0")
+
+// growForest grows the trees of a plan's stage from its sample rows and the sums of its words. The result does not depend on
+// the number of cores.
+func growForest(plan *schemas.Plan, number int, prepared *prepare.Preparation, rows kernel.Dense, sums wire.Tensors[float64]) (
+	f tree.Forest, err error) {
+	coder, k, features := prepared.Coder, prepared.Labels.Len(), plan.Stages[number].Features
+	if coder == nil {
+		return f, stages.ErrNoCodes
+	}
+	c := coder.Width()
+	if rows.Rows == 0 {
+		return f, errNoGrowth
+	}
+	if want := statistics.GrowthWidth(c, k); rows.Cols != want {
+		return f, fmt.Errorf("%w: rows of a sample have %d values, expected %d", wire.ErrDamaged, rows.Cols, want)
+	}
+	sample := tree.Sample{Columns: c, Outputs: k, Codes: make([]uint8, 0, rows.Rows*c), Residuals: make([]float32, 0, rows.Rows*k),
+		Weights: make([]float32, 0, rows.Rows)}
+	for i := range rows.Rows {
+		row := rows.Row(i)
+		for _, code := range row[:c] {
+			sample.Codes = append(sample.Codes, uint8(code))
+		}
+		sample.Residuals, sample.Weights = append(sample.Residuals, row[c:c+k]...), append(sample.Weights, row[c+k])
+	}
+	words, err := wordsOf(sums, coder.Words(), k)
+	if err != nil {
+		return f, err
+	}
+	orders := tree.NewOrders(coder.Numbers(), words, plan.Seed, uint64(number))
+	shape := tree.Shape{Trees: features.Size / features.Leaves, Leaves: features.Leaves, Rows: rowsPerLeaf, Share: triedOrders,
+		Thresholds: triedThresholds}
+	return tree.Grow(sample, orders, shape, plan.Seed, uint64(number), runtime.GOMAXPROCS(0)), nil
+}
+
+// wordsOf decodes the sums of the words of columns.
+func wordsOf(sums wire.Tensors[float64], columns []int, k int) (words []tree.Words, err error) {
+	if len(columns) == 0 {
+		return nil, nil
+	}
+	data, err := sums.Shaped(statistics.FieldWords, len(columns), tree.Codes, k+1)
+	if err != nil {
+		return nil, err
+	}
+	each := tree.Codes * (k + 1)
+	for j, column := range columns {
+		words = append(words, tree.Words{Column: column, Sums: data[j*each:][:each]})
+	}
+	return words, nil
 }

@@ -7,12 +7,179 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
 )
+
+// sealStage publishes and seals the residuals after a final stage, for the shares whose residuals are not sealed yet.
+func (w *Worker) sealStage(ctx context.Context, stage int) error {
+	_, parent := w.chain.Final(stage)
+	var open []*partition.Share
+	for _, p := range w.shares {
+		if seal := w.seals.of(w.first(p), stage); seal == nil || seal.Parent != parent {
+			open = append(open, p)
+		}
+	}
+	if len(open) == 0 {
+		return nil
+	}
+	began := w.Clock.Now()
+	if err := w.withScores(ctx, stage, open, func() error { return w.publishStage(ctx, stage, open) }); err != nil {
+		return err
+	}
+	w.rec.Record(event.Sealed{Run: w.run, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: w.Clock.Since(began)})
+	if stage == len(w.plan.Stages)-1 {
+		w.commit(open)
+	}
+	return nil
+}
+
+// commit commits the offsets that the partitions of shares had at the start of the run, so that monitoring tools show the lag of
+// training. A failure does not affect the run.
+func (w *Worker) commit(shares []*partition.Share) {
+	ends := map[int]int64{}
+	for _, p := range shares {
+		for _, part := range p.Parts() {
+			if !part.Span.Empty() {
+				ends[part.Span.Partition] = part.Span.To
+			}
+		}
+	}
+	w.owner.Commit(ends, func(err error) {
+		if err != nil {
+			event.Notice(w.rec, "the offsets that run %s has reached are not committed, so tools show too large a lag: %v", w.run, err)
+		}
+	})
+}
+
+const (
+	// maxPublications is the maximum number of shares whose residuals are written concurrently: each write waits for the
+	// brokers.
+	maxPublications = 8
+	// maxPublicationBytes is the maximum memory in bytes for the scores of their segments, unless there is only one.
+	maxPublicationBytes = 256 << 20
+)
+
+// publishStage publishes the residuals after a stage for shares whose scores before it are loaded. It seals those of a share when
+// the brokers have acknowledged all of them.
+func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partition.Share) error {
+	current, err := w.stageVisit(ctx, protocol.Visit{Stage: stage})
+	if err != nil {
+		return err
+	}
+	_, current.Parent = w.chain.Final(stage)
+	attempt, sums, open := w.Fresh(), map[*partition.Share]*accumulate.Sum{}, map[*partition.Share]*openSeal{}
+	for _, p := range shares {
+		p.BeginPublication()
+		open[p] = w.openSeal(current.Visit, p, attempt)
+	}
+	terms := w.termsOf(current)
+	s := &visit.Scan[*visit.Outcome]{
+		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(stage)},
+		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
+		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
+			p := current.Processor(&w.idle)
+			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
+		},
+		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
+			p := at.Share
+			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
+			if err != nil {
+				return nil, err
+			}
+			var writeTerms visit.Write
+			if o.Terms != nil {
+				if writeTerms, err = terms.add(at, o.Terms); err != nil {
+					return nil, err
+				}
+			}
+			return func(ctx context.Context) error {
+				if err := w.writeResiduals(ctx, open[p], p.Segments()[at.Segment].Span.Partition, o); err != nil {
+					return err
+				}
+				if writeTerms != nil {
+					if err := writeTerms(ctx); err != nil {
+						return err
+					}
+				}
+				if whole == nil {
+					return nil
+				}
+				return w.seal(ctx, p, open[p], whole)
+			}, nil
+		},
+	}
+	return s.Run(ctx, w.executor, shares)
+}
+
+// openSeal is the seal of residuals that are still being written.
+type openSeal struct {
+	statistics.Seal
+	digesters map[int]*sink.Digester // by partition
+}
+
+// openSeal returns the seal of a share without residuals.
+func (w *Worker) openSeal(v protocol.Visit, p *partition.Share, attempt string) *openSeal {
+	s := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, v, p), Attempt: attempt},
+		digesters: map[int]*sink.Digester{}}
+	for _, part := range p.Parts() {
+		number := part.Span.Partition
+		s.Parts = append(s.Parts, statistics.SealedPart{Partition: number, From: -1})
+		s.digesters[number] = &sink.Digester{}
+	}
+	return s
+}
+
+// writeResiduals writes the residuals of a segment of a partition, and adds them to the seal.
+func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, number int, o *visit.Outcome) error {
+	offset, err := w.Log.Append(ctx, w.Topics.Residuals, number, o.Messages...)
+	if err != nil {
+		return err
+	}
+	for _, scored := range o.Scores {
+		seal.digesters[number].Add(scored.Offset, scored.Row, scored.Score, scored.Votes)
+	}
+	for i := range seal.Parts {
+		if part := &seal.Parts[i]; part.Partition == number {
+			if part.From < 0 {
+				part.From = offset
+			}
+			part.Rows += o.Rows
+		}
+	}
+	return nil
+}
+
+// seal publishes the seal of a share's residuals, all of which are acknowledged. sum covers the share.
+func (w *Worker) seal(ctx context.Context, p *partition.Share, open *openSeal, sum *accumulate.Sum) error {
+	open.Covered, open.Sums = sum.Coverage, sum.Tensors()
+	for i := range open.Parts {
+		part := &open.Parts[i]
+		_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, part.Partition)
+		if err != nil {
+			return err
+		}
+		if part.From < 0 { // without rows there are no residuals that could expire
+			part.From = end
+		}
+		part.To, part.Scores = end, open.digesters[part.Partition].Digest()
+	}
+	if err := publish(ctx, w, open.Seal.Record()); err != nil {
+		return err
+	}
+	w.seals.add(&open.Seal)
+	if !visit.EndsMember(w.plan, open.Stage) { // the next member starts from other scores, and from the published votes
+		p.Published(open.Stage)
+	}
+	return nil
+}
 
 // seals are the known seals of a run, by this and other workers. The zero value is empty. A scan reads the seals of the
 // previous stage while it writes those of its own, so of, add and forget are safe for concurrent use.

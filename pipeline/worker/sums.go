@@ -3,6 +3,8 @@ package worker
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -185,4 +187,131 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 		defer w.Grams.Put(sum)
 	}
 	return publish(ctx, w, gram.BlockRecord())
+}
+
+// sumGrams publishes the Gram matrices of a stage for the shares that have not published them; first is the first visit to the stage. A
+// matrix does not depend on weights, so it is summed in a visit of its own, before the first visit.
+func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*partition.Share) error {
+	shares = slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.HasGram(first.Stage) })
+	if len(shares) == 0 {
+		return nil
+	}
+	extent := (*partition.Share).Recent
+	if u := w.plan.Update(); u != nil {
+		first = w.chain.GramVisit(first.Stage)
+		if u.Restart {
+			extent = (*partition.Share).Staying
+		}
+	}
+	if w.plan.Update() == nil || w.plan.Update().TakesAway() {
+		extent = (*partition.Share).All
+	}
+	current, err := visit.NewGram(w.visitRun(), w.chain, first)
+	if err != nil || current.Of.Features.Sparse() {
+		return err
+	}
+	if err := w.sums(ctx, current, shares, extent); err != nil {
+		return err
+	}
+	for _, p := range shares {
+		p.SetGrams(first.Stage + 1)
+	}
+	return nil
+}
+
+// leaving is the coverage of the increments that leave the window, by share and place among them.
+type leaving map[*partition.Share]map[int]*coverage.Coverage
+
+// add adds a segment.
+func (l leaving) add(at visit.LoadPlace, o *visit.Outcome) {
+	if o.Left == nil {
+		return
+	}
+	p := at.Share
+	place := p.Segments()[at.Segment].Increment
+	if l[p] == nil {
+		l[p] = map[int]*coverage.Coverage{}
+	}
+	if l[p][place] == nil {
+		l[p][place] = &coverage.Coverage{}
+	}
+	read := l[p][place]
+	read.Messages, read.Rows, read.Checksum = read.Messages+o.Left.Messages, read.Rows+o.Left.Rows, read.Checksum+o.Left.Checksum
+}
+
+// checkLeaving returns a *coverageError if the rows read for leaving increments differ from those that were added with
+// them: then the sums can't be corrected.
+func (w *Worker) checkLeaving(p *partition.Share, read map[int]*coverage.Coverage) error {
+	u := w.plan.Update()
+	for _, place := range slices.Sorted(maps.Keys(read)) {
+		increment := u.Leave[place]
+		if increment.Uncounted {
+			continue
+		}
+		want := coverage.Coverage{}
+		for _, part := range p.Parts() {
+			of, _ := increment.On(part.Span.Partition)
+			if err := want.Merge(of); err != nil {
+				return err
+			}
+		}
+		got := *read[place]
+		got.Spans = want.Spans
+		if !got.Same(want) {
+			return fmt.Errorf("partitions %v, rows that came with run %d of the chain: %w", numbers(p), increment.Number,
+				&coverageError{got, want})
+		}
+	}
+	return nil
+}
+
+// publishLeaving writes the weighted Gram matrices of a share's rows that leave the window.
+func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum) error {
+	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
+	r.Matrix = visit.LeavingGram(w.plan.Update(), sum)
+	return publish(ctx, w, r.ExactRecord())
+}
+
+// terms sums the terms of increments at the end of a stage of a full run of a chain, by share.
+type terms struct {
+	*Worker
+	visit *visit.Visit
+	of    map[*partition.Share]*visit.IncrementTerms
+}
+
+// termsOf returns empty terms.
+func (w *Worker) termsOf(v *visit.Visit) *terms {
+	return &terms{Worker: w, visit: v, of: map[*partition.Share]*visit.IncrementTerms{}}
+}
+
+// add adds the terms of a segment. It returns a function that writes those of an increment if they are complete in the
+// share; otherwise nil.
+func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (visit.Write, error) {
+	p := at.Share
+	if t.of[p] == nil {
+		t.of[p] = visit.NewIncrementTerms(p)
+	}
+	segment := p.Segments()[at.Segment]
+	sum, err := t.of[p].Add(segment, of)
+	if err != nil || sum == nil {
+		return nil, err
+	}
+	id := t.identity(statistics.KindIncrement, protocol.Visit{Stage: t.visit.Stage, Number: segment.Increment, Parent: t.visit.Parent}, p)
+	return func(ctx context.Context) error { return t.publish(ctx, id, sum) }, nil
+}
+
+// publish writes the terms of an increment.
+func (t *terms) publish(ctx context.Context, id wire.Identity, sum *accumulate.Sum) error {
+	columns, classes := t.visit.Of.Features.Size(), t.visit.Of.Classes
+	if t.visit.Of.Features.Sparse() {
+		o, err := statistics.OccurringOf(sum.Tensors(), statistics.FieldOccurring, columns, classes)
+		if err != nil {
+			return err
+		}
+		sparse := statistics.OccurringTerms{Identity: id, Occurring: o, Classes: classes}
+		return publish(ctx, t.Worker, sparse.Record())
+	}
+	both, _ := sum.Take(statistics.FieldTerms)
+	dense := statistics.Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, columns, classes}, Data: both.Data}}
+	return publish(ctx, t.Worker, dense.Record())
 }

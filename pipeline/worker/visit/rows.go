@@ -11,11 +11,14 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // RowShape is the common properties of a run's rows.
@@ -137,3 +140,85 @@ func isHeldOut(plan *schemas.Plan, number int, offset int64, row int) bool {
 
 // holdoutPurpose makes the hashes of the holdout independent of those of the survey's sample.
 const holdoutPurpose = 1
+
+// ReadTargets returns the raw targets of a message's rows (n × k), and marks rows without targets as unlabelled.
+func ReadTargets(plan *schemas.Plan, batch *examples.Batch, rows accumulate.Rows) ([]float64, error) {
+	targets, known := make([]float64, batch.Rows*len(plan.Targets)), make([]bool, batch.Rows)
+	if err := batch.Targets(targets, known, plan.Targets); err != nil {
+		return nil, err
+	}
+	for i := range rows.Classes {
+		if rows.Classes[i] = 0; !known[i] {
+			rows.Classes[i] = examples.Unlabelled
+		}
+	}
+	return targets, nil
+}
+
+// standardizer is a preparation or a model with standardised targets.
+type standardizer interface {
+	Standardize(dst kernel.Dense, targets []float64)
+}
+
+// standardizeTargets returns targets (n × k) in the units of by's stages, and the rows in which they overflow and are set to 0.
+func standardizeTargets(by standardizer, targets []float64, k int) (dst kernel.Dense, overflowed []int) {
+	dst = kernel.NewDense(len(targets)/k, k)
+	by.Standardize(dst, targets)
+	return dst, sink.TakeBack(dst, kernel.NewDense(dst.Rows, k))
+}
+
+// readLabelSets finds the label sets of a message's rows (n × k). Unknown labels are handled as in readLabels.
+func readLabelSets(open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
+	rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
+	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, unknownLabel(open, unknown))
+}
+
+// readLabels finds the classes of a message's rows, or marks rows as unlabelled. If open, as in a chain that may learn further
+// labels, unknown is called with each label that is not a class. Otherwise such a label is an error.
+func readLabels(open bool, batch *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
+	return batch.Classes(rows.Classes, labels, unknownLabel(open, unknown))
+}
+
+// unknownLabel returns the function that readLabels calls for labels that are not classes.
+func unknownLabel(open bool, unknown func(label string)) func(row int, label string) error {
+	if !open {
+		return examples.UnknownLabel
+	}
+	return func(_ int, label string) error {
+		unknown(label)
+		return nil
+	}
+}
+
+// augment adds the plan's augmented training rows to a batch, after the rows of the message, and their raw features to
+// raw. A row and its variants share its weight, so that sums over the rows are means over the variants of an image.
+func (p *Processor) augment(b *partition.Batch, raw *kernel.Dense) {
+	variants, image := stages.Variants(p.Plan.Augment), p.Prepared.Image
+	if len(variants) == 0 {
+		return
+	}
+	share := float32(1) / float32(1+len(variants))
+	for i := range b.Examples {
+		if b.Fitted[i] == 0 {
+			continue
+		}
+		b.Rows.Weights[i] *= share
+		b.Fitted[i] *= share
+		for range variants {
+			b.Rows.Repeat(i)
+			b.Fitted = append(b.Fitted, b.Fitted[i])
+		}
+	}
+	all, at := kernel.NewDense(len(b.Fitted), raw.Cols), b.Examples
+	copy(all.Data, raw.Data)
+	for i := range b.Examples {
+		if b.Fitted[i] == 0 {
+			continue
+		}
+		for _, v := range variants {
+			v.Of(all.Row(at), raw.Row(i), image)
+			at++
+		}
+	}
+	*raw = all
+}

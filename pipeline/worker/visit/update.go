@@ -1,6 +1,10 @@
 package visit
 
 import (
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -11,6 +15,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -137,4 +142,97 @@ func (p *Processor) countForgotten(sum *accumulate.Sum, l *Load, batches []*part
 	for _, b := range batches {
 		p.Plan.Forgotten.In(l.Segment().Span.Partition, b.Offset, b.Examples, count)
 	}
+}
+
+// IncrementTerms sums the terms of the increments in a share, at the end of a stage of a full run of a chain. The memory of
+// an increment's terms is released after the last of the share's segments with rows of it. As
+// an increment is one or a few ranges of offsets in a partition, memory seldom holds the terms of more than one if the share
+// has one partition.
+type IncrementTerms struct {
+	left map[int]int // number of segments, by increment
+	sums map[int]*accumulate.Sum
+}
+
+// NewIncrementTerms returns the empty terms of a share.
+func NewIncrementTerms(p *partition.Share) *IncrementTerms {
+	t := &IncrementTerms{left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
+	for _, segment := range p.Segments() {
+		t.left[segment.Increment]++
+	}
+	return t
+}
+
+// Add adds the terms of the share's next segment. It returns the sum of its increment once it is complete; otherwise nil.
+func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, err error) {
+	i := segment.Increment
+	if t.sums[i] == nil {
+		t.sums[i] = terms
+	} else if err := t.sums[i].Merge(terms); err != nil {
+		return nil, err
+	}
+	if t.left[i]--; t.left[i] > 0 {
+		return nil, nil
+	}
+	whole = t.sums[i]
+	delete(t.sums, i)
+	return whole, nil
+}
+
+// termsOfSegment returns the terms of the segment that the processor has summed.
+func (p *Processor) termsOfSegment() *accumulate.Sum {
+	ofScores, ofResiduals := p.terms.End(), p.accumulator.End()
+	scores, _ := ofScores.Tensors().Find(statistics.FieldCross)
+	cross, _ := ofResiduals.Tensors().Find(statistics.FieldCross)
+	both := wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: append([]int{2}, scores.Shape...),
+		Data: slices.Concat(scores.Data, cross.Data)}
+	p.Crosses.Put(ofScores)
+	p.Crosses.Put(ofResiduals)
+	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
+}
+
+// AddTerms makes the terms of the increments in the sums of a share those of increment 0: their sum, weighted by increment. Their memory
+// is returned to crosses, which may be nil.
+func AddTerms(u *schemas.Update, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
+	weights := []float64{1}
+	for _, c := range u.Refresh {
+		if u.Restart {
+			c.Weight = 1
+		}
+		weights = append(weights, c.Weight)
+	}
+	for _, name := range []func(statistics.Increment) string{statistics.Increment.Scores, statistics.Increment.Cross} {
+		var shape []int
+		var all []float64
+		for i, weight := range weights {
+			of := name(statistics.Increment(i))
+			part, any := sum.Tensors().Find(of)
+			if !any {
+				continue
+			}
+			if all == nil {
+				shape, all = part.Shape, make([]float64, len(part.Data))
+			}
+			floats.AddScaled(all, weight, part.Data)
+			crosses.PutField(sum, of)
+		}
+		if all != nil {
+			copy(sum.Field(name(0), shape...), all)
+		}
+	}
+}
+
+// LeavingGram removes the Gram matrices of the rows that leave the window from the sums of a partition, and returns their
+// weighted sum. Each is rounded as it was when the rows were added, so that exactly the added values are subtracted.
+func LeavingGram(u *schemas.Update, sum *accumulate.Sum) (matrix []float64) {
+	for i, c := range u.Leave {
+		field, any := sum.Take(statistics.Increment(i).Leaving())
+		if !any {
+			continue
+		}
+		if matrix == nil {
+			matrix = make([]float64, len(field.Data))
+		}
+		accumulate.AddRounded(matrix, c.Weight, field.Data)
+	}
+	return matrix
 }

@@ -1,0 +1,233 @@
+package visit
+
+import (
+	"slices"
+
+	"gonum.org/v1/gonum/floats"
+
+	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+)
+
+// A label that a version does not have is a class of the link of its last stage too.
+const _ = uint(examples.Unknown-link.Unknown) + uint(link.Unknown-examples.Unknown)
+
+// JudgedSplit returns the split that the run's gate uses; false if the run has no gate.
+func JudgedSplit(plan *schemas.Plan) (examples.Split, bool) {
+	if plan.Chain == nil || plan.Chain.Gate == nil {
+		return 0, false
+	}
+	split, err := examples.ParseSplit(plan.Chain.Gate.Split)
+	return split, err == nil
+}
+
+// SameLoss reports whether the last stages of two plans have the same loss, so that their losses are comparable.
+func SameLoss(plan, other *schemas.Plan) bool {
+	return model.LinkOf(plan, len(plan.Stages)-1).SameLoss(model.LinkOf(other, len(other.Stages)-1))
+}
+
+// newestJudged returns the place of the newest increment; 0 for a run outside a chain.
+func newestJudged(plan *schemas.Plan) int {
+	if plan.Chain == nil {
+		return 0
+	}
+	return plan.Chain.Newest()
+}
+
+// JudgedRows are the rows of a message that the gate uses. The zero value has none.
+type JudgedRows struct {
+	Places    []int // indices of the rows in the message
+	truth     link.Truth
+	features  kernel.Dense
+	sparse    examples.SparseRows
+	Loss      []float32
+	predicted []int32
+}
+
+// choose selects the rows of a split that have a label and a weight.
+func (j *JudgedRows) choose(rows accumulate.Rows, truth link.Truth, split examples.Split) {
+	j.Places, j.truth.Classes = j.Places[:0], j.truth.Classes[:0]
+	for i, class := range truth.Classes {
+		if class != examples.Unlabelled && rows.Splits[i] == split && rows.Weights[i] > 0 {
+			j.Places, j.truth.Classes = append(j.Places, i), append(j.truth.Classes, class)
+		}
+	}
+	j.truth.Targets.Reshape(0, 0)
+	if truth.Targets.Rows > 0 {
+		gatherRows(&j.truth.Targets, truth.Targets, j.Places)
+	}
+}
+
+// gather copies the features of the rows.
+func (j *JudgedRows) gather(features kernel.Dense) { gatherRows(&j.features, features, j.Places) }
+
+// codes returns the codes of the rows, a subset of the prepared rows; nil if these have none.
+func (j *JudgedRows) codes(of model.Inputs) (codes []uint8) {
+	if len(of.Codes) == 0 {
+		return nil
+	}
+	columns := len(of.Codes) / of.Prepared.Rows
+	for _, i := range j.Places {
+		codes = append(codes, of.Codes[i*columns:][:columns]...)
+	}
+	return codes
+}
+
+// measure computes the losses of a version's predictions for the rows, and returns the predictions.
+func (j *JudgedRows) measure(by func(kernel.Dense, link.Truth, []float32, []int32) kernel.Dense) kernel.Dense {
+	n := len(j.Places)
+	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
+	return by(j.features, j.truth, j.Loss, j.predicted)
+}
+
+// measureSparse is measure for a version on sparse rows. all are the rows of the message.
+func (j *JudgedRows) measureSparse(by *model.Predictor, all *examples.SparseRows) kernel.Dense {
+	j.sparse.Reset()
+	for _, i := range j.Places {
+		columns, values := all.Row(i)
+		for at, column := range columns {
+			j.sparse.Append(column, values[at])
+		}
+		j.sparse.End()
+	}
+	n := len(j.Places)
+	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
+	return by.MeasureSparse(&j.sparse, j.truth, j.Loss, j.predicted)
+}
+
+// gatherRows copies rows of a matrix into dst.
+func gatherRows(dst *kernel.Dense, from kernel.Dense, rows []int) {
+	dst.Reshape(len(rows), from.Cols)
+	for j, i := range rows {
+		copy(dst.Row(j), from.Row(i))
+	}
+}
+
+// judgeOwn adds the losses of the run's version on the rows of a message that the gate uses. p.loss has the losses of the
+// message's rows; first is the index of its first row.
+func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset int64, first int) {
+	split, gated := JudgedSplit(p.Plan)
+	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(rows.Splits, split) {
+		return
+	}
+	groups := sum.Field(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
+	for i, class := range rows.Classes {
+		if w := p.judgedWeight(rows, i); class != examples.Unlabelled && rows.Splits[i] == split && w > 0 {
+			at := groups[2*schemas.GateGroup(offset, first+i):]
+			at[0] += w
+			at[1] += w * float64(p.loss[i])
+		}
+	}
+}
+
+// judgedWeight returns the weight of a row that the gate uses: errors cost in the gate what they cost in training.
+func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
+	return float64(rows.Weights[row]) * p.Prepared.ClassWeight(rows.Classes[row])
+}
+
+// judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
+// losses of the run's version on the rows of a batch, starting at row first.
+func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
+	split, _ := JudgedSplit(p.Plan)
+	if p.judged.choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
+		return
+	}
+	if p.offered == nil || p.offered.Model() != p.visit.Offered {
+		p.offered = p.visit.Offered.Predictor(p.BLAS)
+	}
+	p.judged.gather(inputs.Prepared)
+	codes := p.judged.codes(inputs)
+	p.judged.measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
+		return p.offered.MeasureInputs(model.Inputs{Prepared: x, Codes: codes}, truth, loss, predicted)
+	})
+	groups := sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
+	for j, i := range p.judged.Places {
+		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(offset, first+i):]
+		at[0] += w
+		at[1] += w * float64(p.judged.Loss[j])
+		at[2] += w * float64(p.loss[i])
+	}
+}
+
+// preparedRows returns the rows [from, to) of a batch.
+func preparedRows(b *partition.Batch, from, to int) model.Inputs {
+	columns := len(b.Codes) / b.Len()
+	return model.Inputs{Prepared: b.Inputs.Slice(from, to), Codes: b.Codes[from*columns : to*columns]}
+}
+
+// judge adds the losses of the version for subscribers on the rows of a message that the gate uses. numbers are
+// the targets in regression; their losses are added separately, each in its own unit, because the version may have
+// standardised them differently. A version with another task or loss, or with other labels in a multi-label task, is not
+// evaluated: its losses are not comparable.
+func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
+	split, _ := JudgedSplit(p.Plan)
+	m := p.offered.Model()
+	if !slices.Contains(rows.Splits, split) || m.Task() != p.Plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.Plan.Targets) {
+		return
+	}
+	if rows.Targets.Rows > 0 && !slices.Equal(m.Labels(), p.labels.Text()) {
+		return
+	}
+	if !SameLoss(p.Plan, m.Manifest.Plan) {
+		return
+	}
+	truth := link.Truth{Classes: rows.Classes}
+	if numbers != nil {
+		truth.Targets, _ = standardizeTargets(m, numbers, len(p.Plan.Targets))
+	} else if rows.Targets.Rows > 0 {
+		truth.Targets = rows.Targets
+	} else {
+		truth.Classes = make([]int32, batch.Rows)
+		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), unknownLabel(true, func(string) {}))
+	}
+	if batch.Sparse != m.Sparse() {
+		return
+	}
+	if batch.Align(m.Columns()) != nil {
+		return
+	}
+	if !batch.Sparse {
+		p.x.Reshape(batch.Rows, m.Width())
+		batch.Features(p.x.Data, m.Width())
+	}
+	if batch.Align(p.shape.Columns) != nil {
+		return
+	}
+	if p.judged.choose(rows, truth, split); len(p.judged.Places) == 0 {
+		return
+	}
+	var prediction kernel.Dense
+	if batch.Sparse {
+		prediction = p.judged.measureSparse(p.offered, &p.features)
+	} else {
+		p.judged.gather(p.x)
+		prediction = p.judged.measure(p.offered.Measure)
+	}
+	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
+	offered := found.sum.Field(statistics.FieldOffered, fields)
+	losses := make([]float64, fields)
+	for j, i := range p.judged.Places {
+		w := float64(rows.Weights[i])
+		if losses[0] = w; numbers == nil {
+			losses[1] = w * float64(p.judged.Loss[j])
+		} else {
+			for c, unit := range m.TargetScale() {
+				e := float64(unit) * (float64(truth.Targets.Row(i)[c]) - float64(prediction.Row(j)[c]))
+				losses[1+c] = w * e * e / 2
+			}
+		}
+		floats.Add(offered, losses)
+		name := schemas.FieldOfferedGroups
+		if !p.Plan.ClassWeight.IsZero() {
+			name += "/" + batch.Label(i)
+		}
+		groups := found.sum.Field(name, schemas.GateGroups, fields)
+		floats.Add(groups[fields*schemas.GateGroup(offset, i):][:fields], losses)
+	}
+}
