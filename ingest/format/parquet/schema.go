@@ -79,7 +79,8 @@ func hasIDs(of *parquet.Column) bool {
 func (s *schema) fields(columns []*parquet.Column, within string) (nodes []*node, fields []arrow.Field) {
 	for _, c := range columns {
 		name := s.name(c, within)
-		if path := within + name; name != "" && s.columns.Wanted(path) {
+		dropped := name == "" && s.columns.Names != nil // in a file without a table's names, a column may have none
+		if path := within + name; !dropped && s.columns.Wanted(path) {
 			if n, t := s.node(c, path, c.Repeated()); n != nil {
 				nodes, fields = append(nodes, n), append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
 			}
