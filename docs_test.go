@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 var (
@@ -24,7 +26,7 @@ var (
 // The pages about the code name no file and no test that does not exist.
 func TestTour(t *testing.T) {
 	tests := ""
-	noError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	arrowtest.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
 			return err
@@ -102,7 +104,7 @@ func TestReadme(t *testing.T) {
 
 // Every link leads to a file of the repository, and to a heading of it.
 func TestLinks(t *testing.T) {
-	pages := must(filepath.Glob("docs/*.md"))(t)
+	pages := arrowtest.Must(filepath.Glob("docs/*.md"))(t)
 	for _, page := range append(pages, "README.md", "CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "bench/README.md", "python/README.md") {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
 			file := page
@@ -182,7 +184,7 @@ func TestYourOwnData(t *testing.T) {
 
 func read(t *testing.T, file string) string {
 	t.Helper()
-	return string(must(os.ReadFile(file))(t))
+	return string(arrowtest.Must(os.ReadFile(file))(t))
 }
 
 // Each metric that operators are told to act on has an alert.

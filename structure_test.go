@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 const module = "github.com/stagewise/stagewise"
@@ -158,7 +160,7 @@ func TestStructure(t *testing.T) {
 	documented := map[string]bool{} // of each package, whether a file says what it is for
 	imports := map[string][]string{}
 	for _, file := range sources(t) {
-		parsed := must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments))(t)
+		parsed := arrowtest.Must(parser.ParseFile(token.NewFileSet(), file, nil, parser.ImportsOnly|parser.ParseComments))(t)
 		folder := path.Dir(filepath.ToSlash(file))
 		if slices.Contains([]string{"util", "utils", "common", "helpers", "manager"}, path.Base(folder)) {
 			t.Errorf("%s: a package is named for the one thing that it does", folder)
@@ -212,7 +214,7 @@ func sources(t *testing.T) []string {
 func files(t *testing.T, of func(name string) bool) []string {
 	t.Helper()
 	var files []string
-	noError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
+	arrowtest.NoError(t, filepath.WalkDir(".", func(file string, entry fs.DirEntry, err error) error {
 		switch name := entry.Name(); {
 		case err != nil:
 			return err
@@ -260,7 +262,7 @@ func TestVariantsAreNotAskedForByName(t *testing.T) {
 	parsed := map[string]*ast.File{}
 	positions := token.NewFileSet()
 	for _, file := range sources(t) {
-		f := must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
+		f := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
 		parsed[filepath.ToSlash(file)] = f
 	}
 	constants := map[string]string{} // of each name's constant, as package.Name, the name
@@ -465,7 +467,7 @@ func TestNamesOfTaggedTests(t *testing.T) {
 func TestExportedIdentifiersHaveDocs(t *testing.T) {
 	for _, file := range sources(t) {
 		positions := token.NewFileSet()
-		parsed := must(parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
+		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.ParseComments|parser.SkipObjectResolution))(t)
 		for _, declaration := range parsed.Decls {
 			for _, name := range undocumented(declaration) {
 				t.Errorf("%s: %s has no doc comment", positions.Position(name.Pos()), name)
@@ -482,7 +484,7 @@ func TestExportedNamesHaveUsersOutside(t *testing.T) {
 	exported, used := map[string]token.Position{}, map[string]bool{} // by folder.Name
 	positions := token.NewFileSet()
 	for _, file := range files(t, func(name string) bool { return strings.HasSuffix(name, ".go") }) {
-		parsed := must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
+		parsed := arrowtest.Must(parser.ParseFile(positions, file, nil, parser.SkipObjectResolution))(t)
 		folder, names := path.Dir(filepath.ToSlash(file)), map[string]string{} // of each imported package of ours, its folder
 		for _, i := range parsed.Imports {
 			imported, _ := strconv.Unquote(i.Path.Value) // quoted, as it was parsed
@@ -649,22 +651,5 @@ func TestLinesAreShort(t *testing.T) {
 				t.Errorf("%s:%d has %d characters, expected at most %d", file, number, n, maxLine)
 			}
 		}
-	}
-}
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
 	}
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -27,7 +28,7 @@ import (
 // follow follows until the end of the test.
 func follow(t testing.TB, o Options) *Follower {
 	t.Helper()
-	f := must(Follow(t.Context(), o))(t)
+	f := arrowtest.Must(Follow(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := f.Close(); err != nil {
 			t.Error(err)
@@ -67,7 +68,7 @@ func awaitStatus(t testing.TB, f *Follower, is func(Status) bool) Status {
 		if s := f.Status(); is(s) {
 			return s
 		}
-		noError(t, protocol.Pause(t.Context(), time.Millisecond))
+		arrowtest.NoError(t, protocol.Pause(t.Context(), time.Millisecond))
 	}
 }
 
@@ -124,7 +125,7 @@ func TestFollowedModelIsTheVersion(t *testing.T) {
 		}
 		number := p.publish()
 		await(t, f, number)
-		whole := must(p.Model(t.Context(), fmt.Sprint(number)))(t)
+		whole := arrowtest.Must(p.Model(t.Context(), fmt.Sprint(number)))(t)
 		row, got, want := []float32{1, 2, 3}, make([]float32, 2), make([]float32, 2)
 		if f.Model().Predict(row, got) != whole.Predict(row, want) || got[0] != want[0] || f.Model().Digest() != whole.Digest() {
 			t.Errorf("version %d predicts %v, read by itself %v", number, got, want)
@@ -231,8 +232,8 @@ func TestFollowerListsAnew(t *testing.T) {
 	outage := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: p.Topics.Plans, Err: kerr.NotLeaderForPartition, Count: -1})
 	awaitStatus(t, f, func(s Status) bool { return s.Silence > o.MaxSilence })
 	_, end, err := p.Client.Log.Bounds(t.Context(), p.Topics.Plans, 0)
-	noError(t, err)
-	noError(t, p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end))
+	arrowtest.NoError(t, err)
+	arrowtest.NoError(t, p.Client.Log.DeleteBefore(t.Context(), p.Topics.Plans, 0, end))
 	outage.Remove()
 	await(t, f, 0)
 	p.number = 7
@@ -245,11 +246,11 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 	if testing.Short() {
 		t.Skip("a long test")
 	}
-	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	defer cluster.Close()
-	log := must(kafkalog.Open(t.Context(), kafkalogOptions(cluster)))(t)
+	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalogOptions(cluster)))(t)
 	defer log.Close()
-	f := must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
+	f := arrowtest.Must(FollowOn(t.Context(), log, Options{Name: "p", MaxSilence: 40 * time.Millisecond}))(t)
 	defer f.Close()
 	s := awaitStatus(t, f, func(s Status) bool { return errors.As(s.Err, new(*protocol.NoPipelineError)) })
 	if s.Version != 0 || f.Stale() == nil || !strings.HasPrefix(f.Stale().Error(), "there is no version: read p.plans: unknown topic") {
@@ -260,7 +261,7 @@ func TestTopicsThatComeAndGo(t *testing.T) {
 		p.publish()
 		p.publish()
 		await(t, f, 2)
-		noError(t, p.delete())
+		arrowtest.NoError(t, p.delete())
 		awaitStatus(t, f, func(s Status) bool { return s.Err != nil })
 	}
 }
@@ -359,21 +360,4 @@ func TestFollowerKeepsOneModel(t *testing.T) {
 		t.Errorf("%d models are alive, expected that of the newest version", alive)
 	}
 	runtime.KeepAlive(f)
-}
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -40,7 +41,7 @@ type publisher struct {
 // brokers starts a cluster of one broker, with the topics of a pipeline, and returns a publisher on it.
 func brokers(t testing.TB) (*publisher, *kfake.Cluster) {
 	t.Helper()
-	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	cluster := arrowtest.Must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
 	t.Cleanup(cluster.Close)
 	return newPublisher(t, kafkalog.Options{Brokers: cluster.ListenAddrs()}), cluster
 }
@@ -53,7 +54,7 @@ func newPublisher(t testing.TB, o kafkalog.Options) *publisher {
 
 func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), o))(t)
+	log := arrowtest.Must(kafkalog.Open(t.Context(), o))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
@@ -75,7 +76,7 @@ func (p *publisher) options(cluster *kfake.Cluster) Options {
 
 func (p *publisher) append(topic string, messages ...wire.Message) {
 	p.Helper()
-	must(p.Client.Log.Append(p.Context(), topic, 0, messages...))(p.TB)
+	arrowtest.Must(p.Client.Log.Append(p.Context(), topic, 0, messages...))(p.TB)
 }
 
 // plan returns the plan of the next version.
@@ -124,10 +125,10 @@ func (p *publisher) write() *schemas.Place {
 	}
 	p.number++
 	p.last = plan.Run()
-	messages := must(plan.Messages())(p.TB)
+	messages := arrowtest.Must(plan.Messages())(p.TB)
 	p.append(p.Topics.Plans, messages...)
 	manifest, records := p.version(plan)
-	place := must(p.publishRecords(manifest, records))(p.TB)
+	place := arrowtest.Must(p.publishRecords(manifest, records))(p.TB)
 	p.places[place.Version] = *place
 	return place
 }
@@ -187,7 +188,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
 	}
-	m := must(model.New(manifest, survey.Preparation, weights))(p.TB)
+	m := arrowtest.Must(model.New(manifest, survey.Preparation, weights))(p.TB)
 	manifest.WeightsDigest = m.Digest()
 	return manifest, records
 }
@@ -200,7 +201,7 @@ func (p *publisher) pin(version int) {
 
 func (p *publisher) remove(version int) {
 	p.Helper()
-	noError(p.TB, p.RemoveVersion(p.Context(), p.places[version]))
+	arrowtest.NoError(p.TB, p.RemoveVersion(p.Context(), p.places[version]))
 }
 
 // delete deletes the topics of the pipeline.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -16,7 +17,7 @@ func TestForgottenRowsHaveNoPredictions(t *testing.T) {
 	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
 		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
 	}}
-	noError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
+	arrowtest.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
 	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
 	for _, p := range a.counted(t, m) {
 		if forgotten := p.Offset%2 == 1; forgotten != (p.Reason == "rows of the message were forgotten") || forgotten &&

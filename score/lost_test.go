@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -30,7 +31,7 @@ type shortenedLog struct {
 // shorten puts a log that can lose messages in the place of the topic's.
 func shorten(t *testing.T, a *topic) *shortenedLog {
 	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
-	noError(t, a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
+	arrowtest.NoError(t, a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
 		l.messages = append(l.messages, m)
 		return nil
 	}))
@@ -148,7 +149,7 @@ func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
 	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
 	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
-		noError(t, err)
+		arrowtest.NoError(t, err)
 		latest[p.Offset] = p
 		times[p.Offset]++
 	}
@@ -181,12 +182,12 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 			log := shorten(t, a)
 			other := log.messages[0]
 			other.Value = []byte("no examples")
-			noError(t, a.run(t.Context(), true, m, event.Ignore{}))
+			arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 			for i, kept := range test.kept {
 				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
 				other.Time = other.Time.Add(time.Minute)
 				for range 2 { // there is nothing to do the second time
-					noError(t, a.run(t.Context(), true, m, event.Ignore{}))
+					arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 				}
 				log.checkPredictions(t, slices.Min(test.kept))
 			}
@@ -198,7 +199,7 @@ func TestLostExamplesAreGoneBehind(t *testing.T) {
 func TestNothingIsProved(t *testing.T) {
 	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
 	log := shorten(t, a)
-	noError(t, a.run(t.Context(), true, m, event.Ignore{}))
+	arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
 	log.replace(0, log.messages...)
 	if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), "does not have predictions of") {
 		t.Errorf("got %v, expected that it is another topic", err)

@@ -14,6 +14,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -48,7 +49,7 @@ func newModel(t *testing.T, version, classes int) *model.Model {
 		Stages: []schemas.Stage{{Features: features, Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: version, Run: fmt.Sprint("run", version), Plan: plan, Labels: labels,
 		Blocks: []schemas.BlockDigest{{}}}
-	m := must(model.New(manifest, wire.Tensors[float32]{
+	m := arrowtest.Must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, make([]float32, width)), wire.Vector(statistics.TensorScale, slices.Repeat([]float32{1}, width)),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, labels),
 	}, [][]*schemas.Weights{{{
@@ -71,14 +72,14 @@ type topic struct {
 // newTopic returns a topic with messages of these numbers of rows; −1: one that can't be used.
 func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 	t.Helper()
-	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	log := arrowtest.Must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
 	t.Cleanup(func() {
 		if err := log.Close(); err != nil {
 			t.Error(err)
 		}
 	})
 	for _, name := range []string{"p.examples", "p.predictions"} {
-		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
+		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
 	}
 	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}, 0}
 	random := rand.New(rand.NewPCG(7, 7))
@@ -93,10 +94,10 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 			record := rows.Record(memory.DefaultAllocator)
 			value, err := examples.Encode(record, memory.DefaultAllocator)
 			record.Release()
-			noError(t, err)
+			arrowtest.NoError(t, err)
 			message = wire.Message{Value: value, Headers: []wire.Header{{Key: wire.HeaderTrace, Value: traceOf(i%partitions, int64(i/partitions))}}}
 		}
-		at := must(all.client.Log.Append(t.Context(), "p.examples", i%partitions, message))(t)
+		at := arrowtest.Must(all.client.Log.Append(t.Context(), "p.examples", i%partitions, message))(t)
 		all.rows[[2]int64{int64(i % partitions), at}] = features
 	}
 	return all
@@ -113,7 +114,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 	seen := map[[2]int64]int{}
 	for n := range a.partitions {
 		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n, nil) {
-			noError(t, err)
+			arrowtest.NoError(t, err)
 			if want := traceOf(n, p.Offset); p.Reason == "" && p.Trace != want {
 				t.Errorf("%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
 			}
@@ -139,7 +140,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 			}
 			for i, text := range p.Contributions {
 				row := features[(p.Row+i)*width : (p.Row+i+1)*width]
-				noError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
+				arrowtest.NoError(t, predictor.Contributions(&examples.Rows{Rows: 1, Cols: width, Floats: row}, a.contributions,
 					func(_ int, want []model.Contributions) {
 						if text != string(wire.JSON(want)) {
 							t.Fatalf("row %d of offset %d: contributions %s, expected %v", p.Row+i, p.Offset, text, want)
@@ -192,7 +193,7 @@ func TestEachMessageHasPredictions(t *testing.T) {
 			}
 		})
 		for range 2 { // there is nothing to do the second time
-			noError(t, a.run(t.Context(), true, m, rec))
+			arrowtest.NoError(t, a.run(t.Context(), true, m, rec))
 		}
 		a.counted(t, m)
 		if messages != len(sizes) || bad != 2 || rows != 974 {
@@ -228,7 +229,7 @@ func TestEndedScorers(t *testing.T) {
 			})
 		}
 		running.Wait()
-		noError(t, a.run(t.Context(), true, models[0], event.Ignore{}))
+		arrowtest.NoError(t, a.run(t.Context(), true, models[0], event.Ignore{}))
 		a.counted(t, models...)
 	}
 }
@@ -248,7 +249,7 @@ func TestMessagesThatCome(t *testing.T) {
 	for messages := 0; messages < 3; {
 		e := <-scored
 		if messages += e.Messages; messages == 2 {
-			must(a.client.Log.Append(t.Context(), "p.examples", 0, wire.Message{Value: []byte("bad")}))(t)
+			arrowtest.Must(a.client.Log.Append(t.Context(), "p.examples", 0, wire.Message{Value: []byte("bad")}))(t)
 			a.rows[[2]int64{0, 2}] = nil
 		}
 	}
@@ -269,34 +270,17 @@ func TestOtherTopics(t *testing.T) {
 	} {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
-		message := must(last.Encode(memory.DefaultAllocator))(t)
-		must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
+		message := arrowtest.Must(last.Encode(memory.DefaultAllocator))(t)
+		arrowtest.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
 		if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, expected %s", err, want)
 		}
 	}
 	few := newTopic(t, 2, 1)
-	noError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
+	arrowtest.NoError(t, few.Create(t.Context(), kafkalog.Topic{Name: "few", Partitions: 1}))
 	err := Run(t.Context(), few.client, Options{From: "p.examples", To: "few"}, Fixed(m), protocol.NewSoleOwner(2), kernel.Gonum(),
 		event.Ignore{})
 	if want := "few has 1 partitions, p.examples has 2: add partitions"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %s", err, want)
-	}
-}
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
 	}
 }

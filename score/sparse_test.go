@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
@@ -27,7 +28,7 @@ func TestSparseExamples(t *testing.T) {
 		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
 	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
 		Blocks: []schemas.BlockDigest{{}}}
-	m := must(model.New(manifest, wire.Tensors[float32]{
+	m := arrowtest.Must(model.New(manifest, wire.Tensors[float32]{
 		wire.Vector(statistics.TensorFactors, []float32{1, 0, 2, 0.5}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
 	}, [][]*schemas.Weights{{{
 		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
@@ -38,13 +39,13 @@ func TestSparseExamples(t *testing.T) {
 	record := rows.Record(memory.DefaultAllocator)
 	value, err := examples.Encode(record, memory.DefaultAllocator)
 	record.Release()
-	noError(t, err)
-	examples := must(examples.Decode(value, memory.DefaultAllocator))(t)
+	arrowtest.NoError(t, err)
+	examples := arrowtest.Must(examples.Decode(value, memory.DefaultAllocator))(t)
 	defer examples.Release()
 	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
 	}
-	noError(t, check(m, examples))
+	arrowtest.NoError(t, check(m, examples))
 	predictor := m.Predictor(kernel.Gonum())
 	got, _ := predictor.PredictRows(rowsOf(examples, new([]float32)))
 	first := slices.Clone(got)

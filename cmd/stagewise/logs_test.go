@@ -85,22 +85,6 @@ func TestLogLevel(t *testing.T) {
 	}
 }
 
-// A notice about the configuration is a line on the screen and a record of a log, unless these are to have errors only.
-func TestNoticeOfAConfiguration(t *testing.T) {
-	inFolder(t, map[string]string{"good.yaml": good})
-	t.Setenv("STAGEWISE_PORT", "tcp://10.96.0.17:80")
-	for flags, want := range map[string]int{"": 1, "--log text": 1, "--log json": 1, "--log json --log-level error": 0, "--quiet": 0} {
-		args := append([]string{"train", "-c", "good.yaml", "--set", "examples.train=[none.csv]"}, strings.Fields(flags)...)
-		code, _, stderr := stagewise(args...)
-		if got := strings.Count(stderr, "STAGEWISE_PORT; set enableServiceLinks: false"); code != exitFailed || got != want {
-			t.Errorf("%q: exit code %d, %d notices, expected %d: %s", flags, code, got, want, stderr)
-		}
-		if strings.Contains(flags, "json") {
-			logged(t, stderr)
-		}
-	}
-}
-
 // Values of rows are in logs only with log.values: true; a reason without it still says where and why.
 func TestValuesInLogs(t *testing.T) {
 	quarantined := event.Quarantined{Topic: "t", Reason: `column "card": "4111" is not a number`}

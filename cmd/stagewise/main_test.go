@@ -17,6 +17,12 @@ func inFolder(t *testing.T, files map[string]string) {
 	}
 }
 
+// write600 writes a file of the working directory.
+func write600(t *testing.T, name string, content []byte) {
+	t.Helper()
+	noError(t, os.WriteFile(name, content, 0o600))
+}
+
 // long skips a test in short mode: one that trains a while, or that waits for processes.
 func long(t *testing.T) {
 	t.Helper()

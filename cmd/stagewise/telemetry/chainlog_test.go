@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -27,7 +28,7 @@ func TestLogOfAChain(t *testing.T) {
 	var lines []map[string]any
 	for text := range bytes.Lines(stream.Bytes()) {
 		line := map[string]any{}
-		noError(t, json.Unmarshal(text, &line))
+		arrowtest.NoError(t, json.Unmarshal(text, &line))
 		lines = append(lines, line)
 	}
 	if len(lines) != 2 || lines[0]["level"] != "INFO" || lines[0]["msg"] != "retrained" || lines[0]["prequential_error"] != nil {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
@@ -22,10 +23,10 @@ func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.R
 // Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
 func TestProbeBesideIdleConnections(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
-	noError(t, err)
+	arrowtest.NoError(t, err)
 	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	dial := func(text string) net.Conn {
-		conn := must(net.Dial("tcp", listener.Addr().String()))(t)
+		conn := arrowtest.Must(net.Dial("tcp", listener.Addr().String()))(t)
 		t.Cleanup(func() { conn.Close() })
 		_, _ = io.WriteString(conn, text) // the server may have closed it
 		return conn
@@ -37,7 +38,7 @@ func TestProbeBesideIdleConnections(t *testing.T) {
 	for i := range 2 * maxConnections {
 		dial([]string{"", "GET /live HTTP/1.1\r\nHost", "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"}[i%3])
 	}
-	response := must(http.Get("http://" + listener.Addr().String() + "/live"))(t)
+	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/live"))(t)
 	response.Body.Close()
 	if n, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
 		t.Errorf("the oldest idle connection: %d bytes, %v", n, err)
@@ -47,12 +48,12 @@ func TestProbeBesideIdleConnections(t *testing.T) {
 // On a loopback address, only requests for this machine are answered.
 func TestMetricsOfThisMachine(t *testing.T) {
 	listener, _, err := listenOn("127.0.0.1:0")
-	noError(t, err)
+	arrowtest.NoError(t, err)
 	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
 	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
-		r := must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
+		r := arrowtest.Must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
 		r.Host = host
-		response := must(http.DefaultClient.Do(r))(t)
+		response := arrowtest.Must(http.DefaultClient.Do(r))(t)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("%s: %s", host, response.Status)
@@ -83,10 +84,10 @@ func TestErrorsOfTheMetricsServer(t *testing.T) {
 	m := newMetrics("p", protocol.RoleWork, clock)
 	m.registry.MustRegister(broken{})
 	listener, _, err := listenOn("127.0.0.1:0")
-	noError(t, err)
+	arrowtest.NoError(t, err)
 	notices := make(recorded, 1)
 	serveRole(t, listener, m, notices)
-	response := must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
+	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
 	response.Body.Close()
 	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
 		t.Errorf("%q", text)

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/config"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -27,13 +28,13 @@ import (
 func listened(t *testing.T, m *metrics) (get func(path string) (int, string)) {
 	t.Helper()
 	listener, _, err := listenOn("127.0.0.1:0")
-	noError(t, err)
+	arrowtest.NoError(t, err)
 	serveRole(t, listener, m, event.Ignore{})
 	return func(path string) (int, string) {
 		t.Helper()
-		response := must(http.Get("http://" + listener.Addr().String() + path))(t)
+		response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + path))(t)
 		defer response.Body.Close()
-		body := must(io.ReadAll(response.Body))(t)
+		body := arrowtest.Must(io.ReadAll(response.Body))(t)
 		return response.StatusCode, string(body)
 	}
 }
@@ -218,11 +219,11 @@ func TestMetricsFollowConventions(t *testing.T) {
 		for _, e := range runEvents() {
 			m.Record(e)
 		}
-		problems := must(testutil.GatherAndLint(m.registry))(t)
+		problems := arrowtest.Must(testutil.GatherAndLint(m.registry))(t)
 		for _, p := range problems {
 			t.Errorf("%s: %s: %s", role, p.Metric, p.Text)
 		}
-		families := must(m.registry.Gather())(t)
+		families := arrowtest.Must(m.registry.Gather())(t)
 		for _, f := range families {
 			if !strings.HasPrefix(f.GetName(), "stagewise_") { // those of Go and of the process are others'
 				continue
@@ -299,11 +300,11 @@ func TestReadyTellsOfRuns(t *testing.T) {
 // Services with one address share ten ports of a machine, whoever has chosen it. Who gets another than the first, or none, is told.
 func TestListenOn(t *testing.T) {
 	_, text, err := net.SplitHostPort(config.DefaultListen)
-	noError(t, err)
-	first := must(strconv.Atoi(text))(t)
+	arrowtest.NoError(t, err)
+	first := arrowtest.Must(strconv.Atoi(text))(t)
 	for range config.ListenPorts + 1 { // other processes may have some of the ports
 		listener, taken, err := listenOn(config.DefaultListen)
-		noError(t, err)
+		arrowtest.NoError(t, err)
 		if listener == nil {
 			if !strings.Contains(taken, "set metrics.listen") {
 				t.Errorf("without a port: %q", taken)
@@ -328,22 +329,5 @@ func TestListenOn(t *testing.T) {
 	}
 	if _, _, err := listenOn("192.0.2.1:9464"); !errors.As(err, new(option.Problem)) { // of no machine (RFC 5737)
 		t.Errorf("an address that this machine does not have: %v", err)
-	}
-}
-
-// noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
@@ -14,7 +15,7 @@ var metricName = regexp.MustCompile(`\bstagewise_[a-z_]+`)
 
 // A dashboard has something in each panel while nobody but run works: what other roles have is in rows that are folded.
 func TestDashboardOfARunnerAlone(t *testing.T) {
-	content := must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
+	content := arrowtest.Must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title, Type string
@@ -23,12 +24,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 			Panels      []any
 		}
 	}
-	noError(t, json.Unmarshal(content, &dashboard))
+	arrowtest.NoError(t, json.Unmarshal(content, &dashboard))
 	m := newMetrics("p", protocol.RoleRun, clock)
 	for _, e := range runEvents() {
 		m.Record(e)
 	}
-	families := must(m.registry.Gather())(t)
+	families := arrowtest.Must(m.registry.Gather())(t)
 	has := map[string]bool{}
 	for _, f := range families {
 		has[f.GetName()] = true
@@ -56,12 +57,12 @@ func TestDashboardOfARunnerAlone(t *testing.T) {
 func TestMetricsThatAreNamedExist(t *testing.T) {
 	var code strings.Builder
 	for _, file := range []string{"metrics.go", "../../../serve/metrics.go", "../../../serve/topic.go"} {
-		content := must(os.ReadFile(file))(t)
+		content := arrowtest.Must(os.ReadFile(file))(t)
 		code.Write(content)
 	}
 	for _, file := range []string{"deploy/monitoring/alerts.yaml", "deploy/monitoring/alerts_test.yaml",
 		"deploy/monitoring/dashboard.json", "docs/operating.md", "docs/serving.md"} {
-		content := must(os.ReadFile("../../../" + file))(t)
+		content := arrowtest.Must(os.ReadFile("../../../" + file))(t)
 		for _, name := range metricName.FindAllString(string(content), -1) {
 			plain := strings.TrimSuffix(strings.TrimPrefix(name, "stagewise_"), "_bucket")
 			if !strings.Contains(code.String(), `"`+plain+`"`) {
