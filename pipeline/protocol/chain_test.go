@@ -3,7 +3,6 @@ package protocol
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -616,13 +615,5 @@ func TestWarmStart(t *testing.T) {
 	}
 	if earlier, err := NewChain(testPlan(1), client.Codec, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
 		t.Errorf("no warm start: %v, %v", earlier, err)
-	}
-}
-
-// Stages have names in errors.
-func TestStageName(t *testing.T) {
-	if got := fmt.Sprint(event.StageName(wire.Survey), ", ", event.StageName(3), ", ", event.VisitOf(wire.Survey, 0, 4), ", ",
-		event.VisitOf(3, 0, 4)); got != "the survey, stage 3, the survey, visit 1 of stage 4 of 4" {
-		t.Error(got)
 	}
 }

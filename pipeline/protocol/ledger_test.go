@@ -242,27 +242,6 @@ func compact(log memoryLog, topic string) {
 	}
 }
 
-// If clients write again a plan and its end, and another run ends between these copies, the run still starts where its plan
-// says: its report comes before the end of the other run.
-func TestPlanAndEndAgain(t *testing.T) {
-	client, first, second := newTestClient(), testPlan(1), testPlan(2)
-	planOf := func(p *schemas.Plan) wire.Message { return documents(t, p.Messages)[0] }
-	endOf := func(p *schemas.Plan, weights int64) wire.Message {
-		return (&schemas.End{Run: p.Run(), State: schemas.Done, Since: schemas.Since{Weights: weights}}).Message()
-	}
-	write(t, client, planOf(first), planOf(second), endOf(first, 5), planOf(first), endOf(second, 9), endOf(first, 5))
-	for range 2 {
-		l, err := client.ReadLedger(t.Context())
-		if err != nil || len(unfinished(l)) != 0 {
-			t.Fatalf("unfinished: %v, %v", unfinished(l), err)
-		}
-		if since := l.Plan(first.Run()).Since; since.Weights != 0 {
-			t.Errorf("the first run begins at %d of weights, its plan says 0", since.Weights)
-		}
-		compact(client.Log.(memoryLog), client.Topics.Plans)
-	}
-}
-
 // A process that has read the topic reads only what was written since, and has the ledger of a process that reads all of it.
 func TestLedgerOfAProcess(t *testing.T) {
 	begun := newTestClient().Beside("test")
@@ -400,21 +379,5 @@ func TestEnds(t *testing.T) {
 		if Ends(test.m, test.run) != test.ends {
 			t.Errorf("%s: ends is %v", name, !test.ends)
 		}
-	}
-}
-
-// Topics and groups are named for their pipeline, and statistics are spread over the partitions of their topic.
-func TestTopics(t *testing.T) {
-	topics := TopicsOf("p")
-	if got := fmt.Sprint(topics.Examples, topics.Quarantine, topics.Workers(),
-		topics.Solvers()); got != "p.examplesp.quarantinep.workp.solve" {
-		t.Error(got)
-	}
-	seen := map[int]bool{}
-	for partition := range 100 {
-		seen[StatisticsPartition(partition, 8)] = true
-	}
-	if len(seen) != 8 || !seen[0] || !seen[7] {
-		t.Errorf("statistics of 100 partitions go to %v", seen)
 	}
 }

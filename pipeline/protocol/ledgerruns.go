@@ -12,7 +12,7 @@ import (
 
 // submitted is a plan on the topic.
 type submitted struct {
-	*schemas.Plan               // with its start offsets; once it has ended, as it is on the topic
+	*schemas.Plan               // with its start offsets
 	written       *schemas.Plan // as it is on the topic
 	run           string
 	digest        wire.Digest
@@ -103,11 +103,7 @@ func (l *Ledger) applyEnd(end *schemas.End, written time.Time) {
 	}
 	delete(l.overtaken, end.Run)
 	at := l.index(end.Run)
-	if at < 0 {
-		return
-	}
-	l.plans[at].Plan = l.plans[at].written // copies of a plan and its end may surround the end of a later run
-	if known != nil {
+	if at < 0 || known != nil {
 		return
 	}
 	// The later runs have not started. Their records come after the current ends of the topics.

@@ -196,18 +196,3 @@ func TestBetween(t *testing.T) {
 		t.Errorf("%d messages, %v", n, err)
 	}
 }
-
-// A role waits longer each time, but no longer than MaxPatience.
-func TestPatience(t *testing.T) {
-	steps := 0
-	for wait := MinPatience; wait < MaxPatience; steps++ {
-		next := Patience(wait)
-		if next <= wait || next > MaxPatience {
-			t.Fatalf("%v is followed by %v", wait, next)
-		}
-		wait = next
-	}
-	if steps == 0 || Patience(MaxPatience) != MaxPatience || Patience(time.Second) != 2*time.Second {
-		t.Errorf("%d steps from %v to %v", steps, MinPatience, MaxPatience)
-	}
-}

@@ -111,8 +111,7 @@ func (c *Client) tombstones(ctx context.Context, run string, from, to int64) (to
 const planAge = 24 * time.Hour
 
 // sweep writes tombstones for old messages that a ledger does not need. A plan without an end would run again, so its
-// tombstone precedes those of its ends. Seals and removals of sources without messages on the examples topic are also
-// removed, at any age: they affect no reader.
+// tombstone precedes those of its ends.
 //
 // The ledger is read after the ages of messages. A process that was suspended in between then takes for old only what its
 // ledger has, not a version that another process has made meanwhile.
@@ -149,8 +148,6 @@ func (c *Client) sweep(ctx context.Context) error {
 		k, counted := l.keys[key], counts.keys[key]
 		switch {
 		case key == "" || counted || k.run != "" && counts.runs[k.run]:
-		case counts.expired[key]:
-			others = append(others, wire.Message{Key: key})
 		case k.offset >= old || k.run != "" && newest[k.run] >= old:
 		case k.kind == schemas.KindPlan:
 			plans = append(plans, wire.Message{Key: key})
@@ -164,18 +161,19 @@ func (c *Client) sweep(ctx context.Context) error {
 
 // counting is what counts of the messages on the plans topic.
 type counting struct {
-	runs          map[string]bool // runs whose messages count
-	keys, expired map[string]bool // other messages that count, and seals of sources without messages
+	runs map[string]bool // runs whose messages count
+	keys map[string]bool // other messages that count
 }
 
 // counting returns what counts: unfinished runs, the last ended ones, those of versions, those with which the chain
-// continues, and those that say which sources lack messages.
+// continues, those that say which sources lack messages, and seals and removals of sources with messages on the examples
+// topic.
 func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 	from, err := c.plansFrom(ctx, l.Versions())
 	if err != nil {
 		return nil, err
 	}
-	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}, map[string]bool{}}
+	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}}
 	for _, place := range l.Versions() {
 		counts.runs[place.Run] = true
 	}
@@ -207,15 +205,10 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 			return nil, err
 		}
 	}
-	held := func(seals []*schemas.SourceSeal) {
+	for _, seals := range append(slices.Collect(maps.Values(l.seals)), l.removedSeals) {
 		for _, s := range seals {
-			gone := s.Held(bounds) == schemas.HeldNot
-			counts.keys[s.Message().Key], counts.expired[s.Message().Key] = !gone, gone
+			counts.keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
 		}
-	}
-	held(l.removedSeals)
-	for _, seals := range l.seals {
-		held(seals)
 	}
 	return counts, nil
 }
