@@ -2,7 +2,6 @@ package dispatch
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -45,13 +44,6 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
-	if l.End(id) == nil {
-		chain := protocol.NewOutline(plan, p.Codec)
-		if _, err := chain.Read(ctx, p.Client); err != nil && !errors.As(err, new(*protocol.ExpiredError)) { // an expired chain is incomplete
-			return nil, nil, err
-		}
-		tellWaits(ctx, p, chain, l, 0, rec)
-	}
 	f := newFollower(p, plan, l, rec)
 	f.Attached = true
 	report, err := f.Follow(ctx)
@@ -154,8 +146,12 @@ func (f *follower) untilEnd(ctx context.Context) error {
 	}
 	defer plans.Close()
 	f.End = plans.End(f.run)
-	quiet := time.Duration(0)
+	quiet, told := time.Duration(0), !f.Attached
 	for wait := protocol.MinPatience; f.End == nil; {
+		if !told && next >= end { // what was there has been read
+			tellWaits(ctx, f.Pipeline, f.chain, plans.Ledger, 0, f.rec)
+			told = true
+		}
 		delivery, late, err := plans.Await(ctx, wait)
 		if err != nil {
 			return err
