@@ -189,11 +189,16 @@ func (j *Join) Resume(decide func(Decided) error) error {
 // See records a rows message without usable rows.
 func (j *Join) See(partition int, offset, time int64) { j.rows[partition].see(offset, time) }
 
-// RowTime returns the latest time of the messages read from a rows partition; Never: there is none.
-func (j *Join) RowTime(partition int) int64 { return j.rows[partition].time }
+// Time returns the latest time of the messages read from a partition of the rows, or of the outcomes; Never: there is none.
+func (j *Join) Time(ofRows bool, partition int) int64 { return j.inputs(ofRows)[partition].time }
 
-// OutcomeTime is RowTime for the outcomes.
-func (j *Join) OutcomeTime(partition int) int64 { return j.outcomes[partition].time }
+// inputs returns the partitions of the rows, or of the outcomes.
+func (j *Join) inputs(ofRows bool) map[int]*input {
+	if ofRows {
+		return j.rows
+	}
+	return j.outcomes
+}
 
 // FirstDeadline returns a lower bound of the deadlines of undecided rows; false if no row waits.
 func (j *Join) FirstDeadline() (time int64, ok bool) {
@@ -270,11 +275,7 @@ func (j *Join) Outcome(o Outcome, decide func(Decided) error) error {
 
 // Pass marks partitions of the outcomes, or of the rows, as past a time, because they are silent: see the package.
 func (j *Join) Pass(ofRows bool, partition int, time int64) {
-	inputs := j.outcomes
-	if ofRows {
-		inputs = j.rows
-	}
-	if in := inputs[partition]; in != nil {
+	if in := j.inputs(ofRows)[partition]; in != nil {
 		in.passed = max(in.passed, time)
 	}
 }

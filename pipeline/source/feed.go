@@ -207,16 +207,7 @@ func (f *Feed) handle(ctx context.Context, d *protocol.Delivery) error {
 // catchUp reads the messages that a partition of the topic had when following started.
 func (f *Feed) catchUp(ctx context.Context, partition int) error {
 	r := &partitionReader{topic: f.Topic, partition: partition, next: f.state.Position(partition).Next, to: f.Bounds[partition].To}
-	defer r.close()
-	for {
-		more, err := f.readHead(ctx, r)
-		if err != nil || !more {
-			return err
-		}
-		if err := f.add(ctx, partition, r.head); err != nil {
-			return err
-		}
-	}
+	return f.inOrder(ctx, []*partitionReader{r}, func(_ *partitionReader, m protocol.Message) error { return f.add(ctx, partition, m) })
 }
 
 // add adds a message of the topic to the batch.

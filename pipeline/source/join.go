@@ -318,7 +318,7 @@ func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message)
 	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Row)
 	join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	key, ok, err := f.keyOf(ctx, value)
-	if usable, e := f.usable(ctx, err); e != nil || !usable || !ok || join.RowTime(partition) == outcome.Never {
+	if usable, e := f.usable(ctx, err); e != nil || !usable || !ok || join.Time(true, partition) == outcome.Never {
 		return e
 	}
 	packed, err := f.values.Pack(ctx, value)
@@ -354,7 +354,7 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil))
 		return err
 	})
-	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && f.joining.of[partition].OutcomeTime(partition) == outcome.Never {
+	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && f.joining.of[partition].Time(false, partition) == outcome.Never {
 		err = errNoTime
 	}
 	if usable, e := f.usable(ctx, err); e != nil || usable {
@@ -377,7 +377,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	}
 	if usable, e := f.usable(ctx, err); e != nil {
 		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, e))
-	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.RowTime(partition) == outcome.Never {
+	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.Time(true, partition) == outcome.Never {
 		err = errNoTime
 	}
 	switch {

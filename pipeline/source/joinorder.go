@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -30,13 +31,16 @@ func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with fun
 		}
 	}()
 	var open []*partitionReader
-	for _, r := range readers {
+	read := func(r *partitionReader) error {
 		more, err := f.readHead(ctx, r)
-		if err != nil {
-			return err
-		}
 		if more {
 			open = append(open, r)
+		}
+		return err
+	}
+	for _, r := range readers {
+		if err := read(r); err != nil {
+			return err
 		}
 	}
 	for len(open) > 0 {
@@ -47,15 +51,12 @@ func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with fun
 			}
 		}
 		r := open[first]
+		open = slices.Delete(open, first, first+1)
 		if err := with(r, r.head); err != nil {
 			return err
 		}
-		more, err := f.readHead(ctx, r)
-		if err != nil {
+		if err := read(r); err != nil {
 			return err
-		}
-		if !more {
-			open = append(open[:first], open[first+1:]...)
 		}
 	}
 	return nil

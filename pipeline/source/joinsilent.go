@@ -23,7 +23,8 @@ func (f *Feed) pass(ctx context.Context) error {
 	j := f.joining
 	j.passed = f.Clock.Now()
 	idle := f.Job.Examples.Outcome.IdleAfter().Milliseconds()
-	latest, err := f.latest(ctx, f.Job.Examples.Outcome.Topic)
+	topic := f.Job.Examples.Outcome.Topic
+	latest, err := f.latest(ctx, topic)
 	if err != nil {
 		return err
 	}
@@ -32,34 +33,30 @@ func (f *Feed) pass(ctx context.Context) error {
 		return err
 	}
 	// Whether a partition is read to its end is checked after the times of the others: earlier messages were then read.
-	for _, o := range slices.Sorted(maps.Keys(j.of)) {
-		join := j.of[o]
-		if latest == outcome.Never || latest-idle <= join.OutcomeTime(o) {
-			continue
-		}
-		ended, err := f.ended(ctx, f.Job.Examples.Outcome.Topic, o, j.readTo[o])
-		if err != nil {
-			return err
-		}
-		if ended {
-			join.Pass(false, o, latest-idle)
-		}
-	}
-	for _, q := range slices.Sorted(maps.Keys(j.rows)) {
-		join := j.rows[q]
-		next := f.state.Position(q).Next
-		if m, ok := f.read[q]; ok {
-			next = m.Offset + 1
-		}
-		if latestRow == outcome.Never || latestRow-idle <= join.RowTime(q) {
-			continue
-		}
-		ended, err := f.ended(ctx, f.Topic, q, next)
-		if err != nil {
-			return err
-		}
-		if ended {
-			join.Pass(true, q, latestRow-idle)
+	for _, side := range []struct {
+		topic  string
+		rows   bool
+		joins  map[int]*outcome.Join // by partition
+		latest int64
+	}{{topic, false, j.of, latest}, {f.Topic, true, j.rows, latestRow}} {
+		for _, n := range slices.Sorted(maps.Keys(side.joins)) {
+			join, next := side.joins[n], j.readTo[n]
+			if side.rows {
+				next = f.state.Position(n).Next
+				if m, ok := f.read[n]; ok {
+					next = m.Offset + 1
+				}
+			}
+			if side.latest == outcome.Never || side.latest-idle <= join.Time(side.rows, n) {
+				continue
+			}
+			ended, err := f.ended(ctx, side.topic, n, next)
+			if err != nil {
+				return err
+			}
+			if ended {
+				join.Pass(side.rows, n, side.latest-idle)
+			}
 		}
 	}
 	for _, join := range j.joins {
@@ -69,7 +66,7 @@ func (f *Feed) pass(ctx context.Context) error {
 		deadline, waits := join.FirstDeadline()
 		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.silent.CompareAndSwap(false, true) {
 			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, because %s has no later "+
-				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, f.Job.Examples.Outcome.Topic)
+				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, topic)
 		}
 	}
 	f.countJoined()
