@@ -373,12 +373,10 @@ func wholeNumbers(m *model.Model) []int64 {
 	return examples.WholeNumbers(m.Labels())
 }
 
-// described is a manifest with labels encoded as in answers.
-type described struct {
-	*schemas.Manifest
-	Labels []json.RawMessage `json:"labels"`
-}
-
-func manifestOf(m *model.Model) described {
-	return described{m.Manifest, m.LabelType().Values(m.Manifest.Labels)}
+// Manifest returns the manifest of a model for JSON, with labels as in answers.
+func Manifest(m *model.Model) any {
+	return struct {
+		*schemas.Manifest
+		Labels []json.RawMessage `json:"labels"`
+	}{m.Manifest, m.LabelType().Values(m.Manifest.Labels)}
 }

@@ -344,7 +344,7 @@ func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	if m == nil {
 		return refuse(http.StatusServiceUnavailable, "there is no version")
 	}
-	content, err := json.Marshal(manifestOf(m))
+	content, err := json.Marshal(Manifest(m))
 	if err != nil {
 		return err
 	}

@@ -127,8 +127,7 @@ func readModel(path string) (*model.Model, error) {
 // numbers, the numbers; and at most so many contributions to each score.
 func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model, input string, contributions int, o ingest.Options) error {
 	out := csv.NewWriter(w)
-	decision := decision{m}
-	fields := append(decision.heads(), m.Labels()...)
+	fields := append(headsOf(m), m.Labels()...)
 	k := len(m.Labels())
 	if contributions > 0 {
 		fields = append(fields, "contributions")
@@ -136,7 +135,7 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	if err := out.Write(fields); err != nil {
 		return err
 	}
-	first := len(decision.heads())
+	first := len(headsOf(m))
 	predictor := m.Predictor(blas)
 	trained := layout.Features{Width: m.Width(), Image: m.Image(), Sparse: m.Sparse(), Columns: m.Columns(), Labels: m.Labels()}
 	for rows, err := range ingest.File(ctx, input, o, trained) {
@@ -162,7 +161,10 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 				}
 			}
 			if numbers == nil {
-				decision.decide(fields[:first], probabilities[i*k:][:k])
+				own := probabilities[i*k:][:k]
+				if fields[0] = m.Labels()[m.Decide(own)]; m.Task() == examples.SeveralLabels {
+					fields[0] = strings.Join(m.Given(own), labelSeparator)
+				}
 			}
 			copy(fields[first+k:], contributed[min(i, len(contributed)):])
 			if err := out.Write(fields); err != nil {
@@ -174,13 +176,10 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
-// decision is what stands before the probabilities of a row: the most probable label, or the labels that it is given. Before numbers stands
-// nothing.
-type decision struct{ model *model.Model }
-
-// heads returns the names of the columns.
-func (d decision) heads() []string {
-	switch d.model.Task() {
+// headsOf returns the names of the columns before the probabilities of a row: of the most probable label, or of the labels that it is given.
+// Before numbers stands nothing.
+func headsOf(m *model.Model) []string {
+	switch m.Task() {
 	case examples.Numbers:
 		return nil
 	case examples.SeveralLabels:
@@ -191,16 +190,6 @@ func (d decision) heads() []string {
 
 // labelSeparator stands between the labels of a row.
 const labelSeparator = ";"
-
-// decide writes the fields of a row with these probabilities.
-func (d decision) decide(fields []string, probabilities []float32) {
-	switch d.model.Task() {
-	case examples.SeveralLabels:
-		fields[0] = strings.Join(d.model.Given(probabilities), labelSeparator)
-	default:
-		fields[0] = d.model.Labels()[d.model.Decide(probabilities)]
-	}
-}
 
 func newExplain() *cobra.Command {
 	var (

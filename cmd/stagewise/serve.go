@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/serve"
 )
@@ -356,7 +355,7 @@ func (p *pipe) status(w http.ResponseWriter, _ *http.Request) {
 
 // description describes a model, and the rows that it reads.
 type description struct {
-	Manifest manifest `json:"manifest"`
+	Manifest any      `json:"manifest"`
 	Names    []string `json:"names"`   // the labels, or the names of the numbers
 	Numbers  bool     `json:"numbers"` // it predicts numbers
 	Several  bool     `json:"several"` // a row may have several labels
@@ -365,12 +364,6 @@ type description struct {
 	Columns  []string `json:"columns"` // those that a table has; none: they are not known
 	Text     string   `json:"text"`    // the column of texts
 	Vectors  bool     `json:"vectors"` // a row may be the list of its features
-}
-
-// manifest is a manifest with labels as in answers.
-type manifest struct {
-	*schemas.Manifest
-	Labels []json.RawMessage `json:"labels"`
 }
 
 // version describes the current model.
@@ -383,7 +376,7 @@ func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 	needs := layout.TrainedAs(m.Manifest.Plan).ToPredictWith(layout.Features{Columns: m.Columns()}).Needs
 	numbers := !slices.ContainsFunc(m.Columns(), func(c examples.Column) bool { return len(c.Categories) > 0 || c.Time != "" })
 	content, _ := json.Marshal(description{ // which is JSON
-		Manifest: manifest{m.Manifest, m.LabelType().Values(m.Manifest.Labels)}, Names: m.Labels(),
+		Manifest: serve.Manifest(m), Names: m.Labels(),
 		Numbers: m.Task() == examples.Numbers, Several: m.Task() == examples.SeveralLabels, Width: m.Width(), Sparse: m.Sparse(),
 		Columns: append([]string{}, needs...), Text: m.Manifest.Plan.Input.Text,
 		Vectors: !m.Sparse() && (numbers || m.Width() != len(needs)),

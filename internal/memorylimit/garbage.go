@@ -15,6 +15,7 @@ import (
 	"runtime"
 	"runtime/debug"
 	runtimemetrics "runtime/metrics"
+	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -129,12 +130,11 @@ func allowedByGroups(root fs.FS) (int64, error) {
 		if len(fields) != 3 {
 			continue
 		}
-		version := (*hierarchy)(nil)
+		version := hierarchy{"sys/fs/cgroup", []string{"memory.max", "memory.high"}, "memory.current", "inactive_file"}
 		switch {
 		case fields[0] == "0" && fields[1] == "":
-			version = version2()
-		case hasController(fields[1]):
-			version = version1()
+		case slices.Contains(strings.Split(fields[1], ","), "memory"): // version 1
+			version = hierarchy{"sys/fs/cgroup/memory", []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"}
 		default:
 			continue
 		}
@@ -147,16 +147,6 @@ func allowedByGroups(root fs.FS) (int64, error) {
 	return allowed, nil
 }
 
-// hasController reports whether a hierarchy of version 1 has the controller of memory.
-func hasController(list string) bool {
-	for name := range strings.SplitSeq(list, ",") {
-		if name == "memory" {
-			return true
-		}
-	}
-	return false
-}
-
 // hierarchy is where a version of control groups has what.
 type hierarchy struct {
 	mount  string
@@ -165,17 +155,9 @@ type hierarchy struct {
 	cache  string   // the key in memory.stat of files that can be read again
 }
 
-func version1() *hierarchy {
-	return &hierarchy{"sys/fs/cgroup/memory", []string{"memory.limit_in_bytes"}, "memory.usage_in_bytes", "total_inactive_file"}
-}
-
-func version2() *hierarchy {
-	return &hierarchy{"sys/fs/cgroup", []string{"memory.max", "memory.high"}, "memory.current", "inactive_file"}
-}
-
 // allowed returns how many bytes a group and those above it still allow. A container may see its own group as the root,
 // whatever its path is outside.
-func (h *hierarchy) allowed(root fs.FS, group string) (int64, error) {
+func (h hierarchy) allowed(root fs.FS, group string) (int64, error) {
 	allowed := int64(math.MaxInt64)
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
 		folder := path.Join(h.mount, at)
@@ -201,7 +183,7 @@ func (h *hierarchy) allowed(root fs.FS, group string) (int64, error) {
 }
 
 // inUse returns how many bytes a group has that do not go by themselves.
-func (h *hierarchy) inUse(root fs.FS, folder string) (int64, error) {
+func (h hierarchy) inUse(root fs.FS, folder string) (int64, error) {
 	used, err := number(root, path.Join(folder, h.used))
 	if err != nil || used == math.MaxInt64 {
 		return 0, err
