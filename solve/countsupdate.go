@@ -20,7 +20,6 @@ type CountsUpdate struct {
 	counted statistics.Occurring
 	weight  float64 // Σw of the new training rows
 	terms   *statistics.Occurring
-	memory  *Memory
 }
 
 // CountsBefore is the state behind the previous version's weights, if few columns have changed since.
@@ -31,10 +30,9 @@ type CountsBefore struct {
 }
 
 // NewCountsUpdate returns the fit of a counted stage, given the counts of its window without those of increments that leave,
-// and the columns of the examples in the order of the block. memory receives that of the visit.
-func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore,
-	memory *Memory) *CountsUpdate {
-	return &CountsUpdate{stage: stage, shape: shape, sums: sums, all: columns, before: before, memory: memory}
+// and the columns of the examples in the order of the block.
+func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore) *CountsUpdate {
+	return &CountsUpdate{stage: stage, shape: shape, sums: sums, all: columns, before: before}
 }
 
 // Precondition does nothing.
@@ -47,16 +45,11 @@ func (c *CountsUpdate) Ridge() schemas.Ridge { return 0 }
 func (c *CountsUpdate) Weight() schemas.Weight { return ChainWeight(c.stage.Features.Weight) }
 
 // Observe takes the reduced sums of the visit.
-func (c *CountsUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
-	v, err := SparseVisitOf(sums, c.shape)
+func (c *CountsUpdate) Observe(_ int, _ Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	v, err := occurringVisitOf(sums, c.shape)
 	if err != nil {
 		return nil, err
 	}
-	return c.ObserveVisit(visit, w, v)
-}
-
-// ObserveVisit takes the sums of the visit, and keeps their memory.
-func (c *CountsUpdate) ObserveVisit(_ int, _ Step, v SparseVisit) (*Evaluation, error) {
 	c.counted, c.weight = v.Counted, v.Losses.Weight
 	return &Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
 }
@@ -100,7 +93,6 @@ func (c *CountsUpdate) add() {
 		terms := c.sums.Terms(c.counted, c.all, 1)
 		c.sums.Add(1, terms)
 		c.terms = &terms
-		c.memory.Put(c.counted.Values)
 		c.counted = statistics.Occurring{}
 	}
 }

@@ -37,8 +37,6 @@ type SparseUpdate struct {
 	passes int
 	sums   *SparseSums
 	all    []int32 // columns of the examples, in the order of the block
-	memory *Memory
-	used   [][]float64 // memory to return after the update
 
 	initial []float32 // p × k: W₀
 	columns []int32   // columns that occur
@@ -55,10 +53,9 @@ type SparseUpdate struct {
 }
 
 // NewSparseUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
-// columns of the examples in the order of the block. passes is the number of steps to try. memory provides the
-// matrices, and receives the memory of visits.
-func NewSparseUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, passes int, memory *Memory) *SparseUpdate {
-	return &SparseUpdate{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns, memory: memory}
+// columns of the examples in the order of the block. passes is the number of steps to try.
+func NewSparseUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, passes int) *SparseUpdate {
+	return &SparseUpdate{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns}
 }
 
 // Precondition does nothing: an update on sparse rows has no Gram matrix.
@@ -74,20 +71,14 @@ func (u *SparseUpdate) Weight() schemas.Weight { return 0 }
 // L-BFGS with its initial matrix, and those that may be made with the final weights.
 func HasCurvature(visit, passes int) bool { return visit == 0 || visit >= passes }
 
-// Observe takes the reduced sums of a visit.
+// Observe takes the reduced sums of a visit, and keeps their memory.
 func (u *SparseUpdate) Observe(visit int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
-	v, err := SparseVisitOf(sums, u.shape)
+	v, err := occurringVisitOf(sums, u.shape)
 	if err != nil {
 		return nil, err
 	}
-	return u.ObserveVisit(visit, w, v)
-}
-
-// ObserveVisit takes the sums of a visit, and keeps their memory.
-func (u *SparseUpdate) ObserveVisit(visit int, w Step, v SparseVisit) (_ *Evaluation, err error) {
 	u.visits++
 	u.kept = false
-	u.used = append(u.used, v.Gradient.Values, v.Curvature.Values, v.Reach.Values)
 	if visit == 0 {
 		if err := u.begin(w, &v); err != nil {
 			return nil, err
@@ -123,7 +114,7 @@ func (u *SparseUpdate) ObserveVisit(visit int, w Step, v SparseVisit) (_ *Evalua
 			return nil, err
 		}
 	}
-	here.preconditioned = floats.MulTo(u.take(len(here.gradient)), here.gradient, u.metric)
+	here.preconditioned = floats.MulTo(make([]float64, len(here.gradient)), here.gradient, u.metric)
 	if visit == 0 {
 		u.lbfgs.accept(nil, &here)
 		u.lbfgs.size, err = u.firstSize(v.Reach)
@@ -153,7 +144,7 @@ func (u *SparseUpdate) addPast(here *point) {
 }
 
 // begin reads the columns from the first visit.
-func (u *SparseUpdate) begin(w Step, v *SparseVisit) error {
+func (u *SparseUpdate) begin(w Step, v *occurringVisit) error {
 	k, gradient := u.shape.Classes, v.Gradient
 	if len(w.W) != u.shape.Columns*k {
 		return errors.New("the update lacks its initial weights")
@@ -162,7 +153,7 @@ func (u *SparseUpdate) begin(w Step, v *SparseVisit) error {
 		return &NotFiniteError{What: "the loss of the new rows"}
 	}
 	u.initial, u.columns, u.weight = w.W, gradient.Columns, v.Losses.Weight
-	u.start, u.past = make([]float32, 0, len(gradient.Values)), u.take(len(gradient.Values))[:0]
+	u.start, u.past = make([]float32, 0, len(gradient.Values)), make([]float64, 0, len(gradient.Values))
 	for _, column := range u.columns {
 		at := int(column) * k
 		u.start = append(u.start, u.initial[at:at+k]...)
@@ -176,7 +167,7 @@ func (u *SparseUpdate) precondition() error {
 	if !slices.Equal(u.terms.Columns, u.columns) {
 		return fmt.Errorf("%w: curvature of %d columns, expected %d", wire.ErrDamaged, len(u.terms.Columns), len(u.columns))
 	}
-	u.metric = u.take(len(u.past))
+	u.metric = make([]float64, len(u.past))
 	for i, h := range u.terms.Values {
 		if !Finite(h) {
 			return &NotFiniteError{What: "the curvature of the new rows"}
@@ -229,14 +220,5 @@ func (u *SparseUpdate) final() Step {
 func (u *SparseUpdate) After() (statistics.Occurring, float64) {
 	terms := u.sums.Terms(u.terms, u.all, 1)
 	u.sums.Add(1, terms)
-	u.memory.Put(u.used...)
-	u.used = nil
 	return terms, u.weight
-}
-
-// take returns memory that After puts back.
-func (u *SparseUpdate) take(size int) []float64 {
-	values := u.memory.Take(size)
-	u.used = append(u.used, values)
-	return values
 }

@@ -119,7 +119,7 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 	columns := []int32{2, 3, 5, 8, 13, 21, 34} // of the examples
 	curvature, counts := NewSparseSums(k, 0.5, math.Exp2(-30)), NewSparseSums(k, 0, math.Exp2(-30))
 	w, b := make([]float32, inputs*k), make([]float32, inputs*k)
-	before, memory := &CountsBefore{Totals: counts.Totals(), Inputs: inputs}, Memory{}
+	before := &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 	for range batches {
 		var rows [][]float64
 		var classes []int
@@ -162,14 +162,14 @@ func TestUpdatesAreTheDefinition(t *testing.T) {
 				table(statistics.FieldCounted, rows, k, func(row []float64, x float64, i int) { row[classes[i]] += x }),
 			}
 		}
-		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before, &memory)
+		counted := NewCountsUpdate(schemas.Stage{Features: schemas.Features{Weight: 1}}, shape, counts, columns, before)
 		arrowtest.Must(counted.Observe(0, Step{}, visit(o.w)))(t)
 		step, err := counted.Next()
 		arrowtest.NoError(t, err)
 		apply(b, step, k)
 		before = &CountsBefore{Totals: counts.Totals(), Inputs: inputs}
 
-		fit := NewSparseUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60, &memory)
+		fit := NewSparseUpdate(schemas.Stage{Link: "softmax"}, shape, curvature, columns, 60)
 		for number, step := 0, (Step{W: w}); ; number++ {
 			at := slices.Clone(w)
 			apply(at, step, k)

@@ -6,8 +6,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// SparseVisit is the sums of a visit over the new training rows, for the columns of the block that occur.
-type SparseVisit struct {
+// occurringVisit is the sums of a visit over the new training rows, for the columns of the block that occur.
+type occurringVisit struct {
 	Losses    statistics.Losses
 	Gradient  statistics.Occurring // m × k: Σ w x (y − g)ᵀ
 	Curvature statistics.Occurring // m × k, of some visits
@@ -15,8 +15,8 @@ type SparseVisit struct {
 	Counted   statistics.Occurring // m × k, of a counted stage
 }
 
-// SparseVisitOf reads the sums of a visit to a stage of the given shape. An error describes what is wrong with the sums.
-func SparseVisitOf(sums wire.Tensors[float64], shape Shape) (v SparseVisit, err error) {
+// occurringVisitOf reads the sums of a visit to a stage of the given shape. An error describes what is wrong with the sums.
+func occurringVisitOf(sums wire.Tensors[float64], shape Shape) (v occurringVisit, err error) {
 	v.Losses = statistics.LossesOf(sums)[examples.Train]
 	for _, f := range []struct {
 		name string

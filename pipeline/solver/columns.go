@@ -28,7 +28,6 @@ type columnsState struct {
 	sums []*solve.SparseSums // by stage
 	// before is the components of the previous version's weights, by stage; nil in an update that changes all sums.
 	before []*solve.CountsBefore
-	memory solve.Memory // of updates
 	// terms of the window's increments, by number and stage; nil while all weights are 1: then the sums are exact, and an
 	// increment that leaves the window is subtracted
 	terms map[int][]statistics.Occurring
@@ -49,9 +48,9 @@ func (s *Solver) columnUpdate(number int, shape solve.Shape) (fit columnsFit) {
 		if c.before != nil {
 			before = c.before[number]
 		}
-		fit = solve.NewCountsUpdate(stage, shape, c.sums[number], columns, before, &c.memory)
+		fit = solve.NewCountsUpdate(stage, shape, c.sums[number], columns, before)
 	} else {
-		fit = solve.NewSparseUpdate(stage, shape, c.sums[number], columns, s.plan.Update().Passes, &c.memory)
+		fit = solve.NewSparseUpdate(stage, shape, c.sums[number], columns, s.plan.Update().Passes)
 	}
 	s.chained.fits.columns = append(s.chained.fits.columns[:number], fit)
 	return fit

@@ -67,9 +67,6 @@ func (m Message) Chunk() int {
 	return n
 }
 
-// BeginsDocument reports whether the message is the first chunk of a document.
-func (m Message) BeginsDocument() bool { return m.Get("chunk") == "0" }
-
 // Kind is the kind of a message. Each kind is declared in the file of its type, and described in FORMAT.md.
 type Kind string
 
