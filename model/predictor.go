@@ -228,28 +228,46 @@ func (p *Predictor) scores(raw kernel.Dense) {
 	p.scoresOf(p.inputs)
 }
 
-// scoresOf is scores for prepared rows, which it leaves as they are.
+// scoresOf is scores for prepared rows, which it leaves as they are. Codes of rows are in p.codes.
 func (p *Predictor) scoresOf(inputs kernel.Dense) {
-	m, n := p.model, inputs.Rows
-	for t, s := range m.stages {
+	n := inputs.Rows
+	for t, s := range p.model.stages {
 		p.begin(t, n)
-		if s.Features.Leaves() > 0 {
-			p.scoresOfTrees(t, s)
+		leaves := s.Features.Leaves() > 0
+		if leaves && !s.Link.Learnt {
+			p.scoresOfTrees(s)
 			continue
 		}
 		for from, to := range Tiles(n) {
 			score, before := p.score.Slice(from, to), p.before.Slice(from, to)
-			rows := s.Expand(p.blas, &p.workspace, &p.block, inputs.Slice(from, to), before)
-			if m.Manifest.Plan.EndsMember(t) { // predictions of a learnt link go through its calibrations; the score of the next stage does not
+			var rows []int
+			if leaves {
+				s.Features.ExpandLeaves(&p.block, &p.leaves, p.codesOf(from, to))
+			} else {
+				rows = s.Expand(p.blas, &p.workspace, &p.block, inputs.Slice(from, to), before)
+			}
+			// predictions of a learnt link go through its calibrations; the score of the next stage does not
+			if p.model.Manifest.Plan.EndsMember(t) {
 				rows = append(rows, s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)...)
 			} else {
 				rows = append(rows, s.fitted.Scores(p.blas, score, before, p.block)...)
 			}
-			for _, i := range rows {
-				p.overflowed = append(p.overflowed, from+i)
-			}
+			p.overflow(from, rows)
 		}
 	}
+}
+
+// overflow notes rows that overflow, counted from a row on.
+func (p *Predictor) overflow(from int, rows []int) {
+	for _, i := range rows {
+		p.overflowed = append(p.overflowed, from+i)
+	}
+}
+
+// codesOf returns the codes of some rows.
+func (p *Predictor) codesOf(from, to int) []uint8 {
+	columns := p.model.prepared.Coder.Width()
+	return p.codes[from*columns : to*columns]
 }
 
 // leafRows is how many rows have their leaves found and their weights added together: the leaves in 32 trees and the scores of a few
@@ -257,31 +275,11 @@ func (p *Predictor) scoresOf(inputs kernel.Dense) {
 const leafRows = 512
 
 // scoresOfTrees writes the scores of the rows whose codes are in p.codes after a stage of trees into p.score.
-func (p *Predictor) scoresOfTrees(stage int, s fittedStage) {
-	columns := p.model.prepared.Coder.Width()
-	if !s.Link.Learnt {
-		for from := 0; from < p.score.Rows; from += leafRows {
-			to := min(from+leafRows, p.score.Rows)
-			s.Features.FindLeaves(&p.leaves, p.codes[from*columns:to*columns])
-			rows := s.fitted.ScoresOfLeaves(p.score.Slice(from, to), p.before.Slice(from, to), p.leaves, s.Features.Leaves())
-			for _, i := range rows {
-				p.overflowed = append(p.overflowed, from+i)
-			}
-		}
-		return
-	}
-	for from, to := range Tiles(p.score.Rows) {
-		score, before := p.score.Slice(from, to), p.before.Slice(from, to)
-		s.Features.ExpandLeaves(&p.block, &p.leaves, p.codes[from*columns:to*columns])
-		var rows []int
-		if p.model.Manifest.Plan.EndsMember(stage) {
-			rows = s.Shown(p.blas, &p.workspace, s.fitted, score, before, p.block)
-		} else {
-			rows = s.fitted.Scores(p.blas, score, before, p.block)
-		}
-		for _, i := range rows {
-			p.overflowed = append(p.overflowed, from+i)
-		}
+func (p *Predictor) scoresOfTrees(s fittedStage) {
+	for from := 0; from < p.score.Rows; from += leafRows {
+		to := min(from+leafRows, p.score.Rows)
+		s.Features.FindLeaves(&p.leaves, p.codesOf(from, to))
+		p.overflow(from, s.fitted.ScoresOfLeaves(p.score.Slice(from, to), p.before.Slice(from, to), p.leaves, s.Features.Leaves()))
 	}
 }
 

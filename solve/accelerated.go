@@ -6,8 +6,21 @@ import (
 	"gonum.org/v1/gonum/floats"
 )
 
-// MethodAccelerated is the paper's step with Nesterov's momentum.
-const MethodAccelerated = "accelerated"
+const (
+	// MethodPaper is Algorithm 1 with its fixed step.
+	MethodPaper = "paper"
+	// MethodAccelerated is the same with Nesterov's momentum.
+	MethodAccelerated = "accelerated"
+)
+
+func paperMethod() method {
+	return method{
+		name:      MethodPaper,
+		doc:       "Algorithm 1 with its fixed step",
+		wholeGram: true,
+		start:     func(Shape) descent { return &accelerated{fixed: true} },
+	}
+}
 
 func acceleratedMethod() method {
 	return method{
@@ -18,13 +31,19 @@ func acceleratedMethod() method {
 	}
 }
 
-// accelerated makes the paper's step with Nesterov's momentum. It restarts where the step turns against the momentum
+// accelerated makes the paper's step, Algorithm 1 line 4, or the same with Nesterov's momentum:
+//
+//	W ← W − (L·S+λI)⁻¹ ∇J(W)
+//
+// Each trial without momentum that raises J halves the step for good: only rounding, or the Gram matrix of a sample, can make one
+// do so. With momentum it restarts where the step turns against the momentum
 // (O'Donoghue and Candès 2015), and where J has risen:
 //
 //	U' = V − (L·S+λI)⁻¹ ∇J(V),  V' = U' + (t−1)/t' (U' − U),  t' = (1 + √(1 + 4t²))/2
 //
 // The visited points, whose J is known, are the V.
 type accelerated struct {
+	fixed    bool    // no step has momentum
 	size     float64 // of the step; halved for good by a trial without momentum that raises J
 	t        float64
 	u        []float64 // U' of the last accepted point
@@ -42,7 +61,7 @@ func (a *accelerated) accept(before, at *point) []float64 {
 	later := (1 + math.Sqrt(1+4*a.t*a.t)) / 2
 	factor := (a.t - 1) / later
 	// ⟨∇J(V), U' − U⟩ > 0: unlike ⟨V − U', U' − U⟩, it does not depend on the scale of features
-	if dot(at.gradient, gained) > 0 {
+	if a.fixed || dot(at.gradient, gained) > 0 {
 		later, factor = 1, 0
 	}
 	a.t, a.u, a.momentum = later, ahead, factor > 0

@@ -12,7 +12,7 @@ import (
 // new weights predict from the next update on; the next stage is fitted to the residuals of the previous weights. It is
 // not safe for concurrent use.
 type CountsUpdate struct {
-	stage   schemas.Stage
+	settings
 	shape   Shape
 	sums    *SparseSums
 	all     []int32       // columns of the examples, in the order of the block
@@ -32,11 +32,8 @@ type CountsBefore struct {
 // NewCountsUpdate returns the fit of a counted stage, given the counts of its window without those of increments that leave,
 // and the columns of the examples in the order of the block.
 func NewCountsUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, before *CountsBefore) *CountsUpdate {
-	return &CountsUpdate{stage: stage, shape: shape, sums: sums, all: columns, before: before}
+	return &CountsUpdate{settings: settings{stage}, shape: shape, sums: sums, all: columns, before: before}
 }
-
-// Precondition does nothing.
-func (c *CountsUpdate) Precondition(wire.Tensors[float64]) error { return nil }
 
 // Ridge returns 0: the weights are not fitted.
 func (c *CountsUpdate) Ridge() schemas.Ridge { return 0 }

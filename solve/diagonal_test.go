@@ -165,7 +165,7 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	if !passes[1].Accepted {
 		t.Error("the first step raised J")
 	}
-	f := &generalized{common: common{stage: stage, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
+	f := &generalized{common: common{settings: settings{stage}, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
 	sums := pr.sparseSums(link.Softmax, w)
 	arrowtest.Must(f.open(sums))(t)
 	gradient := arrowtest.Must(f.ridgeGradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)

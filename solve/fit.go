@@ -162,7 +162,7 @@ func newFit(stages []schemas.Stage, number int, updated bool, shape Shape, buffe
 		stage.Passes = min(stage.Passes, updatedPasses)
 	}
 	common := common{
-		stage: stage, position: position{last: number == len(stages)-1, only: len(stages) == 1},
+		settings: settings{stage}, position: position{last: number == len(stages)-1, only: len(stages) == 1},
 		link: link.Named(stage.Link), shape: shape, stop: newStop(stage.Stop), buffer: buffer,
 	}
 	switch {
@@ -190,9 +190,21 @@ func (NoWeightError) Error() string {
 	return "no training row has a label and a weight above 0"
 }
 
+// settings is the configuration of a fit, which is not a [Fit] of counts, and needs no Gram matrix.
+type settings struct{ stage schemas.Stage }
+
+// Precondition does nothing: a fit of sparse rows has no Gram matrix.
+func (*settings) Precondition(wire.Tensors[float64]) error { return nil }
+
+// Ridge returns the ridge of the fit: [schemas.RidgeAuto] until it is chosen.
+func (s *settings) Ridge() schemas.Ridge { return s.stage.Ridge }
+
+// Weight returns 0: fitted weights have no factor.
+func (*settings) Weight() schemas.Weight { return 0 }
+
 // common is the state shared by all fits.
 type common struct {
-	stage    schemas.Stage
+	settings
 	position position
 	link     link.Link
 	shape    Shape
@@ -253,12 +265,6 @@ func (c *common) factorPending() (err error) {
 	c.pending = nil
 	return err
 }
-
-// Ridge returns the ridge of the fit: [schemas.RidgeAuto] until it is chosen.
-func (c *common) Ridge() schemas.Ridge { return c.stage.Ridge }
-
-// Weight returns 0: fitted weights have no factor.
-func (c *common) Weight() schemas.Weight { return 0 }
 
 // chooseRidge chooses the ridge of the stage, and factors the Gram matrix with it. sums are those of the first visit.
 func (c *common) chooseRidge(sums wire.Tensors[float64]) error {

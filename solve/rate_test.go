@@ -15,7 +15,7 @@ func TestRidgeOfTreesCountsRows(t *testing.T) {
 	const trees, leaves, classes, rows = 8, 16, 4, 1000.
 	trace := func(curvature float64) float64 { return curvature * trees * rows }
 	lambdaOf := func(ridge schemas.Ridge, curvature, least, weight float64, curved bool) float64 {
-		c := common{link: link.Named(link.Softmax), stage: schemas.Stage{Ridge: ridge, RidgeRows: least},
+		c := common{link: link.Named(link.Softmax), settings: settings{schemas.Stage{Ridge: ridge, RidgeRows: least}},
 			shape: Shape{Columns: trees*leaves + 1, Penalised: trees * leaves, Classes: classes, Curved: curved, Trees: trees}}
 		return c.ridge(trace(curvature)*weight/rows, weight)
 	}
@@ -50,7 +50,7 @@ func TestEarlyRidge(t *testing.T) {
 		trees       int
 		least, want float64
 	}{"a block of features": {0, 0, 5}, "trees": {8, 1, 1}, "trees of earlier plans": {8, 0, 5}} {
-		u := Update{stage: schemas.Stage{RidgeRows: test.least}, shape: Shape{Penalised: 64, Trees: test.trees}, weight: 128}
+		u := Update{settings: settings{schemas.Stage{RidgeRows: test.least}}, shape: Shape{Penalised: 64, Trees: test.trees}, weight: 128}
 		if got := u.early(); got != test.want {
 			t.Errorf("%s: the ridge is multiplied by %v, expected %v", name, got, test.want)
 		}

@@ -31,7 +31,7 @@ const leastMetric = 1e-12
 // lower the objective. Each trial is a visit. The update ends with a visit to its final weights, whose curvature is added to
 // D. It is not safe for concurrent use.
 type SparseUpdate struct {
-	stage  schemas.Stage
+	settings
 	link   link.Link
 	shape  Shape
 	passes int
@@ -55,17 +55,8 @@ type SparseUpdate struct {
 // NewSparseUpdate returns the fit of a stage, given the sums of its window without those of increments that leave, and the
 // columns of the examples in the order of the block. passes is the number of steps to try.
 func NewSparseUpdate(stage schemas.Stage, shape Shape, sums *SparseSums, columns []int32, passes int) *SparseUpdate {
-	return &SparseUpdate{stage: stage, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns}
+	return &SparseUpdate{settings: settings{stage}, link: link.Named(stage.Link), shape: shape, passes: passes, sums: sums, all: columns}
 }
-
-// Precondition does nothing: an update on sparse rows has no Gram matrix.
-func (u *SparseUpdate) Precondition(wire.Tensors[float64]) error { return nil }
-
-// Ridge returns the ridge of the stage.
-func (u *SparseUpdate) Ridge() schemas.Ridge { return u.stage.Ridge }
-
-// Weight returns 0: fitted weights have no factor.
-func (u *SparseUpdate) Weight() schemas.Weight { return 0 }
 
 // HasCurvature reports whether a visit of an update with the given passes sums the curvature: the first, which provides
 // L-BFGS with its initial matrix, and those that may be made with the final weights.

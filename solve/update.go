@@ -25,7 +25,7 @@ import (
 //
 // It is a [Fit]. An update is not safe for concurrent use.
 type Update struct {
-	stage    schemas.Stage
+	settings
 	link     link.Link
 	shape    Shape
 	passes   int
@@ -115,7 +115,8 @@ func NewUpdate(stage schemas.Stage, shape Shape, before *Moments, weight float64
 		panic(fmt.Sprintf("solve: an update of a stage with link %s", l.Name))
 	}
 	u := &Update{
-		stage: stage, link: l, shape: shape, passes: passes, buffer: buffer, before: before, weight: weight, visited: visited, most: l.Smoothness,
+		settings: settings{stage}, link: l, shape: shape, passes: passes, buffer: buffer, before: before, weight: weight, visited: visited,
+		most: l.Smoothness,
 	}
 	for _, v := range visited {
 		before.AddTerms(-v.Weight, v.Terms)
@@ -164,12 +165,6 @@ func (u *Update) Precondition(sums wire.Tensors[float64]) error {
 	}
 	return u.begin()
 }
-
-// Ridge returns the ridge of the stage.
-func (u *Update) Ridge() schemas.Ridge { return u.stage.Ridge }
-
-// Weight returns 0: fitted weights have no factor.
-func (u *Update) Weight() schemas.Weight { return 0 }
 
 // Observe takes the reduced sums of a visit: the losses and the terms of each visited increment, in their order: see
 // [statistics.Increment]. Unless [schemas.KeepsTerms], the terms of increment 0 are the sum over all. Accepted is false if the

@@ -9,47 +9,33 @@ type PassedOver map[PassOverReason]int64
 // PassOverReason is the reason why a run skips a message.
 type PassOverReason string
 
-// The reasons.
+// The reasons: [PassOverReasons] has their meanings.
 const (
-	// OtherProducer: the run is of files, and another producer wrote the message.
 	OtherProducer PassOverReason = "other_producer"
-	// OtherSource: the run is of files, and the message belongs to none of them, or to an interrupted ingest of them.
-	OtherSource PassOverReason = "other_source"
-	// Unsealed: the ingest that wrote the message was interrupted, or is still running.
-	Unsealed PassOverReason = "unsealed"
-	// Removed: the message belongs to a removed source.
-	Removed PassOverReason = "removed"
-	// Repeated: the message is a duplicate.
-	Repeated PassOverReason = "repeated"
-	// LeftOut: an earlier run of the chain has left the message out, or another run of the chain adds its rows.
-	LeftOut PassOverReason = "left_out"
-	// Expired: retention has deleted the message of a source before the run began.
-	Expired PassOverReason = "expired"
-	// Expiring: retention may delete the message before the run has ended.
-	Expiring PassOverReason = "expiring"
-	// Outside: the configuration excludes the message, by time or offset.
-	Outside PassOverReason = "outside"
-	// ForgottenRow counts rows, not messages: forgotten rows, with weight 0, of included messages.
-	ForgottenRow PassOverReason = "forgotten"
-	// Overflowing counts rows, not messages: quarantined rows that overflow, of included messages.
-	Overflowing PassOverReason = "overflow"
-	// NoLabel counts rows, not messages: rows without a label, of included messages.
-	NoLabel PassOverReason = "no_label"
-	// Missing: the message of a source is not on the topic, although retention has not deleted it.
-	Missing PassOverReason = "missing"
+	OtherSource   PassOverReason = "other_source"
+	Unsealed      PassOverReason = "unsealed"
+	Removed       PassOverReason = "removed"
+	Repeated      PassOverReason = "repeated"
+	LeftOut       PassOverReason = "left_out" // also if another run of the chain adds the rows
+	Expired       PassOverReason = "expired"
+	Expiring      PassOverReason = "expiring"
+	Outside       PassOverReason = "outside"
+	ForgottenRow  PassOverReason = "forgotten" // rows with weight 0 of included messages
+	Overflowing   PassOverReason = "overflow"  // rows of included messages
+	NoLabel       PassOverReason = "no_label"  // rows of included messages
+	Missing       PassOverReason = "missing"   // although retention has not deleted the message
 )
 
-// PassOverReasons returns the reasons, each with its unit and its human-readable meaning, in the order of the documentation.
-func PassOverReasons() []struct {
+// PassOverMeaning describes a reason to people.
+type PassOverMeaning struct {
 	Reason  PassOverReason
 	What    string // unit: message or row
 	Meaning string
-} {
-	return []struct {
-		Reason  PassOverReason
-		What    string
-		Meaning string
-	}{
+}
+
+// PassOverReasons returns the reasons, each with its unit and its meaning, in the order of the documentation.
+func PassOverReasons() []PassOverMeaning {
+	return []PassOverMeaning{
 		{OtherProducer, "message", "from other producers (the run reads files)"},
 		{OtherSource, "message", "from other files or an interrupted ingest"},
 		{Unsealed, "message", "from an unfinished ingest"},
