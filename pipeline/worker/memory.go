@@ -105,7 +105,7 @@ func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share
 	w.reserved = need
 	if !w.cache.Reserve(need) {
 		for p, segments := range surveyed {
-			w.cache.Rest(p.Segments()[:segments]...)
+			w.cache.Rest(p.Segments[:segments]...)
 		}
 	}
 }
@@ -157,7 +157,7 @@ func (w *Worker) reserve(v protocol.Visit) error {
 	}
 	for _, p := range w.shares {
 		p.DropBlocks(w.cache)
-		w.cache.Rest(p.Segments()...)
+		w.cache.Rest(p.Segments...)
 	}
 	scores := w.scoresOfSegment()
 	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need

@@ -24,8 +24,8 @@ func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.
 	}
 	var without []*partition.Share
 	for _, p := range shares {
-		if !p.HasScores(stage) {
-			p.SetScores(protocol.NoStage) // restore overwrites the scores before it detects wrong ones
+		if p.Scores != stage {
+			p.Scores = protocol.NoStage // restore overwrites the scores before it detects wrong ones
 			without = append(without, p)
 		}
 	}
@@ -57,7 +57,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.
 		}
 	}
 	for _, p := range without {
-		p.SetScores(stage)
+		p.Scores = stage
 	}
 	return nil
 }
@@ -78,7 +78,7 @@ func (w *Worker) withScores(ctx context.Context, stage int, shares []*partition.
 			return err
 		}
 		for _, p := range shares {
-			p.SetScores(protocol.NoStage)
+			p.Scores = protocol.NoStage
 		}
 	}
 }
@@ -134,11 +134,11 @@ func (w *Worker) setCovered(shares []*partition.Share) {
 	}
 	for _, p := range shares {
 		surveyed, covered := coverage.Coverage{}, coverage.Coverage{}
-		for _, part := range p.Parts() { // partitions have no offsets in common
+		for _, part := range p.Parts { // partitions have no offsets in common
 			_ = surveyed.Merge(w.surveyed[part.Span.Partition])
 			_ = covered.Merge(w.covered[part.Span.Partition])
 		}
-		p.SetCovered(surveyed, covered)
+		p.Surveyed, p.Covered = surveyed, covered
 	}
 }
 
@@ -146,7 +146,7 @@ func (w *Worker) setCovered(shares []*partition.Share) {
 func (w *Worker) beginScores(shares []*partition.Share) {
 	var without []*partition.Share
 	for _, p := range shares {
-		if !p.HasScores(0) {
+		if p.Scores != 0 {
 			without = append(without, p)
 		}
 	}

@@ -220,7 +220,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 				return scores, nil
 			}
 		},
-		Collect: func(at visit.LoadPlace, scores []float32) (visit.Write, error) {
+		Collect: func(at *visit.Load, scores []float32) (visit.Write, error) {
 			of[at.Share] = append(of[at.Share], scores...)
 			return nil, nil
 		},
@@ -307,7 +307,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 				if again := got.Attempt != before.Attempt; again != (name != "nothing" && number == 1) {
 					t.Errorf("%s, %d bytes: partition %d is published again: %v", name, bytes, number, again)
 				}
-				if !p.HasScores(2) {
+				if p.Scores != 2 {
 					t.Errorf("%s, %d bytes: partition %d has no scores", name, bytes, number)
 				}
 			}

@@ -46,7 +46,7 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 func (w *Worker) commit(shares []*partition.Share) {
 	ends := map[int]int64{}
 	for _, p := range shares {
-		for _, part := range p.Parts() {
+		for _, part := range p.Parts {
 			if !part.Span.Empty() {
 				ends[part.Span.Partition] = part.Span.To
 			}
@@ -88,7 +88,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 			p := current.Processor(&w.idle)
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
 		},
-		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
+		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
 			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
 			if err != nil {
@@ -101,7 +101,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 				}
 			}
 			return func(ctx context.Context) error {
-				if err := w.writeResiduals(ctx, open[p], p.Segments()[at.Segment].Span.Partition, o); err != nil {
+				if err := w.writeResiduals(ctx, open[p], at.Segment().Span.Partition, o); err != nil {
 					return err
 				}
 				if writeTerms != nil {
@@ -129,7 +129,7 @@ type openSeal struct {
 func (w *Worker) openSeal(v protocol.Visit, p *partition.Share, attempt string) *openSeal {
 	s := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, v, p), Attempt: attempt},
 		digesters: map[int]*sink.Digester{}}
-	for _, part := range p.Parts() {
+	for _, part := range p.Parts {
 		number := part.Span.Partition
 		s.Parts = append(s.Parts, statistics.SealedPart{Partition: number, From: -1})
 		s.digesters[number] = &sink.Digester{}

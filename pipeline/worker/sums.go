@@ -87,7 +87,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 			processors = append(processors, p)
 			return p.Sum
 		},
-		Collect: func(at visit.LoadPlace, o *visit.Outcome) (visit.Write, error) {
+		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
 			progress(o.Rows)
 			left.add(at, o)
@@ -120,7 +120,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 // merge adds a segment's sum to the sum of its share, which has the given number of segments. It returns the share's sum when it
 // is complete, otherwise nil. The sum must have the coverage of the survey, even if it is only a
 // Gram matrix or that of a sample: the error is a *coverageError if it differs.
-func merge(sums map[*partition.Share]*accumulate.Sum, at visit.LoadPlace, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
+func merge(sums map[*partition.Share]*accumulate.Sum, at *visit.Load, sum *accumulate.Sum, segments int, buffers *accumulate.BufferPool,
 	crosses *accumulate.CrossPool) (*accumulate.Sum, error) {
 	p := at.Share
 	if sums[p] == nil {
@@ -129,7 +129,7 @@ func merge(sums map[*partition.Share]*accumulate.Sum, at visit.LoadPlace, sum *a
 	} else if err := sums[p].MergeWhole(sum, buffers, crosses); err != nil {
 		return nil, err
 	}
-	if at.Segment < segments-1 {
+	if at.Index < segments-1 {
 		return nil, nil
 	}
 	whole, covered := sums[p], p.CoveredOf(segments)
@@ -179,7 +179,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	if n := v.Of.Features.Size(); p.Parts()[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
+	if n := v.Of.Features.Size(); p.Parts[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
@@ -192,7 +192,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 // sumGrams publishes the Gram matrices of a stage for the shares that have not published them; first is the first visit to the stage. A
 // matrix does not depend on weights, so it is summed in a visit of its own, before the first visit.
 func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*partition.Share) error {
-	shares = slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.HasGram(first.Stage) })
+	shares = slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return first.Stage < p.Grams })
 	if len(shares) == 0 {
 		return nil
 	}
@@ -214,7 +214,7 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*p
 		return err
 	}
 	for _, p := range shares {
-		p.SetGrams(first.Stage + 1)
+		p.Grams = first.Stage + 1
 	}
 	return nil
 }
@@ -223,12 +223,12 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*p
 type leaving map[*partition.Share]map[int]*coverage.Coverage
 
 // add adds a segment.
-func (l leaving) add(at visit.LoadPlace, o *visit.Outcome) {
+func (l leaving) add(at *visit.Load, o *visit.Outcome) {
 	if o.Left == nil {
 		return
 	}
 	p := at.Share
-	place := p.Segments()[at.Segment].Increment
+	place := at.Segment().Increment
 	if l[p] == nil {
 		l[p] = map[int]*coverage.Coverage{}
 	}
@@ -249,7 +249,7 @@ func (w *Worker) checkLeaving(p *partition.Share, read map[int]*coverage.Coverag
 			continue
 		}
 		want := coverage.Coverage{}
-		for _, part := range p.Parts() {
+		for _, part := range p.Parts {
 			of, _ := increment.On(part.Span.Partition)
 			if err := want.Merge(of); err != nil {
 				return err
@@ -286,12 +286,12 @@ func (w *Worker) termsOf(v *visit.Visit) *terms {
 
 // add adds the terms of a segment. It returns a function that writes those of an increment if they are complete in the
 // share; otherwise nil.
-func (t *terms) add(at visit.LoadPlace, of *accumulate.Sum) (visit.Write, error) {
+func (t *terms) add(at *visit.Load, of *accumulate.Sum) (visit.Write, error) {
 	p := at.Share
 	if t.of[p] == nil {
 		t.of[p] = visit.NewIncrementTerms(p)
 	}
-	segment := p.Segments()[at.Segment]
+	segment := at.Segment()
 	sum, err := t.of[p].Add(segment, of)
 	if err != nil || sum == nil {
 		return nil, err

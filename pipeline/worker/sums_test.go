@@ -22,17 +22,17 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 	} {
 		p, expected := partition.New(2, partition.NewPart(span, 0, nil)), covered
 		change(&expected)
-		p.SetCovered(expected, coverage.Coverage{})
+		p.Surveyed, p.Covered = expected, coverage.Coverage{}
 		sums := map[*partition.Share]*accumulate.Sum{}
 		part := func(at int) *accumulate.Sum {
-			half := coverage.Coverage{Spans: coverage.Spans{p.Segments()[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
+			half := coverage.Coverage{Spans: coverage.Spans{p.Segments[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
 			return accumulate.NewSum(half, nil)
 		}
-		if whole, err := merge(sums, visit.LoadPlace{Share: p, Segment: 0}, part(0), 2, &accumulate.BufferPool{},
+		if whole, err := merge(sums, &visit.Load{Share: p, Index: 0}, part(0), 2, &accumulate.BufferPool{},
 			nil); whole != nil || err != nil {
 			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
 		}
-		whole, err := merge(sums, visit.LoadPlace{Share: p, Segment: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
+		whole, err := merge(sums, &visit.Load{Share: p, Index: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
 		if name == "the same" {
 			if err != nil || !whole.Coverage.Same(covered) {
 				t.Errorf("%v, %v", whole, err)

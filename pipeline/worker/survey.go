@@ -36,7 +36,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 	claimed, interval := w.Clock.Now(), w.claimInterval()
 	s := &visit.Scan[*visit.Findings]{
 		LoadSource: source, Extent: (*partition.Share).Recent, MaxWrites: maxWrites, Process: current.Processor,
-		Collect: func(at visit.LoadPlace, of *visit.Findings) (visit.Write, error) {
+		Collect: func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
 			p := at.Share
 			progress(of.Rows())
 			for _, q := range of.Quarantined {
@@ -51,11 +51,11 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 			if err := found[p].Merge(of); err != nil {
 				return nil, err
 			}
-			surveyed[p] = at.Segment + 1
+			surveyed[p] = at.Index + 1
 			if columns, labels := found[p].Width(); columns > 0 {
 				w.reserveFound(columns, labels, surveyed)
 			}
-			if at.Segment < p.Recent()-1 {
+			if at.Index < p.Recent()-1 {
 				if w.Clock.Since(claimed) < interval {
 					return nil, nil
 				}

@@ -302,7 +302,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	}
 	var due []*partition.Share
 	for _, p := range w.shares {
-		if p.Visited() != v {
+		if p.Visited != v {
 			due = append(due, p)
 		}
 	}
@@ -314,7 +314,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 		return fmt.Errorf("visit %d of %s: %w", v.Number, event.StageName(v.Stage), err)
 	}
 	for _, p := range due {
-		p.SetVisited(v)
+		p.Visited = v
 	}
 	w.visited(v, due, began)
 	return nil
@@ -384,7 +384,7 @@ func (w *Worker) adopt(ctx context.Context) error {
 // begin drops data of earlier runs that the log no longer has.
 func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 	for _, p := range shares {
-		for _, part := range p.Parts() {
+		for _, part := range p.Parts {
 			if err := w.cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
 				return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, part.Span.Partition, err)
 			}
@@ -394,7 +394,7 @@ func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 }
 
 // first returns the first partition that a share may have, which identifies it.
-func (w *Worker) first(p *partition.Share) int { return w.plan.ShareOf(p.Parts()[0].Span.Partition) }
+func (w *Worker) first(p *partition.Share) int { return w.plan.ShareOf(p.Parts[0].Span.Partition) }
 
 // share returns the empty state of a share, by its index in the plan.
 func (w *Worker) share(index int) *partition.Share {
@@ -490,7 +490,7 @@ func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows
 // rows returns the number of rows that the survey has found in shares.
 func rows(shares []*partition.Share) (n int64) {
 	for _, p := range shares {
-		n += p.Covered().Rows
+		n += p.Covered.Rows
 	}
 	return n
 }

@@ -104,10 +104,10 @@ func (w *Worker) repeat(ctx context.Context) error {
 
 // repeatVisit makes a visit to a share due again.
 func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
-	p.SetVisited(protocol.Visit{})
-	p.SetGrams(0)
+	p.Visited = protocol.Visit{}
+	p.Grams = 0
 	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
-		for _, part := range p.Parts() {
+		for _, part := range p.Parts {
 			w.cache.Drop(part.Span.Partition)
 		}
 	}

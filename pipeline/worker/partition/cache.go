@@ -263,7 +263,7 @@ func (c *Cache) Leave(p *Share, made Made, hasBlock func(stage int) bool) {
 		c.dropIf(func(e *entry) bool { return e.rows })
 		c.made = made
 	}
-	for _, s := range p.segments {
+	for _, s := range p.Segments {
 		if s.batches == nil || s.Leaves {
 			continue
 		}
@@ -287,7 +287,7 @@ func (c *Cache) Leave(p *Share, made Made, hasBlock func(stage int) bool) {
 func (c *Cache) Return(p *Share, made Made, chained bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	for _, s := range p.segments {
+	for _, s := range p.Segments {
 		e := c.entries[key{s.Span.Partition, s.Span.From, true}]
 		if e == nil || e.to != s.Span.To || made.Rows != c.made.Rows || s.batches != nil {
 			continue

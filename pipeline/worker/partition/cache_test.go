@@ -37,16 +37,16 @@ func TestBatchesComeBack(t *testing.T) {
 		b := newBatch(3, 65, 3, 2)
 		b.Checksum = 7
 		before := New(4, NewPart(span, 0, nil))
-		before.Segments()[0].KeepBatches([]*Batch{b}, cache)
+		before.Segments[0].KeepBatches([]*Batch{b}, cache)
 		b.Block(0, 5, &kernel.Dense{}, cache)
 		cache.Leave(before, made, func(int) bool { return test.own })
-		if before.Segments()[0].Batches() != nil || !cache.Has(budget) {
+		if before.Segments[0].Batches() != nil || !cache.Has(budget) {
 			t.Errorf("%s: what was left is not idle", name)
 		}
 		after := New(4, NewPart(span, 0, nil))
-		after.Segments()[0].SetCounted(test.counted)
+		after.Segments[0].SetCounted(test.counted)
 		cache.Return(after, test.made, false)
-		got := after.Segments()[0].Batches()
+		got := after.Segments[0].Batches()
 		if back := len(got) == 1 && got[0] == b; back != test.rows {
 			t.Errorf("%s: the batches come back, %v; expected %v", name, back, test.rows)
 		}
@@ -67,7 +67,7 @@ func TestBatchesComeBack(t *testing.T) {
 
 // segmentAt returns the segment of so many messages at an offset.
 func segmentAt(from, n int64) *Segment {
-	return New(n, NewPart(coverage.Span{From: from, To: from + n}, 0, nil)).Segments()[0]
+	return New(n, NewPart(coverage.Span{From: from, To: from + n}, 0, nil)).Segments[0]
 }
 
 // keep stores a message of a segment that takes so many bytes, and counts it.

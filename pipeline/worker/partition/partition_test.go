@@ -105,7 +105,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 		s := New(4, NewPart(coverage.Span{Partition: 1, From: 3, To: 20}, 0, nil))
 		shared := kernel.Dense{}
 		for range 50 {
-			segment := s.Segments()[random.IntN(len(s.Segments()))]
+			segment := s.Segments[random.IntN(len(s.Segments))]
 			switch random.IntN(6) {
 			case 0:
 				budget.Keep(segment, []protocol.Message{{Message: wire.Message{Value: make([]byte, random.IntN(3000))}}})
@@ -136,7 +136,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 					held += e.bytes
 				}
 			}
-			for _, segment := range s.Segments() {
+			for _, segment := range s.Segments {
 				for _, b := range segment.Batches() {
 					held += b.bytes()
 				}
@@ -157,7 +157,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
-	segment := New(1, NewPart(coverage.Span{To: 1}, 0, nil)).Segments()[0]
+	segment := New(1, NewPart(coverage.Span{To: 1}, 0, nil)).Segments[0]
 	for name, test := range map[string]struct {
 		budget      int64
 		kept, after bool // whether the batch's block is kept for 4 columns, and then for 5
@@ -187,8 +187,8 @@ func TestBlock(t *testing.T) {
 func kept(inMemory ...int) *Share {
 	s := New(2, NewPart(coverage.Span{Partition: 5, From: 10, To: 14}, 2, nil))
 	for _, i := range inMemory {
-		span := s.Segments()[i].Span
-		s.Segments()[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewCache(1<<20))
+		span := s.Segments[i].Span
+		s.Segments[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewCache(1<<20))
 	}
 	return s
 }
@@ -204,7 +204,7 @@ func TestNew(t *testing.T) {
 	s.AddPast(&refresh, 1, false, 2)
 	s.AddPast(&leave, 0, true, 2)
 	got := ""
-	for _, segment := range s.Segments() {
+	for _, segment := range s.Segments {
 		got += fmt.Sprintf("%v %d %d %v %v %v\n", segment.Span, segment.Increment, segment.Index, segment.Last, segment.Past, segment.Leaves)
 	}
 	if want := `[4]@3–4 0 0 false false false
@@ -216,7 +216,7 @@ func TestNew(t *testing.T) {
 `; got != want || s.Recent() != 4 || s.Staying() != 5 || s.All() != 6 || !slices.Equal(Numbers([]*Share{s}), []int{4, 5, 6}) {
 		t.Errorf("%d, %d and %d segments:\n%s", s.Recent(), s.Staying(), s.All(), got)
 	}
-	if s.HasScores(0) || s.HasScoresAfter(0) || s.inMemory() || s.Visited() != (protocol.Visit{}) {
+	if s.Scores == 0 || s.HasScoresAfter(0) || s.inMemory() || s.Visited != (protocol.Visit{}) {
 		t.Error("an empty share has scores, or rows in memory")
 	}
 }
@@ -249,7 +249,7 @@ func TestAdvance(t *testing.T) {
 		}
 	}
 	s.ZeroScores()
-	if !s.HasScores(0) || slices.ContainsFunc(s.batches(), func(b *Batch) bool { return slices.Max(b.Score.Data) != 0 }) {
+	if s.Scores != 0 || slices.ContainsFunc(s.batches(), func(b *Batch) bool { return slices.Max(b.Score.Data) != 0 }) {
 		t.Error("the scores before stage 0 are not zero")
 	}
 }
@@ -274,18 +274,18 @@ func TestResiduals(t *testing.T) {
 		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
 	}
 	s := kept(0)
-	s.BeginResiduals(s.parts[0], 100)
+	s.BeginResiduals(s.Parts[0], 100)
 	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
-		if !s.AddResiduals(s.parts[0], p, at) {
+		if !s.AddResiduals(s.Parts[0], p, at) {
 			t.Errorf("offset %d is not of the run", p.Offset)
 		}
 	}
-	if s.AddResiduals(s.parts[0], part(14, 0, 1, 2), 70) {
+	if s.AddResiduals(s.Parts[0], part(14, 0, 1, 2), 70) {
 		t.Error("an offset behind the span is of the run")
 	}
-	s.AddResiduals(s.parts[0], part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
-	s.EndResiduals(s.parts[0])
-	first, second := s.Segments()[0], s.Segments()[1]
+	s.AddResiduals(s.Parts[0], part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
+	s.EndResiduals(s.Parts[0])
+	first, second := s.Segments[0], s.Segments[1]
 	if first.Residuals() != 50 || second.Residuals() != 100 {
 		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.Residuals(), second.Residuals())
 	}
@@ -294,9 +294,9 @@ func TestResiduals(t *testing.T) {
 			t.Errorf("message %d has scores %v, expected %v", i, got, want)
 		}
 	}
-	s.BeginResiduals(s.parts[0], 100)
-	s.AddResiduals(s.parts[0], part(12, 0, 1, 2), 80)
-	if s.EndResiduals(s.parts[0]); first.Residuals() != 80 || second.Residuals() != 80 {
+	s.BeginResiduals(s.Parts[0], 100)
+	s.AddResiduals(s.Parts[0], part(12, 0, 1, 2), 80)
+	if s.EndResiduals(s.Parts[0]); first.Residuals() != 80 || second.Residuals() != 80 {
 		t.Errorf("residuals begin at %d and %d, expected both at 80", first.Residuals(), second.Residuals())
 	}
 }
@@ -305,13 +305,13 @@ func TestResiduals(t *testing.T) {
 // had before.
 func TestVotes(t *testing.T) {
 	s := kept(0)
-	first := s.Segments()[0].Batches()[0]
+	first := s.Segments[0].Batches()[0]
 	first.Votes = kernel.NewDense(first.Len(), 2)
 	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
 	read := func() []float32 {
-		s.BeginResiduals(s.parts[0], 100)
-		s.AddResiduals(s.parts[0], part, 50)
-		s.EndResiduals(s.parts[0])
+		s.BeginResiduals(s.Parts[0], 100)
+		s.AddResiduals(s.Parts[0], part, 50)
+		s.EndResiduals(s.Parts[0])
 		return first.Votes.Data
 	}
 	if got := read(); !slices.Equal(got, []float32{0, 0, 0.25, 0.75}) {

@@ -22,15 +22,15 @@ import (
 // [New]. A share is not safe for concurrent use, except that each segment may be used by another goroutine, and that the
 // coverage does not change once it is set.
 type Share struct {
-	parts    []*Part
-	segments []*Segment
+	Parts    []*Part           // in order
+	Segments []*Segment        // in order
 	recent   int               // number of leading segments in the run's own spans
 	staying  int               // number of leading segments outside leaving increments
-	grams    int               // in an update, number of stages with published Gram matrices
-	surveyed coverage.Coverage // coverage of the survey
-	covered  coverage.Coverage // coverage of the survey and of an update's plan
-	visited  protocol.Visit    // last visit with published sums
-	scores   int               // stage before which the batches have the scores, or protocol.NoStage
+	Grams    int               // number of leading stages with published Gram matrices
+	Surveyed coverage.Coverage // coverage of the survey
+	Covered  coverage.Coverage // coverage of the survey and of an update's plan: later visits must cover the same messages
+	Visited  protocol.Visit    // last visit with published sums; zero: they are to be published, perhaps again
+	Scores   int               // stage before which the batches have the scores, or protocol.NoStage
 	after    int               // stage after which the batches have the scores, or protocol.NoStage
 }
 
@@ -50,25 +50,25 @@ func NewPart(span coverage.Span, ordinal int, increments []coverage.Increment) *
 
 // New returns the empty state of a share with the given partitions, in order. segment is the number of offsets of a segment.
 func New(segment int64, parts ...*Part) *Share {
-	s := &Share{parts: parts, scores: protocol.NoStage, after: protocol.NoStage}
+	s := &Share{Parts: parts, Scores: protocol.NoStage, after: protocol.NoStage}
 	for _, part := range parts {
-		part.from = len(s.segments)
+		part.from = len(s.Segments)
 		if part.increments == nil {
 			for _, span := range part.Span.Segments(segment) {
-				s.segments = append(s.segments, &Segment{Part: part, Span: span})
+				s.Segments = append(s.Segments, &Segment{Part: part, Span: span})
 			}
 		}
 		for i := range part.increments {
 			s.add(part, &part.increments[i], Segment{Increment: i}, segment)
 		}
-		part.to = len(s.segments)
-		own := s.segments[part.from:part.to]
+		part.to = len(s.Segments)
+		own := s.Segments[part.from:part.to]
 		slices.SortFunc(own, func(a, b *Segment) int { return cmp.Compare(a.Span.From, b.Span.From) })
 		for i, segment := range own {
 			segment.Index, segment.Last = i, i == len(own)-1
 		}
 	}
-	s.recent, s.staying = len(s.segments), len(s.segments)
+	s.recent, s.staying = len(s.Segments), len(s.Segments)
 	return s
 }
 
@@ -79,7 +79,7 @@ func (s *Share) add(part *Part, increment *coverage.Increment, like Segment, seg
 		for _, span := range span.Segments(segment) {
 			next := like
 			next.Part, next.Span = part, span
-			s.segments = append(s.segments, &next)
+			s.Segments = append(s.Segments, &next)
 		}
 	}
 }
@@ -87,11 +87,11 @@ func (s *Share) add(part *Part, increment *coverage.Increment, like Segment, seg
 // AddPast adds the segments of an increment that an update revisits, or that leaves; for place see [Segment]. Leaving
 // increments come last.
 func (s *Share) AddPast(increment *coverage.Increment, place int, leaves bool, segment int64) {
-	for _, part := range s.parts {
+	for _, part := range s.Parts {
 		s.add(part, increment, Segment{Increment: place, Leaves: leaves, Past: true}, segment)
 	}
 	if !leaves {
-		s.staying = len(s.segments)
+		s.staying = len(s.Segments)
 	}
 }
 
@@ -102,51 +102,20 @@ func (s *Share) Recent() int { return s.recent }
 func (s *Share) Staying() int { return s.staying }
 
 // All returns the number of segments.
-func (s *Share) All() int { return len(s.segments) }
-
-// Parts returns the partitions, in order.
-func (s *Share) Parts() []*Part { return s.parts }
+func (s *Share) All() int { return len(s.Segments) }
 
 // Has reports whether a partition belongs to the share.
 func (s *Share) Has(number int) bool {
-	return slices.ContainsFunc(s.parts, func(p *Part) bool { return p.Span.Partition == number })
+	return slices.ContainsFunc(s.Parts, func(p *Part) bool { return p.Span.Partition == number })
 }
-
-// Segments returns the segments, in order.
-func (s *Share) Segments() []*Segment { return s.segments }
-
-// Covered returns the coverage of the survey and of an update's plan: later visits must cover the same messages.
-func (s *Share) Covered() coverage.Coverage { return s.covered }
 
 // CoveredOf returns this coverage for a number of leading segments: those of the run's own spans, or all that stay.
 func (s *Share) CoveredOf(segments int) coverage.Coverage {
 	if segments == s.recent {
-		return s.surveyed
+		return s.Surveyed
 	}
-	return s.covered
+	return s.Covered
 }
-
-// SetCovered sets the coverage of the survey, and that of the survey and an update's plan.
-func (s *Share) SetCovered(surveyed, all coverage.Coverage) { s.surveyed, s.covered = surveyed, all }
-
-// Visited returns the last visit with published sums.
-func (s *Share) Visited() protocol.Visit { return s.visited }
-
-// SetVisited records that the sums of a visit are published. The zero visit means that none are, so that they are computed
-// and published again.
-func (s *Share) SetVisited(v protocol.Visit) { s.visited = v }
-
-// HasGram reports whether the Gram matrix of an update's stage is published.
-func (s *Share) HasGram(stage int) bool { return stage < s.grams }
-
-// SetGrams records the number of leading stages with published Gram matrices.
-func (s *Share) SetGrams(stages int) { s.grams = stages }
-
-// HasScores reports whether the batches have the scores before a stage.
-func (s *Share) HasScores(stage int) bool { return s.scores == stage }
-
-// SetScores records that the batches have the scores before a stage, or no valid ones if stage is [protocol.NoStage].
-func (s *Share) SetScores(stage int) { s.scores = stage }
 
 // ZeroScores sets the scores before stage 0, which are all zero, and clears the votes.
 func (s *Share) ZeroScores() {
@@ -155,7 +124,7 @@ func (s *Share) ZeroScores() {
 		clear(b.Votes.Data)
 		b.At = 0
 	}
-	s.scores = 0
+	s.Scores = 0
 }
 
 // ClearScores sets the scores before the first stage of a member, which are all zero.
@@ -201,7 +170,7 @@ func (s *Share) ConvertScores(from, to link.Link) {
 // BeginResiduals starts recording the residuals offset of each segment of a partition, and clears its batches' votes: once a
 // member is finished, they are in the residuals. end is the offset after the partition's last residuals.
 func (s *Share) BeginResiduals(part *Part, end int64) {
-	for _, segment := range s.segments[part.from:part.to] {
+	for _, segment := range s.Segments[part.from:part.to] {
 		for _, b := range segment.batches {
 			clear(b.Votes.Data)
 		}
@@ -213,7 +182,7 @@ func (s *Share) BeginResiduals(part *Part, end int64) {
 // records the residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in
 // the order of the examples. The result is false if the examples message does not belong to the run.
 func (s *Share) AddResiduals(part *Part, m *schemas.Residuals, at int64) bool {
-	own := s.segments[part.from:part.to]
+	own := s.Segments[part.from:part.to]
 	i, _ := slices.BinarySearchFunc(own, m.Offset, func(s *Segment, offset int64) int {
 		if s.Span.To <= offset {
 			return -1
@@ -240,13 +209,13 @@ func (s *Share) AddResiduals(part *Part, m *schemas.Residuals, at int64) bool {
 // EndResiduals completes the offsets: for a segment without residuals, it records the offset of the next segment.
 func (s *Share) EndResiduals(part *Part) {
 	for i := part.to - 2; i >= part.from; i-- {
-		s.segments[i].residuals = min(s.segments[i].residuals, s.segments[i+1].residuals)
+		s.Segments[i].residuals = min(s.Segments[i].residuals, s.Segments[i+1].residuals)
 	}
 }
 
 // inMemory reports whether the whole share is in memory.
 func (s *Share) inMemory() bool {
-	return !slices.ContainsFunc(s.segments, func(s *Segment) bool { return s.batches == nil })
+	return !slices.ContainsFunc(s.Segments, func(s *Segment) bool { return s.batches == nil })
 }
 
 // DropBlocks drops the blocks of rows in memory, and returns their memory. The rows are kept.
@@ -258,15 +227,15 @@ func (s *Share) DropBlocks(cache *Cache) {
 
 // Release returns all memory of the share. The share must not be used afterwards.
 func (s *Share) Release(cache *Cache) {
-	cache.Rest(s.segments...)
-	for _, segment := range s.segments {
+	cache.Rest(s.Segments...)
+	for _, segment := range s.Segments {
 		segment.dropBatches(cache)
 	}
 }
 
 // batches returns the batches that are in memory.
 func (s *Share) batches() (batches []*Batch) {
-	for _, segment := range s.segments {
+	for _, segment := range s.Segments {
 		batches = append(batches, segment.batches...)
 	}
 	return batches
@@ -275,7 +244,7 @@ func (s *Share) batches() (batches []*Batch) {
 // Numbers returns the numbers of the partitions of shares.
 func Numbers(shares []*Share) (numbers []int) {
 	for _, s := range shares {
-		for _, part := range s.parts {
+		for _, part := range s.Parts {
 			numbers = append(numbers, part.Span.Partition)
 		}
 	}

@@ -19,7 +19,7 @@ func TestPartitionsApart(t *testing.T) {
 	begin := make([]int64, len(partitions)) // number of segments in the previous partitions
 	for i, p := range partitions {
 		place[p], begin[i] = i, int64(segments)
-		segments += len(p.Segments())
+		segments += len(p.Segments)
 	}
 	var collected atomic.Int64
 	s := newScan(func(_ context.Context, l *Load) (int, error) {
@@ -29,12 +29,12 @@ func TestPartitionsApart(t *testing.T) {
 		return 0, nil
 	})
 	s.Apart = true
-	s.Collect = func(LoadPlace, int) (Write, error) { collected.Add(1); return nil, nil }
+	s.Collect = func(*Load, int) (Write, error) { collected.Add(1); return nil, nil }
 	if err := s.Run(t.Context(), Concurrent{}, partitions); err != nil || collected.Load() != int64(segments) {
 		t.Fatalf("%d of %d segments: %v", collected.Load(), segments, err)
 	}
 	bad := errors.New("bad")
-	s.Collect = func(LoadPlace, int) (Write, error) { return nil, bad } // the reader waits for a token that nobody returns
+	s.Collect = func(*Load, int) (Write, error) { return nil, bad } // the reader waits for a token that nobody returns
 	if err := s.Run(t.Context(), Concurrent{}, partitions); !errors.Is(err, bad) {
 		t.Errorf("a scan that can't collect: %v", err)
 	}

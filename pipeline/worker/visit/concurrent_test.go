@@ -20,7 +20,7 @@ func TestOrderOfSegments(t *testing.T) {
 	partitions := func(segments ...int64) (all []*partition.Share) {
 		for n, length := range segments {
 			p := partition.New(1, partition.NewPart(coverage.Span{Partition: n, To: length}, n, nil))
-			for _, segment := range p.Segments() {
+			for _, segment := range p.Segments {
 				segment.KeepBatches([]*partition.Batch{}, partition.NewCache(0))
 			}
 			all = append(all, p)

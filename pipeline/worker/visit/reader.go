@@ -67,7 +67,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		first := l.Index - segment.Index
 		for ; r.next <= segment.Index; r.next++ {
 			*l = Load{Share: l.Share, Index: l.Index}
-			read, err := r.readMessages(ctx, l, replay, r.share.Segments()[first+r.next].Span)
+			read, err := r.readMessages(ctx, l, replay, r.share.Segments[first+r.next].Span)
 			if err != nil {
 				return fmt.Errorf("read examples %s%v: %w", topics.Examples, segment.Span, err)
 			}

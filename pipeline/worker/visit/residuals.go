@@ -149,7 +149,7 @@ func (r *ResidualsReader) Restore(ctx context.Context, s *partition.Share) error
 		s.Advance(r.From, r.To)
 		return nil
 	}
-	for _, part := range s.Parts() {
+	for _, part := range s.Parts {
 		if err := r.restore(ctx, s, part); err != nil {
 			return fmt.Errorf("read residuals %s[%d] of stage %d: %w", r.Client.Topics.Residuals, part.Span.Partition, r.Stage, err)
 		}

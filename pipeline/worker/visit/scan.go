@@ -27,7 +27,7 @@ type Scan[T any] struct {
 	Process func() func(ctx context.Context, l *Load) (T, error)
 	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while
 	// further outcomes are computed.
-	Collect func(at LoadPlace, outcome T) (Write, error)
+	Collect func(at *Load, outcome T) (Write, error)
 	// Apart means that no segment of a share is read before all outcomes of the previous share are collected, because
 	// the sums of both would need too much memory.
 	Apart bool
@@ -67,16 +67,8 @@ type Load struct {
 	bytes      int64                          // read ahead, until the outcome is collected
 }
 
-// LoadPlace is the segment of an outcome.
-type LoadPlace struct {
-	Share   *partition.Share
-	Segment int // index in its share
-}
-
-func (l *Load) place() LoadPlace { return LoadPlace{l.Share, l.Index} }
-
 // Segment returns the segment.
-func (l *Load) Segment() *partition.Segment { return l.Share.Segments()[l.Index] }
+func (l *Load) Segment() *partition.Segment { return l.Share.Segments[l.Index] }
 
 // Run executes the scan of shares with an executor. It returns when all outcomes are collected and all writes are
 // done.
@@ -88,7 +80,7 @@ func (s *Scan[T]) Run(ctx context.Context, e Executor, shares []*partition.Share
 			process := s.Process()
 			return func(ctx context.Context, l *Load) (Collector, error) {
 				outcome, err := process(ctx, l)
-				return func() (Write, error) { return s.Collect(l.place(), outcome) }, err
+				return func() (Write, error) { return s.Collect(l, outcome) }, err
 			}
 		},
 	})

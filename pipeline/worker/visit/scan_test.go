@@ -43,7 +43,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 		}
 		return 0, nil
 	})
-	s.Collect = func(LoadPlace, int) (Write, error) { return nil, nil }
+	s.Collect = func(*Load, int) (Write, error) { return nil, nil }
 	if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(40)}); !errors.Is(err, bad) {
 		t.Error(err)
 	}
@@ -66,9 +66,9 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		return 0, nil
 	})
 	collected := 0
-	s.Collect = func(at LoadPlace, _ int) (Write, error) {
-		if at.Segment != collected {
-			t.Errorf("segment %d comes behind %v", at.Segment, collected)
+	s.Collect = func(at *Load, _ int) (Write, error) {
+		if at.Index != collected {
+			t.Errorf("segment %d comes behind %v", at.Index, collected)
 		}
 		collected++
 		ahead.Add(-1)
@@ -90,7 +90,7 @@ func newScan(work func(context.Context, *Load) (int, error)) *Scan[int] {
 // inMemory returns a partition whose segments need not be read.
 func inMemory(segments int64) *partition.Share {
 	p, budget := partition.New(1, partition.NewPart(coverage.Span{From: 0, To: segments}, 0, nil)), partition.NewCache(0)
-	for _, segment := range p.Segments() {
+	for _, segment := range p.Segments {
 		segment.KeepBatches([]*partition.Batch{}, budget)
 	}
 	return p
@@ -117,7 +117,7 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 					return len(l.Messages), nil
 				}
 			},
-			Collect: func(_ LoadPlace, messages int) (Write, error) {
+			Collect: func(_ *Load, messages int) (Write, error) {
 				ahead.Add(-1)
 				rows += int64(messages)
 				return nil, nil

@@ -239,7 +239,7 @@ func sampleRows(all coverage.Spans, share *partition.Share) int {
 	for _, s := range all {
 		offsets += s.Len()
 	}
-	for _, part := range share.Parts() {
+	for _, part := range share.Parts {
 		own += part.Span.Len()
 	}
 	part := accumulate.SampleRows * float64(own) / float64(max(offsets, 1))

@@ -156,7 +156,7 @@ type IncrementTerms struct {
 // NewIncrementTerms returns the empty terms of a share.
 func NewIncrementTerms(p *partition.Share) *IncrementTerms {
 	t := &IncrementTerms{left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
-	for _, segment := range p.Segments() {
+	for _, segment := range p.Segments {
 		t.left[segment.Increment]++
 	}
 	return t

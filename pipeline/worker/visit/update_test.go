@@ -22,7 +22,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	}
 	p := partition.New(segment, partition.NewPart(coverage.Span{To: increments * perIncrement}, 0, list))
 	terms, sent := NewIncrementTerms(p), map[int]float64{}
-	for i, s := range p.Segments() {
+	for i, s := range p.Segments {
 		whole, err := terms.Add(s, accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms,
 			[]float64{float64(i + 1)})}))
 		arrowtest.NoError(t, err)
@@ -43,7 +43,7 @@ func TestTermsOfOneIncrementAreHeld(t *testing.T) {
 	for _, part := range sent {
 		sum += part
 	}
-	if n := float64(len(p.Segments())); sum != n*(n+1)/2 || sent[999] != 2998+2999+3000 {
+	if n := float64(len(p.Segments)); sum != n*(n+1)/2 || sent[999] != 2998+2999+3000 {
 		t.Errorf("the sum is %g, that of the last increment %g", sum, sent[999])
 	}
 }
