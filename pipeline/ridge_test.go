@@ -7,39 +7,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/solve"
 )
-
-// Runs whose ridge is auto have the weights of runs with the ridges that they report, whatever the links, methods and Gram matrices.
-func TestChosenRidgesAreThoseNumbers(t *testing.T) {
-	long(t)
-	sampled, paper, accelerated := rffStage(link.Softmax, 33, 5), rffStage(link.Softmax, 33, 5), rffStage(link.Softmax, 33, 5)
-	sampled.GramRows, paper.Method, accelerated.Method = "200", solve.MethodPaper, solve.MethodAccelerated
-	for name, list := range map[string][]schemas.Stage{
-		"softmax": {rffStage(link.Softmax, 33, 5), rffStage(link.Softmax, 33, 5)}, "calibrated": {rffStage(link.Calibrated, 33, 3)},
-		"identity": {rffStage(link.Identity, 33, 1), rffStage(link.Identity, 33, 4)}, "sampled": {sampled}, "methods": {paper, accelerated},
-		"links": {rffStage(link.Softmax, 20, 3), rffStage(link.Calibrated, 20, 2), rffStage(link.Identity, 20, 1), rffStage(link.Softmax, 20, 3)},
-	} {
-		t.Run(name, func(t *testing.T) {
-			job := newJob(t, rings(600, 4, 3, 1), rings(90, 4, 3, 2), list...)
-			chosen, auto := train(t, openEmbedded(t), job)
-			for i, s := range chosen.Stages {
-				if !(s.Ridge > 0) || auto.Manifest.Ridge(i) != s.Ridge {
-					t.Errorf("stage %d: ridge %v, in the manifest %v", i, s.Ridge, auto.Manifest.Ridge(i))
-				}
-				for j := range i {
-					if solve.Alike(list[j], list[i]) && chosen.Stages[j].Ridge != s.Ridge {
-						t.Errorf("stages %d and %d are alike, with ridges %v and %v", j, i, chosen.Stages[j].Ridge, s.Ridge)
-					}
-				}
-				job.Stages[i].Ridge = s.Ridge
-			}
-			if number, _ := train(t, openEmbedded(t), job); number.WeightsDigest != chosen.WeightsDigest {
-				t.Errorf("digest %s with the ridges %v, %s with auto", number.WeightsDigest, ridgesOf(number), chosen.WeightsDigest)
-			}
-		})
-	}
-}
 
 func ridgesOf(r *schemas.Report) (ridges []schemas.Ridge) {
 	for _, s := range r.Stages {

@@ -266,7 +266,7 @@ func scenarioOf(scenarios []*scenario, seed uint64) *scenario {
 func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
 	long(t)
 	scenarios := simScenarios(t)
-	histories := make([]uint32, 3*len(scenarios))
+	histories := make([]uint32, len(scenarios))
 	var running sync.WaitGroup
 	for first := range 4 {
 		running.Go(func() {
