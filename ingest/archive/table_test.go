@@ -118,6 +118,35 @@ func TestPartitionValues(t *testing.T) {
 	}
 }
 
+// Of the columns that no value is in, none is read; paths to values may have indices of lists and keys of maps.
+func TestColumnsThatAreRead(t *testing.T) {
+	type item struct {
+		Title string `parquet:"title"`
+	}
+	type nested struct {
+		Items []item          `parquet:"items,list"`
+		ByKey map[string]item `parquet:"by"`
+		Place struct {
+			X int64 `parquet:"x"`
+			Y int64 `parquet:"y"`
+		} `parquet:"place"`
+		Other string `parquet:"other"`
+	}
+	name := filepath.Join(t.TempDir(), "a.parquet")
+	writeParquet(t, name, []nested{{Items: []item{{"a"}}, ByKey: map[string]item{"k": {"b"}}}})
+	read := parquetformat.Columns{Wanted: wanted([]string{"items.0.title", "by.k.title", "place.y"}, [properties][]string{})}
+	err := eachParquet(tableOf(t, name), name, read, func(row arrow.Nested) error {
+		const want = `{"by":[{"key":"k","value":{"title":"b"}}],"items":[{"title":"a"}],"place":{"y":0}}`
+		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {
+			t.Errorf("%s, expected %s", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoTables(t *testing.T) {
 	for _, l := range layouts() {
 		if l.live != nil {

@@ -95,7 +95,7 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 	only := len(parts) == 1 && parts[0].Repeated()
 	switch {
 	case repeated:
-		item, of := s.node(c, path, false)
+		item, of := s.all().node(c, path, false)
 		if item == nil {
 			return nil, nil
 		}
@@ -105,14 +105,14 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 		n, t = &node{leaf: l, leaves: []*leaf{l}}, s.leafType(c)
 	case only && isEntry(parts[0]):
 		key, keys := s.node(parts[0].Columns()[0], path, false)
-		v, of := s.node(parts[0].Columns()[1], path, parts[0].Columns()[1].Repeated())
+		v, of := s.all().node(parts[0].Columns()[1], path, parts[0].Columns()[1].Repeated())
 		if v == nil {
 			return nil, nil
 		}
 		n = &node{leaves: append(slices.Clone(key.leaves), v.leaves...), parts: []*node{key, v}}
 		n.item, n.repeats, t = parts[0].MaxDefinitionLevel(), parts[0].MaxRepetitionLevel(), arrow.MapOf(keys, of)
 	case only && !parts[0].Leaf() && len(parts[0].Columns()) == 1:
-		item, of := s.node(parts[0].Columns()[0], path, parts[0].Columns()[0].Repeated())
+		item, of := s.all().node(parts[0].Columns()[0], path, parts[0].Columns()[0].Repeated())
 		if item == nil {
 			return nil, nil
 		}
@@ -136,6 +136,13 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 		n.present = c.MaxDefinitionLevel()
 	}
 	return n, t
+}
+
+// all returns the schema of the items of a list or a map, of which all parts are wanted: paths to them have indices or keys.
+func (s *schema) all() *schema {
+	all := *s
+	all.columns.Wanted = func(string) bool { return true }
+	return &all
 }
 
 // isEntry reports whether a column is an entry of a map.

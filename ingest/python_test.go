@@ -1,0 +1,72 @@
+//go:build python
+
+package ingest
+
+import (
+	"encoding/json"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest/layout"
+)
+
+// Archives that pyarrow and fastavro write have the rows that these were given, with their offsets.
+func TestPythonArchives(t *testing.T) {
+	interpreter := os.Getenv("STAGEWISE_PYTHON")
+	if interpreter == "" {
+		t.Fatal("STAGEWISE_PYTHON is not set: run scripts/python.sh, which prints the value")
+	}
+	command := exec.Command(interpreter, "testdata/archives.py", t.TempDir())
+	command.Stderr = os.Stderr
+	printed, err := command.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	archives := 0
+	for line := range strings.Lines(string(printed)) {
+		var of struct {
+			Layout, Files string
+			Rows          [][]*float64
+		}
+		if err := json.Unmarshal([]byte(line), &of); err != nil {
+			t.Fatal(err, line)
+		}
+		archives++
+		o := ofTopic("json", func(o *Options) {
+			o.Label, o.Columns.Use, o.Missing.Mode = "label", []string{"x", "place.y", "items.0.price", "at"}, layout.MissingMean
+			o.Archive.Files, o.Archive.Layout, o.BatchRows = of.Files, of.Layout, len(of.Rows)
+		})
+		a, err := o.OpenArchive(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40)
+		for offset := int64(0); err == nil; offset++ {
+			row, e := rows.Next(t.Context())
+			if err = e; err == nil && row.Offset != offset {
+				t.Fatalf("%s: offset %d, expected %d", of.Layout, row.Offset, offset)
+			}
+			if err == nil {
+				_, err = v.Add(t.Context(), TopicMessage{Offset: offset, Value: row.Value, Row: row.Decoded})
+			}
+		}
+		batch := v.Take()
+		if err != io.EOF || batch == nil || batch.Rows != len(of.Rows) {
+			t.Fatalf("%s: %v, %d rows expected", of.Layout, err, len(of.Rows))
+		}
+		for i, want := range of.Rows {
+			for column, x := range want {
+				got := batch.Floats[4*i+column]
+				if x == nil && got == got || x != nil && got != float32(*x) {
+					t.Fatalf("%s: row %d, column %d is %v, expected %v", of.Layout, i, column, got, want)
+				}
+			}
+		}
+	}
+	if archives != 2 {
+		t.Errorf("%d archives", archives)
+	}
+}
