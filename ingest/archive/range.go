@@ -6,7 +6,8 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strings"
+
+	"github.com/stagewise/stagewise/ingest/format/parquet"
 )
 
 // Range reads the rows of a partition with offsets in a range, in order of offset. It holds a block of each open file: one, unless files
@@ -211,8 +212,5 @@ func wanted(paths []string, columns [properties][]string) func(path string) bool
 			}
 		}
 	}
-	within := func(a, b string) bool { return a == b || strings.HasPrefix(a, b+".") }
-	return func(path string) bool {
-		return slices.ContainsFunc(all, func(needed string) bool { return within(needed, path) || within(path, needed) })
-	}
+	return parquet.Wanted(all)
 }

@@ -277,12 +277,23 @@ func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 	return true, nil
 }
 
-// column returns the values of a column of the file; nil: it is within one.
+// column returns the values of a column; nil: they are cells, as those within lists, maps and structs of which some are null.
 func (s *source) column(i int) *arrowvalue.Values {
-	if i >= s.own {
-		return nil
+	if i < s.own {
+		return s.rows.At(i)
 	}
-	return s.rows.At(i)
+	return at(s.rows, s.fields[i].Name, func(of *arrowvalue.Values) bool { return of.Column.NullN() == 0 })
+}
+
+// at returns the values at a path in structs; nil if there are none, or if one of the structs is not valid.
+func at(rows *arrowvalue.Values, path string, valid func(of *arrowvalue.Values) bool) *arrowvalue.Values {
+	for _, name := range message.Path(path) {
+		if rows == nil || rows.Type != arrowvalue.Struct || !valid(rows) {
+			return nil
+		}
+		rows = rows.Named(name)
+	}
+	return rows
 }
 
 // cells returns the values of the columns within others in a row of the batch, behind the columns of the file.
@@ -300,15 +311,17 @@ func (s *source) Read(n int, wanted []bool, b *tabular.Block) error {
 	from := s.from
 	s.from = min(from+n, int(s.batch.NumRows()))
 	b.Rows = s.from - from
-	for i := range s.own {
-		if !wanted[i] {
+	cells := false
+	for i := range s.fields {
+		of := s.column(i)
+		if cells = cells || of == nil; of == nil || !wanted[i] {
 			continue
 		}
-		if err := s.fill(&b.Columns[i], s.fields[i].Kind, s.column(i), from, s.from); err != nil {
+		if err := s.fill(&b.Columns[i], s.fields[i].Kind, of, from, s.from); err != nil {
 			return &tabular.ColumnError{Column: i, Err: err}
 		}
 	}
-	for row := from; s.own < len(s.fields) && row < s.from; row++ {
+	for row := from; cells && row < s.from; row++ {
 		cells, err := s.cells(row)
 		if err != nil {
 			return err
@@ -377,14 +390,9 @@ func Fill(b *tabular.Block, rows *arrowvalue.Values, paths []string) (ok bool) {
 	b.Reset(len(paths))
 	b.Rows = rows.Column.Len()
 	for i, path := range paths {
-		of := rows
-		for _, name := range message.Path(path) {
-			if of.Type != arrowvalue.Struct {
-				return false
-			}
-			if of = of.Named(name); of == nil {
-				return false
-			}
+		of := at(rows, path, func(*arrowvalue.Values) bool { return true })
+		if of == nil {
+			return false
 		}
 		switch of.Type {
 		case arrowvalue.Boolean, arrowvalue.Whole, arrowvalue.Number, arrowvalue.Text:

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
@@ -39,8 +41,17 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Tabl
 	case !info.Mode().IsRegular():
 		return t, errors.New("a pipe: expected a file, because Parquet stores its schema at the end")
 	}
+	named := slices.Clone(o.Needs)
+	for _, column := range o.NamedColumns() {
+		named = append(named, string(column))
+	}
+	some := Wanted(named)
+	wanted := func(path string) bool { // all columns, and those in one of which none is named
+		column, _, within := strings.Cut(path, ".")
+		return !within || some(path) || !some(column)
+	}
 	return arrow.Table(func() (arrow.Records, error) {
 		// The section has its own position. The digest covers the bytes that content reads.
-		return Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{})
+		return Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{Wanted: wanted})
 	}, o)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
@@ -36,6 +37,14 @@ type Columns struct {
 	IDs map[string]int
 	// Values are columns that the file may lack.
 	Values []input.Partition
+}
+
+// Wanted returns a function that reports whether the values at some paths need a column at a path.
+func Wanted(paths []string) func(path string) bool {
+	in := func(column, path string) bool { return column == path || strings.HasPrefix(path, column+".") }
+	return func(path string) bool {
+		return slices.ContainsFunc(paths, func(needed string) bool { return in(needed, path) || in(path, needed) })
+	}
 }
 
 // Open opens a file.
