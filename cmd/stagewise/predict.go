@@ -176,8 +176,8 @@ func predict(ctx context.Context, w io.Writer, blas *kernel.BLAS, m *model.Model
 	return out.Error()
 }
 
-// headsOf returns the names of the columns before the probabilities of a row: of the most probable label, or of the labels that it is given.
-// Before numbers stands nothing.
+// headsOf returns the names of the columns before the probabilities of a row: of the most probable label, or of the labels that it is
+// given. Before numbers stands nothing.
 func headsOf(m *model.Model) []string {
 	switch m.Task() {
 	case examples.Numbers:

@@ -50,22 +50,14 @@ func handler(registry prometheus.Gatherer, trouble func() string, errors *log.Lo
 // listen on the address for another reason is a [option.Problem].
 func listenOn(address string) (listener net.Listener, taken string, err error) {
 	listener, err = net.Listen("tcp", address)
-	if errors.Is(err, syscall.EADDRINUSE) {
-		return listenBehind(address)
+	if err == nil {
+		return listener, "", nil
 	}
-	if err != nil {
+	if !errors.Is(err, syscall.EADDRINUSE) {
 		return nil, "", option.Problem{Key: "metrics.listen", Value: address,
 			Want: fmt.Sprintf("host:port that this process can listen on (%v)", err)}
 	}
-	return listener, "", nil
-}
-
-// listenBehind listens on a port behind one that is taken.
-func listenBehind(address string) (listener net.Listener, taken string, err error) {
-	host, text, err := net.SplitHostPort(address)
-	if err != nil {
-		return nil, "", err
-	}
+	host, text, _ := net.SplitHostPort(address) // it is taken, so it is valid
 	port, err := net.LookupPort("tcp", text)
 	if err != nil {
 		return nil, "", err
