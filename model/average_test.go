@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/sink"
 )
 
 // member returns the parts of a model of one member of p. The features of its stages must not be drawn, as draws depend
@@ -58,35 +57,5 @@ func TestAverageOfMembers(t *testing.T) {
 				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
 			}
 		}
-	}
-}
-
-// Members with drawn features have other ones each: with the same weights they predict otherwise.
-func TestMembersDrawTheirOwnFeatures(t *testing.T) {
-	p := syntheticMembers(t, "rff", 4, 0, 2, link.Softmax)
-	p.weights[1][0].Tensors = p.weights[0][0].Tensors
-	m := arrowtest.Must(p.model())(t)
-	score, before := kernel.NewDense(65, 3), kernel.NewDense(65, 3)
-	var scores [2][]float32
-	inputs := kernel.NewDense(65, 4)
-	m.prepared.Apply(kernel.Gonum(), inputs, raw(65, 4))
-	for i, s := range m.stages {
-		var block kernel.Dense
-		s.Expand(kernel.Gonum(), &Workspace{}, &block, inputs, before)
-		s.fitted.Scores(kernel.Gonum(), score, before, block)
-		scores[i] = slices.Clone(score.Data)
-	}
-	if slices.Equal(scores[0], scores[1]) {
-		t.Error("two members have the same features")
-	}
-	prediction, votes := kernel.NewDense(65, 3), kernel.NewDense(65, 3)
-	for _, s := range scores {
-		copy(prediction.Data, s)
-		m.stages[0].Link.Predict(prediction)
-		sink.Vote(votes, prediction)
-	}
-	sink.Average(prediction, votes, 2)
-	if got := m.Predictor(kernel.Gonum()).Probabilities(raw(65, 4)); !slices.Equal(got.Data, prediction.Data) {
-		t.Error("the model does not predict the mean of its members")
 	}
 }

@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
@@ -57,25 +56,6 @@ func TestPredictFromManyGoroutines(t *testing.T) {
 
 func equalBits(a, b []float32) bool {
 	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
-}
-
-func TestPredictPanicsAtOtherLengths(t *testing.T) {
-	m := arrowtest.Must(synthetic(t, "rff", 4, 0, link.Softmax).model())(t)
-	for name, call := range map[string]func(){
-		"features":      func() { m.Predict(make([]float32, 3), nil) },
-		"probabilities": func() { m.Predict(make([]float32, 4), make([]float32, 2)) },
-		"rows":          func() { m.Probabilities(make([]float32, 3), &examples.Rows{Rows: 1, Floats: make([]float32, 5)}) },
-		"more":          func() { m.Probabilities(make([]float32, 4), &examples.Rows{Rows: 1, Floats: make([]float32, 4)}) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			defer func() {
-				if recover() == nil {
-					t.Error("no panic")
-				}
-			}()
-			call()
-		})
-	}
 }
 
 func TestPredictAllocatesNothing(t *testing.T) {

@@ -1,7 +1,6 @@
 package model
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"math"
@@ -148,38 +147,6 @@ func TestTreesPredictByDescent(t *testing.T) {
 					t.Fatalf("%s: row %d of %d has %v, by descent %v", what, i/want.Cols, n, got.Row(i/want.Cols), want.Row(i/want.Cols))
 				}
 			}
-		}
-	})
-}
-
-// A model with trees that is written and read is the same.
-func TestTreesRoundTrip(t *testing.T) {
-	everyGrown(t, func(what string, p *parts, m *Model) {
-		written := file(t, m)
-		again, err := Read(bytes.NewReader(written))
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		if again.Digest() != m.Digest() || !bytes.Equal(file(t, again), written) {
-			t.Errorf("%s: read again, the model has digest %s, written %s", what, again.Digest(), m.Digest())
-		}
-		got, want := again.Predictor(kernel.Gonum()).Probabilities(tableRows(65)), m.Predictor(kernel.Gonum()).Probabilities(tableRows(65))
-		if !slices.Equal(got.Data, want.Data) {
-			t.Errorf("%s: read again, the model predicts otherwise", what)
-		}
-		for i := range p.weights { // no pass counts: the trees are in the file all the same
-			if stage := m.Stage(i); stage.Link.Learnt && stage.Features.Leaves() > 0 {
-				p.manifest.Blocks[i].Passes = 0
-				p.weights[i] = p.weights[i][:1]
-			}
-		}
-		none, err := p.model()
-		if err != nil {
-			t.Fatalf("%s: %v", what, err)
-		}
-		p.manifest.WeightsDigest = none.Digest()
-		if _, err := Read(bytes.NewReader(file(t, none))); err != nil {
-			t.Errorf("%s: without passes: %v", what, err)
 		}
 	})
 }

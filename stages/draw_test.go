@@ -69,37 +69,3 @@ func TestStreamGolden(t *testing.T) {
 		}
 	}
 }
-
-// Draws have the moments of their distributions and streams are uncorrelated: each statistic is within five standard
-// deviations of its expectation.
-func TestDrawsAreRandom(t *testing.T) {
-	const n = 100_000
-	streams := []Stream{NewStream(7, 0, drawDirections), NewStream(7, 1, drawDirections), NewStream(8, 0, drawDirections),
-		NewStream(7, 0, drawOffsets)}
-	near := func(what string, got, want, deviation float64) {
-		if math.Abs(got-want) > 5*deviation/math.Sqrt(n) {
-			t.Errorf("%s is %v, expected %v", what, got, want)
-		}
-	}
-	for a, s := range streams {
-		var mean, square, fourth, uniform, neighbours float64
-		for i := range uint64(n) {
-			z := s.Normal(i)
-			mean, square, fourth = mean+z/n, square+z*z/n, fourth+z*z*z*z/n
-			uniform += s.Uniform(i) / n
-			neighbours += z * s.Normal(i+1) / n
-		}
-		near("mean", mean, 0, 1)
-		near("variance", square, 1, math.Sqrt(2))
-		near("fourth moment", fourth, 3, math.Sqrt(96))
-		near("mean of the uniform draws", uniform, 0.5, math.Sqrt(1.0/12))
-		near("covariance of neighbours", neighbours, 0, 1)
-		for _, o := range streams[:a] {
-			product := 0.0
-			for i := range uint64(n) {
-				product += s.Normal(i) * o.Normal(i) / n
-			}
-			near("covariance of streams", product, 0, 1)
-		}
-	}
-}

@@ -168,31 +168,6 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	}
 }
 
-// Inner products of random Fourier features are the kernel exp(−|x−x'|²/s).
-func TestFourierFeaturesApproximateTheKernel(t *testing.T) {
-	const size, spread, bandwidth = 8192, 7.0, 1.5
-	x := normals(12, 6, 1)
-	block := expand(mustMap(t, schemas.Features{Kind: RFF, Size: size, BandwidthScale: bandwidth}, 0, plain(6, spread), 0, false), x,
-		kernel.Dense{})
-	for i := range x.Rows {
-		for j := range i + 1 {
-			squared, product := 0.0, 0.0
-			for c, v := range x.Row(i) {
-				d := float64(v - x.Row(j)[c])
-				squared += d * d
-			}
-			for c, v := range block.Row(i) {
-				product += float64(v) * float64(block.Row(j)[c])
-			}
-			// A mean of terms 2·cos·cos, each within ±2 and with a standard deviation of at most √1.5.
-			want := math.Exp(-squared / (spread * bandwidth))
-			if math.Abs(product-want) > 5*math.Sqrt(1.5/size) {
-				t.Errorf("rows %d and %d: %v, the kernel is %v", i, j, product, want)
-			}
-		}
-	}
-}
-
 func TestLogitsLieBetweenZeroAndOne(t *testing.T) {
 	f := schemas.Features{Kind: Logits, Size: 65, BandwidthScale: 1}
 	block := expand(mustMap(t, f, 0, plain(3, 1), 0, false), normals(50, 3, 1e6), kernel.Dense{})

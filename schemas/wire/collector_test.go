@@ -102,28 +102,6 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 	}
 }
 
-// A record larger than MaxBytes is collected if no other record is incomplete, and an evicted record is collected when it
-// is written again.
-func TestLargeAndEvictedRecords(t *testing.T) {
-	mem := arrowtest.Allocator(t)
-	large := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*120))).Encode(mem))(t)
-	other := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60)))
-	other.Partition = 4
-	between := arrowtest.Must(other.Encode(mem))(t)
-	c := &Collector[float64]{MaxBytes: MaxMessage}
-	collect(t, c, large, mem)
-	for _, m := range []Message{large[0], large[1], between[0]} {
-		if r, err := c.Add(m, mem); r != nil || (err != nil) != (m.Key == between[0].Key) {
-			t.Fatalf("%s: %v, %v", m.Key, r, err)
-		}
-	}
-	collect(t, c, between[1:], mem)
-	collect(t, c, large, mem)
-	if len(c.open) > 0 || c.bytes != 0 || c.waiting.Len() > 0 {
-		t.Errorf("%d bytes of %d records are left", c.bytes, len(c.open))
-	}
-}
-
 // Decoding very many tensors takes time proportional to their bytes.
 func TestRecordOfManyTensors(t *testing.T) {
 	var tensors Tensors[float64]
