@@ -56,33 +56,31 @@ func idxValueBytes(kind byte) int {
 	return 0
 }
 
-// isIDX reports whether a file starts with the magic number of idx: two zeros, the type, and the number of dimensions.
-func isIDX(first []byte) bool {
-	return len(first) >= 4 && first[0] == 0 && first[1] == 0 && idxValueBytes(first[2]) > 0 && first[3] > 0
-}
-
 // idxArray is the array in an open idx file. A row is an item of the first dimension: an image or a label.
 type idxArray struct {
 	*input.Content
 	kind      byte     // value type
+	size      int      // of a value
 	rows      int64    // number of rows in the header
 	shape     []uint32 // shape of a row, without the first dimension; empty: a row is a number
+	cols      int      // number of values of a row; above layout.MaxBatchBytes if there are more
 	headerEnd int64    // offset of the first value
 	read      int64    // number of rows read so far
+	packed    []byte   // encoded values of the last rows
 }
 
 // newIDXArray reads the header. A header may claim any size, so memory is only allocated as values are read.
 func newIDXArray(c *input.Content) (*idxArray, error) {
-	f := &idxArray{Content: c}
+	f := &idxArray{Content: c, cols: 1}
 	var magic [4]byte
 	if n, err := io.ReadFull(c, magic[:]); err != nil {
 		return nil, f.cutOff(int64(n), "in its header", err)
 	}
-	if !isIDX(magic[:]) {
+	f.kind, f.size = magic[2], idxValueBytes(magic[2])
+	if magic[0] != 0 || magic[1] != 0 || f.size == 0 || magic[3] == 0 {
 		return nil, f.fail(0, fmt.Errorf("an idx file begins with 0000, a type (08 to 0e) and the number of dimensions: this one "+
 			"begins with %x", magic))
 	}
-	f.kind = magic[2]
 	dims := make([]uint32, magic[3])
 	f.headerEnd = 4 + 4*int64(len(dims))
 	header := make([]byte, 4*len(dims))
@@ -93,6 +91,9 @@ func newIDXArray(c *input.Content) (*idxArray, error) {
 		dims[i] = binary.BigEndian.Uint32(header[4*i:])
 	}
 	f.rows, f.shape = int64(dims[0]), dims[1:]
+	for _, d := range f.shape { // whose product may overflow
+		f.cols = int(min(uint64(f.cols)*uint64(d), layout.MaxBatchBytes+1))
+	}
 	return f, nil
 }
 
@@ -107,18 +108,6 @@ func (f *idxArray) cutOff(offset int64, where string, err error) error {
 		return err
 	}
 	return f.fail(offset, fmt.Errorf("the file ends %s: %w", where, io.ErrUnexpectedEOF))
-}
-
-// cols returns the number of values of a row, or maxCols+1 if there are more than maxCols: the product of the dimensions
-// in a header may overflow.
-func (f *idxArray) cols(maxCols int) int {
-	cols := uint64(1)
-	for _, d := range f.shape {
-		if cols *= uint64(d); cols > uint64(maxCols) {
-			return maxCols + 1
-		}
-	}
-	return int(cols)
 }
 
 // image returns the shape of a row as an image: height, width, and the number of channels if there is a third dimension.
@@ -146,19 +135,28 @@ func (f *idxArray) describe() string {
 func (f *idxArray) readRows(dst []byte, rows int) error {
 	n, err := io.ReadFull(f, dst)
 	if err != nil {
-		rowLength := int64(len(dst) / rows)
-		offset := f.headerEnd + f.read*rowLength + int64(n)
-		return f.cutOff(offset, fmt.Sprintf("in row %d of the %d in its header", f.read+int64(n)/rowLength, f.rows), err)
+		at, size := f.read, f.size*f.cols
+		return f.cutOff(f.offset(at)+int64(n), fmt.Sprintf("in row %d of the %d in its header", at+int64(n/size), f.rows), err)
 	}
 	f.read += int64(rows)
 	return nil
 }
 
+// readPacked reads the encoded values of the next rows.
+func (f *idxArray) readPacked(rows int) error {
+	size := rows * f.cols * f.size
+	f.packed = slices.Grow(f.packed[:0], size)[:size]
+	return f.readRows(f.packed, rows)
+}
+
+// offset returns the offset of a row.
+func (f *idxArray) offset(row int64) int64 { return f.headerEnd + row*int64(f.size*f.cols) }
+
 // end returns an error if the file size does not match its header. Reading to the end also makes the decompressor verify
 // its checksum.
-func (f *idxArray) end(rowLength int) error {
+func (f *idxArray) end() error {
 	if _, err := f.ReadByte(); err == nil {
-		return f.fail(f.headerEnd+f.rows*int64(rowLength), errors.New("the file has more bytes than its header announces"))
+		return f.fail(f.offset(f.rows), errors.New("the file has more bytes than its header announces"))
 	} else if err != io.EOF {
 		return err
 	}
@@ -173,7 +171,6 @@ type idxReader struct {
 	classes   map[int64]bool // nil: all labels are allowed
 	batchRows int            // rows of a batch, except the last
 	batch     examples.Rows
-	packed    []byte // encoded values: labels, and images that are not uint8
 }
 
 // openIDX reads images with their labels, or without labels to predict.
@@ -221,7 +218,7 @@ func newIDXReader(images *input.Content, o layout.Options) (*idxReader, error) {
 		return nil, f.fail(0, fmt.Errorf("%s: expected images", f.describe()))
 	}
 	r := &idxReader{images: f}
-	r.batch.Cols = f.cols(layout.MaxBatchBytes)
+	r.batch.Cols = f.cols
 	rowBytes := layout.FloatRowBytes(r.batch.Cols)
 	if f.kind == idxUint8 {
 		rowBytes = layout.ByteRowBytes(r.batch.Cols)
@@ -253,43 +250,33 @@ func (r *idxReader) Next() (*examples.Rows, error) {
 			return nil, err
 		}
 	}
-	if left == int64(r.batch.Rows) {
-		if err := r.end(); err != nil {
+	for _, f := range []*idxArray{r.images, r.labels} {
+		if f == nil || f.read < f.rows {
+			continue
+		}
+		if err := f.end(); err != nil {
 			return nil, err
 		}
 	}
 	return &r.batch, nil
 }
 
-// end checks that the sizes of both files match their headers.
-func (r *idxReader) end() error {
-	if err := r.images.end(r.batch.Cols * idxValueBytes(r.images.kind)); err != nil || r.labels == nil {
-		return err
-	}
-	return r.labels.end(idxValueBytes(r.labels.kind))
-}
-
 // readImages reads the features of the batch.
 func (r *idxReader) readImages() error {
-	count := r.batch.Rows * r.batch.Cols
-	if r.images.kind == idxUint8 {
+	f, count := r.images, r.batch.Rows*r.batch.Cols
+	if f.kind == idxUint8 {
 		r.batch.Bytes = slices.Grow(r.batch.Bytes[:0], count)[:count]
-		return r.images.readRows(r.batch.Bytes, r.batch.Rows)
+		return f.readRows(r.batch.Bytes, r.batch.Rows)
 	}
-	if err := r.readPacked(r.images, count); err != nil {
+	if err := f.readPacked(r.batch.Rows); err != nil {
 		return err
 	}
 	r.batch.Floats = slices.Grow(r.batch.Floats[:0], count)[:count]
 	for at := range count {
-		v := float32(valueAt(r.packed, at, r.images.kind))
-		if r.batch.Floats[at] = v; v-v == 0 { // 0 only for finite numbers
-			continue
-		}
-		size := idxValueBytes(r.images.kind)
-		before := (r.images.read - int64(r.batch.Rows)) * int64(r.batch.Cols)
-		return &input.Error{
-			File: r.images.Name, Offset: r.images.headerEnd + (before+int64(at))*int64(size),
-			Column: strconv.Itoa(at % r.batch.Cols), Err: errors.New("not a finite float32"),
+		v := float32(valueAt(f.packed, at, f.kind))
+		if r.batch.Floats[at] = v; v-v != 0 { // 0 only for finite numbers
+			return &input.Error{File: f.Name, Offset: f.offset(f.read-int64(r.batch.Rows)) + int64(at*f.size),
+				Column: strconv.Itoa(at % r.batch.Cols), Err: errors.New("not a finite float32")}
 		}
 	}
 	return nil
@@ -297,26 +284,18 @@ func (r *idxReader) readImages() error {
 
 // readLabels reads the labels of the batch.
 func (r *idxReader) readLabels() error {
-	if err := r.readPacked(r.labels, r.batch.Rows); err != nil {
+	f := r.labels
+	if err := f.readPacked(r.batch.Rows); err != nil {
 		return err
 	}
 	r.batch.Numbers = slices.Grow(r.batch.Numbers[:0], r.batch.Rows)[:r.batch.Rows]
 	for i := range r.batch.Numbers {
-		n := int64(valueAt(r.packed, i, r.labels.kind))
+		n := int64(valueAt(f.packed, i, f.kind))
 		if r.batch.Numbers[i] = n; r.classes != nil && !r.classes[n] {
-			row := r.labels.read - int64(r.batch.Rows) + int64(i)
-			return r.labels.fail(r.labels.headerEnd+row*int64(idxValueBytes(r.labels.kind)), fmt.Errorf("label %q is not one of the classes",
-				strconv.FormatInt(n, 10)))
+			return f.fail(f.offset(f.read-int64(r.batch.Rows-i)), fmt.Errorf("label %q is not one of the classes", strconv.FormatInt(n, 10)))
 		}
 	}
 	return nil
-}
-
-// readPacked reads the encoded values of the batch's rows into packed.
-func (r *idxReader) readPacked(f *idxArray, values int) error {
-	size := values * idxValueBytes(f.kind)
-	r.packed = slices.Grow(r.packed[:0], size)[:size]
-	return f.readRows(r.packed, r.batch.Rows)
 }
 
 // valueAt decodes a value of a type.

@@ -348,10 +348,10 @@ func (c *Cell) Texts() (texts []string, err error) {
 	return texts, nil
 }
 
-// Entry is an entry of a sparse row.
-type Entry struct {
-	Index int64
-	Value float64
+// entry is an entry of a sparse row.
+type entry struct {
+	index int64
+	value float64
 }
 
 // Pairs calls put for each index and value of a sparse row.
@@ -369,14 +369,14 @@ func (c *Cell) Pairs(put func(index int64, v float64) error) error {
 	}
 	entries, err := c.entries()
 	for i := 0; i < len(entries) && err == nil; i++ {
-		err = put(entries[i].Index, entries[i].Value)
+		err = put(entries[i].index, entries[i].value)
 	}
 	return err
 }
 
 // entries returns a sparse row from JSON: a list of objects with index and value, or an object with a value for each index, in any
 // order.
-func (c *Cell) entries() (entries []Entry, err error) {
+func (c *Cell) entries() (entries []entry, err error) {
 	add := func(index, number value.Cell) error {
 		at, err := strconv.ParseInt(string(index), 10, 64)
 		if err != nil {
@@ -384,7 +384,7 @@ func (c *Cell) entries() (entries []Entry, err error) {
 		}
 		cell := JSON(number)
 		v, err := cell.Number(value.Missing{})
-		entries = append(entries, Entry{at, v})
+		entries = append(entries, entry{at, v})
 		return err
 	}
 	switch {
@@ -392,7 +392,7 @@ func (c *Cell) entries() (entries []Entry, err error) {
 		return nil, fmt.Errorf("%s: expected a list of index and value", c.String())
 	case c.kind == cellObject:
 		err := c.json.Each(func(index []byte, number value.Cell) error { return add(value.Cell(index), number) })
-		slices.SortFunc(entries, func(a, b Entry) int { return cmp.Compare(a.Index, b.Index) })
+		slices.SortFunc(entries, func(a, b entry) int { return cmp.Compare(a.index, b.index) })
 		return entries, err
 	}
 	for item := range c.json.All() {
