@@ -2,6 +2,7 @@ package config
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"reflect"
 	"regexp"
@@ -146,7 +147,7 @@ func (s *settings) assign(key, line string, at origin) {
 		case isList(t):
 			i, err := strconv.Atoi(name)
 			if err != nil || strconv.Itoa(i) != name || i < 0 || i >= v.Len() {
-				s.wrong(quoted(key), shown, "the number of a stage: "+numbered(v.Len()), at)
+				s.wrong(quoted(key), shown, fmt.Sprintf("the number of a stage, from 0: the list has %d", v.Len()), at)
 				return
 			}
 			v = v.Index(i)
@@ -159,15 +160,4 @@ func (s *settings) assign(key, line string, at origin) {
 		tag, path = field.Tag, join(path, name)
 	}
 	s.put(path, v, tag, y, at)
-}
-
-// numbered says how many stages there are.
-func numbered(stages int) string {
-	switch stages {
-	case 0:
-		return "the list has none"
-	case 1:
-		return "the list has one, number 0"
-	}
-	return "the list has 0 to " + strconv.Itoa(stages-1)
 }
