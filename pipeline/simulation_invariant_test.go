@@ -148,9 +148,11 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if !fixed {
 		return
 	}
-	if s.examplesReused && (key.Stage == wire.Survey && key.Kind != statistics.KindPrepare || s.chain != nil &&
+	if s.examplesReused && (key.Stage == wire.Survey && (key.Kind != statistics.KindPrepare || s.local) || s.chain != nil &&
 		(key.Kind == statistics.KindGram || key.Kind == statistics.KindIncrement)) {
-		return // the first survey counts, and later visits hold to it; Gram matrices do not say which rows they are of
+		// The first survey counts, or, where solvers visit the rows, the first result of one, and later visits hold to it. Gram matrices
+		// do not say which rows they are of.
+		return
 	}
 	if key.Kind == schemas.KindManifest {
 		s.checkVersion(m)
