@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 
@@ -141,21 +140,18 @@ func (p *partition) read(ctx context.Context, begin schemas.Scored, to chan<- *j
 	if p.UntilEnd {
 		return nil
 	}
-	position := protocol.Position{Topic: p.From, Partition: p.number, Offset: next, Compacted: true}
-	subscription := p.client.Log.Subscribe(ctx, nil, position)
-	defer subscription.Close()
+	arrived := p.feed.join(ctx, p.number, next)
 	for {
-		d, _, err := subscription.Next(ctx, time.Hour)
-		switch {
-		case errors.As(err, new(*kafkalog.DeletedError)):
-			return p.lostExamples()
-		case err != nil:
-			return err
-		case d == nil: // no message came
-			continue
-		}
-		if err := take(d.Message); err != nil {
-			return err
+		select {
+		case a := <-arrived:
+			if errors.As(a.err, new(*kafkalog.DeletedError)) {
+				return p.lostExamples()
+			}
+			if err := take(a.message); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			return ctx.Err()
 		}
 	}
 }

@@ -78,7 +78,7 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 	}
 	s := &scorer{
 		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
-		work: make(chan *job), room: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
+		feed: newFeed(client.Log, o.From), work: make(chan *job), room: make(chan struct{}, 2*runtime.GOMAXPROCS(0)),
 		reached: make([]atomic.Int64, len(bounds)),
 	}
 	for n := range s.reached {
@@ -93,6 +93,7 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 		group.Go(func() error { return s.predict(working) })
 	}
 	group.Go(func() error { return s.watch(working) })
+	group.Go(func() error { return s.feed.run(working) })
 	group.Go(func() error {
 		defer done()
 		return s.share(running)
@@ -123,6 +124,7 @@ type scorer struct {
 	blas     *kernel.BLAS
 	rec      event.Recorder
 	bounds   []coverage.Span // of the topic, when scoring began
+	feed     *feed           // of the topic, after those
 	work     chan *job       // to those who predict
 	room     chan struct{}   // an element for each partition whose messages are predicted
 	// forgotten are rows of the topic that were forgotten a second ago.
