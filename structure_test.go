@@ -138,7 +138,7 @@ const maxImports = 12
 
 var importers = map[string]int{
 	"cmd/stagewise": 29, "cmd/stagewise/screen": 31, "config": 19, "ingest": 28, "model": 13, "serve": 15,
-	"pipeline": 26, "pipeline/dispatch": 18, "pipeline/protocol": 16, "pipeline/replay": 22, "pipeline/solver": 21, "pipeline/topics": 13,
+	"pipeline": 26, "pipeline/dispatch": 18, "pipeline/protocol": 16, "pipeline/replay": 22, "pipeline/solver": 21, "pipeline/topics": 12,
 	"pipeline/worker": 15, "pipeline/worker/visit": 25,
 }
 

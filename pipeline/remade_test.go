@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/remade"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -119,7 +118,7 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	other.Examples.Weight = ""
 	p := topics.OpenFor(log, other, nil)
 	err := p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
-	if changed, ok := errors.AsType[*remade.ChangedError](err); !ok || changed.Offset != 0 {
+	if changed, ok := errors.AsType[*topics.ChangedError](err); !ok || changed.Offset != 0 {
 		t.Errorf("without weights: got error %v, expected a *ChangedError", err)
 	}
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
@@ -178,7 +177,7 @@ func TestSourceThatFails(t *testing.T) {
 	source := &faulty{Log: topics.Open(log, job.Name, nil).Log, topic: job.Examples.FromTopic}
 	client := protocol.NewClient(log, job.Name, nil)
 	client.Log = source
-	again := remade.NewLog(client, job.Examples, memory.DefaultAllocator)
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	examples := client.Topics.Examples
 	read := func() error {
 		r := again.Range(examples, 0, 0, 1)
@@ -190,7 +189,7 @@ func TestSourceThatFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	source.err = errors.New("the bucket does not answer")
-	if err := read(); !errors.Is(err, source.err) || errors.As(err, new(*remade.ChangedError)) {
+	if err := read(); !errors.Is(err, source.err) || errors.As(err, new(*topics.ChangedError)) {
 		t.Errorf("got error %v, expected that of the source", err)
 	}
 	source.err = &kafkalog.DeletedError{Topic: source.topic, Wanted: 2, First: 5, End: 9}

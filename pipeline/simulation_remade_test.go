@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/remade"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -60,7 +59,7 @@ func (s *simulation) ingestTopic() {
 // remaking makes expired examples again in a process.
 func (s *simulation) remaking(p *topics.Pipeline) *topics.Pipeline {
 	if s.fromTopic > 0 {
-		p.Remade = remade.NewLog(p.Client, s.sourceJob().Examples, p.Memory)
+		p.Remade = topics.NewRemade(p.Client, s.sourceJob().Examples, p.Memory)
 		p.Log = p.Remade
 	}
 	return p

@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/remade"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -29,7 +28,7 @@ type Pipeline struct {
 	Sums    *solver.Store    // state of a chain in this process's solver
 	Foreign *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
-	Remade *remade.Log
+	Remade *Remade
 }
 
 // admin creates, deletes and configures topics, and joins and describes consumer groups. A [kafkalog.Log] implements it.
@@ -69,7 +68,7 @@ func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 		p.Topics.Examples = p.Foreign.topic
 	}
 	if job.Remakes() {
-		p.Remade = remade.NewLog(p.Client, job.Examples, p.Memory)
+		p.Remade = NewRemade(p.Client, job.Examples, p.Memory)
 		p.Log = p.Remade
 	}
 	return p

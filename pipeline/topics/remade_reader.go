@@ -1,4 +1,4 @@
-package remade
+package topics
 
 import (
 	"context"
@@ -21,10 +21,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// reader reads a range of an examples partition: from the origins and the followed topic what has expired, then from the
+// remadeReader reads a range of an examples partition: from the origins and the followed topic what has expired, then from the
 // examples topic, of which more may expire meanwhile.
-type reader struct {
-	*Log
+type remadeReader struct {
+	*Remade
 	partition int
 	next, to  int64
 	there     protocol.Reader // of the examples topic; nil: not opened
@@ -45,7 +45,7 @@ type following struct {
 }
 
 // Close closes all readers.
-func (r *reader) Close() (err error) {
+func (r *remadeReader) Close() (err error) {
 	if r.there != nil {
 		err = r.there.Close()
 	}
@@ -59,7 +59,7 @@ func (r *reader) Close() (err error) {
 var errLost = errors.New("messages of the followed topic are gone")
 
 // Next returns the next message. An error is a *[kafkalog.DeletedError] if the message has expired and can't be made again.
-func (r *reader) Next(ctx context.Context) (protocol.Message, error) {
+func (r *remadeReader) Next(ctx context.Context) (protocol.Message, error) {
 	for {
 		m, err := r.read(ctx)
 		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
@@ -83,7 +83,7 @@ func (r *reader) Next(ctx context.Context) (protocol.Message, error) {
 }
 
 // read reads or makes the next message.
-func (r *reader) read(ctx context.Context) (m protocol.Message, err error) {
+func (r *remadeReader) read(ctx context.Context) (m protocol.Message, err error) {
 	for r.there == nil {
 		if r.origins == nil {
 			if err := r.begin(ctx); err != nil {
@@ -107,14 +107,14 @@ func (r *reader) read(ctx context.Context) (m protocol.Message, err error) {
 }
 
 // begin finds where the next messages are.
-func (r *reader) begin(ctx context.Context) error {
-	first, _, err := r.Log.Log.Bounds(ctx, r.raw.Topics.Examples, r.partition)
+func (r *remadeReader) begin(ctx context.Context) error {
+	first, _, err := r.Remade.Log.Bounds(ctx, r.raw.Topics.Examples, r.partition)
 	if err == nil && r.next < first {
 		r.origins, err = r.originsAt(ctx, r.partition, r.next)
 	}
 	if err == nil && r.origins == nil {
 		r.lost = r.next < first
-		r.there = r.Log.Log.Range(r.raw.Topics.Examples, r.partition, r.next, r.to)
+		r.there = r.Remade.Log.Range(r.raw.Topics.Examples, r.partition, r.next, r.to)
 	}
 	return err
 }
@@ -142,12 +142,12 @@ func (e *ChangedError) Error() string {
 }
 
 // changed returns a *ChangedError for a message.
-func (r *reader) changed(offset int64, err error) error {
+func (r *remadeReader) changed(offset int64, err error) error {
 	return &ChangedError{r.raw.Topics.Examples, r.partition, offset, r.options.FromTopic, err}
 }
 
 // make makes a message again.
-func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
+func (r *remadeReader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
 	m = protocol.Message{Message: wire.Message{Key: s.Key, Headers: s.Headers}, Offset: s.Offset, Time: time.UnixMilli(s.Time)}
 	if template := string(r.origins.Template); r.values == nil || r.template != template {
 		o := r.options
@@ -195,7 +195,7 @@ func (r *reader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, 
 
 // add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
 // they are gone because they are forgotten. The error is errLost if the message has been deleted, and a *ChangedError if it has other rows.
-func (r *reader) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
+func (r *remadeReader) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
 	m, err := r.followed(ctx, partition, offset)
 	deleted := errors.As(err, new(*kafkalog.DeletedError))
 	switch {
@@ -225,7 +225,7 @@ func (r *reader) add(ctx context.Context, partition int, offset int64, s *schema
 }
 
 // forgotten reports whether the rows [first, end) of a message are forgotten.
-func (r *reader) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
+func (r *remadeReader) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
 	if r.forgets == nil {
 		r.forgets = []schemas.Forget{}
 		err := r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64, func(m protocol.Message) error {
@@ -254,17 +254,17 @@ func (r *reader) forgotten(ctx context.Context, s *schemas.Stub, first, end int)
 const wideGap = 64
 
 // followed returns the message at an offset of the followed topic; nil: there is none.
-func (r *reader) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
+func (r *remadeReader) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
 	s := r.source[partition]
 	if s == nil || offset < s.asked || offset-s.asked > wideGap {
-		_, end, err := r.Log.Log.Bounds(ctx, r.options.FromTopic, partition)
+		_, end, err := r.Remade.Log.Bounds(ctx, r.options.FromTopic, partition)
 		if err == nil && s != nil {
 			err = s.Close()
 		}
 		if err != nil {
 			return nil, err
 		}
-		s = &following{Reader: r.Log.Log.Range(r.options.FromTopic, partition, offset, end)}
+		s = &following{Reader: r.Remade.Log.Range(r.options.FromTopic, partition, offset, end)}
 		r.source[partition] = s
 	}
 	for s.asked = offset; s.head == nil || s.head.Offset < offset; {

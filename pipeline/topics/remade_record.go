@@ -1,4 +1,4 @@
-package remade
+package topics
 
 import (
 	"context"
@@ -23,7 +23,7 @@ const (
 
 // Record writes the origins of the messages of an examples partition before an offset, as far as they are not on the origins
 // topic. It returns the offsets that have expired before their origins were written: they can't be made again.
-func (l *Log) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
+func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
 	first, _, err := l.Log.Bounds(ctx, l.raw.Topics.Examples, partition)
 	if err == nil {
 		err = l.read(ctx)
@@ -35,7 +35,8 @@ func (l *Log) Record(ctx context.Context, partition int, end int64) (lost covera
 	if next > 0 && next < first {
 		lost = coverage.Span{Partition: partition, From: next, To: first}
 	}
-	w := writer{Log: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: max(next, first), To: max(next, first)}}}
+	from := max(next, first)
+	w := originsWriter{Remade: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: from, To: from}}}
 	err = l.raw.Between(ctx, l.raw.Topics.Examples, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
 	if err == nil {
 		err = w.flush(ctx)
@@ -54,7 +55,7 @@ func (l *Log) Record(ctx context.Context, partition int, end int64) (lost covera
 
 // trim deletes leading origins of messages that can't be made again, since the followed topic lacks theirs. The last ones of a partition
 // stay, from which the next Record goes on.
-func (l *Log) trim(ctx context.Context) error {
+func (l *Remade) trim(ctx context.Context) error {
 	source, err := l.Log.Spans(ctx, l.options.FromTopic)
 	if err != nil {
 		return err
@@ -83,7 +84,7 @@ func (l *Log) trim(ctx context.Context) error {
 }
 
 // recorded returns the offset of a partition up to which origins were written.
-func (l *Log) recorded(partition int) int64 {
+func (l *Remade) recorded(partition int) int64 {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	next := l.searched[partition]
@@ -93,16 +94,16 @@ func (l *Log) recorded(partition int) int64 {
 	return next
 }
 
-// writer writes the origins of consecutive messages.
-type writer struct {
-	*Log
+// originsWriter writes the origins of consecutive messages.
+type originsWriter struct {
+	*Remade
 	schemas.Origins
 	schema string // fingerprint
 	bytes  int    // length of keys and headers
 }
 
 // add adds a message, or passes over one that ingest did not make from the followed topic.
-func (w *writer) add(ctx context.Context, m protocol.Message) error {
+func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
 	origins, err := examples.RowOriginsOf(m.Message)
 	if topic, _ := schemas.TopicOf(m.Message); err != nil || len(origins) == 0 || topic != w.options.FromTopic {
 		err := w.flush(ctx)
@@ -136,11 +137,11 @@ func (w *writer) add(ctx context.Context, m protocol.Message) error {
 }
 
 // flush writes the origins that were added.
-func (w *writer) flush(ctx context.Context) error {
+func (w *originsWriter) flush(ctx context.Context) error {
 	if len(w.Stubs) == 0 {
 		return nil
 	}
-	_, err := w.Log.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
+	_, err := w.Remade.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
 	w.Stubs, w.Span.From = nil, w.Span.To
 	return err
 }

@@ -1,4 +1,4 @@
-package remade
+package topics
 
 import (
 	"cmp"
@@ -17,9 +17,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Log is a log whose examples topic also has the expired messages that can be made again. The rest is that of the log that the
+// Remade is a log whose examples topic also has the expired messages that can be made again. The rest is that of the log that the
 // brokers have.
-type Log struct {
+type Remade struct {
 	protocol.Log
 	raw     protocol.Client // of the brokers
 	options ingest.Options
@@ -39,13 +39,13 @@ type piece struct {
 	lost  bool          // a message that it is made from is gone
 }
 
-// NewLog returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
-func NewLog(client *protocol.Client, options ingest.Options, mem memory.Allocator) *Log {
-	return &Log{Log: client.Log, raw: *client, options: options, memory: mem, pieces: map[int][]piece{}, searched: map[int]int64{}}
+// NewRemade returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
+func NewRemade(client *protocol.Client, options ingest.Options, mem memory.Allocator) *Remade {
+	return &Remade{Log: client.Log, raw: *client, options: options, memory: mem, pieces: map[int][]piece{}, searched: map[int]int64{}}
 }
 
 // Bounds returns the bounds of a partition, for one of the examples with the part that can be made again.
-func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+func (l *Remade) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
 	first, end, err = l.Log.Bounds(ctx, topic, partition)
 	if err != nil || topic != l.raw.Topics.Examples || first == 0 {
 		return first, end, err
@@ -55,7 +55,7 @@ func (l *Log) Bounds(ctx context.Context, topic string, partition int) (first, e
 }
 
 // Spans returns what Bounds does for all partitions.
-func (l *Log) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+func (l *Remade) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
 	spans, err := l.Log.Spans(ctx, topic)
 	if topic != l.raw.Topics.Examples {
 		return spans, err
@@ -70,7 +70,7 @@ func (l *Log) Spans(ctx context.Context, topic string) ([]coverage.Span, error) 
 
 // Before returns offsets before which all messages are older than age. A message that can be made again is as old as those of
 // the followed topic that it is made from.
-func (l *Log) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
+func (l *Remade) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
 	before, err := l.Log.Before(ctx, topic, age)
 	if err != nil || topic != l.raw.Topics.Examples {
 		return before, err
@@ -93,15 +93,15 @@ func (l *Log) Before(ctx context.Context, topic string, age time.Duration) ([]in
 }
 
 // Range reads messages of a partition. Those of the examples that have expired are made again.
-func (l *Log) Range(topic string, partition int, from, to int64) protocol.Reader {
+func (l *Remade) Range(topic string, partition int, from, to int64) protocol.Reader {
 	if topic != l.raw.Topics.Examples {
 		return l.Log.Range(topic, partition, from, to)
 	}
-	return &reader{Log: l, partition: partition, next: from, to: to, source: map[int]*following{}}
+	return &remadeReader{Remade: l, partition: partition, next: from, to: to, source: map[int]*following{}}
 }
 
 // first returns the first offset of a partition of the examples that can be read or made again, given the first one there.
-func (l *Log) first(ctx context.Context, partition int, there int64) (int64, error) {
+func (l *Remade) first(ctx context.Context, partition int, there int64) (int64, error) {
 	source, err := l.Log.Spans(ctx, l.options.FromTopic)
 	if err == nil {
 		err = l.read(ctx)
@@ -113,7 +113,7 @@ func (l *Log) first(ctx context.Context, partition int, there int64) (int64, err
 }
 
 // reach returns the offset from which the messages before another offset can be made again from the spans of the followed topic.
-func (l *Log) reach(partition int, before int64, source []coverage.Span) int64 {
+func (l *Remade) reach(partition int, before int64, source []coverage.Span) int64 {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for _, p := range slices.Backward(l.pieces[partition]) {
@@ -138,7 +138,7 @@ func (p *piece) within(source []coverage.Span) bool {
 }
 
 // read reads what was written to the origins topic since the last time.
-func (l *Log) read(ctx context.Context) error {
+func (l *Remade) read(ctx context.Context) error {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	topic := l.raw.Topics.Origins
@@ -170,7 +170,7 @@ func (l *Log) read(ctx context.Context) error {
 }
 
 // originsAt returns the origins of the message at an offset of a partition of the examples; nil if there are none.
-func (l *Log) originsAt(ctx context.Context, partition int, offset int64) (o *schemas.Origins, err error) {
+func (l *Remade) originsAt(ctx context.Context, partition int, offset int64) (o *schemas.Origins, err error) {
 	if err := l.read(ctx); err != nil {
 		return nil, err
 	}
@@ -188,7 +188,7 @@ func (l *Log) originsAt(ctx context.Context, partition int, offset int64) (o *sc
 }
 
 // pieceAt returns the piece with an offset that can be made again; nil if there is none.
-func (l *Log) pieceAt(partition int, offset int64) *piece {
+func (l *Remade) pieceAt(partition int, offset int64) *piece {
 	of := l.pieces[partition]
 	i := slices.IndexFunc(of, func(p piece) bool { return p.From <= offset && offset < p.To && !p.lost })
 	if i < 0 {
@@ -199,7 +199,7 @@ func (l *Log) pieceAt(partition int, offset int64) *piece {
 
 // lose records that the messages of a piece, and so those before it, can't be made again, since the followed topic or its archive lacks
 // one that they are made from.
-func (l *Log) lose(of coverage.Span) {
+func (l *Remade) lose(of coverage.Span) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	if p := l.pieceAt(of.Partition, of.From); p != nil {
@@ -208,6 +208,6 @@ func (l *Log) lose(of coverage.Span) {
 }
 
 // Source returns the name of the followed topic, and reports whether an archive has its earlier messages.
-func (l *Log) Source() (topic string, archived bool) {
+func (l *Remade) Source() (topic string, archived bool) {
 	return l.options.FromTopic, l.options.Archive.Files != ""
 }
