@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -216,7 +215,7 @@ func TestChainIsShown(t *testing.T) {
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
-	must(admin.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
+	must(topics.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
 	if v := s.Versions[1]; !v.Pinned || !v.Latest || s.Versions[n-1].Latest || s.Summary.Level != Notice {
 		t.Errorf("versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)

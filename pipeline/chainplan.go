@@ -5,9 +5,9 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -53,7 +53,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	}
 	listSources(plan, s.sealed, s.sources, spans)
 	plan.Chain.Progress = progressOf(r.chain.progress(), plan.Sources)
-	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
+	if err := source.CompareForgotten(ctx, r.Pipeline, r.forgotten); err != nil {
 		return nil, err
 	}
 	plan.Forgotten, plan.Heeded = r.forgotten.Rows.Within(r.chain.spans(spans)), r.forgotten.Heeded()

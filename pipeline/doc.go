@@ -12,8 +12,7 @@
 // through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
 // weights. So a process that is killed and restarted continues where it was.
 //
-// Around the roles, imports run in one direction: topics, heed, source, planning, dispatch, replay, then this package. Operators
-// change a pipeline through pipeline/admin.
+// Around the roles, imports run in one direction: topics, source, planning, dispatch, replay, then this package.
 //
 // The next run of a chain follows from its newest version, its window, and the messages that no run has processed:
 //

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -73,7 +72,7 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	i := slices.IndexFunc(states, func(s source.SourceState) bool { return s.Rows == 128 })
 	removeSource(t, log, owner.Name, states[i].ID)
 	same(640, coverage.PassedOver{coverage.Removed: 2})
-	forget(t, log, topic, admin.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
+	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
 	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
 	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 {
@@ -258,7 +257,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	other.Examples.Train = []string{rings(192, 2, 2, 9).writeCSV(t, t.TempDir(), "other.csv")}
 	noError(t, source.Ingest(t.Context(), log, other, event.Ignore{}))
 	next(640, 768) // without the messages of the source, if an update was made of them before the seal was there
-	forget(t, log, topic, admin.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
+	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0/3")})
 	next(639, 767) // without the forgotten one
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {

@@ -9,9 +9,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/admin"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -38,12 +37,12 @@ func keyedClicks(t *testing.T, log *kafkalog.Log, rows int) (places map[int]stri
 }
 
 // sourceRows parses the places of rows.
-func sourceRows(t *testing.T, texts ...string) (read []admin.SourceRows) {
+func sourceRows(t *testing.T, texts ...string) (read []source.SourceRows) {
 	t.Helper()
 	for _, text := range texts {
 		topic, _, _ := strings.Cut(text, "/")
-		r, ok := admin.ParseSourceRows(topic, text)
-		if _, other := admin.ParseSourceRows("other", text); !ok || other {
+		r, ok := source.ParseSourceRows(topic, text)
+		if _, other := source.ParseSourceRows("other", text); !ok || other {
 			t.Fatalf("%s names rows: %v, of another topic: %v", text, ok, other)
 		}
 		read = append(read, r)
@@ -55,9 +54,9 @@ func sourceRows(t *testing.T, texts ...string) (read []admin.SourceRows) {
 func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
-	f, err := heed.Read(t.Context(), p)
+	f, err := source.ReadForgotten(t.Context(), p)
 	if err == nil {
-		err = heed.Compare(t.Context(), p, f)
+		err = source.CompareForgotten(t.Context(), p, f)
 	}
 	noError(t, err)
 	mem := arrowtest.Allocator(t)
@@ -97,7 +96,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 			want = append(want, i)
 		}
 	}
-	done := forget(t, log, job, admin.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
+	done := forget(t, log, job, source.ToForget{Keys: []string{"u7", "u12"}, Read: sourceRows(t, places[41], places[55])})
 	if got := forgottenRows(t, log, job); !slices.Equal(got, want) || done.Rows != int64(len(want)) {
 		t.Errorf("%+v: the rows %v are forgotten, expected %v", done, got, want)
 	}
@@ -114,15 +113,15 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 				want = append(want, i)
 			}
 		}
-		forget(t, log, job, admin.ToForget{Read: read})
+		forget(t, log, job, source.ToForget{Read: read})
 		slices.Sort(want)
 		if got := forgottenRows(t, log, job); !slices.Equal(got, want) {
 			t.Errorf("%s: the rows %v are forgotten, expected %v", text, got, want)
 		}
 	}
-	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Keys: []string{"u7", "u77"},
+	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
-	wrong, ok := errors.AsType[*admin.NoRowsError](err)
+	wrong, ok := errors.AsType[*source.NoRowsError](err)
 	if !ok || !slices.Equal(wrong.Keys, []string{"u77"}) || len(wrong.Read) != 2 {
 		t.Errorf("got error %v, expected one about what is not there", err)
 	}

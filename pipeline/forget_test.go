@@ -9,10 +9,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -47,16 +45,16 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 	return log, weightless
 }
 
-func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what admin.ToForget) *admin.Forgot {
+func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what source.ToForget) *source.Forgot {
 	t.Helper()
-	return must(admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
+	return must(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
 }
 
 // rowsNamed parses the names of rows.
 func rowsNamed(t *testing.T, job topics.Job, names ...string) (rows coverage.Forgotten) {
 	t.Helper()
 	for _, name := range names {
-		r := must(admin.ParseRows(job.Name+".examples", name))(t)
+		r := must(source.ParseRows(job.Name+".examples", name))(t)
 		rows = append(rows, r)
 	}
 	return rows
@@ -75,7 +73,7 @@ func TestForgottenRowsWeighNothing(t *testing.T) {
 					(int64(partition)+2*offset)%5 == 3
 			})
 			before, _ := train(t, log, job)
-			done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
+			done := forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3/7-11", "test.examples/0/4/2",
 				"test.examples/0/5-6", "test.examples/0/0/0"), Keys: []string{"user3"}})
 			if want := int64(1 + 5 + 80 + 6*40); done.Rows != want || done.Messages != 10 || !slices.Equal(done.Learnt, []int{1}) {
 				t.Errorf("%+v, expected %d rows, and version 1", done, want)
@@ -111,7 +109,7 @@ func TestChainForgets(t *testing.T) {
 		t.Fatalf("%d versions, expected 6: %v", len(before), before)
 	}
 	rows := rowsNamed(t, job, "test.examples/1/10/0-8")
-	if done := forget(t, log, job, admin.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
+	if done := forget(t, log, job, source.ToForget{Rows: rows}); !slices.Equal(done.Learnt, []int{5, 6}) || len(done.Removed) > 0 {
 		t.Fatalf("%+v, expected that versions 5 and 6 have learnt", done)
 	}
 	report, after := retrain(log)
@@ -124,7 +122,7 @@ func TestChainForgets(t *testing.T) {
 		t.Errorf("%v are left of %v", after, before)
 	}
 	retrain(weightless)
-	forget(t, weightless, job, admin.ToForget{Rows: rows})
+	forget(t, weightless, job, source.ToForget{Rows: rows})
 	if _, want := retrain(weightless); after[4] != want[4] || slices.Contains(before, after[4]) {
 		t.Errorf("version %s, expected %s", after[4], want[4])
 	}
@@ -134,7 +132,7 @@ func TestChainForgets(t *testing.T) {
 	// The chain goes on from the full run, and the new rows of an update may be forgotten before it learns them.
 	more := rings(400, 4, 3, 99)
 	produce(t, log, job, 0, exampleMessage(t, more.exampleRows()))
-	if done := forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 ||
+	if done := forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/15/0-99")}); done.Rows != 100 ||
 		len(done.Learnt) > 0 {
 		t.Errorf("%+v, expected that none has learnt", done)
 	}
@@ -180,18 +178,18 @@ func TestForgottenSource(t *testing.T) {
 	other.Examples.Train = []string{rings(250, 3, 2, 2).writeCSV(t, t.TempDir(), "other.csv")}
 	want, _ := train(t, log, other)
 	sources := sourcesOf(t, log, job.Name)
-	if done := forget(t, log, job, admin.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
+	if done := forget(t, log, job, source.ToForget{Sources: []string{sources[0].ID[:12]}}); done.Rows != 300 || done.Messages != 5 ||
 		!slices.Equal(done.Learnt, []int{1}) {
 		t.Errorf("%+v, expected 300 rows, and version 1", done)
 	}
 	for _, name := range []string{"train.csv", "renamed.csv"} {
 		job.Examples.Train = []string{data.writeCSV(t, t.TempDir(), name)}
 		err := trainError(t, log, job)
-		if forgotten, ok := errors.AsType[*heed.ForgottenError](err); !ok || forgotten.Source != sources[0].ID ||
+		if forgotten, ok := errors.AsType[*source.ForgottenError](err); !ok || forgotten.Source != sources[0].ID ||
 			!strings.Contains(err.Error(), name) {
 			t.Errorf("error %v", err)
 		}
-		if err := source.Ingest(t.Context(), log, job, event.Ignore{}); !errors.As(err, new(*heed.ForgottenError)) {
+		if err := source.Ingest(t.Context(), log, job, event.Ignore{}); !errors.As(err, new(*source.ForgottenError)) {
 			t.Errorf("error %v", err)
 		}
 	}
@@ -211,10 +209,10 @@ func TestTrainForgets(t *testing.T) {
 	log := openEmbedded(t)
 	produce(t, log, job, 0, message, message)
 	train(t, log, job)
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	warm := job
 	warm.Warm = "latest"
-	if err := trainError(t, log, warm); !errors.As(err, new(*heed.LearntError)) {
+	if err := trainError(t, log, warm); !errors.As(err, new(*source.LearntError)) {
 		t.Errorf("error %v", err)
 	}
 	train(t, log, job)
@@ -236,14 +234,14 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	message.Key = []byte("a")
 	produce(t, log, job, 0, message, message)
 	good := rowsNamed(t, job, "test.examples/0/0")
-	for want, what := range map[string]admin.ToForget{
+	for want, what := range map[string]source.ToForget{
 		"test.examples has nothing at [0]@5–7":        {Rows: append(good, rowsNamed(t, job, "test.examples/0/5-6")...)},
 		"test.examples has nothing at [7]@0–1":        {Rows: append(good, rowsNamed(t, job, "test.examples/7/0/0")...)},
 		"test.examples/0/1 has 40 rows, no row 40":    {Rows: append(good, rowsNamed(t, job, "test.examples/0/1/39-40")...)},
 		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
 		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		if _, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
 	}
@@ -258,7 +256,7 @@ func TestWrongNamesOfRows(t *testing.T) {
 		"a.examples/0/-3", "a.examples/0/1-2/3",
 		"a.examples/0/1/5-4", "a.examples/0/1/x", "a.examples/0/9223372036854775807", "a.examples/0/1/9223372036854775806",
 	} {
-		if r, err := admin.ParseRows("a.examples", name); err == nil {
+		if r, err := source.ParseRows("a.examples", name); err == nil {
 			t.Errorf("%s became %+v", name, r)
 		}
 	}
@@ -271,7 +269,7 @@ func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
 		"retention.ms": "604800000"}}
 	noError(t, log.Create(t.Context(), deletes))
 	fill(t, log, job, 0, 4)
-	_, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
+	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
 	if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != deletes.Name {
 		t.Errorf("got error %v, expected a *PolicyError that names %s", err, deletes.Name)
 	}

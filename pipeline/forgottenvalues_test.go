@@ -12,9 +12,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -135,7 +135,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 					t.Fatal(err)
 				}
 				before[job.Name+".quarantine"] = 0
-				forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
+				forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0", "test.examples/0/1/39", "test.examples/0/2"),
 					Now: test.now})
 				after := learn()
 				if want := []string{"ring0", "ring1", "ring2"}; !slices.Equal(after.Labels, want) {
@@ -186,7 +186,7 @@ func TestForgetNowErasesVersionsFromDisk(t *testing.T) {
 	if len(values) == 0 || onDisk() == 0 {
 		t.Fatalf("%d values, none is on the disk", len(values))
 	}
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
+	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0/3"), Now: true})
 	if n := onDisk(); n > 0 {
 		t.Errorf("%d of %d values are on the disk", n, len(values))
 	}

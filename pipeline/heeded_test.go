@@ -8,10 +8,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -46,7 +45,7 @@ func newestVersion(t *testing.T, log *kafkalog.Log, job topics.Job) protocol.Fin
 // what versions name, or to go on without.
 func TestLostForgetTopicStopsRuns(t *testing.T) {
 	long(t)
-	for _, decision := range []string{heed.RestoreLost, heed.DropLost} {
+	for _, decision := range []string{source.RestoreLost, source.DropLost} {
 		for _, lose := range []string{"deleted", "made anew with other rows", "deleted while it runs"} {
 			t.Run(decision+", "+lose, func(t *testing.T) {
 				log, job := openEmbedded(t), forgetfulJob(t)
@@ -57,8 +56,8 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				produceRings(t, log, job, 0, 10)
 				noError(t, retrain(event.Ignore{}))
 				rows := rowsNamed(t, job, "test.examples/0/1-4")
-				forget(t, log, job, admin.ToForget{Rows: rows})
-				forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
+				forget(t, log, job, source.ToForget{Rows: rows})
+				forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/7/3")})
 				noError(t, retrain(event.Ignore{}))
 				heeded := newestVersion(t, log, job).Plan.Heeded
 				if heeded == nil || heeded.Entries != 2 {
@@ -82,28 +81,28 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				case "made anew with other rows":
 					remove()
 					for _, row := range []string{"8/1", "8/2", "8/3"} {
-						forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
+						forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/"+row)})
 					}
 				default:
 					remove()
 				}
-				lost, ok := errors.AsType[*heed.ForgetLostError](retrain(rec))
+				lost, ok := errors.AsType[*source.ForgetLostError](retrain(rec))
 				if !ok || lost.Heeded.Entries != 2 || !strings.Contains(lost.Error(), "--lost restore") {
 					t.Fatalf("error %v", lost)
 				}
-				if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
+				if _, ok := errors.AsType[*source.ForgetLostError](trainError(t, log, job)); !ok {
 					t.Error("train goes on")
 				}
-				forget(t, log, job, admin.ToForget{Lost: decision})
+				forget(t, log, job, source.ToForget{Lost: decision})
 				noError(t, retrain(event.Ignore{}))
 				job.Retrain.Full.Every = 1
 				produceRings(t, log, job, 16, 20)
 				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == heed.RestoreLost) {
+				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == source.RestoreLost) {
 					t.Errorf("the newest version forgets %v: %v", rows, has)
 				}
-				if _, err := admin.Forget(t.Context(), topics.Open(log, job.Name, nil), job, admin.ToForget{Lost: decision}); !errors.Is(err,
-					heed.ErrNothingLost) {
+				if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Lost: decision}); !errors.Is(err,
+					source.ErrNothingLost) {
 					t.Errorf("error %v, expected that nothing is lost", err)
 				}
 			})
@@ -119,7 +118,7 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	log, job := openEmbedded(t), forgetfulJob(t)
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)
-	forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
+	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1-3", "test.examples/0/5/7")})
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 3*40+1 {
 		t.Fatalf("passed over: %v", report.PassedOver)
 	}

@@ -14,10 +14,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -161,16 +160,16 @@ func TestKafkaLostForgetTopic(t *testing.T) {
 	produceRings(t, log, job, 0, 6)
 	train(t, log, job)
 	rows := rowsNamed(t, job, name+".examples/0/1-3")
-	if done := forget(t, log, job, admin.ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 ||
+	if done := forget(t, log, job, source.ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 ||
 		done.Compacts[0].From.IsZero() {
 		t.Errorf("%+v, expected that version 1 is removed, and when its topics are compacted", done)
 	}
 	train(t, log, job)
 	noError(t, log.Delete(t.Context(), name+".forget"))
-	if _, ok := errors.AsType[*heed.ForgetLostError](trainError(t, log, job)); !ok {
+	if _, ok := errors.AsType[*source.ForgetLostError](trainError(t, log, job)); !ok {
 		t.Error("train goes on")
 	}
-	forget(t, log, job, admin.ToForget{Lost: heed.RestoreLost})
+	forget(t, log, job, source.ToForget{Lost: source.RestoreLost})
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 120 {
 		t.Errorf("passed over: %v, expected 120 rows", report.PassedOver)
 	}

@@ -11,9 +11,9 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
@@ -151,7 +151,7 @@ func (r *runner) expecting(increment *cut, since time.Time, again bool) event.Ex
 // await waits for examples, for messages on the plans topic after a snapshot, for the seal of a source, or for rows to
 // forget; at most until the update is due.
 func (r *runner) await(ctx context.Context, s snapshot, since time.Time) error {
-	positions := heed.SaidAfter(r.Pipeline, s.sealed, r.forgotten)
+	positions := source.SaidAfter(r.Pipeline, s.sealed, r.forgotten)
 	if s.sealed != s.ledger {
 		positions = append(positions, protocol.Position{Topic: r.Topics.Plans, Offset: s.ledger.Next, Compacted: true})
 	}

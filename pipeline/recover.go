@@ -8,8 +8,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -30,19 +30,19 @@ func (r *runner) announce(ctx context.Context, l *protocol.Ledger) (again bool, 
 // decides that again. If plans are gone too, the window is everything that the chain has processed.
 func (r *runner) lostWindow(ctx context.Context) (*schemas.Window, error) {
 	r.chain.renews = true
-	past, err := heed.ReadHistory(ctx, r.Pipeline)
+	past, err := source.ReadHistory(ctx, r.Pipeline)
 	if err != nil {
 		return nil, err
 	}
 	runs, err := past.Runs(r.chain.head)
-	if err != nil && !errors.As(err, new(*heed.MissingPlanError)) {
+	if err != nil && !errors.As(err, new(*source.MissingPlanError)) {
 		return nil, err
 	}
 	what := "the plans list its messages"
 	if err != nil {
 		what = "some of its plans are also lost, so all messages that the chain has read count as its messages"
 	}
-	w := windowOfPlans(r.chain.head, heed.PlansOf(runs), err == nil)
+	w := windowOfPlans(r.chain.head, source.PlansOf(runs), err == nil)
 	event.Notice(r.rec, "%s has lost the state of version %d: %s, and the next version is fitted to them", r.Topics.State,
 		r.chain.head.Version, what)
 	return w, nil

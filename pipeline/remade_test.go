@@ -15,11 +15,11 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -263,8 +263,8 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
 		return err
 	}
-	forgotten := admin.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
-	must(admin.Forget(t.Context(), topics.OpenFor(log, job, nil), job, admin.ToForget{Read: []admin.SourceRows{forgotten}}))(t)
+	forgotten := source.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
+	must(source.Forget(t.Context(), topics.OpenFor(log, job, nil), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
 	report, _ := train(t, log, job)
 	for n := range job.Examples.Partitions {
 		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -19,9 +19,9 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	if err := r.readForgotten(ctx); err != nil {
 		return err
 	}
-	check := func() error { return heed.CheckNewest(ctx, r.Pipeline, l, r.forgotten) }
+	check := func() error { return source.CheckNewest(ctx, r.Pipeline, l, r.forgotten) }
 	if r.chain.head != nil {
-		check = func() error { return heed.CheckForgotten(r.Pipeline, r.forgotten, r.chain.head) }
+		check = func() error { return source.CheckForgotten(r.Pipeline, r.forgotten, r.chain.head) }
 	}
 	if err := check(); err != nil {
 		return err
@@ -31,24 +31,24 @@ func (r *runner) forget(ctx context.Context, l *protocol.Ledger) error {
 	}
 	// Some may have been removed in the meantime, like the oldest versions.
 	r.learnt = slices.DeleteFunc(r.learnt, func(place schemas.Place) bool { return !slices.Contains(l.Versions(), place) })
-	removed, left, err := heed.RemoveLearnt(ctx, r.Pipeline, r.learnt)
+	removed, left, err := source.RemoveLearnt(ctx, r.Pipeline, r.learnt)
 	r.learnt = left
-	heed.NoteRemoved(r.rec, removed)
+	source.NoteRemoved(r.rec, removed)
 	return err
 }
 
 // readForgotten reads new messages of the forget topic, and determines which versions were trained on forgotten rows.
 func (r *runner) readForgotten(ctx context.Context) error {
-	more, err := heed.ReadMore(ctx, r.Pipeline, r.forgotten)
+	more, err := source.ReadMoreForgotten(ctx, r.Pipeline, r.forgotten)
 	if err != nil || !more {
 		return err
 	}
-	if err := heed.Compare(ctx, r.Pipeline, r.forgotten); err != nil {
+	if err := source.CompareForgotten(ctx, r.Pipeline, r.forgotten); err != nil {
 		return err
 	}
 	r.backlog.restart(lateSources{}) // it has counted rows that are forgotten now
 	r.looksForClasses()
-	r.learnt, err = heed.HaveLearnt(ctx, r.Pipeline, r.forgotten)
+	r.learnt, err = source.HaveLearnt(ctx, r.Pipeline, r.forgotten)
 	r.forgotten.Tell(r.Topics.Examples, r.rec)
 	return err
 }

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -342,7 +341,7 @@ func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
 	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	sources := must(source.Sources(t.Context(), topics.Open(log, job.Name, nil)))(t)
 	must(source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}))(t)
-	must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true))(t)
+	must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true))(t)
 	job.Examples.Train = []string{rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv")}
 	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 200 || !last.Offered {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -39,7 +38,7 @@ type runner struct {
 	rec       event.Recorder
 	retention topics.ExamplesRetention
 	backlog   *backlog
-	forgotten *heed.Forgotten
+	forgotten *source.Forgotten
 	learnt    []schemas.Place // versions trained on forgotten rows
 	report    *Retraining
 	reported  sync.Mutex        // held by Record
@@ -64,7 +63,7 @@ type runner struct {
 // active one of its group, because the partitions of a standby process would wait.
 func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here schemas.Arithmetic,
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
-	forgotten := heed.NewForgotten()
+	forgotten := source.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
 		backlog: newBacklog(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
 		settings: job.Settings(), report: &Retraining{Name: job.Name},
@@ -75,7 +74,7 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 // examplesTopic is the examples topic of a pipeline without forgotten rows, for its backlog.
 type examplesTopic struct {
 	*topics.Pipeline
-	forgotten *heed.Forgotten
+	forgotten *source.Forgotten
 }
 
 // Range implements [backlogTopic].

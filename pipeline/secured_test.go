@@ -22,7 +22,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -212,8 +211,8 @@ func TestKafkaACLs(t *testing.T) {
 	}
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
-	if done, err := admin.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
-		admin.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
+	if done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
+		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
 		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
 	}
 	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) != 1 {

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -316,12 +315,12 @@ func (s *simulation) checkChainReport(m wire.Message) {
 // checkForgotten checks that no version is left that has learnt from rows that were forgotten.
 func (s *simulation) checkForgotten() {
 	p, ctx := s.pipeline(unattended()), context.Background()
-	f, err := heed.Read(ctx, p)
+	f, err := source.ReadForgotten(ctx, p)
 	if err != nil {
 		s.fail("%v", err)
 		return
 	}
-	learnt, err := heed.HaveLearnt(ctx, p, f)
+	learnt, err := source.HaveLearnt(ctx, p, f)
 	if err != nil || len(learnt) > 0 || len(f.Rows) == 0 && s.forget != nil {
 		s.fail("forgotten are %v, from which the versions %v have learnt: %v", f.Rows, learnt, err)
 	}

@@ -4,9 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/admin"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -111,8 +110,8 @@ func (s *simulation) checkChainRecovery() {
 		s.feed(n, 4)
 	}
 	if s.operators { // the operator decides what is forgotten
-		if _, err := admin.Forget(context.Background(), s.pipeline(unattended()), s.job,
-			admin.ToForget{Lost: heed.RestoreLost}); err != nil && !s.said(err) {
+		if _, err := source.Forget(context.Background(), s.pipeline(unattended()), s.job,
+			source.ToForget{Lost: source.RestoreLost}); err != nil && !s.said(err) {
 			s.fail("after the faults an operator can't decide what is forgotten: %v", err)
 		}
 	}

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -34,7 +33,7 @@ func (sc *scenario) withFiles(t testing.TB) *scenario {
 func (s *simulation) startIngester(i int) {
 	var a *actor
 	a = s.start(fmt.Sprint("ingester ", i), func() {
-		if a.err != nil && !errors.As(a.err, new(*heed.ForgottenError)) {
+		if a.err != nil && !errors.As(a.err, new(*source.ForgottenError)) {
 			s.startIngester(i)
 		}
 	}, func(a *actor) error {

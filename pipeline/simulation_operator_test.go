@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -56,15 +54,15 @@ func (s *simulation) operate() {
 func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
-		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*admin.VersionsError), new(*admin.NoRowsError),
-		new(*source.UnknownSourcesError), new(*heed.MissingPlanError), new(*replay.MissingExamplesError),
-		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*heed.ForgetLostError),
+		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*topics.VersionsError), new(*source.NoRowsError),
+		new(*source.UnknownSourcesError), new(*source.MissingPlanError), new(*replay.MissingExamplesError),
+		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*source.ForgetLostError),
 	} {
 		if errors.As(err, kind) {
 			return true
 		}
 	}
-	return errors.Is(err, errKilled) || errors.Is(err, heed.ErrNothingLost)
+	return errors.Is(err, errKilled) || errors.Is(err, source.ErrNothingLost)
 }
 
 // changes notes that the versions may be others than without faults, as operators wanted it.
@@ -168,16 +166,16 @@ func (s *simulation) submitOne(ctx context.Context, p *topics.Pipeline) error {
 func (s *simulation) pinOne(ctx context.Context, p *topics.Pipeline) error {
 	s.changes("a version is pinned, or none")
 	if s.random.IntN(2) == 0 {
-		_, _, err := admin.Unpin(ctx, p)
+		_, _, err := topics.Unpin(ctx, p)
 		return err
 	}
-	_, err := admin.Pin(ctx, p, s.drawVersion())
+	_, err := topics.Pin(ctx, p, s.drawVersion())
 	return err
 }
 
 func (s *simulation) removeOne(ctx context.Context, p *topics.Pipeline) error {
 	s.changes("versions are removed")
-	_, err := admin.RemoveVersions(ctx, p, []string{s.drawVersion(), s.drawVersion()}, s.random.IntN(2) == 0)
+	_, err := topics.RemoveVersions(ctx, p, []string{s.drawVersion(), s.drawVersion()}, s.random.IntN(2) == 0)
 	return err
 }
 
@@ -193,7 +191,7 @@ func (s *simulation) cancelOne(ctx context.Context, p *topics.Pipeline) error {
 
 func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 	_, n, examples := s.drawPartition(s.topics.Examples)
-	what := admin.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", "", "", heed.RestoreLost, heed.DropLost}[s.random.IntN(5)]}
+	what := source.ToForget{Now: s.random.IntN(2) == 0, Lost: []string{"", "", "", source.RestoreLost, source.DropLost}[s.random.IntN(5)]}
 	at := s.drawOffset(examples)
 	switch s.random.IntN(4) {
 	case 0:
@@ -202,7 +200,7 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 		if s.seal != nil {
 			what.Sources = []string{s.seal.ID[:6]}
 		} else {
-			rows, err := admin.ParseRows(s.topics.Examples, fmt.Sprintf("%s/%d/%d/1", s.topics.Examples, n, at))
+			rows, err := source.ParseRows(s.topics.Examples, fmt.Sprintf("%s/%d/%d/1", s.topics.Examples, n, at))
 			if err != nil {
 				return err
 			}
@@ -213,11 +211,11 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 			n = s.random.IntN(len(partitions))
 			at = s.drawOffset(partitions[n])
 		}
-		read, ok := admin.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
+		read, ok := source.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
 		if !ok {
 			return errors.New("what was read can't be parsed")
 		}
-		what.Read = []admin.SourceRows{read}
+		what.Read = []source.SourceRows{read}
 		if s.random.IntN(2) == 0 {
 			what.Keys = []string{"customer 1"}
 		}
@@ -225,7 +223,7 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 		what.Rows = coverage.Forgotten{{Partition: n, From: at, To: at + 1 + s.random.Int64N(2)}}
 	}
 	s.changes("rows are forgotten: %+v", what)
-	_, err := admin.Forget(ctx, p, s.job, what)
+	_, err := source.Forget(ctx, p, s.job, what)
 	return err
 }
 

@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -77,7 +76,7 @@ func (s *simulation) explained(err error) bool {
 func (s *simulation) checkVerified(same []replay.Verified, err error) {
 	differs, isOther := errors.AsType[*replay.DigestError](err)
 	missing, isMissing := errors.AsType[*replay.MissingExamplesError](err)
-	plan, isMissingPlan := errors.AsType[*heed.MissingPlanError](err)
+	plan, isMissingPlan := errors.AsType[*source.MissingPlanError](err)
 	ended, isEnded := errors.AsType[*dispatch.RunError](err)
 	lost := s.examplesReused || s.dataLost && s.examplesChanged
 	switch {

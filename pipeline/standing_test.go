@@ -14,10 +14,10 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -174,12 +174,12 @@ func TestChainOutlivesLosses(t *testing.T) {
 		"the newest version": {1, 10, nil, false, lostVersions(3), []string{"full 0 of 320", "update 80 of 400", "update 80 of 480"},
 			"Version:5", 8, nil, nil},
 		"the plans": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
-			must(admin.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
+			must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
 			noError(t, log.Delete(t.Context(), job.Name+".plans"))
 			fill(t, log, job, 8, 10)
 		}, []string{"update 80 of 400"}, "1, 3 and 4 are complete on", 5, nil, nil},
 		"all versions, as all rows are forgotten": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
-			forget(t, log, job, admin.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
+			forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
 			fill(t, log, job, 8, 9)
 		}, []string{"full 40 of 40"}, "", 5, nil, nil},
 	} {

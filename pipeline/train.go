@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -55,7 +54,7 @@ func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		return nil, nil, err
 	}
 	dispatch.Prune(ctx, p, job.Keep, rec)
-	if err := heed.Forget(ctx, p, s.Plan.Run(), rec); err != nil {
+	if err := source.ForgetLearnt(ctx, p, s.Plan.Run(), rec); err != nil {
 		return nil, nil, fmt.Errorf("remove versions trained on forgotten rows: %w", err)
 	}
 	report.IngestSeconds = ingested.Took.Seconds()

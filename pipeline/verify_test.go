@@ -15,10 +15,10 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -205,7 +205,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 			}
 		}
 		deleteRecords(t, log, plans, 0, second)
-		if err := verify(log); !errors.As(err, new(*heed.MissingPlanError)) {
+		if err := verify(log); !errors.As(err, new(*source.MissingPlanError)) {
 			t.Errorf("got %v, expected that a plan is gone", err)
 		}
 	})
@@ -213,7 +213,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		p, here := topics.Open(openEmbedded(t), job.Name, nil), planning.Arithmetic(openBLAS(t))
 		there := here
 		there.Vector = "none"
-		runs := []heed.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
+		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
 		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
 		if !errors.As(err, new(*replay.ArithmeticError)) || !strings.Contains(err.Error(),
 			"version 3 was made with a different arithmetic (vector none, this process has ") {

@@ -19,9 +19,7 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/page"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -288,7 +286,7 @@ func newWeightsPin() *cobra.Command {
 		if off {
 			return unpin(cmd, log, c.Name)
 		}
-		pinned, err := admin.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
+		pinned, err := topics.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
 		if err == nil {
 			fmt.Fprintln(cmd.OutOrStdout(), pinned)
 		}
@@ -300,7 +298,7 @@ func newWeightsPin() *cobra.Command {
 
 // unpin pins no version, and prints the number of the version that subscribers get then.
 func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
-	before, latest, err := admin.Unpin(cmd.Context(), topics.Open(log, name, nil))
+	before, latest, err := topics.Unpin(cmd.Context(), topics.Open(log, name, nil))
 	if err != nil {
 		return err
 	}
@@ -331,7 +329,7 @@ func newWeightsRemove() *cobra.Command {
 		}
 		return nil
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		removed, err := admin.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
+		removed, err := topics.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
 		printEach(cmd, removed)
 		return err
 	})
@@ -607,7 +605,7 @@ func newQuarantineList() *cobra.Command {
 
 func newForget() *cobra.Command {
 	var (
-		what   admin.ToForget
+		what   source.ToForget
 		report string
 	)
 	cmd := new(configFlags).command(&cobra.Command{
@@ -632,24 +630,24 @@ func newForget() *cobra.Command {
 		}
 		what.Answers = c.Serve.Answers.Topic
 		switch {
-		case !slices.Contains([]string{"", heed.RestoreLost, heed.DropLost}, what.Lost):
-			return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, heed.RestoreLost, heed.DropLost)
+		case !slices.Contains([]string{"", source.RestoreLost, source.DropLost}, what.Lost):
+			return fmt.Errorf("--lost %s: expected %s or %s", what.Lost, source.RestoreLost, source.DropLost)
 		case len(args)+len(what.Sources)+len(what.Keys) == 0 && what.Lost == "":
 			return errors.New("expected rows, --source, --key or --lost")
 		}
 		for _, arg := range args {
-			if read, ok := admin.ParseSourceRows(c.Examples.FromTopic, arg); ok {
+			if read, ok := source.ParseSourceRows(c.Examples.FromTopic, arg); ok {
 				what.Read = append(what.Read, read)
 				continue
 			}
-			r, err := admin.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
+			r, err := source.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
 			if err != nil {
 				return err
 			}
 			what.Rows = append(what.Rows, r)
 		}
 		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-			done, err := admin.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
+			done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
 			if done == nil {
 				return err
 			}
@@ -657,7 +655,7 @@ func newForget() *cobra.Command {
 				err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
 			}
 			return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
-				*admin.Forgot
+				*source.Forgot
 				Unlisted string `json:"unlisted"`
 			}{done, "copies of model files and exports: no list of them is kept"}))
 		}))

@@ -25,7 +25,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -381,7 +380,7 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 		return err
 	}
 	if o.From == cmp.Or(c.Examples.Topic, protocol.TopicsOf(c.Name).Examples) {
-		o.Forgotten = heed.ForgottenRows(log, c.Job())
+		o.Forgotten = source.ForgottenRows(log, c.Job())
 		if c.Examples.FromTopic != "" {
 			defer ingestBeside(ctx, log, c, o.UntilEnd, recorder)()
 		}

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -79,14 +78,14 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		}
 		return nil, none
 	}
-	f, err := heed.Read(ctx, p)
+	f, err := source.ReadForgotten(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	if err := heed.CheckNewest(ctx, p, l, f); err != nil {
+	if err := source.CheckNewest(ctx, p, l, f); err != nil {
 		return nil, err
 	}
-	if err := heed.Compare(ctx, p, f); err != nil {
+	if err := source.CompareForgotten(ctx, p, f); err != nil {
 		return nil, err
 	}
 	plan.Forgotten, plan.Heeded = f.Rows.Within(plan.Spans), f.Heeded()
@@ -197,7 +196,7 @@ func Narrow(spans coverage.Spans, sources []schemas.SourceSeal) (narrowed covera
 
 // warmStart returns the version that a plan starts from, by number, run, or protocol.Latest. If version is empty,
 // warmStart returns nil. The version must not be trained on forgotten rows.
-func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *heed.Forgotten) (*schemas.Manifest, error) {
+func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *source.Forgotten) (*schemas.Manifest, error) {
 	if version == "" {
 		return nil, nil
 	}
@@ -206,12 +205,12 @@ func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *heed.
 		return nil, fmt.Errorf("warm start: %w", err)
 	}
 	m := earlier.Manifest
-	learnt, err := heed.HaveLearnt(ctx, p, f)
+	learnt, err := source.HaveLearnt(ctx, p, f)
 	if err != nil {
 		return nil, err
 	}
 	if slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == m.Run }) {
-		return nil, fmt.Errorf("warm start: %w", &heed.LearntError{Version: m.Version})
+		return nil, fmt.Errorf("warm start: %w", &source.LearntError{Version: m.Version})
 	}
 	return m, nil
 }

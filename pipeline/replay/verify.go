@@ -16,9 +16,9 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -35,12 +35,12 @@ type Verified struct {
 // Verify reproduces a version of the job's pipeline, p, from the log: its last full run, and the updates since. It
 // compares the weights with those of all known versions on the way, and returns these versions in order, the requested one
 // last. version is its number, its run, or [protocol.Latest]. Verify writes to topics of its own, and deletes them at the
-// end. The error is a *[DigestError] if the weights of a version differ, and a *[heed.MissingPlanError], a
+// end. The error is a *[DigestError] if the weights of a version differ, and a *[source.MissingPlanError], a
 // *[MissingExamplesError] or an *[ArithmeticError] if the version can't be reproduced.
 func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, version string,
 	rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
-	runs, err := heed.HistoryOf(ctx, p, version)
+	runs, err := source.HistoryOf(ctx, p, version)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 }
 
 // CheckHistory returns an error with the missing data if this process can't reproduce runs.
-func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []heed.EarlierRun, here schemas.Arithmetic, rec event.Recorder) error {
+func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []source.EarlierRun, here schemas.Arithmetic, rec event.Recorder) error {
 	mixed := false
 	for i := range runs {
 		if there := runs[i].Plan.Arithmetic; !there.Admits(here) {
@@ -151,7 +151,7 @@ func (a *again) delete(ctx context.Context) error {
 
 // make reproduces a run of p that starts from parent, the reproduced previous version, and returns the manifest of its
 // version.
-func (a *again) make(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, parent *schemas.Manifest) (
+func (a *again) make(ctx context.Context, p *topics.Pipeline, r *source.EarlierRun, parent *schemas.Manifest) (
 	made *schemas.Manifest, err error) {
 	plan := *r.Plan
 	if plan.Warm != nil {
@@ -227,7 +227,7 @@ func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*protocol.L
 }
 
 // differs returns the error for a version whose reproduced weights differ, with the examples that have changed.
-func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *heed.EarlierRun, made *schemas.Manifest) error {
+func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *source.EarlierRun, made *schemas.Manifest) error {
 	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: p.Topics.Examples}
 	then, err := p.Survey(ctx, r.Manifest.Run)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -57,12 +56,12 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 }
 
 // begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. The error is a
-// *[heed.ForgottenError] if one of them is forgotten.
+// *[ForgottenError] if one of them is forgotten.
 func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.SourceSeal, error) {
 	begun, err := s.Begun(ctx, f.sealed())
 	for _, seal := range begun {
 		if f.forgotten.Sources[seal.ID] {
-			return nil, &heed.ForgottenError{Files: s.Files, Source: seal.ID, Topic: f.Topics.Forget}
+			return nil, &ForgottenError{Files: s.Files, Source: seal.ID, Topic: f.Topics.Forget}
 		}
 	}
 	return begun, err

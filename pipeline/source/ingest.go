@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -98,7 +97,7 @@ type filesOf struct {
 	job       topics.Job
 	rec       event.Recorder
 	staying   []coverage.Span // of the examples topic
-	forgotten *heed.Forgotten
+	forgotten *Forgotten
 	last      *lastMessages
 }
 
@@ -106,7 +105,7 @@ type filesOf struct {
 // already on the topic.
 func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas.SourceSeal, known bool, err error) {
 	if f.forgotten.Sources[s.ID] {
-		return nil, false, &heed.ForgottenError{Files: s.Files, Source: s.ID, Topic: f.Topics.Forget}
+		return nil, false, &ForgottenError{Files: s.Files, Source: s.ID, Topic: f.Topics.Forget}
 	}
 	seal, err := f.present(ctx, s)
 	if err != nil {

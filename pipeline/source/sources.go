@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -46,7 +45,7 @@ type SourceState struct {
 }
 
 // readTopics reads the state of sources: the ledger, the offset ranges of the examples, and the forgotten rows.
-func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bounds []coverage.Span, forgotten *heed.Forgotten,
+func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bounds []coverage.Span, forgotten *Forgotten,
 	err error) {
 	if l, err = p.ReadLedger(ctx); err != nil {
 		return nil, nil, nil, err
@@ -54,7 +53,7 @@ func readTopics(ctx context.Context, p *topics.Pipeline) (l *protocol.Ledger, bo
 	if bounds, err = p.Log.Spans(ctx, p.Topics.Examples); err != nil {
 		return nil, nil, nil, err
 	}
-	forgotten, err = heed.Read(ctx, p)
+	forgotten, err = ReadForgotten(ctx, p)
 	return l, bounds, forgotten, err
 }
 
@@ -79,7 +78,7 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 		return nil, err
 	}
 	states = append(states, followed...)
-	for id, s := range Known(l) {
+	for id, s := range knownIn(l) {
 		seal := Largest(s.seals, bounds)
 		if forgotten.Sources[id] {
 			s.state = forgottenSource
@@ -104,8 +103,8 @@ type KnownSource struct {
 	seals []*schemas.SourceSeal
 }
 
-// Known returns the sources with seals in a ledger, by id.
-func Known(l *protocol.Ledger) map[string]KnownSource {
+// knownIn returns the sources with seals in a ledger, by id.
+func knownIn(l *protocol.Ledger) map[string]KnownSource {
 	sources := map[string]KnownSource{}
 	for id := range l.Sources() {
 		if seals := l.Seals(id); len(seals) > 0 {
@@ -260,7 +259,7 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 	if err != nil {
 		return nil, err
 	}
-	sources := Known(l)
+	sources := knownIn(l)
 	found, err := FindSources(p, sources, ids)
 	if err != nil {
 		return nil, err

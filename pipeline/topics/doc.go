@@ -2,6 +2,7 @@
 // what they have readable after retention has deleted it.
 //
 //	Job ──Open──▶ Pipeline ──Create, CheckPolicies, ReadSettings, Apply──▶ topics
+//	version ──Pin, Unpin, RemoveVersions──▶ plans topic, versions topic
 //	examples, as ingest writes them ──Remade.Record──▶ origins: each message without its value
 //	origins, messages of the followed topic ──Remade.Range──▶ the same messages, after retention has deleted them
 //

@@ -13,7 +13,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/admin"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -247,7 +246,7 @@ func WriteQuarantine(w io.Writer, reasons []source.QuarantineReason) error {
 }
 
 // WriteForgot writes what was forgotten, what becomes of the versions, and how long the rest stays.
-func WriteForgot(w io.Writer, done *admin.Forgot, now bool) error {
+func WriteForgot(w io.Writer, done *source.Forgot, now bool) error {
 	fmt.Fprintf(w, "forgot %s of %s\n", english.Plural(int(done.Rows), "row", ""), english.Plural(int(done.Messages), "message", ""))
 	if len(done.Removed) > 0 {
 		fmt.Fprintf(w, "removed versions that learnt from forgotten rows: %s\n", listOf(done.Removed))

@@ -1,4 +1,4 @@
-package heed
+package source
 
 import (
 	"cmp"
@@ -38,10 +38,10 @@ func NewForgotten() *Forgotten {
 	return &Forgotten{Sources: map[string]bool{}, entries: map[string]bool{}}
 }
 
-// Read reads the current state of the forget topic.
-func Read(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) {
+// ReadForgotten reads the current state of the forget topic.
+func ReadForgotten(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) {
 	f := NewForgotten()
-	_, err := ReadMore(ctx, p, f)
+	_, err := ReadMoreForgotten(ctx, p, f)
 	return f, err
 }
 
@@ -50,17 +50,17 @@ func Read(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) {
 func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (coverage.Forgotten, error) {
 	p, f := topics.OpenFor(log, job, nil), NewForgotten()
 	return func(ctx context.Context) (coverage.Forgotten, error) {
-		if _, err := ReadMore(ctx, p, f); err != nil {
+		if _, err := ReadMoreForgotten(ctx, p, f); err != nil {
 			return nil, err
 		}
-		err := Compare(ctx, p, f)
+		err := CompareForgotten(ctx, p, f)
 		return f.Rows, err
 	}
 }
 
-// ReadMore folds the messages appended since the last read into f, and reports whether there are any. Without a forget topic
+// ReadMoreForgotten folds the messages appended since the last read into f, and reports whether there are any. Without a forget topic
 // nothing is forgotten.
-func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool, err error) {
+func ReadMoreForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool, err error) {
 	topic := topics.ForgetTopic(p)
 	if topic == "" {
 		return false, nil
@@ -72,7 +72,7 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 	if err == nil && end < f.next { // the topic was recreated or truncated
 		heeded := f.Heeded()
 		*f = *NewForgotten()
-		if more, err = ReadMore(ctx, p, f); err == nil && f.lacks(heeded) {
+		if more, err = ReadMoreForgotten(ctx, p, f); err == nil && f.lacks(heeded) {
 			err = &ForgetLostError{Topic: topic, Heeded: *heeded}
 		}
 		return more, err
@@ -113,7 +113,7 @@ func ReadMore(ctx context.Context, p *topics.Pipeline, f *Forgotten) (more bool,
 // ancestor run has read it and the run's plan does not exclude it. If the plan of an ancestor run is missing, the version counts as
 // trained on everything forgotten after it was written.
 func HaveLearnt(ctx context.Context, p *topics.Pipeline, f *Forgotten) (learnt []schemas.Place, err error) {
-	if err := Compare(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
+	if err := CompareForgotten(ctx, p, f); err != nil || len(f.Rows)+len(f.others) == 0 {
 		return nil, err
 	}
 	past, err := ReadHistory(ctx, p)
@@ -208,9 +208,9 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 	return protocol.ReleaseOtherState(ctx, p.Client, kept)
 }
 
-// Forget removes the versions trained on forgotten rows, after a run that excluded them.
-func Forget(ctx context.Context, p *topics.Pipeline, made string, rec event.Recorder) error {
-	f, err := Read(ctx, p)
+// ForgetLearnt removes the versions trained on forgotten rows, after a run that excluded them.
+func ForgetLearnt(ctx context.Context, p *topics.Pipeline, made string, rec event.Recorder) error {
+	f, err := ReadForgotten(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -279,9 +279,9 @@ func messagesOf(f schemas.Forget, said time.Time) (messages []saidMessage) {
 // fewOffsets is the largest gap between two messages that is read rather than skipped: a second request would take longer.
 const fewOffsets = 256
 
-// Compare checks which of the messages not compared yet are still on the examples topic; rows of replaced messages are not
+// CompareForgotten checks which of the messages not compared yet are still on the examples topic; rows of replaced messages are not
 // forgotten. Messages beyond the end of the topic stay unknown, because another message may be written there.
-func Compare(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
+func CompareForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) error {
 	if len(f.unknown) == 0 {
 		return nil
 	}
@@ -427,9 +427,9 @@ const (
 // ErrNothingLost means that the forget topic has lost nothing.
 var ErrNothingLost = errors.New("the forget topic has all messages that versions applied: nothing is lost")
 
-// DecideLost returns the messages that record the operator's decision, so that runs continue although the forget topic has
+// decideLost returns the messages that record the operator's decision, so that runs continue although the forget topic has
 // lost messages, and the rows to forget again.
-func DecideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision string) (said []schemas.Forget,
+func decideLost(ctx context.Context, p *topics.Pipeline, f *Forgotten, decision string) (said []schemas.Forget,
 	rows coverage.Forgotten, err error) {
 	versions, err := p.Versions(ctx)
 	if err != nil {

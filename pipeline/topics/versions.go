@@ -1,4 +1,4 @@
-package admin
+package topics
 
 import (
 	"context"
@@ -8,14 +8,13 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 )
 
 // Pin pins a version, by number, run, or [protocol.Latest]: it is the latest for subscribers, until another one is pinned
 // or [Unpin] is called. Training ignores pins. Pin returns the number of the version. The error may be a
 // *[protocol.NoVersionError].
-func Pin(ctx context.Context, p *topics.Pipeline, version string) (pinned int, err error) {
+func Pin(ctx context.Context, p *Pipeline, version string) (pinned int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return 0, err
@@ -35,7 +34,7 @@ func Pin(ctx context.Context, p *topics.Pipeline, version string) (pinned int, e
 
 // Unpin makes the offered version with the highest number the latest again. It returns the numbers of the version that was
 // pinned, and of the latest one for subscribers; 0: none.
-func Unpin(ctx context.Context, p *topics.Pipeline) (before, latest int, err error) {
+func Unpin(ctx context.Context, p *Pipeline) (before, latest int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return 0, 0, err
@@ -52,7 +51,7 @@ func Unpin(ctx context.Context, p *topics.Pipeline) (before, latest int, err err
 	return before, latest, nil
 }
 
-func writePin(ctx context.Context, p *topics.Pipeline, pin schemas.Pin) error {
+func writePin(ctx context.Context, p *Pipeline, pin schemas.Pin) error {
 	_, err := p.Log.Append(ctx, p.Topics.Plans, 0, pin.Message())
 	return err
 }
@@ -83,7 +82,7 @@ func (e *VersionsError) Error() string {
 // RemoveVersions removes versions, given as for [Pin], and returns their numbers. Unless evenLatest is set, it refuses to
 // remove the latest version for subscribers, now or when none is pinned. It also refuses versions that the plan of an
 // unfinished run refers to. Then, or if one is unknown, the error is a *[VersionsError], and none is removed.
-func RemoveVersions(ctx context.Context, p *topics.Pipeline, versions []string, evenLatest bool) (removed []int, err error) {
+func RemoveVersions(ctx context.Context, p *Pipeline, versions []string, evenLatest bool) (removed []int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
@@ -102,7 +101,7 @@ func RemoveVersions(ctx context.Context, p *topics.Pipeline, versions []string, 
 }
 
 // removable returns the places of versions, each once.
-func removable(p *topics.Pipeline, l *protocol.Ledger, versions []string, evenLatest bool) (places []schemas.Place, err error) {
+func removable(p *Pipeline, l *protocol.Ledger, versions []string, evenLatest bool) (places []schemas.Place, err error) {
 	wrong := &VersionsError{Topic: p.Topics.Versions, Needed: map[int]string{}}
 	for _, version := range versions {
 		place, err := l.Find(version)

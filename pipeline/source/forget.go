@@ -1,4 +1,4 @@
-package admin
+package source
 
 import (
 	"context"
@@ -13,9 +13,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/heed"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -156,24 +154,24 @@ func (e *NoRowsError) Error() string {
 }
 
 // Forget excludes rows of the examples of a job's pipeline from all future training. It resolves sources and keys to the
-// rows that are currently on the topic. The error may be a *[NoRowsError] or an *[source.UnknownSourcesError]; nothing is
+// rows that are currently on the topic. The error may be a *[NoRowsError] or an *[UnknownSourcesError]; nothing is
 // forgotten then.
 func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForget) (*Forgot, error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := source.FindSources(p, source.Known(l), what.Sources)
+	sources, err := FindSources(p, knownIn(l), what.Sources)
 	if err != nil {
 		return nil, err
 	}
 	var decided []schemas.Forget
 	if what.Lost != "" {
-		f, err := heed.Read(ctx, p)
+		f, err := ReadForgotten(ctx, p)
 		if err != nil {
 			return nil, err
 		}
-		said, rows, err := heed.DecideLost(ctx, p, f, what.Lost)
+		said, rows, err := decideLost(ctx, p, f, what.Lost)
 		if err != nil {
 			return nil, err
 		}
@@ -197,16 +195,16 @@ func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForg
 	if _, err := p.Log.Append(ctx, p.Topics.Forget, 0, messages...); err != nil {
 		return nil, fmt.Errorf("write forgotten rows: %w", err)
 	}
-	f, err := heed.Read(ctx, p)
+	f, err := ReadForgotten(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	learnt, err := heed.HaveLearnt(ctx, p, f)
+	learnt, err := HaveLearnt(ctx, p, f)
 	if err != nil {
 		return done, err
 	}
 	if what.Now {
-		if done.Removed, learnt, err = heed.RemoveLearnt(ctx, p, learnt); err != nil {
+		if done.Removed, learnt, err = RemoveLearnt(ctx, p, learnt); err != nil {
 			return done, err
 		}
 	}
@@ -357,7 +355,7 @@ func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) erro
 			f.checksums[partition] = map[int64]string{}
 		}
 		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Message)
-		rows = source.RowsIn(f.Pipeline, m)
+		rows = RowsIn(f.Pipeline, m)
 	}
 	for _, r := range named {
 		if r.End > rows {

@@ -1,4 +1,4 @@
-package heed
+package source
 
 import (
 	"context"
@@ -101,9 +101,9 @@ func PlansOf(runs []EarlierRun) (plans []*schemas.Plan) {
 	return plans
 }
 
-// Newest returns the run of the version with the highest number, whether withheld or pinned: training with warm latest
+// NewestVersion returns the run of the version with the highest number, whether withheld or pinned: training with warm latest
 // continues from it. It returns [protocol.Latest] if there is no version.
-func Newest(l *protocol.Ledger) string {
+func NewestVersion(l *protocol.Ledger) string {
 	versions := l.Versions()
 	if len(versions) == 0 {
 		return protocol.Latest
