@@ -186,7 +186,44 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	if w.records == nil { // otherwise the solver keeps the matrix
 		defer w.Grams.Put(sum)
 	}
-	return publish(ctx, w, gram.BlockRecord())
+	record := gram.BlockRecord()
+	if of := w.gramDepends(v, p); of != "" {
+		w.cache.KeepGram(p.Parts[0].Span.Partition, of, record)
+	}
+	return publish(ctx, w, record)
+}
+
+// gramDepends returns the digest of everything that the Gram matrix of a share depends on. It is empty if only this run has the matrix:
+// that of a stage with scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum
+// over increments.
+func (w *Worker) gramDepends(v *visit.Visit, p *partition.Share) wire.Digest {
+	if w.plan.Chain != nil || v.Of.Features.Leaves() > 0 || w.plan.Stages[v.Stage].Scores {
+		return ""
+	}
+	type sample struct{ Want, Total int64 }
+	var of *sample // nil: all rows
+	if v.Sample != nil {
+		of = &sample{v.Sample.Want, v.Sample.Total}
+	}
+	return wire.DigestJSON([]any{w.made().Rows, p.Covered, p.Parts[0].Ordinal, w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features,
+		w.plan.Intercept && w.plan.BeginsMember(v.Stage), of})
+}
+
+// publishKnownGrams publishes the Gram matrices that an earlier run has summed, and returns the shares that have none.
+func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, shares []*partition.Share) (rest []*partition.Share, err error) {
+	for _, p := range shares {
+		of := w.gramDepends(v, p)
+		known := w.cache.Gram(p.Parts[0].Span.Partition, of)
+		if of == "" || known == nil {
+			rest = append(rest, p)
+			continue
+		}
+		record := &wire.Record[float32]{Identity: w.identity(statistics.KindGram, v.Visit, p), Notes: known.Notes, Tensors: known.Tensors}
+		if err := publish(ctx, w, record); err != nil {
+			return nil, err
+		}
+	}
+	return rest, nil
 }
 
 // sumGrams publishes the Gram matrices of a stage for the shares that have not published them; first is the first visit to the stage. A
@@ -210,7 +247,11 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*p
 	if err != nil || current.Of.Features.Sparse() {
 		return err
 	}
-	if err := w.sums(ctx, current, shares, extent); err != nil {
+	rest, err := w.publishKnownGrams(ctx, current, shares)
+	if err == nil && len(rest) > 0 {
+		err = w.sums(ctx, current, rest, extent)
+	}
+	if err != nil {
 		return err
 	}
 	for _, p := range shares {

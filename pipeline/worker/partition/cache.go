@@ -14,7 +14,8 @@ import (
 )
 
 // Cache is the memory of a worker for data that it could also read or compute again, by segment: messages as read, so that the next run
-// decides again which of them count, and batches with their blocks. All share one budget in bytes. What the current run uses stays, as
+// decides again which of them count, and batches with their blocks; and by share the Gram matrices of a run's blocks, which further runs
+// with the same blocks need, such as those of a search. All share one budget in bytes. What the current run uses stays, as
 // each visit uses it again. Everything else is idle: the least recently used is dropped when memory is needed. Create caches with
 // [NewCache]. A cache is safe for concurrent use by one worker.
 type Cache struct {
@@ -28,20 +29,23 @@ type Cache struct {
 	made      Made           // of the idle batches
 }
 
-// key is the first offset of a segment, and whether an entry has its rows, in batches, or its messages.
+// key is the first offset of a segment, and whether an entry has its rows, in batches, or its messages; or the first partition of a
+// share, and the digest of everything that its Gram matrix depends on.
 type key struct {
 	partition int
 	from      int64
 	rows      bool
+	gram      wire.Digest
 }
 
-// entry is the messages or the batches of a segment.
+// entry is the messages or the batches of a segment, or a Gram matrix.
 type entry struct {
 	key
 	to       int64
 	bytes    int64
 	messages []protocol.Message
 	batches  []*Batch
+	matrix   *wire.Record[float32]
 	idle     *list.Element // nil: the run uses it
 }
 
@@ -161,7 +165,7 @@ func (c *Cache) Begin(ctx context.Context, log protocol.Log, topic string, span 
 	}
 	var last *protocol.Message
 	c.dropIf(func(e *entry) bool {
-		if e.partition != span.Partition || e.rows {
+		if e.partition != span.Partition || len(e.messages) == 0 {
 			return false
 		}
 		if e.from < span.From || e.to > span.To {
@@ -203,7 +207,7 @@ func (c *Cache) Retain(numbers []int) {
 func (c *Cache) Keep(s *Segment, messages []protocol.Message) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	at := key{s.Span.Partition, s.Span.From, false}
+	at := key{partition: s.Span.Partition, from: s.Span.From}
 	e := &entry{key: at, to: s.Span.To, bytes: storedBytes(messages), messages: messages}
 	if before := c.entries[at]; before != nil {
 		c.drop(before)
@@ -230,7 +234,7 @@ func storedBytes(messages []protocol.Message) (bytes int64) {
 func (c *Cache) Messages(s *Segment) []protocol.Message {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
-	e := c.entries[key{s.Span.Partition, s.Span.From, false}]
+	e := c.entries[key{partition: s.Span.Partition, from: s.Span.From}]
 	if s.counted == nil || e == nil || e.to != s.Span.To {
 		return nil
 	}
@@ -248,7 +252,7 @@ func (c *Cache) Rest(segments ...*Segment) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, s := range segments {
-		if e := c.entries[key{s.Span.Partition, s.Span.From, false}]; e != nil {
+		if e := c.entries[key{partition: s.Span.Partition, from: s.Span.From}]; e != nil {
 			c.rest(e)
 		}
 	}
@@ -267,7 +271,7 @@ func (c *Cache) Leave(p *Share, made Made, hasBlock func(stage int) bool) {
 		if s.batches == nil || s.Leaves {
 			continue
 		}
-		e := &entry{key: key{s.Span.Partition, s.Span.From, true}, to: s.Span.To, batches: s.batches}
+		e := &entry{key: key{partition: s.Span.Partition, from: s.Span.From, rows: true}, to: s.Span.To, batches: s.batches}
 		for _, b := range s.batches {
 			b.forget(hasBlock)
 			e.bytes += b.bytes()
@@ -288,7 +292,7 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
 	for _, s := range p.Segments {
-		e := c.entries[key{s.Span.Partition, s.Span.From, true}]
+		e := c.entries[key{partition: s.Span.Partition, from: s.Span.From, rows: true}]
 		if e == nil || e.to != s.Span.To || made.Rows != c.made.Rows || s.batches != nil {
 			continue
 		}
@@ -299,7 +303,7 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 		c.use(e)
 		delete(c.entries, e.key)
 		s.batches = e.batches
-		if before := c.entries[key{s.Span.Partition, s.Span.From, false}]; before != nil {
+		if before := c.entries[key{partition: s.Span.Partition, from: s.Span.From}]; before != nil {
 			c.rest(before)
 		}
 		for _, b := range s.batches {
@@ -311,6 +315,34 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 	c.dropIf(func(e *entry) bool { return e.rows && !chained && p.Has(e.partition) })
 }
 
+// KeepGram stores the record of a share's Gram matrix for later runs, if there is room for it besides everything else. number is the
+// first partition of the share, and of the digest of everything that the matrix depends on.
+func (c *Cache) KeepGram(number int, of wire.Digest, r *wire.Record[float32]) {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	e := &entry{key: key{partition: number, gram: of}, matrix: r}
+	for _, t := range r.Tensors {
+		e.bytes += 4 * int64(len(t.Data))
+	}
+	if c.runs && c.entries[e.key] == nil && e.bytes <= c.free {
+		c.spend(e.bytes)
+		c.entries[e.key] = e
+		c.rest(e)
+	}
+}
+
+// Gram returns the record that [Cache.KeepGram] stored, with the identity of its run; nil if there is none.
+func (c *Cache) Gram(number int, of wire.Digest) *wire.Record[float32] {
+	c.mutex.Lock()
+	defer c.mutex.Unlock()
+	e := c.entries[key{partition: number, gram: of}]
+	if e == nil {
+		return nil
+	}
+	c.rest(e)
+	return e.matrix
+}
+
 // Range reads the messages of a span of the cache's topic: those of leading segments from memory, as far as they are stored, and the others
 // from the log. The caller closes the reader.
 func (c *Cache) Range(log protocol.Log, topic string, span coverage.Span) protocol.Reader {
@@ -318,7 +350,7 @@ func (c *Cache) Range(log protocol.Log, topic string, span coverage.Span) protoc
 	defer c.mutex.Unlock()
 	r := &cacheReader{}
 	for {
-		e := c.entries[key{span.Partition, span.From, false}]
+		e := c.entries[key{partition: span.Partition, from: span.From}]
 		if e == nil || e.to > span.To {
 			break
 		}

@@ -130,3 +130,26 @@ type noReader struct{}
 
 func (noReader) Next(context.Context) (protocol.Message, error) { return protocol.Message{}, io.EOF }
 func (noReader) Close() error                                   { return nil }
+
+// A Gram matrix stays for runs that need the same, while there is room besides everything else, and goes with the data of its partition.
+func TestGramMatricesStay(t *testing.T) {
+	record := &wire.Record[float32]{Tensors: wire.Tensors[float32]{{Shape: []int{10}, Data: make([]float32, 10)}}}
+	cache := NewCache(100)
+	cache.KeepGram(1, "a", record)
+	cache.KeepGram(1, "b", record)
+	cache.KeepGram(2, "c", record) // there is no room
+	if cache.Gram(1, "a") != record || cache.Gram(1, "b") != record || cache.Gram(2, "c") != nil || cache.Gram(2, "a") != nil {
+		t.Error("the cache has other matrices than those that it had room for")
+	}
+	if !cache.Reserve(60) || cache.Gram(1, "a") != nil || cache.Gram(1, "b") != record {
+		t.Error("expected that the matrix that was used first goes, and the other stays")
+	}
+	cache.Drop(1)
+	if cache.Gram(1, "b") != nil || !cache.Has(40) {
+		t.Error("expected no matrix of a partition that was dropped")
+	}
+	once := NewRunCache(100)
+	if once.KeepGram(1, "a", record); once.Gram(1, "a") != nil || !once.Has(100) {
+		t.Error("expected no matrix of a run that is the only one")
+	}
+}
