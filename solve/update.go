@@ -97,7 +97,7 @@ type Visited struct {
 // Constants of an update; see [Update].
 const (
 	// earlyRidge strengthens the ridge by earlyRidge · p / n while that is above 1: as many rows as columns are the
-	// worst case of a least squares fit (11 % error of MNIST at n = p without, bench/stream).
+	// worst case of a least squares fit (11 % error of MNIST at n = p without, as `make stream` shows).
 	earlyRidge = 10
 	// minStepLength is the mean squared change of the scores below which the curvature along a step is rounding.
 	minStepLength = 1e-6
