@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
@@ -18,7 +17,7 @@ import (
 type Archive struct {
 	Topic string
 
-	store      store.Store
+	store      store
 	layout     layout
 	columns    [properties][]string
 	wanted     func(path string) bool // nil: all columns
@@ -43,7 +42,7 @@ type file struct {
 // Open lists the files of an archive, and, if their names do not have the offsets, reads these. topic is the topic of the messages; "": the
 // files say it. columns are the paths of the values that are read; nil: all of them.
 func Open(ctx context.Context, o Options, topic string, columns []string) (*Archive, error) {
-	from, err := store.Open(o.Files, o.Options)
+	from, err := openStore(o.Files, o)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +81,7 @@ func Open(ctx context.Context, o Options, topic string, columns []string) (*Arch
 
 // TopicOf returns the topic of the messages in an archive, as its first file says.
 func TopicOf(ctx context.Context, o Options) (string, error) {
-	from, err := store.Open(o.Files, o.Options)
+	from, err := openStore(o.Files, o)
 	if err != nil {
 		return "", err
 	}

@@ -3,7 +3,6 @@ package archive
 import (
 	"time"
 
-	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -21,8 +20,14 @@ type Options struct {
 	// Snapshot is the state of a table that is read, and AsOf the time at which it was the current one; "": the current one.
 	Snapshot string `yaml:"snapshot"`
 	AsOf     string `yaml:"as_of"`
-	// How files in a bucket or on a web server are read.
-	store.Options ` yaml:",inline"`
+	// Endpoint is the URL of a service that is compatible with S3; "": that of Amazon or Google.
+	Endpoint string `yaml:"endpoint"`
+	// Region is the region of the bucket; "": it is found.
+	Region string `yaml:"region"`
+	// AccessKeyFile is a file with the ID of an access key, its secret, and a session token if it has one, each in a line.
+	AccessKeyFile string `yaml:"access_key_file" path:"file"`
+	// TokenCommand is a program and its arguments. It prints a token, or an access key that expires.
+	TokenCommand []string `yaml:"token_command"`
 	// OnGap is what to do if messages between those of the archive, or before those of the topic, are missing.
 	OnGap string `yaml:"on_gap"`
 	// Alone means that there is no topic: the archive has all messages.
@@ -61,6 +66,15 @@ func Keys() []option.Key {
 			}}, Meaning: "time at which the state of the table was the current one; none: the current one"},
 		{Name: "on_gap", Rule: option.OneOf(GapStop, GapContinue), When: "archive.files",
 			Meaning: "if messages are missing: `stop` with an error, or `continue` and count them as lost"},
+		{Name: "endpoint", Needs: files, Rule: option.Rule{
+			Want:  "the https URL of a service without a user; http is for loopback addresses",
+			Holds: func(v any) bool { return v == "" || checkURL(v.(string)) == nil }},
+			Meaning: "URL of a service that is compatible with S3; none: that of Amazon (`s3://`) or Google (`gs://`)"},
+		{Name: "region", Needs: files, Meaning: "region of the bucket; none: it is found"},
+		{Name: "access_key_file", Needs: files, Meaning: "file with an access key of S3, or an HMAC key of Google: its ID, its " +
+			"secret, and a session token if there is one, each in a line"},
+		{Name: "token_command", Needs: files, Meaning: "program and arguments that print an access key as `credential_process` of " +
+			"AWS does, or a token as for `security.sasl.token_command`"},
 	}
-	return append(option.Under("archive", keys), store.Keys("archive", "archive.files")...)
+	return option.Under("archive", keys)
 }

@@ -9,7 +9,6 @@ import (
 	"io"
 	"slices"
 
-	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
@@ -94,7 +93,7 @@ type rows interface {
 // contents are the rows of an open file.
 type contents struct {
 	name    string
-	file    store.File
+	file    openFile
 	content *input.Content
 	rows    rows
 	row     int64   // number of rows that were read
@@ -113,7 +112,7 @@ func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string
 			_ = c.Close()
 		}
 	}()
-	if c.content, err = input.New(ctx, of.Path, store.Content(c.file)); err != nil {
+	if c.content, err = input.New(ctx, of.Path, contentOf(c.file)); err != nil {
 		return c, err
 	}
 	magic, err := c.content.Peek(4)

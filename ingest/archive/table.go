@@ -13,7 +13,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -35,7 +34,7 @@ type dataFile struct {
 
 // liveFiles returns the live files of the table in a directory, in order of path, as its log says. Features of its format that change which
 // rows there are, and that are not supported, are an error.
-func liveFiles(ctx context.Context, s store.Store, l layout, root string, at snapshotName) ([]dataFile, error) {
+func liveFiles(ctx context.Context, s store, l layout, root string, at snapshotName) ([]dataFile, error) {
 	files, err := l.live(&table{ctx: ctx, store: s, root: strings.TrimSuffix(strings.TrimSuffix(root, "**"), "/")}, at)
 	slices.SortFunc(files, func(a, b dataFile) int { return strings.Compare(a.Path, b.Path) })
 	return files, err
@@ -44,7 +43,7 @@ func liveFiles(ctx context.Context, s store.Store, l layout, root string, at sna
 // table is a table that is being read.
 type table struct {
 	ctx      context.Context
-	store    store.Store
+	store    store
 	root     string // its directory, where it is now
 	location string // and when it was written; "": unknown
 }
@@ -74,7 +73,7 @@ func (t *table) content(path string) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := input.New(t.ctx, path, store.Content(f))
+	plain, err := input.New(t.ctx, path, contentOf(f))
 	if err != nil {
 		return nil, errors.Join(err, f.Close())
 	}

@@ -12,7 +12,6 @@ import (
 
 	"github.com/parquet-go/parquet-go"
 
-	"github.com/stagewise/stagewise/ingest/archive/store"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
 	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -52,7 +51,7 @@ func writeParquet[T any](t *testing.T, name string, rows []T) {
 // tableOf returns the table in a directory.
 func tableOf(t *testing.T, root string) *table {
 	t.Helper()
-	s := arrowtest.Must(store.Open(root, store.Options{}))(t)
+	s := arrowtest.Must(openStore(root, Options{}))(t)
 	return &table{ctx: t.Context(), store: s, root: root}
 }
 

@@ -1,5 +1,4 @@
-// Package store lists and opens files in directories and buckets.
-package store
+package archive
 
 import (
 	"context"
@@ -12,51 +11,51 @@ import (
 	"github.com/stagewise/stagewise/ingest/input"
 )
 
-// Store has the files of this machine, of a bucket, or of a web server. It is safe for concurrent use. Create it with Open.
-type Store struct{ files }
+// store has the files of this machine, of a bucket, or of a web server. It is safe for concurrent use. Create it with openStore.
+type store struct{ files }
 
 // files are the files of one place. Their paths are like patterns: paths of this machine with slashes, or URLs.
 type files interface {
 	// Below returns the file with a path, or those below it if it is a directory, hidden ones too, in the same order each time. It
 	// returns no file if there is none. It lists directories as its user goes on, and stops after an error.
-	Below(ctx context.Context, path string) iter.Seq2[Entry, error]
+	Below(ctx context.Context, path string) iter.Seq2[listed, error]
 	// Open opens a file. Reads fail when the context ends.
-	Open(ctx context.Context, path string) (File, error)
+	Open(ctx context.Context, path string) (openFile, error)
 	// above returns the directories that have a path in them, and the path itself.
 	above(path string) ([]string, error)
 }
 
-// Entry is a file in a listing.
-type Entry struct {
+// listed is a file in a listing.
+type listed struct {
 	Path string
 	Size int64 // in bytes
 }
 
-// File is an open file. It is safe for concurrent use.
-type File interface {
+// openFile is an open file. It is safe for concurrent use.
+type openFile interface {
 	io.ReaderAt
 	io.Closer
 	Size() int64 // in bytes
 }
 
-// Content reads a file from its beginning. Closing the content closes the file.
-func Content(f File) io.ReadCloser {
+// contentOf reads a file from its beginning. Closing the content closes the file.
+func contentOf(f openFile) io.ReadCloser {
 	return struct {
 		io.Reader
 		io.Closer
 	}{io.NewSectionReader(f, 0, f.Size()), f}
 }
 
-// List returns the files that match a pattern, in the same order each time: see [Open] for patterns. It is an error if one of them is in a
-// table of a format that also keeps files of earlier states. List stops after an error.
-func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+// List returns the files that match a pattern, in the same order each time: see openStore for patterns. It is an error if one of them is in
+// a table of a format that also keeps files of earlier states. List stops after an error.
+func (s store) List(ctx context.Context, of string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
 		pattern, err := compile(of)
 		if err == nil {
 			err = s.checkAbove(ctx, pattern.folder)
 		}
 		if err != nil {
-			yield(Entry{}, err)
+			yield(listed{}, err)
 			return
 		}
 		for entry, err := range s.Below(ctx, pattern.folder) {
@@ -65,7 +64,7 @@ func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {
 				err = input.CheckLake(pattern.folder, relative)
 			}
 			if err != nil {
-				yield(Entry{}, err)
+				yield(listed{}, err)
 				return
 			}
 			if pattern.matches(relative) && !yield(entry, nil) {
@@ -76,7 +75,7 @@ func (s Store) List(ctx context.Context, of string) iter.Seq2[Entry, error] {
 }
 
 // checkAbove returns an error if a directory, or one that it is in, is a table of a format that keeps files of earlier states.
-func (s Store) checkAbove(ctx context.Context, folder string) error {
+func (s store) checkAbove(ctx context.Context, folder string) error {
 	above, err := s.above(folder)
 	if err != nil {
 		return err

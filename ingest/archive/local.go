@@ -1,4 +1,4 @@
-package store
+package archive
 
 import (
 	"context"
@@ -16,10 +16,10 @@ import (
 // local has the files of this machine, also of a bucket that is mounted.
 type local struct{}
 
-func (local) Below(ctx context.Context, path string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (local) Below(ctx context.Context, path string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
 		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
-			yield(Entry{path, info.Size()}, nil)
+			yield(listed{path, info.Size()}, nil)
 			return
 		}
 		stopped := errors.New("no more files are wanted")
@@ -31,18 +31,18 @@ func (local) Below(ctx context.Context, path string) iter.Seq2[Entry, error] {
 			if err := ctx.Err(); err != nil {
 				return err
 			}
-			if !yield(Entry{name, info.Size()}, nil) {
+			if !yield(listed{name, info.Size()}, nil) {
 				return stopped
 			}
 			return nil
 		})
 		if err != nil && err != stopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			yield(Entry{}, input.WholeFile(path, err))
+			yield(listed{}, input.WholeFile(path, err))
 		}
 	}
 }
 
-func (local) Open(_ context.Context, path string) (File, error) {
+func (local) Open(_ context.Context, path string) (openFile, error) {
 	file, err := os.Open(path)
 	if err != nil {
 		return nil, input.WholeFile(path, err)

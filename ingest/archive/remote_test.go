@@ -1,4 +1,4 @@
-package store
+package archive
 
 import (
 	"context"
@@ -134,16 +134,16 @@ func (b *fakeBucket) list(w io.Writer, query url.Values) {
 }
 
 // open returns a store that logs in with an access key, and that does not pause.
-func (b *fakeBucket) open(t *testing.T, pattern string) Store {
+func (b *fakeBucket) open(t *testing.T, pattern string) store {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "key")
 	arrowtest.NoError(t, os.WriteFile(file, []byte(b.key.AccessKey+"\n"+b.key.SecretKey+"\n"+b.key.Token), 0o600))
 	return open(t, pattern, Options{Endpoint: b.URL, AccessKeyFile: file})
 }
 
-func open(t *testing.T, pattern string, o Options) Store {
+func open(t *testing.T, pattern string, o Options) store {
 	t.Helper()
-	s := arrowtest.Must(Open(pattern, o))(t)
+	s := arrowtest.Must(openStore(pattern, o))(t)
 	s.files.(*remote).wait = func(ctx context.Context, _ int) error { return ctx.Err() }
 	return s
 }
@@ -153,7 +153,7 @@ func TestBucket(t *testing.T) {
 	for _, token := range []string{"", "session/token=="} {
 		b := newBucket(t)
 		b.key.Token = token
-		for _, file := range append(slices.Clone(contents), "x y/ü+%&=.avro") {
+		for _, file := range append(slices.Clone(places), "x y/ü+%&=.avro") {
 			b.files["in/"+file] = []byte(path.Base(file))
 		}
 		b.files["in/directory/"], b.files["inside"] = nil, nil
@@ -374,7 +374,7 @@ func TestOptions(t *testing.T) {
 		{"s3://lake/a", Options{AccessKeyFile: key, TokenCommand: []string{"echo"}}, "examples.archive.token_command: no value here"},
 		{"s3://lake/a", Options{TokenCommand: []string{"./none"}}, "examples.archive.token_command: ./none: expected a program"},
 	} {
-		if _, err := Open(c.pattern, c.options); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
+		if _, err := openStore(c.pattern, c.options); err == nil || !strings.Contains(err.Error(), c.want) || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: %v, expected %s", c.pattern, err, c.want)
 		}
 	}

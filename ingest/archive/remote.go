@@ -1,4 +1,4 @@
-package store
+package archive
 
 import (
 	"context"
@@ -183,14 +183,14 @@ type listing struct {
 }
 
 // Below implements files.
-func (r *remote) Below(ctx context.Context, path string) iter.Seq2[Entry, error] {
-	return func(yield func(Entry, error) bool) {
+func (r *remote) Below(ctx context.Context, path string) iter.Seq2[listed, error] {
+	return func(yield func(listed, error) bool) {
 		if r.origin != "" {
 			f, err := r.Open(ctx, path)
 			if err == nil {
-				yield(Entry{path, f.Size()}, nil)
+				yield(listed{path, f.Size()}, nil)
 			} else if !errors.Is(err, fs.ErrNotExist) {
-				yield(Entry{}, err)
+				yield(listed{}, err)
 			}
 			return
 		}
@@ -205,12 +205,12 @@ func (r *remote) Below(ctx context.Context, path string) iter.Seq2[Entry, error]
 				}
 			}
 			if err != nil {
-				yield(Entry{}, err)
+				yield(listed{}, err)
 				return
 			}
 			for _, c := range page.Contents {
 				below := prefix == "" || c.Key == prefix || strings.HasPrefix(c.Key, strings.TrimSuffix(prefix, "/")+"/")
-				if below && !strings.HasSuffix(c.Key, "/") && !yield(Entry{bucket + "/" + c.Key, c.Size}, nil) {
+				if below && !strings.HasSuffix(c.Key, "/") && !yield(listed{bucket + "/" + c.Key, c.Size}, nil) {
 					return
 				}
 			}
@@ -234,7 +234,7 @@ func (r *remote) above(path string) (folders []string, _ error) {
 }
 
 // Open implements files. It requests the first block.
-func (r *remote) Open(ctx context.Context, path string) (File, error) {
+func (r *remote) Open(ctx context.Context, path string) (openFile, error) {
 	f := &remoteFile{from: r, ctx: ctx, path: path, size: -1, blocks: map[int64][]byte{}}
 	first, err := f.fetch(0, blockSize)
 	if err != nil {

@@ -1,4 +1,4 @@
-package store
+package archive
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 )
 
 // list returns the paths of the files that match a pattern, relative to a folder.
-func list(t *testing.T, s Store, folder, pattern string) (paths []string, err error) {
+func list(t *testing.T, s store, folder, pattern string) (paths []string, err error) {
 	t.Helper()
 	for entry, err := range s.List(t.Context(), folder+"/"+pattern) {
 		if err != nil {
@@ -28,8 +28,8 @@ func list(t *testing.T, s Store, folder, pattern string) (paths []string, err er
 	return paths, nil
 }
 
-// contents are files whose content is their name.
-var contents = []string{".tmp/a.avro", "_temporary/a.avro", "a.avro", "a.txt", "a/b/c.avro", "a/b/d.json", "a/b.avro", "a/_day=1/e.avro", "b/.e.crc", "b/e.avro"}
+// places are files whose content is their name.
+var places = []string{".tmp/a.avro", "_temporary/a.avro", "a.avro", "a.txt", "a/b/c.avro", "a/b/d.json", "a/b.avro", "a/_day=1/e.avro", "b/.e.crc", "b/e.avro"}
 
 // patterns are patterns and the files that match them.
 var patterns = map[string]string{
@@ -51,10 +51,10 @@ var patterns = map[string]string{
 
 func TestPatterns(t *testing.T) {
 	folder := t.TempDir()
-	for _, file := range contents {
+	for _, file := range places {
 		write(t, folder, file)
 	}
-	s := arrowtest.Must(Open(folder+"/**", Options{}))(t)
+	s := arrowtest.Must(openStore(folder+"/**", Options{}))(t)
 	checkPatterns(t, s, folder)
 	t.Chdir(folder)
 	if got, err := list(t, s, ".", "a/b/*"); err != nil || !slices.Equal(got, []string{"a/b/c.avro", "a/b/d.json"}) {
@@ -62,7 +62,7 @@ func TestPatterns(t *testing.T) {
 	}
 }
 
-func checkPatterns(t *testing.T, s Store, folder string) {
+func checkPatterns(t *testing.T, s store, folder string) {
 	t.Helper()
 	for pattern, want := range patterns {
 		if got, err := list(t, s, folder, pattern); err != nil || strings.Join(got, " ") != want {
@@ -106,16 +106,16 @@ func TestTablesAreNoFiles(t *testing.T) {
 		folder := t.TempDir()
 		write(t, folder, file)
 		write(t, folder, "sales/data/a.parquet")
-		checkTable(t, Store{local{}}, folder, file, want)
+		checkTable(t, store{local{}}, folder, file, want)
 	}
 	folder := t.TempDir()
 	write(t, folder, "metadata/notes.json")
-	if got, err := list(t, Store{local{}}, folder, "**"); err != nil || len(got) != 1 {
+	if got, err := list(t, store{local{}}, folder, "**"); err != nil || len(got) != 1 {
 		t.Error(got, err)
 	}
 }
 
-func checkTable(t *testing.T, s Store, folder, file, want string) {
+func checkTable(t *testing.T, s store, folder, file, want string) {
 	t.Helper()
 	for _, pattern := range []string{"**", "sales/**", "sales", "sales/data", "sales/data/*.parquet", "sales/data/a.parquet"} {
 		if _, err := list(t, s, folder, pattern); err == nil || !strings.HasPrefix(err.Error(), folder+"/"+want) {
@@ -134,7 +134,7 @@ func TestFirstOfManyFiles(t *testing.T) {
 	folder := t.TempDir()
 	write(t, folder, "a/a.avro")
 	write(t, folder, "b/b.avro")
-	s := arrowtest.Must(Open(folder, Options{}))(t)
+	s := arrowtest.Must(openStore(folder, Options{}))(t)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	var found []string
