@@ -224,6 +224,20 @@ func TestParquetLists(t *testing.T) {
 	}
 }
 
+// A column whose name has a dot is a column, whatever others the options name.
+func TestParquetNamesWithDots(t *testing.T) {
+	f, o := newFolder(t), Defaults()
+	o.Train = []string{f.write(t, "a.parquet", parquetFile(t, [][]parquetValues{{
+		{node: required(schema.NewFloat64Node, "user.age"), values: []float64{1, 2}}, {node: words("user.city"), values: []string{"x", "y"}},
+		{node: words("label"), values: []string{"a", "b"}},
+	}}))}
+	o.Categorical = []string{"user.city"}
+	sources := must(Sources(t.Context(), o))(t)
+	if names := sources[0].Columns.Text(); !strings.Contains(names, "user.age") {
+		t.Errorf("columns %s, expected user.age too", names)
+	}
+}
+
 // Files that are damaged, or without rows, are errors. Others are those of Arrow, whose columns the table has.
 func TestParquetErrors(t *testing.T) {
 	empty := [][]parquetValues{{{node: required(schema.NewFloat64Node, "x"), values: []float64{}}, {node: words("label"), values: []string{}}}}

@@ -46,12 +46,12 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Tabl
 		named = append(named, string(column))
 	}
 	some := Wanted(named)
-	wanted := func(path string) bool { // all columns, and those in one of which none is named
-		column, _, within := strings.Cut(path, ".")
-		return !within || some(path) || !some(column)
+	wanted := func(path string) bool { // of a column, all within it if none of those is named
+		column, _, _ := strings.Cut(path, ".")
+		return some(path) || !some(column)
 	}
 	return arrow.Table(func() (arrow.Records, error) {
 		// The section has its own position. The digest covers the bytes that content reads.
-		return Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{Wanted: wanted})
+		return Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{Own: true, Wanted: wanted})
 	}, o)
 }

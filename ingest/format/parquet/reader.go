@@ -29,6 +29,8 @@ type Reader struct {
 type Columns struct {
 	// Wanted reports whether rows need a column at a path. Nil means that they need all.
 	Wanted func(path string) bool
+	// Own means that all columns of the file itself are needed, whose names may have dots too.
+	Own bool
 	// Names are the names of columns, at any depth, by the IDs of fields. A column whose ID has no name is not read. Nil means that the names
 	// in the file apply.
 	Names map[int]string

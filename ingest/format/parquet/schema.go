@@ -80,7 +80,7 @@ func (s *schema) fields(columns []*parquet.Column, within string) (nodes []*node
 	for _, c := range columns {
 		name := s.name(c, within)
 		dropped := name == "" && s.columns.Names != nil // in a file without a table's names, a column may have none
-		if path := within + name; !dropped && s.columns.Wanted(path) {
+		if path := within + name; !dropped && (within == "" && s.columns.Own || s.columns.Wanted(path)) {
 			if n, t := s.node(c, path, c.Repeated()); n != nil {
 				nodes, fields = append(nodes, n), append(fields, arrow.Field{Name: name, Type: t, Nullable: true})
 			}
