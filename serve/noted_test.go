@@ -46,7 +46,11 @@ func recorded(t *testing.T, m *model.Model, kind, id string, body []byte) (*http
 	o.Answers.Topic = "answers"
 	s := newServer(t, o, Fixed(m))
 	noError(t, s.WriteAnswers(t.Context(), log))
-	r := httptest.NewRequest("POST", "/predict", strings.NewReader(string(body)))
+	path := "/predict"
+	if kind == typeBytes {
+		path = inferPath
+	}
+	r := httptest.NewRequest("POST", path, strings.NewReader(string(body)))
 	r.Header.Set("Content-Type", kind)
 	if id != "" {
 		r.Header.Set(headerID, id)
@@ -89,6 +93,10 @@ func TestAnswersOnATopic(t *testing.T) {
 			b.Field(2).(*array.Float32Builder).AppendValues([]float32{0.1, 4}, nil)
 		}, 2), []string{`{"city":"Rome","age":0,"height":0.1}`, `{"city":"Oslo","age":2.5,"height":4}`,
 			`{"city":"Rome","age":1,"height":0.1}`, `{"city":"Oslo","age":null,"height":4}`}},
+		"tensors": {newModel(t, 3, 5, people, layout.MissingMean), typeBytes, []byte(`{"inputs":[{"name":"age","shape":[2],"datatype":"INT32",
+			"data":[16777217,1000000]},{"name":"city","shape":[2],"datatype":"BYTES","data":["Rome","Oslo"]},
+			{"name":"height","shape":[2],"datatype":"FP32","data":[0.1,null]}]}`),
+			[]string{`{"age":16777217,"city":"Rome","height":0.1}`, `{"age":1000000,"city":"Oslo","height":null}`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, messages := recorded(t, c.model, c.kind, "r-1", c.body)

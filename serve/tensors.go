@@ -272,8 +272,9 @@ func (t *tensor) parse(c *tabular.Column, item value.Cell) bool {
 			c.AppendText(text)
 		}
 	case t.kind == tabular.Boolean:
-		c.Numbers = append(c.Numbers, map[string]float64{"true": 1}[text])
-		return text == "true" || text == "false"
+		truth, ok := map[string]float64{"true": 1, "false": 0, "1": 1, "0": 0}[text]
+		c.Numbers = append(c.Numbers, truth)
+		return ok
 	case t.kind == tabular.Numeric:
 		v, ok := item.Number()
 		switch t.bits {
@@ -422,6 +423,8 @@ func (c *inputColumn) appendValue(dst []byte, i int) []byte {
 		return append(dst, c.Texts[i]...)
 	case c.of.kind == tabular.Boolean && c.Numbers[i] == c.Numbers[i]:
 		return strconv.AppendBool(dst, c.Numbers[i] != 0)
+	case c.of.kind == tabular.Whole && c.Numbers[i] == c.Numbers[i]: // which may have more digits than a float32
+		return strconv.AppendInt(dst, int64(c.Numbers[i]), 10)
 	}
 	return value.AppendNumber(dst, c.Numbers[i], max(c.of.bits, 32))
 }
