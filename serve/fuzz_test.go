@@ -72,7 +72,7 @@ func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all 
 
 // readBody calls tile with the rows of a body.
 func readBody(body []byte, request *layout.Request, most int, tile func(*examples.Rows) error) error {
-	f, err := frameOf(body, typeJSON, request, &asked{})
+	f, err := frameOf(body, typeJSON, &asked{})
 	if err != nil {
 		return err
 	}

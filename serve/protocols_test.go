@@ -175,6 +175,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		{named, `[[30,"Rome",1.5],[31,null,true]]`, `{"name":"height","shape":[2],"datatype":"FP32","parameters":{"binary_data_size":8}},
 			{"name":"city","shape":[2],"datatype":"BYTES","data":["R\u006fme",null]},
 			{"name":"age","shape":[2],"datatype":"BYTES","parameters":{"binary_data_size":12}}`, append(float32s(1.5, 1), texts("30", "31")...)},
+		{plain, `[[1,2],[0,4]]`, `{"name":"a","shape":[2],"datatype":"BOOL","data":[1,0]},{"name":"b","shape":[2],"datatype":"INT8","data":[2,4]}`, nil},
 		{named, `[[30,"Rome",1.5],[31,"Oslo",2]]`, `{"name":"all","shape":[2,3],"datatype":"BYTES","parameters":{"binary_data_size":40}}`,
 			texts("30", "Rome", "1.5", "31", "Oslo", "2")},
 	} {
@@ -196,6 +197,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 	}{
 		{plain, `[[1,2],[3,4]]`, `{"inputs":[[1,2],[3,4]]}`},
 		{plain, `[[1,2],[3,4]]`, `{"inputs":{"pixels":[[1,2],[3,4]]},"params":{"x":1}}`},
+		{plain, `[[1,2],[3,4]]`, `{"inputs":{"first":[1,3],"second":[2,4]}}`},
 		{sparseModel(t, 64, "message"), `["one two","three"]`, `{"inputs":{"id":[1,2],"message":["one two","three"]}}`},
 		{sparseModel(t, 64, "message"), `["one two","three"]`, `{"inputs":{"message":[["one","two"],["three"]]}}`},
 		{plain, `[[1,2],[3,4]]`, `{"dataframe_split":{"columns":[0,1],"index":[0,1],"data":[[1,2],[3,4]]}}`},
@@ -206,6 +208,7 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		{named, `[[30,"Rome",1.5],[31,null,true]]`, `{"dataframe_records":[{"city":"Rome","age":30,"height":1.5},{"city":null,"age":31,"height":true}]}`},
 		{long, `[[1,9007199254740993,1],[2,9007199254740993,0],[3,9007199254740993,2]]`,
 			`{"inputs":{"age":[1,2,3],"city":[9007199254740993,9007199254740993,9007199254740993],"height":[1,0,2]}}`},
+		{named, `[[30,"Rome",1.5],[31,null,2]]`, `{"inputs":{"city":[["Rome"],[null]],"age":[[30],[31]],"height":[[1.5],[2]]}}`},
 		{named, `[[30,"Rome",1.5],[31,null,2]]`, `{"inputs":{"shoes":[true,false],"city":["Rome",null],"age":[30,31],"height":[1.5,2]}}`},
 	} {
 		s := newServer(t, Defaults(), Fixed(c.m))
@@ -344,6 +347,8 @@ func TestProtocolRefusals(t *testing.T) {
 	o := Defaults()
 	o.MaxRows = 3
 	few := newServer(t, o, Fixed(plain.versions.Model()))
+	o.MaxRows, o.MaxBody, o.Memory = 1<<20, 1<<20, 1<<20
+	small := newServer(t, o, Fixed(plain.versions.Model()))
 	for _, c := range []struct {
 		s                        *Server
 		method, path, sent, body string
@@ -360,6 +365,7 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, "POST", "/invocations", "text/csv", `a,b`, 415, "expected application/json"},
 		{few, "POST", inferPath, typeJSON, one(`"shape":[4,2],"datatype":"INT8","data":[1,2,3,4,5,6,7,8]`), 413, "more than 3 rows"},
 		{few, "POST", "/invocations", typeJSON, `{"inputs":{"a":[[1,2],[1,2],[1,2],[1,2]]}}`, 413, "more than 3 rows"},
+		{small, "POST", "/invocations", typeJSON, `{"inputs":{"a":[0` + strings.Repeat(",0", 1<<19-20) + `]}}`, 413, "the rows take"},
 		{plain, "POST", "/invocations", typeJSON, `{"rows":[]}`, 400, "expected one"},
 		{plain, "POST", "/invocations", typeJSON, `{"inputs":[[1,2]],"instances":[[1,2]]}`, 400, "expected one"},
 		{plain, "POST", "/invocations", typeJSON, `{"dataframe_split":[]}`, 400, "is not an object"},

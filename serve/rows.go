@@ -52,7 +52,10 @@ func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := frameOf(body, p.sent, r.layout, &p.asks)
+	f, err := frameOf(body, p.sent, &p.asks)
+	if err == nil && f.lists != nil {
+		err = p.transpose(&f, r.layout)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -182,6 +185,7 @@ func parse(body []byte) (value.Cell, error) {
 // frame is the rows of a request as JSON, and the list of the names of their columns. nil names mean that the columns have none.
 type frame struct {
 	rows    iter.Seq[value.Cell]
+	lists   value.Cell // an object that has a list of values for each column, in place of rows
 	columns value.Cell
 }
 
@@ -194,18 +198,18 @@ func (f *frame) list(cell value.Cell) error {
 }
 
 // frameOf returns the rows in a body of a content type or protocol, and sets the contents of the answer that the body asks for.
-func frameOf(body []byte, sent string, l *layout.Request, asks *asked) (f frame, err error) {
+func frameOf(body []byte, sent string, asks *asked) (f frame, err error) {
 	object, err := parse(body)
 	if err != nil {
 		return f, err
 	}
 	if sent == mlflow {
-		err = f.readMLflow(object, l)
+		err = f.readMLflow(object)
 	} else {
 		err = members{keyRows: f.list, keyColumns: keep(&f.columns), keyTop: asks.setTop, keyClasses: keepTruth(&asks.classes),
 			keyContributions: asks.setContributions}.read(object)
 	}
-	if err == nil && f.rows == nil {
+	if err == nil && f.rows == nil && f.lists == nil {
 		err = fmt.Errorf("no %q", keyRows)
 	}
 	return f, err
@@ -213,11 +217,12 @@ func frameOf(body []byte, sent string, l *layout.Request, asks *asked) (f frame,
 
 // readMLflow reads a request of MLflow: one of "dataframe_split", "dataframe_records", "instances" and "inputs". Names of columns that are
 // numbers, as pandas numbers columns without names, are no names.
-func (f *frame) readMLflow(object value.Cell, l *layout.Request) error {
+func (f *frame) readMLflow(object value.Cell) error {
 	found := 0
 	whole := func(cell value.Cell) error {
 		if found++; cell[0] == '{' {
-			return f.transpose(cell, l)
+			f.lists = cell
+			return nil
 		}
 		return f.list(cell)
 	}
@@ -236,20 +241,29 @@ func (f *frame) readMLflow(object value.Cell, l *layout.Request) error {
 	return err
 }
 
-// transpose sets the rows to those of an object that has a list of values for each column. If it has a single column, which is no column of
-// the model and has lists, the lists are the rows.
-func (f *frame) transpose(object value.Cell, l *layout.Request) error {
+// transpose sets the rows to those of the lists of values for each column, for which it reserves memory. If there is a single column, which
+// is no column of the model and has lists, the lists are the rows.
+func (p *prediction) transpose(f *frame, l *layout.Request) error {
 	var names []string
 	var columns [][]value.Cell
-	err := object.Each(func(name []byte, column value.Cell) error {
-		items := column.Items()
-		switch {
-		case len(items) == 0:
-			return fmt.Errorf("column %.40q: %s: expected a list of values", name, column)
-		case len(columns) > 0 && len(items) != len(columns[0]):
-			return fmt.Errorf("column %.40q: %d values, another has %d", name, len(items), len(columns[0]))
+	err := f.lists.Each(func(name []byte, column value.Cell) error {
+		n := 0
+		for range column.All() {
+			n++
 		}
-		names, columns = append(names, string(name)), append(columns, items)
+		switch {
+		case n == 0:
+			return fmt.Errorf("column %.40q: %s: expected a list of values", name, column)
+		case len(columns) > 0 && n != len(columns[0]):
+			return fmt.Errorf("column %.40q: %d values, another has %d", name, n, len(columns[0]))
+		case n > p.Server.options.MaxRows:
+			return p.manyRows()
+		}
+		p.again += itemBytes * n
+		if err := p.unpack(input.Unpacked{}); err != nil {
+			return err
+		}
+		names, columns = append(names, string(name)), append(columns, slices.AppendSeq(make([]value.Cell, 0, n), column.All()))
 		return nil
 	})
 	if err != nil {
@@ -262,12 +276,14 @@ func (f *frame) transpose(object value.Cell, l *layout.Request) error {
 		f.rows = slices.Values(columns[0])
 		return nil
 	}
-	f.columns, _ = json.Marshal(names) // strings can be encoded
+	if l.HasNames() { // otherwise they are in order
+		f.columns, _ = json.Marshal(names) // strings can be encoded
+	}
 	f.rows = func(yield func(value.Cell) bool) {
 		for i := range columns[0] {
 			row := value.Cell{}
 			for j, column := range columns {
-				row = append(append(row, "[,"[min(j, 1)]), column[i]...)
+				row = append(append(row, "[,"[min(j, 1)]), only(column[i])...)
 			}
 			if !yield(append(row, ']')) {
 				return
@@ -275,6 +291,18 @@ func (f *frame) transpose(object value.Cell, l *layout.Request) error {
 		}
 	}
 	return nil
+}
+
+// only returns the value in a list of one, as tensors of shape [rows, 1] have, and otherwise the cell.
+func only(cell value.Cell) value.Cell {
+	one := cell
+	n := 0
+	for one = range cell.All() {
+		if n++; n > 1 {
+			return cell
+		}
+	}
+	return one
 }
 
 // jsonRows are the rows of a JSON request: {"columns": […], "rows": […]}. A row is an object of named values, or a list of values,
