@@ -11,10 +11,10 @@ import (
 type sequential struct{}
 
 // Run takes one segment after the other, and waits for each write.
-func (sequential) Run(ctx context.Context, p *visit.Pass) error {
-	process := p.Processor()
-	for _, of := range p.Shares {
-		for l, err := range p.Loads(ctx, of, func() error { return nil }) {
+func (sequential) Run(ctx context.Context, s *visit.Scan) error {
+	process := s.Processor()
+	for _, of := range s.Shares {
+		for l, err := range s.Loads(ctx, of, func() error { return nil }) {
 			if err != nil {
 				return err
 			}

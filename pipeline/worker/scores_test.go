@@ -207,9 +207,10 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*partition.Share][]float32{}
-	s := &visit.Scan[[]float32]{
+	arrowtest.NoError(t, w.executor.Run(t.Context(), &visit.Scan{
 		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(2)},
-		Process: func() func(context.Context, *visit.Load) ([]float32, error) {
+		Shares:     w.shares,
+		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) ([]float32, error) {
 			return func(_ context.Context, l *visit.Load) (scores []float32, err error) {
 				for _, b := range l.Segment().Batches() {
 					scores = append(scores, b.Score.Data...)
@@ -219,13 +220,11 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 				}
 				return scores, nil
 			}
-		},
-		Collect: func(at *visit.Load, scores []float32) (visit.Write, error) {
+		}, func(at *visit.Load, scores []float32) (visit.Write, error) {
 			of[at.Share] = append(of[at.Share], scores...)
 			return nil, nil
-		},
-	}
-	arrowtest.NoError(t, s.Run(t.Context(), w.executor, w.shares))
+		}),
+	}))
 	for _, p := range w.shares {
 		all = append(all, of[p]...)
 	}

@@ -81,14 +81,13 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 		open[p] = w.openSeal(current.Visit, p, attempt)
 	}
 	terms := w.termsOf(current)
-	s := &visit.Scan[*visit.Outcome]{
+	return w.executor.Run(ctx, &visit.Scan{
 		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		MaxWrites:  w.publications(), InOrder: true, // residuals are in the order of their examples
-		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
+		Shares:     shares, MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
+		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := current.Processor(&w.idle)
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
-		},
-		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
+		}, func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
 			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
 			if err != nil {
@@ -114,9 +113,8 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 				}
 				return w.seal(ctx, p, open[p], whole)
 			}, nil
-		},
-	}
-	return s.Run(ctx, w.executor, shares)
+		}),
+	})
 }
 
 // openSeal is the seal of residuals that are still being written.

@@ -78,16 +78,15 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	sums := map[*partition.Share]*accumulate.Sum{}
 	left, samples := leaving{}, map[*partition.Share]*accumulate.Sample{}
 	var processors []*visit.Processor
-	s := &visit.Scan[*visit.Outcome]{
+	err := w.executor.Run(ctx, &visit.Scan{
 		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
 			Increment: current.Increment},
-		Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
-		Process: func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
+		Shares: shares, Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
+		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := current.Processor(&w.idle)
 			processors = append(processors, p)
 			return p.Sum
-		},
-		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
+		}, func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
 			progress(o.Rows)
 			left.add(at, o)
@@ -107,9 +106,8 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 			}
 			sample := samples[p]
 			return func(ctx context.Context) error { return w.publishSums(ctx, current, p, whole, sample) }, nil
-		},
-	}
-	err := s.Run(ctx, w.executor, shares)
+		}),
+	})
 	if err != nil || !current.Of.Features.Sparse() {
 		processors = nil // processors for other rows have memory for a Gram matrix, which only its own visit needs
 	}

@@ -34,9 +34,9 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 		return err
 	}
 	claimed, interval := w.Clock.Now(), w.claimInterval()
-	s := &visit.Scan[*visit.Findings]{
-		LoadSource: source, Extent: (*partition.Share).Recent, MaxWrites: maxWrites, Process: current.Processor,
-		Collect: func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
+	err = w.executor.Run(ctx, &visit.Scan{
+		LoadSource: source, Shares: shares, Extent: (*partition.Share).Recent, MaxWrites: maxWrites,
+		Processor: visit.Outcomes(current.Processor, func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
 			p := at.Share
 			progress(of.Rows())
 			for _, q := range of.Quarantined {
@@ -66,9 +66,9 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 			delete(found, p)
 			identity := func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil
-		},
-	}
-	if err := s.Run(ctx, w.executor, shares); err != nil {
+		}),
+	})
+	if err != nil {
 		return err
 	}
 	return current.Err()

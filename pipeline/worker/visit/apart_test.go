@@ -22,20 +22,20 @@ func TestPartitionsApart(t *testing.T) {
 		segments += len(p.Segments)
 	}
 	var collected atomic.Int64
-	s := newScan(func(_ context.Context, l *Load) (int, error) {
+	collect := func(*Load, int) (Write, error) { collected.Add(1); return nil, nil }
+	s := scanOf(func(_ context.Context, l *Load) (int, error) {
 		if at := place[l.Share]; collected.Load() < begin[at] {
 			return 0, fmt.Errorf("partition %d: %d segments are collected, of %d before it", at, collected.Load(), begin[at])
 		}
 		return 0, nil
-	})
+	}, func(l *Load, outcome int) (Write, error) { return collect(l, outcome) }, partitions...)
 	s.Apart = true
-	s.Collect = func(*Load, int) (Write, error) { collected.Add(1); return nil, nil }
-	if err := s.Run(t.Context(), Concurrent{}, partitions); err != nil || collected.Load() != int64(segments) {
+	if err := (Concurrent{}).Run(t.Context(), s); err != nil || collected.Load() != int64(segments) {
 		t.Fatalf("%d of %d segments: %v", collected.Load(), segments, err)
 	}
 	bad := errors.New("bad")
-	s.Collect = func(*Load, int) (Write, error) { return nil, bad } // the reader waits for a token that nobody returns
-	if err := s.Run(t.Context(), Concurrent{}, partitions); !errors.Is(err, bad) {
+	collect = func(*Load, int) (Write, error) { return nil, bad } // the reader waits for a token that nobody returns
+	if err := (Concurrent{}).Run(t.Context(), s); !errors.Is(err, bad) {
 		t.Errorf("a scan that can't collect: %v", err)
 	}
 }

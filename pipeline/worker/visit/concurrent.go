@@ -23,42 +23,42 @@ type Concurrent struct {
 // allow far larger messages, whose number it limits.
 const defaultReadAhead = 1 << 30
 
-// Run executes a pass.
-func (c Concurrent) Run(ctx context.Context, p *Pass) error {
+// Run executes a scan.
+func (c Concurrent) Run(ctx context.Context, s *Scan) error {
 	writing, ctx := errgroup.WithContext(ctx)
-	writing.SetLimit(p.MaxWrites)
+	writing.SetLimit(max(s.MaxWrites, 1))
 	last := map[*partition.Share]chan struct{}{} // closed after the last write of a share
-	err := c.compute(ctx, p, func(of *partition.Share, write Write) {
+	err := c.compute(ctx, s, func(of *partition.Share, write Write) {
 		before, done := last[of], make(chan struct{})
 		last[of] = done
 		writing.Go(func() error {
 			defer close(done)
-			if p.InOrder && before != nil {
+			if s.InOrder && before != nil {
 				<-before
 			}
 			return write(ctx)
 		})
 	})
 	if unwritten := writing.Wait(); unwritten != nil {
-		return unwritten // a failed write cancels the pass, and err only reports the cancellation
+		return unwritten // a failed write cancels the scan, and err only reports the cancellation
 	}
 	return err
 }
 
 // compute returns when all outcomes are collected. It starts writes with background; they may still be running.
-func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*partition.Share, Write)) error {
+func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*partition.Share, Write)) error {
 	group, ctx := errgroup.WithContext(ctx)
 	processors := runtime.GOMAXPROCS(0)
 	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
 	r := &running{
-		Pass: p, background: background, readAhead: readAhead, ahead: semaphore.NewWeighted(readAhead),
+		Scan: s, background: background, readAhead: readAhead, ahead: semaphore.NewWeighted(readAhead),
 		loaded: make(chan *Load), outcomes: make(chan *finished, processors),
 		tokens: make(chan struct{}, 2*processors),
 	}
 	group.Go(func() error { return r.read(ctx) })
 	var processing sync.WaitGroup
 	for range processors {
-		process := p.Processor()
+		process := s.Processor()
 		processing.Add(1)
 		group.Go(func() error {
 			defer processing.Done()
@@ -74,9 +74,9 @@ func (c Concurrent) compute(ctx context.Context, p *Pass, background func(*parti
 	return group.Wait()
 }
 
-// running is a pass in progress.
+// running is a scan in progress.
 type running struct {
-	*Pass
+	*Scan
 	loaded   chan *Load
 	outcomes chan *finished
 	// A segment acquires a token before it is read, and releases it when its outcome is collected.

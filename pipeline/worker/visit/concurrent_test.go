@@ -42,7 +42,7 @@ func TestOrderOfSegments(t *testing.T) {
 		{8, partitions(2, 1), "[00 10 01]"},
 	} {
 		c := &running{
-			Pass: inOrder(test.partitions), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load, 20),
+			Scan: inOrder(test.partitions), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load, 20),
 			outcomes: make(chan *finished, test.processors), tokens: make(chan struct{}, 20),
 		}
 		arrowtest.NoError(t, c.read(context.Background()))
@@ -60,15 +60,14 @@ func TestOrderOfSegments(t *testing.T) {
 	// A cancelled scan stops reading, at any point.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c := &running{Pass: inOrder(partitions(2, 2, 2)), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load),
+	c := &running{Scan: inOrder(partitions(2, 2, 2)), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load),
 		outcomes: make(chan *finished, 2), tokens: make(chan struct{})}
 	if err := c.read(ctx); !errors.Is(err, context.Canceled) {
 		t.Errorf("a scan that is cancelled ends with %v", err)
 	}
 }
 
-// inOrder is a pass over partitions, like that of a scan.
-func inOrder(partitions []*partition.Share) *Pass {
-	s := &Scan[int]{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})}}
-	return &Pass{Shares: partitions, Segments: s.segments, Loads: s.loads}
+// inOrder is a scan of partitions.
+func inOrder(partitions []*partition.Share) *Scan {
+	return &Scan{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})}, Shares: partitions}
 }

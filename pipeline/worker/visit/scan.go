@@ -13,21 +13,18 @@ import (
 
 // Scan processes the segments of shares:
 //
-//	readers ──loads──▶ processors ──outcomes──▶ collect ──▶ writes
+//	readers ──loads──▶ processors ──outcomes──▶ collectors ──▶ writes
 //
 // A reader reads the segments of a share in order, ahead of the processors. Each processor computes the outcome of one
 // segment at a time. The outcomes of each share are collected in segment order, whatever the order in which they were
 // computed.
-type Scan[T any] struct {
+type Scan struct {
 	*LoadSource
+	Shares []*partition.Share
 	// Extent returns the number of leading segments of a share to scan; nil: all.
 	Extent func(*partition.Share) int
-	// Process is called once for each goroutine that processes segments. The goroutine calls the returned function for each of
-	// its segments.
-	Process func() func(ctx context.Context, l *Load) (T, error)
-	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while
-	// further outcomes are computed.
-	Collect func(at *Load, outcome T) (Write, error)
+	// Processor is called once for each goroutine that processes segments. See [Outcomes].
+	Processor func() LoadProcessor
 	// Apart means that no segment of a share is read before all outcomes of the previous share are collected, because
 	// the sums of both would need too much memory.
 	Apart bool
@@ -35,6 +32,33 @@ type Scan[T any] struct {
 	MaxWrites int
 	// InOrder means that the writes of a share run sequentially, in the order of collection.
 	InOrder bool
+}
+
+// LoadProcessor computes the outcome of a load, and returns the collector of the outcome.
+type LoadProcessor func(ctx context.Context, l *Load) (Collector, error)
+
+// Collector collects an outcome. If it returns a write, that runs while further outcomes are computed, and completes before the scan ends.
+type Collector func() (Write, error)
+
+// Write writes to the log.
+type Write = func(context.Context) error
+
+// Outcomes returns the processors of a scan. Each goroutine computes its outcomes with a function of its own, which process returns.
+// Collect is called for each outcome, in order within a share.
+func Outcomes[T any](process func() func(context.Context, *Load) (T, error), collect func(*Load, T) (Write, error)) func() LoadProcessor {
+	return func() LoadProcessor {
+		compute := process()
+		return func(ctx context.Context, l *Load) (Collector, error) {
+			outcome, err := compute(ctx, l)
+			return func() (Write, error) { return collect(l, outcome) }, err
+		}
+	}
+}
+
+// Executor schedules the work of a worker: in which goroutines, and in which order. Every process uses [Concurrent].
+type Executor interface {
+	// Run returns when all outcomes of a scan are collected and all writes are done.
+	Run(ctx context.Context, s *Scan) error
 }
 
 // LoadSource reads data that is not in memory.
@@ -70,29 +94,17 @@ type Load struct {
 // Segment returns the segment.
 func (l *Load) Segment() *partition.Segment { return l.Share.Segments[l.Index] }
 
-// Run executes the scan of shares with an executor. It returns when all outcomes are collected and all writes are
-// done.
-func (s *Scan[T]) Run(ctx context.Context, e Executor, shares []*partition.Share) error {
-	return e.Run(ctx, &Pass{
-		Shares: shares, Segments: s.segments, Loads: s.loads, Apart: s.Apart, MaxWrites: max(s.MaxWrites, 1),
-		InOrder: s.InOrder,
-		Processor: func() LoadProcessor {
-			process := s.Process()
-			return func(ctx context.Context, l *Load) (Collector, error) {
-				outcome, err := process(ctx, l)
-				return func() (Write, error) { return s.Collect(l, outcome) }, err
-			}
-		},
-	})
-}
-
-// loads yields the segments of a share in order, with the data read for those that are not in memory. It calls turn,
+// Loads yields the segments of a share in order, with the data read for those that are not in memory. It calls turn,
 // which may wait, before each.
-func (s *Scan[T]) loads(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error] {
+func (s *Scan) Loads(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
 		r := &reader{LoadSource: s.LoadSource, share: p}
 		defer r.close()
-		for i := range s.segments(p) {
+		segments := p.All()
+		if s.Extent != nil {
+			segments = s.Extent(p)
+		}
+		for i := range segments {
 			l := &Load{Share: p, Index: i}
 			err := turn()
 			if err == nil {
@@ -110,40 +122,3 @@ func (s *Scan[T]) loads(ctx context.Context, p *partition.Share, turn func() err
 		}
 	}
 }
-
-// segments returns the number of leading segments of a share to scan.
-func (s *Scan[T]) segments(p *partition.Share) int {
-	if s.Extent == nil {
-		return p.All()
-	}
-	return s.Extent(p)
-}
-
-// Executor schedules the work of a worker: in which goroutines, and in which order. Every process uses [Concurrent].
-type Executor interface {
-	// Run returns when all outcomes of a pass are collected and all writes are done.
-	Run(ctx context.Context, p *Pass) error
-}
-
-// Pass is a scan without the type of its outcomes. The outcomes of a share are collected in segment order.
-type Pass struct {
-	Shares []*partition.Share
-	// Segments returns the number of segments of a share.
-	Segments func(*partition.Share) int
-	// Loads reads the segments of a share in order. It calls turn, which may wait, before each.
-	Loads func(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error]
-	// Processor returns a processor for one goroutine.
-	Processor func() LoadProcessor
-	Apart     bool // a share is read after all outcomes of the previous one are collected
-	MaxWrites int  // maximum number of concurrent writes, at least 1
-	InOrder   bool // a write starts after the earlier writes of its share
-}
-
-// LoadProcessor computes the outcome of a load, and returns the collector of the outcome.
-type LoadProcessor func(ctx context.Context, l *Load) (Collector, error)
-
-// Collector collects an outcome. If it returns a write, that must complete before the pass ends.
-type Collector func() (Write, error)
-
-// Write writes to the log.
-type Write = func(context.Context) error

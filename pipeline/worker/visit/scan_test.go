@@ -33,7 +33,7 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 	var others sync.WaitGroup
 	others.Add(1)
 	bad := errors.New("bad")
-	s := newScan(func(_ context.Context, l *Load) (int, error) {
+	s := scanOf(func(_ context.Context, l *Load) (int, error) {
 		switch l.Index {
 		case 0:
 			others.Wait()
@@ -42,9 +42,8 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 			others.Done()
 		}
 		return 0, nil
-	})
-	s.Collect = func(*Load, int) (Write, error) { return nil, nil }
-	if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(40)}); !errors.Is(err, bad) {
+	}, func(*Load, int) (Write, error) { return nil, nil }, inMemory(40))
+	if err := (Concurrent{}).Run(t.Context(), s); !errors.Is(err, bad) {
 		t.Error(err)
 	}
 }
@@ -54,7 +53,8 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 	const segments = 200
 	limit := int64(2 * runtime.GOMAXPROCS(0))
 	var ahead atomic.Int64
-	s := newScan(func(_ context.Context, l *Load) (int, error) {
+	collected := 0
+	s := scanOf(func(_ context.Context, l *Load) (int, error) {
 		if l.Index == 3 {
 			for ahead.Load() < limit-1 { // the maximum number
 				runtime.Gosched()
@@ -64,27 +64,28 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 			t.Errorf("%d segments at once, expected at most %d", n, limit)
 		}
 		return 0, nil
-	})
-	collected := 0
-	s.Collect = func(at *Load, _ int) (Write, error) {
+	}, func(at *Load, _ int) (Write, error) {
 		if at.Index != collected {
 			t.Errorf("segment %d comes behind %v", at.Index, collected)
 		}
 		collected++
 		ahead.Add(-1)
 		return nil, nil
-	}
-	if err := s.Run(t.Context(), Concurrent{}, []*partition.Share{inMemory(segments)}); err != nil || collected != segments {
+	}, inMemory(segments))
+	if err := (Concurrent{}).Run(t.Context(), s); err != nil || collected != segments {
 		t.Errorf("collected %v, %v", collected, err)
 	}
-	if err := s.Run(t.Context(), Concurrent{}, nil); err != nil {
+	s.Shares = nil
+	if err := (Concurrent{}).Run(t.Context(), s); err != nil {
 		t.Error(err)
 	}
 }
 
-func newScan(work func(context.Context, *Load) (int, error)) *Scan[int] {
-	return &Scan[int]{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})},
-		Process: func() func(context.Context, *Load) (int, error) { return work }}
+// scanOf returns a scan of shares that are in memory.
+func scanOf(work func(context.Context, *Load) (int, error), collect func(*Load, int) (Write, error), shares ...*partition.Share) *Scan {
+	s := inOrder(shares)
+	s.Processor = Outcomes(func() func(context.Context, *Load) (int, error) { return work }, collect)
+	return s
 }
 
 // inMemory returns a partition whose segments need not be read.
@@ -107,24 +108,23 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	for readAhead, limit := range map[int64]int64{1: 1, 2.5 * size: 2} {
 		var ahead atomic.Int64
 		rows := int64(0)
-		s := &Scan[int]{
+		s := &Scan{
 			LoadSource: &LoadSource{Client: protocol.NewClient(log, "test", nil), Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{Foreign: true})},
-			Process: func() func(context.Context, *Load) (int, error) {
+			Shares:     []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))},
+			Processor: Outcomes(func() func(context.Context, *Load) (int, error) {
 				return func(_ context.Context, l *Load) (int, error) {
 					if n := ahead.Add(1); n > limit {
 						t.Errorf("%d segments at once, expected at most %d", n, limit)
 					}
 					return len(l.Messages), nil
 				}
-			},
-			Collect: func(_ *Load, messages int) (Write, error) {
+			}, func(_ *Load, messages int) (Write, error) {
 				ahead.Add(-1)
 				rows += int64(messages)
 				return nil, nil
-			},
+			}),
 		}
-		err := s.Run(t.Context(), Concurrent{readAhead}, []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))})
-		if err != nil || rows != messages {
+		if err := (Concurrent{readAhead}).Run(t.Context(), s); err != nil || rows != messages {
 			t.Errorf("%d messages, %v", rows, err)
 		}
 	}
