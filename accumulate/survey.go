@@ -13,10 +13,10 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// LabelSet is the labels that were seen, and how many rows of each are fitted.
+// LabelSet is the labels that were seen, and how many rows of each count, such as those that are fitted.
 type LabelSet map[string]int64
 
-// Add adds a label of so many fitted rows. It may have none.
+// Add adds a label of so many rows. It may have none.
 func (l LabelSet) Add(label string, rows int64) { l[label] += rows }
 
 // Merge adds all of o's labels.
@@ -26,6 +26,21 @@ func (l LabelSet) Merge(o LabelSet) {
 	}
 }
 
+// AddList adds the labels of a list.
+func (l LabelSet) AddList(list []examples.LabelRows) {
+	for _, of := range list {
+		l[of.Label] += of.Rows
+	}
+}
+
+// List returns the labels with their rows, in ascending order; nil if there are none.
+func (l LabelSet) List() (list []examples.LabelRows) {
+	for _, label := range slices.Sorted(maps.Keys(l)) {
+		list = append(list, examples.LabelRows{Label: label, Rows: l[label]})
+	}
+	return list
+}
+
 // Text returns the labels in the order that classes have if the configuration does not give them.
 func (l LabelSet) Text() []string {
 	text := slices.Collect(maps.Keys(l))
@@ -33,7 +48,7 @@ func (l LabelSet) Text() []string {
 	return text
 }
 
-// Rows returns how many fitted rows each label has, in the order of Text.
+// Rows returns how many rows each label has, in the order of Text.
 func (l LabelSet) Rows() []int64 {
 	rows := []int64{}
 	for _, label := range l.Text() {

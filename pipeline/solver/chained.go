@@ -18,7 +18,7 @@ import (
 // its fits, and the state for the next run.
 type chained struct {
 	start    start
-	found    surveyedSums
+	found    surveyed
 	fits     fits
 	left     left
 	compared *gateComparison // with the version for subscribers; nil: the gate has no rows to compare
@@ -57,8 +57,8 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		retrain.Lacking = plan.Chain.Lacking.Columns
 	}
 	if len(plan.Added()) > 0 { // otherwise only the window's rows, which earlier reports have
-		for _, u := range c.found.Unknown {
-			retrain.UnknownRows += u.Rows
+		for _, rows := range c.found.Unknown {
+			retrain.UnknownRows += rows
 		}
 	}
 	if n := len(r.Stages); n > 0 {

@@ -70,7 +70,7 @@ const maxUntrainedNamed = 5
 
 // noticeUntrained returns a warning about labels that occur only in holdout and test rows, and are never predicted, with
 // suggestions of similar labels; "" if there are none.
-func noticeUntrained(labelRows accumulate.LabelSet, untrained map[string]int64) string {
+func noticeUntrained(labelRows, untrained accumulate.LabelSet) string {
 	var labels, trained, named []string
 	rows := 0
 	for label := range labelRows {

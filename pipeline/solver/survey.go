@@ -45,13 +45,14 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 // publishSurvey gathers the survey's statistics and publishes its result.
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-	found := newSurveyFindings()
+	found := &surveyFindings{Findings: accumulate.NewFindings()}
 	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
 	if err != nil {
 		return err
 	}
-	found.fold(s.plan)
-	s.chained.found = found.surveyed(s.plan, sum)
+	if s.plan.Chain != nil {
+		s.chained.found = newSurveyed(s.plan, &found.Findings, sum)
+	}
 	if s.chain.Survey != nil { // in a chain, another solver has published it
 		return nil
 	}
@@ -71,6 +72,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	result := statistics.SurveyResult{
 		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
 		Quarantined: found.Quarantined, PassedOver: found.PassedOver, Preparation: preparation, Columns: found.Columns,
+		Covered: found.Covered(),
 	}
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(coverage.Expiring, cut.Len())
@@ -81,10 +83,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if s.plan.Chain == nil {
 		result.PassedOver.Count(coverage.Expired, protocol.NewCounting(s.plan).WithoutSpan())
 	}
-	result.Skipped, result.Increments = found.Skipped, found.Increments
-	for _, span := range s.plan.Spans.Hulls() {
-		result.Covered = append(result.Covered, found.Covered[span.Partition])
-	}
+	result.Skipped, result.Increments = s.chained.found.Skipped, s.chained.found.Increments
 	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
 	}
@@ -116,7 +115,7 @@ func (s *Solver) surveySum(found *surveyFindings) []*part {
 	}
 	parts := []*part{visits}
 	if s.plan.Prepares() {
-		parts = append(parts, s.samples(found.Sample))
+		parts = append(parts, s.samples(&found.Sample))
 	}
 	return parts
 }
@@ -262,35 +261,15 @@ func (s *Solver) checkKept(found *surveyFindings, earlier *model.Model) error {
 	return nil
 }
 
-// surveyFindings is the results of the survey other than sums. Create findings with [newSurveyFindings].
+// surveyFindings is the results of the survey other than sums.
 type surveyFindings struct {
-	Labels      accumulate.LabelSet
-	Sample      *accumulate.Sample
-	Shift       []float32
-	Targets     []float64 // the point about which the moments of targets are taken
-	Sparse      bool
-	ColumnRows  accumulate.ColumnRows
-	Image       examples.Image
-	Columns     examples.Columns
-	Covered     map[int]coverage.Coverage // by partition
-	Quarantined int64
-	PassedOver  coverage.PassedOver
-	Untrained   map[string]int64 // rows of labels that occur only in the holdout and test rows of a share
-	surveyedChain
-
-	visits []surveyedShare // in the order of the shares
-}
-
-// surveyedShare is the survey's visit to a share.
-type surveyedShare struct {
-	*statistics.SurveyVisit
-	share *schemas.Share
-}
-
-// newSurveyFindings returns empty findings.
-func newSurveyFindings() *surveyFindings {
-	return &surveyFindings{Labels: accumulate.LabelSet{}, Sample: &accumulate.Sample{}, Untrained: map[string]int64{},
-		Covered: map[int]coverage.Coverage{}}
+	accumulate.Findings
+	Sample  accumulate.Sample
+	Shift   []float32
+	Targets []float64 // the point about which the moments of targets are taken
+	Sparse  bool
+	Image   examples.Image
+	Columns examples.Columns
 }
 
 // errOtherPoint means that workers used different points for their moments. Each uses the first rows that it has read: the
@@ -302,92 +281,31 @@ func (f *surveyFindings) Add(visit *statistics.SurveyVisit, share *schemas.Share
 	if len(visit.Parts) != len(share.Partitions) {
 		return fmt.Errorf("%v covers %d partitions, expected %v", visit.Identity, len(visit.Parts), share.Partitions)
 	}
-	if len(f.visits) > 0 {
-		first := f.visits[0]
-		if visit.Sparse != first.Sparse || !slices.Equal(visit.Shift, first.Shift) || !slices.Equal(visit.TargetShift, first.TargetShift) {
-			return fmt.Errorf("partitions %d and %d: %w", visit.Partition, first.Partition, errOtherPoint)
-		}
+	if len(f.Parts) > 0 && (visit.Sparse != f.Sparse || !slices.Equal(visit.Shift, f.Shift) || !slices.Equal(visit.TargetShift, f.Targets)) {
+		return fmt.Errorf("partitions %d and %d: %w", visit.Partition, f.Parts[0].Partition, errOtherPoint)
 	}
-	f.visits = append(f.visits, surveyedShare{visit, share})
-	return nil
-}
-
-// fold combines the findings of all visits. It is called once, after the last one.
-func (f *surveyFindings) fold(plan *schemas.Plan) {
-	for _, visit := range f.visits {
-		f.Shift, f.Targets, f.Columns, f.Image, f.Sparse = visit.Shift, visit.TargetShift, visit.Columns, visit.Image, visit.Sparse
-		f.ColumnRows.MergeRecord(visit.ColumnRows)
-		for i, label := range visit.Labels {
-			rows := int64(0)
-			if visit.LabelRows != nil {
-				rows = visit.LabelRows[i]
-			}
-			f.Labels.Add(label, rows)
+	f.Shift, f.Targets, f.Columns, f.Image, f.Sparse = visit.Shift, visit.TargetShift, visit.Columns, visit.Image, visit.Sparse
+	f.ColumnRows.MergeRecord(visit.ColumnRows)
+	for i, label := range visit.Labels {
+		rows := int64(0)
+		if visit.LabelRows != nil {
+			rows = visit.LabelRows[i]
 		}
-		for _, u := range visit.Untrained {
-			f.Untrained[u.Label] += u.Rows
-		}
-		f.Quarantined += visit.Quarantined
-		f.PassedOver.Add(visit.PassedOver)
-		for i, covered := range visit.Parts {
-			f.Covered[visit.share.Partitions[i]] = covered
-		}
-		f.surveyedChain.add(plan, visit)
+		f.Labels.Add(label, rows)
 	}
-	f.visits = nil
-}
-
-// surveyedChain is the additional findings of the survey of a chain's run, in all partitions so far.
-type surveyedChain struct {
-	Skipped    coverage.Spans
-	Progress   []schemas.SourceProgress
-	Unknown    []examples.LabelRows
-	Bad        coverage.BadMessages // of the newest increment
-	Messages   []prequentialMessage // of an update
-	Served     []statistics.ServedLosses
-	Increments []coverage.Increment // of a full run
-}
-
-// add adds the findings of a chain's run in a share.
-func (f *surveyedChain) add(plan *schemas.Plan, visit surveyedShare) {
-	if plan.Chain == nil {
-		return
-	}
-	f.Unknown = examples.AddLabelRows(f.Unknown, visit.Unknown)
+	f.Unknown.AddList(visit.Unknown)
+	f.Untrained.AddList(visit.Untrained)
+	f.Quarantined += visit.Quarantined
+	f.PassedOver.Add(visit.PassedOver)
 	f.Bad.Merge(visit.Bad)
-	for i := range visit.Chained {
-		f.addPartition(plan, visit.share.Partitions[i], &visit.Chained[i])
-	}
-}
-
-// addPartition adds the findings of a chain's run in a partition.
-func (f *surveyedChain) addPartition(plan *schemas.Plan, partition int, visit *statistics.Chained) {
-	f.Skipped = append(f.Skipped, visit.Skipped...)
-	for _, p := range visit.Progress {
-		f.Progress = advanceSources(f.Progress, partition, p)
-	}
-	for _, m := range visit.Messages {
-		f.Messages = append(f.Messages, prequentialMessage{Partition: partition, MessageLosses: m})
-	}
-	f.Served = statistics.AddServed(f.Served, visit.Served...)
-	if plan.Update() != nil {
-		return
-	}
-	if f.Increments == nil {
-		f.Increments = slices.Clone(plan.Chain.Increments)
-		if len(f.Increments) == 0 {
-			f.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
+	for i, covered := range visit.Parts {
+		part := accumulate.SurveyedPart{Partition: share.Partitions[i], Covered: covered}
+		if visit.Chained != nil {
+			part.Chained = visit.Chained[i]
 		}
-		for i := range f.Increments {
-			f.Increments[i].Forgotten = 0 // counted again, with the rows of its spans
-			f.Increments[i].Covered, f.Increments[i].Skipped, f.Increments[i].Uncounted = nil, nil, false
-		}
+		f.Parts = append(f.Parts, part)
 	}
-	for i, covered := range visit.Increments {
-		if len(covered.Spans) > 0 && i < len(f.Increments) {
-			f.Increments[i].Covered = append(f.Increments[i].Covered, covered)
-		}
-	}
+	return nil
 }
 
 // advanceSources records the progress of a source in a partition.
@@ -405,34 +323,54 @@ func advanceSources(progress []schemas.SourceProgress, partition int, p statisti
 	return progress
 }
 
-// surveyedSums is the findings of the survey of a chain's run in all partitions.
-type surveyedSums struct {
-	surveyedChain
-	Sum       *accumulate.Sum
-	Covered   []coverage.Coverage // of the new increment, by partition
-	Forgotten int64               // number of forgotten rows of an update's new increment
+// surveyed is the findings of the survey of a chain's run in all partitions.
+type surveyed struct {
+	Sum        *accumulate.Sum
+	Unknown    accumulate.LabelSet
+	Bad        coverage.BadMessages // of the newest increment
+	Covered    []coverage.Coverage  // by partition
+	Skipped    coverage.Spans
+	Progress   []schemas.SourceProgress
+	Messages   []prequentialMessage // of an update
+	Served     []statistics.ServedLosses
+	Increments []coverage.Increment // of a full run
+	Forgotten  int64                // number of forgotten rows of an update's new increment
 }
 
-// surveyed returns the findings of the survey from its sums, and sets the numbers of skipped rows of the increments. It
-// returns the zero value for a run outside a chain.
-func (f *surveyFindings) surveyed(plan *schemas.Plan, sum *accumulate.Sum) (s surveyedSums) {
-	if plan.Chain == nil {
+// newSurveyed returns the findings of the survey of a chain's run and its sums.
+func newSurveyed(plan *schemas.Plan, f *accumulate.Findings, sum *accumulate.Sum) surveyed {
+	s := surveyed{Sum: sum, Unknown: f.Unknown, Bad: f.Bad, Covered: f.Covered()}
+	for _, part := range f.Parts {
+		s.Skipped = append(s.Skipped, part.Skipped...)
+		for _, p := range part.Progress {
+			s.Progress = advanceSources(s.Progress, part.Partition, p)
+		}
+		for _, m := range part.Messages {
+			s.Messages = append(s.Messages, prequentialMessage{Partition: part.Partition, MessageLosses: m})
+		}
+		s.Served = statistics.AddServed(s.Served, part.Served...)
+	}
+	if plan.Update() != nil {
+		s.Forgotten = takeForgotten(sum, 1)[0]
 		return s
 	}
-	s.surveyedChain, s.Sum = f.surveyedChain, sum
-	for _, span := range plan.Spans.Hulls() {
-		s.Covered = append(s.Covered, f.Covered[span.Partition])
+	s.Increments = slices.Clone(plan.Chain.Increments)
+	if len(s.Increments) == 0 {
+		s.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
 	}
-	forgotten := takeForgotten(sum, max(len(s.Increments), 1))
-	if plan.Update() != nil {
-		s.Forgotten = forgotten[0]
-	}
+	forgotten := takeForgotten(sum, len(s.Increments)) // counted again, with the rows of their spans
 	for i := range s.Increments {
-		s.Increments[i].Forgotten = forgotten[i]
+		of := &s.Increments[i]
+		of.Forgotten, of.Covered, of.Skipped, of.Uncounted = forgotten[i], nil, nil, false
+		for _, part := range f.Parts {
+			if i < len(part.Increments) && len(part.Increments[i].Spans) > 0 {
+				of.Covered = append(of.Covered, part.Increments[i])
+			}
+		}
 		for _, skipped := range s.Skipped {
-			covered, _ := s.Increments[i].On(skipped.Partition)
+			covered, _ := of.On(skipped.Partition)
 			if slices.ContainsFunc(covered.Spans, func(c coverage.Span) bool { return c.From <= skipped.From && skipped.To <= c.To }) {
-				s.Increments[i].Skipped = append(s.Increments[i].Skipped, skipped)
+				of.Skipped = append(of.Skipped, skipped)
 			}
 		}
 	}
@@ -450,7 +388,7 @@ func takeForgotten(sum *accumulate.Sum, m int) []int64 {
 }
 
 // mostlyBad returns the unusable messages among those with new rows if they are the majority, otherwise nil.
-func (s *surveyedSums) mostlyBad(plan *schemas.Plan) *coverage.BadMessages {
+func (s *surveyed) mostlyBad(plan *schemas.Plan) *coverage.BadMessages {
 	if !s.Bad.Most() || len(plan.Added()) == 0 {
 		return nil
 	}

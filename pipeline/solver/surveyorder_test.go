@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -41,15 +42,14 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 		}
 		s.subscription, s.scratch = &scripted{deliveries: deliveries}, &scratch{}
 		s.inbox.Begin(wire.Survey)
-		found := newSurveyFindings()
+		found := &surveyFindings{Findings: accumulate.NewFindings()}
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 		sum := arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found)...)))(t)
-		found.fold(s.plan)
-		all := found.surveyed(s.plan, sum)
+		all := newSurveyed(s.plan, &found.Findings, sum)
 		for n := range arrivals {
 			if all.Skipped[n].Partition != n || all.Covered[n].Spans[0].Partition != n || all.Increments[0].Covered[n].Spans[0].Partition != n ||
 				all.Increments[0].Skipped[n].Partition != n || all.Progress[n].Source != fmt.Sprint("source ", n) {
-				t.Errorf("after arrivals %v: %+v", arrivals, all.surveyedChain)
+				t.Errorf("after arrivals %v: %+v", arrivals, all)
 			}
 		}
 	}

@@ -4,9 +4,9 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -127,10 +127,13 @@ func (s *Solver) window() *schemas.Window {
 			w.TermsSize = c.start.window.TermsSize
 		}
 	}
-	w.MostlyBad, w.Unknown = c.found.mostlyBad(s.plan), c.found.Unknown
+	w.MostlyBad = c.found.mostlyBad(s.plan)
+	unknown := accumulate.LabelSet{}
+	unknown.Merge(c.found.Unknown)
 	if c.start.head != nil {
-		w.Unknown = examples.AddLabelRows(c.start.window.Unknown, c.found.Unknown)
+		unknown.AddList(c.start.window.Unknown)
 	}
+	w.Unknown = unknown.List()
 	for _, p := range c.found.Progress {
 		for partition, next := range p.Next {
 			if next > 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
 )
 
 // survey finds the labels, counts the rows of each split, and quarantines unusable messages. Unless the run keeps the
@@ -38,22 +39,26 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 		LoadSource: source, Shares: shares, Extent: (*partition.Share).Recent, MaxWrites: maxWrites,
 		Processor: visit.Outcomes(current.Processor, func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
 			p := at.Share
-			progress(of.Rows())
-			for _, q := range of.Quarantined {
+			progress(of.Sum.Rows)
+			for _, q := range of.Events {
 				w.rec.Record(q)
 			}
+			of.Events = nil
 			if current.Err() != nil {
 				return nil, nil
 			}
-			if found[p] == nil {
-				found[p] = &visit.Findings{}
+			whole := found[p]
+			if whole == nil {
+				whole, found[p] = of, of
+			} else if err := whole.Merge(of); err != nil {
+				return nil, err
 			}
-			if err := found[p].Merge(of); err != nil {
+			if err := solve.CheckClasses(len(whole.Labels)); err != nil {
 				return nil, err
 			}
 			surveyed[p] = at.Index + 1
-			if columns, labels := found[p].Width(); columns > 0 {
-				w.reserveFound(columns, labels, surveyed)
+			if columns := whole.ColumnRows.Columns(); columns > 0 {
+				w.reserveFound(columns, len(whole.Labels), surveyed)
 			}
 			if at.Index < p.Recent()-1 {
 				if w.Clock.Since(claimed) < interval {
@@ -62,7 +67,6 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 				claimed = w.Clock.Now()
 				return w.claim, nil
 			}
-			whole := found[p]
 			delete(found, p)
 			identity := func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
 			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil

@@ -210,7 +210,7 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		prediction = p.judged.measure(p.offered.Measure)
 	}
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
-	offered := found.sum.Field(statistics.FieldOffered, fields)
+	offered := found.Sum.Field(statistics.FieldOffered, fields)
 	losses := make([]float64, fields)
 	for j, i := range p.judged.Places {
 		w := float64(rows.Weights[i])
@@ -227,7 +227,7 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		if !p.Plan.ClassWeight.IsZero() {
 			name += "/" + batch.Label(i)
 		}
-		groups := found.sum.Field(name, schemas.GateGroups, fields)
+		groups := found.Sum.Field(name, schemas.GateGroups, fields)
 		floats.Add(groups[fields*schemas.GateGroup(offset, i):][:fields], losses)
 	}
 }

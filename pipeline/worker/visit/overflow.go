@@ -117,6 +117,6 @@ func (p *surveyor) noteOverflow(found *Findings, what string, rows []int) error 
 		return err
 	}
 	p.leftOut, p.reasons = append(p.leftOut, rows...), append(p.reasons, err.Error())
-	found.passedOver.Count(coverage.Overflowing, int64(len(rows)))
+	found.PassedOver.Count(coverage.Overflowing, int64(len(rows)))
 	return nil
 }

@@ -87,82 +87,19 @@ func (s *Survey) Processor() func(context.Context, *Load) (*Findings, error) {
 
 // Findings are the results of the survey in a segment, or in the merged segments of a share.
 type Findings struct {
-	// Quarantined are the quarantined messages of a segment. For merged segments only their number is kept.
-	Quarantined []event.Quarantined
-	sum         *accumulate.Sum
-	sample      *accumulate.Sample
-	labels      accumulate.LabelSet
-	columns     accumulate.ColumnRows // of training rows, if they are sparse
-	bad         int                   // number of quarantined messages in merged segments
-	passedOver  coverage.PassedOver
-	unknown     map[string]int64     // numbers of rows with labels that are not classes
-	untrained   map[string]int64     // numbers of rows outside the training split, by label
-	unusable    coverage.BadMessages // of the newest increment of a chain
-	messages    []statistics.MessageLosses
-	served      []statistics.ServedLosses
-	parts       []surveyedPart // in order
+	accumulate.Findings
+	Sum    *accumulate.Sum
+	Events []event.Quarantined // of the messages in quarantine, in a segment
+	sample *accumulate.Sample
 }
 
-// surveyedPart is what the survey finds of one partition.
-type surveyedPart struct {
-	number  int
-	covered coverage.Coverage
-	chained statistics.Chained
-}
-
-// merge adds a later segment of the partition.
-func (p *surveyedPart) merge(next *surveyedPart) error {
-	c, n := &p.chained, &next.chained
-	c.Skipped, c.Messages = append(c.Skipped, n.Skipped...), append(c.Messages, n.Messages...)
-	c.Served, c.Progress = statistics.AddServed(c.Served, n.Served...), n.Progress
-	for i, covered := range n.Increments {
-		if err := c.Increments[i].Merge(covered); err != nil {
-			return err
-		}
-	}
-	return p.covered.Merge(next.covered)
-}
-
-// Width returns the number of columns of sparse rows and the number of labels.
-func (f *Findings) Width() (columns, labels int) { return f.columns.Columns(), len(f.labels) }
-
-// Rows returns the number of rows.
-func (f *Findings) Rows() int64 { return f.sum.Rows }
-
-// Merge adds the findings of the next segment to those of the segments before it, if any. It returns an error if there are
-// too many classes.
+// Merge adds the findings of the next segment.
 func (f *Findings) Merge(next *Findings) error {
-	bad := f.bad + len(next.Quarantined)
-	if f.sum == nil {
-		*f = *next
-		f.Quarantined = nil
-	} else if err := f.add(next); err != nil {
-		return err
-	}
-	f.bad = bad
-	return solve.CheckClasses(len(f.labels))
-}
-
-func (f *Findings) add(next *Findings) error {
-	if err := f.sum.MergeWhole(next.sum, nil, nil); err != nil {
+	if err := f.Sum.MergeWhole(next.Sum, nil, nil); err != nil {
 		return err
 	}
 	f.sample.Merge(next.sample)
-	f.labels.Merge(next.labels)
-	f.columns.Merge(&next.columns)
-	f.passedOver.Add(next.passedOver)
-	f.unusable.Merge(next.unusable)
-	for label, rows := range next.unknown {
-		f.unknown[label] += rows
-	}
-	for label, rows := range next.untrained {
-		f.untrained[label] += rows
-	}
-	if last := len(f.parts) - 1; f.parts[last].number == next.parts[0].number {
-		return f.parts[last].merge(&next.parts[0])
-	}
-	f.parts = append(f.parts, next.parts...)
-	return nil
+	return f.Findings.Merge(&next.Findings)
 }
 
 // SurveyRecords are the survey's records of a share.
@@ -177,23 +114,24 @@ func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r
 	if s.Plan.Prepares() {
 		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !f.sum.HasGram() {
-		f.sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
+	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !f.Sum.HasGram() {
+		f.Sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
 	}
+	maps.DeleteFunc(f.Untrained, func(label string, rows int64) bool { return rows == 0 || f.Labels[label] > 0 })
 	visit := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.sum.Coverage, Sums: f.sum.Tensors()},
-		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.columns.Record(),
-		Columns: first.columns, Image: first.image, Labels: f.labels.Text(), Quarantined: int64(f.bad), PassedOver: f.passedOver,
-		Unknown: labelRows(f.unknown), Untrained: f.withoutTraining(), Bad: f.unusable,
+		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.Sum.Coverage, Sums: f.Sum.Tensors()},
+		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.ColumnRows.Record(),
+		Columns: first.columns, Image: first.image, Labels: f.Labels.Text(), Quarantined: f.Quarantined, PassedOver: f.PassedOver,
+		Unknown: f.Unknown.List(), Untrained: f.Untrained.List(), Bad: f.Bad,
 	}
-	for i := range f.parts {
-		visit.Parts = append(visit.Parts, f.parts[i].covered)
+	for i := range f.Parts {
+		visit.Parts = append(visit.Parts, f.Parts[i].Covered)
 		if s.Plan.Chain != nil {
-			visit.Chained = append(visit.Chained, f.parts[i].chained)
+			visit.Chained = append(visit.Chained, f.Parts[i].Chained)
 		}
 	}
-	if s.Plan.Prepares() && len(f.labels) > 0 {
-		visit.LabelRows = f.labels.Rows()
+	if s.Plan.Prepares() && len(f.Labels) > 0 {
+		visit.LabelRows = f.Labels.Rows()
 	}
 	r.Visit = visit.Record()
 	return r
@@ -216,25 +154,11 @@ func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans
 	return spans
 }
 
-// labelRows returns the numbers of rows with labels that are not classes, in label order; nil if there are none.
-func labelRows(unknown map[string]int64) (list []examples.LabelRows) {
-	for _, label := range slices.Sorted(maps.Keys(unknown)) {
-		list = append(list, examples.LabelRows{Label: label, Rows: unknown[label]})
-	}
-	return list
-}
-
-// withoutTraining returns the numbers of rows of the labels without training rows.
-func (f *Findings) withoutTraining() []examples.LabelRows {
-	maps.DeleteFunc(f.untrained, func(label string, rows int64) bool { return rows == 0 || f.labels[label] > 0 })
-	return labelRows(f.untrained)
-}
-
 // maxUnknownNamed is the maximum number of labels in a reason.
 const maxUnknownNamed = 3
 
 // unknownReason returns the reason for rows with unknown labels, which a chain excludes until there are enough of them.
-func unknownReason(unknown map[string]int64) string {
+func unknownReason(unknown accumulate.LabelSet) string {
 	labels := slices.Sorted(maps.Keys(unknown))
 	var named []string
 	for _, label := range labels[:min(len(labels), maxUnknownNamed)] {

@@ -45,10 +45,11 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 		return nil, err
 	}
 	number := l.Segment().Span.Partition
-	found := &Findings{sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}, labels: accumulate.LabelSet{},
-		passedOver: l.PassedOver, unknown: map[string]int64{}, untrained: map[string]int64{}}
+	found := &Findings{Findings: accumulate.NewFindings(), sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}}
+	found.PassedOver, found.Parts = l.PassedOver, []accumulate.SurveyedPart{{Partition: number}}
+	part := &found.Parts[0]
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
-	found.sum = p.accumulator.Sum()
+	found.Sum = p.accumulator.Sum()
 	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
 	counted := make([]partition.Counted, 0, len(l.Messages))
@@ -56,13 +57,13 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		before := len(found.unknown)
+		before := len(found.Unknown)
 		p.leftOut, p.reasons = nil, nil
 		checksum, err := p.message(found, number, m)
 		switch {
 		case err == nil:
-			if len(found.unknown) > before { // the first rows of a label show its origin
-				p.reasons = append(p.reasons, unknownReason(found.unknown))
+			if len(found.Unknown) > before { // the first rows of a label show its origin
+				p.reasons = append(p.reasons, unknownReason(found.Unknown))
 			}
 			if len(p.reasons) > 0 {
 				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
@@ -74,35 +75,33 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 			bad = append(bad, p.quarantined(number, m, schemas.QuarantineReason(p.causeOf(number, m.Offset, err))))
 		}
 	}
-	part := surveyedPart{number: number}
+	found.Quarantined = int64(len(bad) + len(some))
 	if p.Plan.Chain != nil {
-		part.chained.Skipped, part.chained.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		part.Skipped, part.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
-			found.unusable.Usable(len(counted))
+			found.Bad.Usable(len(counted))
 			for _, q := range bad {
-				found.unusable.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
+				found.Bad.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
 			}
 		}
 	}
 	for _, q := range slices.Concat(bad, some) {
-		found.Quarantined = append(found.Quarantined, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+		found.Events = append(found.Events, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
 	}
 	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
 		return nil, err
 	}
-	found.sum = p.accumulator.End()
-	found.sum.Pack()
-	found.columns.Pack()
-	found.sum.Spans = coverage.Spans{l.Segment().Span}
-	part.covered = found.sum.Coverage
+	found.Sum = p.accumulator.End()
+	found.Sum.Pack()
+	found.ColumnRows.Pack()
+	found.Sum.Spans = coverage.Spans{l.Segment().Span}
+	part.Covered = found.Sum.Coverage
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
-		part.chained.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
-		part.chained.Increments[l.Segment().Increment] = found.sum.Coverage
+		part.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		part.Increments[l.Segment().Increment] = found.Sum.Coverage
 	}
-	part.chained.Messages, part.chained.Served = found.messages, found.served
-	found.parts = []surveyedPart{part}
-	if n := found.passedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
-		found.sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
+	if n := found.PassedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
+		found.Sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
 	l.Segment().SetCounted(counted)
 	return found, nil
@@ -141,11 +140,11 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 			return 0, err
 		}
 	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
-		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { found.Unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	case p.labels != nil:
-		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { found.unknown[label]++ }); err != nil {
+		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { found.Unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	}
@@ -167,13 +166,13 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 				if p.labels != nil {
 					label = p.labels.Spelt(label)
 				}
-				found.labels.Add(label, rows)
-				found.untrained[label] += 1 - rows
+				found.Labels.Add(label, rows)
+				found.Untrained[label] += 1 - rows
 			}
 		}
 	}
 	if numbers == nil {
-		found.passedOver.Count(coverage.NoLabel, batch.WithoutLabel())
+		found.PassedOver.Count(coverage.NoLabel, batch.WithoutLabel())
 	}
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
@@ -181,13 +180,13 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 			if d := len(p.shift); d > 0 {
 				p.x.Reshape(batch.Rows, d)
 				p.features.Leading(p.x.Data, d)
-				found.sum.AddColumns(p.x, p.shift, fitted)
+				found.Sum.AddColumns(p.x, p.shift, fitted)
 			}
 		} else {
 			p.moments(found, number, m.Offset, fitted)
 		}
 		if numbers != nil {
-			found.sum.AddTargets(numbers, p.targets, fitted)
+			found.Sum.AddTargets(numbers, p.targets, fitted)
 		}
 	}
 	if u := p.Plan.Update(); u != nil && u.Sparse {
@@ -209,11 +208,11 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 			return 0, err
 		}
 	} else {
-		found.sum.AddRows(rows) // there are no scores yet
+		found.Sum.AddRows(rows) // there are no scores yet
 	}
-	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.passedOver.Count(coverage.ForgottenRow, int64(end-first)) })
+	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.PassedOver.Count(coverage.ForgottenRow, int64(end-first)) })
 	checksum = partition.Checksum(m, number, n)
-	found.sum.Count(n, checksum)
+	found.Sum.Count(n, checksum)
 	return checksum, nil
 }
 
@@ -226,7 +225,7 @@ func (p *surveyor) moments(found *Findings, number int, offset int64, fitted []f
 		}
 	}
 	prepare.ScaleRows(p.Plan.Prepare, p.x)
-	found.sum.AddColumns(p.x, p.shift, fitted)
+	found.Sum.AddColumns(p.x, p.shift, fitted)
 	if p.Plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)
 	}
@@ -255,7 +254,7 @@ func (p *surveyor) countColumns(found *Findings, fitted []float32) {
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
 			}
-			found.columns.Add(indices)
+			found.ColumnRows.Add(indices)
 		}
 	}
 }
@@ -276,10 +275,10 @@ func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, r
 	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
 		return err
 	}
-	found.sum.AddLosses(rows, p.loss, p.predicted, probabilities)
-	found.sum.AddQuality(rows, probabilities, p.predicted)
-	found.sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
-	message := statistics.MessageLosses{Offset: offset}
+	found.Sum.AddLosses(rows, p.loss, p.predicted, probabilities)
+	found.Sum.AddQuality(rows, probabilities, p.predicted)
+	found.Sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
+	part, message := &found.Parts[0], statistics.MessageLosses{Offset: offset}
 	for i, class := range rows.Classes {
 		if class < 0 || rows.Splits[i] != examples.Train {
 			continue
@@ -294,11 +293,11 @@ func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, r
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
 				one.Errors = w
 			}
-			found.served = statistics.AddServed(found.served, one)
+			part.Served = statistics.AddServed(part.Served, one)
 		}
 	}
 	if message.Rows > 0 {
-		found.messages = append(found.messages, message)
+		part.Messages = append(part.Messages, message)
 	}
 	return nil
 }
