@@ -126,27 +126,3 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 		t.Errorf("work ends with %d", code)
 	}
 }
-
-// A run that is left to others has the stages that train would choose, also if nobody works yet: the process that submits chooses them.
-func TestDetachedRunHasTheChosenStages(t *testing.T) {
-	long(t)
-	for name, stages := range map[string]string{
-		"none are listed":    "",
-		"a rule ends stages": "stages: [{features: {kind: rff, size: 8}, passes: 2, stop: {stages: true}, repeat: 4}]\n",
-	} {
-		t.Run(name, func(t *testing.T) {
-			inFolder(t, map[string]string{"train.csv": blobs(300, 1), "job.yaml": "name: blobs\nexamples: {train: [train.csv]}\n" + stages})
-			cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
-			defer cluster.Close()
-			on := []string{"-c", "job.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0]}
-			code, id, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
-			if code != exitDone || !strings.Contains(stderr, "stages: ") {
-				t.Fatalf("train --detach: %d: %s", code, stderr)
-			}
-			code, stdout, stderr := stagewise(append([]string{"train", "--quiet", "--report", "-"}, on...)...)
-			if code != exitDone || !strings.Contains(stdout, `"run": "`+strings.TrimSpace(id)+`"`) {
-				t.Errorf("run %s is submitted, train has %d: %s%s", id, code, stdout, stderr)
-			}
-		})
-	}
-}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 
@@ -70,44 +69,5 @@ func TestAvroEvents(t *testing.T) {
 	if report.Rows != 80 || report.TrainError != 0 || !strings.Contains(stderr, "quarantined events[0]@80: JSON: set examples.format") ||
 		!strings.Contains(stderr, "quarantined events[0]@81: the schema 3 is unknown") {
 		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
-	}
-}
-
-// A registry that refuses the user ends ingest, and no message goes to quarantine for it.
-func TestRegistryThatRefuses(t *testing.T) {
-	registry := srfake.New(srfake.WithAuth("Basic x"))
-	defer registry.Close()
-	inFolder(t, map[string]string{"events.yaml": strings.Replace(clicked, "format: json", "format: avro\n  registry: {url: "+registry.URL()+"}", 1)})
-	writeTopic(t, "events", kafkalog.Message{Value: []byte{0, 0, 0, 0, 1, 2, 'a'}})
-	_, stderr := typed(t, exitFailed, "ingest", "-c", "events.yaml", "--until", "end")
-	if !strings.Contains(stderr, "events[0]@0: get the schema 1: "+registry.URL()+" answers 401: examples.registry.user and "+
-		"examples.registry.password_file must be a user that may read schemas") || strings.Contains(stderr, "quarantined") {
-		t.Error(stderr)
-	}
-}
-
-// Events in Protobuf are learnt with a file of their schema, which imports another.
-func TestProtobufEvents(t *testing.T) {
-	inFolder(t, map[string]string{
-		"events.yaml":  strings.NewReplacer("format: json", "format: protobuf\n  schema: events.proto\n  message: shop.Visit", "[length, width]", "[size.length, size.width]").Replace(clicked),
-		"flat.csv":     "size.width,size.length\n5,1\n1,5\n",
-		"events.proto": `syntax = "proto3"; package shop; import "size.proto"; message Other {} message Visit { string kind = 1; Size size = 2; }`,
-		"size.proto":   `syntax = "proto3"; package shop; message Size { int32 length = 1; optional double width = 2; }`,
-	})
-	var messages []kafkalog.Message
-	for i := range 20 {
-		messages = append(messages, kafkalog.Message{Value: []byte{10, 4, 't', 'a', 'l', 'l', 18, 2, 8, byte(5 + i%3)}},
-			kafkalog.Message{Value: []byte{10, 4, 'w', 'i', 'd', 'e', 18, 11, 8, 1, 17, 0, 0, 0, 0, 0, 0, 20, 64}})
-	}
-	messages = append(messages, kafkalog.Message{Value: []byte{0, 0, 0, 0, 7, 0, 10, 1, 'a'}})
-	writeTopic(t, "events", messages...)
-	report, stderr := trainedOnTopic(t, "events.yaml")
-	if report.Rows != 40 || report.TrainError != 0 || !strings.Contains(stderr, "and the schema ID 7: set examples.registry.url") {
-		t.Errorf("%d rows, %v %% wrong: %s", report.Rows, report.TrainError, stderr)
-	}
-	typed(t, exitDone, "predict", "--model", "events.model", "-i", "flat.csv", "-o", "predictions.csv")
-	text, err := os.ReadFile("predictions.csv")
-	if lines := strings.Split(string(text), "\n"); err != nil || len(lines) < 3 || !strings.HasPrefix(lines[1], "wide,") || !strings.HasPrefix(lines[2], "tall,") {
-		t.Errorf("%v\n%s", err, text)
 	}
 }

@@ -40,17 +40,3 @@ func producedJSON(t *testing.T, rows string, fields ...arrow.Field) {
 	defer log.Close()
 	valueOf(log.Append(t.Context(), "foreign.examples", 0, kafkalog.Message{Value: value}))(t)
 }
-
-// A producer that writes a column for each feature learns what is expected.
-func TestTrainOnAColumnForEachFeature(t *testing.T) {
-	inFolder(t, map[string]string{"foreign.yaml": foreign})
-	number := arrow.PrimitiveTypes.Float64
-	producedJSON(t, `[{"length":1,"width":2,"species":"a"}]`, arrow.Field{Name: "length", Type: number}, arrow.Field{Name: "width",
-		Type: number},
-		arrow.Field{Name: "species", Type: arrow.BinaryTypes.LargeString})
-	code, _, stderr := stagewise("train", "-c", "foreign.yaml", "--quiet")
-	if want := `The first is foreign.examples[0]@0: damaged or foreign bytes: no column "features": expected a column of this name with a list of numbers in ` +
-		`each row, found the columns "length", "width", "species"`; code != exitFailed || !strings.Contains(stderr, want) {
-		t.Errorf("exit code %d: %s\nexpected %s", code, stderr, want)
-	}
-}
