@@ -184,13 +184,3 @@ func TestWarmStartOfMoreFilters(t *testing.T) {
 		t.Errorf("one stage more: %v", err)
 	}
 }
-
-// Updates don't average: the error says so before anything is written.
-func TestChainsDoNotAverage(t *testing.T) {
-	job := newJob(t, rings(100, 3, 3, 1), table{}, rffStage(link.Softmax, 30, 2))
-	job.Average = 2
-	if _, err := Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, &eventRecorder{}); err == nil ||
-		!strings.Contains(err.Error(), "average") {
-		t.Errorf("a chain of averages: %v", err)
-	}
-}

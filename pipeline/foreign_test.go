@@ -12,7 +12,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -192,31 +191,6 @@ func TestBoundsByTime(t *testing.T) {
 				t.Errorf("got %v, expected a *NothingBetweenError", err)
 			}
 		})
-	}
-}
-
-// Impossible bounds are refused before anything runs.
-func TestBoundsAreChecked(t *testing.T) {
-	for _, c := range []struct {
-		from, to []string
-		key      string // "": possible
-	}{
-		{[]string{"2026-11-01T00:00:00Z"}, []string{"2026-11-02T00:00:00+01:00"}, ""},
-		{[]string{"2026-11-02T00:00:00Z"}, []string{"2026-11-02T00:00:00Z"}, "to"},
-		{[]string{"5"}, []string{"2026-11-02T00:00:00Z"}, ""},
-		{[]string{"5"}, []string{"5"}, "to"},
-		{[]string{"5", "9"}, []string{"5", "10"}, ""},
-		{[]string{"5", "9"}, []string{"8"}, ""},
-		{[]string{"-1"}, nil, "from"},
-		{[]string{"yesterday"}, nil, "from"},
-		{nil, []string{"5", "2026-11-02T00:00:00Z"}, "to"},
-	} {
-		o := ingest.Defaults()
-		o.From, o.To = c.from, c.to
-		problems := o.Check()
-		if c.key == "" && len(problems) > 0 || c.key != "" && (len(problems) != 1 || problems[0].Key != c.key) {
-			t.Errorf("from %v to %v: %v, expected a problem of %q", c.from, c.to, problems, c.key)
-		}
 	}
 }
 

@@ -4,7 +4,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,10 +15,8 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
@@ -96,23 +93,6 @@ func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
 	}
 }
 
-// On real Kafka a chain has the versions that it has on the embedded broker, for any number of workers.
-func TestKafkaChainOfAnyNumberOfWorkers(t *testing.T) {
-	for _, link := range []schemas.Link{"softmax", "identity"} {
-		job := chainJob(t, link)
-		job.Examples.Partitions = 4
-		want := chainAlone(t, job)
-		for _, workers := range []int{1, 4} {
-			t.Run(fmt.Sprint(link, workers), func(t *testing.T) {
-				log, name := openKafka(t)
-				job := job
-				job.Name = name
-				checkChainOfWorkers(t, log, job, workers, want)
-			})
-		}
-	}
-}
-
 // On real Kafka a chain on sparse rows has the versions that it has on the embedded broker, with one worker and with four, and however
 // often its process ends.
 func TestKafkaSparseChain(t *testing.T) {
@@ -136,41 +116,4 @@ func TestKafkaSparseChain(t *testing.T) {
 			t.Errorf("interrupted\n%v\nexpected\n%v", got, want)
 		}
 	})
-}
-
-// On real Kafka the weights are the same as on the embedded broker, for any number of workers.
-func TestKafkaAnyNumberOfWorkers(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
-	for _, workers := range []int{1, 2, 4} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			log, name := openKafka(t)
-			job := newMultiStageJob(t)
-			job.Name = name
-			checkManyWorkers(t, log, job, workers, want)
-		})
-	}
-}
-
-// On real Kafka too, nothing is learnt once the forget topic is lost, until the operator decides; and forget says when
-// removed versions leave the disks.
-func TestKafkaLostForgetTopic(t *testing.T) {
-	log, name := openKafka(t)
-	job := forgetfulJob(t)
-	job.Name = name
-	produceRings(t, log, job, 0, 6)
-	train(t, log, job)
-	rows := rowsNamed(t, job, name+".examples/0/1-3")
-	if done := forget(t, log, job, source.ToForget{Rows: rows, Now: true}); len(done.Removed) != 1 || len(done.Compacts) != 2 ||
-		done.Compacts[0].From.IsZero() {
-		t.Errorf("%+v, expected that version 1 is removed, and when its topics are compacted", done)
-	}
-	train(t, log, job)
-	noError(t, log.Delete(t.Context(), name+".forget"))
-	if _, ok := errors.AsType[*source.ForgetLostError](trainError(t, log, job)); !ok {
-		t.Error("train goes on")
-	}
-	forget(t, log, job, source.ToForget{Lost: source.RestoreLost})
-	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 120 {
-		t.Errorf("passed over: %v, expected 120 rows", report.PassedOver)
-	}
 }

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -80,71 +79,6 @@ func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
 	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
 		return dispatch.Solve(ctx, log, openBLAS(t), job, rec)
 	})
-}
-
-// submitAndWait submits a run that others work on, and follows it to its end.
-func submitAndWait(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *eventRecorder) {
-	t.Helper()
-	id := must(Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
-	recorder := &eventRecorder{}
-	report, _, err := dispatch.Attach(t.Context(), topics.Open(log, job.Name, nil), id, recorder)
-	noError(t, err)
-	return report, recorder
-}
-
-// The weights are the same for any number of workers and solvers.
-func TestAnyNumberOfWorkers(t *testing.T) {
-	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
-	for _, workers := range []int{1, 2, 4} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			t.Parallel()
-			checkManyWorkers(t, openEmbedded(t), newMultiStageJob(t), workers, want)
-		})
-	}
-}
-
-// checkManyWorkers checks that two runs with that many workers and two solvers, each with its own connection, have the weights
-// of the wanted report.
-func checkManyWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, workers int, want *schemas.Report) {
-	t.Helper()
-	var services []*service
-	var balanced []<-chan struct{}
-	for range workers {
-		s := startWorker(t, connect(t, log), job)
-		services, balanced = append(services, s), append(balanced, s.balanced(workers))
-	}
-	startSolver(t, connect(t, log), job)
-	startSolver(t, connect(t, log), job)
-	for _, b := range balanced {
-		<-b
-	}
-	submitter := connect(t, log)
-	for n := range 2 { // what the first run leaves behind must not disturb the second
-		report, recorder := submitAndWait(t, submitter, job)
-		if report.WeightsDigest != want.WeightsDigest {
-			t.Errorf("run %d: digest %s, with one process %s", n, report.WeightsDigest, want.WeightsDigest)
-		}
-		if report.Rows != want.Rows || report.Version != n+1 {
-			t.Errorf("run %d: %d rows and version %d, expected %d and %d", n, report.Rows, report.Version, want.Rows, n+1)
-		}
-		stages, surveys, ends := len(eventsOf[event.StageEnded](recorder)), len(eventsOf[event.Surveyed](recorder)),
-			len(eventsOf[event.Ended](recorder))
-		if stages != 4 || surveys != 1 || ends != 1 {
-			t.Errorf("run %d: events of %d stages, %d surveys and %d ends; expected 4, 1, 1", n, stages, surveys, ends)
-		}
-	}
-	active := map[int]bool{}
-	for i, s := range services {
-		for _, v := range eventsOf[event.Visited](s.eventRecorder) {
-			active[i] = true
-			if len(v.Partitions) == 0 {
-				t.Errorf("worker %d published a visit to no partitions", i)
-			}
-		}
-	}
-	if len(active) != min(workers, 4) {
-		t.Errorf("%d of %d workers took part, expected %d", len(active), workers, min(workers, 4))
-	}
 }
 
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.

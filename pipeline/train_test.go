@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -295,47 +294,5 @@ func TestHoldoutStops(t *testing.T) {
 	}
 	if report.Stages[0].Passes >= 200 || report.Stages[0].HoldoutLoss == nil {
 		t.Errorf("stage %+v, expected fewer than 200 passes and a holdout loss", report.Stages[0])
-	}
-}
-
-// Examples of other producers have no source, and count by their offsets. Rows without a label are not fitted.
-func TestForeignExamples(t *testing.T) {
-	data := rings(500, 2, 3, 1)
-	job := newJob(t, data, table{}, rffStage(link.Softmax, 64, 6))
-	job.Examples.Train = nil
-	log := openEmbedded(t)
-	for p := range 4 {
-		rows := examples.Rows{Rows: 125, Cols: 2}
-		for i := p * 125; i < (p+1)*125; i++ {
-			rows.Floats, rows.Words = append(rows.Floats, data.rows[i]...), append(rows.Words, data.labels[i])
-		}
-		produce(t, log, job, p, exampleMessage(t, rows))
-	}
-	unlabelled := examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}}
-	produce(t, log, job, 0, exampleMessage(t, unlabelled))
-	report, _ := train(t, log, job)
-	if report.Rows != 500 || report.TrainError > 5 {
-		t.Errorf("%d rows, error %.2f %%; expected 500 rows and at most 5 %%", report.Rows, report.TrainError)
-	}
-}
-
-// A missing value is an error, unless the configuration says that it counts as the mean.
-func TestMissingIsTheMean(t *testing.T) {
-	data := rings(300, 3, 2, 1)
-	for i := range data.rows {
-		if i%5 == 0 {
-			data.rows[i][2] = float32(math.NaN())
-		}
-	}
-	job := newJob(t, rings(1, 3, 2, 1), table{}, rffStage(link.Softmax, 64, 6))
-	job.Examples.Train = nil
-	log := openEmbedded(t)
-	produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
-	if err := trainError(t, log, job); !errors.As(err, new(*dispatch.RunError)) {
-		t.Errorf("got error %v, expected a *RunError", err)
-	}
-	job.Examples.Missing.Mode = layout.MissingMean
-	if report, _ := train(t, log, job); report.Rows != 300 || report.TrainError > 10 {
-		t.Errorf("%d rows, error %.2f %%; expected 300 rows and at most 10 %%", report.Rows, report.TrainError)
 	}
 }
