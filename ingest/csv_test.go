@@ -23,7 +23,6 @@ func TestCSV(t *testing.T) {
 		want          string
 	}{
 		{"plain", "7,1,2\n8,3,4\n", layout.Options{}, `2 × 2 floats [1 2 3 4] words ["7" "8"]`},
-		{"no end of line", "7,1,2\n8,3,4", layout.Options{}, `2 × 2 floats [1 2 3 4] words ["7" "8"]`},
 		{"CRLF", "7,1,2\r\n8,3,4\r\n", layout.Options{}, `2 × 2 floats [1 2 3 4] words ["7" "8"]`},
 		{"byte order mark", "\ufeff7,1,2\n", layout.Options{}, `1 × 2 floats [1 2] words ["7"]`},
 		{"byte order mark and a name", "\ufefflabel,x\na,1\n", layout.Options{Label: "label"}, `1 × 1 floats [1] words ["a"]`},
@@ -60,7 +59,6 @@ func TestCSV(t *testing.T) {
 		{"many labels", "a,1\nb,1\nc,1\n", layout.Options{}, "file.csv: line 1, column 0: 3 different values in 3 rows do not look like labels: set examples.label to the label column"},
 
 		{"empty", "", layout.Options{}, "file.csv: an empty file"},
-		{"blank", "\n \n", layout.Options{}, "file.csv: an empty file"},
 		{"header alone", "l,x\n\n", layout.Options{Header: &yes}, "file.csv: line 1: no row follows the header"},
 		{"label alone", "a\nb\n", layout.Options{}, "file.csv: line 1: no column is a feature"},
 		{"ragged, short", "a,1,2\nb,3\n", layout.Options{}, "file.csv: line 2: 2 columns, expected 3"},
@@ -72,14 +70,11 @@ func TestCSV(t *testing.T) {
 		{"a header not announced", "label,x1\na,1\n", layout.Options{}, `file.csv: line 1, column 1: "x1" is not a number (if this is a header: set examples.header)`},
 		{"a long word", "a,1\nb," + strings.Repeat("long", 100) + "\n", layout.Options{}, `file.csv: line 2, column 1: "longlonglonglonglonglonglonglonglonglong"… is not a number`},
 		{"NaN", "a,1\na,+nan\n", layout.Options{Missing: layout.Missing{Mode: layout.MissingMean}}, `file.csv: line 2, column 1: "+nan" is not a finite number`},
-		{"Inf", "a,1\na,-Inf\n", layout.Options{}, `file.csv: line 2, column 1: "-Inf" is not a finite number`},
 		{"overflow", "a,1\na,1e39\n", layout.Options{}, `file.csv: line 2, column 1: 1e+39 is not a finite float32`},
 		{"empty field", "a,1,2\na,,2\n", layout.Options{}, `file.csv: line 2, column 1: an empty field: examples.missing: mean uses the mean of the column`},
 		{"missing labels", "a,1\n ,2\nNA,3\nTRUE,4\n", layout.Options{}, `4 × 1 floats [1 2 3 4] words ["a" "" "" "true"]`},
 		{"no label", "nan,1\n,2\n", layout.Options{}, `file.csv: no row has a label: check examples.label (the label column) and examples.missing_values (the words for a missing label)`},
 		{"a class that is a word for missing values", "NA,1\nEU,2\n", layout.Options{Classes: []string{"EU", "NA"}}, `2 × 1 floats [1 2] words ["NA" "EU"]`},
-		{"digits apart", "a,1\na,1_000\n", layout.Options{}, `file.csv: line 2, column 1: "1_000" is not a number`},
-		{"hexadecimal", "a,1\na,0x1p4\n", layout.Options{}, `file.csv: line 2, column 1: "0x1p4" is not a number`},
 		{"label that is not text", "a,1\n\xff,2\n", layout.Options{}, `file.csv: line 2, column 0: label "\xff" is not UTF-8: set examples.encoding, such as windows-1252, or convert the text`},
 		{"label of no class", "a,1\nd,2\n", layout.Options{Classes: []string{"a", "b"}}, `file.csv: line 2, column 0: label "d" is not one of the classes`},
 		{"no such number", "a,1\n", layout.Options{Label: "2"}, "file.csv: line 1: no column 2: there are 2 columns, counted from 0"},
@@ -88,13 +83,11 @@ func TestCSV(t *testing.T) {
 		{"name twice", "l,x,l\na,1,b\n", layout.Options{Label: "l"}, `file.csv: line 1, column 2 ("l"): another column has the same name`},
 		{"label and weight in one", "l,x\na,1\n", layout.Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): both the label and the weight`},
 		{"negative weight", "a,1,1\na,1,-1\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: weight -1: expected a finite number ≥ 0`},
-		{"infinite weight", "a,1,1\na,1,Inf\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: "Inf" is not a finite number`},
 		{"empty weight", "a,1,1\na,1,\n", layout.Options{Weight: "2", Missing: layout.Missing{Mode: layout.MissingMean}}, `file.csv: line 2, column 2: a row without a weight: expected a number ≥ 0`},
 		{"bare quote", "a,1\na,1\"\n", layout.Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},
 		{"open quote", "a,1\n\"a,1\nb,2\n", layout.Options{}, "file.csv: line 2: from here to line 3, byte 5: extraneous or missing \" in quoted-field"},
 		{"endless quote", "a,1\n\"a," + strings.Repeat("1\n", 4194304), layout.Options{}, "file.csv: line 2: a row of more than 4 MiB (an open quote?)"},
 		{"a long label", "a,1\n" + strings.Repeat("l", examples.MaxLabel) + "l,1\n", layout.Options{}, `file.csv: line 2, column 0: label "llllllllllllllllllllllllllllllllllllllll"…: expected at most 1024 bytes`},
-		{"label longer than a message", "a,1\n" + strings.Repeat("l", 890000) + ",1\n", layout.Options{}, `file.csv: line 2, column 0: label "llllllllllllllllllllllllllllllllllllllll"…: expected at most 1024 bytes`},
 		{"row wider than a message", "a" + strings.Repeat(",1", 890000/4), layout.Options{}, "file.csv: line 1: an example of 222500 features does not fit a message of 900000 bytes"},
 	} {
 		t.Run(test.name, func(t *testing.T) {

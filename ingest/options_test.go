@@ -9,7 +9,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 )
 
-// Each invalid combination of keys has one problem, at the key to change.
+// Each invalid combination of keys has one problem, at the key to change. Package config has more of them, with their whole texts.
 func TestCheck(t *testing.T) {
 	if problems := Defaults().Check(); problems != nil {
 		t.Errorf("the defaults: %v", problems)
@@ -18,48 +18,27 @@ func TestCheck(t *testing.T) {
 	type change = func(o *Options)
 	for of, changes := range map[string]map[string]change{
 		"": {
-			"format: parquet, jsonl or images":    func(o *Options) { o.Format = "arff" },
 			"words.columns: from 1 to 67108864":   func(o *Options) { o.Text, o.Words.Columns = "1", 0 },
 			"words.vocabulary: hashed or counted": func(o *Options) { o.Text, o.Words.Vocabulary = "1", "unknown" },
 			"words.phrases: from 1 to 5":          func(o *Options) { o.Text, o.Words.Phrases = "1", 6 },
 			"words.columns: from 1 to 1048576": func(o *Options) {
 				o.Text, o.Words.Vocabulary, o.Words.Columns, o.Train = "1", "counted", 1<<21, []string{"a"}
 			},
-			"text: those of examples.label":           func(o *Options) { o.Text, o.Label = "a", "a" },
-			"text: a column's number":                 func(o *Options) { o.Text = "-1" },
-			"text: those of examples.categorical":     func(o *Options) { o.Text, o.Categorical = "1", []string{"1"} },
-			"rows: counts of words are sparse":        func(o *Options) { o.Rows, o.Text = "dense", "1" },
-			"rows: examples.from_topic too":           func(o *Options) { o.Rows = "./dense" },
-			"test: the name of a file":                func(o *Options) { o.Test = []string{"a.csv", ""} },
-			"train: idx files in pairs":               func(o *Options) { o.Train = []string{"a.idx", "b.idx", "c.idx"} },
-			"train: images first, then their labels":  func(o *Options) { o.Train = []string{"a.idx", "b.csv"} },
-			"test: idx files in pairs":                func(o *Options) { o.Format, o.Test = "idx", []string{"a"} },
-			"test: it can be read once":               func(o *Options) { o.Train, o.Test = []string{"-"}, []string{"-"} },
-			"label: a column's number":                func(o *Options) { o.Label = "-1" },
-			"weight: a column's number":               func(o *Options) { o.Weight = "-1" },
-			"weight: those of examples.label":         func(o *Options) { o.Weight = "0" },
-			"header: a column is given by its name":   func(o *Options) { o.Label, o.Header = "digit", &no },
-			"classes: distinct":                       func(o *Options) { o.Classes = []string{"a", "b", "a"} },
-			"classes: without surrounding space":      func(o *Options) { o.Classes = []string{" a"} },
-			"class_weight: among examples.classes":    func(o *Options) { o.Classes, o.ClassWeight.By = []string{"a"}, map[string]float64{"b": 2} },
-			"missing: error or mean":                  func(o *Options) { o.Missing.Mode = "median" },
-			"missing: only with examples.from_topic":  func(o *Options) { o.Missing = layout.Missing{Mode: "mean", Columns: []string{"a"}} },
-			"holdout: less than 1":                    func(o *Options) { o.Holdout = 1 },
-			"holdout: at least 0":                     func(o *Options) { o.Holdout = math.NaN() },
-			"partitions: a whole number ≥ 1":          func(o *Options) { o.Partitions = 0 },
-			"batch_rows: a whole number ≥ 1":          func(o *Options) { o.BatchRows = -1 },
-			"augment.shift: from 0 to 8":              func(o *Options) { o.Augment.Shift = 9 },
-			"image: each from 1 to 65536":             func(o *Options) { o.Image = []string{"28"} },
-			"encoding: the name of an encoding":       func(o *Options) { o.Encoding = "klingon" },
-			"delimiter: one character":                func(o *Options) { o.Delimiter = "::" },
-			"columns.drop: those of examples.label":   func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
-			"columns.drop: of examples.columns.use":   func(o *Options) { o.Columns = layout.ColumnChoice{Use: []string{"1"}, Drop: []string{"1"}} },
-			"columns.use: different columns":          func(o *Options) { o.Columns.Use = []string{"1", "1"} },
-			"categorical: under examples.columns.use": func(o *Options) { o.Columns.Use, o.Categorical = []string{"1"}, []string{"2"} },
-			"times: of examples.categorical": func(o *Options) {
-				o.Categorical, o.Times = []string{"2"}, layout.Times{"2": {Parts: []string{"hour"}}}
-			},
-			"times: different parts of hour":             func(o *Options) { o.Times = layout.Times{"2": {Parts: []string{"hour", "hour"}}} },
+			"text: those of examples.label":              func(o *Options) { o.Text, o.Label = "a", "a" },
+			"text: a column's number":                    func(o *Options) { o.Text = "-1" },
+			"text: those of examples.categorical":        func(o *Options) { o.Text, o.Categorical = "1", []string{"1"} },
+			"rows: counts of words are sparse":           func(o *Options) { o.Rows, o.Text = "dense", "1" },
+			"rows: examples.from_topic too":              func(o *Options) { o.Rows = "./dense" },
+			"train: images first, then their labels":     func(o *Options) { o.Train = []string{"a.idx", "b.csv"} },
+			"test: idx files in pairs":                   func(o *Options) { o.Format, o.Test = "idx", []string{"a"} },
+			"class_weight: among examples.classes":       func(o *Options) { o.Classes, o.ClassWeight.By = []string{"a"}, map[string]float64{"b": 2} },
+			"holdout: at least 0":                        func(o *Options) { o.Holdout = math.NaN() },
+			"encoding: the name of an encoding":          func(o *Options) { o.Encoding = "klingon" },
+			"delimiter: one character":                   func(o *Options) { o.Delimiter = "::" },
+			"columns.drop: those of examples.label":      func(o *Options) { o.Train, o.Columns.Drop = []string{"a.parquet"}, []string{"label"} },
+			"columns.drop: of examples.columns.use":      func(o *Options) { o.Columns = layout.ColumnChoice{Use: []string{"1"}, Drop: []string{"1"}} },
+			"columns.use: different columns":             func(o *Options) { o.Columns.Use = []string{"1", "1"} },
+			"categorical: under examples.columns.use":    func(o *Options) { o.Columns.Use, o.Categorical = []string{"1"}, []string{"2"} },
 			"times: a unit: auto, s, ms":                 func(o *Options) { o.Times = layout.Times{"2": {Parts: []string{"hour"}, Unit: "h"}} },
 			"labels: one or several":                     func(o *Options) { o.Labels = "two" },
 			"labels: one label a row":                    func(o *Options) { o.Labels, o.Train = "several", []string{"a.idx", "b.idx"} },
@@ -70,12 +49,6 @@ func TestCheck(t *testing.T) {
 			"targets: no targets in files of the format": func(o *Options) { o.Targets, o.Train = []string{"1"}, []string{"a.svm"} },
 			"class_weight: numbers have no classes":      func(o *Options) { o.Targets, o.ClassWeight.Balanced = []string{"1"}, true },
 			"schema: examples.from_topic too":            func(o *Options) { o.Schema = "a.avsc" },
-			"served.label: examples.from_topic too":      func(o *Options) { o.Served = layout.ServedColumns{Label: "l", Version: "v"} },
-			"key: examples.outcome too":                  func(o *Options) { o.JoinKey = "id" },
-			"outcome.topic: are set":                     func(o *Options) { o.Outcome.Within = 1 },
-			"topic: which is only read":                  func(o *Options) { o.Topic, o.Train = "a", []string{"a.csv"} },
-			"from: a time, as 2026":                      func(o *Options) { o.From = []string{"yesterday"} },
-			"to: a later one":                            func(o *Options) { o.From, o.To = []string{"7"}, []string{"6"} },
 		},
 		"csv": {
 			"from_topic: ingest files first":                 func(o *Options) { o.Train = []string{"a.csv"} },
@@ -101,9 +74,6 @@ func TestCheck(t *testing.T) {
 			"columns.drop: only those":              func(o *Options) { o.Columns.Drop = []string{"y"} },
 			"columns.use: those of examples.label":  func(o *Options) { o.Columns.Use = []string{"label"} },
 			"rows: is unknown before they are read": func(o *Options) { o.Rows = "dense" },
-			"missing: none of examples.columns.use": func(o *Options) { o.Missing = layout.Missing{Mode: "mean", Columns: []string{"a"}} },
-			"served.version: examples.served.label": func(o *Options) { o.Served.Version = "v" },
-			"served.label: examples.served.version": func(o *Options) { o.Served.Label = "l" },
 			"served.label: one label per row": func(o *Options) {
 				o.Labels, o.Served = "several", layout.ServedColumns{Label: "l", Version: "v"}
 			},

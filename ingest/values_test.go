@@ -139,27 +139,7 @@ func TestTopicsAndFilesHaveTheSameRows(t *testing.T) {
 				of.Missing.Mode, of.Train = layout.MissingMean, []string{f.write(t, kind, []byte(content))}
 				want := must(readSources(of))(t)
 				o := ofTopic(format, func(o *Options) { change(o, columns[format]); o.Missing.Mode = layout.MissingMean })
-				if problems := o.Check(); problems != nil {
-					t.Fatal(problems)
-				}
-				if o.FindsWords() {
-					words, err := NewTopicWords(o)
-					noError(t, err)
-					for line := range strings.Lines(content) {
-						noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(line)}))
-					}
-					if o, err = words.Options(); err != nil {
-						t.Fatal(err)
-					}
-				}
-				v := valuesOf(t, o)
-				for line := range strings.Lines(content) {
-					must(v.Add(t.Context(), TopicMessage{Value: []byte(line)}))(t)
-					if _, err := v.Add(t.Context(), TopicMessage{Value: []byte("\x00")}); err == nil {
-						t.Fatal("a value that is no row was added")
-					}
-				}
-				got := v.Take()
+				got := addAll(t, o, strings.SplitAfter(strings.TrimSpace(content), "\n")...)
 				got.Origins, got.Columns, want[0].Columns = nil, nil, nil
 				if show(*got) != show(want[0]) || fmt.Sprint(got.LabelLists, got.Targets, got.Weights) != fmt.Sprint(want[0].LabelLists,
 					want[0].Targets, want[0].Weights) {

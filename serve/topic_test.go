@@ -265,17 +265,6 @@ func TestNotSampled(t *testing.T) {
 	answerTo(t, w, "a", 1)
 }
 
-func TestOptions(t *testing.T) {
-	for _, o := range []AnswersOptions{{Topic: "a b", Sample: 1}, {Sample: 0}, {Sample: 1.5}, {Sample: math.NaN()}} {
-		if len(o.check()) != 1 {
-			t.Errorf("%v: %v", o, o.check())
-		}
-	}
-	if problems := Defaults().Answers.check(); len(problems) > 0 {
-		t.Error(problems)
-	}
-}
-
 func TestIDs(t *testing.T) {
 	for id, valid := range map[string]bool{rand.Text(): true, "a/b:1": true, "": false, "a b": false, "é": false, "a\n": false,
 		strings.Repeat("x", 200): true, strings.Repeat("x", 201): false} {

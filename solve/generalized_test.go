@@ -312,24 +312,3 @@ func TestErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestCheck(t *testing.T) {
-	if problems := Check(Defaults()); len(problems) > 0 {
-		t.Errorf("the defaults: %v", problems)
-	}
-	for key, change := range map[string]func(*schemas.Stage){
-		"link":          func(s *schemas.Stage) { s.Link = "probit" },
-		"passes":        func(s *schemas.Stage) { s.Passes = 0 },
-		"ridge":         func(s *schemas.Stage) { s.Ridge = schemas.Ridge(math.NaN()) },
-		"method":        func(s *schemas.Stage) { s.Method = "newton" },
-		"gram_rows":     func(s *schemas.Stage) { s.GramRows = "few" },
-		"stop.split":    func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "train", Patience: 1} },
-		"stop.patience": func(s *schemas.Stage) { s.Stop = &schemas.Stop{Split: "holdout"} },
-	} {
-		s := Defaults()
-		change(&s)
-		if problems := Check(s); len(problems) != 1 || problems[0].Key != key {
-			t.Errorf("%s: %v", key, problems)
-		}
-	}
-}

@@ -224,25 +224,7 @@ func TestExpandOfNoRows(t *testing.T) {
 }
 
 func TestCheck(t *testing.T) {
-	if problems := Check(Defaults()); len(problems) > 0 {
-		t.Errorf("the defaults: %v", problems)
-	}
-	if problems := Check(schemas.Features{Kind: Columns, BandwidthScale: 1, Degree: 1}); len(problems) > 0 {
-		t.Errorf("all columns: %v", problems)
-	}
-	for key, change := range map[string]func(*schemas.Features){
-		"kind":            func(f *schemas.Features) { f.Kind = "fourier" },
-		"size":            func(f *schemas.Features) { f.Size = 0 },
-		"degree":          func(f *schemas.Features) { f.Degree = 9 },
-		"bandwidth_scale": func(f *schemas.Features) { f.BandwidthScale = math.NaN() },
-	} {
-		f := Defaults()
-		change(&f)
-		if problems := Check(f); len(problems) != 1 || problems[0].Key != key {
-			t.Errorf("%s: %v", key, problems)
-		}
-	}
-	for _, p := range []schemas.Prepare{{Scale: "whiten"}, {Scale: prepare.ScaleNone, PCA: -1}, {Scale: prepare.ScaleNone, MinRows: -1},
+	for _, p := range []schemas.Prepare{{Scale: prepare.ScaleNone, MinRows: -1},
 		{Scale: prepare.ScaleNone, Values: "log"}, {Scale: prepare.ScaleNone, IDF: -1}, {Scale: prepare.ScaleNone, IDF: math.NaN()}} {
 		if problems := prepare.Check(p); len(problems) != 1 {
 			t.Errorf("%+v: %v", p, problems)

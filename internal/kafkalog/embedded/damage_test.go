@@ -11,25 +11,27 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // damage flips bits of a file like a disk fault: without a change of the modification time.
 func damage(t *testing.T, path string, at int, bits byte) {
 	t.Helper()
-	info := must(os.Stat(path))(t)
-	content := must(os.ReadFile(path))(t)
+	info := arrowtest.Must(os.Stat(path))(t)
+	content := arrowtest.Must(os.ReadFile(path))(t)
 	content[at] ^= bits
-	noError(t, os.WriteFile(path, content, 0o644))
-	noError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
+	arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
+	arrowtest.NoError(t, os.Chtimes(path, info.ModTime(), info.ModTime()))
 }
 
 // allFiles returns the content of all files of a log.
 func allFiles(t *testing.T, l *files) map[string]string {
 	t.Helper()
 	all := map[string]string{}
-	noError(t, filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
+	arrowtest.NoError(t, filepath.WalkDir(l.dir, func(path string, entry os.DirEntry, err error) error {
 		if err == nil && !entry.IsDir() {
-			all[strings.TrimPrefix(path, l.dir+"/")] = string(must(os.ReadFile(path))(t))
+			all[strings.TrimPrefix(path, l.dir+"/")] = string(arrowtest.Must(os.ReadFile(path))(t))
 		}
 		return err
 	}))
@@ -46,7 +48,7 @@ func endOf(t *testing.T, l *files) int64 {
 	t.Helper()
 	p := listed(t, l, "t")
 	end := int64(0)
-	must(p.batches(p.segments[len(p.segments)-1], func(b batch) error {
+	arrowtest.Must(p.batches(p.segments[len(p.segments)-1], func(b batch) error {
 		end = b.end()
 		return nil
 	}))(t)
@@ -82,7 +84,7 @@ func TestEachDamagedByte(t *testing.T) {
 			for n, b := range batches {
 				for at := 0; at < len(b.raw); at += c.step {
 					l := newLog(t, nil, segments...)
-					noError(t, l.open())
+					arrowtest.NoError(t, l.open())
 					path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].FirstOffset)+dataSuffix)
 					damage(t, path, start+at, byte(1<<(at%8)))
 					before := allFiles(t, l)
@@ -104,8 +106,8 @@ func TestEachDamagedByte(t *testing.T) {
 					if err != nil || len(repaired) != 1 || repaired[0].Position != int64(start) || repaired[0].From != b.FirstOffset {
 						t.Fatalf("%s: repaired %+v, %v", where, repaired, err)
 					}
-					noError(t, l.open())
-					lost := must(os.ReadFile(path))(t)
+					arrowtest.NoError(t, l.open())
+					lost := arrowtest.Must(os.ReadFile(path))(t)
 					if !bytes.HasPrefix(lost, raw(batches[:n])) || !bytes.HasSuffix(lost, raw(batches[n+1:])) {
 						t.Fatalf("%s: other batches have changed", where)
 					}
@@ -126,7 +128,7 @@ func TestEachDamagedByte(t *testing.T) {
 func TestDamagedIndex(t *testing.T) {
 	l := newLog(t, nil, slices.Concat(three(transactional),
 		[][]batch{{newBatch(61, transactional|marker, written{"k", "v", 0})}})...)
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	whole := allFiles(t, l)
 	path := filepath.Join(l.folder("t", 0), "47"+indexSuffix)
 	if !strings.HasSuffix(whole["partitions/t-0/47"+indexSuffix], "\x01") || strings.HasSuffix(whole["partitions/t-0/61"+indexSuffix],
@@ -136,21 +138,21 @@ func TestDamagedIndex(t *testing.T) {
 	for at := range 3 * entryBytes {
 		for _, bits := range []byte{1, 0x80, 0xff} {
 			damage(t, path, at, bits)
-			noError(t, l.open())
+			arrowtest.NoError(t, l.open())
 			if n := at % entryBytes; (n < 2 || n == entryBytes-1) && !maps.Equal(allFiles(t, l), whole) {
-				t.Fatalf("byte %d: %x", at, must(os.ReadFile(path))(t))
+				t.Fatalf("byte %d: %x", at, arrowtest.Must(os.ReadFile(path))(t))
 			}
 		}
 	}
 	for _, size := range []int64{0, 7, 2 * entryBytes, 4 * entryBytes} {
-		noError(t, os.Truncate(path, size))
-		noError(t, l.open())
+		arrowtest.NoError(t, os.Truncate(path, size))
+		arrowtest.NoError(t, l.open())
 		if !maps.Equal(allFiles(t, l), whole) {
-			t.Errorf("cut to %d bytes: %x", size, must(os.ReadFile(path))(t))
+			t.Errorf("cut to %d bytes: %x", size, arrowtest.Must(os.ReadFile(path))(t))
 		}
 	}
-	noError(t, os.Remove(path))
-	noError(t, l.open())
+	arrowtest.NoError(t, os.Remove(path))
+	arrowtest.NoError(t, l.open())
 	if !maps.Equal(allFiles(t, l), whole) {
 		t.Error("without an index")
 	}
@@ -159,15 +161,15 @@ func TestDamagedIndex(t *testing.T) {
 // No wrong byte of a snapshot makes a log end before its last message.
 func TestDamagedSnapshotKeepsTheEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	path := filepath.Join(l.folder("t", 0), snapshotFile)
-	for at := range must(os.ReadFile(path))(t) {
+	for at := range arrowtest.Must(os.ReadFile(path))(t) {
 		l := newLog(t, nil, three(0)...)
-		noError(t, l.open())
+		arrowtest.NoError(t, l.open())
 		damage(t, filepath.Join(l.folder("t", 0), snapshotFile), at, 1<<(at%8))
 		if l.open() != nil {
-			must(l.repair())(t)
-			noError(t, l.open())
+			arrowtest.Must(l.repair())(t)
+			arrowtest.NoError(t, l.open())
 		}
 		if s := matching(t, l); s.HighWatermark < 61 || s.HighWatermark != endOf(t, l) {
 			t.Fatalf("byte %d: %+v", at, s)
@@ -181,12 +183,12 @@ func TestTornBatchIsNoDamage(t *testing.T) {
 	last := len(raw(segments[2]))
 	for cut := 1; cut <= len(segments[2][2].raw); cut++ {
 		l := newLog(t, nil, segments...)
-		noError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
-		noError(t, l.open())
+		arrowtest.NoError(t, os.Truncate(filepath.Join(l.folder("t", 0), "54"+dataSuffix), int64(last-cut)))
+		arrowtest.NoError(t, l.open())
 		if repaired, err := l.repair(); len(repaired) > 0 || err != nil {
 			t.Fatalf("%d bytes less: repaired %+v, %v", cut, repaired, err)
 		}
-		noError(t, l.open())
+		arrowtest.NoError(t, l.open())
 		if got := endOf(t, l); got != 58 {
 			t.Fatalf("%d bytes less: the log ends at %d", cut, got)
 		}
@@ -201,8 +203,8 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := newLog(t, nil, three(0)...)
-			noError(t, l.open())
-			noError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
+			arrowtest.NoError(t, l.open())
+			arrowtest.NoError(t, shorten(filepath.Join(l.folder("t", 0), "54"+dataSuffix)))
 			found := damagedIn(l.open())
 			if found == nil || !strings.Contains(found.Reason, "ended at offset 61") {
 				t.Errorf("%v", found)
@@ -211,8 +213,8 @@ func TestShortenedLogIsDamaged(t *testing.T) {
 			if err != nil || len(repaired) != 1 || repaired[0].From != found.Offset || repaired[0].To != 61 {
 				t.Errorf("%+v, %v", repaired, err)
 			}
-			noError(t, l.open())
-			noError(t, l.open())
+			arrowtest.NoError(t, l.open())
+			arrowtest.NoError(t, l.open())
 			if got := endOf(t, l); got != 61 {
 				t.Errorf("the log ends at %d", got)
 			}
@@ -227,9 +229,9 @@ func TestZerosAtTheEnd(t *testing.T) {
 	lost := len(segments[2][1].raw) + len(segments[2][2].raw)
 	l := newLog(t, nil, segments...)
 	path := filepath.Join(l.folder("t", 0), "54"+dataSuffix)
-	content := must(os.ReadFile(path))(t)
+	content := arrowtest.Must(os.ReadFile(path))(t)
 	clear(content[len(content)-lost:])
-	noError(t, os.WriteFile(path, content, 0o644))
+	arrowtest.NoError(t, os.WriteFile(path, content, 0o644))
 	if found := damagedIn(l.open()); found == nil || found.Position != int64(len(content)-lost) || found.Offset != 57 {
 		t.Errorf("%v", found)
 	}
@@ -237,7 +239,7 @@ func TestZerosAtTheEnd(t *testing.T) {
 	if err != nil || len(repaired) != 1 || repaired[0].From != 57 || repaired[0].To < 61 || repaired[0].To > 61+int64(lost) {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 }
 
 // An apparent batch inside of a message is not restored as one when the enclosing batch is damaged.
@@ -248,9 +250,9 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	outer.Records = slices.Concat(outer.raw[headerBytes:end-len(inner)], inner, outer.raw[end:])
 	outer, _ = batchAt(encode(outer.RecordBatch))
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
-	must(l.repair())(t)
+	arrowtest.Must(l.repair())(t)
 	if got := content(t, l, "t"); got != "(0-1) 1:next" {
 		t.Errorf("%s stays", got)
 	}
@@ -263,14 +265,14 @@ func TestRepairThatIsKilled(t *testing.T) {
 	for _, base := range []string{"40", "47", "54"} {
 		damage(t, filepath.Join(l.folder("t", 0), base+dataSuffix), 100, 1)
 	}
-	noError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.folder("t", 0), "40"+dataSuffix+temporarySuffix), []byte("some"), 0o644))
 	p := listed(t, l, "t")
 	p.topic, p.segments = &topic{name: "t"}, p.segments[:1] // as if killed after the first
-	must(p.repair())(t)
+	arrowtest.Must(p.repair())(t)
 	if repaired, err := l.repair(); len(repaired) != 2 || err != nil {
 		t.Errorf("%+v, %v", repaired, err)
 	}
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	if got := endOf(t, l); got != 61 {
 		t.Errorf("the log ends at %d", got)
 	}
@@ -279,11 +281,11 @@ func TestRepairThatIsKilled(t *testing.T) {
 // A partition from which all messages were deleted continues at its end.
 func TestEmptyPartitionKeepsItsEnd(t *testing.T) {
 	l := newLog(t, nil, three(0)...)
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	for _, s := range listed(t, l, "t").segments {
-		noError(t, s.remove())
+		arrowtest.NoError(t, s.remove())
 	}
-	noError(t, l.open())
+	arrowtest.NoError(t, l.open())
 	if s := matching(t, l); s.LogStartOffset != 61 || s.HighWatermark != 61 || endOf(t, l) != 61 {
 		t.Errorf("%+v", s)
 	}

@@ -17,6 +17,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // now is the current time in all tests.
@@ -59,7 +61,7 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 func listed(t *testing.T, l *files, topic string) partition {
 	t.Helper()
 	p := partition{folder: l.folder(topic, 0), buffer: new([]byte)}
-	noError(t, p.list())
+	arrowtest.NoError(t, p.list())
 	return p
 }
 
@@ -71,7 +73,7 @@ func content(t *testing.T, l *files, topic string) string {
 	for _, s := range p.segments {
 		rest, err := p.batches(s, func(b batch) error {
 			b.Attributes &^= compressedBits // see newBatch
-			records := must(kfake.BatchRecords(b.RecordBatch))(t)
+			records := arrowtest.Must(kfake.BatchRecords(b.RecordBatch))(t)
 			for _, r := range records {
 				text = append(text, fmt.Sprintf("%d:%s", b.FirstOffset+int64(r.OffsetDelta), r.Key))
 			}
@@ -80,8 +82,8 @@ func content(t *testing.T, l *files, topic string) string {
 			}
 			return nil
 		})
-		noError(t, err)
-		index := must(os.ReadFile(s.index()))(t)
+		arrowtest.NoError(t, err)
+		index := arrowtest.Must(os.ReadFile(s.index()))(t)
 		if len(rest) > 0 || len(index)%entryBytes != 0 {
 			t.Errorf("%d bytes of %d are no batches, with an index of %d", len(rest), s.bytes, len(index))
 		}
@@ -94,17 +96,17 @@ func newLog(t *testing.T, config map[string]string, segments ...[]batch) *files 
 	t.Helper()
 	l := &files{dir: t.TempDir()}
 	topics := map[string]any{"version": 1, "topics": []any{map[string]any{"name": "t", "partitions": 1, "replicas": 1, "configs": config}}}
-	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), must(json.Marshal(topics))(t), 0o644))
-	noError(t, os.MkdirAll(l.folder("t", 0), 0o755))
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), arrowtest.Must(json.Marshal(topics))(t), 0o644))
+	arrowtest.NoError(t, os.MkdirAll(l.folder("t", 0), 0o755))
 	for _, batches := range segments {
 		path := filepath.Join(l.folder("t", 0), fmt.Sprint(batches[0].FirstOffset))
-		noError(t, os.WriteFile(path+dataSuffix, raw(batches), 0o644))
-		noError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(entryOf(batches[0]), len(batches)), 0o644))
+		arrowtest.NoError(t, os.WriteFile(path+dataSuffix, raw(batches), 0o644))
+		arrowtest.NoError(t, os.WriteFile(path+indexSuffix, bytes.Repeat(entryOf(batches[0]), len(batches)), 0o644))
 		var newest int64
 		for _, b := range batches {
 			newest = max(newest, b.MaxTimestamp)
 		}
-		noError(t, os.Chtimes(path+dataSuffix, time.Time{}, time.UnixMilli(newest)))
+		arrowtest.NoError(t, os.Chtimes(path+dataSuffix, time.Time{}, time.UnixMilli(newest)))
 	}
 	return l
 }
@@ -114,21 +116,6 @@ func raw(batches []batch) (all []byte) {
 		all = append(all, b.raw...)
 	}
 	return all
-}
-
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
 }
 
 // A batch with some of its records is one for the same offsets, which kfake can read.
@@ -262,12 +249,12 @@ func TestClean(t *testing.T) {
 			l := newLog(t, c.config, c.segments...)
 			before := content(t, l, "t")
 			survey, err := l.survey(now)
-			noError(t, err)
+			arrowtest.NoError(t, err)
 			if survey.waste > 0 != (c.survey.waste > 0) || survey.overdue != c.survey.overdue || !slices.Equal(survey.expired, c.survey.expired) {
 				t.Errorf("survey %+v, want %+v", survey, c.survey)
 			}
 			for range 2 { // cleaning again changes nothing
-				noError(t, l.clean(now))
+				arrowtest.NoError(t, l.clean(now))
 				if got := content(t, l, "t"); got != c.want {
 					t.Errorf("%s stays of %s, want %s", got, before, c.want)
 				}
@@ -275,7 +262,7 @@ func TestClean(t *testing.T) {
 			if survey, err = l.survey(now); err != nil || survey.waste != 0 || survey.overdue || len(survey.expired) != 0 {
 				t.Errorf("survey after cleaning %+v, %v", survey, err)
 			}
-			noError(t, l.open())
+			arrowtest.NoError(t, l.open())
 		})
 	}
 }
@@ -287,7 +274,7 @@ func TestCleanedSegments(t *testing.T) {
 		segments = append(segments, []batch{newBatch(int64(i), 0, written{key, "v", time.Hour})})
 	}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, segments...)
-	noError(t, l.clean(now, "t"))
+	arrowtest.NoError(t, l.clean(now, "t"))
 	if got := content(t, l, "t"); got != "(0-1) 1:b 3:c 4:a" {
 		t.Errorf("%s stays", got)
 	}
@@ -302,10 +289,10 @@ func TestCleanedSegments(t *testing.T) {
 func TestCleanNamesWhatFails(t *testing.T) {
 	l := newLog(t, map[string]string{"cleanup.policy": "compact"}, []batch{newBatch(0, 0, written{"a", "v", 0}, written{"a", "v", 0},
 		written{"a", "v", 0})})
-	topics := must(os.ReadFile(filepath.Join(l.dir, "topics.json")))(t)
-	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
+	topics := arrowtest.Must(os.ReadFile(filepath.Join(l.dir, "topics.json")))(t)
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), bytes.Replace(topics, []byte(`"partitions":1`),
 		[]byte(`"partitions":2`), 1), 0o644))
-	noError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
+	arrowtest.NoError(t, os.MkdirAll(filepath.Join(l.folder("t", 1), "0.dat"), 0o755))
 	var failed *fs.PathError
 	if err := l.clean(now); !errors.As(err, &failed) || !strings.Contains(err.Error(), "t[1]") || strings.Contains(err.Error(), "t[0]") {
 		t.Errorf("%v", err)
@@ -313,7 +300,7 @@ func TestCleanNamesWhatFails(t *testing.T) {
 	if got := content(t, l, "t"); got != "2:a" {
 		t.Errorf("%s stays", got)
 	}
-	noError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
+	arrowtest.NoError(t, os.WriteFile(filepath.Join(l.dir, "topics.json"), []byte("{"), 0o644))
 	if err := l.clean(now); err == nil || !strings.Contains(err.Error(), "topics.json") {
 		t.Errorf("%v", err)
 	}
@@ -347,13 +334,13 @@ func TestOpen(t *testing.T) {
 			l := newLog(t, map[string]string{"cleanup.policy": c.policy}, c.segments...)
 			p := listed(t, l, "t")
 			last := p.segments[len(p.segments)-1]
-			noError(t, os.Truncate(last.data, last.bytes-c.torn))
+			arrowtest.NoError(t, os.Truncate(last.data, last.bytes-c.torn))
 			path := filepath.Join(p.folder, snapshotFile)
 			if c.deleted >= 0 {
-				noError(t, os.WriteFile(path, must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
+				arrowtest.NoError(t, os.WriteFile(path, arrowtest.Must(json.Marshal(snapshot{Version: 1, LogStartOffset: c.deleted}))(t), 0o644))
 			}
 			for range 2 { // with a matching snapshot there is nothing to do
-				noError(t, l.open())
+				arrowtest.NoError(t, l.open())
 				if !c.withSnapshot {
 					if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 						t.Errorf("a snapshot, error %v", err)
@@ -390,26 +377,26 @@ func TestEachStepOfCleaning(t *testing.T) {
 			[]batch{newBatch(9, 0, value("a")), newBatch(10, 0, value("d"))})
 	}
 	l := make()
-	noError(t, l.clean(now))
+	arrowtest.NoError(t, l.clean(now))
 	after := content(t, l, "t")
 	if after != "(0-5) (5-6) 6:c 9:a 10:d" {
 		t.Fatalf("%s stays", after)
 	}
 	for n := range 5 {
 		l := make()
-		noError(t, l.each(func(p partition) error {
+		arrowtest.NoError(t, l.each(func(p partition) error {
 			plan, err := p.plan(now)
 			for i := 0; i < n && i < len(p.segments) && err == nil; i++ {
 				err = plan.rewrite(i)
 			}
 			return err
 		}))
-		noError(t, l.open())
+		arrowtest.NoError(t, l.open())
 		matching(t, l)
 		if got := content(t, l, "t"); !strings.Contains(got, "6:c") || !strings.HasSuffix(got, "9:a 10:d") {
 			t.Errorf("after %d segments: %s", n, got)
 		}
-		noError(t, l.clean(now, "t"))
+		arrowtest.NoError(t, l.clean(now, "t"))
 		if got := content(t, l, "t"); got != after {
 			t.Errorf("after %d segments, cleaned again: %s", n, got)
 		}
@@ -421,20 +408,20 @@ func TestSurveyOfWhatHasChanged(t *testing.T) {
 	value := func(key string) written { return written{key, "v", time.Hour} }
 	superseded := []batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("a")), newBatch(2, 0, value("a"))}
 	l := newLog(t, map[string]string{"cleanup.policy": "compact", "delete.retention.ms": "16000"}, superseded)
-	waste := func(after time.Duration) int64 { return must(l.survey(now.Add(after)))(t).waste }
+	waste := func(after time.Duration) int64 { return arrowtest.Must(l.survey(now.Add(after)))(t).waste }
 	before := waste(0)
 	path := filepath.Join(l.folder("t", 0), "0"+dataSuffix)
-	info := must(os.Stat(path))(t)
-	noError(t, os.WriteFile(path, raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
+	info := arrowtest.Must(os.Stat(path))(t)
+	arrowtest.NoError(t, os.WriteFile(path, raw([]batch{newBatch(0, 0, value("a")), newBatch(1, 0, value("b")), newBatch(2, 0,
 		value("c"))}), 0o644))
-	noError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
+	arrowtest.NoError(t, os.Chtimes(path, time.Time{}, info.ModTime()))
 	if got := waste(time.Second - 1); before == 0 || got != before {
 		t.Errorf("a partition that has not changed was read: waste %d, then %d", before, got)
 	}
 	if got := waste(time.Second); got != 0 {
 		t.Errorf("the partition was not read again: waste %d", got)
 	}
-	noError(t, os.WriteFile(path, raw(superseded), 0o644))
+	arrowtest.NoError(t, os.WriteFile(path, raw(superseded), 0o644))
 	if got := waste(time.Second); got != before {
 		t.Errorf("a partition that has changed was not read: waste %d", got)
 	}

@@ -44,7 +44,7 @@ func write(t *testing.T, dir, name, content string) (path string) {
 	return path
 }
 
-// Check reports every invalid setting with the reason, and never reveals the password.
+// Check reports every invalid setting with the reason, and never reveals the password. Package config has more of them.
 func TestCheck(t *testing.T) {
 	dir := t.TempDir()
 	client, key := writePair(t, dir, "client")
@@ -66,20 +66,12 @@ func TestCheck(t *testing.T) {
 		"a certificate":               {Options{TLS: TLS{Enabled: true, Certificate: client, Key: key}}, nil},
 		"a password and no mechanism": {Options{SASL: SASL{Password: NewSecret(password)}}, nil},
 		"a password file":             {Options{SASL: from(write(t, dir, "password", "x\r\n"))}, nil},
-		"TLS settings without enabled": {Options{TLS: TLS{CA: client, ServerName: "a"}}, []string{"tls.ca: " + client +
-			": expected security.tls.enabled", "tls.server_name: a: expected security.tls.enabled"}},
-		"no such CA": {Options{TLS: TLS{Enabled: true, CA: none}}, []string{"tls.ca: " + none +
-			": expected a PEM file that can be read: no such file"}},
 		"a folder as the CA": {Options{TLS: TLS{Enabled: true, CA: dir}}, []string{"tls.ca: " + dir +
 			": expected a PEM file that can be read: is a directory"}},
 		"a CA that is no PEM file": {Options{TLS: TLS{Enabled: true, CA: words}}, []string{"tls.ca: " + words +
 			": expected a PEM file with a certificate"}},
 		"a huge CA": {Options{TLS: TLS{Enabled: true, CA: huge}}, []string{"tls.ca: " + huge +
 			": expected a PEM file that can be read: it is larger than 1 MiB"}},
-		"no key": {Options{TLS: TLS{Enabled: true, Certificate: client}}, []string{"tls.certificate: " + client +
-			": expected its private key in security.tls.key"}},
-		"no certificate": {Options{TLS: TLS{Enabled: true, Key: key}}, []string{"tls.key: " + key +
-			": expected its certificate"}},
 		"no such certificate": {Options{TLS: TLS{Enabled: true, Certificate: none, Key: key}}, []string{"tls.certificate: " +
 			none + ": expected a PEM file that can be read"}},
 		"a certificate that is no PEM": {Options{TLS: TLS{Enabled: true, Certificate: words, Key: key}}, []string{"tls.certificate: " +
@@ -90,17 +82,6 @@ func TestCheck(t *testing.T) {
 			words + ": expected the private key"}},
 		"the key of another certificate": {Options{TLS: TLS{Enabled: true, Certificate: client, Key: otherKey}}, []string{"tls.key: " +
 			otherKey + ": expected the private key, PEM and not encrypted, of " + client}},
-		"an unknown mechanism": {Options{SASL: as("GSSAPI", "alice", password)},
-			[]string{"sasl.mechanism: GSSAPI: expected PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 or OAUTHBEARER"}},
-		"a user and no mechanism": {Options{SASL: SASL{Username: "alice", PasswordFile: none}},
-			[]string{"sasl.username: alice: expected security.sasl.mechanism", "sasl.password_file: " + none +
-				": expected security.sasl.mechanism"}},
-		"a mechanism without a user": {Options{SASL: SASL{Mechanism: Plain}}, []string{"sasl.username: not set",
-			"sasl.password_file: not set"}},
-		"two passwords": {Options{SASL: SASL{Mechanism: Plain, Username: "alice", Password: NewSecret(password),
-			PasswordFile: none}}, []string{"sasl.password_file: " + none + ": expected no value here"}},
-		"no such password file": {Options{SASL: from(none)}, []string{"sasl.password_file: " + none +
-			": expected a file that can be read: no such file"}},
 		"an empty password file": {Options{SASL: from(empty)}, []string{"sasl.password_file: " + empty +
 			": expected a file with the password in its first line"}},
 		"a zero byte in PLAIN": {Options{SASL: as(Plain, "alice", password+"\x00")},
