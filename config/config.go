@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -126,7 +125,7 @@ func Defaults() *Config {
 		Intercept:    true,
 		OnBadMessage: schemas.QuarantineBadMessages,
 		Segment:      16,
-		Arithmetic:   planning.ArithmeticStrict,
+		Arithmetic:   topics.ArithmeticStrict,
 		Keep:         topics.DefaultKeep,
 		GiveUp:       topics.DefaultGiveUp,
 		Topics:       topics.DefaultTopics(),

@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -73,10 +72,10 @@ func ownKeys() []option.Key {
 		{Name: "group", Rule: option.Whole(0, 0),
 			Meaning: fmt.Sprintf("number of partitions of a share, which one worker owns: see [scaling](scaling.md). 0: there are at most %d "+
 				"shares, and a small run has one. Another number changes the last bits of the weights", schemas.DefaultShares)},
-		{Name: "arithmetic", Rule: option.OneOf(planning.ArithmeticStrict, planning.ArithmeticAny),
+		{Name: "arithmetic", Rule: option.OneOf(topics.ArithmeticStrict, topics.ArithmeticAny),
 			Meaning: fmt.Sprintf("`%s`: only processes with the same numeric code, processor, BLAS and vector "+
 				"instructions work on a run, and its weights are bit-identical; `%s`: any machine, and weights may differ in the last bits",
-				planning.ArithmeticStrict, planning.ArithmeticAny)},
+				topics.ArithmeticStrict, topics.ArithmeticAny)},
 		{Name: "keep", Rule: option.Whole(1, maxKeep),
 			Meaning: "number of newest versions to keep on the topic `versions`, besides the one that subscribers get and " +
 				"those that an unfinished run needs"},

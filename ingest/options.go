@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -169,4 +170,33 @@ func (b Bound) Before(o Bound) bool {
 		}
 	}
 	return false
+}
+
+// Input returns a plan's description of how files and topics were read.
+func (o Options) Input() schemas.Input {
+	input := schemas.Input{
+		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header,
+		Delimiter: o.Delimiter, Encoding: o.Encoding,
+		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical, Times: o.Times.Parts(),
+		Image: o.Shape(),
+	}
+	if o.Text != "" {
+		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
+		input.Vocabulary = o.Words.Counted()
+	}
+	if h := o.Hashes(); h.Columns > 0 {
+		input.Hash = &schemas.Hash{Columns: int(h.Columns), Cross: h.Cross}
+	}
+	if e := o.Found.Extent; e.Width > 0 {
+		input.FirstIndex = &e.First
+	}
+	if o.FromTopic != "" {
+		input.Format = "" // the format of values: files to predict have their own
+	}
+	if !slices.Equal(o.MissingValues, layout.DefaultMissingValues()) {
+		if input.MissingValues = o.MissingValues; len(o.MissingValues) == 0 {
+			input.MissingValues = []string{""} // always missing: an empty list would mean the defaults
+		}
+	}
+	return input
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -176,10 +176,10 @@ func TestWarmStartOfMoreFilters(t *testing.T) {
 	plan := func(members int) *schemas.Plan {
 		return &schemas.Plan{Stages: slices.Repeat([]schemas.Stage{stage}, members), Average: members}
 	}
-	if err := planning.CheckFeatures(plan(2), plan(2)); err != nil {
+	if err := dispatch.CheckFeatures(plan(2), plan(2)); err != nil {
 		t.Errorf("as many stages: %v", err)
 	}
-	if err := planning.CheckFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(),
+	if err := dispatch.CheckFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(),
 		"stage 2: features of kind patches need a survey, but a warm start") {
 		t.Errorf("one stage more: %v", err)
 	}

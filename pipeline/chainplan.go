@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -17,7 +17,7 @@ import (
 // chainPlan returns the common part of all plans of the chain.
 func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans) (plan *schemas.Plan, err error) {
 	job := r.job
-	plan = planning.OfJob(r.Pipeline, job, r.here)
+	plan = dispatch.OfJob(r.Pipeline, job, r.here)
 	plan.Foreign, plan.Group, plan.Spans = true, job.ShareSize(len(r.backlog.ends)), spans
 	plan.Chain = &schemas.Chain{
 		Number: r.chain.number, Attempt: r.chain.attempt, Begins: slices.Clone(r.backlog.begins), Open: len(job.Examples.Classes) == 0,
@@ -57,7 +57,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		return nil, err
 	}
 	plan.Forgotten, plan.Heeded = r.forgotten.Rows.Within(r.chain.spans(spans)), r.forgotten.Heeded()
-	if plan.Prepare, err = planning.PrepareOf(ctx, r.Pipeline, job, plan, earlier); err != nil {
+	if plan.Prepare, err = dispatch.PrepareOf(ctx, r.Pipeline, job, plan, earlier); err != nil {
 		return nil, err
 	}
 	if plan.Since, err = r.Now(ctx); err != nil {
@@ -207,7 +207,7 @@ func (r *runner) updatePlan(ctx context.Context, s snapshot, increment *cut) (*s
 	o, window := r.job.Retrain, r.chain.window.Without(increment.spans)
 	if !topics.Updatable(plan.Stages) || plan.Holdout != r.chain.head.Plan.Holdout ||
 		plan.Threshold != r.chain.head.Plan.Threshold || !plan.Arithmetic.Admits(r.chain.head.Plan.Arithmetic) ||
-		planning.CheckFeatures(plan, r.chain.head.Plan) != nil || len(plan.Stages) != len(r.chain.head.Plan.Stages) || len(r.only) > 0 ||
+		dispatch.CheckFeatures(plan, r.chain.head.Plan) != nil || len(plan.Stages) != len(r.chain.head.Plan.Stages) || len(r.only) > 0 ||
 		len(plan.Classes) > 0 && !slices.Equal(plan.Classes, r.chain.head.Labels) {
 		return r.fullWith(plan, s, window)
 	}

@@ -4,7 +4,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -32,7 +31,7 @@ func TestCheckFeatures(t *testing.T) {
 	} {
 		earlier := plan()
 		change(earlier)
-		switch err := planning.CheckFeatures(plan(), earlier); {
+		switch err := dispatch.CheckFeatures(plan(), earlier); {
 		case want == "" && err != nil, want != "" && (err == nil || err.Error() != want):
 			t.Errorf("%v, expected %s", err, want)
 		}

@@ -1,6 +1,6 @@
 // Package pipeline trains: one run of a job, or a chain of runs as examples arrive.
 //
-//	job, log ──source, planning──▶ plan ──dispatch──▶ plans topic
+//	job, log ──source──▶ examples ──dispatch──▶ plan, plans topic
 //
 //	        ┌──────────────── weights ◀───────────────┐
 //	        ▼                                         │
@@ -12,7 +12,7 @@
 // through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
 // weights. So a process that is killed and restarted continues where it was.
 //
-// Around the roles, imports run in one direction: topics, source, planning, dispatch, replay, then this package.
+// Around the roles, imports run in one direction: topics, source, dispatch, replay, then this package.
 //
 // The next run of a chain follows from its newest version, its window, and the messages that no run has processed:
 //

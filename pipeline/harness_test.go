@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -256,7 +255,7 @@ func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Record
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec))(t)
 	l := must(p.ReadLedger(t.Context()))(t)
-	plan, err := planning.Plan(t.Context(), p, job, planning.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
+	plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, topics.ExamplesRetention{})
 	noError(t, err)
 	if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, rec); err != nil {
 		t.Fatal(err)

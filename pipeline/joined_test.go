@@ -8,7 +8,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -30,7 +29,7 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 		}
 		return members.Execute, members.Leave, nil
 	}
-	r := newRunner(p, job, protocol.NewSoleOwner(1), planning.Arithmetic(blas), join, rec)
+	r := newRunner(p, job, protocol.NewSoleOwner(1), dispatch.Arithmetic(blas), join, rec)
 	r.windowBytes = bytes
 	noError(t, r.run(t.Context(), true))
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -183,7 +183,7 @@ func (e *newClassError) Error() string {
 // sources returns a seal of each source that a topic with those bounds still has. If the chain has started to count a
 // source, it is the seal with which it has started: of two ingests of the same rows only one counts.
 func (r *runner) sources(l *protocol.Ledger, bounds []coverage.Span) []schemas.SourceSeal {
-	seals := planning.Remaining(l, bounds)
+	seals := dispatch.Remaining(l, bounds)
 	for i := range seals {
 		for _, other := range l.Seals(seals[i].ID) {
 			begun := slices.ContainsFunc(r.chain.progress(), func(p schemas.SourceProgress) bool {

@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -23,8 +22,8 @@ import (
 func TestNumericsRevision(t *testing.T) {
 	long(t)
 	const revision = 8
-	if revision != planning.NumericsRevision {
-		t.Errorf("the digests are those of revision %d, the program has %d", revision, planning.NumericsRevision)
+	if revision != dispatch.NumericsRevision {
+		t.Errorf("the digests are those of revision %d, the program has %d", revision, dispatch.NumericsRevision)
 	}
 	features, accelerated := cpu.X86, vek32.Info().Acceleration
 	defer func() {

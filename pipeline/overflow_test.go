@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -120,7 +119,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 		j.Prepare.PCA, j.Prepare.Scale = 3,
 			prepare.ScaleStandard
 	}}
-	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, 3, "", func(j *topics.Job) { j.Arithmetic = planning.ArithmeticAny }}
+	tests["any arithmetic"] = test{stages.Polynomial, link.Softmax, false, 3, "", func(j *topics.Job) { j.Arithmetic = topics.ArithmeticAny }}
 	tests["little memory"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Memory = 1 }}
 	tests["holdout"] = test{stages.RFF, link.Softmax, false, 3, "", func(j *topics.Job) { j.Examples.Holdout = 0.3 }}
 	tests["the first message"] = test{stages.Columns, link.Softmax, false, 0, "", unchanged} // from which the point of the moments is taken

@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
@@ -49,7 +49,7 @@ func FuzzLedger(f *testing.F) {
 		}
 		for _, p := range l.Unfinished() {
 			p.Content()
-			planning.Narrow(p.Spans, planning.Remaining(l, p.Spans))
+			dispatch.Narrow(p.Spans, dispatch.Remaining(l, p.Spans))
 			segments := 0.0
 			for _, s := range p.Spans {
 				segments += float64(s.To-s.From) / float64(p.Segment)

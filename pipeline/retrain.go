@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -88,7 +87,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		owner = group
 	}
 	began := p.Clock.Now()
-	r := newRunner(p, job, owner, planning.Arithmetic(blas), join, rec)
+	r := newRunner(p, job, owner, dispatch.Arithmetic(blas), join, rec)
 	r.retention = files.Retention
 	if replay.NeedsChoice(job, true) {
 		r.choose = func(ctx context.Context, plan *schemas.Plan, rows int64) (topics.Job, error) {
@@ -115,7 +114,7 @@ func checkWords(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	case err != nil || m.Plan.Chain == nil:
 		return err
 	}
-	if err := planning.CheckWords(planning.InputOf(job.Examples), m.Plan.Input); err != nil {
+	if err := dispatch.CheckWords(job.Examples.Input(), m.Plan.Input); err != nil {
 		return fmt.Errorf("version %d of the chain has learnt rows with %w: set these keys as they were, or give the pipeline another "+
 			"name", m.Version, err)
 	}

@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
@@ -65,7 +65,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 		has[class] = false
 	}
 	missing := len(has)
-	err = planning.EachCounted(ctx, r.Pipeline, plan, true, func(_ int, _ int64, batch *examples.Batch) (more bool) {
+	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(_ int, _ int64, batch *examples.Batch) (more bool) {
 		for row := range batch.Rows {
 			if !batch.Labelled(row) {
 				continue
@@ -89,7 +89,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 // anyFits reports whether a run fits its weights to any row of its spans: one that counts, is in the training split, and
 // has a label and a weight.
 func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
-	err = planning.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Batch) (more bool) {
+	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Batch) (more bool) {
 		for row, weight := range visit.FittedWeights(plan, partition, offset, batch) {
 			any = any || weight > 0 && (plan.Task() == examples.Numbers || batch.Labelled(row))
 		}

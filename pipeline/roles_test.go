@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
@@ -120,13 +119,13 @@ func TestAnotherArithmeticStandsAside(t *testing.T) {
 // With arithmetic: any, machines of any kind work on a run together, and the version says so.
 func TestAnyArithmetic(t *testing.T) {
 	log, job := openEmbedded(t), newMultiStageJob(t)
-	job.Arithmetic = planning.ArithmeticAny
+	job.Arithmetic = topics.ArithmeticAny
 	p, plan := submitJob(t, log, job, event.Ignore{})
 	halves := make(chan error, 2)
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()
 	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
-		here := planning.Arithmetic(blas)
+		here := dispatch.Arithmetic(blas)
 		here.Processor = []string{"amd64", "arm64"}[i]
 		half := &leavingMember{SoleOwner: protocol.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
 		go func() {
@@ -177,7 +176,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				fill(t, log, job, 4, 8)
 			}
-			p, here := topics.OpenForRuns(log, job, nil), planning.Arithmetic(openBLAS(t))
+			p, here := topics.OpenForRuns(log, job, nil), dispatch.Arithmetic(openBLAS(t))
 			other, killed := here, errors.New("killed")
 			other.BLAS = "another"
 			var plan *schemas.Plan

@@ -13,7 +13,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/solver"
@@ -234,7 +233,7 @@ func (s *simulation) submitAndFollow(p *topics.Pipeline, seed uint64, supersede,
 			return nil, "", err
 		}
 	}
-	plan, err := planning.Plan(ctx, p, job, simArithmetic, seals, l, topics.ExamplesRetention{})
+	plan, err := dispatch.Plan(ctx, p, job, simArithmetic, seals, l, topics.ExamplesRetention{})
 	if err != nil {
 		return nil, "", err
 	}

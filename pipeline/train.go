@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -95,9 +94,9 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 	}
 	for _, earlier := range s.First {
 		text := fmt.Sprintf("run %s was submitted earlier and is not finished: waiting for it", earlier.Run())
-		if here := planning.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
+		if here := dispatch.Arithmetic(blas); !earlier.Arithmetic.Admits(here) {
 			text += fmt.Sprintf(". Its arithmetic differs (%s); cancel it with --supersede",
-				planning.Differences(earlier.Arithmetic, here, "this process"))
+				dispatch.Differences(earlier.Arithmetic, here, "this process"))
 		}
 		rec.Record(event.Noticed{Text: text})
 	}

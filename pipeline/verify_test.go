@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -210,7 +209,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}
 	})
 	t.Run("arithmetic", func(t *testing.T) {
-		p, here := topics.Open(openEmbedded(t), job.Name, nil), planning.Arithmetic(openBLAS(t))
+		p, here := topics.Open(openEmbedded(t), job.Name, nil), dispatch.Arithmetic(openBLAS(t))
 		there := here
 		there.Vector = "none"
 		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}

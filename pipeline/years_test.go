@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -169,7 +169,7 @@ func TestManySources(t *testing.T) {
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
 	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}
-	plan := must(planning.Plan(t.Context(), counted, job, planning.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
+	plan := must(dispatch.Plan(t.Context(), counted, job, dispatch.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
 		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,
 			sources, partitions)

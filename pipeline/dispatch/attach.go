@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // RunError is the error of a run that ended without a version. State is schemas.Failed or schemas.Cancelled, or "ended" if
@@ -173,13 +172,13 @@ func (f *follower) untilEnd(ctx context.Context) error {
 		wait, quiet = protocol.MinPatience, 0
 		if delivery.Topic == weights {
 			next = delivery.Offset + 1
-			f.apply(delivery.Message.Message)
+			f.apply(delivery.Message)
 		}
 		f.End = plans.End(f.run)
 	}
 	// Reports of stages precede the end of the run, but on another topic.
 	return f.Remaining(ctx, weights, 0, next, math.MaxInt64, func(m protocol.Message) error {
-		f.apply(m.Message)
+		f.apply(m)
 		return nil
 	})
 }
@@ -201,15 +200,15 @@ func (f *follower) missed(l *protocol.Ledger) {
 }
 
 // apply applies a message of the run on the weights topic: a stage report, or a record of the chain.
-func (f *follower) apply(m wire.Message) {
+func (f *follower) apply(m protocol.Message) {
 	switch {
 	case m.Run() != f.run:
 	case m.Kind() == schemas.KindStage:
-		if stage, err := schemas.DecodeJSON[schemas.StageReport](m); err == nil {
+		if stage, err := schemas.DecodeJSON[schemas.StageReport](m.Message); err == nil {
 			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
 		}
 	default:
-		if grown, err := f.chain.Add(m); err != nil || !grown {
+		if grown, err := f.chain.Add(m.Message); err != nil || !grown {
 			return
 		}
 		if f.chain.Began() {

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/memorylimit"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
@@ -224,7 +223,7 @@ type Process struct {
 
 // NewProcess returns this process with all of its cores.
 func NewProcess(blas *kernel.BLAS) Process {
-	return Process{BLAS: blas, Arithmetic: planning.Arithmetic(blas)}
+	return Process{BLAS: blas, Arithmetic: Arithmetic(blas)}
 }
 
 // together calls functions concurrently, and returns when all have returned.

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -36,7 +35,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 		CheckCache(ctx, p, cache)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: cache}, rec).Work(ctx)
 	}
-	return Serve(ctx, p, planning.Arithmetic(blas), rec, join, work)
+	return Serve(ctx, p, Arithmetic(blas), rec, join, work)
 }
 
 // Solve solves a pipeline's runs, one after the other, while its consumer group assigns the plans topic to this process.
@@ -66,7 +65,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 		Prune(ctx, p, job.Keep, rec)
 		return nil
 	}
-	return Serve(ctx, p, planning.Arithmetic(blas), rec, join, solve)
+	return Serve(ctx, p, Arithmetic(blas), rec, join, solve)
 }
 
 // open opens a pipeline for a role that needs topics, some of which must be compacted, with the memory for examples.
@@ -148,7 +147,7 @@ func (e *StandAsideError) Error() string {
 // Unable returns why a process with the arithmetic here can't execute a run; "" if it can.
 func Unable(p *topics.Pipeline, plan *schemas.Plan, here schemas.Arithmetic) string {
 	if !plan.Arithmetic.Admits(here) {
-		return "its arithmetic differs: " + planning.Differences(plan.Arithmetic, here, "this process")
+		return "its arithmetic differs: " + Differences(plan.Arithmetic, here, "this process")
 	}
 	if err := topics.CheckExamples(p, plan, "it"); err != nil {
 		return err.Error()

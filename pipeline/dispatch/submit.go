@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -39,7 +38,7 @@ func SubmitJob(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job t
 	if job.Warm == protocol.Latest {
 		job.Warm = source.NewestVersion(l)
 	}
-	plan, err := planning.Plan(ctx, p, job, planning.Arithmetic(blas), files.Seals, l, files.Retention)
+	plan, err := Plan(ctx, p, job, Arithmetic(blas), files.Seals, l, files.Retention)
 	if err != nil {
 		return nil, err
 	}

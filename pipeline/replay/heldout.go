@@ -8,7 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/planning"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -29,7 +29,7 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 	test, held := newDraw(most, seed), newDraw(most, seed)
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
-	err := planning.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
+	err := dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
 		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
 			return true // quarantined by the run
 		}
@@ -125,7 +125,7 @@ func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *mod
 		return nil, nil
 	}
 	s := &mistakes{model: m, labels: examples.NewLabels(m.Labels()), predictor: m.Predictor(blas), most: most}
-	err := planning.EachCounted(ctx, p, plan, false, func(_ int, _ int64, batch *examples.Batch) bool {
+	err := dispatch.EachCounted(ctx, p, plan, false, func(_ int, _ int64, batch *examples.Batch) bool {
 		s.add(batch)
 		return len(s.found) < most
 	})

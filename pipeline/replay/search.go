@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -70,7 +69,7 @@ func ingestedPlans(ctx context.Context, p *topics.Pipeline, by dispatch.Process,
 			return nil, err
 		}
 		job.Examples = files.Reading(job.Examples)
-		plan, err := planning.Plan(ctx, p, job, by.Arithmetic, files.Seals, l, files.Retention)
+		plan, err := dispatch.Plan(ctx, p, job, by.Arithmetic, files.Seals, l, files.Retention)
 		if err != nil {
 			return nil, err
 		}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
@@ -137,12 +137,12 @@ func quadraticLink(task examples.Task) schemas.Link {
 }
 
 // look reads the first message that counts in a run of the job.
-func (c *chooser) look(ctx context.Context, job topics.Job) (l planning.Look, err error) {
+func (c *chooser) look(ctx context.Context, job topics.Job) (l dispatch.Look, err error) {
 	plan, err := c.plans(job)
 	if err != nil {
 		return l, err
 	}
-	return planning.LookAt(ctx, c.pipeline, job, plan)
+	return dispatch.LookAt(ctx, c.pipeline, job, plan)
 }
 
 // areSparse reports whether the examples of the job are sparse rows, by the first message that counts.

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/planning"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -313,5 +312,5 @@ type ArithmeticError struct {
 func (e *ArithmeticError) Error() string {
 	return fmt.Sprintf("%s was made with a different arithmetic (%s), so its digest may differ. Verify it on "+
 		"such a machine, with the same BLAS and release",
-		e.What, planning.Differences(e.There, e.Here, "this process"))
+		e.What, dispatch.Differences(e.There, e.Here, "this process"))
 }

@@ -14,6 +14,14 @@ const DefaultKeep = 20
 // DefaultGiveUp is the default time after which a run that no process has started is given up.
 const DefaultGiveUp = time.Hour
 
+// Values of the key `arithmetic`.
+const (
+	// ArithmeticStrict restricts a run to processes with the same arithmetic, so that its weights are bit-identical.
+	ArithmeticStrict = "strict"
+	// ArithmeticAny lets any machines work on a run. The last bits of its weights are then not reproducible.
+	ArithmeticAny = "any"
+)
+
 // Job is a configuration without the brokers. A job and the spans of the examples topic make a plan.
 type Job struct {
 	Name         string // prefix of the topics

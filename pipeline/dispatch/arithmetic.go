@@ -1,4 +1,4 @@
-package planning
+package dispatch
 
 import (
 	"fmt"
@@ -16,14 +16,6 @@ import (
 // BLAS projects onto random directions on every processor, softmax uses the same exponentials for any number of classes, the lengths of
 // rows are summed by vek, and sums associate over shares.
 const NumericsRevision = 8
-
-// Values of the key `arithmetic`.
-const (
-	// ArithmeticStrict restricts a run to processes with the same arithmetic, so that its weights are bit-identical.
-	ArithmeticStrict = "strict"
-	// ArithmeticAny lets any machines work on a run. The last bits of its weights are then not reproducible.
-	ArithmeticAny = "any"
-)
 
 // Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.
 func Arithmetic(blas *kernel.BLAS) schemas.Arithmetic {

@@ -1,4 +1,4 @@
-package planning
+package dispatch
 
 import (
 	"cmp"
@@ -8,7 +8,6 @@ import (
 	"reflect"
 	"slices"
 
-	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
@@ -120,45 +119,16 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 func OfJob(p *topics.Pipeline, job topics.Job, here schemas.Arithmetic) *schemas.Plan {
 	o := job.Examples
 	plan := &schemas.Plan{
-		Name: job.Name, Input: InputOf(o), Classes: o.Classes, ClassWeight: o.ClassWeight, Targets: o.Targets, Labels: o.PlanLabels(),
+		Name: job.Name, Input: o.Input(), Classes: o.Classes, ClassWeight: o.ClassWeight, Targets: o.Targets, Labels: o.PlanLabels(),
 		Augment: o.Augment, Missing: o.Missing.Mode, Holdout: o.Holdout, OnBadMessage: job.OnBadMessage, Outcomes: o.Outcome.Topic != "",
 		Prepare: job.Prepare, Stages: job.Members(), Intercept: job.Intercept, Threshold: job.Threshold,
 		Arithmetic: here, Seed: job.Seed, Segment: job.Segment, Foreign: len(o.Train) == 0, Topic: topics.ForeignTopic(p),
 	}
-	plan.Arithmetic.Any = job.Arithmetic == ArithmeticAny
+	plan.Arithmetic.Any = job.Arithmetic == topics.ArithmeticAny
 	if job.Average > 1 {
 		plan.Average = job.Average
 	}
 	return plan
-}
-
-// InputOf returns a plan's description of how files and topics were read.
-func InputOf(o ingest.Options) schemas.Input {
-	input := schemas.Input{
-		Format: o.Format, Label: string(o.Label), Weight: string(o.Weight), LabelColumns: o.LabelColumns, Header: o.Header,
-		Delimiter: o.Delimiter, Encoding: o.Encoding,
-		Use: o.Columns.Use, Drop: o.Columns.Drop, Categorical: o.Categorical, Times: o.Times.Parts(),
-		Image: o.Shape(),
-	}
-	if o.Text != "" {
-		input.Text, input.WordColumns, input.WordPhrases = string(o.Text), o.Words.Columns, o.Words.Phrases
-		input.Vocabulary = o.Words.Counted()
-	}
-	if h := o.Hashes(); h.Columns > 0 {
-		input.Hash = &schemas.Hash{Columns: int(h.Columns), Cross: h.Cross}
-	}
-	if e := o.Found.Extent; e.Width > 0 {
-		input.FirstIndex = &e.First
-	}
-	if o.FromTopic != "" {
-		input.Format = "" // the format of values: files to predict have their own
-	}
-	if !slices.Equal(o.MissingValues, layout.DefaultMissingValues()) {
-		if input.MissingValues = o.MissingValues; len(o.MissingValues) == 0 {
-			input.MissingValues = []string{""} // always missing: an empty list would mean the defaults
-		}
-	}
-	return input
 }
 
 // Remaining returns a seal of each source that a topic with those bounds still has: the latest of the complete ones, or
