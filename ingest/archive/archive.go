@@ -259,7 +259,7 @@ func (a *Archive) endOf(ctx context.Context, number int, f file) (end int64, err
 	r := &Range{archive: a, partition: number, files: []file{f}, wanted: wanted(nil, a.columns), to: -1}
 	defer r.Close()
 	for end = f.first; ; {
-		row, err := r.Next(ctx)
+		row, err := r.row(ctx)
 		if err == io.EOF {
 			return end, nil
 		}

@@ -61,13 +61,14 @@ func read(t *testing.T, o Options, files map[string]string, from int64) (rows []
 		if err == io.EOF {
 			return rows, nil
 		}
+		if gap, ok := errors.AsType[*GapError](err); ok {
+			rows = append(rows, fmt.Sprintf("(%d to %d)", gap.From, gap.To))
+			continue
+		}
 		if err != nil {
 			return nil, err
 		}
 		text := fmt.Sprint(row.Offset)
-		if row.Missing > 0 {
-			text += fmt.Sprintf("(%d)", row.Missing)
-		}
 		for _, c := range row.Copies {
 			text += " = " + filepath.Base(c.File)
 		}
@@ -84,7 +85,7 @@ func TestFiles(t *testing.T) {
 		want    string // offsets, or the error
 	}{
 		"in order of offset": {files: map[string]string{"b/t+0+0.json": "{\"x\":1}\n{\"x\":2}\n", "a/t+0+2.avro": whole}, want: "0 1 2 3 4"},
-		"a gap":              {files: map[string]string{"t+0+0.avro": whole, "t+0+7.avro": whole}, want: "0 1 2 7(4) 8 9"},
+		"a gap":              {files: map[string]string{"t+0+0.avro": whole, "t+0+7.avro": whole}, want: "0 1 2 (3 to 7) 7 8 9"},
 		"keys beside":        {files: map[string]string{"t+0+3.avro": whole, "t+0+3.keys.avro": "k"}, want: "3 4 5"},
 		"no gap within a file": {Options{Offset: "at"}, map[string]string{"t+0+0.json": "{\"at\":0}\n{\"at\":2}\n", "t+0+3.json": "{\"at\":3}"},
 			"0 2 3"},
@@ -138,7 +139,7 @@ func TestRangesFromGaps(t *testing.T) {
 			names[0]: "{\"partition\":0,\"offset\":0}\n{\"partition\":0,\"offset\":2}\n",
 			names[1]: "{\"partition\":0,\"offset\":7}\n{\"partition\":0,\"offset\":9}\n",
 		}
-		for from, want := range map[int64]string{0: "0 2 7(4) 9", 1: "2 7(4) 9", 3: "7(4) 9", 5: "7(2) 9", 7: "7 9", 8: "9"} {
+		for from, want := range map[int64]string{0: "0 2 (3 to 7) 7 9", 1: "2 (3 to 7) 7 9", 3: "(3 to 7) 7 9", 5: "(5 to 7) 7 9", 7: "7 9", 8: "9"} {
 			if rows, err := read(t, o, files, from); err != nil || strings.Join(rows, " ") != want {
 				t.Errorf("%s, from %d: %v %v, expected %s", layout, from, rows, err, want)
 			}

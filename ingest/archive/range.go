@@ -22,7 +22,7 @@ type Range struct {
 	begun     bool
 	ahead     Row    // the next row, also one before the range
 	failed    error  // there is none
-	end       int64  // offset after the last row
+	end       int64  // offset after the last row, or of the next one after a gap
 	file      string // of the last row; "": there was none
 }
 
@@ -54,7 +54,8 @@ func (a *Archive) Range(partition int, from, to int64) *Range {
 	return r
 }
 
-// Next returns the next row, with its copies; io.EOF after the last.
+// Next returns the next row, with its copies; io.EOF after the last. An error is a *[GapError] if no file has the offsets before the next
+// row, which the next call returns.
 func (r *Range) Next(ctx context.Context) (Row, error) {
 	if !r.begun {
 		r.ahead, r.failed = r.row(ctx)
@@ -62,17 +63,20 @@ func (r *Range) Next(ctx context.Context) (Row, error) {
 	}
 	for r.failed == nil {
 		row := r.ahead
+		if row.Offset >= r.to {
+			r.failed = io.EOF
+			break
+		}
+		another, end := row.File != r.file, max(r.end, r.from)
+		r.file, r.end = row.File, row.Offset
+		if another && end < row.Offset {
+			return Row{}, &GapError{Topic: r.archive.Topic, Partition: r.partition, From: end, To: row.Offset}
+		}
+		r.end++
 		for r.ahead, r.failed = r.row(ctx); r.failed == nil && r.ahead.Offset == row.Offset; r.ahead, r.failed = r.row(ctx) {
 			row.Copies = append(row.Copies, r.ahead)
 		}
-		if row.File != r.file {
-			row.Missing = max(row.Offset-max(r.end, r.from), 0)
-		}
-		r.file, r.end = row.File, row.Offset+1
-		switch {
-		case r.to >= 0 && row.Offset >= r.to:
-			r.failed = io.EOF
-		case row.Offset >= r.from:
+		if row.Offset >= r.from {
 			return row, nil
 		}
 	}

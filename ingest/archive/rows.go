@@ -27,8 +27,6 @@ type Row struct {
 	Value   []byte
 	Decoded *message.Row // nil: Value is the value on the topic
 	File    string
-	// Missing is the number of offsets before the row that no file has.
-	Missing int64
 	// Copies are further rows with the offset.
 	Copies []Row
 

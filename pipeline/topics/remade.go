@@ -17,18 +17,17 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
-// Remade is a log whose examples topic also has the expired messages that can be made again. The rest is that of the log that the
-// brokers have.
+// Remade is a log whose examples topic also has the expired messages that can be made again.
 type Remade struct {
-	protocol.Log
-	raw     protocol.Client // of the brokers
+	overlay
+	raw     protocol.Client // of the log without them
 	options ingest.Options
 	memory  memory.Allocator
 
 	mutex    sync.Mutex
 	next     int64           // offset of the origins topic up to which it was read
 	pieces   map[int][]piece // by partition of the examples
-	searched map[int]int64   // by partition: offset up to which Record has read
+	recorded map[int]int64   // by partition: offset up to which origins were written
 }
 
 // piece is the place of the origins of a span.
@@ -41,38 +40,37 @@ type piece struct {
 
 // NewRemade returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
 func NewRemade(client *protocol.Client, options ingest.Options, mem memory.Allocator) *Remade {
-	return &Remade{Log: client.Log, raw: *client, options: options, memory: mem, pieces: map[int][]piece{}, searched: map[int]int64{}}
+	l := &Remade{overlay: overlay{Log: client.Log, topic: client.Topics.Examples}, raw: *client, options: options, memory: mem,
+		pieces: map[int][]piece{}, recorded: map[int]int64{}}
+	l.source = l
+	return l
 }
 
-// Bounds returns the bounds of a partition, for one of the examples with the part that can be made again.
-func (l *Remade) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
-	first, end, err = l.Log.Bounds(ctx, topic, partition)
-	if err != nil || topic != l.raw.Topics.Examples || first == 0 {
-		return first, end, err
+func (l *Remade) partitions(_ context.Context, there int) (int, error) { return there, nil }
+
+func (l *Remade) reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error) {
+	if first == 0 {
+		return first, end, nil
 	}
-	first, err = l.first(ctx, partition, first)
-	return first, end, err
+	source, err := l.Log.Spans(ctx, l.options.FromTopic)
+	if err == nil {
+		err = l.read(ctx)
+	}
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.remakes(partition, first, source), end, nil
 }
 
-// Spans returns what Bounds does for all partitions.
-func (l *Remade) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
-	spans, err := l.Log.Spans(ctx, topic)
-	if topic != l.raw.Topics.Examples {
-		return spans, err
-	}
-	for n := range spans {
-		if err == nil && spans[n].From > 0 {
-			spans[n].From, err = l.first(ctx, n, spans[n].From)
-		}
-	}
-	return spans, err
+func (l *Remade) rows(partition int, from, to, first int64) protocol.Reader {
+	return &maker{Remade: l, partition: partition, next: from, to: min(to, first), following: map[int]*following{}}
 }
 
 // Before returns offsets before which all messages are older than age. A message that can be made again is as old as those of
 // the followed topic that it is made from.
 func (l *Remade) Before(ctx context.Context, topic string, age time.Duration) ([]int64, error) {
 	before, err := l.Log.Before(ctx, topic, age)
-	if err != nil || topic != l.raw.Topics.Examples {
+	if err != nil || topic != l.topic {
 		return before, err
 	}
 	old, err := l.Log.Before(ctx, l.options.FromTopic, age)
@@ -87,33 +85,13 @@ func (l *Remade) Before(ctx context.Context, topic string, age time.Duration) ([
 		return nil, err
 	}
 	for n := range before {
-		before[n] = l.reach(n, before[n], spans)
+		before[n] = l.remakes(n, before[n], spans)
 	}
 	return before, nil
 }
 
-// Range reads messages of a partition. Those of the examples that have expired are made again.
-func (l *Remade) Range(topic string, partition int, from, to int64) protocol.Reader {
-	if topic != l.raw.Topics.Examples {
-		return l.Log.Range(topic, partition, from, to)
-	}
-	return &remadeReader{Remade: l, partition: partition, next: from, to: to, source: map[int]*following{}}
-}
-
-// first returns the first offset of a partition of the examples that can be read or made again, given the first one there.
-func (l *Remade) first(ctx context.Context, partition int, there int64) (int64, error) {
-	source, err := l.Log.Spans(ctx, l.options.FromTopic)
-	if err == nil {
-		err = l.read(ctx)
-	}
-	if err != nil {
-		return 0, err
-	}
-	return l.reach(partition, there, source), nil
-}
-
-// reach returns the offset from which the messages before another offset can be made again from the spans of the followed topic.
-func (l *Remade) reach(partition int, before int64, source []coverage.Span) int64 {
+// remakes returns the offset from which the messages before another offset can be made again from the spans of the followed topic.
+func (l *Remade) remakes(partition int, before int64, source []coverage.Span) int64 {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
 	for _, p := range slices.Backward(l.pieces[partition]) {
@@ -152,6 +130,7 @@ func (l *Remade) read(ctx context.Context) error {
 	if end < l.next { // made anew
 		l.next = 0
 		clear(l.pieces)
+		clear(l.recorded)
 	}
 	return l.raw.Between(ctx, topic, 0, max(first, l.next), end, func(m protocol.Message) error {
 		l.next = m.Offset + 1
@@ -163,6 +142,7 @@ func (l *Remade) read(ctx context.Context) error {
 			return err
 		}
 		n := o.Span.Partition
+		l.recorded[n] = max(l.recorded[n], o.Span.To)
 		l.pieces[n] = append(l.pieces[n], piece{Span: o.Span, first: o.First, at: m.Offset})
 		slices.SortStableFunc(l.pieces[n], func(a, b piece) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 		return nil

@@ -21,35 +21,27 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// remadeReader reads a range of an examples partition: from the origins and the followed topic what has expired, then from the
-// examples topic, of which more may expire meanwhile.
-type remadeReader struct {
+// maker makes a range of the messages of an examples partition again, from the origins and the followed topic.
+type maker struct {
 	*Remade
 	partition int
 	next, to  int64
-	there     protocol.Reader // of the examples topic; nil: not opened
-	lost      bool            // the messages at next can't be made again
 
-	origins  *schemas.Origins   // of the span with next; nil: none
-	template string             // of values
-	values   *ingest.Values     // for rows as in the template
-	source   map[int]*following // by partition of the followed topic
-	forgets  []schemas.Forget   // the forget topic; nil: not read
+	origins   *schemas.Origins   // of the span with next; nil: none
+	values    *ingest.Values     // for rows as in the template of origins; nil: not begun
+	following map[int]*following // by partition of the followed topic
+	forgets   []schemas.Forget   // the forget topic; nil: not read
 }
 
-// following is the reader of a partition of the followed topic.
+// following is the reader of a partition of the followed topic. Its next message is at the last offset that was asked for, or later.
 type following struct {
-	protocol.Reader
-	asked int64             // last offset that was asked for
-	head  *protocol.Message // last message that was read, at that offset or a later one
+	ahead
+	asked int64
 }
 
 // Close closes all readers.
-func (r *remadeReader) Close() (err error) {
-	if r.there != nil {
-		err = r.there.Close()
-	}
-	for _, s := range r.source {
+func (r *maker) Close() (err error) {
+	for _, s := range r.following {
 		err = errors.Join(err, s.Close())
 	}
 	return err
@@ -58,65 +50,38 @@ func (r *remadeReader) Close() (err error) {
 // errLost means that the followed topic lacks messages that a message was made from.
 var errLost = errors.New("messages of the followed topic are gone")
 
-// Next returns the next message. An error is a *[kafkalog.DeletedError] if the message has expired and can't be made again.
-func (r *remadeReader) Next(ctx context.Context) (protocol.Message, error) {
-	for {
-		m, err := r.read(ctx)
-		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
-		switch {
-		case errors.Is(err, errLost):
-			r.lose(r.origins.Span)
-			return m, &kafkalog.DeletedError{Topic: r.raw.Topics.Examples, Partition: r.partition, Wanted: r.next, First: r.origins.Span.To,
-				End: r.to}
-		case ok && r.there != nil && deleted.Wanted < deleted.First && !r.lost: // it has expired meanwhile
-			err := r.there.Close()
-			if r.there = nil; err != nil {
-				return m, err
-			}
-		case err == nil:
-			r.next = m.Offset + 1
-			return m, nil
-		default:
-			return m, err
-		}
-	}
-}
-
-// read reads or makes the next message.
-func (r *remadeReader) read(ctx context.Context) (m protocol.Message, err error) {
-	for r.there == nil {
+// Next makes the next message.
+func (r *maker) Next(ctx context.Context) (m protocol.Message, err error) {
+	for r.next < r.to {
 		if r.origins == nil {
-			if err := r.begin(ctx); err != nil {
+			if r.origins, err = r.originsAt(ctx, r.partition, r.next); err != nil {
 				return m, err
 			}
-			continue
+			if r.origins == nil {
+				return m, r.deleted(r.to)
+			}
 		}
 		for _, s := range r.origins.Stubs {
-			if s.Offset >= r.to {
-				return m, io.EOF
-			}
-			if s.Offset >= r.next {
-				return r.make(ctx, s)
+			if s.Offset >= r.next && s.Offset < r.to {
+				m, err = r.make(ctx, s)
+				if errors.Is(err, errLost) {
+					r.lose(r.origins.Span)
+					return m, r.deleted(r.origins.Span.To)
+				}
+				if err == nil {
+					r.next = s.Offset + 1
+				}
+				return m, err
 			}
 		}
-		if r.next, r.origins = r.origins.Span.To, nil; r.next >= r.to {
-			return m, io.EOF
-		}
+		r.next, r.origins, r.values = r.origins.Span.To, nil, nil
 	}
-	return r.there.Next(ctx)
+	return m, io.EOF
 }
 
-// begin finds where the next messages are.
-func (r *remadeReader) begin(ctx context.Context) error {
-	first, _, err := r.Remade.Log.Bounds(ctx, r.raw.Topics.Examples, r.partition)
-	if err == nil && r.next < first {
-		r.origins, err = r.originsAt(ctx, r.partition, r.next)
-	}
-	if err == nil && r.origins == nil {
-		r.lost = r.next < first
-		r.there = r.Remade.Log.Range(r.raw.Topics.Examples, r.partition, r.next, r.to)
-	}
-	return err
+// deleted returns the error about messages up to an offset that have expired and can't be made again.
+func (r *maker) deleted(to int64) error {
+	return &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.next, First: to, End: r.to}
 }
 
 // ChangedError means that an expired message of the examples can't be made again: that gave another one.
@@ -142,18 +107,17 @@ func (e *ChangedError) Error() string {
 }
 
 // changed returns a *ChangedError for a message.
-func (r *remadeReader) changed(offset int64, err error) error {
-	return &ChangedError{r.raw.Topics.Examples, r.partition, offset, r.options.FromTopic, err}
+func (r *maker) changed(offset int64, err error) error {
+	return &ChangedError{r.topic, r.partition, offset, r.options.FromTopic, err}
 }
 
 // make makes a message again.
-func (r *remadeReader) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
+func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
 	m = protocol.Message{Message: wire.Message{Key: s.Key, Headers: s.Headers}, Offset: s.Offset, Time: time.UnixMilli(s.Time)}
-	if template := string(r.origins.Template); r.values == nil || r.template != template {
+	if r.values == nil {
 		o := r.options
 		o.Options = o.After(ingest.RowsOf(r.origins.Template, o.FromTopic))
 		o.BatchRows = math.MaxInt // the origins say which rows are in a message
-		r.template = template
 		if r.values, err = ingest.NewValues(o); err != nil {
 			return m, r.changed(s.Offset, err)
 		}
@@ -195,7 +159,7 @@ func (r *remadeReader) make(ctx context.Context, s schemas.Stub) (m protocol.Mes
 
 // add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
 // they are gone because they are forgotten. The error is errLost if the message has been deleted, and a *ChangedError if it has other rows.
-func (r *remadeReader) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
+func (r *maker) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
 	m, err := r.followed(ctx, partition, offset)
 	deleted := errors.As(err, new(*kafkalog.DeletedError))
 	switch {
@@ -219,13 +183,13 @@ func (r *remadeReader) add(ctx context.Context, partition int, offset int64, s *
 		return false, errLost
 	}
 	if !errors.As(err, new(*ChangedError)) {
-		err = fmt.Errorf("make %s[%d]@%d again: %w", r.raw.Topics.Examples, r.partition, s.Offset, err)
+		err = fmt.Errorf("make %s[%d]@%d again: %w", r.topic, r.partition, s.Offset, err)
 	}
 	return false, err
 }
 
 // forgotten reports whether the rows [first, end) of a message are forgotten.
-func (r *remadeReader) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
+func (r *maker) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
 	if r.forgets == nil {
 		r.forgets = []schemas.Forget{}
 		err := r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64, func(m protocol.Message) error {
@@ -254,32 +218,30 @@ func (r *remadeReader) forgotten(ctx context.Context, s *schemas.Stub, first, en
 const wideGap = 64
 
 // followed returns the message at an offset of the followed topic; nil: there is none.
-func (r *remadeReader) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
-	s := r.source[partition]
+func (r *maker) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
+	s := r.following[partition]
 	if s == nil || offset < s.asked || offset-s.asked > wideGap {
-		_, end, err := r.Remade.Log.Bounds(ctx, r.options.FromTopic, partition)
+		_, end, err := r.Log.Bounds(ctx, r.options.FromTopic, partition)
 		if err == nil && s != nil {
 			err = s.Close()
 		}
 		if err != nil {
 			return nil, err
 		}
-		s = &following{Reader: r.Remade.Log.Range(r.options.FromTopic, partition, offset, end)}
-		r.source[partition] = s
+		s = &following{ahead: ahead{Reader: r.Log.Range(r.options.FromTopic, partition, offset, end)}}
+		r.following[partition] = s
 	}
-	for s.asked = offset; s.head == nil || s.head.Offset < offset; {
-		m, err := s.Next(ctx)
-		if err == io.EOF {
-			return nil, nil
-		}
+	for s.asked = offset; ; s.head = nil {
+		m, err := s.peek(ctx)
 		if err != nil {
-			delete(r.source, partition) // its errors are final
+			delete(r.following, partition) // its errors are final
 			return nil, errors.Join(err, s.Close())
 		}
-		s.head = &m
+		if m == nil || m.Offset > offset {
+			return nil, nil
+		}
+		if m.Offset == offset {
+			return m, nil
+		}
 	}
-	if s.head.Offset > offset {
-		return nil, nil
-	}
-	return s.head, nil
 }

@@ -24,20 +24,22 @@ const (
 // Record writes the origins of the messages of an examples partition before an offset, as far as they are not on the origins
 // topic. It returns the offsets that have expired before their origins were written: they can't be made again.
 func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
-	first, _, err := l.Log.Bounds(ctx, l.raw.Topics.Examples, partition)
+	first, _, err := l.Log.Bounds(ctx, l.topic, partition)
 	if err == nil {
 		err = l.read(ctx)
 	}
 	if err != nil {
 		return lost, err
 	}
-	next := l.recorded(partition)
+	l.mutex.Lock()
+	next := l.recorded[partition]
+	l.mutex.Unlock()
 	if next > 0 && next < first {
 		lost = coverage.Span{Partition: partition, From: next, To: first}
 	}
 	from := max(next, first)
 	w := originsWriter{Remade: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: from, To: from}}}
-	err = l.raw.Between(ctx, l.raw.Topics.Examples, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
+	err = l.raw.Between(ctx, l.topic, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
 	if err == nil {
 		err = w.flush(ctx)
 	}
@@ -45,10 +47,10 @@ func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost cov
 		err = l.trim(ctx)
 	}
 	if err != nil {
-		return lost, fmt.Errorf("write the origins of the messages of %s[%d]: %w", l.raw.Topics.Examples, partition, err)
+		return lost, fmt.Errorf("write the origins of the messages of %s[%d]: %w", l.topic, partition, err)
 	}
 	l.mutex.Lock()
-	l.searched[partition] = max(end, w.Span.To)
+	l.recorded[partition] = max(l.recorded[partition], end, w.Span.To)
 	l.mutex.Unlock()
 	return lost, nil
 }
@@ -81,17 +83,6 @@ func (l *Remade) trim(ctx context.Context) error {
 		return nil // the permission is optional
 	}
 	return err
-}
-
-// recorded returns the offset of a partition up to which origins were written.
-func (l *Remade) recorded(partition int) int64 {
-	l.mutex.Lock()
-	defer l.mutex.Unlock()
-	next := l.searched[partition]
-	for _, p := range l.pieces[partition] {
-		next = max(next, p.To)
-	}
-	return next
 }
 
 // originsWriter writes the origins of consecutive messages.
@@ -141,7 +132,7 @@ func (w *originsWriter) flush(ctx context.Context) error {
 	if len(w.Stubs) == 0 {
 		return nil
 	}
-	_, err := w.Remade.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
+	_, err := w.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
 	w.Stubs, w.Span.From = nil, w.Span.To
 	return err
 }

@@ -1,0 +1,173 @@
+package topics
+
+import (
+	"context"
+	"errors"
+	"io"
+	"math"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/coverage"
+)
+
+// overlay is a log on which a topic also has the messages of a source.
+type overlay struct {
+	protocol.Log
+	source
+	topic string
+	alone bool // the source has all messages: the topic is not read
+}
+
+// source has messages that a topic has deleted.
+type source interface {
+	// partitions returns the number of partitions, given that of the topic.
+	partitions(ctx context.Context, there int) (int, error)
+	// reach returns the bounds of a partition with the messages of the source, given those of the topic.
+	reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error)
+	// rows reads messages of a partition, of which the topic has those from first on: these may be left out, the others are complete. An
+	// error is a *kafkalog.DeletedError if the source lacks one.
+	rows(partition int, from, to, first int64) protocol.Reader
+}
+
+// Partitions implements protocol.Log.
+func (l *overlay) Partitions(ctx context.Context, topic string) (partitions int, err error) {
+	if topic != l.topic || !l.alone {
+		partitions, err = l.Log.Partitions(ctx, topic)
+	}
+	if topic != l.topic || err != nil {
+		return partitions, err
+	}
+	return l.partitions(ctx, partitions)
+}
+
+// there returns the bounds of a partition of the topic.
+func (l *overlay) there(ctx context.Context, partition int) (first, end int64, err error) {
+	if l.alone {
+		return math.MaxInt64, math.MaxInt64, nil
+	}
+	return l.Log.Bounds(ctx, l.topic, partition)
+}
+
+// Bounds implements protocol.Log.
+func (l *overlay) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	if topic != l.topic {
+		return l.Log.Bounds(ctx, topic, partition)
+	}
+	if first, end, err = l.there(ctx, partition); err != nil {
+		return 0, 0, err
+	}
+	return l.reach(ctx, partition, first, end)
+}
+
+// Spans implements protocol.Log.
+func (l *overlay) Spans(ctx context.Context, topic string) (spans []coverage.Span, err error) {
+	if topic != l.topic || !l.alone {
+		spans, err = l.Log.Spans(ctx, topic)
+	}
+	if topic != l.topic || err != nil {
+		return spans, err
+	}
+	partitions, err := l.partitions(ctx, len(spans))
+	for p := 0; p < partitions && err == nil; p++ {
+		if p == len(spans) {
+			spans = append(spans, coverage.Span{Partition: p})
+		}
+		spans[p].From, spans[p].To, err = l.reach(ctx, p, spans[p].From, spans[p].To)
+	}
+	return spans, err
+}
+
+// Range implements protocol.Log.
+func (l *overlay) Range(topic string, partition int, from, to int64) protocol.Reader {
+	if topic != l.topic {
+		return l.Log.Range(topic, partition, from, to)
+	}
+	return &overlayReader{overlay: l, partition: partition, next: from, to: to}
+}
+
+// overlayReader reads the messages of the source, and from the first offset of the topic on those of the topic, with their copies.
+type overlayReader struct {
+	*overlay
+	partition      int
+	next, to       int64
+	first          int64  // offset of the topic
+	below, written *ahead // of the source and of the topic. Nil means that they are not open.
+}
+
+// ahead reads messages, and holds the next one.
+type ahead struct {
+	protocol.Reader
+	head *protocol.Message // nil: not read yet
+}
+
+// peek returns the next message; nil: there is none.
+func (a *ahead) peek(ctx context.Context) (*protocol.Message, error) {
+	if a.head == nil {
+		m, err := a.Next(ctx)
+		if err == io.EOF {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		a.head = &m
+	}
+	return a.head, nil
+}
+
+// Next implements protocol.Reader.
+func (r *overlayReader) Next(ctx context.Context) (m protocol.Message, err error) {
+	for {
+		if r.below == nil {
+			if r.first, _, err = r.there(ctx, r.partition); err != nil {
+				return m, err
+			}
+			r.below = &ahead{Reader: r.rows(r.partition, r.next, r.to, r.first)}
+			if from := max(r.next, r.first); from < r.to {
+				r.written = &ahead{Reader: r.Log.Range(r.topic, r.partition, from, r.to)}
+			}
+		}
+		earlier, err := r.below.peek(ctx)
+		if err != nil {
+			return m, err
+		}
+		var written *protocol.Message
+		if r.written != nil && (earlier == nil || earlier.Offset >= r.first) {
+			written, err = r.written.peek(ctx)
+			if deleted, ok := errors.AsType[*kafkalog.DeletedError](err); ok && deleted.Wanted < deleted.First { // the source may have them
+				if err := r.Close(); err != nil {
+					return m, err
+				}
+				continue
+			}
+			if err != nil {
+				return m, err
+			}
+		}
+		switch {
+		case earlier == nil && written == nil:
+			return m, io.EOF
+		case written == nil || earlier != nil && earlier.Offset < written.Offset: // the topic is compacted
+			m, r.below.head = *earlier, nil
+		default:
+			m, r.written.head = *written, nil
+			if earlier != nil && earlier.Offset == m.Offset {
+				m.Copy, r.below.head = earlier, nil
+			}
+		}
+		r.next = m.Offset + 1
+		return m, nil
+	}
+}
+
+// Close implements protocol.Reader.
+func (r *overlayReader) Close() (err error) {
+	for _, a := range []*ahead{r.below, r.written} {
+		if a != nil {
+			err = errors.Join(err, a.Close())
+		}
+	}
+	r.below, r.written = nil, nil
+	return err
+}
