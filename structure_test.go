@@ -95,7 +95,7 @@ var rules = []struct {
 	{from: []string{"cmd/stagewise/telemetry"}, trees: append([]string{"pipeline", "model", "serve", "client", "cmd/stagewise/screen"}, verbs...),
 		allowed: []string{"pipeline/event", "pipeline/protocol"},
 		because: "logs and metrics are made of events: they ask nothing else"},
-	{trees: []string{"internal/oracle", "internal/arrowtest", "stages/treetest"},
+	{trees: []string{"internal/oracle", "internal/arrowtest"},
 		because: "tests compare with definitions and count memory: the program computes with kernels"},
 	{not: []string{"internal/kafkalog", "ingest/registry", "examples"}, trees: []string{"github.com/segmentio/kafka-go", "github.com/twmb/franz-go"},
 		because: "the traps of kafka-go and of the embedded broker are known in one place"},

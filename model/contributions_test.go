@@ -10,13 +10,13 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // checkContributions checks that base and contributions are the scores of rows, which the link turns into the probabilities of the model,
@@ -108,7 +108,7 @@ func TestContributionsOfSlopes(t *testing.T) {
 			list := slices.Repeat([]schemas.Stage{{Features: f, Link: schemas.Link(link.Softmax)}}, 2)
 			list[1].Temperature = 2
 			plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
-			m := arrowtest.Must(syntheticStages(t, plan, 5, 1, treetest.Table{}, list).model())(t)
+			m := arrowtest.Must(syntheticStages(t, plan, 5, 1, oracle.Table{}, list).model())(t)
 			raw := kernel.NewDense(4, 5)
 			for i := range raw.Data {
 				raw.Data[i] = float32(i%7)/7 - 0.4

@@ -11,13 +11,13 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // width is how many raw features the models of the tests have: more than the inputs of a transform of the kind sorf.
@@ -81,7 +81,7 @@ func (r recipe) model(t testing.TB) *Model {
 	table := tableOf()
 	_, grown := r.grown()
 	if grown {
-		preparation = append(preparation, table.Bins()...)
+		preparation = append(preparation, binsOf(table)...)
 	}
 	if r.task == examples.Numbers {
 		k := len(r.labels)
@@ -158,13 +158,13 @@ func (r recipe) grown() (all, any bool) {
 }
 
 // tableOf returns the columns of models with trees: numbers and words.
-func tableOf() treetest.Table {
+func tableOf() oracle.Table {
 	features := slices.Concat(slices.Repeat([]int{1}, 30), []int{3, 10, 2}, slices.Repeat([]int{1}, width-45))
-	return treetest.NewTable(rand.New(rand.NewPCG(5, 6)), features...)
+	return oracle.NewTable(rand.New(rand.NewPCG(5, 6)), features...)
 }
 
 // columnsOf returns columns of that many features.
-func columnsOf(t treetest.Table) (columns examples.Columns) {
+func columnsOf(t oracle.Table) (columns examples.Columns) {
 	for j, n := range t.Features {
 		c := examples.Column{Name: fmt.Sprint("x", j)}
 		for i := range n - 1 {

@@ -14,12 +14,12 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // parts are what New makes a model of.
@@ -50,12 +50,18 @@ func syntheticMembers(t testing.TB, kind string, d, components, members int, lin
 		list = append(list, schemas.Stage{Features: features, Link: l, Scores: i > 0})
 	}
 	plan := &schemas.Plan{Prepare: schemas.Prepare{Scale: prepare.ScaleStandard, PCA: components}, Intercept: true}
-	return syntheticStages(t, plan, d, members, treetest.Table{}, list)
+	return syntheticStages(t, plan, d, members, oracle.Table{}, list)
+}
+
+// binsOf returns the tensors of a table in the survey's result.
+func binsOf(t oracle.Table) wire.Tensors[float32] {
+	bins, edges := t.Bins()
+	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(t.Features), 2, bins), wire.Vector(statistics.TensorEdges, edges)}
 }
 
 // syntheticStages returns the parts of a model of several members, each of which has these stages of d raw features, or of those of a table
 // if there is one. What the plan lacks is set.
-func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table treetest.Table, list []schemas.Stage) *parts {
+func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table oracle.Table, list []schemas.Stage) *parts {
 	t.Helper()
 	random := rand.New(rand.NewPCG(1, uint64(d)))
 	draw := func(n int) []float32 {
@@ -79,7 +85,7 @@ func syntheticStages(t testing.TB, plan *schemas.Plan, d, members int, table tre
 		p.preparation = append(p.preparation, wire.Matrix(statistics.TensorBasis, d, components, draw(d*components)))
 	}
 	if len(table.Features) > 0 {
-		p.preparation = append(p.preparation, table.Bins()...)
+		p.preparation = append(p.preparation, binsOf(table)...)
 	}
 	prepared := arrowtest.Must(prepare.New(plan.Prepare, p.preparation))(t)
 	if members > 1 {
@@ -391,7 +397,7 @@ func FuzzRead(f *testing.F) {
 		addChanged(f, file(f, m))
 	}
 	for _, l := range []schemas.Link{link.Softmax, link.Calibrated} {
-		table := treetest.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
+		table := oracle.NewTable(rand.New(rand.NewPCG(1, 1)), 1, 3)
 		m, err := syntheticStages(f, &schemas.Plan{Intercept: true, Prepare: schemas.Prepare{Scale: prepare.ScaleNone}}, 4, 1, table,
 			[]schemas.Stage{{Features: treesOf(4, 3), Link: l}}).model()
 		arrowtest.NoError(f, err)

@@ -12,17 +12,17 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // mixed is a table of numbers and words, some of which have no code.
-func mixed() treetest.Table { return treetest.NewTable(rand.New(rand.NewPCG(7, 7)), 1, 4, 1, 300, 1) }
+func mixed() oracle.Table { return oracle.NewTable(rand.New(rand.NewPCG(7, 7)), 1, 4, 1, 300, 1) }
 
 // treesOf returns features of so many trees.
 func treesOf(leaves, trees int) schemas.Features {
@@ -104,7 +104,7 @@ func byDescent(m *Model, raw kernel.Dense) kernel.Dense {
 			block = kernel.NewDense(raw.Rows, s.Features.Size())
 			for i := range raw.Rows {
 				for tree := range s.Features.Trees() {
-					block.Row(i)[tree*leaves+treetest.Leaf(s.Features.Forest(), tree, codes[i])] = 1
+					block.Row(i)[tree*leaves+oracle.Leaf(s.Features.Forest(), tree, codes[i])] = 1
 				}
 				if plan.Intercept && plan.BeginsMember(t) {
 					block.Row(i)[block.Cols-1] = 1

@@ -10,25 +10,27 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages/prepare"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // mixed is a table with numbers and words.
-func mixed(random *rand.Rand) treetest.Table { return treetest.NewTable(random, 1, 4, 1, 300, 1) }
+func mixed(random *rand.Rand) oracle.Table { return oracle.NewTable(random, 1, 4, 1, 300, 1) }
 
 // mapOf returns the map of a stage of trees over a table. It has no trees yet.
-func mapOf(t *testing.T, table treetest.Table, leaves, trees int, intercept bool) *Map {
+func mapOf(t *testing.T, table oracle.Table, leaves, trees int, intercept bool) *Map {
 	t.Helper()
 	d := table.Width()
-	preparation := append(wire.Tensors[float32]{
+	bins, edges := table.Bins()
+	preparation := wire.Tensors[float32]{
 		wire.Vector(statistics.TensorCenter, make([]float32, d)), wire.Vector(statistics.TensorScale, make([]float32, d)),
 		wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
-	}, table.Bins()...)
+		wire.Matrix(statistics.TensorBins, len(table.Features), 2, bins), wire.Vector(statistics.TensorEdges, edges),
+	}
 	prepared := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, preparation))(t)
 	f := DefaultsOf(Trees)
 	f.Size, f.Leaves = leaves*trees, leaves
@@ -77,7 +79,7 @@ func TestExpandLeaves(t *testing.T) {
 				for i := range n {
 					want := make([]float32, m.Size())
 					for tr := range trees {
-						want[tr*leaves+treetest.Leaf(forest, tr, table.Codes(x.Row(i)))] = 1
+						want[tr*leaves+oracle.Leaf(forest, tr, table.Codes(x.Row(i)))] = 1
 					}
 					if intercept {
 						want[trees*leaves] = 1

@@ -1,5 +1,5 @@
-// Package oracle has reference implementations for tests, slow and plain: the definitions of kernels in float64, and of
-// hashed words. Only tests import it.
+// Package oracle has reference implementations for tests, slow and plain: the definitions of kernels in float64, of
+// hashed words, and of the leaves of rows in trees. Only tests import it.
 //
 //	definition, inputs ──▶ expected values
 package oracle

@@ -10,19 +10,22 @@ import (
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
-	"github.com/stagewise/stagewise/stages/treetest"
 )
 
 // The codes of rows match their definition, for any number of rows.
 func TestEncode(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 1))
 	for _, features := range [][]int{{1}, {2}, {1, 1, 1}, {1, 5, 1, 300, 2}, {256, 255}} {
-		table := treetest.NewTable(random, features...)
-		c := arrowtest.Must(readCoder(table.Bins(), table.Width()))(t)
+		table := oracle.NewTable(random, features...)
+		bins, edges := table.Bins()
+		c := arrowtest.Must(readCoder(wire.Tensors[float32]{
+			wire.Matrix(statistics.TensorBins, len(features), 2, bins), wire.Vector(statistics.TensorEdges, edges),
+		}, table.Width()))(t)
 		for _, n := range []int{0, 1, 64, 65, 200} {
 			x := table.Rows(random, n)
 			before := slices.Clone(x.Data)

@@ -1,6 +1,4 @@
-// Package treetest generates tables and forests for tests, and finds the leaves of rows by definition: column by column
-// and node by node.
-package treetest
+package oracle
 
 import (
 	"math"
@@ -9,8 +7,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Table is the columns of a table: the number of features of each, 1 for numbers, and its edges.
@@ -70,13 +66,12 @@ func (t Table) Width() (d int) {
 	return d
 }
 
-// Bins returns the tensors of the table in the survey's result.
-func (t Table) Bins() wire.Tensors[float32] {
-	var bins, edges []float32
+// Bins returns the table in the survey's result: of each column, the number of its features and of its edges, and all edges.
+func (t Table) Bins() (bins, edges []float32) {
 	for j, n := range t.Features {
 		bins, edges = append(bins, float32(n), float32(len(t.Edges[j]))), append(edges, t.Edges[j]...)
 	}
-	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(t.Features), 2, bins), wire.Vector(statistics.TensorEdges, edges)}
+	return bins, edges
 }
 
 // Codes returns the codes of a row of raw features (d).
