@@ -37,7 +37,7 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 		last = max(last, number)
 	}
 	w := New(l.client, l.blas, l.plan, 0, protocol.NewSoleOwner(last+1), l.option, l.rec)
-	w.chain, w.earlier, w.cache, w.local = chain, earlier, l.option.cache(), &sync.Mutex{}
+	w.chain, w.Earlier, w.Cache, w.local = chain, earlier, l.option.cache(), &sync.Mutex{}
 	l.worker, l.failed = w, false
 	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))
@@ -88,13 +88,13 @@ func (l *Local) End() {
 		l.worker.leave()
 	}
 	for _, p := range l.worker.shares {
-		p.Release(l.worker.cache)
+		p.Release(l.worker.Cache)
 	}
 	if l.failed {
 		for _, number := range partition.Numbers(l.worker.shares) {
-			l.worker.cache.Drop(number)
+			l.worker.Cache.Drop(number)
 		}
 	}
-	l.worker.cache.Give(l.worker.reserved)
+	l.worker.Cache.Give(l.worker.reserved)
 	l.worker = nil
 }

@@ -47,7 +47,7 @@ func (w *Worker) measured() (m matrices, err error) {
 	}
 	terms, kept := w.matricesOfTerms()
 	all := int64(0) // kept by the solver for all stages
-	for t := range w.plan.Stages {
+	for t := range w.Plan.Stages {
 		stage, err := w.chain.Stage(t)
 		if err != nil {
 			return m, err
@@ -72,20 +72,20 @@ func (w *Worker) measured() (m matrices, err error) {
 
 // scoresOfSegment returns the memory in bytes for the scores of a segment whose residuals are published.
 func (w *Worker) scoresOfSegment() (bytes int64) {
-	if w.plan.Update() != nil { // it publishes none
+	if w.Plan.Update() != nil { // it publishes none
 		return 0
 	}
 	rows := int64(0)
 	for _, c := range w.chain.Survey.Covered {
 		if c.Messages > 0 {
-			rows = max(rows, (c.Rows*min(w.plan.Segment, c.Messages)+c.Messages-1)/c.Messages)
+			rows = max(rows, (c.Rows*min(w.Plan.Segment, c.Messages)+c.Messages-1)/c.Messages)
 		}
 	}
 	matrices := int64(segmentScores)
-	if w.plan.Members() > 1 {
+	if w.Plan.Members() > 1 {
 		matrices += 2 // votes
 	}
-	return 4 * matrices * rows * int64(w.plan.Augment.Rows()) * int64(w.chain.Prepared.Labels.Len())
+	return 4 * matrices * rows * int64(w.Plan.Augment.Rows()) * int64(w.chain.Prepared.Labels.Len())
 }
 
 // publications returns the number of shares whose residuals are written concurrently.
@@ -98,14 +98,14 @@ func (w *Worker) publications() int {
 // in each share.
 func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share]int) {
 	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
-	if need <= w.reserved || w.cache.Has(need-w.reserved) {
+	if need <= w.reserved || w.Cache.Has(need-w.reserved) {
 		return
 	}
-	w.cache.Give(w.reserved)
+	w.Cache.Give(w.reserved)
 	w.reserved = need
-	if !w.cache.Reserve(need) {
+	if !w.Cache.Reserve(need) {
 		for p, segments := range surveyed {
-			w.cache.Rest(p.Segments[:segments]...)
+			w.Cache.Rest(p.Segments[:segments]...)
 		}
 	}
 }
@@ -113,13 +113,13 @@ func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share
 // matricesOfTerms returns the number of p × k matrices for the terms of increments in a run of a chain: during a stage,
 // and after it until the end of the run.
 func (w *Worker) matricesOfTerms() (stage, kept int64) {
-	u := w.plan.Update()
+	u := w.Plan.Update()
 	switch {
-	case w.plan.Chain == nil:
+	case w.Plan.Chain == nil:
 		return 0, 0
 	case u == nil:
-		increments := int64(max(len(w.plan.Chain.Increments), 1))
-		if stage, kept = termMatrices, 2*increments; w.plan.Group > 1 { // each partition of a share has rows of most increments
+		increments := int64(max(len(w.Plan.Chain.Increments), 1))
+		if stage, kept = termMatrices, 2*increments; w.Plan.Group > 1 { // each partition of a share has rows of most increments
 			stage += 2 * 2 * increments
 		}
 	default: // a worker has them as sums and as a record, the solver as before and after the run
@@ -144,27 +144,27 @@ func (w *Worker) reserve(v protocol.Visit) error {
 		w.matrices = &m
 	}
 	need := w.matrices.always
-	if v.Number == 0 || w.plan.Update() != nil {
+	if v.Number == 0 || w.Plan.Update() != nil {
 		need += w.matrices.first
 	}
 	if need == w.reserved {
 		return nil
 	}
-	w.cache.Give(w.reserved)
+	w.Cache.Give(w.reserved)
 	w.reserved = need
-	if w.cache.Reserve(need) {
+	if w.Cache.Reserve(need) {
 		return nil
 	}
 	for _, p := range w.shares {
-		p.DropBlocks(w.cache)
-		w.cache.Rest(p.Segments...)
+		p.DropBlocks(w.Cache)
+		w.Cache.Rest(p.Segments...)
 	}
 	scores := w.scoresOfSegment()
 	mostScores := scores >= minSegmentScores && 2*scores*int64(runtime.GOMAXPROCS(0)) > need
-	if !known && !w.cache.Has(0) && mostScores {
+	if !known && !w.Cache.Has(0) && mostScores {
 		event.Notice(w.rec, "memory: this run needs about %s, of which the scores of a segment take %s for each core: set segment or "+
 			"examples.batch_rows to a smaller number", humanize.IBytes(uint64(need)), humanize.IBytes(uint64(scores)))
-	} else if !known && !w.cache.Has(0) {
+	} else if !known && !w.Cache.Has(0) {
 		event.Notice(w.rec, "memory: the matrices of this run take about %s, so no rows stay in memory: each pass reads them again",
 			humanize.IBytes(uint64(need)))
 	}
@@ -178,14 +178,14 @@ func (w *Worker) made() partition.Made {
 		Scores, Intercept bool
 		Structure         wire.Digest
 	}
-	blocks := make([]block, len(w.plan.Stages))
-	for t, stage := range w.plan.Stages {
-		blocks[t] = block{stage.Features, stage.Scores, w.plan.Intercept && w.plan.BeginsMember(t), w.chain.Trees(t)}
+	blocks := make([]block, len(w.Plan.Stages))
+	for t, stage := range w.Plan.Stages {
+		blocks[t] = block{stage.Features, stage.Scores, w.Plan.Intercept && w.Plan.BeginsMember(t), w.chain.Trees(t)}
 	}
 	var weights []float64 // of increments
-	if w.plan.Chain != nil {
-		for i := range w.plan.Chain.Increments {
-			weights = append(weights, w.plan.Chain.Increments[i].Weight)
+	if w.Plan.Chain != nil {
+		for i := range w.Plan.Chain.Increments {
+			weights = append(weights, w.Plan.Chain.Increments[i].Weight)
 		}
 	}
 	if !slices.ContainsFunc(weights, func(w float64) bool { return w != 1 }) {
@@ -193,8 +193,8 @@ func (w *Worker) made() partition.Made {
 	}
 	preparation := wire.Record[float32]{Tensors: w.chain.Survey.Preparation}
 	return partition.Made{
-		Rows: wire.DigestJSON([]any{preparation.Digest(), w.plan.Prepare, w.plan.Holdout, w.plan.Seed, w.plan.Arithmetic, weights,
-			w.plan.Forgotten, w.plan.Augment, w.plan.Members() > 1, w.plan.Fold}),
+		Rows: wire.DigestJSON([]any{preparation.Digest(), w.Plan.Prepare, w.Plan.Holdout, w.Plan.Seed, w.Plan.Arithmetic, weights,
+			w.Plan.Forgotten, w.Plan.Augment, w.Plan.Members() > 1, w.Plan.Fold}),
 		Blocks: wire.DigestJSON(blocks),
 	}
 }
@@ -203,7 +203,7 @@ func (w *Worker) made() partition.Made {
 func (w *Worker) reuse(shares []*partition.Share) {
 	made := w.made()
 	for _, p := range shares {
-		w.cache.Return(p, made, w.plan.Chain != nil)
+		w.Cache.Return(p, made, w.Plan.Chain != nil)
 	}
 }
 
@@ -215,6 +215,6 @@ func (w *Worker) leave() {
 	}
 	made := w.made()
 	for _, p := range w.shares {
-		w.cache.Leave(p, made, func(stage int) bool { return !w.plan.Stages[stage].Scores })
+		w.Cache.Leave(p, made, func(stage int) bool { return !w.Plan.Stages[stage].Scores })
 	}
 }

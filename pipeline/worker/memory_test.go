@@ -3,6 +3,7 @@ package worker
 import (
 	"testing"
 
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
@@ -29,7 +30,7 @@ func TestMemoryOfTerms(t *testing.T) {
 		"first":          {&schemas.Chain{Number: 1}, true, termMatrices, 2},
 		"update":         {update, true, 4 * 5, 4*5 + 2*2},
 	} {
-		w := &Worker{plan: &schemas.Plan{Chain: test.chain}, options: Options{Solves: test.solves}}
+		w := &Worker{Run: &visit.Run{Plan: &schemas.Plan{Chain: test.chain}}, options: Options{Solves: test.solves}}
 		if stage, kept := w.matricesOfTerms(); stage != test.stage || kept != test.kept {
 			t.Errorf("%s: %d and %d matrices, expected %d and %d", name, stage, kept, test.stage, test.kept)
 		}

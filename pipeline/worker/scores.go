@@ -18,7 +18,7 @@ import (
 // Residuals that are not sealed, or no longer on the topic, are computed and published again, if necessary from stage 0.
 func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.Share) error {
 	w.setCovered(shares)
-	if w.plan.Update() != nil {
+	if w.Plan.Update() != nil {
 		w.beginScores(shares)
 		return nil
 	}
@@ -99,14 +99,14 @@ func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, sha
 
 // scoresBefore returns a reader of the scores before a stage; nil for stage 0, whose scores are zero.
 func (w *Worker) scoresBefore(stage int) *visit.ResidualsReader {
-	if stage == 0 || w.plan.Update() != nil {
+	if stage == 0 || w.Plan.Update() != nil {
 		return nil
 	}
 	_, parent := w.chain.Final(stage - 1)
 	return &visit.ResidualsReader{
-		Client: w.Client, Run: w.run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
+		Run: w.Run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
 		Seal: func(p *partition.Share) *statistics.Seal { return w.seals.of(w.first(p), stage-1) },
-		From: model.LinkOf(w.plan, stage-1), To: model.LinkOf(w.plan, stage), Begins: w.plan.BeginsMember(stage), Votes: w.plan.Votes(stage - 1),
+		From: model.LinkOf(w.Plan, stage-1), To: model.LinkOf(w.Plan, stage), Begins: w.Plan.BeginsMember(stage), Votes: w.Plan.Votes(stage - 1),
 	}
 }
 
@@ -120,7 +120,7 @@ func (w *Worker) setCovered(shares []*partition.Share) {
 			}
 		}
 		w.covered = maps.Clone(w.surveyed)
-		if u := w.plan.Update(); u != nil {
+		if u := w.Plan.Update(); u != nil {
 			for i := range u.Refresh {
 				for _, c := range u.Refresh[i].Covered {
 					number := c.Spans[0].Partition

@@ -208,8 +208,7 @@ func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
 	of := map[*partition.Share][]float32{}
 	arrowtest.NoError(t, w.executor.Run(t.Context(), &visit.Scan{
-		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(2)},
-		Shares:     w.shares,
+		Run: w.Run, Shares: w.shares, Scores: w.scoresBefore(2),
 		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) ([]float32, error) {
 			return func(_ context.Context, l *visit.Load) (scores []float32, err error) {
 				for _, b := range l.Segment().Batches() {

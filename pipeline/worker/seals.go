@@ -34,8 +34,8 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	if err := w.withScores(ctx, stage, open, func() error { return w.publishStage(ctx, stage, open) }); err != nil {
 		return err
 	}
-	w.rec.Record(event.Sealed{Run: w.run, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: w.Clock.Since(began)})
-	if stage == len(w.plan.Stages)-1 {
+	w.rec.Record(event.Sealed{Run: w.ID, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: w.Clock.Since(began)})
+	if stage == len(w.Plan.Stages)-1 {
 		w.commit(open)
 	}
 	return nil
@@ -54,7 +54,7 @@ func (w *Worker) commit(shares []*partition.Share) {
 	}
 	w.owner.Commit(ends, func(err error) {
 		if err != nil {
-			event.Notice(w.rec, "the offsets that run %s has reached are not committed, so tools show too large a lag: %v", w.run, err)
+			event.Notice(w.rec, "the offsets that run %s has reached are not committed, so tools show too large a lag: %v", w.ID, err)
 		}
 	})
 }
@@ -82,8 +82,8 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partitio
 	}
 	terms := w.termsOf(current)
 	return w.executor.Run(ctx, &visit.Scan{
-		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(stage)},
-		Shares:     shares, MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
+		Run: w.Run, Shares: shares, Scores: w.scoresBefore(stage),
+		MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
 		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := current.Processor(&w.idle)
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
@@ -173,7 +173,7 @@ func (w *Worker) seal(ctx context.Context, p *partition.Share, open *openSeal, s
 		return err
 	}
 	w.seals.add(&open.Seal)
-	if !visit.EndsMember(w.plan, open.Stage) { // the next member starts from other scores, and from the published votes
+	if !visit.EndsMember(w.Plan, open.Stage) { // the next member starts from other scores, and from the published votes
 		p.Published(open.Stage)
 	}
 	return nil
@@ -223,7 +223,7 @@ type sealDigest struct {
 
 // findSeals reads the seals of shares that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*partition.Share) error {
-	if final, _ := w.chain.Final(0); final == nil || w.plan.Update() != nil || len(adopted) == 0 {
+	if final, _ := w.chain.Final(0); final == nil || w.Plan.Update() != nil || len(adopted) == 0 {
 		return nil
 	}
 	var numbers []int
@@ -251,12 +251,12 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		return err
 	}
 	from, begun := w.seals.next[number]
-	if !begun && number < len(w.plan.Since.Statistics) {
-		from = w.plan.Since.Statistics[number]
+	if !begun && number < len(w.Plan.Since.Statistics) {
+		from = w.Plan.Since.Statistics[number]
 	}
 	collector, found := wire.Collector[float64]{}, map[sealDigest]*protocol.Written{}
 	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m protocol.Message) error {
-		if m.Run() != w.run || m.Kind() != statistics.KindSeal {
+		if m.Run() != w.ID || m.Kind() != statistics.KindSeal {
 			return nil
 		}
 		id, err := wire.IdentityOf(m.Message)

@@ -16,17 +16,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// visitRun returns the shared state of the run's visits. The survey's result must be accepted.
-func (w *Worker) visitRun() *visit.Run {
-	return &visit.Run{
-		ID: w.run, Plan: w.plan, Prepared: w.chain.Prepared, Columns: w.chain.Survey.Columns, Earlier: w.earlier, Rows: w.rows, Codec: w.Codec,
-		BLAS: w.blas, Cache: w.cache, Buffers: w.Grams, Crosses: w.Crosses,
-	}
-}
-
 // stageVisit returns a visit to a stage with its weights.
 func (w *Worker) stageVisit(ctx context.Context, v protocol.Visit) (*visit.Visit, error) {
-	s, err := visit.New(w.visitRun(), w.chain, v)
+	s, err := visit.New(w.Run, w.chain, v)
 	if err == nil && w.judgesAgain(v) {
 		s.Offered, err = w.offeredAgain(ctx)
 	}
@@ -44,7 +36,7 @@ func (w *Worker) sum(ctx context.Context, v protocol.Visit, shares []*partition.
 		return err
 	}
 	extent := (*partition.Share).Staying
-	if u := w.plan.Update(); v.Number == 0 && u == nil || u.SumsGrams() {
+	if u := w.Plan.Update(); v.Number == 0 && u == nil || u.SumsGrams() {
 		if err := w.sumGrams(ctx, v, shares); err != nil {
 			return err
 		}
@@ -58,7 +50,7 @@ const fewValues = 1 << 22
 // sumsApart reports whether the sums of a visit are so large that shares are summed sequentially. Otherwise memory would
 // hold the sums of as many of the last shares as there are cores.
 func (w *Worker) sumsApart(v *visit.Visit) bool {
-	return v.Of.Features.Sparse() && w.plan.Update() == nil && v.Of.Features.Size() > fewValues/v.Of.Classes
+	return v.Of.Features.Sparse() && w.Plan.Update() == nil && v.Of.Features.Size() > fewValues/v.Of.Classes
 }
 
 // sums publishes the sums of a visit to shares, over the leading segments of each, as many as extent returns.
@@ -79,9 +71,8 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*parti
 	left, samples := leaving{}, map[*partition.Share]*accumulate.Sample{}
 	var processors []*visit.Processor
 	err := w.executor.Run(ctx, &visit.Scan{
-		LoadSource: &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Scores: w.scoresBefore(current.Stage),
-			Increment: current.Increment},
-		Shares: shares, Extent: extent, MaxWrites: maxWrites, Apart: w.sumsApart(current),
+		Run: w.Run, Shares: shares, Scores: w.scoresBefore(current.Stage), Increment: current.Increment, Extent: extent,
+		MaxWrites: maxWrites, Apart: w.sumsApart(current),
 		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
 			p := current.Processor(&w.idle)
 			processors = append(processors, p)
@@ -162,7 +153,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 			return err
 		}
 	}
-	if u := w.plan.Update(); u.SumsGrams() && !schemas.KeepsTerms(v.Number, u.Passes) {
+	if u := w.Plan.Update(); u.SumsGrams() && !schemas.KeepsTerms(v.Number, u.Passes) {
 		visit.AddTerms(u, sum, w.Crosses)
 	}
 	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: sum.Coverage, Sums: sum.Tensors()}
@@ -172,12 +163,12 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *partition.S
 // publishGram writes the Gram matrix of a stage's block. It was summed in single precision and is sent in it. A share without rows
 // in the sample has no matrix, unless it is the plan's first.
 func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum) error {
-	if w.plan.Update().TakesAway() {
+	if w.Plan.Update().TakesAway() {
 		if err := w.publishLeaving(ctx, v, p, sum); err != nil {
 			return err
 		}
 	}
-	if n := v.Of.Features.Size(); p.Parts[0].Ordinal == 0 && w.plan.Update() == nil { // even without rows
+	if n := v.Of.Features.Size(); p.Parts[0].Ordinal == 0 && w.Plan.Update() == nil { // even without rows
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
@@ -186,7 +177,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 	}
 	record := gram.BlockRecord()
 	if of := w.gramDepends(v, p); of != "" {
-		w.cache.KeepGram(p.Parts[0].Span.Partition, of, record)
+		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)
 	}
 	return publish(ctx, w, record)
 }
@@ -195,7 +186,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 // that of a stage with scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum
 // over increments.
 func (w *Worker) gramDepends(v *visit.Visit, p *partition.Share) wire.Digest {
-	if w.plan.Chain != nil || v.Of.Features.Leaves() > 0 || w.plan.Stages[v.Stage].Scores {
+	if w.Plan.Chain != nil || v.Of.Features.Leaves() > 0 || w.Plan.Stages[v.Stage].Scores {
 		return ""
 	}
 	type sample struct{ Want, Total int64 }
@@ -203,15 +194,15 @@ func (w *Worker) gramDepends(v *visit.Visit, p *partition.Share) wire.Digest {
 	if v.Sample != nil {
 		of = &sample{v.Sample.Want, v.Sample.Total}
 	}
-	return wire.DigestJSON([]any{w.made().Rows, p.Covered, p.Parts[0].Ordinal, w.plan.Segment, v.Stage, w.plan.Stages[v.Stage].Features,
-		w.plan.Intercept && w.plan.BeginsMember(v.Stage), of})
+	return wire.DigestJSON([]any{w.made().Rows, p.Covered, p.Parts[0].Ordinal, w.Plan.Segment, v.Stage, w.Plan.Stages[v.Stage].Features,
+		w.Plan.Intercept && w.Plan.BeginsMember(v.Stage), of})
 }
 
 // publishKnownGrams publishes the Gram matrices that an earlier run has summed, and returns the shares that have none.
 func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, shares []*partition.Share) (rest []*partition.Share, err error) {
 	for _, p := range shares {
 		of := w.gramDepends(v, p)
-		known := w.cache.Gram(p.Parts[0].Span.Partition, of)
+		known := w.Cache.Gram(p.Parts[0].Span.Partition, of)
 		if of == "" || known == nil {
 			rest = append(rest, p)
 			continue
@@ -232,16 +223,16 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*p
 		return nil
 	}
 	extent := (*partition.Share).Recent
-	if u := w.plan.Update(); u != nil {
+	if u := w.Plan.Update(); u != nil {
 		first = w.chain.GramVisit(first.Stage)
 		if u.Restart {
 			extent = (*partition.Share).Staying
 		}
 	}
-	if w.plan.Update() == nil || w.plan.Update().TakesAway() {
+	if w.Plan.Update() == nil || w.Plan.Update().TakesAway() {
 		extent = (*partition.Share).All
 	}
-	current, err := visit.NewGram(w.visitRun(), w.chain, first)
+	current, err := visit.NewGram(w.Run, w.chain, first)
 	if err != nil || current.Of.Features.Sparse() {
 		return err
 	}
@@ -281,7 +272,7 @@ func (l leaving) add(at *visit.Load, o *visit.Outcome) {
 // checkLeaving returns a *coverageError if the rows read for leaving increments differ from those that were added with
 // them: then the sums can't be corrected.
 func (w *Worker) checkLeaving(p *partition.Share, read map[int]*coverage.Coverage) error {
-	u := w.plan.Update()
+	u := w.Plan.Update()
 	for _, place := range slices.Sorted(maps.Keys(read)) {
 		increment := u.Leave[place]
 		if increment.Uncounted {
@@ -307,7 +298,7 @@ func (w *Worker) checkLeaving(p *partition.Share, read map[int]*coverage.Coverag
 // publishLeaving writes the weighted Gram matrices of a share's rows that leave the window.
 func (w *Worker) publishLeaving(ctx context.Context, v *visit.Visit, p *partition.Share, sum *accumulate.Sum) error {
 	r := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p)}
-	r.Matrix = visit.LeavingGram(w.plan.Update(), sum)
+	r.Matrix = visit.LeavingGram(w.Plan.Update(), sum)
 	return publish(ctx, w, r.ExactRecord())
 }
 

@@ -23,9 +23,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 	if err != nil {
 		return err
 	}
-	source := &visit.LoadSource{Client: w.Client, Cache: w.cache, Counting: w.counting, Whole: true}
-	current, err := visit.NewSurvey(ctx, &visit.SurveyRun{LoadSource: source, Plan: w.plan, Rows: w.rows, BLAS: w.blas,
-		Earlier: w.earlier, Offered: offered, Buffers: w.Grams})
+	current, err := visit.NewSurvey(ctx, w.Run, offered)
 	if err != nil {
 		return err
 	}
@@ -36,7 +34,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 	}
 	claimed, interval := w.Clock.Now(), w.claimInterval()
 	err = w.executor.Run(ctx, &visit.Scan{
-		LoadSource: source, Shares: shares, Extent: (*partition.Share).Recent, MaxWrites: maxWrites,
+		Run: w.Run, Shares: shares, Whole: true, Extent: (*partition.Share).Recent, MaxWrites: maxWrites,
 		Processor: visit.Outcomes(current.Processor, func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
 			p := at.Share
 			progress(of.Sum.Rows)
@@ -83,7 +81,7 @@ func (w *Worker) claim(ctx context.Context) error {
 	if w.records != nil {
 		return nil
 	}
-	c := schemas.Claim{Run: w.run}
+	c := schemas.Claim{Run: w.ID}
 	_, err := w.Log.Append(ctx, w.Topics.Statistics, w.statisticsOf(w.first(w.shares[0])), c.Message())
 	return err
 }
@@ -109,10 +107,10 @@ func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error
 // offeredModel returns the version for subscribers, with which the gate compares; nil if the run has no gate, or the
 // version is gone.
 func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
-	if _, gated := visit.JudgedSplit(w.plan); !gated {
+	if _, gated := visit.JudgedSplit(w.Plan); !gated {
 		return nil, nil
 	}
-	offered := &w.plan.Chain.Gate.Offered
+	offered := &w.Plan.Chain.Gate.Offered
 	m, err := w.ModelOf(ctx, offered)
 	if errors.As(err, new(*protocol.NoVersionError)) || errors.As(err, new(*protocol.GoneError)) {
 		return nil, nil
@@ -126,9 +124,9 @@ func (w *Worker) offeredModel(ctx context.Context) (*model.Model, error) {
 // judgesAgain reports whether a visit of an update may be the one with its final weights, in which the gate compares the
 // versions on the rows of revisited increments.
 func (w *Worker) judgesAgain(v protocol.Visit) bool {
-	u := w.plan.Update()
-	_, gated := visit.JudgedSplit(w.plan)
-	return gated && u != nil && len(u.Refresh) > 0 && v.Stage == len(w.plan.Stages)-1 && v.Number >= u.Passes
+	u := w.Plan.Update()
+	_, gated := visit.JudgedSplit(w.Plan)
+	return gated && u != nil && len(u.Refresh) > 0 && v.Stage == len(w.Plan.Stages)-1 && v.Number >= u.Passes
 }
 
 // offeredAgain returns the version for subscribers if it can be compared on rows that the chain has visited before: if it
@@ -140,7 +138,7 @@ func (w *Worker) offeredAgain(ctx context.Context) (*model.Model, error) {
 		return nil, err
 	}
 	theirs := m.Manifest.Plan
-	if theirs.Holdout != w.plan.Holdout || theirs.Seed != w.plan.Seed || !w.earlier.SharesInputs(m) || !visit.SameLoss(w.plan, theirs) {
+	if theirs.Holdout != w.Plan.Holdout || theirs.Seed != w.Plan.Seed || !w.Earlier.SharesInputs(m) || !visit.SameLoss(w.Plan, theirs) {
 		return nil, nil
 	}
 	return m, nil

@@ -16,7 +16,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
@@ -29,22 +28,15 @@ import (
 // Worker makes the visits of one run to its partitions. Create workers with [New]. A worker is not safe for concurrent
 // use.
 type Worker struct {
-	*protocol.Client
-	blas     *kernel.BLAS
+	*visit.Run
 	rec      event.Recorder
-	plan     *schemas.Plan
-	run      string
 	watch    int64 // the run's end is on the plans topic at this offset or later
 	owner    protocol.Owner
 	chain    *protocol.Chain
-	earlier  *model.Model       // the version that the run starts from; nil: none
 	all      []schemas.Share    // of the plan
 	shares   []*partition.Share // owned shares, in the plan's order
 	seals    seals
 	written  written
-	counting *protocol.Counting
-	rows     *visit.RowReader
-	cache    *partition.Cache
 	surveyed map[int]coverage.Coverage // by the survey, by partition
 	covered  map[int]coverage.Coverage // by the survey and by the plan of an update
 	matrices *matrices                 // nil: not known yet
@@ -85,9 +77,8 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 		cache = partition.NewRunCache(0) // the solver's visits use the other
 	}
 	return &Worker{
-		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
-		cache: cache, counting: protocol.NewCounting(plan), executor: o.Executor, options: o,
-		rows: visit.NewRowReader(plan, client.Codec), all: plan.Shares(plan.Partitions()),
+		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, watch: watch, owner: owner, chain: chain,
+		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()),
 	}
 }
 
@@ -98,7 +89,7 @@ func (w *Worker) Work(ctx context.Context) error {
 		if err := w.work(ctx); !errors.Is(err, errDiffers) {
 			return err
 		}
-		*w = *New(w.Client, w.blas, w.plan, w.watch, w.owner, w.options, w.rec)
+		*w = *New(w.Client, w.BLAS, w.Plan, w.watch, w.owner, w.options, w.rec)
 	}
 }
 
@@ -108,9 +99,9 @@ var errDiffers = errors.New("the weights topic has other accepted weights")
 func (w *Worker) work(ctx context.Context) error {
 	defer func() {
 		for _, p := range w.shares {
-			p.Release(w.cache)
+			p.Release(w.Cache)
 		}
-		w.cache.Give(w.reserved)
+		w.Cache.Give(w.reserved)
 	}()
 	err := w.visits(ctx)
 	if err == nil || ctx.Err() != nil {
@@ -126,13 +117,13 @@ func (w *Worker) work(ctx context.Context) error {
 	case errors.As(err, new(*kafkalog.AccessError)), errors.Is(err, kafkalog.ErrClosed):
 		return err // it concerns this process, not the log
 	}
-	failure := &schemas.Failure{Run: w.run, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
+	failure := &schemas.Failure{Run: w.ID, Parent: w.chain.Head(), Reason: err.Error(), Partitions: w.owned()}
 	failure.Expired = errors.As(err, new(*protocol.ExpiredError))
 	if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
 	for _, number := range partition.Numbers(w.shares) {
-		w.cache.Drop(number) // the stored data may be what does not match the log
+		w.Cache.Drop(number) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
 }
@@ -181,7 +172,7 @@ func (e *StoppedError) Report(ctx context.Context) error {
 		if len(e.failure.Partitions) == 0 {
 			return nil
 		}
-		if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
+		if goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since); err != nil || !goesOn {
 			return err
 		}
 		differs, err := w.chain.RenewUnread(ctx, w.Client)
@@ -204,7 +195,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	if w.earlier, err = w.chain.Warm(ctx, w.Client); err != nil {
+	if w.Earlier, err = w.chain.Warm(ctx, w.Client); err != nil {
 		return fmt.Errorf("warm start: %w", err)
 	}
 	weights := protocol.Position{Topic: w.Topics.Weights, Offset: next, Compacted: true}
@@ -222,7 +213,7 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 		case change == runEnded:
 			return nil
 		case change == nothing:
-			if goesOn, err := w.GoesOn(ctx, w.run, w.plan.Since); err != nil || !goesOn {
+			if goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since); err != nil || !goesOn {
 				return err
 			}
 			head := w.chain.Head()
@@ -268,7 +259,7 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 			return nothing, nil
 		case d == nil:
 			return ownersChanged, nil
-		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.run):
+		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.ID):
 			return runEnded, nil
 		case d.Topic == w.Topics.Weights:
 			if grown, err := w.chain.Follow(d.Message); err != nil || grown {
@@ -286,18 +277,18 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	v, seal := w.chain.Due()
 	w.chain.Forget(v)
 	w.forgetWritten(v, seal)
-	if seal != protocol.NoStage && w.plan.Update() == nil {
+	if seal != protocol.NoStage && w.Plan.Update() == nil {
 		if err := w.sealStage(ctx, seal); err != nil {
 			return fmt.Errorf("publish the residuals of stage %d: %w", seal, err)
 		}
 	}
-	if v.Stage == len(w.plan.Stages) {
-		if w.plan.Update() != nil {
+	if v.Stage == len(w.Plan.Stages) {
+		if w.Plan.Update() != nil {
 			w.commit(w.shares)
 		}
 		return nil
 	}
-	if w.plan.Update().IsLocal() {
+	if w.Plan.Update().IsLocal() {
 		return nil // the solver makes the visits
 	}
 	var due []*partition.Share
@@ -323,7 +314,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 // visited records that a visit is complete.
 func (w *Worker) visited(v protocol.Visit, shares []*partition.Share, began time.Time) {
 	w.rec.Record(event.Visited{
-		Run: w.run, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(shares), Rows: rows(shares),
+		Run: w.ID, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(shares), Rows: rows(shares),
 		Elapsed: w.Clock.Since(began),
 	})
 }
@@ -367,17 +358,17 @@ func (w *Worker) adopt(ctx context.Context) error {
 		shares = append(shares, p)
 	}
 	for _, p := range held {
-		p.Release(w.cache)
+		p.Release(w.Cache)
 	}
 	w.shares = shares
-	w.cache.Retain(partition.Numbers(shares))
+	w.Cache.Retain(partition.Numbers(shares))
 	if err := w.begin(ctx, adopted); err != nil {
 		return err
 	}
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}
-	w.rec.Record(event.Owned{Run: w.run, Partitions: partition.Numbers(shares)})
+	w.rec.Record(event.Owned{Run: w.ID, Partitions: partition.Numbers(shares)})
 	return w.findSeals(ctx, adopted)
 }
 
@@ -385,7 +376,7 @@ func (w *Worker) adopt(ctx context.Context) error {
 func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 	for _, p := range shares {
 		for _, part := range p.Parts {
-			if err := w.cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
+			if err := w.Cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
 				return fmt.Errorf("compare %s[%d] with what earlier runs have read: %w", w.Topics.Examples, part.Span.Partition, err)
 			}
 		}
@@ -394,7 +385,7 @@ func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 }
 
 // first returns the first partition that a share may have, which identifies it.
-func (w *Worker) first(p *partition.Share) int { return w.plan.ShareOf(p.Parts[0].Span.Partition) }
+func (w *Worker) first(p *partition.Share) int { return w.Plan.ShareOf(p.Parts[0].Span.Partition) }
 
 // share returns the empty state of a share, by its index in the plan.
 func (w *Worker) share(index int) *partition.Share {
@@ -405,28 +396,28 @@ func (w *Worker) share(index int) *partition.Share {
 	var parts []*partition.Part
 	for i, number := range w.all[index].Partitions {
 		span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
-		spans, increments := w.plan.Spans.On(number), []coverage.Increment(nil)
+		spans, increments := w.Plan.Spans.On(number), []coverage.Increment(nil)
 		if len(spans) > 0 {
 			span = spans.Hulls()[0]
 		}
 		if len(spans) > 1 { // of sources that were sealed late
 			increments = []coverage.Increment{{Covered: []coverage.Coverage{{Spans: spans}}}}
 		}
-		if w.plan.Chain != nil && len(w.plan.Chain.Increments) > 0 {
-			increments = w.plan.Chain.Increments
+		if w.Plan.Chain != nil && len(w.Plan.Chain.Increments) > 0 {
+			increments = w.Plan.Chain.Increments
 		}
 		parts = append(parts, partition.NewPart(span, ordinal+i, increments))
 	}
-	p := partition.New(w.plan.Segment, parts...)
-	if u := w.plan.Update(); u != nil {
+	p := partition.New(w.Plan.Segment, parts...)
+	if u := w.Plan.Update(); u != nil {
 		for i := range u.Refresh {
-			p.AddPast(&u.Refresh[i], i+1, false, w.plan.Segment)
+			p.AddPast(&u.Refresh[i], i+1, false, w.Plan.Segment)
 		}
 		if u.Restart || u.Sparse {
 			return p // no sums are kept from which rows could leave
 		}
 		for i, c := range u.Leave {
-			p.AddPast(&c, i, true, w.plan.Segment)
+			p.AddPast(&c, i, true, w.Plan.Segment)
 		}
 	}
 	return p
@@ -445,12 +436,12 @@ func (w *Worker) owned() (numbers []int) {
 
 // identity returns the identity of a share's record for a visit.
 func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.Share) wire.Identity {
-	return wire.Identity{Kind: kind, Run: w.run, Stage: v.Stage, Visit: v.Number, Partition: w.first(p), Parent: v.Parent}
+	return wire.Identity{Kind: kind, Run: w.ID, Stage: v.Stage, Visit: v.Number, Partition: w.first(p), Parent: v.Parent}
 }
 
 // statisticsOf returns the statistics partition for the records of a share, given its first partition.
 func (w *Worker) statisticsOf(first int) int {
-	return protocol.StatisticsPartition(first/max(w.plan.Group, 1), max(len(w.plan.Since.Statistics), 1))
+	return protocol.StatisticsPartition(first/max(w.Plan.Group, 1), max(len(w.Plan.Since.Statistics), 1))
 }
 
 // publish writes a record of a share's statistics, or adds it to the records of a visit of which nothing is sent.
@@ -476,8 +467,8 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 // progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
 func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows int64) {
 	done, of := int64(0), rows(shares)
-	if v.Stage == wire.Survey && !w.plan.Foreign && len(shares) == len(w.all) {
-		for _, s := range w.plan.Sources {
+	if v.Stage == wire.Survey && !w.Plan.Foreign && len(shares) == len(w.all) {
+		for _, s := range w.Plan.Sources {
 			of += s.Rows
 		}
 	}

@@ -63,7 +63,7 @@ func (w *Worker) ofVisit(id wire.Identity, v protocol.Visit) bool {
 }
 
 func (w *Worker) isGramOfUpdate(id wire.Identity) bool {
-	return w.plan.Update() != nil && id.Stage != wire.Survey && statistics.OfGram(id.Kind)
+	return w.Plan.Update() != nil && id.Stage != wire.Survey && statistics.OfGram(id.Kind)
 }
 
 // ofSeal reports whether a record is the seal of a stage whose final weights are the parent of the due visit, or terms of
@@ -108,7 +108,7 @@ func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
 	p.Grams = 0
 	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed
 		for _, part := range p.Parts {
-			w.cache.Drop(part.Span.Partition)
+			w.Cache.Drop(part.Span.Partition)
 		}
 	}
 }
@@ -117,7 +117,7 @@ func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
 func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
 	lost := map[int]bool{}
 	for _, r := range w.written.those(wanted) {
-		if !r.Precedes(w.plan.Since.Statistics) {
+		if !r.Precedes(w.Plan.Since.Statistics) {
 			if there, err := w.Holds(ctx, r); err != nil || there {
 				if err != nil {
 					return nil, err

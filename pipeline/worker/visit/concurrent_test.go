@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -69,5 +68,5 @@ func TestOrderOfSegments(t *testing.T) {
 
 // inOrder is a scan of partitions.
 func inOrder(partitions []*partition.Share) *Scan {
-	return &Scan{LoadSource: &LoadSource{Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{})}, Shares: partitions}
+	return &Scan{Run: NewRun(nil, nil, &schemas.Plan{}, "", partition.NewCache(0)), Shares: partitions}
 }

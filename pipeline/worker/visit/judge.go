@@ -128,7 +128,7 @@ func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset i
 
 // judgedWeight returns the weight of a row that the gate uses: errors cost in the gate what they cost in training.
 func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
-	return float64(rows.Weights[row]) * p.Prepared.ClassWeight(rows.Classes[row])
+	return float64(rows.Weights[row]) * p.visit.prepared.ClassWeight(rows.Classes[row])
 }
 
 // judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the

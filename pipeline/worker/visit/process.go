@@ -61,7 +61,7 @@ func (v *Visit) Processor(idle *[]*Processor) (p *Processor) {
 	}
 	if p == nil {
 		p = &Processor{
-			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Buffers, Crosses: v.Crosses},
+			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Grams, Crosses: v.Crosses},
 			exact:       accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS, Crosses: v.Crosses},
 		}
 	}
@@ -109,9 +109,9 @@ func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, e
 // is the reason why the message is unusable. The run that added a past segment decided which of its messages count: it may
 // have accepted labels that are not classes, although this run does not.
 func (p *Processor) prepare(number int, m protocol.Message, segment *partition.Segment) (*partition.Batch, error) {
-	prepared, weight, open := p.Prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
-	batch, err := p.Rows.Read(p.forgottenOf(segment), number, m, &RowShape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
-		Columns: p.Columns})
+	prepared, weight, open := p.visit.prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
+	batch, err := p.decode(p.forgottenOf(segment), number, m, &rowShape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
+		Columns: p.visit.columns})
 	if err != nil {
 		return nil, err
 	}
@@ -180,7 +180,7 @@ func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) 
 func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Batch, from, to int) {
 	tile := block.Slice(from, to)
 	if of.Features.Leaves() > 0 {
-		c := p.Prepared.Coder.Width()
+		c := p.visit.prepared.Coder.Width()
 		of.Features.ExpandLeaves(&tile, &p.leaves, b.Codes[from*c:to*c])
 		return
 	}

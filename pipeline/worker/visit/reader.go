@@ -12,7 +12,7 @@ import (
 
 // reader reads the data for the segments of a share, in order.
 type reader struct {
-	*LoadSource
+	*Scan
 	share     *partition.Share
 	part      *partition.Part        // of examples and replay
 	examples  protocol.Reader        // nil until first needed
@@ -27,7 +27,7 @@ type reader struct {
 func (r *reader) replayed(part *partition.Part) *protocol.SpanCounting {
 	if r.part != part {
 		r.close()
-		r.part, r.next, r.ahead, r.examples, r.residuals, r.replay = part, 0, nil, nil, nil, r.Counting.Replay(part.Span)
+		r.part, r.next, r.ahead, r.examples, r.residuals, r.replay = part, 0, nil, nil, nil, r.counting.Replay(part.Span)
 	}
 	return r.replay
 }
@@ -51,7 +51,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		l.Messages = r.Cache.Messages(segment)
 		l.inMemory = l.Messages != nil
 	}
-	topics := r.Client.Topics
+	topics := r.Topics
 	if segment.Past {
 		if l.Messages == nil {
 			if err := r.readPast(ctx, l); err != nil {
@@ -96,7 +96,7 @@ func (r *reader) readMessages(ctx context.Context, l *Load, replay *protocol.Spa
 		if r.examples != nil {
 			r.examples.Close()
 		}
-		r.examples, r.ahead = r.Cache.Range(r.Client.Log, r.Client.Topics.Examples, coverage.Span{Partition: span.Partition,
+		r.examples, r.ahead = r.Cache.Range(r.Log, r.Topics.Examples, coverage.Span{Partition: span.Partition,
 			From: span.From, To: r.part.Span.To}), nil
 	}
 	r.at = span.To
@@ -136,7 +136,7 @@ const wideGap = 64
 // readPast reads the messages of a past segment: those that counted when its increment was added.
 func (r *reader) readPast(ctx context.Context, l *Load) error {
 	span, increment := l.Segment().Span, r.Increment(l.Segment())
-	past := r.Client.Log.Range(r.Client.Topics.Examples, span.Partition, span.From, span.To)
+	past := r.Log.Range(r.Topics.Examples, span.Partition, span.From, span.To)
 	defer past.Close()
 	l.Messages = []protocol.Message{}
 	for {

@@ -19,8 +19,7 @@ import (
 
 // ResidualsReader reads the published residuals of a stage for the next stage.
 type ResidualsReader struct {
-	Client   *protocol.Client
-	Run      string
+	*Run
 	Stage    int
 	Parent   wire.Digest // the stage's final weights
 	Classes  int
@@ -54,7 +53,7 @@ func (r *ResidualsReader) reader(s *partition.Share, part *partition.Part, from 
 	of := seal.Part(number)
 	return &residualsReader{
 		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
-		messages: r.Client.Log.Range(r.Client.Topics.Residuals, number, max(from, of.From), of.To),
+		messages: r.Log.Range(r.Topics.Residuals, number, max(from, of.From), of.To),
 	}
 }
 
@@ -75,13 +74,13 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 			return nil, err
 		}
 		head, err := schemas.ResidualsHeader(m.Message)
-		if err != nil || head.Run != r.Run || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
+		if err != nil || head.Run != r.ID || head.Stage != r.Stage || head.Parent != r.Parent || head.Attempt != r.attempt {
 			continue // of another worker, or for weights that were not accepted
 		}
 		if head.Offset < r.offset || head.Offset == r.offset && head.Row < r.row {
 			continue // a duplicate
 		}
-		part, err := r.Client.Codec.DecodeResiduals(m.Message, r.Classes)
+		part, err := r.Codec.DecodeResiduals(m.Message, r.Classes)
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}
@@ -151,7 +150,7 @@ func (r *ResidualsReader) Restore(ctx context.Context, s *partition.Share) error
 	}
 	for _, part := range s.Parts {
 		if err := r.restore(ctx, s, part); err != nil {
-			return fmt.Errorf("read residuals %s[%d] of stage %d: %w", r.Client.Topics.Residuals, part.Span.Partition, r.Stage, err)
+			return fmt.Errorf("read residuals %s[%d] of stage %d: %w", r.Topics.Residuals, part.Span.Partition, r.Stage, err)
 		}
 	}
 	if r.Begins {

@@ -15,39 +15,26 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
 )
 
-// RowShape is the common properties of a run's rows.
-type RowShape struct {
+// rowShape is the common properties of a run's rows.
+type rowShape struct {
 	Sparse  bool
 	Width   int              // of dense rows
 	Columns examples.Columns // of the features, with the offsets of the run; nil: unknown
 }
 
-// RowReader decodes the examples messages of a run.
-type RowReader struct {
-	codec    protocol.Codec
-	plan     *schemas.Plan
-	noLabels value.Missing // texts that are not labels
-}
-
-// NewRowReader returns a reader for the runs of a plan.
-func NewRowReader(plan *schemas.Plan, codec protocol.Codec) *RowReader {
-	return &RowReader{codec: codec, plan: plan, noLabels: layout.MissingLabels(plan)}
-}
-
-// Read decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
+// decode decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
 // yet. It clears the values of forgotten rows. The caller releases the examples.
-func (r *RowReader) Read(forgotten coverage.Forgotten, number int, m protocol.Message, rows *RowShape) (*examples.Batch, error) {
-	examples, err := r.codec.DecodeExamples(m.Value)
+func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Message, rows *rowShape) (*examples.Batch, error) {
+	examples, err := r.Codec.DecodeExamples(m.Value)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkExamples(r.plan, examples, rows); err != nil {
+	if err := checkExamples(r.Plan, examples, rows); err != nil {
 		examples.Release()
 		return nil, err
 	}
@@ -61,7 +48,7 @@ func (r *RowReader) Read(forgotten coverage.Forgotten, number int, m protocol.Me
 }
 
 // checkExamples returns the reason why a run can't use examples, or nil.
-func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *RowShape) error {
+func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *rowShape) error {
 	switch {
 	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
 		return model.CheckOccurring(plan.Stages)[0]
@@ -193,7 +180,7 @@ func unknownLabel(open bool, unknown func(label string)) func(row int, label str
 // augment adds the plan's augmented training rows to a batch, after the rows of the message, and their raw features to
 // raw. A row and its variants share its weight, so that sums over the rows are means over the variants of an image.
 func (p *Processor) augment(b *partition.Batch, raw *kernel.Dense) {
-	variants, image := stages.Variants(p.Plan.Augment), p.Prepared.Image
+	variants, image := stages.Variants(p.Plan.Augment), p.visit.prepared.Image
 	if len(variants) == 0 {
 		return
 	}

@@ -19,8 +19,14 @@ import (
 // segment at a time. The outcomes of each share are collected in segment order, whatever the order in which they were
 // computed.
 type Scan struct {
-	*LoadSource
+	*Run
 	Shares []*partition.Share
+	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
+	Scores *ResidualsReader
+	// Increment returns the increment of a past segment; nil if the run has none.
+	Increment func(*partition.Segment) *coverage.Increment
+	// Whole means that no segment is in memory, so that the scan can check that every message of the plan's sources exists.
+	Whole bool
 	// Extent returns the number of leading segments of a share to scan; nil: all.
 	Extent func(*partition.Share) int
 	// Processor is called once for each goroutine that processes segments. See [Outcomes].
@@ -61,21 +67,6 @@ type Executor interface {
 	Run(ctx context.Context, s *Scan) error
 }
 
-// LoadSource reads data that is not in memory.
-type LoadSource struct {
-	Client *protocol.Client
-	// Cache has messages that need not be read from the log.
-	Cache *partition.Cache
-	// Counting decides which messages count.
-	Counting *protocol.Counting
-	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
-	Scores *ResidualsReader
-	// Increment returns the increment of a past segment; nil if the run has none.
-	Increment func(*partition.Segment) *coverage.Increment
-	// Whole means that no segment is in memory, so that the scan can check that every message of the plan's sources exists.
-	Whole bool
-}
-
 // Load is a segment with the data read for it.
 type Load struct {
 	Share    *partition.Share
@@ -98,7 +89,7 @@ func (l *Load) Segment() *partition.Segment { return l.Share.Segments[l.Index] }
 // which may wait, before each.
 func (s *Scan) Loads(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
-		r := &reader{LoadSource: s.LoadSource, share: p}
+		r := &reader{Scan: s, share: p}
 		defer r.close()
 		segments := p.All()
 		if s.Extent != nil {

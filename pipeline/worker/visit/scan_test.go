@@ -109,8 +109,8 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 		var ahead atomic.Int64
 		rows := int64(0)
 		s := &Scan{
-			LoadSource: &LoadSource{Client: protocol.NewClient(log, "test", nil), Cache: partition.NewCache(0), Counting: protocol.NewCounting(&schemas.Plan{Foreign: true})},
-			Shares:     []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))},
+			Run:    NewRun(protocol.NewClient(log, "test", nil), nil, &schemas.Plan{Foreign: true}, "", partition.NewCache(0)),
+			Shares: []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))},
 			Processor: Outcomes(func() func(context.Context, *Load) (int, error) {
 				return func(_ context.Context, l *Load) (int, error) {
 					if n := ahead.Add(1); n > limit {

@@ -10,7 +10,6 @@ import (
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/accumulate"
-	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -22,30 +21,21 @@ import (
 	"github.com/stagewise/stagewise/solve"
 )
 
-// SurveyRun has the properties of a run that its survey needs.
-type SurveyRun struct {
-	*LoadSource
-	Plan    *schemas.Plan
-	Rows    *RowReader
-	BLAS    *kernel.BLAS
-	Earlier *model.Model // the version that the run starts from; nil: none
-	Offered *model.Model // the version for subscribers, if the run has a gate; nil: none
-	Buffers *accumulate.BufferPool
-}
-
 // Survey is the survey of a run, shared by its goroutines. It is immutable while they run.
 type Survey struct {
-	*SurveyRun
+	*Run
+	offered    *model.Model // the version for subscribers; nil: there is no gate
 	first      *first
 	none       *protocol.NoExamplesError // nil: some message is usable
 	labels     *examples.Labels          // classes of the plan; nil: any label is a class
 	quarantine *quarantine
 }
 
-// NewSurvey starts a survey: it determines the common properties of all messages. The error is a *[protocol.NoExamplesError] if
-// no message is usable, unless there are messages to quarantine: then [Survey.Err] returns it.
-func NewSurvey(ctx context.Context, run *SurveyRun) (*Survey, error) {
-	s := &Survey{SurveyRun: run, quarantine: &quarantine{client: run.Client, plan: run.Plan}}
+// NewSurvey starts a survey: it determines the common properties of all messages. Offered is the version for subscribers, if the run has a
+// gate. The error is a *[protocol.NoExamplesError] if no message is usable, unless there are messages to quarantine: then [Survey.Err]
+// returns it.
+func NewSurvey(ctx context.Context, run *Run, offered *model.Model) (*Survey, error) {
+	s := &Survey{Run: run, offered: offered, quarantine: &quarantine{Run: run}}
 	var err error
 	s.first, err = s.findFirst(ctx)
 	none, _ := errors.AsType[*protocol.NoExamplesError](err)
@@ -75,12 +65,12 @@ func (s *Survey) Err() error {
 
 // Processor returns a function that surveys segments in one goroutine.
 func (s *Survey) Processor() func(context.Context, *Load) (*Findings, error) {
-	p := &surveyor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Buffers}}
+	p := &surveyor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Grams}}
 	if s.Plan.Update() != nil {
 		p.predictor = s.Earlier.Predictor(s.BLAS)
 	}
-	if s.Offered != nil {
-		p.offered = s.Offered.Predictor(s.BLAS)
+	if s.offered != nil {
+		p.offered = s.offered.Predictor(s.BLAS)
 	}
 	return p.segment
 }

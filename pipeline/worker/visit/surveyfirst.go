@@ -20,7 +20,7 @@ import (
 // first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
 // weighted rows.
 type first struct {
-	shape *RowShape // nil: no message is usable
+	shape *rowShape // nil: no message is usable
 	// the means of the features (d) of weighted rows, about which moments are taken; nil: the rows are sparse
 	shift []float32
 	// the same (k) for the targets, from the first message that has some; nil: classification
@@ -74,10 +74,10 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if s.Plan.Update() != nil {
 		columns := s.Earlier.Columns()
 		if s.Earlier.Sparse() {
-			return &first{shape: &RowShape{Sparse: true, Columns: columns}, columns: columns, columnsText: columns.Text()}, nil
+			return &first{shape: &rowShape{Sparse: true, Columns: columns}, columns: columns, columnsText: columns.Text()}, nil
 		}
 		return &first{
-			shape: &RowShape{Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
+			shape: &rowShape{Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
 			columns: columns, columnsText: columns.Text(),
 		}, nil
 	}
@@ -105,7 +105,7 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 // firstOf searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
 // found is complete.
 func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
-	replay := s.Counting.Replay(span)
+	replay := s.counting.Replay(span)
 	r := s.Cache.Range(s.Client.Log, s.Client.Topics.Examples, span)
 	defer r.Close()
 	for {
@@ -120,7 +120,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			none.PassedOver.Count(reason, 1)
 			continue
 		}
-		examples, err := s.Rows.Read(s.Plan.Forgotten, span.Partition, m, found.shape)
+		examples, err := s.decode(s.Plan.Forgotten, span.Partition, m, found.shape)
 		if concernsRun(err) {
 			return false, fmt.Errorf("examples %s[%d]@%d: %w", s.Client.Topics.Examples, span.Partition, m.Offset, err)
 		}
@@ -173,7 +173,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 		return false, err
 	}
 	if found.shape == nil {
-		*found = first{shape: &RowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, columns: columns,
+		*found = first{shape: &rowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, columns: columns,
 			columnsText: columns.Text(), image: image}
 	}
 	if found.targets == nil {

@@ -110,7 +110,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 // message adds a message to the findings, and returns its checksum. The error is the reason why the message is unusable;
 // nothing is added then.
 func (p *surveyor) message(found *Findings, number int, m protocol.Message) (checksum uint64, err error) {
-	batch, err := p.Rows.Read(p.Plan.Forgotten, number, m, p.shape)
+	batch, err := p.decode(p.Plan.Forgotten, number, m, p.shape)
 	if err != nil {
 		return 0, err
 	}

@@ -26,8 +26,7 @@ import (
 // workers survey a partition concurrently, because one has not noticed yet that it has lost the partition, a message may
 // be written twice, with the same key.
 type quarantine struct {
-	client *protocol.Client
-	plan   *schemas.Plan
+	*Run
 
 	mutex sync.Mutex
 	there map[int]offsets // by partition; nil: the topic is not read yet
@@ -36,7 +35,7 @@ type quarantine struct {
 // choose returns the messages of a segment that belong on the topic: unusable ones, and usable ones with unknown labels.
 // In a full run of a chain most increments belong to earlier runs, which have already written theirs.
 func (q *quarantine) choose(s *partition.Segment, bad, unknown []schemas.Quarantined) []schemas.Quarantined {
-	chain := q.plan.Chain
+	chain := q.Plan.Chain
 	if chain == nil || chain.Update != nil || len(chain.Increments) == 0 {
 		return append(bad, unknown...)
 	}
@@ -53,7 +52,7 @@ func (q *quarantine) put(ctx context.Context, number int, bad []schemas.Quaranti
 	if len(bad) == 0 {
 		return nil
 	}
-	topics := q.client.Topics
+	topics := q.Topics
 	missing, err := q.missing(ctx, number, bad)
 	if err != nil {
 		return fmt.Errorf("read %s: %w", topics.Quarantine, err)
@@ -62,7 +61,7 @@ func (q *quarantine) put(ctx context.Context, number int, bad []schemas.Quaranti
 	for i, m := range missing {
 		messages[i] = m.Message()
 	}
-	if _, err := q.client.Log.Append(ctx, topics.Quarantine, 0, messages...); err != nil {
+	if _, err := q.Log.Append(ctx, topics.Quarantine, 0, messages...); err != nil {
 		return fmt.Errorf("put %d messages of %s[%d] into quarantine: %w", len(messages), topics.Examples, number, err)
 	}
 	return nil
@@ -92,18 +91,18 @@ func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quar
 // read records the messages of the plan's spans that were written to the topic since the plan was made.
 func (q *quarantine) read(ctx context.Context) error {
 	there, spans := map[int]offsets{}, map[int]coverage.Span{}
-	for _, span := range q.plan.Spans.Hulls() {
+	for _, span := range q.Plan.Spans.Hulls() {
 		there[span.Partition], spans[span.Partition] = offsets{}, span
 	}
-	topics, from := q.client.Topics, q.plan.Since.Quarantine
-	_, end, err := q.client.Log.Bounds(ctx, topics.Quarantine, 0)
+	topics, from := q.Topics, q.Plan.Since.Quarantine
+	_, end, err := q.Log.Bounds(ctx, topics.Quarantine, 0)
 	if err != nil {
 		return err
 	}
 	if end < from { // the topic was recreated
 		from = 0
 	}
-	err = q.client.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m protocol.Message) error {
+	err = q.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m protocol.Message) error {
 		topic, number, offset, ok := schemas.QuarantineKey(m.Key)
 		if span, known := spans[number]; ok && topic == topics.Examples && known && span.From <= offset && offset < span.To {
 			there[number].add(offset)

@@ -48,7 +48,7 @@ func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition
 		case sampled:
 			if matrix == nil {
 				n := p.visit.Of.Features.Size()
-				matrix = p.Buffers.Get(n * (n + 1) / 2)
+				matrix = p.Grams.Get(n * (n + 1) / 2)
 				clear(matrix)
 			}
 			p.addPairs(sum, matrix, b, p.leavesOf(b))
@@ -76,7 +76,7 @@ func (p *Processor) countsPairs(batches []*partition.Batch) bool {
 func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch) []float64 {
 	sum.Field(statistics.FieldGramRows, 1)
 	if n := p.visit.Of.Features.Size(); matrix == nil && slices.Contains(b.Fitted, 1) {
-		matrix = p.Buffers.Get(n * (n + 1) / 2)
+		matrix = p.Grams.Get(n * (n + 1) / 2)
 		clear(matrix)
 	}
 	if matrix != nil {
@@ -184,7 +184,7 @@ func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batc
 // sumGrowth computes the sums for growing trees: for each word of each column the residuals and the curvature of all
 // training rows before the stage, and a sample of these rows, drawn again for the stage.
 func (p *Processor) sumGrowth(ctx context.Context, l *Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
-	coder, k := p.Prepared.Coder, p.visit.Of.Classes
+	coder, k := p.visit.prepared.Coder, p.visit.Of.Classes
 	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
 	words, each := coder.Words(), tree.Codes*(k+1)
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))

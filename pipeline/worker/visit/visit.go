@@ -1,6 +1,6 @@
 // Package visit computes what a visit to partitions yields, segment by segment: of the survey of a run, and of each visit to a stage.
 //
-//	span ──Scan──▶ loads ──RowReader──▶ rows ──stages──▶ blocks and scores ──accumulate──▶ sums
+//	span ──Scan──▶ loads ──decode──▶ rows ──stages──▶ blocks and scores ──accumulate──▶ sums
 //	                                     │                                 ──sink──▶ residuals, once the stage is final
 //	                                     └──Survey──▶ labels, moments, a sample of rows; unusable messages
 //
@@ -10,41 +10,48 @@
 package visit
 
 import (
-	"github.com/stagewise/stagewise/accumulate"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// Run is the shared state of a run's visits. It is immutable once the survey's result is accepted.
+// Run is a run whose rows are visited. Create runs with [NewRun]. It is immutable while a visit is made.
 type Run struct {
-	ID       string
-	Plan     *schemas.Plan
-	Prepared *prepare.Preparation
-	Columns  examples.Columns // of the features, with the offsets of the run
-	Earlier  *model.Model     // the version that the run starts from; nil: none
-	Rows     *RowReader
-	Codec    protocol.Codec
-	BLAS     *kernel.BLAS
-	Cache    *partition.Cache // for data kept in memory
-	Buffers  *accumulate.BufferPool
-	Crosses  *accumulate.CrossPool
+	*protocol.Client
+	ID      string
+	Plan    *schemas.Plan
+	BLAS    *kernel.BLAS
+	Cache   *partition.Cache // for data kept in memory
+	Earlier *model.Model     // the version that the run starts from; nil: none
+
+	counting *protocol.Counting // decides which messages count
+	noLabels value.Missing      // texts that are not labels
+}
+
+// NewRun returns a run without a version from which it starts.
+func NewRun(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, id string, cache *partition.Cache) *Run {
+	return &Run{Client: client, ID: id, Plan: plan, BLAS: blas, Cache: cache, counting: protocol.NewCounting(plan),
+		noLabels: layout.MissingLabels(plan)}
 }
 
 // Visit is a visit to a stage, shared by its goroutines. It is immutable while they run.
 type Visit struct {
 	*Run
 	protocol.Visit
-	Of     *model.Stage
-	fitted *sink.Fitted
-	passed []passed    // of an update: the earlier stages
-	Sample *gramSample // messages for the Gram matrix of the stage; nil: all
+	Of       *model.Stage
+	prepared *prepare.Preparation
+	columns  examples.Columns // of the features, with the offsets of the run
+	fitted   *sink.Fitted
+	passed   []passed    // of an update: the earlier stages
+	Sample   *gramSample // messages for the Gram matrix of the stage; nil: all
 	// Gram means that the visit only sums the Gram matrix of the stage, which does not depend on weights. It is a visit of its own, before
 	// the first that the chain lists.
 	Gram      bool
@@ -103,7 +110,7 @@ func newVisit(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error)
 	if err != nil {
 		return nil, err
 	}
-	s := &Visit{Run: run, Visit: v, Of: stage}
+	s := &Visit{Run: run, Visit: v, Of: stage, prepared: chain.Prepared, columns: chain.Survey.Columns}
 	if v.Number == 0 && run.Plan.Chain == nil && !stage.Features.Sparse() { // a chain adds to the Gram matrix, so it covers all rows
 		all := chain.Survey.Rows[examples.Train]
 		if n := solve.GramRows(run.Plan.Stages[v.Stage], stage.Features.Size(), s.ByLeaves(), all); n < all {
