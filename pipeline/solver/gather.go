@@ -179,7 +179,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		if failure != nil && alone { // no other process can make the visit
 			return nil, &failureError{*failure}
 		}
-		known, claims := s.inbox.count(), s.claims
+		known, claims := len(s.inbox.digests), s.claims
 		late, err := s.receive(ctx, s.Clock.Until(deadline))
 		if err != nil {
 			return nil, err
@@ -187,7 +187,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 		switch {
 		case late && failure != nil:
 			return nil, &failureError{*failure}
-		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && s.inbox.count() == 0 && g.Stage == wire.Survey:
+		case late && s.GiveUp > 0 && waited+wait >= s.GiveUp && len(s.inbox.digests) == 0 && g.Stage == wire.Survey:
 			return nil, &protocol.UnclaimedError{What: "worker", After: s.GiveUp, Arithmetic: s.plan.Arithmetic}
 		case late:
 			waited += wait
@@ -214,7 +214,7 @@ func (s *Solver) gather(ctx context.Context, g *gathering, others ...*gathering)
 			wait = protocol.Patience(wait)
 		case s.claims > claims:
 			wait, waited = protocol.MinPatience, 0
-		case s.inbox.count() > known, failure == nil && s.failure(g) != nil:
+		case len(s.inbox.digests) > known, failure == nil && s.failure(g) != nil:
 			wait = protocol.MinPatience
 		default:
 			continue
@@ -317,7 +317,7 @@ func (s *Solver) identityOf(g *gathering, p *part, share *schemas.Share) wire.Id
 // share in order, and seals a stage before it visits the next one. So the record is gone if a later record of the share has
 // arrived.
 func (s *Solver) lacks(id wire.Identity) (bool, error) {
-	if s.inbox.Has(id) {
+	if s.inbox.holds(id) {
 		return false, nil
 	}
 	seals := id.Kind == statistics.KindSeal || id.Kind == statistics.KindIncrement

@@ -105,14 +105,14 @@ func (s *Solver) collect(m wire.Message) error {
 		return err
 	}
 	known := slices.ContainsFunc(s.sharesOf(id.Stage), func(share schemas.Share) bool { return share.First == id.Partition })
-	if id.Stage < s.inbox.solves() || id.Stage >= len(s.plan.Stages) || !known {
+	if id.Stage < s.inbox.stage || id.Stage >= len(s.plan.Stages) || !known {
 		return nil // of a solved stage, or of a stage or share outside the plan
 	}
 	if id.Kind != statistics.KindSeal && s.isAccepted(id.Stage) {
 		s.inbox.noteVisit(id)
 		return nil // no longer needed
 	}
-	if digest, twice := s.inbox.digest(id); twice {
+	if digest, twice := s.inbox.digests[id]; twice {
 		// Two workers may seal the same scores at different offsets.
 		if digest != m.Digest() && id.Kind != statistics.KindSeal {
 			return fmt.Errorf("another %v with other content", id)
@@ -163,26 +163,14 @@ func (b *inbox) Begin(stage int) {
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
 }
 
-// solves returns the current stage.
-func (b *inbox) solves() int { return b.stage }
-
-// count returns the number of records of unsolved stages that have arrived.
-func (b *inbox) count() int { return len(b.digests) }
-
-// digest returns the digest of a record that has arrived, reduced or not.
-func (b *inbox) digest(id wire.Identity) (digest wire.Digest, come bool) {
-	digest, come = b.digests[id]
-	return digest, come
-}
-
 // has reports whether a record has arrived, reduced or not.
 func (b *inbox) has(id wire.Identity) bool {
 	_, come := b.digests[id]
 	return come
 }
 
-// Has reports whether a record is buffered.
-func (b *inbox) Has(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
+// holds reports whether a record is buffered.
+func (b *inbox) holds(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
 
 // double removes and returns a buffered record in double precision; nil if there is none.
 func (b *inbox) double(id wire.Identity) *wire.Record[float64] {

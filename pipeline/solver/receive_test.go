@@ -67,10 +67,10 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		if isSingle(id) {
 			wrong, right = right, wrong
 		}
-		if wrong(); s.inbox.Has(id) || skipped != 1 {
+		if wrong(); s.inbox.holds(id) || skipped != 1 {
 			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, skipped)
 		}
-		if right(); !s.inbox.Has(id) || skipped != 1 {
+		if right(); !s.inbox.holds(id) || skipped != 1 {
 			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
 		}
 		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
@@ -99,7 +99,7 @@ func TestFirstRecordCounts(t *testing.T) {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
 		deliver(t, s, with(1)) // it was reduced already
-		if s.inbox.Has(id) {
+		if s.inbox.holds(id) {
 			t.Errorf("%s: a repetition of what was reduced is kept", kind)
 		}
 	}
@@ -113,15 +113,15 @@ func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
 	}
 	for _, id := range []wire.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
 		deliver(t, s, &wire.Record[float64]{Identity: id})
-		if kept, want := s.inbox.Has(id), id.Stage < 2 && id.Partition == 0; kept != want {
+		if kept, want := s.inbox.holds(id), id.Stage < 2 && id.Partition == 0; kept != want {
 			t.Errorf("%v: kept is %v, expected %v", id, kept, want)
 		}
 	}
 	s.inbox.Begin(1)
-	if s.inbox.Has(visit(0, 0)) || !s.inbox.Has(visit(1, 0)) {
+	if s.inbox.holds(visit(0, 0)) || !s.inbox.holds(visit(1, 0)) {
 		t.Error("stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
 	}
-	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.Has(visit(0, 0)) {
+	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.holds(visit(0, 0)) {
 		t.Error("a record of stage 0 is kept while stage 1 is solved")
 	}
 }
