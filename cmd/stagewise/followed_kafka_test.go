@@ -4,7 +4,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"fmt"
 	"os"
@@ -35,21 +34,8 @@ func newEvents(t *testing.T, partitions int) *events {
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
 	name := fmt.Sprintf("test-%d", time.Now().UnixNano())
 	e := &events{log, name, name + ".source", strings.Join(brokers, ",")}
-	t.Cleanup(func() {
-		ctx := context.Background()
-		all, err := log.Topics(ctx, name+".")
-		if err != nil {
-			t.Error(err)
-		}
-		for _, topic := range all {
-			if err := log.Delete(ctx, topic.Name); err != nil {
-				t.Error(err)
-			}
-		}
-		if err := log.Close(); err != nil {
-			t.Error(err)
-		}
-	})
+	deleteTopics(t, brokers, name+".")
+	t.Cleanup(func() { log.Close() })
 	inFolder(t, map[string]string{"clicks.yaml": fmt.Sprintf(`name: %s
 brokers: [%q]
 examples: {from_topic: %s, format: csv, partitions: 2, batch_rows: 8}
