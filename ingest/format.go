@@ -17,7 +17,6 @@ import (
 	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 )
@@ -188,7 +187,7 @@ func (o Options) decode(c *input.Content, f format.Format) error {
 	if err != nil && err != io.EOF {
 		return err
 	}
-	if sniffed := charset.Sniff(first); sniffed == "" && charset.IsUTF8(first) &&
+	if sniffed := signature.SniffEncoding(first); sniffed == "" && signature.IsUTF8(first) &&
 		!strings.EqualFold(strings.ReplaceAll(o.Encoding, "-", ""), "utf8") {
 		return input.WholeFile(c.Name, fmt.Errorf("the text is UTF-8, but %s is %s: remove it", o.Key("encoding"), o.Encoding))
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/ingest/registry"
-	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -119,7 +119,7 @@ func Keys() []option.Key {
 			return s == "" || utf8.RuneCountInString(s) == 1 && !strings.ContainsAny(s, "\"\r\n\ufffd")
 		}}, Meaning: "`csv`: field delimiter, one character; none: detected from the first rows"},
 		{Name: "encoding", Rule: option.Rule{Want: "the name of an encoding, such as latin-1, windows-1252 or utf-16",
-			Holds: func(v any) bool { return v == "" || charset.Known(v.(string)) }},
+			Holds: func(v any) bool { return v == "" || signature.IsEncoding(v.(string)) }},
 			Meaning: formatNames("`", "and", func(f format.Format) bool { return f.IsText }) +
 				", and the values of `from_topic`: text encoding, such as `latin-1`, `windows-1252` or `utf-16`; none: UTF-8"},
 		{Name: "columns.use", Rule: areColumns(),

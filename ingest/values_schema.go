@@ -8,7 +8,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/internal/charset"
 	"github.com/stagewise/stagewise/internal/signature"
 )
 
@@ -28,7 +27,7 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 		return nil, err
 	}
 	if v.whole.Encoding != "" && v.format.IsText {
-		if p.Value, err = charset.Decode(p.Value, v.whole.Encoding); err != nil {
+		if p.Value, err = signature.DecodeText(p.Value, v.whole.Encoding); err != nil {
 			return nil, fmt.Errorf("%w, which examples.encoding expects", err)
 		}
 	}

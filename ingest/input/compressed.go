@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
 
-	"github.com/stagewise/stagewise/internal/charset"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -82,7 +82,7 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 
 // DecodeText converts the rest of the content to UTF-8.
 func (c *Content) DecodeText(from string) {
-	c.Reader, c.Decoded = bufio.NewReaderSize(&encoded{name: c.Name, from: charset.NewReader(c.Reader, from)}, readSize), true
+	c.Reader, c.Decoded = bufio.NewReaderSize(&encoded{name: c.Name, from: signature.NewTextReader(c.Reader, from)}, readSize), true
 }
 
 // encoded reads decoded text, and adds the file to its errors.
@@ -93,7 +93,7 @@ type encoded struct {
 
 func (e *encoded) Read(p []byte) (int, error) {
 	n, err := e.from.Read(p)
-	if errors.As(err, new(*charset.Error)) {
+	if errors.As(err, new(*signature.EncodingError)) {
 		err = WholeFile(e.name, fmt.Errorf("%w, which examples.encoding expects", err))
 	}
 	return n, err

@@ -9,7 +9,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/stagewise/stagewise/internal/charset"
 )
 
 // signature is how a form begins: with a magic number, which has bytes that no text has; with a text, in any case, behind a byte
@@ -210,10 +209,10 @@ func isMessagePack(b []byte) bool {
 
 func encodedIn(encoding string) func([]byte) bool {
 	return func(b []byte) bool {
-		if charset.Sniff(b) != encoding {
+		if SniffEncoding(b) != encoding {
 			return false
 		}
-		text, err := charset.Decode(b[:len(b)&^1], encoding)
+		text, err := DecodeText(b[:len(b)&^1], encoding)
 		return err == nil && LooksLikeText(text)
 	}
 }

@@ -1,6 +1,8 @@
-// Package signature says what bytes are that hold no rows, or hold them in another form than expected, by how they begin:
+// Package signature says what bytes are that hold no rows, or hold them in another form than expected, by how they begin, and turns text in
+// other encodings into UTF-8:
 //
 //	first bytes ──Of──▶ what they are ──OfFile, OfValue──▶ what to do
+//	bytes in latin-1, utf-16, … ──NewTextReader──▶ UTF-8
 package signature
 
 import (

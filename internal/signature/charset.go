@@ -1,7 +1,4 @@
-// Package charset turns text in other encodings into UTF-8:
-//
-//	bytes in latin-1, utf-16, … ──NewReader──▶ UTF-8
-package charset
+package signature
 
 import (
 	"bytes"
@@ -39,19 +36,20 @@ func named(name string) encoding.Encoding {
 	return nil
 }
 
-// Known reports whether an encoding has that name.
-func Known(name string) bool { return named(name) != nil }
+// IsEncoding reports whether an encoding has that name.
+func IsEncoding(name string) bool { return named(name) != nil }
 
-// Error says that bytes are not in the encoding that they are said to be in.
-type Error struct{ Encoding string }
+// EncodingError says that bytes are not in the encoding that they are said to be in.
+type EncodingError struct{ Encoding string }
 
 // Error implements error.
-func (e *Error) Error() string {
+func (e *EncodingError) Error() string {
 	return fmt.Sprintf("bytes that are not text in %s", e.Encoding)
 }
 
-// NewReader returns a reader of the same text in UTF-8. It returns an *Error for bytes that are not in the encoding, which must be known.
-func NewReader(from io.Reader, name string) io.Reader {
+// NewTextReader returns a reader of the same text in UTF-8. It returns an *EncodingError for bytes that are not in the
+// encoding, which must be known.
+func NewTextReader(from io.Reader, name string) io.Reader {
 	e := named(name)
 	if e == nil {
 		panic("charset: unknown encoding " + name)
@@ -75,25 +73,25 @@ func (r *reader) Read(p []byte) (int, error) {
 	}
 	n, err := r.from.Read(p)
 	if errors.Is(err, encoding.ErrInvalidUTF8) {
-		err = &Error{r.name}
+		err = &EncodingError{r.name}
 	}
 	r.last = append(r.last, p[:n]...)
 	if bytes.Contains(r.last, replacement) {
-		r.err = &Error{r.name}
+		r.err = &EncodingError{r.name}
 		return 0, r.err
 	}
 	r.last = append(r.last[:0], r.last[max(0, len(r.last)-len(replacement)+1):]...)
 	return n, err
 }
 
-// Decode returns the text of bytes in an encoding, which must be known, as UTF-8. The error is an *Error.
-func Decode(text []byte, name string) ([]byte, error) {
-	return io.ReadAll(NewReader(bytes.NewReader(text), name))
+// DecodeText returns the text of bytes in an encoding, which must be known, as UTF-8. The error is an *EncodingError.
+func DecodeText(text []byte, name string) ([]byte, error) {
+	return io.ReadAll(NewTextReader(bytes.NewReader(text), name))
 }
 
-// Sniff returns the encoding in which a text must be, given its first bytes: utf-16, utf-16le or utf-16be; "": nothing
+// SniffEncoding returns the encoding in which a text must be, given its first bytes: utf-16, utf-16le or utf-16be; "": nothing
 // tells, or it is UTF-8.
-func Sniff(first []byte) string {
+func SniffEncoding(first []byte) string {
 	if bytes.HasPrefix(first, []byte("\xff\xfe")) || bytes.HasPrefix(first, []byte("\xfe\xff")) {
 		return "utf-16"
 	}

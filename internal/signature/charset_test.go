@@ -1,4 +1,4 @@
-package charset
+package signature
 
 import (
 	"errors"
@@ -31,20 +31,20 @@ func TestTextComesBack(t *testing.T) {
 		"cp1252":       {windows, text + "€", ""},
 		"utf-8":        {text, text, ""},
 	} {
-		if !Known(name) {
+		if !IsEncoding(name) {
 			t.Errorf("%s is not known", name)
 			continue
 		}
-		got, err := io.ReadAll(iotest.OneByteReader(NewReader(strings.NewReader(test.content), name)))
+		got, err := io.ReadAll(iotest.OneByteReader(NewTextReader(strings.NewReader(test.content), name)))
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: %q, %v, expected %q", name, got, err, test.want)
 		}
-		if sniffed := Sniff([]byte(test.content)); sniffed != test.sniffed {
+		if sniffed := SniffEncoding([]byte(test.content)); sniffed != test.sniffed {
 			t.Errorf("%s is taken for %q, expected %q", name, sniffed, test.sniffed)
 		}
 	}
 	for _, name := range []string{"", "klingon", "utf-7"} {
-		if Known(name) {
+		if IsEncoding(name) {
 			t.Errorf("%q is known", name)
 		}
 	}
@@ -58,8 +58,8 @@ func TestBytesThatAreNoText(t *testing.T) {
 		"utf-8":        "th\xe9",
 		"shift_jis":    "a\x81",
 	} {
-		_, err := io.ReadAll(iotest.OneByteReader(NewReader(strings.NewReader(content), name)))
-		var wrong *Error
+		_, err := io.ReadAll(iotest.OneByteReader(NewTextReader(strings.NewReader(content), name)))
+		var wrong *EncodingError
 		if !errors.As(err, &wrong) || wrong.Encoding != name {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -78,12 +78,12 @@ func FuzzNewReader(f *testing.F) {
 	f.Add([]byte("\xff\xfea\x00"), "utf-16")
 	f.Add([]byte("th\xe9"), "latin-1")
 	f.Fuzz(func(t *testing.T, content []byte, name string) {
-		Sniff(content)
+		SniffEncoding(content)
 		IsUTF8(content)
-		if !Known(name) {
+		if !IsEncoding(name) {
 			return
 		}
-		if text, err := Decode(content, name); err == nil && strings.ToValidUTF8(string(text), "") != string(text) {
+		if text, err := DecodeText(content, name); err == nil && strings.ToValidUTF8(string(text), "") != string(text) {
 			t.Errorf("%q became %q", content, text)
 		}
 	})
