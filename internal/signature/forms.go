@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"strings"
-
 )
 
 // signature is how a form begins: with a magic number, which has bytes that no text has; with a text, in any case, behind a byte
