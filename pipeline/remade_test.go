@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -196,6 +197,59 @@ func TestSourceThatFails(t *testing.T) {
 	deleted, ok := errors.AsType[*kafkalog.DeletedError](read())
 	if first, _, err := again.Bounds(t.Context(), examples, 0); !ok || deleted.Topic != examples || first != deleted.First || first == 0 {
 		t.Errorf("the examples begin at offset %d, error %v; reading gives %v, expected that error", first, err, deleted)
+	}
+}
+
+// holes is a log on which the messages of a topic that can't be used are gone, as in holes of an archive.
+type holes struct {
+	protocol.Log
+	topic string
+}
+
+func (h *holes) Range(topic string, partition int, from, to int64) protocol.Reader {
+	r := h.Log.Range(topic, partition, from, to)
+	if topic == h.topic {
+		r = &holesReader{r, topic, partition}
+	}
+	return r
+}
+
+type holesReader struct {
+	protocol.Reader
+	topic     string
+	partition int
+}
+
+func (r *holesReader) Next(ctx context.Context) (protocol.Message, error) {
+	m, err := r.Reader.Next(ctx)
+	if err == nil && strings.Contains(string(m.Value), "long") {
+		err = &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: m.Offset, First: m.Offset + 1, End: m.Offset + 1}
+	}
+	return m, err
+}
+
+// A hole that no example was made from does not keep the examples after it from being made again.
+func TestHolesThatNoExampleNeeds(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	followToEnd(t, log, job)
+	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
+	client := protocol.NewClient(log, job.Name, nil)
+	client.Log = &holes{topics.Open(log, job.Name, nil).Log, job.Examples.FromTopic}
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
+	for partition := range 2 {
+		first, end, err := again.Bounds(t.Context(), client.Topics.Examples, partition)
+		noError(t, err)
+		r := again.Range(client.Topics.Examples, partition, first, end)
+		n := 0
+		for ; err == nil; n++ {
+			_, err = r.Next(t.Context())
+		}
+		noError(t, r.Close())
+		if err != io.EOF || first != 0 || n < 10 {
+			t.Errorf("partition %d from offset %d: %d messages, and then %v", partition, first, n-1, err)
+		}
 	}
 }
 

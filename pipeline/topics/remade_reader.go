@@ -235,7 +235,11 @@ func (r *maker) followed(ctx context.Context, partition int, offset int64) (*pro
 		m, err := s.peek(ctx)
 		if err != nil {
 			delete(r.following, partition) // its errors are final
-			return nil, errors.Join(err, s.Close())
+			err = errors.Join(err, s.Close())
+			if hole, ok := errors.AsType[*kafkalog.DeletedError](err); ok && hole.Wanted < offset && hole.First <= offset {
+				return r.followed(ctx, partition, offset) // nothing that is asked for is in the hole
+			}
+			return nil, err
 		}
 		if m == nil || m.Offset > offset {
 			return nil, nil
