@@ -139,8 +139,11 @@ const maxDimensions = 8
 // setType sets the kind and the size of the values. It reports false if there is no such datatype.
 func (t *tensor) setType() bool {
 	name := strings.TrimRight(t.datatype, "0123456789")
-	t.bits, _ = strconv.Atoi(t.datatype[len(name):])
+	length := t.datatype[len(name):]
+	t.bits, _ = strconv.Atoi(length)
 	switch {
+	case strings.HasPrefix(length, "0"):
+		return false
 	case t.datatype == "BYTES":
 		t.kind = tabular.Text
 	case t.datatype == "BOOL":
