@@ -176,34 +176,40 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *partition.S
 		defer w.Grams.Put(sum)
 	}
 	record := gram.BlockRecord()
-	if of := w.gramDepends(v, p); of != "" {
+	if of, shared := w.grams[p]; shared {
 		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)
 	}
 	return publish(ctx, w, record)
 }
 
-// gramDepends returns the digest of everything that the Gram matrix of a share depends on. It is empty if only this run has the matrix:
-// that of a stage with scores among its features, or with trees, depends on the weights of earlier stages, and that of a chain is a sum
-// over increments.
-func (w *Worker) gramDepends(v *visit.Visit, p *partition.Share) wire.Digest {
+// gramsOf returns the digests of everything that the Gram matrices of shares depend on; nil if only this run has the matrices: those of
+// a stage with scores among its features, or with trees, depend on the weights of earlier stages, and those of a chain are sums over
+// increments.
+func (w *Worker) gramsOf(v *visit.Visit, shares []*partition.Share) map[*partition.Share]wire.Digest {
 	if w.Plan.Chain != nil || v.Of.Features.Leaves() > 0 || w.Plan.Stages[v.Stage].Scores {
-		return ""
+		return nil
 	}
 	type sample struct{ Want, Total int64 }
 	var of *sample // nil: all rows
 	if v.Sample != nil {
 		of = &sample{v.Sample.Want, v.Sample.Total}
 	}
-	return wire.DigestJSON([]any{w.made().Rows, p.Covered, p.Parts[0].Ordinal, w.Plan.Segment, v.Stage, w.Plan.Stages[v.Stage].Features,
-		w.Plan.Intercept && w.Plan.BeginsMember(v.Stage), of})
+	rows, grams := w.made().Rows, map[*partition.Share]wire.Digest{}
+	for _, p := range shares {
+		grams[p] = wire.DigestJSON([]any{rows, p.Covered, p.Parts[0].Ordinal, w.Plan.Segment, v.Stage, w.Plan.Stages[v.Stage].Features,
+			w.Plan.Intercept && w.Plan.BeginsMember(v.Stage), of})
+	}
+	return grams
 }
 
 // publishKnownGrams publishes the Gram matrices that an earlier run has summed, and returns the shares that have none.
 func (w *Worker) publishKnownGrams(ctx context.Context, v *visit.Visit, shares []*partition.Share) (rest []*partition.Share, err error) {
 	for _, p := range shares {
-		of := w.gramDepends(v, p)
-		known := w.Cache.Gram(p.Parts[0].Span.Partition, of)
-		if of == "" || known == nil {
+		var known *wire.Record[float32]
+		if of, shared := w.grams[p]; shared {
+			known = w.Cache.Gram(p.Parts[0].Span.Partition, of)
+		}
+		if known == nil {
 			rest = append(rest, p)
 			continue
 		}
@@ -236,6 +242,7 @@ func (w *Worker) sumGrams(ctx context.Context, first protocol.Visit, shares []*p
 	if err != nil || current.Of.Features.Sparse() {
 		return err
 	}
+	w.grams = w.gramsOf(current, shares)
 	rest, err := w.publishKnownGrams(ctx, current, shares)
 	if err == nil && len(rest) > 0 {
 		err = w.sums(ctx, current, rest, extent)

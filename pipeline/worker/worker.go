@@ -46,6 +46,8 @@ type Worker struct {
 	records  *protocol.Records  // of a visit of which nothing is sent; nil: records are published
 	local    *sync.Mutex        // guards records
 	idle     []*visit.Processor // of the last visit, if it was to sparse rows
+	// grams are the digests of what the Gram matrices of the current stage depend on, for later runs. Nil means that no other run has them.
+	grams map[*partition.Share]wire.Digest
 }
 
 // Options are the resources of a worker.
