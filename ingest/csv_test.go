@@ -4,14 +4,24 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
+	"maps"
+	"math"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/parquet/schema"
+	"github.com/twmb/franz-go/pkg/sr"
+
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/plain"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -210,5 +220,252 @@ func checkFuzzError(t *testing.T, err error) {
 	file, ok := errors.AsType[*input.Error](err)
 	if !ok || file.File != "file" || file.Err == nil {
 		t.Fatalf("%T: %v", err, err)
+	}
+}
+
+func TestTextsOfCSV(t *testing.T) {
+	for _, test := range []struct {
+		name, Content string
+		change        func(*Options)
+		want          string // words of each row, and its label; or an error
+	}{
+		{"by name", "id,kind,message\n7,spam,Buy now\n8,ham,\"Hello, you\"\n", func(o *Options) { o.Text, o.Label = "message", "kind" }, `[buy now]spam [hello you]ham`},
+		{"by number", "spam,Buy now\nham,hello\n", func(o *Options) { o.Text = "1" }, `[buy now]spam [hello]ham`},
+		{"empty", "spam,\nham,hello\n", func(o *Options) { o.Text = "1" }, `[]spam [hello]ham`},
+		{"missing column", "kind,message\nspam,a\n", func(o *Options) { o.Text, o.Label = "text", "kind" }, `rows.csv: line 1: no column "text": expected one of "kind" and "message"`},
+		{"not UTF-8", "spam,a\nham,\xff\n", func(o *Options) { o.Text = "1" }, "rows.csv: line 2, column 1: a text that is not UTF-8: convert the file"},
+		{"the label", "spam,a\n", func(o *Options) { o.Text = "0" }, "text: 0: expected other columns than those of examples.label"},
+		{"long", "spam," + strings.Repeat("a1 b2 c3", 400_000), func(o *Options) { o.Text, o.Words.Columns = "1", 1<<26 }, ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFolder(t)
+			o := Defaults()
+			o.Train = []string{f.write(t, "rows.csv", []byte(test.Content))}
+			test.change(&o)
+			rows, err := readSources(o)
+			switch {
+			case err != nil && f.text(err) != test.want:
+				t.Fatalf("%s, expected %s", f.text(err), test.want)
+			case err != nil || test.want == "":
+				return
+			}
+			all := rows[0]
+			var got []string
+			for i := range all.Rows {
+				indices, values := all.Sparse.Row(i)
+				counts := map[int32]float32{}
+				for at, index := range indices {
+					counts[index] = values[at]
+				}
+				words := strings.Fields(strings.Trim(strings.Split(strings.Split(test.want, " [")[i], "]")[0], "["))
+				if !maps.Equal(counts, oracle.HashedColumns(1<<18, words...)) {
+					t.Errorf("row %d: %v, expected the words %q", i, counts, words)
+				}
+				got = append(got, fmt.Sprintf("%v%s", words, all.Words[i]))
+			}
+			if text := strings.Join(got, " "); text != test.want || all.Floats != nil {
+				t.Errorf("%s, expected %s", text, test.want)
+			}
+		})
+	}
+}
+
+// Texts to predict may have the training columns, without the label, or only the text.
+func TestTextsToPredict(t *testing.T) {
+	f := newFolder(t)
+	o := Defaults()
+	o.Text, o.Label = "message", "kind"
+	want := layout.Features{Width: 1 << 18, Sparse: true}
+	for _, content := range []string{"kind,message\nspam,Buy now\n", "message,id\nbuy now,7\n", "message\nbuy NOW\n", "buy now\n"} {
+		rows, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
+		if err != nil || rows.Rows != 1 || len(rows.Sparse.Values) != 2 {
+			t.Errorf("%q: %d rows: %v", content, rows.Rows, err)
+		}
+	}
+	for content, wrong := range map[string]string{
+		"text\nbuy now\n":           `rows.csv: line 1: "text" may be a header or a text: set --header or --header=false, or call the column "message"`,
+		"kind,text\nspam,Buy now\n": `rows.csv: line 1: the first row does not name the columns that the model needs: expected a header with "message"`,
+	} {
+		_, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
+		if err == nil || f.text(err) != wrong {
+			t.Errorf("%q: %v, expected %s", content, err, wrong)
+		}
+	}
+	for content, rows := range map[string]int{"spam\nham\n": 2, "Buy now!\nham\n": 2} {
+		found, _, err := readRows(File(context.Background(), f.write(t, "rows.csv", []byte(content)), o, want))
+		if err != nil || found.Rows != rows {
+			t.Errorf("%q: %d rows: %v", content, found.Rows, err)
+		}
+	}
+	name := f.write(t, "rows.csv", []byte("buy now\n"))
+	if _, _, err := readRows(File(context.Background(), name, o, layout.Features{Width: 3})); err == nil ||
+		f.text(err) != "rows.csv: line 1: texts: the model was trained on rows of 3 features" {
+		t.Errorf("%v", err)
+	}
+	rows := f.write(t, "rows.libsvm", []byte("1 1:1\n"))
+	if _, _, err := readRows(File(context.Background(), rows, o, want)); err == nil ||
+		f.text(err) != "rows.libsvm: format libsvm: expected csv, arrow, parquet or jsonl, as the model was trained on texts" {
+		t.Errorf("%v", err)
+	}
+}
+
+// At the end of a topic of few rows, the columns are absent of which no message has the name, and the nearest name that messages have is
+// said, whatever the format; without one, all their names. A column without a value in the rows is not misspelt.
+func TestAbsentColumns(t *testing.T) {
+	const avsc = `{"type":"record","name":"Row","fields":[{"name":"kind","type":"string"},{"name":"length","type":"double"},` +
+		`{"name":"width","type":["null","double"]}]}`
+	registry := registered(t, sr.Schema{Schema: avsc})
+	object := `{"kind":"a","length":1,"width":null}`
+	fields := []arrow.Field{nullable("kind", arrow.BinaryTypes.String), nullable("length", arrow.PrimitiveTypes.Float64),
+		nullable("width", arrow.PrimitiveTypes.Float64)}
+	for name, test := range map[string]struct {
+		format, rows, value string
+		use                 []string
+		absent, instead     string
+	}{
+		"letters":      {"json", "", object, []string{"lenght", "width"}, "lenght", `the message has "length"`},
+		"capital":      {"json", "", object, []string{"Length", "width"}, "Length", `the message has "length"`},
+		"none is near": {"json", "", object, []string{"length", "age"}, "age", `the message has "kind", "length" and "width"`},
+		"nested": {"json", "", `{"kind":"a","user":{"age":30,"of":{"town":7}}}`, []string{"user.age", "user.of.twon"}, "user.of.twon",
+			`the message has "user.of.town"`},
+		"rows at a path": {"json", "rows", `{"kind":"a","size":1,"rows":[{"length":2},{"length":3}]}`, []string{"size", "lengths"}, "lengths",
+			`the message has "length"`},
+		"arrow": {"arrow", "", string(arrowContent(t, arrowRows(t, "["+object+"]", fields...), 1, false)), []string{"width", "lenght"},
+			"lenght", `the message has "length"`},
+		"avro": {"avro", "", string(framed(1, encoded(t, avsc, map[string]any{"kind": "a", "length": 1.0, "width": nil}))),
+			[]string{"width", "lenght"}, "lenght", `the message has "length"`},
+		"csv": {"csv", "", "a,1,", nil, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, missing := range []string{layout.MissingMean, layout.MissingError} {
+				v := valuesOf(t, ofTopic(test.format, func(o *Options) {
+					if o.Columns.Use, o.Missing.Mode, o.Settings.Rows = test.use, missing, test.rows; test.use != nil {
+						o.Label = "kind"
+					}
+					if test.format == "avro" {
+						o.Registry.URL = registry.URL()
+					}
+				}))
+				_, err := v.Add(t.Context(), TopicMessage{Value: []byte(test.value)})
+				if missing == layout.MissingError {
+					if test.instead != "" && (err == nil || !strings.HasSuffix(err.Error(), "; "+test.instead)) {
+						t.Errorf("got %v, expected %s", err, test.instead)
+					}
+					continue
+				}
+				noError(t, err)
+				if early := v.Absent(false); len(early) > 0 {
+					t.Errorf("before the end %v are absent", early)
+				}
+				absent := v.Absent(true)
+				if strings.Join(absent, ",") != test.absent {
+					t.Errorf("%q are absent, expected %s", absent, test.absent)
+				}
+				if slices.Contains(absent, test.absent) && v.Instead(test.absent) != test.instead {
+					t.Errorf("instead of %s: %s, expected %s", test.absent, v.Instead(test.absent), test.instead)
+				}
+			}
+		})
+	}
+}
+
+// A number that means a missing value does so whatever its type and spelling. A boolean is no such number.
+func TestNumbersThatMeanMissing(t *testing.T) {
+	lines := []string{`{"x":-999,"y":1.5,"z":true,"label":"a"}`, `{"x":7,"y":-99.9,"z":false,"label":"b"}`, `{"x":0,"y":2.5,"z":true,"label":"a"}`}
+	record := func(x, y arrow.DataType) []byte {
+		return arrowContent(t, arrowRows(t, "["+strings.Join(lines, ",")+"]", nullable("x", x), nullable("y", y),
+			nullable("z", arrow.FixedWidthTypes.Boolean), nullable("label", arrow.BinaryTypes.String)), 2, true)
+	}
+	numbers := []string{"-999", "0.0", "-99.9", "-"}
+	for name, content := range map[string][]byte{
+		"rows.csv":     []byte("x,y,z,label\n-999,1.5,True,a\n7.0,-99.90,False,b\n0,2.5,True,a\n"),
+		"pandas.csv":   []byte("x,y,z,label\n-999.0,1.5,True,a\n7.0,-9.99e1,False,b\n-0.0,2.5,True,a\n"),
+		"rows.jsonl":   []byte(strings.Join(lines, "\n")),
+		"texts.jsonl":  []byte(strings.NewReplacer("-999", `"-999.00"`, "-99.9", `"-99.9"`, `"x":0`, `"x":"0"`).Replace(strings.Join(lines, "\n"))),
+		"rows.arrow":   record(arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Float64),
+		"single.arrow": record(arrow.PrimitiveTypes.Float64, arrow.PrimitiveTypes.Float32),
+		"rows.parquet": parquetFile(t, [][]parquetValues{{{node: required(schema.NewFloat32Node, "x"), values: []float32{-999, 7, 0}},
+			{node: required(schema.NewFloat32Node, "y"), values: []float32{1.5, -99.9, 2.5}},
+			{node: required(schema.NewBooleanNode, "z"), values: []bool{true, false, true}}, {node: words("label"), values: []string{"a", "b", "a"}}}}),
+	} {
+		rows, _, _, problem := readAs(t, name, content, func(o *Options) { o.Label, o.MissingValues = "label", numbers })
+		if got, want := fmt.Sprint(rows.Floats), "[NaN 1.5 1 7 NaN 0 NaN 2.5 1]"; got != want || problem != "" {
+			t.Errorf("%s: %s %s, expected %s", name, got, problem, want)
+		}
+	}
+	list := arrowContent(t, arrowRows(t, `[{"f":[1,-999],"label":"a"},{"f":[-999,2],"label":"b"}]`,
+		nullable("f", arrow.ListOf(arrow.PrimitiveTypes.Float32)), nullable("label", arrow.BinaryTypes.String)), 2, true)
+	rows, _, _, problem := readAs(t, "lists.arrow", list, func(o *Options) { o.MissingValues = numbers })
+	if got, want := fmt.Sprint(rows.Floats), "[1 NaN NaN 2]"; got != want || problem != "" {
+		t.Errorf("lists: %s %s, expected %s", got, problem, want)
+	}
+	_, _, _, problem = readAs(t, "targets.csv", []byte("x,y\n1,2\n3,-999.0\n"), func(o *Options) { o.Targets, o.MissingValues = []string{"y"}, numbers })
+	if !strings.Contains(problem, "line 3, column 1 (\"y\"): a missing value: expected a number to predict") {
+		t.Errorf("a missing target: %q", problem)
+	}
+}
+
+// Only columns that float32 does not resolve get an offset.
+func TestOffsets(t *testing.T) {
+	for name, test := range map[string]struct {
+		value func(i int) float64
+		needs bool
+	}{
+		"milliseconds":       {func(i int) float64 { return 1764000000000 + 1000*float64(i) }, true},
+		"negative":           {func(i int) float64 { return -1764000000000 + 1000*float64(i) }, true},
+		"one of them":        {func(int) float64 { return 1764000000001 }, true},
+		"a decade":           {func(i int) float64 { return 1764000000 + 86400*float64(i) }, false},
+		"years":              {func(i int) float64 { return 2020 + float64(i%50/49) }, false},
+		"a constant":         {func(int) float64 { return 0.1 }, false},
+		"numbers around 0":   {func(i int) float64 { return math.Sin(float64(i)) }, false},
+		"large whole ones":   {func(i int) float64 { return 1<<23 + float64(i%2) }, false},
+		"above float32":      {func(i int) float64 { return math.Ldexp(math.Sin(float64(i)), 1023) }, false},
+		"squares above all":  {func(i int) float64 { return 1e200 * float64(i) }, false},
+		"missing values all": {func(int) float64 { return math.NaN() }, false},
+	} {
+		l := layout.New(Defaults().Options, "", []tabular.Field{{Name: "x"}}, true, func(_ int, err error) error { return err })
+		var b tabular.Block
+		b.Reset(1)
+		for i := range 4000 {
+			b.Columns[0].Numbers, b.Rows = append(b.Columns[0].Numbers, test.value(i)), b.Rows+1
+		}
+		found := layout.Spreads{}
+		found.Add(&l, &b)
+		offset := found.Offsets(1)["x"]
+		if (offset != 0) != test.needs {
+			t.Errorf("%s: offset %v, needs one: %v", name, offset, test.needs)
+		}
+		different := map[float32]bool{}
+		exact := map[float64]bool{}
+		for i := range 4000 {
+			different[float32(test.value(i)-offset)], exact[test.value(i)] = true, true
+		}
+		if test.needs && len(different) != len(exact) {
+			t.Errorf("%s: %d values became %d", name, len(exact), len(different))
+		}
+	}
+}
+
+// A decimal number is rounded to float64 and then to float32 in every format, as numpy and Arrow do: this one is just below
+// the middle of two float32, and its float64 is the middle.
+func TestDecimalsHaveOneRounding(t *testing.T) {
+	const decimal = "1.00000017881393432617187499"
+	for name, text := range map[string]string{
+		"rows.csv": "a," + decimal + "\nb,5\n", "rows.libsvm": "0 1:" + decimal + "\n1 1:1\n",
+		"rows.jsonl": `{"label":"a","x":"` + decimal + `"}` + "\n" + `{"label":"b","x":5}`,
+	} {
+		o := Defaults()
+		o.Train = []string{newFolder(t).write(t, name, []byte(text))}
+		rows, err := readSources(o)
+		if err != nil {
+			t.Fatal(name, err)
+		}
+		first := rows[0].Floats
+		if rows[0].Sparse != nil {
+			first = rows[0].Sparse.Values
+		}
+		if first[0] != float32(1.000000238418579) {
+			t.Errorf("%s: %v", name, first[0])
+		}
 	}
 }

@@ -1,7 +1,9 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -9,7 +11,9 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
+	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -329,5 +333,207 @@ func TestHiddenNames(t *testing.T) {
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%s: %q, %v, expected %q", pattern, got, err, want)
 		}
+	}
+}
+
+// A pattern is expanded to the matching files, sorted, unless a file has exactly this name.
+func TestFiles(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for _, name := range []string{"b.csv", "a.csv", ".hidden.csv", "c[1].csv", "c1.csv", "[x]/2.csv", "[x]/1.csv", "y/1.csv", "q*.csv",
+		"qq.csv"} {
+		noError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		noError(t, os.WriteFile(name, nil, 0o644))
+	}
+	for names, want := range map[string]string{
+		"none.csv":      "none.csv", // reported when it is opened
+		"-":             "-",
+		"b.csv a.csv":   "b.csv a.csv",
+		"[ab].csv":      "a.csv b.csv",
+		"y/1.csv ?.csv": "y/1.csv a.csv b.csv",
+		".h*.csv":       ".hidden.csv",
+		"c[1].csv":      "c[1].csv",
+		"[x]/*.csv":     "[x]/1.csv [x]/2.csv",
+		"*/1.csv":       "[x]/1.csv y/1.csv",
+		"q*.csv":        "q*.csv",
+		"./[y]/*":       "y/1.csv",
+	} {
+		got, err := Files(strings.Fields(names))
+		if err != nil || !slices.Equal(got, strings.Fields(want)) {
+			t.Errorf("%s: %q, %v; expected %s", names, got, err, want)
+		}
+	}
+	for name, want := range map[string]string{
+		"*.txt":  "*.txt: no file matches this pattern",
+		"no/*":   "no/*: no file matches this pattern",
+		"a.csv*": "",
+		"[a.csv": "[a.csv: no such file, nor a valid pattern: [ without ]",
+	} {
+		_, err := Files([]string{name})
+		if got := errorText(err); got != want {
+			t.Errorf("%s: %q, expected %q", name, got, want)
+		}
+	}
+}
+
+func errorText(err error) string {
+	if err == nil {
+		return ""
+	}
+	return err.Error()
+}
+
+// A column of a file that most rows lack from some row on, unlike those before, is named with the number of these rows. One that
+// rows lack now and then, or always, is not.
+func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
+	dense := func(o *Options) { o.Columns.Use = []string{"a", "b"} }
+	hashed := func(o *Options) {
+		o.Columns.Use, o.Categorical = []string{"a", "w"}, []string{"w"}
+		o.Hash = layout.Hash{Columns: 64}
+	}
+	text := func(o *Options) { o.Text, o.Missing.Mode = "w", layout.MissingError }
+	jsonl := func(row func(i int, late bool) string) (name, content string) {
+		var b strings.Builder
+		for i := range 3000 {
+			fmt.Fprintf(&b, "{\"label\":%d,%s}\n", i%2, row(i, i >= 2000))
+		}
+		return "rows.jsonl", b.String()
+	}
+	for name, test := range map[string]struct {
+		change func(*Options)
+		row    func(i int, late bool) string
+		want   map[string]int64
+	}{
+		"dense": {dense, func(i int, late bool) string {
+			if late {
+				return fmt.Sprintf(`"A":%d,"b":%d`, i, i)
+			}
+			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
+		}, map[string]int64{"a": 1000}},
+		"null": {dense, func(i int, late bool) string {
+			if late {
+				return fmt.Sprintf(`"a":%d,"b":null`, i)
+			}
+			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
+		}, map[string]int64{"b": 1000}},
+		"now and then": {dense, func(i int, late bool) string {
+			if i%3 == 0 {
+				return fmt.Sprintf(`"a":%d`, i)
+			}
+			return fmt.Sprintf(`"a":%d,"b":%d`, i, i)
+		}, nil},
+		"always": {dense, func(i int, late bool) string { return fmt.Sprintf(`"a":%d,"b":null`, i) }, nil},
+		"hashed words": {hashed, func(i int, late bool) string {
+			if late {
+				return fmt.Sprintf(`"a":%d`, i)
+			}
+			return fmt.Sprintf(`"a":%d,"w":"k%d"`, i, i%5)
+		}, map[string]int64{"w": 1000}},
+		"texts": {text, func(i int, late bool) string {
+			if late {
+				return `"W":"some words"`
+			}
+			return `"w":"some words"`
+		}, map[string]int64{"w": 1000}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFolder(t)
+			file, content := jsonl(test.row)
+			o := Defaults()
+			o.Missing.Mode = layout.MissingMean
+			test.change(&o)
+			o.Train = []string{f.write(t, file, []byte(content))}
+			found := must(Sources(t.Context(), o))(t)
+			topic, lost := &memoryTopic{partitions: nil, capacity: -1}, map[string]int64(nil)
+			topic.partitions = append(topic.partitions, nil)
+			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
+				func(int64) {}, func(columns map[string]int64) { lost = columns }); err != nil || !maps.Equal(lost, test.want) {
+				t.Errorf("lost are %v, %v, expected %v", lost, err, test.want)
+			}
+		})
+	}
+}
+
+// A row of a topic or a file without its list, or without its sparse row, is an error that names the column: it never counts as zeros.
+func TestRowsWithoutTheirList(t *testing.T) {
+	for first, later := range map[string]string{
+		`{"label":"a","v":[1,2]}`:     `{"label":"b","V":[1,2]}`,
+		`{"label":"a","v":{"3":1.5}}`: `{"label":"b","V":{"3":1.5}}`,
+	} {
+		o := ofTopic("json", func(o *Options) { o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean })
+		v := valuesOf(t, o)
+		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(first)}); err != nil {
+			t.Fatalf("%s: %v", first, err)
+		}
+		if _, err := v.Add(t.Context(), TopicMessage{Value: []byte(later)}); err == nil || !strings.Contains(err.Error(), `column "v"`) {
+			t.Errorf("%s: %v", later, err)
+		}
+		f := newFolder(t)
+		o = Defaults()
+		o.Columns.Use, o.Missing.Mode = []string{"v"}, layout.MissingMean
+		o.Train = []string{f.write(t, "rows.jsonl", []byte(strings.Repeat(first+"\n", 2000)+later+"\n"))}
+		if _, err := readSources(o); err == nil || !strings.Contains(err.Error(), `("v")`) || !strings.Contains(err.Error(), "line 2001") {
+			t.Errorf("%s in a file: %v", later, err)
+		}
+	}
+}
+
+// Decoded messages that are packed until their outcomes come have the rows that they have otherwise, also if those are read in blocks.
+func TestPack(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		blocks bool
+	}{
+		"words": {func(o *Options) { o.Label, o.Text = "kind", "tags" }, false},
+		"paths": {func(o *Options) {
+			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"w", "user.age", "user.at", "items.0.price"}, layout.MissingMean
+		}, false},
+		"numbers": {func(o *Options) {
+			o.Label, o.Columns.Use, o.Missing.Mode = "kind", []string{"user.age", "w"}, layout.MissingMean
+		}, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			batch := arrowRows(t, nestedEvents, nestedFields()...)
+			o := ofTopic("json", test.change)
+			o.BatchRows = 100
+			if o.Text != "" {
+				words, err := NewTopicWords(o)
+				if err == nil {
+					err = words.Add(t.Context(), TopicMessage{Value: []byte(nestedEvents)})
+				}
+				if err == nil {
+					o, err = words.Options()
+				}
+				if err != nil {
+					t.Fatal(err)
+				}
+			}
+			plain, packed := valuesOf(t, o), valuesOf(t, o)
+			for offset := int64(0); offset < layout.OffsetRows+600; {
+				rows := formatarrow.RowsOf(batch)
+				for row := range rows.Column.Len() {
+					decoded := formatarrow.Nested{Of: rows, Row: row}.Message()
+					m := TopicMessage{Partition: 2, Offset: offset, Key: "k", Time: 7, Row: &decoded}
+					again, err := packed.Pack(t.Context(), m)
+					if err == nil {
+						_, err = packed.Add(t.Context(), Unpack(2, offset, again))
+					}
+					if err == nil {
+						_, err = plain.Add(t.Context(), m)
+					}
+					if err != nil {
+						t.Fatal(err)
+					}
+					offset++
+				}
+				if plain.Full() {
+					if got, want := plain.Take(), packed.Take(); show(*got) != show(*want) || got.SourceKeys[0] != "k" {
+						t.Fatalf("%s, expected %s", show(*got), show(*want))
+					}
+				}
+			}
+			if blocks := plain.ahead.rows.Rows > 0; blocks != test.blocks {
+				t.Errorf("read in blocks: %t", blocks)
+			}
+		})
 	}
 }

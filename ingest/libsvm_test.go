@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,11 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/apache/arrow/go/v17/parquet"
+	"github.com/apache/arrow/go/v17/parquet/schema"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -147,4 +153,183 @@ func FuzzLIBSVM(f *testing.F) {
 			}
 		}
 	})
+}
+
+// pairsNode is a column of lists of index and value, or a map, which may be null, as may its entries.
+func pairsNode(isMap bool) schema.Node {
+	inner, names := "list", []string{"index", "value"}
+	if isMap {
+		inner, names = "key_value", []string{"key", "value"}
+	}
+	fields := schema.FieldList{optional(schema.NewInt64Node, names[0]), optional(schema.NewFloat64Node, names[1])}
+	if !isMap {
+		fields = schema.FieldList{schema.MustGroup(schema.NewGroupNode("element", parquet.Repetitions.Required, fields, -1))}
+	}
+	entries := schema.MustGroup(schema.NewGroupNode(inner, parquet.Repetitions.Repeated, fields, -1))
+	return schema.MustGroup(schema.NewGroupNode("features", parquet.Repetitions.Optional, schema.FieldList{entries}, -1))
+}
+
+// sparseGroup is a row group of sparse rows. A nil row is null, and so is a value of -1.
+func sparseGroup(isMap bool, labels []string, rows [][][2]float64) []parquetValues {
+	var indices []int64
+	var values []float64
+	var indexLevels, valueLevels, starts []int16
+	for _, row := range rows {
+		if len(row) == 0 {
+			level := int16(1)
+			if row == nil {
+				level = 0
+			}
+			indexLevels, valueLevels, starts = append(indexLevels, level), append(valueLevels, level), append(starts, 0)
+		}
+		for i, entry := range row {
+			indices, indexLevels = append(indices, int64(entry[0])), append(indexLevels, 3)
+			if starts = append(starts, int16(min(i, 1))); entry[1] == -1 {
+				valueLevels = append(valueLevels, 2)
+			} else {
+				values, valueLevels = append(values, entry[1]), append(valueLevels, 3)
+			}
+		}
+	}
+	return []parquetValues{
+		{node: words("label"), values: labels},
+		{node: pairsNode(isMap), values: indices, levels: indexLevels, starts: starts}, {values: values, levels: valueLevels, starts: starts},
+	}
+}
+
+// Sparse rows in Parquet give the same messages as the same rows in LIBSVM, whatever the row groups.
+func TestSparseRowsOfParquet(t *testing.T) {
+	const count = 700 // several times the number of values read at once
+	var lines, labels []string
+	rows := make([][][2]float64, count)
+	for i := range rows {
+		line := fmt.Sprint(i % 3)
+		rows[i] = [][2]float64{}
+		for j := range i % 13 { // the first value of each row is 0
+			line += fmt.Sprintf(" %d:%d", i+7*j, j)
+			rows[i] = append(rows[i], [2]float64{float64(i + 7*j), float64(j)})
+		}
+		lines, labels = append(lines, line), append(labels, fmt.Sprint(i%3))
+	}
+	want := messages(t, "rows.libsvm", []byte(strings.Join(lines, "\n")))
+	for _, isMap := range []bool{false, true} {
+		for _, size := range []int{63, 64, 65, count} {
+			var groups [][]parquetValues
+			for from := 0; from < count; from += size {
+				to := min(from+size, count)
+				groups = append(groups, sparseGroup(isMap, labels[from:to], rows[from:to]))
+			}
+			got := messages(t, "rows.parquet", parquetFile(t, groups))
+			if len(got) != len(want) {
+				t.Fatalf("groups of %d: %d messages, expected %d", size, len(got), len(want))
+			}
+			for i := range want {
+				if !bytes.Equal(got[i], want[i]) {
+					t.Errorf("map: %v, groups of %d: message %d differs from that of LIBSVM", isMap, size, i)
+				}
+			}
+		}
+	}
+}
+
+// Lists of structs, and maps, written by pyarrow 26 in row groups of three:
+//
+//	rows = [[(2, 1.), (9, -2.5)], [], [(0, 3.)], [(7, 0.), (8, .5)]]; label = ["a", "b", "a", "b"]
+func TestSparseRowsOfPyarrow(t *testing.T) {
+	want := messages(t, "rows.libsvm", []byte("a 2:1 9:-2.5\nb\na 0:3\nb 8:0.5"))
+	for _, name := range []string{"sparse", "maps"} {
+		content := must(os.ReadFile("testdata/" + name + ".parquet"))(t)
+		if got := messages(t, "rows.parquet", content); len(got) != 1 || !bytes.Equal(got[0], want[0]) {
+			t.Errorf("%s: other messages than those of LIBSVM", name)
+		}
+	}
+}
+
+func sparseLike(index, value arrow.DataType) arrow.DataType {
+	return arrow.ListOf(arrow.StructOf(nullable("index", index), nullable("value", value)))
+}
+
+// messages returns the messages of the examples of a file.
+func messages(t *testing.T, name string, content []byte) (values [][]byte) {
+	t.Helper()
+	f, o := newFolder(t), Defaults()
+	o.Train, o.BatchRows = []string{f.write(t, name, content)}, 64
+	sources := must(Sources(t.Context(), o))(t)
+	for rows, err := range sources[0].Batches(t.Context()) {
+		noError(t, err)
+		record := rows.Record(memory.DefaultAllocator)
+		value, err := examples.Encode(record, memory.DefaultAllocator)
+		record.Release()
+		noError(t, err)
+		values = append(values, value)
+	}
+	return values
+}
+
+// Sparse rows in Arrow give the same messages as the same rows in LIBSVM, whatever the record batches.
+func TestSparseRowsOfArrow(t *testing.T) {
+	const count = 130
+	var lines, lists, maps []string
+	for i := range count {
+		line, list, entries := fmt.Sprint(i%3), []string{}, []string{}
+		for j := range i % 5 { // the first value of each row is 0
+			line += fmt.Sprintf(" %d:%d.5", i+7*j, j)
+			list = append(list, fmt.Sprintf(`{"index":%d,"value":%d.5}`, i+7*j, j))
+			entries = append(entries, fmt.Sprintf(`{"key":%d,"value":%d.5}`, i+7*j, j))
+		}
+		lines = append(lines, line)
+		row := `{"label":"%d","features":[%s]}`
+		lists = append(lists, fmt.Sprintf(row, i%3, strings.Join(list, ",")))
+		maps = append(maps, fmt.Sprintf(row, i%3, strings.Join(entries, ",")))
+	}
+	want := messages(t, "rows.libsvm", []byte(strings.Join(lines, "\n")))
+	for _, test := range []struct {
+		rows []string
+		typ  arrow.DataType
+	}{
+		{lists, sparseLike(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)},
+		{lists, sparseLike(arrow.PrimitiveTypes.Uint64, arrow.PrimitiveTypes.Float64)},
+		{maps, arrow.MapOf(arrow.PrimitiveTypes.Int32, arrow.PrimitiveTypes.Float32)},
+	} {
+		record := arrowRows(t, "["+strings.Join(test.rows, ",")+"]", nullable("label", arrow.BinaryTypes.String), nullable("features", test.typ))
+		for _, size := range []int64{1, 63, 64, 65, count} {
+			got := messages(t, "rows.arrow", arrowContent(t, record, size, size == 64))
+			if len(got) != len(want) {
+				t.Fatalf("%v: %d messages, expected %d", test.typ, len(got), len(want))
+			}
+			for i := range want {
+				if !bytes.Equal(got[i], want[i]) {
+					t.Errorf("%v in batches of %d: message %d differs from that of LIBSVM", test.typ, size, i)
+				}
+			}
+		}
+	}
+}
+
+func TestBadSparseRowsOfArrow(t *testing.T) {
+	place := `rows.arrow, column 1 ("x"): row 1, counted from 0: `
+	for entries, want := range map[string]string{
+		`[{"index":5,"value":1},{"index":4,"value":1}]`: place + "index 4 after 5: expected ascending indices, each once",
+		`[{"index":4,"value":0},{"index":4,"value":1}]`: place + "index 4 after 4: expected ascending indices, each once",
+		`[{"index":-4,"value":1}]`:                      place + "index -4: expected a whole number from 0 to 67108863",
+		`[{"index":67108864,"value":1}]`:                place + "index 67108864: expected a whole number from 0 to 67108863",
+		`[{"index":1,"value":1e39}]`:                    place + "value 1e+39: expected a finite number of at most 3.4e+38 in size",
+		`[{"index":1,"value":null}]`:                    place + "entry 0 is null: expected an index and a value",
+		`[{"index":1,"value":1},{"value":1}]`:           place + "entry 1 is null: expected an index and a value",
+		`[{"index":1,"value":1},null]`:                  place + "entry 1 is null: expected an index and a value",
+		`null`:                                          place + "null instead of a sparse row",
+	} {
+		rows := `[{"label":"a","x":[{"index":1,"value":1}]},{"label":"b","x":` + entries + `}]`
+		record := arrowRows(t, rows, nullable("label", arrow.BinaryTypes.String), nullable("x", sparseLike(arrow.PrimitiveTypes.Int64,
+			arrow.PrimitiveTypes.Float64)))
+		if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
+			t.Errorf("%s: %s, expected %s", entries, got, want)
+		}
+	}
+	record := arrowRows(t, `[{"label":"a","x":[{"index":1,"value":1}],"y":2}]`, nullable("label", arrow.BinaryTypes.String),
+		nullable("x", sparseLike(arrow.PrimitiveTypes.Int64, arrow.PrimitiveTypes.Float64)), nullable("y", arrow.PrimitiveTypes.Float64))
+	want := `rows.arrow, column 1 ("x"): sparse rows and 1 other columns: exclude those with examples.columns.drop, or list only this one under examples.columns.use`
+	if _, _, _, got := readAs(t, "rows.arrow", arrowContent(t, record, 64, false), nil); got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
 }

@@ -1,14 +1,19 @@
 package ingest
 
 import (
+	"context"
 	"fmt"
 	"hash/fnv"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
@@ -180,5 +185,161 @@ func TestHashCheck(t *testing.T) {
 		if got := fmt.Sprint(test.hash.Check(test.categorical)); got != test.want {
 			t.Errorf("%v: %s, expected %s", test.hash, got, test.want)
 		}
+	}
+}
+
+// countedOptions are the options of texts with a counted vocabulary.
+func countedOptions(columns, phrases int) Options {
+	o := Defaults()
+	o.Text, o.Label, o.Words = "message", "kind", layout.WordOptions{Vocabulary: layout.CountedWords, Columns: columns,
+		Phrases: phrases}
+	return o
+}
+
+// A counted vocabulary has the phrases of all training files, in alphabetical order. If there are too many, it has those
+// in most texts, with ties in alphabetical order. A row has the counts of these.
+func TestCountedVocabulary(t *testing.T) {
+	f := newFolder(t)
+	first := f.write(t, "first.csv", []byte("kind,message\na,\"The cat, the CAT\"\nb,a dog\n"))
+	second := f.write(t, "second.csv.gz", gzipped(t, "message,kind\nthe dog,a\n,b\n"))
+	test := f.write(t, "test.csv", []byte("kind,message\na,the bird the cat\n"))
+	for _, c := range []struct {
+		columns, phrases int
+		want             string
+		rows             string // by source
+	}{
+		{100, 1, "a cat dog the", "[1:2 3:2 | 0:1 2:1] [2:1 3:1 |] [1:1 3:2]"},
+		{3, 1, "a dog the", "[2:2 | 0:1 1:1] [1:1 2:1 |] [2:2]"}, // "the" and "dog" are in two texts; "a" is before "cat"
+		{100, 2, "a,a dog,cat,cat the,dog,the,the cat,the dog", "[2:2 3:1 5:2 6:2 | 0:1 1:1 4:1] [4:1 5:1 7:1 |] [2:1 5:2 6:1]"},
+		{1, 2, "dog", "[| 0:1] [0:1 |] []"}, // as often as "the", and before it
+	} {
+		o := countedOptions(c.columns, c.phrases)
+		o.Train, o.Test = []string{first, second}, []string{test}
+		want := strings.Fields(c.want)
+		if strings.Contains(c.want, ",") {
+			want = strings.Split(c.want, ",")
+		}
+		sources := must(Sources(t.Context(), o))(t)
+		var got []string
+		for _, s := range sources {
+			if !slices.Equal(s.Vocabulary, want) {
+				t.Errorf("%d columns: the vocabulary %q, expected %q", c.columns, s.Vocabulary, want)
+			}
+			rows, _, err := readRows(s.Batches(t.Context()))
+			noError(t, err)
+			var texts []string
+			for i := range rows.Rows {
+				var counts []string
+				indices, values := rows.Sparse.Row(i)
+				for at, index := range indices {
+					counts = append(counts, fmt.Sprintf("%d:%g", index, values[at]))
+				}
+				texts = append(texts, strings.Join(counts, " "))
+			}
+			got = append(got, "["+strings.TrimSpace(strings.Join(texts, " | "))+"]")
+		}
+		if text := strings.Join(got, " "); text != c.rows {
+			t.Errorf("%d columns, phrases of %d: %s, expected %s", c.columns, c.phrases, text, c.rows)
+		}
+	}
+}
+
+// A counted vocabulary and a hashed one without collisions give the same counts, in every format.
+func TestCountedAsHashed(t *testing.T) {
+	var texts []string
+	csv, lines := "message,kind\n", ""
+	for i := range 130 {
+		text := strings.Join(slices.Repeat([]string{"one", "Two words", "naïve", ""}[i%4:i%4+1], i%7), " ")
+		kind := []string{"work", "home"}[i%2]
+		texts, csv, lines = append(texts, text), csv+`"`+text+`",`+kind+"\n", lines+fmt.Sprintf("{\"message\":%q,\"kind\":%q}\n", text, kind)
+	}
+	f := newFolder(t)
+	for _, name := range []string{
+		f.write(t, "mail.csv", []byte(csv)), f.write(t, "mail.jsonl", []byte(lines)),
+		f.write(t, "mail.arrow", arrowContent(t, mail(t, texts, arrow.BinaryTypes.String), 64, false)),
+	} {
+		o := countedOptions(1000, 2)
+		o.Train, o.BatchRows = []string{name}, 63
+		sources := must(Sources(t.Context(), o))(t)
+		counted, _, err := readRows(sources[0].Batches(t.Context()))
+		noError(t, err)
+		o.Words.Vocabulary, o.Words.Columns = layout.HashedWords, 1<<26
+		hashed := must(readSources(o))(t)
+		predicts := countedOptions(1000, 2)
+		predicts.Words = predicts.Words.Counting(sources[0].Vocabulary)
+		predicted, _, err := readRows(File(context.Background(), name, predicts, layout.Features{Width: 1000, Sparse: true}))
+		if err != nil || predicted.Rows != 130 {
+			t.Fatalf("%d rows to predict, error %v", predicted.Rows, err)
+		}
+		for i := range counted.Rows {
+			got, again, want := map[string]float32{}, map[string]float32{}, map[int32]float32{}
+			indices, values := counted.Sparse.Row(i)
+			for at, index := range indices {
+				got[sources[0].Vocabulary[index]] = values[at]
+			}
+			indices, values = predicted.Sparse.Row(i)
+			for at, index := range indices {
+				again[sources[0].Vocabulary[index]] = values[at]
+			}
+			for phrase, count := range got {
+				for column := range oracle.HashedColumns(1<<26, phrase) {
+					want[column] = count
+				}
+			}
+			found := map[int32]float32{}
+			indices, values = hashed[0].Sparse.Row(i)
+			for at, index := range indices {
+				found[index] = values[at]
+			}
+			if !maps.Equal(found, want) || !maps.Equal(got, again) {
+				t.Fatalf("%s, row %d: %v, hashed %v, to predict %v", name, i, got, found, again)
+			}
+		}
+	}
+}
+
+func TestBadVocabulary(t *testing.T) {
+	for _, c := range []struct {
+		name, Content string
+		change        func(*Options)
+		want          string
+	}{
+		{"no words", "kind,message\na,...\nb,\n", nil, "rows.csv: no text has a word"},
+		{"not UTF-8", "kind,message\na,b\nc,\xff\n", nil, `rows.csv: line 3, column 1 ("message"): a text that is not UTF-8: convert the file`},
+		{"too many columns", "kind,message\na,b\n", func(o *Options) { o.Words.Columns = 1048576 + 1 }, "words.columns: 1048577: expected a whole number from 1 to 1048576"},
+		{"no such vocabulary", "kind,message\na,b\n", func(o *Options) { o.Words.Vocabulary = "guessed" }, `words.vocabulary: guessed: expected hashed or counted`},
+		{"no files", "kind,message\na,b\n", func(o *Options) { o.Train = nil }, "words.vocabulary: counted: expected files under examples.train, in which its words are found"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := newFolder(t)
+			o := countedOptions(100, 1)
+			o.Train = []string{f.write(t, "rows.csv", []byte(c.Content))}
+			if c.change != nil {
+				c.change(&o)
+			}
+			_, err := Sources(t.Context(), o)
+			if err == nil || f.text(err) != c.want {
+				t.Errorf("%v, expected %s", err, c.want)
+			}
+		})
+	}
+}
+
+// A source with another vocabulary is another source, and a hashed one keeps its earlier ID.
+func TestVocabularyIsPartOfTheID(t *testing.T) {
+	f := newFolder(t)
+	rows, more := f.write(t, "rows.csv", []byte("kind,message\na,one\n")), f.write(t, "more.csv", []byte("kind,message\na,two\n"))
+	id := func(o Options, files ...string) string {
+		o.Train = files
+		sources := must(Sources(t.Context(), o))(t)
+		return sources[0].ID
+	}
+	hashed := countedOptions(100, 1)
+	hashed.Words.Vocabulary = layout.HashedWords
+	if a, b := id(countedOptions(100, 1), rows), id(countedOptions(100, 1), rows, more); a == b || a == id(hashed, rows) {
+		t.Errorf("%s with the words of one file, %s with those of two", a, b)
+	}
+	if a, b := id(hashed, rows), id(hashed, rows, more); a != b || a != "45254c046aa0340fe63401369d9f1248633dafb0d226f3e4954b8661486aafac" {
+		t.Errorf("hashed: %s, and beside another file %s", a, b)
 	}
 }

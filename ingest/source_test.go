@@ -11,15 +11,23 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -584,5 +592,257 @@ func TestFeaturesOfOtherNames(t *testing.T) {
 	var fileError *input.Error
 	if !errors.As(err, &fileError) || fileError.Line != 1 || !strings.Contains(err.Error(), `column 0 is "two", not "one", as in`) {
 		t.Errorf("%v", err)
+	}
+}
+
+// The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes
+// or its end.
+func TestStandardInputIsAFile(t *testing.T) {
+	f := folder(t.TempDir())
+	for format, content := range map[string][]byte{
+		"csv":     []byte("0,1,2\n1,3,4\n"),
+		"parquet": pandasFrame(t),
+	} {
+		read := func(o Options) (id string, rows int) {
+			t.Helper()
+			o.Format = format
+			if format == "parquet" {
+				o.Missing.Mode = layout.MissingMean
+			}
+			sources, err := Sources(context.Background(), o)
+			if err != nil {
+				t.Fatalf("%s: %v", format, err)
+			}
+			for batch, err := range sources[0].Batches(context.Background()) {
+				if err != nil {
+					t.Fatalf("%s: %v", format, err)
+				}
+				rows += batch.Rows
+			}
+			return sources[0].ID, rows
+		}
+		named, input := Defaults(), Defaults()
+		named.Train, input.Train = []string{f.write(t, "a", content)}, []string{StandardInput}
+		remove := must(input.Spool(context.Background(), bytes.NewReader(content)))(t)
+		id, rows := read(input)
+		if wantID, wantRows := read(named); id != wantID || rows != wantRows || rows == 0 {
+			t.Errorf("%s: %d rows of %s, expected %d of %s", format, rows, id, wantRows, wantID)
+		}
+		if err := remove(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// The IDs of sources never change: a source on a topic must be recognised by later versions.
+func TestSourceIDGolden(t *testing.T) {
+	f := newFolder(t)
+	table := f.write(t, "a.csv", []byte("y,x,w\nb,1,2\n"))
+	images := f.write(t, "images.idx", idxFile(8, []uint32{1, 1}, uint8(7)))
+	labels := f.write(t, "labels.idx", idxFile(8, []uint32{1}, uint8(1)))
+	rows := f.write(t, "rows.libsvm", []byte("1 3:2\n"))
+	record := arrowRows(t, `[{"x":1,"label":"a"}]`, nullable("x", arrow.PrimitiveTypes.Int32), nullable("label", arrow.BinaryTypes.String))
+	stream := f.write(t, "a.arrow", arrowContent(t, record, 1, false))
+	lines := f.write(t, "a.jsonl", []byte(`{"x":1,"label":"a"}`))
+	yes, frame := true, f.write(t, "frame.parquet", pandasFrame(t))
+	for _, test := range []struct {
+		name   string
+		change func(*Options)
+		want   string
+	}{
+		{"csv", func(o *Options) { o.Train, o.Header, o.Weight = []string{table}, &yes, "2" },
+			"da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
+		{"csv, all options", func(o *Options) {
+			o.Test, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{table}, "y", "w", layout.MissingMean, []string{"b", "a"}
+		}, "da520de4d3a2460a62b99cfe8034d9f5589c3104eafc908a13dcf1f7f12a20c6"},
+		{"idx, all options", func(o *Options) {
+			o.Test, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{images, labels}, "y", "w", layout.MissingMean, []string{"1", "0"}
+		}, "bf6f2e737435ad644e95860252ee07b446ca533db937ceb413fffc926c165361"},
+		{"libsvm, all options", func(o *Options) {
+			o.Test, o.Missing.Mode, o.Classes = []string{rows}, layout.MissingMean, []string{"1", "0"}
+		},
+			"c710e85ba501e9a5c9f3d9febcb6f09d68e9c691f09dae671f1f1e717070bcaa"},
+		{"arrow", func(o *Options) { o.Train = []string{stream} }, "3393ee86ba66ea2e0f2f269dc14761f036bb52682ffd18f36c29eea692ec30b3"},
+		{"jsonl", func(o *Options) { o.Train = []string{lines} }, "cd19835908cbafb660ae440b1f8c5dce4c552a8c01e71f2d58495f14b33b119f"},
+		{"parquet, all options", func(o *Options) {
+			o.Train, o.Label, o.Weight, o.Missing.Mode, o.Classes = []string{frame}, "3", "weight", layout.MissingMean, []string{"b", "a"}
+		}, "71507d4e3936f5c758b899f64a1b8bc9186f5e035db20c0c7c0103437f728657"},
+	} {
+		o := Defaults()
+		test.change(&o) // both csv cases read the same columns
+		found := must(Sources(context.Background(), o))(t)
+		if found[0].ID != test.want {
+			t.Errorf("%s: %s, expected %s", test.name, found[0].ID, test.want)
+		}
+	}
+}
+
+// Each format of the table is complete, and no file name matches two formats.
+func TestFormats(t *testing.T) {
+	names := map[string]bool{}
+	for _, f := range formats() {
+		if f.Name == "" || names[f.Name] || len(f.Patterns) == 0 {
+			t.Errorf("%q: expected a name of its own, and patterns", f.Name)
+		}
+		names[f.Name] = true
+		if (f.Table == nil) == (f.Rows == nil) || f.Meaning == "" || f.Files < 1 || f.Files > 1 && f.WantFiles == "" {
+			t.Errorf("%s: incomplete: %+v", f.Name, f)
+		}
+	}
+	for _, name := range []string{"a-ubyte", "a.idx", "a.idx3", "a.csv", "a.libsvm", "a.svm", "a.svmlight", "a.arrow", "a.arrows",
+		"a.feather", "a.parquet", "a.pq", "a.jsonl", "a.ndjson"} {
+		claims := 0
+		for _, f := range formats() {
+			if f.Claims(name) {
+				claims++
+			}
+		}
+		if claims != 1 {
+			t.Errorf("%s: %d formats", name, claims)
+		}
+	}
+}
+
+// One reading finds the first error of each column, wherever it is, and missing values once. A column without errors has none.
+func TestTroubles(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("y,weight,kind,a,b,c,when,fine\n")
+	for i := range 3000 {
+		row := []string{fmt.Sprint(i % 2), "1", fmt.Sprint("k", i%3), fmt.Sprint(i), fmt.Sprint(i), fmt.Sprint(i), "2026-01-02", "7"}
+		for at, wrong := range map[[2]int]string{{1, 2000}: "heavy", {2, 0}: fmt.Sprint("k", i), {3, 50}: "oops", {3, 60}: "late", {4, 20}: "",
+			{4, 2500}: "word", {5, 30}: "", {6, 5}: "soon"} {
+			if at[1] == i || at == [2]int{2, 0} {
+				row[at[0]] = wrong
+			}
+		}
+		b.WriteString(strings.Join(row, ",") + "\n")
+	}
+	f := newFolder(t)
+	o := Defaults()
+	o.Label, o.Weight, o.Categorical = "y", "weight", []string{"kind"}
+	o.Times = layout.Times{"when": {Parts: []string{"hour"}}}
+	o.Train = []string{f.write(t, "rows.csv", []byte(b.String()))}
+	_, _, troubles := Troubles(t.Context(), o)
+	want := []string{
+		`rows.csv: line 1002, column 2 ("kind"): more than 1000 different words`,
+		`rows.csv: line 7, column 6 ("when"): "soon" is not`,
+		`rows.csv: line 22, column 4 ("b"): an empty field: examples.missing`,
+		`rows.csv: line 52, column 3 ("a"): "oops" is not a number: examples.categorical`,
+		`rows.csv: line 2002, column 1 ("weight"): "heavy" is not a number: examples.weight names`,
+		`rows.csv: line 2502, column 4 ("b"): "word" is not a number`,
+	}
+	if len(troubles) != len(want) || slices.ContainsFunc(want, func(text string) bool {
+		return !slices.ContainsFunc(troubles, func(err error) bool { return strings.HasPrefix(f.text(err), text) })
+	}) {
+		t.Errorf("%v, expected %v", troubles, want)
+	}
+}
+
+// memoryTopic is an examples topic whose partitions start at different offsets.
+type memoryTopic struct {
+	mutex      sync.Mutex
+	partitions [][]wire.Message
+	capacity   int // number of messages that may still be written; negative: unlimited
+}
+
+var errFull = errors.New("the topic is full")
+
+func (m *memoryTopic) first(partition int) int64 { return int64(100 * partition) }
+
+// write is an Appender.
+func (m *memoryTopic) write(_ context.Context, partition int, messages ...wire.Message) (int64, error) {
+	m.mutex.Lock()
+	defer m.mutex.Unlock()
+	if m.capacity == 0 {
+		return 0, errFull
+	}
+	m.capacity--
+	offset := m.first(partition) + int64(len(m.partitions[partition]))
+	m.partitions[partition] = append(m.partitions[partition], messages...)
+	return offset, nil
+}
+
+// spans returns the spans of all messages on the topic.
+func (m *memoryTopic) spans() []coverage.Span {
+	spans := make([]coverage.Span, len(m.partitions))
+	for p, messages := range m.partitions {
+		spans[p] = coverage.Span{Partition: p, From: m.first(p), To: m.first(p) + int64(len(messages))}
+	}
+	return spans
+}
+
+// A Publish interrupted after any number of messages, and then continued, writes the same messages and the same seal as an
+// uninterrupted one. All of them count.
+func TestInterruptedPublishContinues(t *testing.T) {
+	const rows, partitions = 8, 3
+	f := newFolder(t)
+	o := Defaults()
+	o.BatchRows, o.Partitions = 1, partitions
+	var table strings.Builder
+	for i := range rows {
+		fmt.Fprintf(&table, "a,%d\n", i)
+	}
+	o.Train = []string{f.write(t, "a.csv", []byte(table.String()))}
+	found := must(Sources(context.Background(), o))(t)
+	publish := func(topic *memoryTopic) (*schemas.SourceSeal, error) {
+		spans := topic.spans()
+		before := slices.Clone(spans)
+		seen := int64(0)
+		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator,
+			func(rows int64) {
+				if rows != seen+1 {
+					t.Errorf("progress: %d rows after %d", rows, seen)
+				}
+				seen = rows
+			}, func(map[string]int64) {})
+		if !slices.Equal(spans, before) {
+			t.Errorf("spans of the caller: %v, were %v", spans, before)
+		}
+		return seal, err
+	}
+	whole := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: -1}
+	want := must(publish(whole))(t)
+	if want.Rows != rows || want.Messages != rows || want.ID != found[0].ID || want.Attempt != "x" {
+		t.Errorf("seal %+v", want)
+	}
+	for capacity := range rows {
+		topic := &memoryTopic{partitions: make([][]wire.Message, partitions), capacity: capacity}
+		if _, err := publish(topic); !errors.Is(err, errFull) {
+			t.Fatalf("capacity for %d messages: %v", capacity, err)
+		}
+		topic.capacity = -1
+		seal, err := publish(topic)
+		if err != nil || !reflect.DeepEqual(seal, want) || !reflect.DeepEqual(topic.partitions, whole.partitions) {
+			t.Errorf("interrupted after %d messages: seal %+v, expected %+v; %v", capacity, seal, want, err)
+		}
+	}
+	for p, messages := range whole.partitions {
+		replay := protocol.NewCounting(&schemas.Plan{Sources: []schemas.SourceSeal{*want}}).Replay(coverage.Span{Partition: p})
+		for _, m := range messages {
+			if _, err := replay.Complete(); !errors.As(err, new(*protocol.IncompleteSourceError)) {
+				t.Errorf("partition %d: complete before its end", p)
+			}
+			if replay.Accept(m) != "" || replay.Accept(m) != coverage.Repeated {
+				t.Errorf("partition %d, %s: expected to count once", p, m.Key)
+			}
+		}
+		if missing, err := replay.Complete(); err != nil || missing != nil {
+			t.Errorf("missing %v, %v", missing, err)
+		}
+	}
+}
+
+// An error of the source ends Publish, and there is no seal.
+func TestPublishOfChangedFile(t *testing.T) {
+	f := newFolder(t)
+	o := Defaults()
+	o.Train = []string{f.write(t, "a.csv", []byte("0,1\n1,2\n"))}
+	found := must(Sources(context.Background(), o))(t)
+	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
+	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
+	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
+		func(int64) {}, func(map[string]int64) {})
+	if seal != nil || !isFileError(err) {
+		t.Errorf("seal %v, %v", seal, err)
 	}
 }

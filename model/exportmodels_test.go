@@ -1,9 +1,13 @@
 package model
 
 import (
+	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -382,4 +386,164 @@ func write(t testing.TB, format string, m *Model) string {
 	var b strings.Builder
 	arrowtest.NoError(t, f.Write(&b, m))
 	return b.String()
+}
+
+// The header's length, the header and the values are where the format says, and nothing else is in the file.
+func TestSafetensorsLayout(t *testing.T) {
+	for _, r := range everyRecipe(t) {
+		m := r.model(t)
+		file := write(t, "safetensors", m)
+		length := binary.LittleEndian.Uint64([]byte(file[:8]))
+		header, values := file[8:8+length], file[8+length:]
+		if length%8 != 0 || header[0] != '{' {
+			t.Fatalf("%v: a header of %d bytes that begins with %q", r, length, header[0])
+		}
+		var parts map[string]json.RawMessage
+		arrowtest.NoError(t, json.Unmarshal([]byte(header), &parts))
+		end := 0
+		for _, want := range m.Tensors() {
+			part, ok := parts[want.Name]
+			if want.Text != nil {
+				if ok {
+					t.Errorf("%v: the texts %s are a tensor", r, want.Name)
+				}
+				continue
+			}
+			delete(parts, want.Name)
+			var got safetensor
+			if err := json.Unmarshal(part, &got); err != nil {
+				t.Fatalf("%v: %s: %v", r, want.Name, err)
+			}
+			if got.Type != "F32" || !reflect.DeepEqual(got.Shape, want.Shape) || got.Offsets != [2]int{end, end + 4*len(want.Data)} {
+				t.Fatalf("%v: %s is %+v, expected %v from byte %d", r, want.Name, got, want.Shape, end)
+			}
+			for i, v := range want.Data {
+				if bits := binary.LittleEndian.Uint32([]byte(values[end+4*i:])); math.Float32frombits(bits) != v {
+					t.Fatalf("%v: value %d of %s is %v, expected %v", r, i, want.Name, math.Float32frombits(bits), v)
+				}
+			}
+			end += 4 * len(want.Data)
+		}
+		if end != len(values) {
+			t.Errorf("%v: %d bytes of values, expected %d", r, len(values), end)
+		}
+		var about struct{ Manifest, Labels, Columns string }
+		if err := json.Unmarshal(parts["__metadata__"], &about); err != nil || len(parts) != 1 {
+			t.Fatalf("%v: %d parts that are no tensors, %v", r, len(parts), err)
+		}
+		var manifest schemas.Manifest
+		if err := json.Unmarshal([]byte(about.Manifest), &manifest); err != nil || !reflect.DeepEqual(&manifest, m.Manifest) {
+			t.Errorf("%v: manifest %+v, %v", r, manifest, err)
+		}
+		var named examples.ClassLabels
+		if err := json.Unmarshal([]byte(about.Labels), &named); err != nil || !slices.Equal(named, r.labels) ||
+			(about.Labels[1] == '"') == (m.LabelType() == examples.WholeLabels) {
+			t.Errorf("%v: labels %q, %v", r, named, err)
+		}
+		var columns examples.Columns
+		if err := json.Unmarshal([]byte(about.Columns), &columns); err != nil || !reflect.DeepEqual(columns, m.Columns()) {
+			t.Errorf("%v: columns %v, %v", r, columns, err)
+		}
+	}
+}
+
+// An error of the writer is returned, from every format and wherever it comes.
+func TestWriterFails(t *testing.T) {
+	full := errors.New("full")
+	m := everyRecipe(t)[0].model(t)
+	for _, format := range Exports() {
+		whole := len(write(t, format.Name, m))
+		for _, room := range []int{0, 5, 8, whole / 2, whole - 1} {
+			if err := format.Write(&disk{room, full}, m); !errors.Is(err, full) {
+				t.Errorf("%s with room for %d bytes: %v", format.Name, room, err)
+			}
+		}
+	}
+}
+
+// disk is a writer that fails when it has no room.
+type disk struct {
+	room int
+	err  error
+}
+
+func (d *disk) Write(b []byte) (int, error) {
+	if len(b) > d.room {
+		return 0, d.err
+	}
+	d.room -= len(b)
+	return len(b), nil
+}
+
+// sparseRecipe is what a model of sparse rows is made of: how their values change, their scale, how many of the columns are numbers, and
+// the kinds of its stages.
+type sparseRecipe struct {
+	values, scale string
+	numbers       int
+	kinds         []string
+}
+
+func (r sparseRecipe) String() string {
+	return fmt.Sprintf("sparse, values %s, scale %s, %d numbers, %s", r.values, r.scale, r.numbers, strings.Join(r.kinds, " and "))
+}
+
+func sparseRecipes() (all []sparseRecipe) {
+	for _, values := range []string{prepare.ValuesNone, prepare.ValuesLog, prepare.ValuesSqrt, prepare.ValuesBinary} {
+		for _, scale := range []string{prepare.ScaleNone, prepare.ScaleUnit} {
+			for _, numbers := range []int{0, 3} {
+				all = append(all, sparseRecipe{values, scale, numbers, []string{stages.Columns, stages.ClassCounts}})
+			}
+		}
+	}
+	return all
+}
+
+// model returns the model of a recipe, of random weights.
+func (r sparseRecipe) model(t testing.TB) *Model {
+	t.Helper()
+	random := rand.New(rand.NewPCG(7, 8))
+	draw := normals(random)
+	factors, kept := make([]float32, width), r.numbers
+	for j := r.numbers; j < width; j++ {
+		if j%5 != 4 {
+			factors[j] = 0.5 + random.Float32()
+			kept++
+		}
+	}
+	preparation := wire.Tensors[float32]{wire.Vector(statistics.TensorFactors, factors), wire.Words[float32](statistics.TensorLabels, labels)}
+	if r.numbers > 0 {
+		preparation = append(preparation, wire.Vector(statistics.TensorCenter, draw(r.numbers, 1)), wire.Vector(statistics.TensorScale,
+			[]float32{1, 0, 2}))
+	}
+	plan := &schemas.Plan{Name: "words", Segment: 16, Prepare: schemas.Prepare{Scale: r.scale, Values: r.values}, Intercept: true, Missing: "mean"}
+	manifest := &schemas.Manifest{Name: "words", Version: 7, Run: "run", Plan: plan, Labels: labels, LabelType: examples.TypeOf(labels)}
+	for j := range r.numbers {
+		manifest.Columns = append(manifest.Columns, examples.Column{Name: fmt.Sprint("x", j)})
+	}
+	var weights [][]*schemas.Weights
+	for i, kind := range r.kinds {
+		plan.Stages = append(plan.Stages, schemas.Stage{Features: stages.DefaultsOf(kind), Link: link.Softmax})
+		p := kept
+		if i == 0 {
+			p++ // the intercept
+		}
+		weights = append(weights, []*schemas.Weights{{Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
+			Tensors: wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p, len(labels), draw(p*len(labels), 0.3))}}})
+		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: i, Passes: 1})
+	}
+	m := arrowtest.Must(New(manifest, preparation, weights))(t)
+	manifest.WeightsDigest = m.Digest()
+	return m
+}
+
+// A model of sparse rows has a graph with two inputs, of any length.
+func TestSparseGraph(t *testing.T) {
+	for _, r := range sparseRecipes() {
+		text := write(t, "onnx", r.model(t))
+		for _, name := range []string{"indices", "values", "length", "probabilities"} {
+			if !strings.Contains(text, name) {
+				t.Errorf("%v: the graph has no %s", r, name)
+			}
+		}
+	}
 }

@@ -3,6 +3,7 @@ package model
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"math"
 	"math/rand/v2"
@@ -10,6 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -18,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/stages"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
@@ -417,4 +422,268 @@ func FuzzRead(f *testing.F) {
 			t.Errorf("%d × %d probabilities of 3 rows and %d labels", got.Rows, got.Cols, len(m.Labels()))
 		}
 	})
+}
+
+// member returns the parts of a model of one member of p. The features of its stages must not be drawn, as draws depend
+// on a stage's number.
+func (p *parts) member(number int) *parts {
+	manifest, plan := *p.manifest, *p.manifest.Plan
+	n := plan.MemberStages()
+	first, end := number*n, (number+1)*n
+	plan.Stages, plan.Average, manifest.Plan = plan.Stages[first:end], 0, &plan
+	manifest.Blocks = slices.Clone(manifest.Blocks[first:end])
+	for t := range manifest.Blocks {
+		manifest.Blocks[t].Stage = t
+	}
+	return &parts{&manifest, p.preparation, p.weights[first:end]}
+}
+
+// A model of several members predicts the mean of what each of them predicts by itself, to the bit, whatever the link.
+func TestAverageOfMembers(t *testing.T) {
+	const d, n = 4, 65
+	for _, links := range everyLink {
+		for _, members := range []int{2, 3} {
+			p := syntheticMembers(t, "columns", d, 0, members, links...)
+			m := arrowtest.Must(p.model())(t)
+			want := kernel.NewDense(n, 3)
+			for i := range members {
+				one := arrowtest.Must(p.member(i).model())(t)
+				for j, v := range one.Predictor(nil).Probabilities(raw(n, d)).Data {
+					want.Data[j] += v
+				}
+			}
+			for j := range want.Data {
+				want.Data[j] /= float32(members)
+			}
+			predictor := m.Predictor(nil)
+			for range 2 { // memory of the first call is used again
+				if got := predictor.Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
+					t.Errorf("%d members of %v: other probabilities than their mean", members, links)
+				}
+			}
+			losses, predicted := make([]float32, n), make([]int32, n)
+			measured := predictor.Measure(raw(n, d), link.Truth{Classes: make([]int32, n)}, losses, predicted)
+			if !slices.Equal(measured.Data, want.Data) || slices.Min(losses) < 0 || slices.Max(losses) == 0 {
+				t.Errorf("%d members of %v: measured other predictions, or losses %v", members, links, losses)
+			}
+			read := arrowtest.Must(Read(bytes.NewReader(file(t, m))))(t)
+			if got := read.Predictor(nil).Probabilities(raw(n, d)); !slices.Equal(got.Data, want.Data) {
+				t.Errorf("%d members of %v: the file predicts otherwise", members, links)
+			}
+		}
+	}
+}
+
+// A plan of a version has no temperature that scores can't be divided by.
+func TestPlanHasPossibleTemperatures(t *testing.T) {
+	for _, test := range []struct {
+		link        schemas.Link
+		temperature float64
+		possible    bool
+	}{
+		{link.Softmax, 0, true}, {link.Softmax, 1.7, true}, {link.Logistic, 0.5, true}, {link.Identity, 1, true}, {link.Calibrated, 0, true},
+		{link.Softmax, -1, false}, {link.Softmax, math.NaN(), false}, {link.Softmax, math.Inf(1), false}, {link.Identity, 1.7, false},
+		{link.Calibrated, 2, false},
+	} {
+		plan := &schemas.Plan{Stages: []schemas.Stage{{Features: stages.Defaults(), Link: test.link, Temperature: test.temperature}}}
+		plan.Prepare.Scale = "none"
+		if err := CheckPlan(plan); (err == nil) != test.possible {
+			t.Errorf("link %s, temperature %g: %v", test.link, test.temperature, err)
+		}
+	}
+}
+
+// Many goroutines that predict with one model get what one predictor gives, and leave their rows as they were.
+func TestPredictFromManyGoroutines(t *testing.T) {
+	for _, links := range everyLink {
+		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
+		rows, k := raw(100, 4), len(m.Labels())
+		want := make([]float32, 0, rows.Rows*k)
+		var labels []string
+		p := m.Predictor(nil)
+		for i := range rows.Rows {
+			label, probabilities := p.Predict(rows.Row(i))
+			labels, want = append(labels, label), append(want, probabilities...)
+		}
+		before := slices.Clone(rows.Data)
+		var goroutines errgroup.Group
+		for range 8 {
+			goroutines.Go(func() error {
+				probabilities := make([]float32, k)
+				for i := range rows.Rows {
+					label := m.Predict(rows.Row(i), probabilities)
+					if label != labels[i] || !slices.Equal(probabilities, want[i*k:(i+1)*k]) || m.Predict(rows.Row(i), nil) != label {
+						return fmt.Errorf("%v: row %d: %s with %v, a predictor says %s with %v", links, i, label, probabilities, labels[i], want[i*k:(i+1)*k])
+					}
+				}
+				return nil
+			})
+		}
+		if err := goroutines.Wait(); err != nil {
+			t.Error(err)
+		}
+		if !equalBits(rows.Data, before) {
+			t.Errorf("%v: the rows have changed", links)
+		}
+	}
+}
+
+func equalBits(a, b []float32) bool {
+	return slices.EqualFunc(a, b, func(x, y float32) bool { return x == y || x != x && y != y })
+}
+
+func TestPredictAllocatesNothing(t *testing.T) {
+	for _, links := range everyLink {
+		m := arrowtest.Must(synthetic(t, "rff", 4, 2, links...).model())(t)
+		row, probabilities := raw(1, 4).Data, make([]float32, 3)
+		m.Predict(row, probabilities)
+		if n := testing.AllocsPerRun(100, func() { m.Predict(row, probabilities) }); n > 0 {
+			t.Errorf("%v: %v allocations a prediction, expected none", links, n)
+		}
+	}
+}
+
+// The size of the benchmark: 784 features, 50 components, ten blocks of 1024, ten classes.
+const benchFeatures, benchComponents, benchSize, benchStages, benchClasses = 784, 50, 1024, 10, 10
+
+// tenBlocks is a model of that size, with random weights.
+func tenBlocks(tb testing.TB) *Model {
+	random := rand.New(rand.NewPCG(1, 2))
+	draw := func(n int) []float32 {
+		values := make([]float32, n)
+		for i := range values {
+			values[i] = float32(random.NormFloat64())
+		}
+		return values
+	}
+	plan := &schemas.Plan{Name: "large", Segment: 16, Prepare: schemas.Prepare{Scale: prepare.ScaleNone, PCA: benchComponents}, Seed: 3}
+	manifest := &schemas.Manifest{Name: plan.Name, Version: 1, Run: "run", Plan: plan}
+	for class := range benchClasses {
+		manifest.Labels = append(manifest.Labels, fmt.Sprint(class))
+	}
+	preparation := wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, draw(benchFeatures)), wire.Vector(statistics.TensorScale, draw(benchFeatures)),
+		wire.Vector(statistics.TensorSpread, []float32{benchFeatures}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
+		wire.Matrix(statistics.TensorBasis, benchFeatures, benchComponents, draw(benchFeatures*benchComponents)),
+	}
+	var weights [][]*schemas.Weights
+	for i := range benchStages {
+		features := stages.DefaultsOf(stages.RFF)
+		features.Size = benchSize
+		plan.Stages = append(plan.Stages, schemas.Stage{Features: features, Link: link.Softmax})
+		weights = append(weights, []*schemas.Weights{{
+			Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run", Stage: i},
+			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, benchSize, benchClasses, draw(benchSize*benchClasses))},
+		}})
+	}
+	m := arrowtest.Must(New(manifest, preparation, weights))(tb)
+	return m
+}
+
+// products returns a function that does the matrix products of a prediction of one row, and nothing else.
+func products(tb testing.TB) func() {
+	blas := arrowtest.Must(kernel.Open(""))(tb)
+	row, basis, inputs := raw(1, benchFeatures), drawn(benchFeatures, benchComponents), kernel.NewDense(1, benchComponents)
+	block, score := kernel.NewDense(1, benchSize), kernel.NewDense(1, benchClasses)
+	directions, weights := make([]kernel.Dense, benchStages), make([]kernel.Weights, benchStages)
+	for i := range directions {
+		directions[i] = drawn(benchComponents, benchSize)
+		weights[i] = kernel.NewWeights(drawn(benchSize, benchClasses))
+	}
+	return func() {
+		blas.Mul(inputs, row, basis, false)
+		for i := range directions {
+			blas.Mul(block, inputs, directions[i], false)
+			blas.MulAdd(score, block, weights[i])
+		}
+	}
+}
+
+// drawn returns a matrix of numbers. The memory of one of zeros may be a single page.
+func drawn(rows, cols int) kernel.Dense {
+	x := kernel.NewDense(rows, cols)
+	for i := range x.Data {
+		x.Data[i] = float32(i%7) - 3
+	}
+	return x
+}
+
+// BenchmarkPredict is a prediction of one row. "floors" is its time in units of that of its matrix products.
+func BenchmarkPredict(b *testing.B) {
+	m, floor := tenBlocks(b), products(b)
+	row, probabilities := raw(1, benchFeatures).Data, make([]float32, benchClasses)
+	m.Predict(row, probabilities)
+	var floors, predictions time.Duration
+	b.ReportAllocs()
+	for b.Loop() { // in turn, so that both meet the same machine
+		began := time.Now()
+		floor()
+		between := time.Now()
+		m.Predict(row, probabilities)
+		floors += between.Sub(began)
+		predictions += time.Since(between)
+	}
+	b.ReportMetric(float64(predictions.Nanoseconds())/float64(b.N), "ns/row")
+	b.ReportMetric(float64(predictions)/float64(floors), "floors")
+}
+
+// sparsePreparation returns a preparation that keeps some columns of sparse rows.
+func sparsePreparation(t *testing.T, columns []int32) *prepare.Preparation {
+	factors, labels := statistics.Factors{Width: 1 << 12}, wire.Tensor[float32]{Name: statistics.TensorLabels, Shape: []int{2}, Text: []string{"a", "b"}}
+	factors.Columns = columns
+	for range columns {
+		factors.Values = append(factors.Values, 1)
+	}
+	p := arrowtest.Must(prepare.New(schemas.Prepare{}, append(factors.Tensors(false), labels)))(t)
+	return p
+}
+
+// The weights of a model on more columns are those of its columns, and 0 elsewhere.
+func TestWeightsOnMoreColumns(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for range 20 {
+		var few, all []int32
+		for column := range int32(300) {
+			if n := r.IntN(3); n > 0 || column == 0 {
+				all = append(all, column)
+				if n > 1 || column == 0 {
+					few = append(few, column)
+				}
+			}
+		}
+		before, after := sparsePreparation(t, few), sparsePreparation(t, all)
+		w := kernel.NewDense(len(few)+1, 2) // the intercept is last
+		for i := range w.Data {
+			w.Data[i] = r.Float32()
+		}
+		m := &Model{prepared: before, stages: []fittedStage{{fitted: &sink.Fitted{W: kernel.Weights{Dense: w}}}}}
+		got := m.WeightsOn(0, after)
+		want := make([]float32, 2*(len(all)+1))
+		for i, column := range few {
+			copy(want[2*slices.Index(all, column):], w.Row(i))
+		}
+		copy(want[2*len(all):], w.Row(len(few)))
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v, want %v", got, want)
+		}
+	}
+}
+
+// A record of an update on sparse rows does not change the memory of the weights that a stage begins at.
+func TestFittedLeavesInitialWeights(t *testing.T) {
+	prepared := sparsePreparation(t, []int32{1, 4, 9, 16})
+	plan := &schemas.Plan{Seed: 1, Stages: []schemas.Stage{{Features: schemas.Features{Kind: stages.Columns}, Link: "softmax"}}}
+	s := arrowtest.Must(NewStage(plan, 0, prepared))(t)
+	initial := []float32{1, 2, 3, 4, 5, 6, 7, 8}
+	published := []*schemas.Weights{{Tensors: wire.Tensors[float32]{statistics.InputsTensor(statistics.TensorOccurring, []int32{0, 2}),
+		wire.Matrix(statistics.TensorRows, 2, 2, []float32{10, 20, 30, 40}), wire.Vector(statistics.TensorShift, []float32{0.5, -0.5})}}}
+	for range 2 {
+		f := arrowtest.Must(s.Fitted(initial, published))(t)
+		if want := []float32{10, 20, 3.5, 3.5, 30, 40, 7.5, 7.5}; !slices.Equal(f.W.Data, want) {
+			t.Fatalf("got %v, want %v", f.W.Data, want)
+		}
+		if initial[0] != 1 || initial[7] != 8 {
+			t.Fatalf("the initial weights are %v", initial)
+		}
+	}
 }

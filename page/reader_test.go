@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"math"
@@ -10,6 +12,10 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -22,6 +28,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -358,5 +365,175 @@ func TestSilenceIsShown(t *testing.T) {
 	r.heard, r.errors[partStaff] = now, context.DeadlineExceeded
 	if s := r.state(); s.Summary.Verdict != "One problem needs action." || !need(s, "may be old: context deadline exceeded") {
 		t.Errorf("summary %+v", s.Summary)
+	}
+}
+
+// TestMain fails if a goroutine is left when all tests have ended.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// noError ends the test if err is not nil.
+func noError(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// must returns a value, or ends the test if the error with it is not nil.
+func must[T any](value T, err error) func(testing.TB) T {
+	return func(t testing.TB) T {
+		t.Helper()
+		noError(t, err)
+		return value
+	}
+}
+
+// Whatever numbers the records of a run have, the page has JSON, and shows what it can.
+func TestAnyNumbersAreShown(t *testing.T) {
+	log := openLog(t)
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	noError(t, err)
+	client := protocol.NewClient(log, "digits", nil)
+	ledger := must(client.ReadLedger(t.Context()))(t)
+	spans := must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t)
+	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e99, math.MaxFloat64} {
+		for column := range statistics.LossFields {
+			f := newFollowed(ledger.Plan(report.Run), client)
+			var records wire.Collector[float64]
+			for _, s := range spans {
+				err := client.Remaining(t.Context(), client.Topics.Statistics, s.Partition, 0, math.MaxInt64, func(m protocol.Message) error {
+					if m.Kind() != statistics.KindVisit {
+						return nil
+					}
+					record, err := records.Add(m.Message, memory.DefaultAllocator)
+					if err != nil || record == nil {
+						return err
+					}
+					if splits, any := record.Tensors.Find(statistics.FieldSplits); any {
+						splits.Data[column] = v
+					}
+					messages, err := record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator)
+					for _, m := range messages {
+						f.add(false, protocol.Message{Message: m})
+					}
+					return err
+				})
+				noError(t, err)
+			}
+			board := NewBoard()
+			board.Put(&State{Run: f.state()})
+			if text := board.json(); !json.Valid(text) || !strings.Contains(string(text), report.Run) {
+				t.Errorf("%v in column %d: %s", v, column, text)
+			}
+		}
+	}
+}
+
+// A part that has no JSON stays as it was, and the summary says so.
+func TestPartWithoutJSON(t *testing.T) {
+	board := NewBoard()
+	board.Put(&State{Topics: []Topic{{Name: "clicks.examples"}}})
+	board.Put(&State{Topics: []Topic{{Name: "clicks.plans", Rate: math.NaN()}}})
+	text := string(board.json())
+	if !json.Valid([]byte(text)) || !strings.Contains(text, "clicks.examples") || !strings.Contains(text,
+		"The part topics is older than the rest") {
+		t.Error(text)
+	}
+	board.Put(&State{Topics: []Topic{{Name: "clicks.plans"}}})
+	if text := string(board.json()); !strings.Contains(text, "clicks.plans") || strings.Contains(text, "older") {
+		t.Error(text)
+	}
+}
+
+// A page beside a worker and a solver in other processes shows them, what they own, and what was missing before they came.
+func TestProcessesAreShown(t *testing.T) {
+	cluster := must(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	t.Cleanup(cluster.Close)
+	processesAreShown(t, cluster.ListenAddrs(), "digits")
+}
+
+func processesAreShown(t *testing.T, brokers []string, name string) {
+	job, blas := digits(), openBLAS(t)
+	job.Name = name
+	board := readingAt(t, brokers, name)
+	id, err := pipeline.Submit(t.Context(), openOn(t, kafkalog.Options{Brokers: brokers}), blas, job, dispatch.TrainOptions{}, event.Ignore{})
+	noError(t, err)
+	s := await(t, board, "a run that nobody works on", func(s *State) bool {
+		return need(s, "no process runs stagewise work") && need(s, "no process runs stagewise solve")
+	})
+	if s.Summary.Level != Trouble || s.Run.ID != id || s.Run.Waits != "for a worker: no process runs stagewise work" {
+		t.Errorf("run %+v, summary %+v", s.Run, s.Summary)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 2)
+	for _, role := range []func(context.Context, *kafkalog.Log, *kernel.BLAS, topics.Job, event.Recorder) error{dispatch.Work,
+		dispatch.Solve} {
+		log := openOn(t, kafkalog.Options{Brokers: brokers})
+		go func() { ended <- role(ctx, log, blas, job, event.Ignore{}) }()
+	}
+	t.Cleanup(func() {
+		stop()
+		for range 2 {
+			if err := <-ended; !errors.Is(err, context.Canceled) {
+				t.Error(err)
+			}
+		}
+	})
+	s = await(t, board, "a version, and who has made it", func(s *State) bool {
+		return len(s.Versions) == 1 && s.Run.State == schemas.Done && len(s.Staff.Workers) == 1 && len(s.Staff.Solvers) == 1 &&
+			len(s.Staff.Workers[0].Partitions) == 4
+	})
+	w, v := s.Staff.Workers[0], s.Staff.Solvers[0]
+	if !slices.Equal(w.Partitions, []int{0, 1, 2, 3}) || w.Waits != "waits for a run" || w.Host == "" || w.ID == "" ||
+		!slices.Equal(v.Partitions, []int{0}) || s.Staff.Embedded {
+		t.Errorf("staff %+v", s.Staff)
+	}
+}
+
+// A page that begins when the runner is gone knows by the versions that one is missing.
+func TestRunnerIsMissedByItsVersions(t *testing.T) {
+	for kind, want := range map[string]string{schemas.RunUpdate: "No process runs stagewise run, and 9 messages wait on examples.", kindTrain: ""} {
+		r := &reader{client: &protocol.Client{}, now: time.Now, polled: true}
+		r.topics.poll(time.UnixMilli(0), []polled{{role: roleExamples, name: "examples", partitions: []coverage.Span{{To: 9}}}})
+		got := ""
+		r.needsOfProcesses(&State{Versions: []Version{{Version: 1, Kind: kind}}}, func(_ Level, _, format string, values ...any) {
+			got += fmt.Sprintf(format, values...)
+		})
+		if got != want {
+			t.Errorf("%s: %q, expected %q", kind, got, want)
+		}
+	}
+}
+
+// What each process waits for follows from which parts of the visit are published.
+func TestWhatProcessesWaitFor(t *testing.T) {
+	log := openLog(t)
+	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), digits(), dispatch.TrainOptions{}, event.Ignore{})
+	noError(t, err)
+	r := newReader(log, Options{Name: "digits"}, NewBoard())
+	ledger := must(r.client.ReadLedger(t.Context()))(t)
+	f := newFollowed(ledger.Plan(report.Run), r.client)
+	r.follows.now = f
+	r.staff = Staff{Workers: []Worker{{Host: "a", Partitions: []int{0, 2}}, {Host: "b", Partitions: []int{1, 3}}, {Host: "c"}},
+		Solvers: []Worker{{Host: "d", Partitions: []int{0}}, {Host: "e"}}}
+	for _, c := range []struct {
+		surveyed []int
+		waits    string
+	}{
+		{nil, "[works on the survey: 0 of 1 partitions are published works on the survey: 0 of 1 partitions are published stands by: others own all partitions waits for a and b stands by] for workers to survey 2 partitions of 2"},
+		{[]int{1}, "[works on the survey: 0 of 1 partitions are published waits for other workers stands by: others own all partitions waits for a stands by] for workers to survey 1 partition of 2"},
+		{[]int{0, 1}, "[waits for the solver waits for the solver stands by: others own all partitions solves stands by] for the solver"},
+	} {
+		for _, p := range c.surveyed {
+			f.survey[p] = true
+		}
+		s := r.state()
+		var waits []string
+		for _, w := range append(s.Staff.Workers, s.Staff.Solvers...) {
+			waits = append(waits, w.Waits)
+		}
+		if got := fmt.Sprint(waits, " ", s.Run.Waits); got != c.waits {
+			t.Errorf("with %v: %s\nexpected %s", c.surveyed, got, c.waits)
+		}
 	}
 }

@@ -1,16 +1,26 @@
 package pipeline
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sr"
+	"github.com/twmb/franz-go/pkg/sr/srfake"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
@@ -21,6 +31,7 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // clicks is a job whose examples come from a topic of five partitions, and the log that has the topic. Row i is a line of CSV, and its
@@ -272,5 +283,368 @@ func TestFollowTopicsThatCantBe(t *testing.T) {
 	job.Examples.FromTopic = "visits"
 	if err := source.Follow(t.Context(), log, job, true, &eventRecorder{}); !errors.Is(err, kafkalog.ErrUnknownTopic) {
 		t.Errorf("a topic that is missing: %v", err)
+	}
+}
+
+// sizes writes rows from to to (excluded) to the topic sizes, and returns a job whose examples come from there.
+func sizes(t *testing.T, log *kafkalog.Log, format string) (job topics.Job, write func(from, to int)) {
+	t.Helper()
+	job = newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Softmax, 10, 1))
+	o := &job.Examples
+	o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "sizes", format, 2, 8
+	if format == "json" {
+		o.Label, o.Columns.Use, o.Categorical = "kind", []string{"length", "width", "colour"}, []string{"colour"}
+	} else {
+		o.Label, o.Columns.Use = "0", []string{"1", "2"}
+	}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 50, topics.FullOptions{}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
+	return job, func(from, to int) {
+		for i := from; i < to; i++ {
+			value := fmt.Sprintf("%c,%d,%d,%d", 'a'+rune(i%2), 10*(i%2)+i%7, i%5, i)
+			if format == "json" {
+				value = fmt.Sprintf(`{"kind": "%c", "length": %d, "width": %d, "height": %d, "colour": "%c", "code": 1}`, 'a'+rune(i%2),
+					10*(i%2)+i%7, i%5, i, 'r'+rune(i%3))
+			}
+			must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
+		}
+	}
+}
+
+// The columns of a followed topic are known by name: in another order they are the same columns, and others are refused
+// before anything is ingested, so that nothing is lost once the columns are restored.
+func TestFollowedColumnsAreKnownByName(t *testing.T) {
+	long(t)
+	for name, test := range map[string]struct {
+		format, want string // the error; "": the rows are those of the earlier columns
+		change       func(*topics.Job)
+	}{
+		"another order": {"json", "", func(job *topics.Job) { job.Examples.Columns.Use = []string{"colour", "width", "length"} }},
+		"fewer": {"json", `examples.columns.use lacks the column "width"`,
+			func(job *topics.Job) { job.Examples.Columns.Use = []string{"length", "colour"} }},
+		"more": {"json", `examples.columns.use also has the column "height"`,
+			func(job *topics.Job) { job.Examples.Columns.Use = []string{"length", "width", "colour", "height"} }},
+		"others": {"json", `examples.columns.use lacks the column "width" and has "height"`,
+			func(job *topics.Job) { job.Examples.Columns.Use = []string{"length", "height", "colour"} }},
+		"a number for a word":  {"json", `column "colour" has other categories`, func(job *topics.Job) { job.Examples.Categorical = nil }},
+		"other words":          {"json", "no words in the column width", func(job *topics.Job) { job.Examples.Categorical = []string{"width"} }},
+		"lines, another order": {"csv", "", func(job *topics.Job) { job.Examples.Columns.Use = []string{"2", "1"} }},
+		"lines, fewer": {"csv", `columns.use: ["1"], but version 4 of the chain has learnt rows with ["1" "2"]`,
+			func(job *topics.Job) { job.Examples.Columns.Use = []string{"1"} }},
+		"lines, others": {"csv", `columns.use: ["1" "3"], but version 4`,
+			func(job *topics.Job) { job.Examples.Columns.Use = []string{"1", "3"} }},
+		"lines, all": {"csv", `columns.use: [], but version 4`, func(job *topics.Job) { job.Examples.Columns.Use = nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, twin := openEmbedded(t), openEmbedded(t)
+			job, write := sizes(t, log, test.format)
+			_, writeTwin := sizes(t, twin, test.format)
+			changed := job
+			test.change(&changed)
+			check := func(err error) {
+				t.Helper()
+				if (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+					t.Errorf("got error %v, expected %q", err, test.want)
+				}
+			}
+			learn := func(l *kafkalog.Log) {
+				t.Helper()
+				must(Retrain(t.Context(), l, openBLAS(t), job, true, event.Ignore{}))(t)
+			}
+			write(0, 150)
+			followToEnd(t, log, job)
+			write(150, 200)
+			if test.format == "json" { // only versions know the numbers of columns
+				check(source.Follow(t.Context(), log, changed, true, event.Ignore{}))
+			}
+			learn(log)
+			write(200, 360)
+			check(source.Follow(t.Context(), log, changed, true, event.Ignore{}))
+			_, err := Retrain(t.Context(), log, openBLAS(t), changed, true, event.Ignore{})
+			check(err)
+			learn(log)
+			writeTwin(0, 150)
+			followToEnd(t, twin, job)
+			writeTwin(150, 200)
+			learn(twin)
+			writeTwin(200, 360)
+			learn(twin)
+			if got, want := digests(t, log, job.Name), digests(t, twin, job.Name); !slices.Equal(got, want) || len(got) != 7 {
+				t.Errorf("the versions are\n%s\nexpected seven as without the change\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+			}
+			if bad := readTopic(t, log, job.Name+".quarantine"); len(bad) > 0 {
+				t.Errorf("%d messages are in quarantine", len(bad))
+			}
+		})
+	}
+}
+
+// A schema registry that is away for ten minutes loses no message: ingest waits, says so once in a while, and goes on.
+func TestFollowWaitsForTheRegistry(t *testing.T) {
+	log := openEmbedded(t)
+	job := clicks(t, log, 0)
+	registry := srfake.New()
+	defer registry.Close()
+	const schema = `{"type":"record","name":"Click","fields":[{"name":"label","type":"string"},{"name":"side","type":"int"},{"name":"at","type":"int"}]}`
+	registry.SeedSchema("clicks-value", 1, 1, sr.Schema{Schema: schema})
+	job.Examples.Format, job.Examples.Registry.URL, job.Examples.Columns.Use = "avro", registry.URL(), []string{"side", "at"}
+	for i := range 40 {
+		content := must(avro.MustParse(schema).Encode(map[string]any{"label": string(rune('a' + i%2)), "side": i % 2, "at": i}))(t)
+		m := kafkalog.Message{Value: append([]byte{0, 0, 0, 0, 1}, content...)}
+		must(log.Append(t.Context(), "clicks", i%5, m))(t)
+	}
+	registry.Intercept(func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "starting", http.StatusServiceUnavailable)
+		return true
+	})
+	p := topics.Open(log, job.Name, nil)
+	noError(t, topics.Create(t.Context(), p, &job))
+	recorder := &eventRecorder{}
+	f := source.NewFollow(p, job, true, event.Serialised(recorder))
+	var mutex sync.Mutex
+	var waited time.Duration
+	f.Pause = func(_ context.Context, d time.Duration) error {
+		mutex.Lock()
+		defer mutex.Unlock()
+		if waited += d; waited > 10*time.Minute {
+			registry.ClearInterceptors()
+		}
+		return nil
+	}
+	noError(t, f.Run(t.Context()))
+	checkCounted(t, log, job, 40)
+	if quarantined := eventsOf[event.Quarantined](recorder); len(quarantined) > 0 {
+		t.Errorf("%v in quarantine", quarantined)
+	}
+	said := func(what string) bool {
+		return slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(n event.Noticed) bool { return strings.Contains(n.Text, what) })
+	}
+	if !said("waits for the schema registry; no message is skipped") || !said("answers 503") || !said("answers again") {
+		t.Errorf("notices %v", eventsOf[event.Noticed](recorder))
+	}
+}
+
+// The words of a categorical column are those that a topic has when it is followed first. Later rows have the same
+// features, and a word that comes later is one of the others.
+func TestFollowWithCategories(t *testing.T) {
+	log, mem := openEmbedded(t), arrowtest.Allocator(t)
+	job := clicks(t, log, 0)
+	job.Examples.Categorical = []string{"1"}
+	follow := func() error { return source.Follow(t.Context(), log, job, true, &eventRecorder{}) }
+	if err := follow(); err == nil || !strings.Contains(err.Error(), "no message has a word in the column 1 of examples.categorical yet") {
+		t.Errorf("a topic without rows: %v", err)
+	}
+	named := job
+	named.Examples.Format, named.Examples.Label, named.Examples.Categorical = "json", "cliked", []string{"colour"}
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "misspelt", Partitions: 1}))
+	send(t, log, timed{topic: "misspelt", value: `{"clicked": "a", "colour": "red"}`})
+	named.Examples.FromTopic = "misspelt"
+	if err := source.Follow(t.Context(), log, named, true, &eventRecorder{}); err == nil || !strings.Contains(err.Error(), `no column "cliked"`) {
+		t.Errorf("a topic without the label column: %v", err)
+	}
+	for _, values := range [][]string{{"a,red,1", "b,blue,2\na,red,3"}, {"b,green,4"}} {
+		for partition, value := range values {
+			must(log.Append(t.Context(), "clicks", partition, kafkalog.Message{Value: []byte(value)}))(t)
+		}
+		noError(t, follow())
+	}
+	got := map[float32][]float32{} // by the last feature
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		batch := must(examples.Decode(m.Value, mem))(t)
+		columns, err := examples.ParseColumns(batch.Columns())
+		if err != nil || strings.Join(columns[0].Categories, " ") != "blue red" {
+			t.Errorf("the columns %+v, error %v", columns, err)
+		}
+		features := make([]float32, batch.Rows*batch.Width)
+		batch.Features(features, batch.Width)
+		for i := range batch.Rows {
+			row := features[i*batch.Width : (i+1)*batch.Width]
+			got[row[3]] = row
+		}
+		batch.Release()
+	}
+	for last, place := range map[float32]int{1: 1, 2: 0, 3: 1, 4: 2} {
+		if len(got[last]) != 4 || got[last][place] != 1 {
+			t.Errorf("row %v has the features %v", last, got[last])
+		}
+	}
+	job.Examples.Categorical, job.Examples.Missing.Mode = []string{"2"}, layout.MissingMean
+	if err := follow(); err == nil || !strings.Contains(err.Error(),
+		"have no words in the column 2: expected the columns of when the topic was first followed") {
+		t.Errorf("other columns: %v", err)
+	}
+}
+
+// Rows whose words are in other columns than those that a chain has learnt are refused before they are ingested.
+func TestChainKeepsItsWords(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "mail.csv")
+	rows := "text,label\n" + strings.Repeat("cheap pills,spam\nsee you,ham\n", 40)
+	noError(t, os.WriteFile(path, []byte(rows), 0o600))
+	job := newJob(t, rings(1, 2, 2, 1), table{}, kindStage(stages.Columns, link.Softmax))
+	job.Stages[0].Features = stages.DefaultsOf(stages.Columns)
+	job.Examples.Train, job.Examples.Label, job.Examples.Text = []string{path}, "label", "text"
+	job.Retrain = topics.DefaultRetrain()
+	log := openEmbedded(t)
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	before := len(readTopic(t, log, job.Name+".examples"))
+	job.Examples.Words.Columns = 1000
+	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if err == nil || !strings.Contains(err.Error(), "examples.words") {
+		t.Errorf("%v, expected the key examples.words", err)
+	}
+	if after := len(readTopic(t, log, job.Name+".examples")); after != before {
+		t.Errorf("the topic has %d messages, and had %d", after, before)
+	}
+}
+
+// A column that rows had, and that most new rows lack, as a producer has renamed it, is named. Its rows go to quarantine,
+// and change no version, unless the column is optional. Rows that lack a column now and then count, as they always have.
+func TestColumnsThatMostNewRowsLack(t *testing.T) {
+	long(t)
+	renamed := func(i int, length, width float64, kind string) string {
+		return fmt.Sprintf(`{"Length": %v, "Width": %v, "colour": "r", "kind": %q}`, length, width, kind)
+	}
+	one := func(i int, length, width float64, kind string) string {
+		return fmt.Sprintf(`{"Length": %v, "width": %v, "colour": "r", "kind": %q}`, length, width, kind)
+	}
+	null := func(i int, length, width float64, kind string) string {
+		return fmt.Sprintf(`{"length": %v, "width": null, "colour": "r", "kind": %q}`, length, kind)
+	}
+	word := func(i int, length, width float64, kind string) string {
+		return fmt.Sprintf(`{"length": %v, "width": %v, "kind": %q}`, length, width, kind)
+	}
+	good := func(i int, length, width float64, kind string) string {
+		return fmt.Sprintf(`{"length": %v, "width": %v, "colour": %q, "kind": %q}`, length, width, string('r'+rune(i%2)), kind)
+	}
+	sometimes := func(i int, length, width float64, kind string) string {
+		if i%3 > 0 {
+			return null(i, length, width, kind)
+		}
+		return good(i, length, width, kind)
+	}
+	mixed := func(i int, length, width float64, kind string) string { // two of three producers have the new release
+		if i%3 > 0 {
+			return renamed(i, length, width, kind)
+		}
+		return good(i, length, width, kind)
+	}
+	few := func(i int, length, width float64, kind string) string { // one of four
+		if i%4 == 0 {
+			return one(i, length, width, kind)
+		}
+		return good(i, length, width, kind)
+	}
+	type rows = func(i int, length, width float64, kind string) string
+	for name, test := range map[string]struct {
+		before, after rows
+		optional      []string
+		each          int // number of messages after which they are ingested; 0: all at once
+		lost          string
+		bad           int
+		all           bool // no rows are held out
+		mixed         bool // the word is hashed
+		text          bool // the word is a text
+	}{
+		"all renamed":            {before: good, after: renamed, lost: "length width", bad: 300},
+		"one":                    {before: good, after: one, lost: "length", bad: 300},
+		"null":                   {before: good, after: null, lost: "width", bad: 300},
+		"words":                  {before: good, after: word, lost: "colour", bad: 300},
+		"as they come":           {before: good, after: renamed, each: 50, lost: "length width", bad: 300},
+		"two of three producers": {before: good, after: mixed, lost: "length width", bad: 200},
+		"one of four producers":  {before: good, after: few},
+		"always now and then":    {before: sometimes, after: sometimes},
+		"always":                 {before: null, after: null},
+		"optional":               {before: good, after: one, optional: []string{"length"}, lost: "length"},
+		"optional, as they come": {before: good, after: one, each: 50, optional: []string{"length"}, lost: "length"},
+		"optional, no gate":      {before: good, after: one, optional: []string{"length"}, lost: "length", all: true},
+		"hashed words":           {before: good, after: word, lost: "colour", bad: 300, mixed: true},
+		"texts":                  {before: good, after: word, lost: "colour", bad: 300, text: true},
+		"mixed":                  {before: good, after: renamed, lost: "length width", bad: 300, mixed: true},
+		"mixed, as they come":    {before: good, after: one, each: 50, lost: "length", bad: 300, mixed: true},
+		"optional, another":      {before: good, after: renamed, optional: []string{"length"}, lost: "length width", bad: 300},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Softmax, 0, 5))
+			job.Stages[0].Features.Kind = "columns"
+			o := &job.Examples
+			o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "sizes", "json", 1, 16
+			o.Label, o.Columns.Use, o.Categorical = "kind", []string{"length", "width", "colour"}, []string{"colour"}
+			o.Missing, o.Holdout = layout.Missing{Mode: layout.MissingMean, Columns: test.optional}, 0.2
+			if test.all {
+				o.Holdout = 0
+			}
+			if test.text {
+				o.Text, o.Categorical, o.Columns.Use, o.Words.Columns = "colour", nil, []string{"length", "width"}, 16
+			}
+			if test.mixed {
+				o.Hash = layout.Hash{Columns: 64}
+			}
+			job.Retrain = topics.DefaultRetrain()
+			job.Retrain.Rows = 100
+			noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 1}))
+			random, rec, report := rand.New(rand.NewPCG(1, 2)), &eventRecorder{}, &Retraining{}
+			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
+			retrain := func() {
+				t.Helper()
+				var err error
+				if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
+					t.Fatal(err)
+				}
+				for column, rows := range report.LostColumns {
+					lost[column] += rows
+				}
+				for _, u := range report.Updates {
+					if u.Drift {
+						drifts++
+					}
+					if len(u.Lacking) > 0 {
+						lacking++
+					}
+					if test.all != u.Unseen && len(u.Lacking) > 0 || u.Unseen && u.Offered || len(u.Lacking) > 0 && u.Offered && u.Gate == nil {
+						t.Errorf("version %d lacks %q: unseen %v, offered %v, gate %v", u.Version, u.Lacking, u.Unseen, u.Offered, u.Gate)
+					}
+				}
+			}
+			for i := range 700 {
+				write, kind := test.before, i%2
+				if i >= 300 && i < 600 {
+					write = test.after
+				}
+				value := write(i, float64(kind)*2+random.Float64(), random.Float64(), string('x'+rune(kind)))
+				must(log.Append(t.Context(), o.FromTopic, 0, kafkalog.Message{Value: []byte(value)}))(t)
+				if test.each > 0 && i >= 300 && i%test.each == test.each-1 {
+					retrain()
+				}
+			}
+			retrain()
+			var names []string
+			for _, name := range []string{"length", "width", "colour"} {
+				if rows := lost[name]; rows > 0 {
+					if names = append(names, name); rows != int64(test.bad) && !slices.Contains(test.optional, name) {
+						t.Errorf("%d rows lack the column %s, expected %d", rows, name, test.bad)
+					}
+				}
+			}
+			if got := strings.Join(names, " "); got != test.lost || (got != "") != slices.ContainsFunc(eventsOf[event.ColumnLost](rec),
+				func(e event.ColumnLost) bool { return e.Rows > 0 }) {
+				t.Errorf("lost are the columns %q, expected %q", got, test.lost)
+			}
+			for _, m := range readTopic(t, log, job.Name+".quarantine") {
+				q, err := schemas.QuarantinedOf(protocol.FromKafka(m))
+				bad[string(m.Key)] = true // messages after the last usable one are read again by the next process
+				if err != nil || !strings.Contains(q.Reason, "no value in column") ||
+					strings.Contains(string(q.Value), "Length") && !strings.Contains(q.Reason, `the message has "`) {
+					t.Errorf("in quarantine is %+v, %v", q, err)
+				}
+			}
+			if len(test.optional) > 0 && test.bad == 0 && lacking == 0 {
+				t.Error("no version reports the column")
+			}
+			if len(bad) != test.bad || drifts > 0 && test.lost != "" {
+				t.Errorf("%d messages are in quarantine, expected %d; %d alarms", len(bad), test.bad, drifts)
+			}
+		})
 	}
 }

@@ -13,6 +13,11 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -350,4 +355,31 @@ func must[T any](value T, err error) func(testing.TB) T {
 		noError(t, err)
 		return value
 	}
+}
+
+// deleteRecords deletes the messages of a partition before an offset, as retention does.
+func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int32, before int64) {
+	t.Helper()
+	client := must(kgo.NewClient(kgo.SeedBrokers(log.Addr()...)))(t)
+	defer client.Close()
+	request := kmsg.NewPtrDeleteRecordsRequest()
+	request.TimeoutMillis = 10_000
+	rt := kmsg.NewDeleteRecordsRequestTopic()
+	rt.Topic = topic
+	rp := kmsg.NewDeleteRecordsRequestTopicPartition()
+	rp.Partition, rp.Offset = partition, before
+	rt.Partitions = append(rt.Partitions, rp)
+	request.Topics = append(request.Topics, rt)
+	response := must(request.RequestWith(t.Context(), client))(t)
+	noError(t, kerr.ErrorForCode(response.Topics[0].Partitions[0].ErrorCode))
+}
+
+// TestMain fails if a goroutine is left when all tests have ended. STAGEWISE_VECTOR chooses the vector instructions of
+// all tests, as it does for the program: `make test` has those of the machine.
+func TestMain(m *testing.M) {
+	if err := kernel.UseVector(os.Getenv("STAGEWISE_VECTOR")); err != nil {
+		fmt.Fprintln(os.Stderr, "STAGEWISE_VECTOR:", err)
+		os.Exit(2)
+	}
+	goleak.VerifyTestMain(m)
 }

@@ -4,21 +4,34 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"reflect"
 	"runtime"
 	"slices"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat"
 
+	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -346,5 +359,395 @@ func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
 	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 200 || !last.Offered {
 		t.Errorf("the last version is %+v, expected one of the 200 rows that are left", last)
+	}
+}
+
+// The report of a chain says of each run which messages it added, and when they were written. Its curve and its
+// confusion matrix have the rows and the errors of all updates.
+func TestReportOfAChain(t *testing.T) {
+	log, job := openEmbedded(t), chainJob(t, "softmax")
+	r, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	noError(t, err)
+	var spans coverage.Spans
+	rows, wrong := int64(0), 0.0
+	for _, u := range r.Updates {
+		if spans, err = spans.Union(u.Spans); err != nil {
+			t.Fatalf("version %d has %v again: %v", u.Version, u.Spans, err)
+		}
+		if u.Rows > 0 && (u.From <= 0 || u.Until < u.From || len(u.Spans) == 0) || u.Rows == 0 && u.From != 0 {
+			t.Errorf("version %d: %d rows of %v, written from %d to %d", u.Version, u.Rows, u.Spans, u.From, u.Until)
+		}
+		if u.PrequentialError == nil {
+			continue
+		}
+		rows += u.Rows
+		wrong += float64(u.Rows) * *u.PrequentialError / 100
+		if *u.PrequentialLogLoss <= 0 || *u.PrequentialBrier <= 0 || *u.PrequentialECE <= 0 || u.Curve != nil {
+			t.Errorf("%+v", *u)
+		}
+	}
+	p := topics.OpenForRuns(log, job, nil)
+	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
+	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
+		t.Errorf("runs added %v of %v", hulls, all)
+	}
+	check := func(what string, gotRows int64, gotWrong float64) {
+		t.Helper()
+		if gotRows != rows || math.Abs(gotWrong-wrong) > 1e-6 {
+			t.Errorf("%s: %d rows, %g of them wrong, expected %d and %g", what, gotRows, gotWrong, rows, wrong)
+		}
+	}
+	inCurve, wrongInCurve := int64(0), 0.0
+	for _, b := range r.Curve {
+		inCurve += b.Rows
+		wrongInCurve += b.Weight * b.Error / 100
+	}
+	check("curve", inCurve, wrongInCurve)
+	inMatrix, wrongInMatrix := int64(0), 0.0
+	for i, line := range r.Confusion {
+		for j, n := range line {
+			if inMatrix += n; i != j {
+				wrongInMatrix += float64(n)
+			}
+		}
+	}
+	check("confusion", inMatrix, wrongInMatrix)
+}
+
+// The confusion matrix of a chain has room for classes that come later.
+func TestConfusionOfMoreClasses(t *testing.T) {
+	r := &Retraining{}
+	r.addConfusion([]string{"b", "d"}, [][]int64{{1, 2}, {3, 4}})
+	r.addConfusion([]string{"b", "d"}, nil) // too many classes for a matrix
+	r.addConfusion([]string{"a", "b", "c", "d"}, [][]int64{{1, 0, 0, 5}, {0, 1, 0, 0}, {0, 0, 1, 0}, {0, 0, 0, 1}})
+	if want := [][]int64{{1, 0, 0, 5}, {0, 2, 0, 2}, {0, 0, 1, 0}, {0, 3, 0, 5}}; !reflect.DeepEqual(r.Confusion, want) || len(r.Labels) != 4 {
+		t.Errorf("%v of %q, expected %v", r.Confusion, r.Labels, want)
+	}
+}
+
+// A full run reads rows of labels that are no class again. Reports count them once.
+func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
+	data := rings(800, 4, 3, 1)
+	slices.Sort(data.labels)
+	unknown := int64(0)
+	for i := range data.labels { // it comes last, when the classes are known
+		if data.labels[i] == "ring2" {
+			unknown++
+		}
+	}
+	job := newJob(t, data, table{}, rffStage("softmax", 24, 1))
+	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, topics.NewClassQuarantine, topics.FullOptions{Every: 1}
+	report := must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t)
+	got, full := int64(0), 0
+	for _, u := range report.Updates {
+		if got += u.UnknownRows; u.Kind == schemas.RunFull {
+			full++
+		}
+	}
+	if got != unknown || unknown == 0 || full < 3 {
+		t.Errorf("%d versions, %d of them full, say that %d rows have a label that is no class, expected %d", len(report.Updates), full,
+			got, unknown)
+	}
+}
+
+// The updates of a chain say how often what was served was wrong, by the versions that answered, as a naive count does, however little
+// memory there is. The full run, for whose rows nobody had answered, says nothing.
+func TestServedErrors(t *testing.T) {
+	for _, memory := range []int64{1 << 30, 1} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			log, job := openEmbedded(t), forgetfulJob(t)
+			job.Memory = memory
+			random := rand.New(rand.NewPCG(3, 1))
+			type sum struct{ rows, weight, wrong float64 }
+			var want []map[int]sum // of each version, which has the rows of two messages
+			for i := range 12 {
+				rows := rings(40, 4, 3, uint64(i)).exampleRows()
+				rows.Weights, rows.Served = make([]float32, rows.Rows), make([]examples.Served, rows.Rows)
+				if i%2 == 0 {
+					want = append(want, map[int]sum{})
+				}
+				counts := want[len(want)-1]
+				for row := range rows.Rows {
+					w := 1 + random.IntN(3)
+					if rows.Weights[row] = float32(w); random.IntN(4) == 0 {
+						continue // it was not served
+					}
+					served := examples.Served{Label: fmt.Sprint("ring", random.IntN(3)), Version: 1 + random.IntN(3)}
+					rows.Served[row] = served
+					s := counts[served.Version]
+					if s.rows, s.weight = s.rows+1, s.weight+float64(w); served.Label != rows.Words[row] {
+						s.wrong += float64(w)
+					}
+					counts[served.Version] = s
+				}
+				produce(t, log, job, 0, exampleMessage(t, rows))
+			}
+			versions := 0
+			_, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorderFunc(func(e event.Event) {
+				r, ok := e.(event.Retrained)
+				if !ok {
+					return
+				}
+				var reports []schemas.ServedReport
+				for _, version := range slices.Sorted(maps.Keys(want[versions])) {
+					s := want[versions][version]
+					reports = append(reports, schemas.ServedReport{Version: version, Rows: int64(s.rows), Error: 100 * (s.wrong / s.weight)})
+				}
+				if versions++; r.Kind == schemas.RunFull {
+					reports = nil
+				}
+				if !slices.Equal(r.Served, reports) {
+					t.Errorf("version %d says %v, expected %v", r.Version, r.Served, reports)
+				}
+			}))
+			if err != nil || versions != len(want) {
+				t.Fatalf("%d versions, %v", versions, err)
+			}
+		})
+	}
+}
+
+// wordCounts writes rows of word counts as a LIBSVM file. Each class has words of its own; later rows have words that earlier ones lack.
+func wordCounts(t *testing.T, rows int) string {
+	t.Helper()
+	r := rand.New(rand.NewPCG(7, 8))
+	var text strings.Builder
+	for i := range rows {
+		class := r.IntN(3)
+		counts := map[int]int{}
+		for range 6 {
+			counts[1+r.IntN(40)]++
+			counts[100+50*class+r.IntN(10+i/20)]++
+		}
+		var words []int
+		for word := range counts {
+			words = append(words, word)
+		}
+		slices.Sort(words)
+		fmt.Fprint(&text, class)
+		for _, word := range words {
+			fmt.Fprintf(&text, " %d:%d", word, counts[word])
+		}
+		fmt.Fprintln(&text)
+	}
+	path := filepath.Join(t.TempDir(), "words.svm")
+	noError(t, os.WriteFile(path, []byte(text.String()), 0o600))
+	return path
+}
+
+// sparseChainJob returns a job whose chain adds and drops increments of sparse rows, counted before they are fitted.
+func sparseChainJob(t *testing.T, l schemas.Link) topics.Job {
+	columns, counts := kindStage(stages.Columns, l), kindStage(stages.ClassCounts, l)
+	columns.Passes, columns.Ridge, counts.Features.Weight = 6, schemas.RidgeAuto, 1
+	job := newJob(t, rings(1, 4, 3, 1), table{}, columns, counts)
+	job.Examples.Train, job.Examples.Format = []string{wordCounts(t, 1500)}, "libsvm"
+	job.Prepare = schemas.Prepare{Scale: "unit", Values: "log1p", IDF: 1}
+	job.Examples.BatchRows, job.Examples.Partitions, job.Keep = 63, 3, 1000
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full = 100, 4, topics.FullOptions{Every: 4}
+	return job
+}
+
+// A small update sends no statistics. Its versions are the same in one process, in processes that are interrupted, and with workers.
+func TestSmallUpdatesAreNotDistributed(t *testing.T) {
+	job := newJob(t, rings(5, 12, 3, 1), table{}, rffStage(link.Softmax, 40, 3), rffStage(link.Identity, 20, 1))
+	job.Examples.Train, job.Examples.Partitions, job.Segment, job.Keep = nil, 4, 2, 100
+	job.Topics, job.Retrain = topics.DefaultTopics(), topics.DefaultRetrain()
+	job.Retrain.Refresh, job.Retrain.Decay, job.Retrain.Rows = 1, 0.9, 60
+	job.Retrain.Window.Increments, job.Retrain.Full = 3, topics.FullOptions{Every: 100}
+	log := openEmbedded(t)
+	for n := range 18 {
+		for partition := range 4 {
+			produce(t, log, job, partition, exampleMessage(t, rings(5, 12, 3, uint64(100*partition+n)).exampleRows()))
+		}
+	}
+	interrupted, workers := openEmbedded(t), openEmbedded(t)
+	for _, m := range readTopic(t, log, job.Name+".examples") {
+		produce(t, interrupted, job, m.Partition, m)
+		produce(t, workers, job, m.Partition, m)
+	}
+	recorder := &eventRecorder{}
+	must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
+	want, plans := digests(t, log, job.Name), map[string]*schemas.Plan{}
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
+	if err != nil || len(want) != 6 {
+		t.Fatalf("versions %v, %v", want, err)
+	}
+	for _, v := range versions {
+		plans[v.Run] = v.Plan
+	}
+	visited := map[string]bool{}
+	for _, v := range eventsOf[event.Visited](recorder) {
+		visited[v.Run] = true
+	}
+	if len(visited) != len(versions) {
+		t.Errorf("visits to %d runs are recorded, expected %d", len(visited), len(versions))
+	}
+	for _, k := range readTopic(t, log, job.Name+".statistics") {
+		m := protocol.FromKafka(k)
+		if plan := plans[m.Run()]; plan == nil || plan.Update() != nil && (m.Kind() == statistics.KindVisit || !plan.Update().Local) {
+			t.Errorf("a record of kind %s of an update", m.Kind())
+		}
+	}
+	retrainInterrupted(t, interrupted, job, 20, 17)
+	if got := digests(t, interrupted, job.Name); !slices.Equal(got, want) {
+		t.Errorf("interrupted: versions %v, expected %v", got, want)
+	}
+	checkChainOfWorkers(t, workers, job, 2, want)
+}
+
+// retraining retrains until a test ends, and records what it reports. expected and standing have a value once it has.
+func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting, standing <-chan event.StoodBy) {
+	t.Helper()
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: brokers}))(t)
+	closeAfter(t, log)
+	job := chainJob(t, "softmax")
+	job.Retrain.Rows, job.Retrain.After = 10000, time.Hour
+	expects, stands := make(chan event.Expecting, 100), make(chan event.StoodBy, 100)
+	recorder := &eventRecorder{on: func(e event.Event) {
+		switch e := e.(type) {
+		case event.Expecting:
+			expects <- e
+		case event.StoodBy:
+			stands <- e
+		}
+	}}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		ended <- err
+	}()
+	t.Cleanup(func() {
+		stop()
+		if err := <-ended; !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+	})
+	return expects, stands
+}
+
+// A process that retrains says what it waits for, and one that stands by says so, at once: not when patience ends.
+func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
+	long(t)
+	log := openEmbedded(t)
+	timeout := time.After(protocol.MaxPatience / 10)
+	expected, _ := retraining(t, log.Addr())
+	select {
+	case e := <-expected:
+		if e.Rows < 1400 || e.Rows > 1600 || e.Of != 10000 || e.After != time.Hour || time.Until(e.Until) < 50*time.Minute || e.Again {
+			t.Errorf("%+v", e)
+		}
+	case <-timeout:
+		t.Fatal("it does not say what it waits for")
+	}
+	_, standing := retraining(t, log.Addr())
+	select {
+	case e := <-standing:
+		if e.Role != protocol.RoleRun || e.Why != "another process retrains this pipeline: this one stands by" {
+			t.Errorf("%+v", e)
+		}
+	case <-timeout:
+		t.Fatal("it does not say that it stands by")
+	}
+}
+
+// A chain that goes on without an end learns what comes to the topic, and says how many messages of it wait. Processes
+// that ingest beside it double nothing.
+func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
+	long(t)
+	log := openEmbedded(t)
+	job := clicks(t, log, 200)
+	waiting := readTopic(t, log, "clicks")
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.After = 50, 5000000000
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var learnt int64
+	versions, lags := make(chan int64, 1000), make(chan int64, 1000)
+	recorder := &eventRecorder{on: func(e event.Event) {
+		switch e := e.(type) {
+		case event.Retrained:
+			versions <- e.Rows
+		case event.SourceLag:
+			lags <- e.Messages
+		}
+	}}
+	var processes errgroup.Group
+	processes.Go(func() error {
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		return err
+	})
+	if first := <-lags; first > int64(len(waiting)) { // some may have been written by then
+		t.Errorf("%d messages waited at first, expected at most %d", first, len(waiting))
+	}
+	for range 2 {
+		beside := connect(t, log)
+		processes.Go(func() error { return source.Follow(ctx, beside, job, false, event.Ignore{}) })
+	}
+	for ; learnt < 200; learnt += <-versions {
+	}
+	click(t, log, 200, 260)
+	for ; learnt < 260; learnt += <-versions {
+	}
+	for last := int64(-1); last != 0; last = <-lags {
+	}
+	stop()
+	if err := processes.Wait(); !errors.Is(err, context.Canceled) {
+		t.Errorf("the processes ended with %v", err)
+	}
+	if learnt != 260 {
+		t.Errorf("%d rows were learnt, expected 260", learnt)
+	}
+	checkCounted(t, log, job, 260)
+}
+
+// Rows of a topic are as old as their messages, whenever they are ingested, also for another pipeline that reads the examples: a window
+// of time has those of the newest messages alone, and none that are 40 days old.
+func TestWindowOfTimeOfATopic(t *testing.T) {
+	long(t)
+	const days, aDay = 40, 40
+	for name, test := range map[string]struct {
+		late  int // one message of so many is five days late; 0: none
+		later bool
+	}{"in order": {}, "out of order": {late: 10}, "later labels": {later: true}} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			job := viewJob(t, log, 2, 2)
+			if !test.later {
+				job.Examples.Outcome, job.Examples.Label = ingest.Defaults().Outcome, "kind"
+			}
+			job.Retrain = topics.DefaultRetrain()
+			job.Retrain.Rows, job.Retrain.Window.Time, job.Examples.BatchRows = aDay, 24*time.Hour, 4096
+			begin := time.Now().Add(-days * 24 * time.Hour)
+			var records []*kgo.Record
+			for i := range days * aDay {
+				at, kind := begin.Add(time.Duration(i)*24*time.Hour/aDay), []string{"book", "film"}[i%2]
+				if test.late > 0 && i%test.late == 1 {
+					at = at.Add(-5 * 24 * time.Hour)
+				}
+				key := fmt.Appendf(nil, "view-%d", i)
+				records = append(records,
+					&kgo.Record{Topic: views, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"x": %d, "n": %d, "kind": %q}`, i%2, i, kind), Timestamp: at},
+					&kgo.Record{Topic: buys, Partition: int32(i % 2), Key: key, Value: fmt.Appendf(nil, `{"kind": %q}`, kind), Timestamp: at.Add(time.Second)})
+			}
+			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
+			jobs := []topics.Job{job}
+			if !test.later { // its examples are those of another pipeline too
+				reader := job
+				reader.Name, reader.Examples = "reader", ingest.Defaults()
+				reader.Examples.Topic, reader.Examples.Holdout = job.Name+".examples", job.Examples.Holdout
+				jobs = append(jobs, reader)
+			}
+			for _, job := range jobs {
+				report, _ := retrainToEnd(t, log, job)
+				last := report.Updates[len(report.Updates)-1]
+				if report.Rows != days*aDay || last.WindowRows > 3*aDay || last.Until < time.Now().Add(-24*time.Hour).UnixMilli() {
+					t.Errorf("%s: %d of %d rows are learnt, and the last window has %d of %d a day until %v", job.Name, report.Rows, days*aDay,
+						last.WindowRows, aDay, time.UnixMilli(last.Until))
+				}
+			}
+		})
 	}
 }

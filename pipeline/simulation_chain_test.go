@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
@@ -426,5 +429,290 @@ func wideOptions() topics.RetrainOptions {
 func joiningOptions() topics.RetrainOptions {
 	o := chainOptions()
 	o.Rows, o.Decay, o.Window, o.Full = simRows, 1, topics.WindowOptions{Increments: 7}, topics.FullOptions{Every: 5}
+	return o
+}
+
+// A losing chain is one whose log loses what the chain stands on: examples by retention, by an unclean election or with
+// their topic; its state; its newest versions; plans. What must hold: whatever was lost, once the faults are over the
+// chain learns what is written from then on, and ends. No version is offered that has learnt less than the one before
+// it, unless its plan or a version since says that rows have left the window.
+
+// losing makes of the scenario of a chain one whose log loses messages.
+func (sc *scenario) losing() *scenario {
+	sc.chain.loses = true
+	return sc
+}
+
+// loseOfChain loses messages that a chain stands on.
+func (s *simulation) loseOfChain() {
+	t := s.topics
+	switch s.random.IntN(6) {
+	case 0, 1:
+		s.noteLoss(t.Examples)
+		s.expire(t.Examples, s.random.IntN(len(s.log.topics[t.Examples])))
+	case 2:
+		s.cutOff(t.Examples)
+	case 3:
+		topics := []string{t.State, t.Versions, t.Plans, t.Forget}
+		if !s.operators {
+			topics = topics[:3] // nobody decides what is forgotten
+		}
+		s.cutOff(topics[s.random.IntN(len(topics))])
+	case 4:
+		s.noteLoss(t.State)
+		s.log.happen(remaking, "%s is deleted and made anew", t.State)
+		s.log.topics[t.State][0].remake()
+	case 5:
+		s.noteLoss(t.Examples)
+		s.log.happen(remaking, "%s is deleted and made anew, with other messages", t.Examples)
+		for n, p := range s.log.topics[t.Examples] {
+			if p.remake(); n < simPartitions {
+				s.feed(n, s.random.IntN(8))
+			}
+		}
+		s.examplesReused = true
+	}
+}
+
+// cutOff makes a partition of a topic lose its last messages, as an unclean election of a leader does.
+func (s *simulation) cutOff(topic string) {
+	_, n, p := s.drawPartition(topic)
+	if p.end == p.first {
+		return
+	}
+	from := p.end - 1 - s.random.Int64N(min(p.end-p.first, 8))
+	s.noteLoss(topic)
+	s.log.happen(truncation, "%s[%d] loses what it has from offset %d on, and uses the offsets again", topic, n, from)
+	p.truncate(from)
+	s.examplesReused = s.examplesReused || topic == s.topics.Examples
+}
+
+// feed writes so many messages of another producer to a partition of the examples.
+func (s *simulation) feed(partition, messages int) {
+	for range messages {
+		s.fed++
+		p := s.log.topics[s.topics.Examples][partition]
+		if p.written == nil {
+			p.written = map[int64]int{}
+		}
+		p.written[p.end] = s.steps
+		m := simMessage(partition, 100+s.fed, schemas.Origin{})
+		if s.sparse {
+			m = sparseMessage(partition, 100+s.fed, simRows)
+		}
+		if p.append(m); s.timed {
+			p.last().Time = s.nextTime()
+		}
+	}
+}
+
+// checkNeverLess checks that no version is offered that has learnt fewer rows than the version that is offered, unless it is said why.
+func (s *simulation) checkNeverLess(end *schemas.End) {
+	manifest, err := s.pipeline(unattended()).Version(context.Background(), end.Run)
+	if err != nil || manifest.Plan.Chain == nil {
+		return // it is lost already
+	}
+	chain := manifest.Plan.Chain
+	if u := chain.Update; u != nil && (u.Restart || len(u.Leave) > 0) {
+		s.lessIsSaid = true
+	}
+	if end.Version.Withheld {
+		return
+	}
+	if manifest.WindowRows < s.offeredRows && !s.lessIsSaid && !s.historyLost {
+		s.fail("version %d of %d rows is offered after one of %d, and nobody has said why", manifest.Version, manifest.WindowRows, s.offeredRows)
+	}
+	s.offeredRows, s.lessIsSaid = manifest.WindowRows, false
+}
+
+// checkChainRecovery checks that once the faults are over the chain goes on: it makes versions of what is written then, and ends.
+func (s *simulation) checkChainRecovery() {
+	s.log.deliver(maxSteps)
+	s.log.calm, s.faultsLeft = true, 0
+	for n := range simPartitions {
+		s.feed(n, 4)
+	}
+	if s.operators { // the operator decides what is forgotten
+		if _, err := source.Forget(context.Background(), s.pipeline(unattended()), s.job,
+			source.ToForget{Lost: source.RestoreLost}); err != nil && !s.said(err) {
+			s.fail("after the faults an operator can't decide what is forgotten: %v", err)
+		}
+	}
+	before := len(s.made)
+	s.serves = false
+	s.startRunner(0)
+	if s.awaitRuns(); s.violation != nil {
+		return
+	}
+	if len(s.made) == before {
+		s.fail("after the faults the chain makes no version")
+		return
+	}
+	p, ctx := s.pipeline(unattended()), context.Background()
+	latest, err := p.Version(ctx, protocol.Latest)
+	if err != nil {
+		l, errLedger := p.ReadLedger(ctx)
+		if errLedger == nil && !slices.ContainsFunc(l.Versions(), func(place schemas.Place) bool { return !place.Withheld }) {
+			return // the versions that were offered are lost, and the chain has not learnt as much again
+		}
+		s.fail("after the faults the latest version can't be read: %v", err)
+		return
+	}
+	if s.ordered {
+		s.checkForgotten()
+	}
+	if _, err := p.Model(ctx, latest.Run); err != nil {
+		s.fail("after the faults version %d can't be read: %v", latest.Version, err)
+	}
+}
+
+// simNow is the time of the clock of every process, in milliseconds since 1970.
+const simNow = 10_000
+
+// simTimes are what producers say of when they have written messages: in the past, nothing (-1 and 0), the same again,
+// before what they have written earlier, and next year.
+var simTimes = []int64{1000, 2000, -1, 2000, 4000, 0, 3000, 6000, simNow + (365 * 24 * time.Hour).Milliseconds(), 8000}
+
+// gap is so many offsets without a message, behind the message of that index: of transactions that were aborted. The
+// markers of transactions leave one offset each.
+type gap struct {
+	after   int
+	offsets int64
+}
+
+// simGaps are longer and shorter than what a backlog reads at once, and the last of them ends a partition.
+var simGaps = [simPartitions][]gap{{{4, 3 * readAhead}, {6, readAhead}}, {{4, 1}, {5, readAhead + 1}, {6, 1}}}
+
+// addExamples adds the examples of a scenario to their topic.
+func (s *simulation) addExamples() {
+	for n, messages := range s.messages {
+		p := s.log.topics[s.topics.Examples][n]
+		for i, m := range messages {
+			p.append(m)
+			if s.timed {
+				p.last().Time = s.nextTime()
+			}
+			for _, g := range s.gaps[n] {
+				if g.after == i {
+					p.end += g.offsets
+				}
+			}
+		}
+	}
+}
+
+// nextTime returns when the next message of a producer says that it was written.
+func (s *simulation) nextTime() time.Time {
+	s.times++
+	return time.UnixMilli(simTimes[s.times%len(simTimes)])
+}
+
+// last returns the last message.
+func (p *simPartition) last() *protocol.Message { return &p.messages[len(p.messages)-1] }
+
+// abort writes a transaction of a producer to a partition of the examples, and aborts it: its records and its marker
+// have offsets, and nobody reads them.
+func (s *simulation) abort() {
+	topic, n, p := s.drawPartition(s.topics.Examples)
+	offsets := []int64{2, readAhead, 1000}[s.random.IntN(3)]
+	s.log.happen(abortion, "%s[%d] has %d offsets of an aborted transaction from offset %d on", topic, n, offsets, p.end)
+	p.end += offsets
+}
+
+// withHoles returns examples of which the log has lost nothing, but whose offsets have gaps, and whose times are wrong.
+func (e *simExamples) withHoles() *simExamples {
+	e.timed, e.gaps = true, simGaps
+	return e
+}
+
+// timeOptions make a chain whose window is of a time.
+func timeOptions() topics.RetrainOptions {
+	o := chainOptions()
+	o.Window = topics.WindowOptions{Time: 5 * time.Second}
+	return o
+}
+
+// manyExamples are so many messages in each partition.
+func manyExamples(messages int) *simExamples {
+	e := &simExamples{rows: int64(simPartitions * messages * simRows)}
+	for p := range simPartitions {
+		var list []wire.Message
+		for n := range messages {
+			list = append(list, simMessage(p, n, schemas.Origin{}))
+		}
+		e.messages = append(e.messages, list)
+	}
+	return e
+}
+
+// driftingExamples are messages whose classes a linear function separates: the label says on which side of 0 the first
+// feature is. In the second half of the messages it says the contrary, and in one before also in the rows that are not
+// for tests.
+func driftingExamples() *simExamples {
+	const messages, rowsOfMessage = 10, 16
+	e := &simExamples{rows: simPartitions * messages * rowsOfMessage / 2, tested: true}
+	for p := range simPartitions {
+		var list []wire.Message
+		for n := range messages {
+			data := rings(rowsOfMessage, 2, 2, uint64(1000+100*p+n))
+			var splits []examples.Split
+			for i, row := range data.rows {
+				splits = append(splits, []examples.Split{examples.Train, examples.Test}[i%2])
+				data.labels[i] = "left"
+				if wrong := n == 3 && splits[i] == examples.Train; (row[0] > 0) == (n < messages/2 && !wrong) {
+					data.labels[i] = "right"
+				}
+			}
+			rows := data.exampleRows()
+			rows.Splits = splits
+			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
+			if err != nil {
+				panic(err) // the rows fit into a message
+			}
+			list = append(list, wire.Message{Value: m.Value})
+		}
+		e.messages = append(e.messages, list)
+	}
+	return e
+}
+
+// lateClassExamples are messages of which the first have one class only, and one has a row that overflows.
+func lateClassExamples() *simExamples {
+	e := &simExamples{rows: simPartitions * 6 * simRows}
+	for p := range simPartitions {
+		var list []wire.Message
+		for n := range 6 {
+			rows := rings(simRows, 2, 2, uint64(2000+10*p+n)).exampleRows()
+			for i := range rows.Rows {
+				if n < 2 {
+					rows.Words[i] = "ring0"
+				}
+			}
+			if n == 3 && p == 1 {
+				rows.Floats[2] = 3e38
+			}
+			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
+			if err != nil {
+				panic(err) // the rows fit into a message
+			}
+			list = append(list, wire.Message{Value: m.Value})
+		}
+		e.messages = append(e.messages, list)
+	}
+	return e
+}
+
+// gatedOptions make a chain that offers a version only if its holdout rows say that it is better, and begins again when the stream changes.
+func gatedOptions() topics.RetrainOptions {
+	o := chainOptions()
+	o.Rows, o.Decay, o.Refresh, o.Window, o.Full = 32, 1, 2, topics.WindowOptions{}, topics.FullOptions{Every: 8, Drift: true}
+	o.Gate.Margin, o.Gate.Split = 0, examples.Test.String()
+	return o
+}
+
+// manyOptions make a chain of many increments, which are joined as the state topic has room for few terms.
+func manyOptions() topics.RetrainOptions {
+	o := joiningOptions()
+	o.Window, o.Full = topics.WindowOptions{}, topics.FullOptions{Every: 60}
 	return o
 }

@@ -4,15 +4,24 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/viterin/vek/vek32"
+	"golang.org/x/sys/cpu"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -295,4 +304,154 @@ func TestHoldoutStops(t *testing.T) {
 	if report.Stages[0].Passes >= 200 || report.Stages[0].HoldoutLoss == nil {
 		t.Errorf("stage %+v, expected fewer than 200 passes and a holdout loss", report.Stages[0])
 	}
+}
+
+// If no feature differs between rows, a model predicts the shares of the classes, with any ridge. A chain that begins
+// with such rows learns from later ones that differ.
+func TestConstantFeatures(t *testing.T) {
+	long(t)
+	for name, ridge := range map[string]schemas.Ridge{"default": kindStage(stages.Columns, link.Softmax).Ridge, "large": 1e6,
+		"auto": schemas.RidgeAuto} {
+		for _, l := range []schemas.Link{link.Softmax, link.Identity, link.Calibrated} {
+			t.Run(name+" "+string(l), func(t *testing.T) {
+				job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+				stage := kindStage(stages.Columns, l)
+				stage.Ridge, stage.Passes = ridge, 20
+				job.Stages, job.Prepare.Scale = []schemas.Stage{stage, stage}, prepare.ScaleStandard
+				constant := rings(200, 4, 3, 1)
+				for _, row := range constant.rows {
+					copy(row, []float32{60, 0, -1, 1e6})
+				}
+				log := openEmbedded(t)
+				produce(t, log, job, 0, exampleMessage(t, constant.exampleRows()))
+				_, m := train(t, log, job)
+				for c, label := range m.Labels() {
+					share := 0.0
+					for _, other := range constant.labels {
+						if other == label {
+							share += 1. / 200
+						}
+					}
+					if p := probabilities(t, m, constant).Row(0)[c]; math.Abs(float64(p)-share) > 0.01 {
+						t.Errorf("the probability of %s is %v, its share %v", label, p, share)
+					}
+				}
+				job.Retrain = topics.DefaultRetrain()
+				job.Retrain.Rows = 200
+				for i := range 3 {
+					produce(t, log, job, 0, exampleMessage(t, rings(200, 4, 3, uint64(2+i)).exampleRows()))
+				}
+				report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+				if err != nil || report.Updates[len(report.Updates)-1].WindowRows != 800 {
+					t.Errorf("report %+v, error %v", report, err)
+				}
+			})
+		}
+	}
+}
+
+// Without a BLAS and without vector instructions, the errors are the same, and predictions differ by at most 1e-4 (RMS). The stages
+// have no principal components, so the survey's result is the same too.
+func TestFallbackPredictsTheSame(t *testing.T) {
+	long(t)
+	training, test := rings(2000, 3, 3, 1), rings(500, 3, 3, 2)
+	fast := openBLAS(t)
+	if fast.Hint() != "" {
+		t.Log("there is no fast BLAS: the test compares only vector instructions")
+	}
+	for name, list := range map[string][]schemas.Stage{
+		"identity":   {rffStage(link.Identity, 65, 1), rffStage(link.Identity, 65, 8)},
+		"softmax":    {rffStage(link.Softmax, 65, 8), rffStage(link.Softmax, 17, 8)},
+		"calibrated": {rffStage(link.Calibrated, 63, 3)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for i := range list {
+				list[i].Ridge = 1e-4 // a smaller one, which auto may choose, magnifies rounding
+			}
+			job := newJob(t, training, test, list...)
+			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
+				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+					&eventRecorder{})
+				noError(t, err)
+				return report, predict(blas, model, test)
+			}
+			report, p := trainAndPredict(fast)
+			features, accelerated := cpu.X86, vek32.Info().Acceleration
+			defer func() {
+				cpu.X86 = features
+				vek32.SetAcceleration(accelerated)
+			}()
+			noError(t, kernel.UseVector("none"))
+			slow, q := trainAndPredict(kernel.Gonum())
+			if *slow.TestError != *report.TestError || slow.TrainError != report.TrainError {
+				t.Errorf("test and train errors %v and %v, with a BLAS %v and %v", *slow.TestError, slow.TrainError, *report.TestError,
+					report.TrainError)
+			}
+			sum := 0.0
+			for i, v := range p.Data {
+				sum += math.Pow(float64(v-q.Data[i]), 2)
+			}
+			if rms := math.Sqrt(sum / float64(len(p.Data))); !(rms <= 1e-4) {
+				t.Errorf("predictions differ by %.1e (RMS), expected at most 1e-4", rms)
+			} else {
+				t.Logf("predictions differ by %.1e (RMS)", rms)
+			}
+		})
+	}
+}
+
+const wideClasses = 4
+
+// newWideJob returns a job of that many columns, each of which occurs, and of conjugate gradients.
+func newWideJob(t *testing.T, columns int) topics.Job {
+	t.Helper()
+	const each = 2000 // values of a row
+	random, path, lines := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "train.libsvm"), strings.Builder{}
+	for from := 1 + wideClasses; from <= columns; from += each {
+		class := random.IntN(wideClasses)
+		fmt.Fprintf(&lines, "%d %d:%d", class, 1+class, each)
+		for column := from; column < min(from+each, columns+1); column++ {
+			fmt.Fprintf(&lines, " %d:%d", column, 1+random.IntN(3))
+		}
+		lines.WriteByte('\n')
+	}
+	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	stage := solve.Defaults()
+	stage.Features, stage.Link, stage.Method, stage.Passes = stages.DefaultsOf(stages.Columns), link.Identity, solve.MethodCG, 4
+	job := newJob(t, rings(1, 3, 3, 1), table{}, stage)
+	job.Examples.Train, job.Examples.Partitions = []string{path}, 2
+	return job
+}
+
+// A run whose matrices of sparse rows exceed the memory of the job fails, and says how many bytes they take.
+func TestMemoryOfWideRows(t *testing.T) {
+	job := newWideJob(t, 200_000)
+	job.Memory = 16 << 20
+	log, err := kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()})
+	noError(t, err)
+	defer log.Close()
+	_, _, err = Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
+	if want := "set memory to at least 89600448"; err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, expected an error with %q", err, want)
+	}
+}
+
+// newSparseJob returns a job of sparse rows with the stages of list.
+func newSparseJob(t *testing.T, list ...schemas.Stage) topics.Job {
+	t.Helper()
+	random, path, lines := rand.New(rand.NewPCG(1, 2)), filepath.Join(t.TempDir(), "train.libsvm"), strings.Builder{}
+	for range 500 {
+		class := random.IntN(3)
+		fmt.Fprint(&lines, class)
+		for j := 1; j <= 80; j++ {
+			if random.IntN(12) == 0 || j%3 == class && random.IntN(4) == 0 {
+				fmt.Fprintf(&lines, " %d:%.3f", j, 1+random.Float64())
+			}
+		}
+		lines.WriteByte('\n')
+	}
+	noError(t, os.WriteFile(path, []byte(lines.String()), 0o600))
+	job := newJob(t, rings(1, 3, 3, 1), table{}, list...)
+	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
+	return job
 }

@@ -1,6 +1,7 @@
 package schemas
 
 import (
+	"encoding/json"
 	"errors"
 	"math"
 	"testing"
@@ -91,5 +92,90 @@ func TestFinite(t *testing.T) {
 	}
 	if got := wire.Finite(math.NaN()); got != math.MaxFloat64 {
 		t.Errorf("NaN becomes %v", got)
+	}
+}
+
+func TestClassWeightAsJSON(t *testing.T) {
+	for text, want := range map[string]ClassWeight{
+		`"none"`:              {},
+		`"balanced"`:          {Balanced: true},
+		`{"cat":2,"dog":0.5}`: {By: map[string]float64{"cat": 2, "dog": 0.5}},
+		`{"rare":0}`:          {By: map[string]float64{"rare": 0}},
+	} {
+		var got ClassWeight
+		if err := json.Unmarshal([]byte(text), &got); err != nil || !got.Equal(want) || got.IsZero() != (text == `"none"`) {
+			t.Errorf("%s is %+v, %v", text, got, err)
+		}
+		if written, err := json.Marshal(got); err != nil || string(written) != text {
+			t.Errorf("%s is written as %s, %v", text, written, err)
+		}
+	}
+	for _, text := range []string{`"equal"`, `{"cat":-1}`, `{"cat":"2"}`, `{}`, `3`} {
+		var w ClassWeight
+		if json.Unmarshal([]byte(text), &w) == nil {
+			t.Errorf("%s is read as %+v", text, w)
+		}
+	}
+}
+
+// A ridge is a number in JSON, with the bits that it had when it was a number, or auto.
+func TestRidgeInJSON(t *testing.T) {
+	for _, r := range []Ridge{0, 1e-4, 3e-7, 0.1, 1e300, 12, RidgeAuto} {
+		content, err := json.Marshal(Stage{Ridge: r})
+		var back Stage
+		if err != nil || json.Unmarshal(content, &back) != nil || back.Ridge != r {
+			t.Errorf("%v is written as %s and read as %v: %v", r, content, back.Ridge, err)
+		}
+		if number, _ := json.Marshal(float64(r)); r != RidgeAuto {
+			if ridge, err := json.Marshal(r); string(ridge) != string(number) {
+				t.Errorf("%v is written as %s: %v", r, ridge, err)
+			}
+		}
+	}
+	for _, text := range []string{`-1`, `-0.5`, `"1e-4"`, `"none"`, `true`, `{}`, `1e999`} {
+		if err := json.Unmarshal([]byte(`{"ridge": `+text+`}`), new(Stage)); err == nil {
+			t.Errorf("%s is read as a ridge", text)
+		}
+	}
+}
+
+func TestRidgeIsValid(t *testing.T) {
+	for r, want := range map[Ridge]bool{0: true, 1e-9: true, RidgeAuto: true, -0.5: false, -2: false, Ridge(math.Inf(1)): false,
+		Ridge(math.NaN()): false} {
+		if r.Valid() != want {
+			t.Errorf("ridge %v is valid: %v, expected %v", r, r.Valid(), want)
+		}
+	}
+}
+
+// A rule has one JSON, which is read as the same rule, and nothing else is a rule.
+func TestThresholdAsJSON(t *testing.T) {
+	for text, want := range map[string]ThresholdRule{`0.5`: {}, `0.25`: {At: 0.25}, `"best_f1"`: {BestF1: true},
+		`{"cost":{"fp":1,"fn":20}}`: {Costs: ThresholdCosts{1, 20}}} {
+		var got ThresholdRule
+		if err := json.Unmarshal([]byte(text), &got); err != nil || got != want {
+			t.Errorf("%s is %+v, %v", text, got, err)
+		}
+		if back, err := json.Marshal(got); err != nil || string(back) != text {
+			t.Errorf("%s is written as %s, %v", text, back, err)
+		}
+	}
+	for _, text := range []string{`0`, `1`, `-1`, `1.5`, `"f1"`, `null`, `{}`, `{"cost":{}}`, `{"cost":{"fp":1}}`, `{"cost":{"fp":-1,"fn":1}}`, `[]`, `true`} {
+		if err := json.Unmarshal([]byte(text), new(ThresholdRule)); err == nil {
+			t.Errorf("%s is a rule", text)
+		}
+	}
+}
+
+// A better decision has less.
+func TestThresholdCost(t *testing.T) {
+	few, many := statistics.Decision{{90, 10}, {4, 6}}, statistics.Decision{{99, 1}, {9, 1}}
+	for _, r := range []ThresholdRule{{BestF1: true}, {Costs: ThresholdCosts{1, 20}}} {
+		if !r.Chosen() || !(r.Cost(few) < r.Cost(many)) {
+			t.Errorf("%v: %v and %v", r, r.Cost(few), r.Cost(many))
+		}
+	}
+	if r := (ThresholdRule{Costs: ThresholdCosts{1, 1}}); r.Cost(few) != 14 || r.Cost(many) != 10 {
+		t.Errorf("wrong rows cost %v and %v", r.Cost(few), r.Cost(many))
 	}
 }

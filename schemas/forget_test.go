@@ -1,11 +1,18 @@
 package schemas
 
 import (
+	"errors"
+	"fmt"
 	"maps"
 	"math/rand/v2"
+	"reflect"
+	"slices"
+	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -107,5 +114,318 @@ func TestImpossibleForgottenRowsAreDamaged(t *testing.T) {
 		if f, err := DecodeJSON[Forget](wire.Message{Value: []byte(`{"rows":[` + rows + `]}`)}); err == nil {
 			t.Errorf("%s became %+v", rows, f)
 		}
+	}
+}
+
+// scoring is a process that predicts messages of the topic, divided into parts of its own size.
+type scoring struct {
+	state Scored // up to seen
+	seen  int64
+	most  int // rows per part
+}
+
+// read applies the messages on the topic.
+func (w *scoring) read(topic []*Prediction) {
+	for _, p := range topic[w.seen:] {
+		w.state.Count(p)
+	}
+	w.seen = int64(len(topic))
+}
+
+// predictions returns the predictions of some messages from the writer's position; if lost is at least 0, those of the
+// next generation, from that offset on. rows has the numbers of rows of messages; −1: the offset has none.
+func (w *scoring) predictions(rows []int, messages int, lost int64) (list []*Prediction) {
+	state := w.state
+	if lost >= 0 {
+		state = Scored{Next: lost, Generation: state.Generation}
+	}
+	next, row := state.Next, state.Row
+	for ; messages > 0 && int(next) < len(rows); next, row = next+1, 0 {
+		n := rows[next]
+		if n < 0 {
+			continue
+		}
+		messages--
+		for from := row; from < n || from == row; from += w.most {
+			p := &Prediction{Offset: next, After: state.Next, Row: from, Until: min(from+w.most, n), Rows: n, Seen: w.seen,
+				Generation: state.Generation}
+			if lost >= 0 {
+				p.Generation, p.Lost, lost = p.Generation+1, true, -1
+			}
+			state.Count(p)
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// lostFrom returns an offset from which a writer finds that messages with predictions are lost; −1 if there is none, or
+// the number of losses is exhausted.
+func lostFrom(random *rand.Rand, w *scoring, losses *int) int64 {
+	if *losses == 0 || w.state.Next == 0 || random.IntN(5) > 0 {
+		return -1
+	}
+	*losses--
+	return random.Int64N(w.state.Next)
+}
+
+// Whatever several processes write, with parts of different sizes, and wherever they stop, each row has exactly one valid
+// prediction, in message order. A later process finds the position from the last messages alone.
+func TestEachRowHasOnePrediction(t *testing.T) {
+	for seed := range uint64(3000) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		rows := make([]int, 1+random.IntN(12))
+		for i := range rows {
+			rows[i] = random.IntN(9) - 1
+		}
+		var topic []*Prediction
+		writers := make([]*scoring, 1+random.IntN(4))
+		for i := range writers {
+			writers[i] = &scoring{most: 1 + random.IntN(5)}
+		}
+		var state Scored
+		losses := random.IntN(4)
+		done := func() bool {
+			for i := int(state.Next); i < len(rows); i++ {
+				if rows[i] >= 0 {
+					return false
+				}
+			}
+			return true
+		}
+		for counted := 0; !done(); {
+			w := writers[random.IntN(len(writers))]
+			switch random.IntN(4) {
+			case 0: // another process replaces it, and reads what it must
+				from := int64(0)
+				if len(topic) > 0 {
+					from = topic[len(topic)-1].Seen
+				}
+				*w = scoring{state: ScoredBy(topic[from:]), seen: int64(len(topic)), most: 1 + random.IntN(5)}
+				if w.state != state {
+					t.Fatalf("seed %d: of %d messages the last ones say %+v, all of them %+v", seed, len(topic), w.state, state)
+				}
+			case 1:
+				w.read(topic)
+			default: // it writes, possibly only a part: after and between messages of others that it has not seen
+				list := w.predictions(rows, 1+random.IntN(3), lostFrom(random, w, &losses))
+				another := writers[random.IntN(len(writers))]
+				other := another.predictions(rows, 1+random.IntN(3), lostFrom(random, another, &losses))
+				list, other = list[:len(list)-random.IntN(len(list)+1)], other[:len(other)-random.IntN(len(other)+1)]
+				for len(list)+len(other) > 0 {
+					from := &list
+					if len(list) == 0 || len(other) > 0 && random.IntN(2) == 0 {
+						from = &other
+					}
+					topic, *from = append(topic, (*from)[0]), (*from)[1:]
+				}
+				if random.IntN(5) > 0 {
+					w.read(topic)
+				}
+			}
+			for ; counted < len(topic); counted++ {
+				before, p := state, topic[counted]
+				if !state.Count(p) {
+					continue
+				}
+				if p.Lost {
+					before = Scored{Next: p.After}
+				}
+				if before.Row > 0 && (p.Offset != before.Next || p.Row != before.Row) || before.Row == 0 && p.Row > 0 {
+					t.Fatalf("seed %d: after %+v counts %+v", seed, before, p)
+				}
+				for i := before.Next; i < p.Offset; i++ {
+					if rows[i] >= 0 {
+						t.Fatalf("seed %d: message %d is passed over", seed, i)
+					}
+				}
+			}
+		}
+	}
+}
+
+// A prediction with the reason why the rest of a message has none completes that message.
+func TestReasonEndsAMessage(t *testing.T) {
+	s := Scored{Next: 4, Row: 2}
+	if s.Count(&Prediction{Offset: 5, After: 5}) || !s.Count(&Prediction{Offset: 4, After: 4, Row: 2, Until: 2, Rows: 9,
+		Reason: "deleted"}) || s != (Scored{Next: 5}) {
+		t.Errorf("%+v", s)
+	}
+}
+
+func TestResidualsRoundTrip(t *testing.T) {
+	for _, rows := range arrowtest.Sizes() {
+		for _, classes := range []int{1, 2, 63, 64, 65} {
+			mem := arrowtest.Allocator(t)
+			want := residualsOf(rows, classes)
+			m := arrowtest.Must(want.Encode(mem))(t)
+			for _, want := range []*Residuals{want, votedOf(rows, classes)} {
+				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
+				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
+					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
+					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
+				}
+			}
+			header := arrowtest.Must(ResidualsHeader(m))(t)
+			if m.Key != "run/residuals/1/0/3/1099511627776/128" || header.Identity != want.Identity || header.Row != 128 || header.Score != nil {
+				t.Errorf("key %s, header %v", m.Key, header)
+			}
+		}
+	}
+}
+
+func TestMaxResidualRowsFit(t *testing.T) {
+	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
+		mem := arrowtest.Allocator(t)
+		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residualsOf, 3 * classes: votedOf} {
+			rows := MaxResidualsRows(values)
+			if rows == 1 && 4*values > wire.MaxMessage {
+				continue // a row of so many values fits no message
+			}
+			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > wire.MaxMessage {
+				t.Errorf("%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
+			}
+		}
+	}
+	_, err := residualsOf(2, 100_000).Encode(arrowtest.Allocator(t))
+	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+func TestResidualsThatAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	for _, c := range []struct {
+		key, value, want string
+		classes          int
+	}{
+		{"kind", "examples", `kind "examples", expected "residuals"`, 2},
+		{"offset", "x", `header offset is "x", expected a whole number`, 2},
+		{"row", "", `header row is "", expected a whole number`, 2},
+		{"row", "-1", `header row is -1, expected at least 0`, 2},
+		{"visit", "?", `header visit is "?", expected a whole number`, 2},
+		{"run", "run", "schema " + wire.Fingerprint(residualsSchema(2, false)) + ", expected 34f757966fbe", 3},
+	} {
+		m := arrowtest.Must(residualsOf(4, 2).Encode(mem))(t)
+		for i := range m.Headers {
+			if m.Headers[i].Key == c.key {
+				m.Headers[i].Value = c.value
+			}
+		}
+		_, err := DecodeResiduals(m, c.classes, mem)
+		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
+			t.Errorf("%v, expected %s", err, c.want)
+		}
+	}
+}
+
+func TestResidualsRefuseRaggedRows(t *testing.T) {
+	for _, r := range []Residuals{
+		{Classes: 2, Score: make([]float32, 4), Residual: make([]float32, 2)},
+		{Classes: 3, Score: make([]float32, 4), Residual: make([]float32, 4)},
+		{},
+	} {
+		func() {
+			defer func() {
+				if got := fmt.Sprint(recover()); !strings.HasPrefix(got, "residuals: ") {
+					t.Errorf("%v: %s", r, got)
+				}
+			}()
+			r.Encode(nil)
+		}()
+	}
+}
+
+func TestPredictionRoundTrip(t *testing.T) {
+	for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
+		for _, rows := range arrowtest.Sizes() {
+			for _, classes := range []int{1, 2, 63, 64, 65} {
+				mem := arrowtest.Allocator(t)
+				want := predictionOf(task, rows, classes)
+				if classes == 2 {
+					want.Contributions = make([]string, rows)
+				}
+				for i := range want.Contributions {
+					want.Contributions[i] = strings.Repeat("[]", i)
+				}
+				m := arrowtest.Must(want.Encode(mem))(t)
+				got := arrowtest.Must(DecodePrediction(m, mem))(t)
+				if rows == 0 {
+					got.Probabilities, got.Numbers, want.Probabilities = nil, nil, nil
+				}
+				if !reflect.DeepEqual(got, want) {
+					t.Errorf("task %d, %d rows of %d classes became %v", task, rows, classes, got)
+				}
+				header := arrowtest.Must(PredictionHeader(m))(t)
+				if m.Key != "digits.examples/3/1099511627776/128" || header.Version != 7 || header.Rows != 128+rows || header.Classes != nil {
+					t.Errorf("key %s, header %v", m.Key, header)
+				}
+			}
+		}
+	}
+}
+
+func TestMaxPredictionRowsFit(t *testing.T) {
+	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
+		mem := arrowtest.Allocator(t)
+		p := predictionOf(examples.OneLabel, 1, classes)
+		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
+			for _, contributions := range []int{0, 1, 1000} {
+				rows := MaxPredictionRows(task, p.Labels, contributions)
+				p := predictionOf(task, rows, classes)
+				if contributions > 0 {
+					p.Contributions = slices.Repeat([]string{strings.Repeat("x", contributions)}, rows)
+				}
+				if m, err := p.Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
+					t.Errorf("task %d, %d rows of %d classes, contributions of %d bytes: %d bytes, %v", task, rows, classes, contributions,
+						len(m.Value), err)
+				}
+			}
+		}
+	}
+	long := predictionOf(examples.OneLabel, 1, 2)
+	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
+	_, err := long.Encode(arrowtest.Allocator(t))
+	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
+		!strings.HasPrefix(err.Error(), want) {
+		t.Error(err)
+	}
+}
+
+func TestPredictionsThatAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	for _, c := range []struct{ key, value, want string }{
+		{"kind", "residuals", `kind "residuals", expected "prediction"`},
+		{"offset", "x", `header offset is "x", expected a whole number`},
+		{"row", "-1", "header row is -1, expected at least 0"},
+		{"row", "127", "2 predictions of rows 127 to 130"},
+		{"row", "131", "rows 131 to 130 of 130"},
+		{"until", "131", "rows 128 to 131 of 130"},
+		{"rows", "129", "rows 128 to 130 of 129"},
+		{"offset", "7", "row 128 of offset 7 after offset 1099511627776"},
+		{"after", "7", "row 128 of offset 1099511627776 after offset 7"},
+		{"run", strings.Repeat("x", 129), "a run or checksum of 129 bytes"},
+		{"generation", "-1", "header generation is -1, expected at least 0"},
+		{"lost", "true", "row 128 begins generation 2"},
+	} {
+		p := predictionOf(examples.OneLabel, 2, 3)
+		p.Generation = 2
+		m := arrowtest.Must(p.Encode(mem))(t)
+		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
+		for i, h := range m.Headers {
+			if h.Key == c.key {
+				m.Headers[i].Value = c.value
+			}
+		}
+		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
+		}
+	}
+	other := arrowtest.Must(residualsOf(2, 3).Encode(mem))(t)
+	m := arrowtest.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)
+	m.Value = other.Value
+	if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+		t.Error(err)
 	}
 }

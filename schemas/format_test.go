@@ -333,3 +333,94 @@ func packageOf(file string) string {
 	}
 	return ""
 }
+
+// predictionOf returns a prediction message for rows of three or more classes, or of that many regression targets.
+func predictionOf(task examples.Task, rows, classes int) *Prediction {
+	p := &Prediction{
+		Topic: "digits.examples", Partition: 3, Offset: 1 << 40, After: 1 << 40, Checksum: "af9b094d-18bcfe56800",
+		Version: 7, Run: "2297280bb4a3", Row: 128, Until: 128 + rows, Rows: 128 + rows, Seen: 9,
+		Task: task, Probabilities: numbered(rows * classes),
+	}
+	for c := range classes {
+		p.Labels = append(p.Labels, fmt.Sprint("class ", c))
+	}
+	for i := range rows {
+		p.Classes = append(p.Classes, int32(i%classes))
+	}
+	switch task {
+	case examples.SeveralLabels:
+		for i := range p.Probabilities {
+			p.Given = append(p.Given, i%3 == 0)
+		}
+	case examples.Numbers:
+		for _, v := range p.Probabilities {
+			p.Numbers = append(p.Numbers, 1764000000.25+float64(v))
+		}
+		p.Classes, p.Probabilities = nil, nil
+	}
+	return p
+}
+
+// residualsOf returns the scores and residuals of rows.
+func residualsOf(rows, classes int) *Residuals {
+	r := &Residuals{
+		Identity: wire.Identity{Kind: KindResiduals, Run: "run", Stage: 1, Partition: 3, Parent: "parent"},
+		Offset:   1 << 40, Row: 128, Classes: classes,
+		Score: numbered(rows * classes), Residual: numbered(rows * classes),
+	}
+	slices.Reverse(r.Residual)
+	return r
+}
+
+// votedOf returns [residualsOf] with votes.
+func votedOf(rows, classes int) *Residuals {
+	r := residualsOf(rows, classes)
+	r.Votes = numbered(rows * classes)
+	for i := range r.Votes {
+		r.Votes[i] += 0.5
+	}
+	return r
+}
+
+func numbered(n int) []float32 {
+	values := make([]float32, n)
+	for i := range values {
+		values[i] = float32(i%1000) / 3
+	}
+	return values
+}
+
+// A reason names the column, and says what was expected, without the values of the row.
+func TestWithoutValues(t *testing.T) {
+	for reason, want := range map[string]string{
+		`column "card": "4111 1111 1111 1111" is not a number`:                                                `column "card": … is not a number`,
+		`column "card": "say \"4111\"" is not a number`:                                                       `column "card": … is not a number`,
+		`column "card": "4111 1111 111`:                                                                       `column "card": …`,
+		`column 3 ("card"): 4111111111111111 is not a number`:                                                 `column 3 ("card"): … is not a number`,
+		`row 2, counted from 0: column "w": weight -4111: expected a finite number ≥ 0`:                       `row 2, counted from 0: column "w": weight …: expected a finite number ≥ …`,
+		`label "Jane Doe" is not one of the classes`:                                                          `label … is not one of the classes`,
+		`labels "a;b": expected one label, or examples.labels: several`:                                       `labels …: expected one label, or examples.labels: several`,
+		`rows of labels "Jane", "Doe" and 3 more are left out: no class of the version before`:                `rows of labels …, … and 3 more are left out: no class of the version before`,
+		`no column "kind": the object has "Kind", "length" and 7 more: examples.label names the label column`: `no column "kind": the object has "Kind", "length" and 7 more: examples.label names the label column`,
+		`no value in column "length"; the message has "Length": has a producer renamed it?`:                   `no value in column "length"; the message has "Length": has a producer renamed it?`,
+		`no key at "of.view" (examples.outcome.key)`:                                                          `no key at "of.view" (examples.outcome.key)`,
+		`examples.key: "user.id": "Jane" is an object`:                                                        `examples.key: "user.id": … is an object`,
+		`rows with the keys "Jane" and "Doe": expected one key per message`:                                   `rows with the keys … and …: expected one key per message`,
+		`49 columns: expected 50`:                                                                             `49 columns: expected 50`,
+		`1e39 is not a finite float32`:                                                                        `… is not a finite float32`,
+		`[4111, "Jane"]: expected an object`:                                                                  `[…, …]: expected an object`,
+		`strconv.ParseFloat: parsing "4111-x": invalid syntax`:                                                `strconv.ParseFloat: parsing …: invalid syntax`,
+		`the value is not UTF-8: set examples.encoding, such as windows-1252`:                                 `the value is not UTF-8: set examples.encoding, such as windows-1252`,
+		`serializers (a zero byte and the schema ID 7): expected`:                                             `serializers (a zero byte and the schema ID 7): expected`,
+		`no column "kind": the object has "data". The column is in "data"`:                                    `no column "kind": the object has "data". The column is in "data"`,
+		`the schema 3 is unknown`:                                                                             `the schema 3 is unknown`,
+		`rows 0, 1, 12 and 2 more are left out: the features overflow`:                                        `rows 0, 1, 12 and 2 more are left out: the features overflow`,
+		`row 0, feature 1: +Inf is not a finite number`:                                                       `row 0, feature 1: +Inf is not a finite number`,
+		`no label`: `no label`,
+		``:         ``,
+	} {
+		if got := WithoutValues(reason); got != want {
+			t.Errorf("%s\n%s, expected\n%s", reason, got, want)
+		}
+	}
+}

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"testing/iotest"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -333,5 +336,141 @@ func TestOrigin(t *testing.T) {
 		if o, ok := OriginOf(wire.Message{Headers: headers}); ok {
 			t.Errorf("%v: %+v, %v", headers, o, ok)
 		}
+	}
+}
+
+// Messages with other bytes or another time have other checksums.
+func TestMessageChecksum(t *testing.T) {
+	seen := map[string]bool{}
+	for _, value := range []string{"", "a", "b"} {
+		for _, at := range []int64{0, 1, 1700000000000} {
+			seen[MessageChecksum(wire.Message{Value: []byte(value)}, at)] = true
+		}
+	}
+	if len(seen) != 9 {
+		t.Errorf("%d checksums of 9 messages", len(seen))
+	}
+}
+
+// A document of any length comes back whole, in whatever order and however often its messages come, and is never mixed with another.
+func TestDocumentsRoundTrip(t *testing.T) {
+	for _, length := range []int{0, 1, wire.DocumentChunk - 100, wire.DocumentChunk, wire.DocumentChunk + 1, 3 * wire.DocumentChunk} {
+		long := &Manifest{Run: "run", Labels: []string{strings.Repeat("x", length)}}
+		other := &Manifest{Run: "run", Labels: []string{strings.Repeat("y", length)}}
+		messages := append(arrowtest.Must(long.Messages())(t), arrowtest.Must(other.Messages())(t)...)
+		keys := map[string]bool{}
+		for _, m := range messages {
+			if keys[m.Key] = true; len(m.Value) > wire.MaxMessage-16<<10 {
+				t.Errorf("a message of %d bytes", len(m.Value))
+			}
+		}
+		if length > 0 && len(keys) != len(messages) {
+			t.Errorf("%d keys for %d messages", len(keys), len(messages))
+		}
+		messages = append(messages, messages...)
+		rand.New(rand.NewPCG(uint64(length), 1)).Shuffle(len(messages), func(i, j int) { messages[i], messages[j] = messages[j], messages[i] })
+		var documents wire.Documents
+		found := map[byte]int{}
+		for _, m := range messages {
+			whole, ok, err := documents.Add(m)
+			arrowtest.NoError(t, err)
+			if ok {
+				found[whole.Value[slices.Index(whole.Value, '[')+2]]++
+			}
+		}
+		if length > 0 && (found['x'] == 0 || found['y'] == 0 || len(found) != 2) {
+			t.Errorf("length %d: found %v", length, found)
+		}
+	}
+}
+
+// A document whose bytes are not those of its digest is damaged, and one that is too long is not written.
+func TestDocumentsRefuse(t *testing.T) {
+	m := arrowtest.Must((&Manifest{Run: "run"}).Messages())(t)[0]
+	m.Value = append([]byte(" "), m.Value...)
+	if _, ok, err := (&wire.Documents{}).Add(m); ok || !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("other bytes: %v, %v", ok, err)
+	}
+	m.Headers = nil
+	if _, ok, err := (&wire.Documents{}).Add(m); ok || !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("no headers: %v, %v", ok, err)
+	}
+	if _, err := (&Manifest{Labels: []string{strings.Repeat("x", wire.MaxDocument)}}).Messages(); err == nil ||
+		!strings.HasPrefix(err.Error(), "the manifest has ") {
+		t.Errorf("a document of %d bytes: %v", wire.MaxDocument, err)
+	}
+}
+
+func model() (*Manifest, wire.Tensors[float32]) {
+	p := plan()
+	return &Manifest{
+			Name: p.Name, Version: 2, Run: p.Run(), Plan: p, Labels: []string{"a", "<b>"}, Columns: examples.Columns{{Name: "size"},
+				{Name: "colour", Categories: []string{"red", "<b>"}}}, Rows: map[string]int64{"train": 100, "test": 30},
+			Prepare: "prepare", Blocks: []BlockDigest{{Visit: 3, Digest: "first"}, {Stage: 1, Visit: 2, Passes: 2, Ridge: 0.25, Digest: "second"}},
+			Metrics: map[string]float64{"test_error": 1.5, "train_error": 0.25}, WeightsDigest: "weights",
+		}, wire.Tensors[float32]{
+			wire.Vector(statistics.TensorCenter, arrowtest.Numbered[float32](65)), wire.Words[float32](statistics.TensorLabels,
+				[]string{"a", "<b>"}), wire.Matrix(statistics.TensorW, 5000, 2, arrowtest.Numbered[float32](10_000)),
+		}
+}
+
+func TestModelRoundTrip(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	manifest, tensors := model()
+	var file bytes.Buffer
+	n := arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
+	if n != int64(file.Len()) {
+		t.Errorf("%d bytes are written, WriteModel returns %d", file.Len(), n)
+	}
+	m, w, err := ReadModel(iotest.HalfReader(&file), mem)
+	if err != nil || !reflect.DeepEqual(m, manifest) || !reflect.DeepEqual(w, tensors) {
+		t.Errorf("%+v, %v", m, err)
+	}
+}
+
+func TestDamagedModels(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	manifest, tensors := model()
+	var file bytes.Buffer
+	arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
+	whole := file.Bytes()
+	// The last 8 bytes mark the end of the stream. Arrow does not need them.
+	for n := 0; n < len(whole)-8; n += 97 {
+		if _, _, err := ReadModel(bytes.NewReader(whole[:n]), mem); !errors.Is(err, wire.ErrDamaged) {
+			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
+		}
+	}
+	for at := range whole[:min(len(whole), 4000)] {
+		bad := bytes.Clone(whole)
+		bad[at] ^= 0x55
+		if _, _, err := ReadModel(bytes.NewReader(bad), mem); err != nil && !errors.Is(err, wire.ErrDamaged) {
+			t.Fatalf("byte %d: %v", at, err)
+		}
+	}
+	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).Encode(mem))(t)[0].Value
+	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil ||
+		err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
+		t.Error(err)
+	}
+	file.Reset()
+	arrowtest.Must(WriteModel(&file, &Manifest{}, nil, mem))(t)
+	if _, _, err := ReadModel(&file, mem); err == nil ||
+		err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan` {
+		t.Error(err)
+	}
+	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, wire.ErrDamaged) {
+		t.Error(err)
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 3, io.ErrShortWrite }
+
+func TestModelThatCannotBeWritten(t *testing.T) {
+	manifest, tensors := model()
+	n, err := WriteModel(fullDisk{}, manifest, tensors, arrowtest.Allocator(t))
+	if n != 3 || !errors.Is(err, io.ErrShortWrite) {
+		t.Error(n, err)
 	}
 }

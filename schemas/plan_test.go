@@ -3,12 +3,16 @@ package schemas
 import (
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -233,6 +237,288 @@ func TestMembers(t *testing.T) {
 			if !slices.Equal(got[i], want[i]) {
 				t.Errorf("average %d: %v, expected %v", average, got, want)
 			}
+		}
+	}
+}
+
+// An increment has rows where it has offsets. A run without a list of increments has one, everywhere.
+func TestIncrementsHaveRows(t *testing.T) {
+	c := &Chain{Increments: []coverage.Increment{
+		{Covered: []coverage.Coverage{{Spans: coverage.Spans{{Partition: 1, From: 3, To: 4}}}, {Spans: coverage.Spans{{Partition: 2, From: 5, To: 5}}}}}, {},
+	}}
+	for _, test := range []struct {
+		increment  int
+		partitions []int
+		want       bool
+	}{{0, []int{0, 1}, true}, {0, []int{0, 2}, false}, {1, []int{0, 1, 2}, false}} {
+		if got := c.HasRows(test.increment, test.partitions); got != test.want {
+			t.Errorf("increment %d on %v: %v", test.increment, test.partitions, got)
+		}
+	}
+	if first := (&Chain{Number: 1}); !first.HasRows(0, []int{3}) {
+		t.Error("the first run has no rows")
+	}
+}
+
+// A window that is stored as a change of another is the same when it is read, whatever the updates between them were.
+func TestWindowsAreStoredAsChanges(t *testing.T) {
+	random, changes := rand.New(rand.NewPCG(1, 2)), 0
+	base, at := &Window{Chain: &Chain{Number: 1}}, StatePlace{Run: "1"}
+	for number := 2; number < 400; number++ {
+		u := &Update{Decay: []float64{1, 0.9}[random.IntN(2)]}
+		w := &Window{Chain: &Chain{Number: number, Update: u}}
+		for _, c := range base.Increments {
+			if random.IntN(100) == 0 && len(base.Increments) > 20 {
+				continue
+			}
+			c.Increment.Weight *= u.Decay
+			if random.IntN(30) == 0 {
+				c.Visited = number
+			}
+			w.Increments = append(w.Increments, c)
+		}
+		w.Increments = append(w.Increments, WindowIncrement{Increment: coverage.Increment{Number: number, Weight: 1}, Visited: number})
+		change := w.ChangesOf(base, at)
+		if len(change.Bases) > 0 {
+			changes++
+		}
+		if len(change.Bases) > maxBases || 2*len(change.Increments) > len(w.Increments)+1 && len(change.Bases) > 0 {
+			t.Fatalf("version %d: a change of %d bases has %d of %d increments", number, len(change.Bases), len(change.Increments),
+				len(w.Increments))
+		}
+		content := *change // what is read again shares nothing with what was stored
+		content.Increments = slices.Clone(change.Increments)
+		at = StatePlace{Run: strconv.Itoa(number)}
+		read := content
+		if n := len(read.Bases); n > 0 {
+			read.On(base)
+		}
+		if !reflect.DeepEqual(&read, w) {
+			t.Fatalf("version %d: read %+v, expected %+v", number, &read, w)
+		}
+		base = w
+	}
+	if changes < 300 {
+		t.Errorf("%d of 398 windows were stored as changes", changes)
+	}
+}
+
+// The increments that were visited least recently are visited, one that is joined only if its rows are few.
+func TestLongest(t *testing.T) {
+	w := &Window{}
+	for number := 1; number <= 4; number++ {
+		w.Increments = append(w.Increments, WindowIncrement{Visited: 5 - number,
+			Increment: coverage.Increment{Number: number, Weight: 1, Covered: []coverage.Coverage{{Rows: 10}}}})
+	}
+	w.Increments[2].Increment.Joined, w.Increments[2].Increment.Covered[0].Rows = 3, 30
+	for _, test := range []struct {
+		n    int
+		rows int64
+		want string
+	}{{0, 10, "[]"}, {1, 10, "[4]"}, {2, 10, "[4 2]"}, {3, 10, "[4 2 1]"}, {4, 10, "[4 3]"}, {5, 10, "[4 3 2]"}, {2, 20, "[4 3]"}} {
+		numbers := []int{}
+		for _, c := range w.Longest(test.n, test.rows) {
+			numbers = append(numbers, c.Increment.Number)
+		}
+		if got := fmt.Sprint(numbers); got != test.want {
+			t.Errorf("%d increments of %d rows: %s, expected %s", test.n, test.rows, got, test.want)
+		}
+	}
+}
+
+// numberedIncrement is what a run of a chain adds that has ten messages of each partition.
+func numberedIncrement(number, partitions int) WindowIncrement {
+	c := coverage.Increment{Number: number, Weight: 1, Forgotten: 7}
+	for p := range partitions {
+		from := int64(1_000_000 + 10*number)
+		c.Covered = append(c.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: from, To: from + 10}}, Messages: 10,
+			Rows: 100, Checksum: 1<<63 + uint64(number)})
+	}
+	terms := StatePlace{Run: fmt.Sprintf("%012x", number), From: int64(number), To: int64(number) + 4, Index: 2}
+	return WindowIncrement{Increment: c, Visited: number, Fitted: 90, Messages: 10, Until: 1_764_000_000_000 + int64(number), Terms: terms}
+}
+
+// What increments have is what they have once they are one. Neighbours that can't be one stay apart.
+func TestJoinedIncrementsHaveWhatTheyHad(t *testing.T) {
+	w := &Window{}
+	for number := 1; number <= 6; number++ {
+		w.Increments = append(w.Increments, numberedIncrement(number, 3))
+	}
+	w.Increments[2].Increment.Skipped = coverage.Spans{{Partition: 1, From: 1_000_031, To: 1_000_032}}
+	w.Increments[0].Increment.Weight = 0.5
+	rows, before := w.Rows(), slices.Clone(w.Increments)
+	w.Increments = w.Shortened(4, 1<<20)
+	want := WindowIncrement{Increment: coverage.Increment{Number: 2, Weight: 1, Forgotten: 21, Joined: 3, Skipped: before[2].Increment.Skipped},
+		Visited: 2, Fitted: 270, Messages: 30, Until: before[3].Until, Terms: before[1].Terms}
+	for p := range 3 {
+		want.Increment.Covered = append(want.Increment.Covered, coverage.Coverage{Spans: coverage.Spans{{Partition: p, From: 1_000_020,
+			To: 1_000_050}}, Messages: 30, Rows: 300, Checksum: 1<<63 + 9})
+	}
+	if len(w.Increments) != 3 || !reflect.DeepEqual(w.Increments[1], want) || w.Rows() != rows {
+		t.Errorf("joined %+v, expected %+v; %d rows, expected %d", w.Increments[1], want, w.Rows(), rows)
+	}
+}
+
+// The JSON of a window is no longer than Bytes says, and that of as many increments as may be has room in a document, with its plan.
+func TestWindowsHaveRoomInDocuments(t *testing.T) {
+	for _, partitions := range []int{1, 4, 100, 1000} {
+		w := &Window{Run: "0123456789ab"}
+		for number := 100_000; w.Bytes() <= WindowBytes; number++ {
+			for range max(1000/partitions, 1) {
+				w.Increments = append(w.Increments, numberedIncrement(number, partitions))
+			}
+		}
+		if n := int64(len(wire.JSON(w))); n > w.Bytes() || 2*n > wire.MaxDocument {
+			t.Errorf("%d partitions, %d increments: %d bytes, of at most %d", partitions, len(w.Increments), n, w.Bytes())
+		}
+	}
+}
+
+// A long window is cut into as many as have room, with all of its rows. Increments of other weights, and what came
+// before a change of the stream, stay apart.
+func TestLongWindowsAreShortened(t *testing.T) {
+	const bytes = 1 << 20
+	w := &Window{}
+	for number := 1; number <= 10_000; number++ {
+		w.Increments = append(w.Increments, numberedIncrement(number, 10))
+	}
+	w.Changed = 9_999
+	w.Increments[4].Increment.Weight = 0.5
+	short := &Window{Increments: w.Shortened(0, bytes)}
+	if short.Bytes() > bytes || short.Rows() != w.Rows() {
+		t.Errorf("%d increments of %d bytes with %d rows, expected at most %d with %d", len(short.Increments), short.Bytes(),
+			short.Rows(), bytes, w.Rows())
+	}
+	size := 0
+	for i := range short.Increments {
+		c := &short.Increments[i].Increment
+		if size += c.Size(); c.Number < w.Changed && c.Number+c.Size() > w.Changed || c.Number < 5 && c.Number+c.Size() > 5 ||
+			c.Number == 5 && c.Size() > 1 {
+			t.Errorf("increment %d has %d", c.Number, c.Size())
+		}
+	}
+	if size != len(w.Increments) {
+		t.Errorf("%d increments, expected %d", size, len(w.Increments))
+	}
+	if half := (&Window{Increments: short.Increments[1:]}).Shortened(len(short.Increments)-1, bytes); len(half) > len(short.Increments)/2+3 {
+		t.Errorf("%d of %d increments", len(half), len(short.Increments))
+	}
+	if few := (&Window{Increments: w.Increments[:10]}).Shortened(11, bytes); len(few) != 10 {
+		t.Errorf("%d of 10 increments that have room", len(few))
+	}
+}
+
+// Origins say of each row which message it is of, and as a header they say the same.
+func TestRowOrigins(t *testing.T) {
+	for seed := range uint64(50) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		type place struct {
+			partition int
+			offset    int64
+		}
+		var origins examples.RowOrigins
+		var rows []place
+		next, longest := []int64{5, 0, 1 << 40}, len(examples.RowOrigins{}.Header().Value)
+		for range random.IntN(60) {
+			partition, n := random.IntN(len(next)), 1+random.IntN(2)*random.IntN(3)
+			if random.IntN(2) == 0 && len(rows) > 0 {
+				partition = rows[len(rows)-1].partition
+			}
+			next[partition] += int64(random.IntN(8) / 7) // a message that has no rows
+			longest += origins.Bytes(partition, next[partition], n)
+			origins = origins.Append(partition, next[partition], n)
+			for range n {
+				rows = append(rows, place{partition, next[partition]})
+			}
+			next[partition]++
+		}
+		read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{origins.Header()}})
+		if err != nil || !slices.Equal(read, origins) {
+			t.Fatalf("%v are read as %v, %v", origins, read, err)
+		}
+		if n := len(origins.Header().Value); n > longest {
+			t.Errorf("the header has %d bytes, expected at most %d", n, longest)
+		}
+		for range 20 {
+			partition, from := random.IntN(len(next)), int64(random.IntN(40))
+			to := from + int64(random.IntN(10))
+			var got, want []int
+			origins.In(partition, from, to, func(first, end int) {
+				for row := first; row < end; row++ {
+					got = append(got, row)
+				}
+			})
+			for row, p := range rows {
+				if p.partition == partition && p.offset >= from && p.offset < to {
+					want = append(want, row)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Fatalf("%v: the rows %v are of partition %d, offsets %d to %d; expected %v", origins, got, partition, from, to, want)
+			}
+		}
+	}
+	for _, text := range []string{"x", "[[0,1,2]]", "[[0,1,0,1]]", "[[0,-1,1,1]]", "[[0,1,1,4294967296]]", "[[-1,0,1,1]]"} {
+		if read, err := examples.RowOriginsOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-rows", Value: text}}}); !errors.Is(err,
+			wire.ErrDamaged) {
+			t.Errorf("%s: %v, %v", text, read, err)
+		}
+	}
+}
+
+// Keys come back as they were, whatever bytes they have. Those who decode the examples need not know of them.
+func TestSourceKeys(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	rows := examples.Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
+	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
+		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
+		m := arrowtest.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
+		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
+			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
+		}
+		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
+			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
+		}
+		examples := arrowtest.Must(examples.Decode(m.Value, mem))(t)
+		if examples.Rows != 4 || examples.Label(3) != "b" {
+			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
+		}
+		examples.Release()
+	}
+	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("damaged bytes: %q, %v", keys, err)
+	}
+	if origins, err := examples.RowOriginsOf(goldens(t)["examples"]); origins != nil || err != nil {
+		t.Errorf("rows of a file have origins %v, %v", origins, err)
+	}
+}
+
+// What a topic has left of a source, whatever offsets it has.
+func TestLeftOfASource(t *testing.T) {
+	// Seven messages on two partitions. In partition 1 two messages of others stand between them.
+	seal := SourceSeal{ID: "s", Attempt: "1", Partitions: 2, Messages: 7, Spans: coverage.Spans{{Partition: 0, From: 10, To: 14},
+		{Partition: 1, From: 0, To: 5}}}
+	for _, test := range []struct {
+		bounds []coverage.Span
+		held   Holding
+		left   int64
+	}{
+		{[]coverage.Span{{Partition: 0, From: 0, To: 20}, {Partition: 1, From: 0, To: 20}}, HeldWhole, 7},
+		{[]coverage.Span{{Partition: 0, From: 10, To: 14}, {Partition: 1, From: 0, To: 5}}, HeldWhole, 7},
+		{[]coverage.Span{{Partition: 0, From: 11, To: 14}, {Partition: 1, From: 0, To: 5}}, HeldInPart, 6},
+		{[]coverage.Span{{Partition: 0, From: 10, To: 14}, {Partition: 1, From: 1, To: 5}}, HeldInPart, 7}, // of four offsets, three can have messages of the source
+		{[]coverage.Span{{Partition: 0, From: 15, To: 20}, {Partition: 1, From: 4, To: 5}}, HeldInPart, 1},
+		{[]coverage.Span{{Partition: 0, From: 14, To: 20}, {Partition: 1, From: 5, To: 5}}, HeldNot, 0},
+		{[]coverage.Span{{Partition: 0, From: 0, To: 14}, {Partition: 1, From: 0, To: 4}}, HeldNot, 0}, // the topic was made anew
+		{[]coverage.Span{{Partition: 0, From: 0, To: 20}}, HeldNot, 0},
+	} {
+		if held, left := seal.Held(test.bounds), seal.Left(test.bounds); held != test.held || left != test.left {
+			t.Errorf("%v: held %d, %d messages left; expected %d and %d", test.bounds, held, left, test.held, test.left)
+		}
+	}
+	for partition, want := range []int64{4, 3, 0} {
+		if n := seal.In(partition); n != want {
+			t.Errorf("%d messages in partition %d, expected %d", n, partition, want)
 		}
 	}
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -22,6 +24,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -283,4 +286,473 @@ func TestOtherTopics(t *testing.T) {
 	if want := "few has 1 partitions, p.examples has 2: add partitions"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, expected %s", err, want)
 	}
+}
+
+// A message with forgotten rows gets no predictions, and the reason says why. Others get theirs.
+func TestForgottenRowsHaveNoPredictions(t *testing.T) {
+	a, m := newTopic(t, 1, 4, 5, 6, 7), newModel(t, 4, 3)
+	o := Options{From: "p.examples", To: "p.predictions", UntilEnd: true, Forgotten: func(context.Context) (coverage.Forgotten, error) {
+		return coverage.Forgotten{{Partition: 0, From: 1, To: 2}, {Partition: 0, From: 3, To: 4, First: 2, End: 3}}, nil
+	}}
+	arrowtest.NoError(t, Run(t.Context(), a.client, o, Fixed(m), protocol.NewSoleOwner(1), kernel.Gonum(), event.Ignore{}))
+	a.rows[[2]int64{0, 1}], a.rows[[2]int64{0, 3}] = nil, nil
+	for _, p := range a.counted(t, m) {
+		if forgotten := p.Offset%2 == 1; forgotten != (p.Reason == "rows of the message were forgotten") || forgotten &&
+			len(p.Probabilities) > 0 {
+			t.Errorf("offset %d has %d probabilities, reason %q", p.Offset, len(p.Probabilities), p.Reason)
+		}
+	}
+}
+
+// member is an owner whose partitions come and go.
+type member struct {
+	mu      sync.Mutex
+	owned   []int
+	changed chan struct{}
+}
+
+func newMember() *member { return &member{changed: make(chan struct{}, 1)} }
+
+func (m *member) own(partitions []int) {
+	m.mu.Lock()
+	m.owned = partitions
+	m.mu.Unlock()
+	select {
+	case m.changed <- struct{}{}:
+	default: // it will look
+	}
+}
+
+func (m *member) Owned() []int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.owned)
+}
+
+func (m *member) Changed() <-chan struct{}              { return m.changed }
+func (m *member) Commit(map[int]int64, func(err error)) {}
+func (m *member) Err() error                            { return nil }
+
+// Two processes whose partitions move with each write, and may be with both or none for a while, leave what one process leaves.
+func TestPartitionsThatMove(t *testing.T) {
+	m := newModel(t, 1, 3000)
+	for seed := range uint64(3) {
+		a := newTopic(t, 3, sizes...)
+		random := rand.New(rand.NewPCG(seed, 2))
+		var mu sync.Mutex // of random
+		members := []*member{newMember(), newMember()}
+		move := func() {
+			mu.Lock()
+			defer mu.Unlock()
+			owned := make([][]int, len(members))
+			for n := range a.partitions {
+				for i := range members {
+					if random.IntN(2) == 0 {
+						owned[i] = append(owned[i], n)
+					}
+				}
+			}
+			for i := range members {
+				members[i].own(owned[i])
+			}
+		}
+		var running sync.WaitGroup
+		ctx, cancel := context.WithCancel(t.Context())
+		for _, owner := range members {
+			rec := listener(func(e event.Event) {
+				switch e.(type) {
+				case event.Scored, event.ScoringLag: // the second comes also while nobody owns anything
+					move()
+				}
+			})
+			running.Go(func() {
+				err := Run(ctx, a.client, Options{From: "p.examples", To: "p.predictions", UntilEnd: true}, Fixed(m), owner, kernel.Gonum(), rec)
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		running.Wait()
+		cancel()
+		a.counted(t, m)
+	}
+}
+
+// growing is a log whose topics of examples get another partition after the first look.
+type growing struct {
+	protocol.Log
+	looked bool
+}
+
+func (g *growing) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	spans, err := g.Log.Spans(ctx, topic)
+	if g.looked {
+		spans = append(spans, coverage.Span{Partition: len(spans)})
+	}
+	g.looked = true
+	return spans, err
+}
+
+// A service ends if there is a partition that nobody would predict for. Who predicts until the end has nothing to do with it.
+func TestPartitionsThatAreAdded(t *testing.T) {
+	for _, untilEnd := range []bool{false, true} {
+		a, m := newTopic(t, 2, 1, 2), newModel(t, 1, 3)
+		a.client.Log = &growing{Log: a.client.Log}
+		err := a.run(t.Context(), untilEnd, m, event.Ignore{})
+		if untilEnd {
+			if err != nil {
+				t.Error(err)
+			}
+			a.counted(t, m)
+		} else if want := "p.examples has 3 partitions, but had 2 when scoring began: restart score"; err == nil ||
+			!strings.Contains(err.Error(), want) {
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+}
+
+// unwritable is a log to which nothing can be written until the context ends.
+type unwritable struct{ protocol.Log }
+
+func (unwritable) Append(ctx context.Context, _ string, _ int, _ ...wire.Message) (int64, error) {
+	<-ctx.Done()
+	return 0, ctx.Err()
+}
+
+// The lag is told of a process that can't write, too.
+func TestLagOfWhoCannotWrite(t *testing.T) {
+	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
+	a.client.Log = unwritable{a.client.Log}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	_ = a.run(ctx, false, m, listener(func(e event.Event) { // it ends with the context
+		if e, ok := e.(event.ScoringLag); ok && e.Offsets[0] == 3 {
+			cancel()
+		}
+	}))
+}
+
+// removed has a model until the version is removed.
+type removed struct {
+	mu      sync.Mutex
+	model   *model.Model
+	changed chan struct{}
+}
+
+func (r *removed) Model() *model.Model {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.model
+}
+
+func (r *removed) Changed() <-chan struct{} {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.changed
+}
+
+func (r *removed) put(m *model.Model) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.model = m
+	close(r.changed)
+	r.changed = make(chan struct{})
+}
+
+// While there is no version, messages wait; those of all partitions get predictions by the next one.
+func TestMessagesWaitForVersion(t *testing.T) {
+	a, m := newTopic(t, 3, sizes...), newModel(t, 1, 3)
+	versions := &removed{changed: make(chan struct{})}
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended, watched, scored := make(chan error, 1), make(chan bool, 9), make(chan event.Scored, len(sizes))
+	go func() {
+		o := Options{From: "p.examples", To: "p.predictions"}
+		ended <- Run(ctx, a.client, o, versions, protocol.NewSoleOwner(a.partitions), kernel.Gonum(), listener(func(e event.Event) {
+			switch e := e.(type) {
+			case event.ScoringLag:
+				select {
+				case watched <- true:
+				default:
+				}
+			case event.Scored:
+				scored <- e
+			}
+		}))
+	}()
+	<-watched
+	versions.put(m)
+	first := <-scored
+	versions.put(nil)
+	for messages := first.Messages; messages < len(sizes); {
+		select {
+		case e := <-scored:
+			messages += e.Messages
+		case <-watched: // what was read before has predictions; the rest waits
+			versions.put(m)
+		}
+	}
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	a.counted(t, m)
+}
+
+// A model of sparse rows predicts sparse examples as it predicts the same rows with their zeros. A model of dense rows refuses them.
+func TestSparseExamples(t *testing.T) {
+	plan := &schemas.Plan{Name: "p", Segment: 16, Missing: layout.MissingError, Prepare: schemas.Prepare{Scale: prepare.ScaleUnit,
+		Values: prepare.ValuesLog}, Intercept: true,
+		Stages: []schemas.Stage{{Features: stages.DefaultsOf(stages.Columns), Link: link.Softmax}}}
+	manifest := &schemas.Manifest{Name: "p", Version: 1, Run: "run1", Plan: plan, Labels: []string{"a", "b"},
+		Blocks: []schemas.BlockDigest{{}}}
+	m := arrowtest.Must(model.New(manifest, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorFactors, []float32{1, 0, 2, 0.5}), wire.Words[float32](statistics.TensorLabels, manifest.Labels),
+	}, [][]*schemas.Weights{{{
+		Identity: wire.Identity{Kind: schemas.KindWeights, Run: "run"},
+		Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, 4, 2, []float32{1, 2, -3, 1, 0.5, 0, 0.1, -0.1})},
+	}}}))(t)
+	rows := &examples.Rows{Rows: 3, Sparse: &examples.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9},
+		Values: []float32{2, 7, -1, 5}}}
+	record := rows.Record(memory.DefaultAllocator)
+	value, err := examples.Encode(record, memory.DefaultAllocator)
+	record.Release()
+	arrowtest.NoError(t, err)
+	examples := arrowtest.Must(examples.Decode(value, memory.DefaultAllocator))(t)
+	defer examples.Release()
+	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
+	}
+	arrowtest.NoError(t, check(m, examples))
+	predictor := m.Predictor(kernel.Gonum())
+	got, _ := predictor.PredictRows(rowsOf(examples, new([]float32)))
+	first := slices.Clone(got)
+	for i, row := range [][]float32{{2, 7, 0, -1}, {0, 0, 0, 0}, {0, 0, 0, 0}} {
+		x, y := math.Log(3), -math.Log(2)/2
+		if i > 0 {
+			x, y = 0, 0
+		} else {
+			length := math.Hypot(x, y)
+			x, y = x/length, y/length
+		}
+		want := 1 / (1 + math.Exp((2*x+0*y-0.1)-(x+0.5*y+0.1))) // of a: weights of the columns 0 and 3, and of the intercept
+		_, dense := predictor.Predict(row)
+		if math.Abs(float64(first[2*i])-want) > 1e-6 || dense[0] != first[2*i] {
+			t.Errorf("row %d: %v, as a dense row %v, expected %v", i, first[2*i], dense[0], want)
+		}
+	}
+}
+
+// shortenedLog is a log whose topic p.examples, of one partition, loses messages, as after an unclean election of a
+// leader. Those that are written afterwards take their offsets.
+type shortenedLog struct {
+	protocol.Log
+	mutex    sync.Mutex
+	messages []protocol.Message
+	changed  chan struct{} // closed when the messages change, and then replaced
+}
+
+// shorten puts a log that can lose messages in the place of the topic's.
+func shorten(t *testing.T, a *topic) *shortenedLog {
+	l := &shortenedLog{Log: a.client.Log, changed: make(chan struct{})}
+	arrowtest.NoError(t, a.client.Remaining(t.Context(), "p.examples", 0, 0, math.MaxInt64, func(m protocol.Message) error {
+		l.messages = append(l.messages, m)
+		return nil
+	}))
+	a.client.Log = l
+	return l
+}
+
+// replace loses the messages from an offset on, and writes others.
+func (l *shortenedLog) replace(from int, messages ...protocol.Message) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	l.messages = slices.Clone(l.messages[:from])
+	for _, m := range messages {
+		m.Offset, m.Time = int64(len(l.messages)), m.Time.Add(time.Hour)
+		l.messages = append(l.messages, m)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+func (l *shortenedLog) bounds() coverage.Span {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return coverage.Span{To: int64(len(l.messages))}
+}
+
+func (l *shortenedLog) Bounds(ctx context.Context, topic string, partition int) (first, end int64, err error) {
+	if topic != "p.examples" {
+		return l.Log.Bounds(ctx, topic, partition)
+	}
+	return 0, l.bounds().To, nil
+}
+
+func (l *shortenedLog) Spans(ctx context.Context, topic string) ([]coverage.Span, error) {
+	if topic != "p.examples" {
+		return l.Log.Spans(ctx, topic)
+	}
+	return []coverage.Span{l.bounds()}, nil
+}
+
+func (l *shortenedLog) Range(topic string, partition int, from, to int64) protocol.Reader {
+	if topic != "p.examples" {
+		return l.Log.Range(topic, partition, from, to)
+	}
+	return &shortenedRange{l, from, to}
+}
+
+func (l *shortenedLog) Subscribe(ctx context.Context, wake <-chan struct{}, from ...protocol.Position) protocol.Subscription {
+	if from[0].Topic != "p.examples" {
+		return l.Log.Subscribe(ctx, wake, from...)
+	}
+	return &shortenedSubscription{l, from[0].Offset}
+}
+
+// at returns the message at an offset, and what is closed when there may be another.
+func (l *shortenedLog) at(offset int64) (m protocol.Message, changed <-chan struct{}, err error) {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	end := int64(len(l.messages))
+	switch {
+	case offset > end:
+		return m, nil, &kafkalog.DeletedError{Topic: "p.examples", Wanted: offset, End: end}
+	case offset == end:
+		return m, l.changed, nil
+	}
+	return l.messages[offset], nil, nil
+}
+
+// shortenedRange reads a range.
+type shortenedRange struct {
+	log      *shortenedLog
+	next, to int64
+}
+
+func (r *shortenedRange) Next(context.Context) (protocol.Message, error) {
+	if r.next >= r.to {
+		return protocol.Message{}, io.EOF
+	}
+	m, changed, err := r.log.at(r.next)
+	if changed != nil {
+		err = &kafkalog.DeletedError{Topic: "p.examples", Wanted: r.next, End: r.next}
+	}
+	r.next++
+	return m, err
+}
+
+func (r *shortenedRange) Close() error { return nil }
+
+// shortenedSubscription follows the topic.
+type shortenedSubscription struct {
+	log  *shortenedLog
+	next int64
+}
+
+func (s *shortenedSubscription) Next(ctx context.Context, _ time.Duration) (*protocol.Delivery, bool, error) {
+	for {
+		m, changed, err := s.log.at(s.next)
+		if changed == nil {
+			s.next++
+			return &protocol.Delivery{Topic: "p.examples", Message: m}, false, err
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+func (s *shortenedSubscription) Close() {}
+
+// checkPredictions checks that the last predictions that count of each message are of the message that is there now,
+// and that offsets before the first that was lost have been predicted once.
+func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
+	t.Helper()
+	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
+	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
+		arrowtest.NoError(t, err)
+		latest[p.Offset] = p
+		times[p.Offset]++
+	}
+	for _, m := range l.messages {
+		if p := latest[m.Offset]; p == nil || p.Checksum != checksum(m) {
+			t.Errorf("offset %d: the last prediction that counts is %+v, expected one of the message that is there", m.Offset, p)
+		}
+		if m.Offset < int64(kept) && times[m.Offset] != 1 {
+			t.Errorf("offset %d has %d predictions that count", m.Offset, times[m.Offset])
+		}
+	}
+}
+
+// If the topic of examples has lost messages that had predictions, those that have taken their offsets get predictions,
+// and then those after them. Others keep the predictions that they have. Nobody has to delete anything.
+func TestLostExamplesAreGoneBehind(t *testing.T) {
+	m := newModel(t, 1, 3)
+	for name, test := range map[string]struct {
+		kept, others []int // of each time that messages are lost: how many stay, and how many others come
+	}{
+		"none come":         {[]int{5}, []int{0}},
+		"fewer":             {[]int{5}, []int{2}},
+		"as many":           {[]int{5}, []int{3}},
+		"more":              {[]int{5}, []int{9}},
+		"again and again":   {[]int{5, 6, 3}, []int{4, 5, 2}},
+		"then nothing lost": {[]int{5, 9}, []int{4, 1}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := newTopic(t, 1, sizes[:8]...)
+			log := shorten(t, a)
+			other := log.messages[0]
+			other.Value = []byte("no examples")
+			arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+			for i, kept := range test.kept {
+				log.replace(kept, slices.Repeat([]protocol.Message{other}, test.others[i])...)
+				other.Time = other.Time.Add(time.Minute)
+				for range 2 { // there is nothing to do the second time
+					arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+				}
+				log.checkPredictions(t, slices.Min(test.kept))
+			}
+		})
+	}
+}
+
+// If no message that had predictions is there any more, it is another topic.
+func TestNothingIsProved(t *testing.T) {
+	a, m := newTopic(t, 1, 1, 2, 3), newModel(t, 1, 3)
+	log := shorten(t, a)
+	arrowtest.NoError(t, a.run(t.Context(), true, m, event.Ignore{}))
+	log.replace(0, log.messages...)
+	if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), "does not have predictions of") {
+		t.Errorf("got %v, expected that it is another topic", err)
+	}
+}
+
+// A service goes on by itself.
+func TestServiceGoesOnBehindLostExamples(t *testing.T) {
+	a, m := newTopic(t, 1, sizes[:8]...), newModel(t, 1, 3)
+	log := shorten(t, a)
+	other := log.messages[0]
+	ctx, cancel := context.WithCancel(t.Context())
+	messages := 0
+	err := a.run(ctx, false, m, listener(func(e event.Event) {
+		scored, ok := e.(event.Scored)
+		if !ok {
+			return
+		}
+		switch messages += scored.Messages; messages {
+		case 8:
+			go log.replace(5, other) // from there on the service reads behind the end
+		case 9:
+			go log.replace(6, other, other)
+		case 11:
+			cancel()
+		}
+	}))
+	if !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	log.checkPredictions(t, 5)
 }

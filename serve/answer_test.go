@@ -13,6 +13,7 @@ import (
 	"net/http/httptest"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +24,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -365,4 +367,163 @@ func TestContributions(t *testing.T) {
 	}
 	infinite := newServer(t, Defaults(), Fixed(numbersModel(t, 3)))
 	checkRefused(t, ask(infinite, "POST", "/predict", typeJSON, []byte(`{"rows": [[1, 2]], "contributions": 1}`)), "numbers", "contributions need")
+}
+
+// wholeModel returns a model with two features and a number of integer classes.
+func wholeModel(t testing.TB, classes int, edits ...func(*schemas.Manifest)) *model.Model {
+	t.Helper()
+	names := make([]string, classes)
+	for i := range names {
+		names[i] = strconv.Itoa(10*i - 5)
+	}
+	edits = append(edits, func(m *schemas.Manifest) { m.LabelType = examples.WholeLabels })
+	return newModelOf(t, names, 3, 2, nil, layout.MissingError, edits...)
+}
+
+// severalLabels makes a model multi-label.
+func severalLabels(m *schemas.Manifest) {
+	m.Plan.Labels, m.Plan.Stages[0].Link = schemas.LabelsSeveral, link.Logistic
+}
+
+// probable is one of the most probable labels, which are integers.
+type probable struct {
+	Label       int64   `json:"label"`
+	Probability float32 `json:"probability"`
+}
+
+// topOf returns the most probable labels of rows according to the model.
+func topOf(m *model.Model, rows [][]float32, top int) (labels []int64, want [][]probable) {
+	for _, row := range rows {
+		all := make([]float32, len(m.Labels()))
+		m.Probabilities(all, denseOf(row))
+		var list []probable
+		for _, class := range mostProbable(nil, all, top) {
+			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // an integer
+			list = append(list, probable{label, all[class]})
+		}
+		labels, want = append(labels, list[0].Label), append(want, list)
+	}
+	return labels, want
+}
+
+func sameTop(a, b [][]probable) bool {
+	return slices.EqualFunc(a, b, func(x, y []probable) bool {
+		return slices.EqualFunc(x, y, func(p, q probable) bool {
+			return p.Label == q.Label && near([]float32{p.Probability}, []float32{q.Probability})
+		})
+	})
+}
+
+// In a multi-label task, the labels of a row are also integers, beside its most probable ones.
+func TestSeveralWholeLabels(t *testing.T) {
+	m := wholeModel(t, 40, severalLabels)
+	s := newServer(t, Defaults(), Fixed(m))
+	rows, body := someRows(t, 20)
+	_, want := topOf(m, rows, 2)
+	var given [][]int64
+	for _, row := range rows {
+		all := make([]float32, len(m.Labels()))
+		m.Probabilities(all, denseOf(row))
+		given = append(given, examples.WholeNumbers(m.Given(all)))
+	}
+	var got struct {
+		Labels [][]int64
+		Top    [][]probable
+	}
+	w := askWith(s, typeJSON, body, headerTop, "2")
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || !slices.EqualFunc(got.Labels, given,
+		slices.Equal) || !sameTop(got.Top, want) {
+		t.Errorf("%v: %d: %.300s", err, w.Code, w.Body)
+	}
+	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
+	if err != nil || !r.Next() {
+		t.Fatal(err)
+	}
+	defer r.Release()
+	lists := r.Record().Column(0).(*array.List)
+	for i := range rows {
+		from, end := lists.ValueOffsets(i)
+		if values := lists.ListValues().(*array.Int64).Int64Values()[from:end]; !slices.Equal(values, given[i]) {
+			t.Errorf("row %d as Arrow: %v, expected %v", i, values, given[i])
+		}
+	}
+}
+
+// numbersModel returns a model with two features and a number of targets.
+func numbersModel(t testing.TB, targets int) *model.Model {
+	t.Helper()
+	names := manyClasses(targets)
+	return newModelOf(t, names, 3, 2, nil, layout.MissingError, func(m *schemas.Manifest) {
+		m.Plan.Targets, m.Plan.Stages[0].Link = names, link.Identity
+	})
+}
+
+// Predicted targets are float64, and null if not finite, in JSON and in Arrow.
+func TestPredictedNumbers(t *testing.T) {
+	const targets = 300
+	m := numbersModel(t, targets)
+	for _, n := range []int{2, 64, 65, 500} {
+		s := newServer(t, Defaults(), Fixed(m))
+		rows, body := someRows(t, n)
+		want := make([]float64, n*targets)
+		m.Numbers(want, denseOf(rows...))
+		if last := want[targets-1]; last-last == 0 || want[0] == float64(float32(want[0])) {
+			t.Fatalf("%v and %v: expected a number that float32 does not have, and one that is not finite", want[0], last)
+		}
+		for sent, content := range map[string][]byte{typeJSON: body, typeArrow: listsOf(t, rows, 100)} {
+			w := askWith(s, sent, content, "Accept", typeJSON)
+			var got struct {
+				Targets               []string
+				Predictions           [][]*float64
+				Labels, Probabilities []any
+			}
+			if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || !slices.Equal(got.Targets, m.Labels()) || got.Labels != nil ||
+				got.Probabilities != nil {
+				t.Fatalf("%d rows as %s: %v: %.300s", n, sent, err, w.Body)
+			}
+			var numbers []float64
+			for _, v := range slices.Concat(got.Predictions...) {
+				if v == nil {
+					numbers = append(numbers, math.NaN())
+				} else {
+					numbers = append(numbers, *v)
+				}
+			}
+			checkNumbers(t, numbers, want)
+			checkNumbers(t, arrowNumbers(t, askWith(s, sent, content, "Accept", typeArrow).Body), want)
+		}
+		checkFree(t, s)
+	}
+	s := newServer(t, Defaults(), Fixed(m))
+	if w := ask(s, "POST", "/predict", typeJSON, []byte(`{"top": 1, "rows": []}`)); w.Code != http.StatusBadRequest ||
+		!strings.Contains(reason(t, w), "the model predicts numbers") {
+		t.Errorf("%d: %s", w.Code, w.Body)
+	}
+}
+
+// checkNumbers checks numbers of about 1.7 billion to a thousandth; others must match in not being finite.
+func checkNumbers(t *testing.T, got, want []float64) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d numbers, expected %d", len(got), len(want))
+	}
+	for i, v := range got {
+		if v-v != want[i]-want[i] && (v-v == 0 || want[i]-want[i] == 0) || math.Abs(v-want[i]) > 1e-3 {
+			t.Fatalf("number %d is %v, expected %v", i, v, want[i])
+		}
+	}
+}
+
+// arrowNumbers returns the predicted targets of an answer in Arrow.
+func arrowNumbers(t *testing.T, content io.Reader) (numbers []float64) {
+	t.Helper()
+	r := must(ipc.NewReader(content))(t)
+	defer r.Release()
+	for r.Next() {
+		numbers = append(numbers, r.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64).Float64Values()...)
+	}
+	if r.Err() != nil {
+		t.Fatal(r.Err())
+	}
+	return numbers
 }

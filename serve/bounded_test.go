@@ -2,8 +2,12 @@ package serve
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
+	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"runtime"
@@ -336,4 +340,143 @@ func indexed(n int) []byte {
 		indices[i] = fmt.Sprint(i)
 	}
 	return fmt.Appendf(nil, `{"rows":[{"indices":[%s],"values":[%s]}]}`, strings.Join(indices, ","), strings.Join(values, ","))
+}
+
+// packed compresses a text.
+func packed(t testing.TB, text []byte) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := gzip.NewWriter(&b)
+	must(w.Write(text))(t)
+	noError(t, w.Close())
+	return b.Bytes()
+}
+
+// A gzip body is answered like an uncompressed one; the limits apply to both the decompressed and the compressed size.
+// Other encodings are rejected with the supported one.
+func TestCompressedBodies(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	o := Defaults()
+	o.MaxBody, o.Memory = 1<<20, 1<<20
+	s := newServer(t, o, Fixed(m))
+	rows, body := someRows(t, 900)
+	for _, encoding := range []string{"gzip", "GZIP", "x-gzip"} {
+		checkAnswer(t, askWith(s, typeJSON, packed(t, body), "Content-Encoding", encoding), m, rows...)
+	}
+	checkAnswer(t, askWith(s, typeJSON, append(packed(t, body[:100]), packed(t, body[100:])...), "Content-Encoding", "gzip"), m, rows...)
+	checkAnswer(t, askWith(s, typeJSON, body, "Content-Encoding", "identity"), m, rows...)
+	whole := packed(t, body)
+	for name, c := range map[string]struct {
+		body     []byte
+		encoding string
+		status   int
+		want     string
+	}{
+		"bomb":      {packed(t, make([]byte, 100<<20)), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
+		"cut off":   {whole[:len(whole)-9], "gzip", http.StatusBadRequest, "decompress it"},
+		"plain":     {body, "gzip", http.StatusBadRequest, "decompress it: gzip: invalid header"},
+		"empty":     {nil, "gzip", http.StatusBadRequest, "decompress it"},
+		"checksum":  {append(append([]byte{}, whole[:len(whole)-5]...), 0, 0, 0, 0, 0), "gzip", http.StatusBadRequest, "decompress it"},
+		"br":        {body, "br", http.StatusUnsupportedMediaType, `Content-Encoding "br": expected gzip`},
+		"two":       {whole, "gzip, gzip", http.StatusUnsupportedMediaType, "expected gzip"},
+		"many zero": {packed(t, []byte(strings.Repeat("0", 1<<20+1))), "gzip", http.StatusRequestEntityTooLarge, "more than 1048576 bytes"},
+	} {
+		w := askWith(s, typeJSON, c.body, "Content-Encoding", c.encoding)
+		if got := reason(t, w); w.Code != c.status || !strings.Contains(got, c.want) {
+			t.Errorf("%s: %d: %s, expected %d: %s", name, w.Code, got, c.status, c.want)
+		}
+		if c.status == http.StatusUnsupportedMediaType && w.Header().Get("Accept-Encoding") != "gzip" {
+			t.Errorf("%s: Accept-Encoding %q", name, w.Header().Get("Accept-Encoding"))
+		}
+	}
+	checkFree(t, s)
+}
+
+// A compressed body holds memory for the bytes that were sent, and then for those that it has, but none for the largest body.
+func TestMemoryOfCompressedBodies(t *testing.T) {
+	m := newModel(t, 3, 2, nil, layout.MissingError)
+	s := newServer(t, Defaults(), Fixed(m))
+	rows, body := someRows(t, 10_000)
+	sent := packed(t, body)
+	for _, part := range s.memory.bodies {
+		part.TryAcquire(part.size)
+	}
+	s.memory.bodies[1].Release(int64(len(sent)))
+	s.memory.bodies[0].Release(smallBytes)
+	checkAnswer(t, askWith(s, typeJSON, sent, "Content-Encoding", "gzip"), m, rows...)
+}
+
+// FuzzRows compares the reader of rows with encoding/json: it only accepts valid JSON, and reads the same values of each
+// list of numbers.
+func FuzzRows(f *testing.F) {
+	for _, seed := range []string{
+		`{"rows":[[1,-2.5],[0,1e3]]}`, `{"rows":[]}`, ` { "rows" : [ [ 1 , 0.5 ] ] } `, `{"rows":[[01,1]]}`, `{"rows":[[1.,1]]}`,
+		`{"rows":[["1","é\n"]]}`,
+		`{"rows":[[-0,-]]}`, `{"rows":[[1234567,12345678]]}`, `{"rows":[[1e39,1]]}`, `{"rows":[[1,2],]}`, `{"rows":[[1,2]],"rows":[]}`,
+		"{\"rows\":[[\"\xff\",1]]}",
+	} {
+		f.Add([]byte(seed))
+	}
+	request, err := layout.NewRequest(layout.TrainedAs(newModel(f, 1, 2, nil, layout.MissingMean).Manifest.Plan), layout.Features{Width: 2})
+	noError(f, err)
+	f.Fuzz(func(t *testing.T, body []byte) {
+		got, err := allRows(body, request)
+		var want struct {
+			Rows [][]*float32 `json:"rows"`
+		}
+		strict := json.NewDecoder(bytes.NewReader(body))
+		strict.DisallowUnknownFields()
+		wrong := strict.Decode(&want)
+		if _, more := strict.Token(); wrong == nil && more != io.EOF {
+			wrong = more
+		}
+		if err == nil && !json.Valid(body) {
+			t.Fatalf("%q was taken as %v, and is no JSON", body, got)
+		}
+		if wrong != nil || err != nil {
+			return // unlike encoding/json, this accepts words, but no rows of another length, other cases of keys, or repeated keys
+		}
+		if len(got) != 2*len(want.Rows) {
+			t.Fatalf("%q has the values %v, expected %d rows", body, got, len(want.Rows))
+		}
+		for i, row := range want.Rows {
+			for j, v := range row {
+				if v != nil && got[2*i+j] != *v {
+					t.Fatalf("%q has the values %v, expected %v in row %d", body, got, *v, i)
+				}
+			}
+		}
+	})
+}
+
+// allRows returns the features of the dense rows of a body.
+func allRows(body []byte, request *layout.Request) (values []float32, err error) {
+	err = readBody(body, request, 1, func(rows *examples.Rows) error { values = append(values, rows.Floats...); return nil })
+	return values, err
+}
+
+// sparseRowsOf returns the sparse rows of a body.
+func sparseRowsOf(body []byte, o layout.Options, columns examples.Columns) (all examples.SparseRows, err error) {
+	request, err := layout.NewRequest(o, layout.Features{Columns: columns, Sparse: true})
+	if err != nil {
+		return all, err
+	}
+	err = readBody(body, request, math.MaxInt, func(rows *examples.Rows) error { all = *rows.Sparse; return nil })
+	return all, err
+}
+
+// readBody calls tile with the rows of a body.
+func readBody(body []byte, request *layout.Request, most int, tile func(*examples.Rows) error) error {
+	f, err := frameOf(body, typeJSON, &asked{})
+	if err != nil {
+		return err
+	}
+	rows, err := newJSONRows(f, &version{}, newReader(request))
+	if err != nil {
+		return err
+	}
+	return rows.read(most, tile)
 }

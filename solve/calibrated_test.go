@@ -294,3 +294,57 @@ func TestCalibrationErrors(t *testing.T) {
 		}
 	}
 }
+
+func TestClassWeights(t *testing.T) {
+	classes, rows := []string{"a", "b", "c"}, map[string]int64{"a": 6, "b": 2}
+	factors, err := ClassWeights(schemas.ClassWeight{Balanced: true}, classes, rows, false)
+	if err != nil || !slices.Equal(factors, []float32{8.0 / 12, 2, 1}) {
+		t.Errorf("balanced: %v, %v", factors, err)
+	}
+	factors, err = ClassWeights(schemas.ClassWeight{By: map[string]float64{"b": 3, "c": 0}}, classes, rows, false)
+	if err != nil || !slices.Equal(factors, []float32{1, 3, 0}) {
+		t.Errorf("by label: %v, %v", factors, err)
+	}
+	if factors, err = ClassWeights(schemas.ClassWeight{}, classes, rows, false); factors != nil || err != nil {
+		t.Errorf("none: %v, %v", factors, err)
+	}
+	unknown := schemas.ClassWeight{By: map[string]float64{"d": 3}}
+	if _, err = ClassWeights(unknown, classes, rows, false); !errors.As(err, new(*ClassWeightError)) {
+		t.Errorf("a label that is no class: %v", err)
+	}
+	if factors, err = ClassWeights(unknown, classes, rows, true); err != nil || !slices.Equal(factors, []float32{1, 1, 1}) {
+		t.Errorf("a label that may come: %v, %v", factors, err)
+	}
+}
+
+// Mean and deviation do not depend on the shift of the moments, as long as it is near the numbers; the survey's record
+// holds the mean with float64 precision.
+func TestTargetsFarFromZero(t *testing.T) {
+	for _, offset := range []float64{0, 1764000000, -1e12} {
+		for _, from := range []float64{-30, 0, 59} {
+			shift, sums := offset+from, make([]float64, 3)
+			for i := range 60 {
+				y := offset + float64(i) - shift
+				sums[0], sums[1], sums[2] = sums[0]+1, sums[1]+y, sums[2]+y*y
+			}
+			center, scale, err := PrepareTargets(wire.Tensors[float64]{wire.Matrix(statistics.FieldTargets, 3, 1, sums)}, []float64{shift}, []string{"y"})
+			arrowtest.NoError(t, err)
+			if want := math.Sqrt((60*60 - 1) / 12.0); center[0] != offset+29.5 || math.Abs(float64(scale[0])-want) > 1e-5 {
+				t.Errorf("offset %v, about %v: mean %v and deviation %v, expected %v and %v", offset, shift, center[0], scale[0], offset+29.5, want)
+			}
+			p := &Preparation{Center: []float32{0}, Scale: []float32{1}, TargetCenter: center, TargetScale: scale}
+			sum := 0.0
+			for _, name := range []string{statistics.TensorTargetCenter, statistics.TensorTargetRest} {
+				if part, there := p.Tensors(1).Find(name); there {
+					sum += float64(part.Data[0])
+				}
+			}
+			if sum != center[0] {
+				t.Errorf("the record has the mean %v, expected %v", sum, center[0])
+			}
+			if _, there := p.Tensors(1).Find(statistics.TensorTargetRest); there != (offset != 0) {
+				t.Errorf("offset %v: a rest %v", offset, there)
+			}
+		}
+	}
+}

@@ -4,12 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -309,6 +311,348 @@ func TestErrors(t *testing.T) {
 			if !errors.As(err, test.want) || err.Error() == "" {
 				t.Errorf("%s, %s: %v", name, l, err)
 			}
+		}
+	}
+}
+
+// autoStages returns the given number of equal stages with the method auto.
+func autoStages(stages, passes int, ridge float64) []schemas.Stage {
+	s := stageOf(link.Softmax, passes, ridge)
+	s.Method = MethodAuto
+	return slices.Repeat([]schemas.Stage{s}, stages)
+}
+
+// accepted returns J after each accepted pass.
+func accepted(visits []visited) (objectives []float64) {
+	for _, v := range visits {
+		if v.pass.Accepted {
+			objectives = append(objectives, v.pass.Objective)
+		}
+	}
+	return objectives
+}
+
+// For any position of the stage, auto makes the passes of L-BFGS and ends at the first one that its rule selects.
+func TestAutoEndsWhenPassesGainLittle(t *testing.T) {
+	for _, size := range []struct {
+		n, p, k int
+		ridge   float64
+	}{{2000, 40, 3, 1e-3}, {300, 40, 3, 1e-4}, {150, 6, 10, 1e-2}} {
+		pr := problemOf(9, size.n, size.p, size.k)
+		stages := autoStages(3, 100, size.ridge)
+		stages[0].Method = MethodLBFGS
+		visits, _, _ := pr.runAmong(t, stages, 0, nil)
+		all := accepted(visits)
+		gain := func(i, passes int) float64 { return all[i-passes] - all[i] }
+		for name, c := range map[string]struct {
+			number, of int
+			ends       func(i int) bool // whether the rule ends the stage after all[i]
+		}{
+			"first of three": {0, 3, func(i int) bool { return gain(i, 1) < 0.04*all[i-1] }},
+			"last of three":  {2, 3, func(i int) bool { return gain(i, 1) < 0.04*all[i-1] && gain(i, 3) < 0.001*max(all[i-3], 0.5) }},
+			"only":           {0, 1, func(i int) bool { return gain(i, 1) < 0.04*all[i-1] && gain(i, 3) < 0.001*all[i-3] }},
+		} {
+			t.Run(fmt.Sprint(size, " ", name), func(t *testing.T) {
+				visits, final, _ := pr.runAmong(t, autoStages(c.of, 100, size.ridge), c.number, nil)
+				got := accepted(visits)
+				if len(got) < 4 || len(got) >= len(all) || !slices.Equal(got, all[:len(got)]) {
+					t.Fatalf("J by pass is %v, of L-BFGS %v", got, all)
+				}
+				last := len(got) - 1
+				for i := 3; i <= last; i++ {
+					if c.ends(i) != (i == last) {
+						t.Errorf("of %d passes, pass %d is the last by the rule: %v", len(got), i+1, c.ends(i))
+					}
+				}
+				if final.Of != len(visits)-1 {
+					t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
+				}
+			})
+		}
+	}
+}
+
+// The configured passes are a limit in the last stage too.
+func TestAutoKeepsToThePassesThatAreSet(t *testing.T) {
+	pr := problemOf(9, 400, 65, 5)
+	if visits, final, _ := pr.run(t, autoStages(1, 9, 1e-4)[0], nil); len(visits) != 9 || final.Of != 8 {
+		t.Errorf("%d visits, the final weights are of visit %d", len(visits), final.Of)
+	}
+}
+
+// A stage that begins at fitted weights ends as soon as possible.
+func TestAutoFromFittedWeights(t *testing.T) {
+	pr := problemOf(9, 400, 65, 5)
+	for number, of := range []int{1, 2} {
+		stages := autoStages(of, 200, 1e-4)
+		_, fitted, _ := pr.runAmong(t, autoStages(1, 200, 1e-4), 0, nil)
+		if visits, _, _ := pr.runAmong(t, stages, number, fitted.W); len(visits) > firstPasses+1 {
+			t.Errorf("stage %d of %d: %d passes", number, of, len(visits))
+		}
+	}
+}
+
+func TestLastPasses(t *testing.T) {
+	for _, c := range []struct {
+		link   schemas.Link
+		method string
+		want   int
+	}{
+		{link.Softmax, MethodAuto, 200}, {link.Softmax, MethodLBFGS, 12}, {link.Softmax, MethodPaper, 12},
+		{link.Identity, MethodAuto, 12}, {link.Calibrated, MethodAuto, 12},
+	} {
+		s := Defaults()
+		s.Link, s.Method = c.link, c.method
+		if got := LastPasses(s); got != c.want {
+			t.Errorf("%s, %s: %d passes, expected %d", c.link, c.method, got, c.want)
+		}
+	}
+}
+
+// On a quadratic function, with exact steps, L-BFGS takes the steps of preconditioned conjugate gradients: it finds the
+// minimum of n variables in n steps, from any positive definite metric.
+func TestLBFGSFindsTheMinimumOfAQuadratic(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 1))
+	for _, n := range []int{1, 5, maxPairs} {
+		hessian, squares := mat.NewSymDense(n, nil), make([]float64, n)
+		for range 2 * n {
+			row := mat.NewVecDense(n, nil)
+			for j := range n {
+				row.SetVec(j, r.NormFloat64())
+			}
+			hessian.SymRankOne(hessian, 1, row)
+		}
+		for j := range n {
+			squares[j] = hessian.At(j, j)
+		}
+		metric := arrowtest.Must(newDiagonal(squares, n, 1, 0, 1))(t)
+		w, target := make([]float64, n), mat.NewVecDense(n, nil)
+		for j := range n {
+			target.SetVec(j, r.NormFloat64())
+		}
+		at := func() *point {
+			var gradient mat.VecDense
+			gradient.MulVec(hessian, mat.NewVecDense(n, w))
+			gradient.SubVec(&gradient, target)
+			p := &point{w: narrow(w), gradient: slices.Clone(gradient.RawVector().Data)}
+			p.preconditioned = solved(metric, p.gradient, 1)
+			return p
+		}
+		for _, unscaled := range []bool{false, true} {
+			clear(w)
+			q := lbfgs{unscaled: unscaled}
+			var before *point
+			for i := range n {
+				here := at()
+				q.accept(before, here)
+				if want := min(i, maxPairs); len(q.pairs) != want || q.learnt() != (want > 0) {
+					t.Fatalf("%d variables: %d pairs after %d steps", n, len(q.pairs), i)
+				}
+				d := mat.NewVecDense(n, q.step)
+				length := q.slope / mat.Inner(d, hessian, d)
+				for j := range w {
+					w[j] -= length * q.step[j]
+				}
+				before = here
+			}
+			if left := dot(at().gradient, at().gradient); left > 1e-8 {
+				t.Errorf("%d variables, unscaled %v: the squared gradient is %v", n, unscaled, left)
+			}
+		}
+	}
+}
+
+// Trials are halved until too short, and must gain a fraction of the slope.
+func TestLBFGSHalves(t *testing.T) {
+	var q lbfgs
+	from := &point{objective: 1}
+	q.accept(nil, &point{w: []float32{0}, gradient: []float64{2}, preconditioned: []float64{4}})
+	if q.slope != 8 || q.size != 1 || !q.sufficient(from, 1-8e-4) || q.sufficient(from, 1-7e-4) ||
+		q.sufficient(from, math.NaN()) {
+		t.Errorf("%+v", q)
+	}
+	halved := 0
+	for _, step := q.reject(nil); step != nil; _, step = q.reject(nil) {
+		halved++
+	}
+	if halved != 20 || trialFrom([]float32{1}, 0.5, q.step)[0] != -1 {
+		t.Errorf("a trial is halved %d times, expected 20", halved)
+	}
+}
+
+// The pairs take at most 384 MiB for any number of values, or there is a single pair.
+func TestPairsAreBounded(t *testing.T) {
+	for values, want := range map[int]int{1: 10, 1 << 20: 10, 2 << 20: 8, 3 << 20: 5, 16 << 20: 1, 17 << 20: 1, 100 << 20: 1} {
+		if got := mostPairs(values); got != want {
+			t.Errorf("%d pairs of %d values, expected %d", got, values, want)
+		}
+	}
+}
+
+// Every method descends along its accepted passes to the same minimum of J, from zero weights and from others, also with a
+// Gram matrix that does not bound the curvature of J.
+func TestMethodsFindTheSameMinimum(t *testing.T) {
+	for _, size := range []struct {
+		n, p, k int
+		warm    bool
+	}{{300, 8, 2, false}, {300, 8, 2, true}, {150, 6, 10, false}, {40, 64, 3, false}} {
+		for _, gramFactor := range []float64{0.01, 1} {
+			lowest := math.Inf(1)
+			for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
+				t.Run(fmt.Sprint(size, " ", gramFactor, " ", name), func(t *testing.T) {
+					pr := problemOf(3, size.n, size.p, size.k)
+					pr.gramFactor = gramFactor
+					var start []float32
+					if size.warm {
+						start = random(3, size.p*size.k, 1)
+					}
+					slow := gramFactor < 1 && (name == MethodPaper || name == MethodAccelerated)
+					stage := stageOf(link.Softmax, 2000, 1e-2)
+					if stage.Method = name; slow {
+						stage.Passes = 50
+					}
+					visits, final, fit := pr.run(t, stage, start)
+					best := math.Inf(1)
+					for _, v := range visits {
+						if v.pass.Accepted && v.pass.Objective > best {
+							t.Errorf("pass %d raises J from %v to %v", v.pass.Number, best, v.pass.Objective)
+						}
+						if v.pass.Accepted {
+							best = v.pass.Objective
+						}
+					}
+					j, gradient := pr.objective(link.Softmax, lambdaOf(fit), wideMatrix(size.p, size.k, final.W))
+					if slow {
+						return // the step is halved to about 1 %, which is too short where the features are 0
+					}
+					if norm := mat.Norm(gradient, 2); norm > 1e-5 || len(visits) == 2000 {
+						t.Errorf("|∇J| is %v after %d passes", norm, len(visits))
+					}
+					if lowest = min(lowest, j); j > lowest+1e-9 {
+						t.Errorf("J ends at %v, another method's at %v", j, lowest)
+					}
+				})
+			}
+		}
+	}
+}
+
+// The methods do not depend on the units of features: without a ridge they visit the same points for any scale of each
+// feature.
+func TestMethodsDoNotDependOnUnits(t *testing.T) {
+	for _, name := range []string{MethodPaper, MethodAccelerated, MethodLBFGS} {
+		objectives := func(scale float64) (list []float64) {
+			pr := problemOf(9, 2000, 40, 3)
+			for j := range pr.shape.Penalised {
+				by := math.Exp2(math.Round(scale * float64(j%9-4))) // which changes no digits
+				for i := range pr.class {
+					pr.x.Set(i, j, by*pr.x.At(i, j))
+				}
+			}
+			stage := stageOf(link.Softmax, 60, 0)
+			stage.Method = name
+			visits, _, _ := pr.run(t, stage, nil)
+			for _, v := range visits {
+				list = append(list, v.pass.Objective)
+			}
+			return list
+		}
+		plain, scaled := objectives(0), objectives(2)
+		for i := range plain {
+			if len(scaled) != len(plain) || math.Abs(scaled[i]-plain[i]) > 1e-9 {
+				t.Fatalf("%s: %d and %d passes; J of pass %d is %v, and %v of features in other units", name, len(plain), len(scaled), i+1,
+					plain[i], scaled[min(i, len(scaled)-1)])
+			}
+		}
+	}
+}
+
+// The median equals that of sorting, for few and many numbers, close together and far apart.
+func TestMedian(t *testing.T) {
+	draws := map[string]func(*rand.Rand) float64{
+		"of all sizes": func(r *rand.Rand) float64 { return math.Exp(100 * r.NormFloat64()) },
+		"near":         func(r *rand.Rand) float64 { return 1 + r.Float64()/1e6 },
+		"few":          func(r *rand.Rand) float64 { return float64(r.IntN(3)) },
+		"equal":        func(*rand.Rand) float64 { return 0.1 },
+		"zeros":        func(*rand.Rand) float64 { return 0 },
+		"infinite":     func(r *rand.Rand) float64 { return 1 / float64(r.IntN(2)) },
+	}
+	for name, draw := range draws {
+		for _, n := range []int{1, 2, 3, 4095, 4096, 4097, 20_000} {
+			r := rand.New(rand.NewPCG(uint64(n), 1))
+			x := make([]float64, n)
+			for i := range x {
+				x[i] = draw(r)
+			}
+			before := slices.Clone(x)
+			want := slices.Sorted(slices.Values(x))[(n-1)/2]
+			if got := median(x); got != want {
+				t.Errorf("%s, %d: median %g, expected %g", name, n, got, want)
+			}
+			if !slices.Equal(x, before) {
+				t.Errorf("%s, %d: the argument was changed", name, n)
+			}
+		}
+	}
+}
+
+// Equal rows have distance 0, not rounding, anywhere in the sample and with any BLAS. Most pairs are equal here, so the
+// spread is the mean.
+func TestSpreadOfEqualRows(t *testing.T) {
+	blas := arrowtest.Must(kernel.Open(""))(t)
+	blas.UseForSolves()
+	defer kernel.Gonum().UseForSolves()
+	for _, m := range []int{1, 3, 37, 50, 63, 64, 65, 784} {
+		const n = 3*rowsPerProduct + 8
+		r := rand.New(rand.NewPCG(uint64(m), 2))
+		usual, rows := make([]float32, m), kernel.NewDense(n, m)
+		for j := range usual {
+			usual[j] = r.Float32()
+		}
+		for i := range n {
+			copy(rows.Row(i), usual)
+			if i%7 == 3 { // six of seven rows are equal, and so are most pairs
+				for j := range m {
+					rows.Row(i)[j] = r.Float32()
+				}
+			}
+		}
+		if s, err := Spread(rows); err != nil || s < 0.01 {
+			t.Errorf("%d columns: spread %g, %v, expected the mean of the distances", m, s, err)
+		}
+	}
+}
+
+// The spread is the median of all pairwise distances by their definition.
+func TestSpreadAgainstItsDefinition(t *testing.T) {
+	for _, n := range []int{2, 3, 63, 64, 65, 300} {
+		r, rows := rand.New(rand.NewPCG(uint64(n), 3)), kernel.NewDense(n, 5)
+		for i := range rows.Data {
+			rows.Data[i] = float32(r.NormFloat64())
+		}
+		var distances []float64
+		for i := range n {
+			for j := range i {
+				sum := 0.0
+				for c, v := range rows.Row(i) {
+					d := float64(v) - float64(rows.Row(j)[c])
+					sum += d * d
+				}
+				distances = append(distances, sum)
+			}
+		}
+		slices.Sort(distances)
+		want := distances[(len(distances)-1)/2]
+		if got, err := Spread(rows); err != nil || math.Abs(float64(got)-want) > 1e-6*want {
+			t.Errorf("%d rows: %v, %v, expected %v", n, got, err, want)
+		}
+	}
+}
+
+func TestSpreadThatOverflows(t *testing.T) {
+	for _, rows := range [][]float32{{3e38, -3e38, 1e38}, {float32(math.Inf(1)), 1, 2}, {float32(math.NaN()), 1, 2}} {
+		if s, err := Spread(kernel.Dense{Rows: 3, Cols: 1, Data: rows}); !errors.As(err, new(*NotFiniteError)) {
+			t.Errorf("%v: %v, %v", rows, s, err)
 		}
 	}
 }

@@ -1,13 +1,17 @@
 package solve
 
 import (
+	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"gonum.org/v1/gonum/mat"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -139,6 +143,205 @@ func TestGramRows(t *testing.T) {
 		s.Link, s.Method, s.GramRows, s.Passes = c.link, c.method, c.rows, c.passes
 		if got := GramRows(s, c.p, c.curved, c.of); got != c.expects {
 			t.Errorf("%+v: %d", c, got)
+		}
+	}
+}
+
+// packed returns the nonzero values of a packed lower triangle, with their indices.
+func packed(gram []float64) (pairs []float64) {
+	for place, v := range gram {
+		if v != 0 {
+			pairs = append(pairs, float64(place), v)
+		}
+	}
+	return pairs
+}
+
+// Either way to invert a block's matrix gives the inverse of its Cholesky factor.
+func TestSparseGram(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 8))
+	for _, p := range []int{2, 63, 64, 65, 200} {
+		for _, each := range []int{1, 2, 40} { // most columns of a row
+			gram := make([]float64, p*(p+1)/2)
+			for range 5 * p {
+				row := make([]float64, p)
+				for range min(each, p) {
+					row[r.IntN(p)] = r.NormFloat64()
+				}
+				for i, at := 0, 0; i < p; i++ {
+					for j := range i + 1 {
+						gram[at] += row[i] * row[j]
+						at++
+					}
+				}
+			}
+			const k = 3
+			g := make([]float64, p*k)
+			for i := range g {
+				g[i] = r.NormFloat64()
+			}
+			exact := arrowtest.Must(newPreconditioner(gram, p, p-1, 100, 0.01, 0.5, &Buffer{}))(t)
+			metric := arrowtest.Must(newBlockMetric(packed(gram), p, p-1, 100, 0.01, 0.5, &Buffer{}))(t)
+			if _, sparse := metric.(*sparseGram); p == 200 && sparse != (each < 40) {
+				t.Errorf("%d of %d columns a row: a %T", each, p, metric)
+			}
+			want, largest := solved(exact, g, k), 0.0
+			for _, v := range want {
+				largest = max(largest, math.Abs(v))
+			}
+			for i, v := range solved(metric, g, k) {
+				if math.Abs(v-want[i]) > 1e-5*largest {
+					t.Fatalf("%d of %d columns a row: value %d is %v, expected %v", each, p, i, v, want[i])
+				}
+			}
+			if zeros := solved(metric, make([]float64, p*k), k); slices.ContainsFunc(zeros, func(v float64) bool { return v != 0 }) {
+				t.Errorf("%d of %d columns a row: the inverse times 0 is %v", each, p, zeros)
+			}
+		}
+	}
+}
+
+// An invalid Gram matrix is an error.
+func TestBlockMetricChecksItsMatrix(t *testing.T) {
+	many := func(pairs ...float64) []float64 { return append([]float64{0, 1, 2, 1}, pairs...) }
+	for name, test := range map[string]struct {
+		pairs []float64
+		is    func(error) bool
+	}{
+		"a place twice":       {many(2, 1), func(err error) bool { return errors.Is(err, wire.ErrDamaged) }},
+		"a place of no value": {many(20*21/2, 1), func(err error) bool { return errors.Is(err, wire.ErrDamaged) }},
+		"no whole place":      {many(2.5, 1), func(err error) bool { return errors.Is(err, wire.ErrDamaged) }},
+		"NaN":                 {many(5, math.NaN()), func(err error) bool { return errors.As(err, new(*NotFiniteError)) }},
+		"an empty column":     {many(), func(err error) bool { return errors.As(err, new(*SingularError)) }},
+	} {
+		if _, err := newBlockMetric(test.pairs, 20, 20, 1, 0, 1, &Buffer{}); err == nil || !test.is(err) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// W·(C + ridge·I)·W is the identity matrix, and W is symmetric.
+func TestWhiten(t *testing.T) {
+	const n, ridge = 7, 0.25
+	draws := mat.NewDense(5, n, nil) // C has rank 5
+	for i := range 5 {
+		for j := range n {
+			draws.Set(i, j, math.Sin(float64(7*i+3*j*j+1)))
+		}
+	}
+	var covariance mat.Dense
+	covariance.Mul(draws.T(), draws)
+	lower := mat.DenseCopyOf(&covariance).RawMatrix().Data
+	for i := range n {
+		for j := i + 1; j < n; j++ {
+			lower[i*n+j] = math.NaN() // not read
+		}
+	}
+	whitening := arrowtest.Must(Whiten(lower, n, ridge))(t)
+	w := mat.NewDense(n, n, nil)
+	for i, v := range whitening {
+		w.Set(i/n, i%n, float64(v))
+	}
+	for i := range n {
+		covariance.Set(i, i, covariance.At(i, i)+ridge)
+	}
+	var unit mat.Dense
+	unit.Product(w, &covariance, w)
+	for i := range n {
+		for j := range n {
+			want := 0.0
+			if i == j {
+				want = 1
+			}
+			if math.Abs(unit.At(i, j)-want) > 1e-5 || math.Abs(w.At(i, j)-w.At(j, i)) > 1e-6 {
+				t.Errorf("W(C+rI)W at %d, %d is %v, expected %v", i, j, unit.At(i, j), want)
+			}
+		}
+	}
+	if _, err := Whiten([]float64{math.Inf(1)}, 1, ridge); !errors.As(err, new(*NotFiniteError)) {
+		t.Errorf("an infinite covariance: %v", err)
+	}
+}
+
+// A feature is coarse only if float32 hardly resolves neighbouring values: not small whole numbers, however little they
+// differ, and not values that differ much relative to their size.
+func TestFindCoarse(t *testing.T) {
+	columns := []struct {
+		name   string
+		value  func(i int) float64
+		coarse bool
+	}{
+		{"milliseconds", func(i int) float64 { return 1764000000000 + 1000*float64(i) }, true},
+		{"one value of them", func(int) float64 { return 1764000000000 }, true},
+		{"pressure", func(i int) float64 { return 101325 + 0.003*float64(i%7) }, true},
+		{"years", func(i int) float64 { return 2020 + float64(i%50/49) }, false},
+		{"a constant", func(int) float64 { return 0.1 }, false},
+		{"identifiers", func(i int) float64 { return float64(i) * 123456789123 }, false},
+		{"pixels", func(i int) float64 { return float64(i % 256) }, false},
+		{"zeros", func(int) float64 { return 0 }, false},
+	}
+	rows := kernel.NewDense(300, len(columns))
+	for i := range rows.Rows {
+		for j, c := range columns {
+			rows.Row(i)[j] = float32(c.value(i))
+		}
+	}
+	found := map[int]bool{}
+	for _, c := range FindCoarse(rows) {
+		found[c.Feature] = true
+	}
+	for j, c := range columns {
+		if found[j] != c.coarse {
+			t.Errorf("%s: coarse is %v, expected %v", c.name, found[j], c.coarse)
+		}
+	}
+}
+
+// The λ of trees falls with the curvature of their rows down to that of RidgeRows rows of even odds in each leaf of
+// each tree, or 2/k of them with k classes. If all rows have even odds, or weigh next to nothing, it is that of the
+// ridge. Plans without a number of rows have no bound, and neither have other blocks.
+func TestRidgeOfTreesCountsRows(t *testing.T) {
+	const trees, leaves, classes, rows = 8, 16, 4, 1000.
+	trace := func(curvature float64) float64 { return curvature * trees * rows }
+	lambdaOf := func(ridge schemas.Ridge, curvature, least, weight float64, curved bool) float64 {
+		c := common{link: link.Named(link.Softmax), settings: settings{schemas.Stage{Ridge: ridge, RidgeRows: least}},
+			shape: Shape{Columns: trees*leaves + 1, Penalised: trees * leaves, Classes: classes, Curved: curved, Trees: trees}}
+		return c.ridge(trace(curvature)*weight/rows, weight)
+	}
+	const even = 1. / classes // the curvature of a row whose classes have equal probabilities
+	for name, test := range map[string]struct {
+		ridge                    schemas.Ridge
+		curvature, least, weight float64
+		curved                   bool
+		want                     float64
+	}{
+		"even odds":            {1, even, 1, rows, true, even / leaves},
+		"nearly sure":          {1, 1e-9, 1, rows, true, even * trees * (2. / classes) / rows},
+		"nearly sure, 3 rows":  {1, 1e-9, 3, rows, true, even * trees * (6. / classes) / rows},
+		"no bound":             {1, 1e-9, 0, rows, true, 1e-9 / leaves},
+		"a block of features":  {1, 1e-9, 1, rows, false, 1e-9 / leaves},
+		"few rows":             {1, 1e-9, 1, 10, true, even / leaves},
+		"weights of sum 1":     {1, 1e-9, 1, 1, true, even / leaves},
+		"a smaller ridge":      {1e-3, 1e-9, 1, rows, true, 1e-3 * even / leaves},
+		"none, as is said":     {0, 1e-9, 1, rows, true, 0},
+		"above, so as it is":   {1, 0.2, 1, rows, true, 0.2 / leaves},
+		"a larger ridge holds": {3, 0.2, 1, rows, true, 0.6 / leaves},
+	} {
+		if got := lambdaOf(test.ridge, test.curvature, test.least, test.weight, test.curved); math.Abs(got-test.want) > 1e-6*test.want {
+			t.Errorf("%s: λ is %g, expected %g", name, got, test.want)
+		}
+	}
+}
+
+// While rows are few, the ridge of an update is larger, except for trees, whose ridge counts rows.
+func TestEarlyRidge(t *testing.T) {
+	for name, test := range map[string]struct {
+		trees       int
+		least, want float64
+	}{"a block of features": {0, 0, 5}, "trees": {8, 1, 1}, "trees of earlier plans": {8, 0, 5}} {
+		u := Update{settings: settings{schemas.Stage{RidgeRows: test.least}}, shape: Shape{Penalised: 64, Trees: test.trees}, weight: 128}
+		if got := u.early(); got != test.want {
+			t.Errorf("%s: the ridge is multiplied by %v, expected %v", name, got, test.want)
 		}
 	}
 }

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"math/bits"
 	"math/rand/v2"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -15,6 +17,9 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/oracle"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
@@ -286,6 +291,486 @@ func BenchmarkExpand(b *testing.B) {
 					m.Expand(blas, &block, &scratch, x, kernel.Dense{})
 				}
 			})
+		}
+	}
+}
+
+func TestVariants(t *testing.T) {
+	image := []float32{
+		1, 2, 3,
+		4, 5, 6,
+	}
+	for a, want := range map[schemas.Augment][][]float32{
+		{}:                       nil,
+		{Mirror: true}:           {{3, 2, 1, 6, 5, 4}},
+		{Shift: 1}:               {{2, 3, 3, 5, 6, 6}, {1, 1, 2, 4, 4, 5}, {4, 5, 6, 4, 5, 6}, {1, 2, 3, 1, 2, 3}},
+		{Mirror: true, Shift: 2}: nil, // only their number
+	} {
+		var got [][]float32
+		for _, v := range Variants(a) {
+			dst := make([]float32, len(image))
+			v.Of(dst, image, examples.Image{2, 3, 1})
+			got = append(got, dst)
+		}
+		if len(got) != a.Rows()-1 {
+			t.Errorf("%+v: %d variants, Rows says %d", a, len(got), a.Rows()-1)
+		}
+		if a.Shift < 2 && !slices.EqualFunc(got, want, slices.Equal[[]float32]) {
+			t.Errorf("%+v: %v, expected %v", a, got, want)
+		}
+		different := map[string]bool{fmt.Sprint(image): true}
+		for _, v := range got {
+			different[fmt.Sprint(v)] = true
+		}
+		if len(different) != a.Rows() && a.Shift < 2 { // an image of two rows shifted by 2 equals one shifted by 1
+			t.Errorf("%+v: two variants are the same", a)
+		}
+	}
+	colours, dst := []float32{1, 10, 2, 20}, make([]float32, 4)
+	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
+	if want := []float32{2, 20, 1, 10}; !slices.Equal(dst, want) {
+		t.Errorf("two channels mirrored: %v, expected %v", dst, want)
+	}
+}
+
+// Cells are as equal as possible, and extend overlap positions into their neighbours. Positions of a segment are in the
+// same cells, and those of adjacent segments are not.
+func TestAxis(t *testing.T) {
+	for _, positions := range []int{4, 5, 20, 63, 64, 65} {
+		for _, grid := range []int{1, 2, 3, 4} {
+			for _, overlap := range []int{0, 1, 2, 7, 100} {
+				a := newAxis(positions, grid, overlap)
+				if a.positions() != positions || a.segments() > 2*grid-1 || overlap == 0 && a.segments() != grid {
+					t.Fatalf("%d positions, %d cells, overlap %d: %d positions, %d segments", positions, grid, overlap, a.positions(), a.segments())
+				}
+				plain := newAxis(positions, grid, 0)
+				for i := range positions {
+					same := i > 0
+					for c := range grid {
+						want := false
+						for j := max(0, i-overlap); j < min(positions, i+overlap+1); j++ {
+							want = want || plain.within(j, c)
+						}
+						if a.within(i, c) != want {
+							t.Errorf("%d positions, %d cells, overlap %d: position %d in cell %d: %v", positions, grid, overlap, i, c, !want)
+						}
+						same = same && want == a.within(max(i-1, 0), c)
+					}
+					if i > 0 && same != (a.segment[i] == a.segment[i-1]) {
+						t.Errorf("%d positions, %d cells, overlap %d: position %d is in segment %d, the one before in %d", positions, grid, overlap,
+							i, a.segment[i], a.segment[i-1])
+					}
+				}
+			}
+		}
+	}
+}
+
+// drawnBy returns the columns that each stage of a plan draws from the given number.
+func drawnBy(t *testing.T, list []schemas.Stage, inputs int) (all [][]int) {
+	t.Helper()
+	x := kernel.NewDense(1, inputs)
+	for j := range x.Data {
+		x.Data[j] = float32(j)
+	}
+	for number, s := range list {
+		m := mustMap(t, s.Features, number, plain(inputs, 1), 0, false)
+		m.After(s.Drawn)
+		var columns []int
+		for _, v := range expand(m, x, kernel.Dense{}).Data {
+			columns = append(columns, int(v))
+		}
+		all = append(all, columns)
+	}
+	return all
+}
+
+// Stages that draw without replacement draw each column once before any twice, for any sizes. The first draws the same
+// as by itself.
+func TestColumnsAreDrawnAcrossStages(t *testing.T) {
+	stage := func(size int) schemas.Stage {
+		return schemas.Stage{Features: schemas.Features{Kind: Columns, Size: size}}
+	}
+	for _, test := range []struct {
+		inputs int
+		sizes  []int
+	}{{64, slices.Repeat([]int{16}, 8)}, {65, slices.Repeat([]int{16}, 9)}, {63, slices.Repeat([]int{20}, 10)}, {10, []int{4, 3, 5, 1, 2, 5, 4}},
+		{8, []int{8, 8, 3}}} {
+		var list []schemas.Stage
+		for _, size := range test.sizes {
+			list = append(list, stage(size))
+		}
+		placed, times, total := Placed(list, nil), make([]int, test.inputs), 0
+		all := drawnBy(t, placed, test.inputs)
+		if alone := drawnBy(t, list[:1], test.inputs); !slices.Equal(all[0], alone[0]) {
+			t.Errorf("%v of %d: the first stage draws %v, by itself %v", test.sizes, test.inputs, all[0], alone[0])
+		}
+		for i, columns := range all {
+			sorted := slices.Sorted(slices.Values(columns))
+			if len(slices.Compact(sorted)) != test.sizes[i] {
+				t.Errorf("%v of %d: stage %d draws %v", test.sizes, test.inputs, i, columns)
+			}
+			for _, c := range columns {
+				times[c]++
+			}
+			total += len(columns)
+			if least, most := total/test.inputs, (total+test.inputs-1)/test.inputs; slices.Min(times) < least || slices.Max(times) > most {
+				t.Errorf("%v of %d: after stage %d columns were drawn %v times", test.sizes, test.inputs, i, times)
+			}
+		}
+	}
+}
+
+// Only stages that draw without replacement continue others, and those of an earlier plan keep their draws.
+func TestPlaced(t *testing.T) {
+	columns, other := schemas.Features{Kind: Columns, Size: 3}, Defaults()
+	list := []schemas.Stage{{Features: other}, {Features: columns}, {Features: schemas.Features{Kind: Columns}},
+		{Features: schemas.Features{Kind: Columns, Size: 3, Replacement: true}}, {Features: columns}, {Features: columns}}
+	placed := Placed(list, nil)
+	want := []schemas.Draw{{Stage: 1, Size: 3}, {Stage: 4, Size: 3}}
+	for i, s := range placed {
+		if n := max(i-3, 0); len(s.Drawn) != n || n > 0 && !slices.Equal(s.Drawn, want[:n]) {
+			t.Errorf("stage %d goes on from %v", i, s.Drawn)
+		}
+		if err := CheckDrawn(s, i); err != nil {
+			t.Error(err)
+		}
+	}
+	if again := Placed(placed, &schemas.Plan{Stages: list}); again[4].Drawn != nil || again[5].Drawn != nil {
+		t.Errorf("stages of an earlier release go on from %v and %v", again[4].Drawn, again[5].Drawn)
+	}
+	for _, drawn := range [][]schemas.Draw{{{Stage: 4, Size: 3}}, {{Stage: 1, Size: 3}, {Stage: 1, Size: 3}}, {{Stage: 1, Size: 0}}, {{Stage: -1, Size: 1}}} {
+		if err := CheckDrawn(schemas.Stage{Features: columns, Drawn: drawn}, 4); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%v: %v", drawn, err)
+		}
+	}
+}
+
+// A component that does not support sparse rows needs dense ones, unless another component requires sparse ones.
+func TestNeedDense(t *testing.T) {
+	stage := func(kind string) schemas.Stage { return schemas.Stage{Features: DefaultsOf(kind)} }
+	scores, some := stage(Columns), stage(Columns)
+	scores.Scores, some.Features.Size = true, 3
+	for name, test := range map[string]struct {
+		prepare schemas.Prepare
+		stages  []schemas.Stage
+		want    bool
+	}{
+		"no stages":             {schemas.Prepare{}, nil, false},
+		"columns":               {schemas.Prepare{}, []schemas.Stage{stage(Columns)}, false},
+		"unit":                  {schemas.Prepare{Scale: "unit"}, []schemas.Stage{stage(Columns)}, false},
+		"standard":              {schemas.Prepare{Scale: "standard"}, []schemas.Stage{stage(Columns)}, true},
+		"components":            {schemas.Prepare{PCA: 2}, []schemas.Stage{stage(Columns)}, true},
+		"Fourier":               {schemas.Prepare{}, []schemas.Stage{stage(Columns), stage(RFF)}, true},
+		"trees":                 {schemas.Prepare{}, []schemas.Stage{stage(Trees)}, true},
+		"scores":                {schemas.Prepare{}, []schemas.Stage{scores}, true},
+		"some columns":          {schemas.Prepare{}, []schemas.Stage{some}, true},
+		"counts and Fourier":    {schemas.Prepare{}, []schemas.Stage{stage(RFF), stage(ClassCounts)}, false},
+		"Fourier after the idf": {schemas.Prepare{IDF: 1}, []schemas.Stage{stage(RFF)}, false},
+	} {
+		if got := NeedDense(test.prepare, test.stages, false); got != test.want {
+			t.Errorf("%s: %v", name, got)
+		}
+	}
+}
+
+// written is a second implementation of Stream, from its documentation alone.
+type written struct{ key uint64 }
+
+func mix(z uint64) uint64 {
+	z1 := z + 0x9e3779b97f4a7c15
+	z2 := (z1 ^ z1/(1<<30)) * 0xbf58476d1ce4e5b9
+	z3 := (z2 ^ z2/(1<<27)) * 0x94d049bb133111eb
+	return z3 ^ z3/(1<<31)
+}
+
+func stream(seed, stage, purpose uint64) written {
+	return written{mix(mix(mix(seed)^stage) ^ purpose)}
+}
+
+func (w written) word(i uint64) uint64     { return mix(w.key + i*0x9e3779b97f4a7c15) }
+func (w written) uniform(i uint64) float64 { return (float64(w.word(i)/(1<<12)) + 0.5) / (1 << 52) }
+
+func (w written) normal(i uint64) float64 {
+	j := i / 2
+	radius, angle := math.Sqrt(-2*math.Log(w.uniform(2*j))), 2*math.Pi*w.uniform(2*j+1)
+	if i%2 == 0 {
+		return radius * math.Cos(angle)
+	}
+	return radius * math.Sin(angle)
+}
+
+func TestStreamIsAsDocumented(t *testing.T) {
+	for _, seed := range []uint64{0, 1, math.MaxUint64} {
+		for stage := range 3 {
+			for _, purpose := range []uint64{drawDirections, drawOffsets, drawDirections + 16*7} {
+				s, w := NewStream(seed, stage, purpose), stream(seed, uint64(stage), purpose)
+				for _, i := range []uint64{0, 1, 2, 3, 1001, 1 << 40} {
+					if s.Word(i) != w.word(i) || s.Uniform(i) != w.uniform(i) || s.Normal(i) != w.normal(i) {
+						t.Fatalf("draw %d of (%d, %d, %d) is %x, %v, %v, documented %x, %v, %v", i, seed, stage, purpose,
+							s.Word(i), s.Uniform(i), s.Normal(i), w.word(i), w.uniform(i), w.normal(i))
+					}
+					if got, want := s.Below(i, 10), int(w.uniform(i)*10); got != want {
+						t.Errorf("draw %d below 10 is %d, documented %d", i, got, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+// The golden draws of seed 1, stage 2, purpose 3 come from a second implementation in Python.
+func TestStreamGolden(t *testing.T) {
+	s := NewStream(1, 2, 3)
+	golden := []struct {
+		word            uint64
+		uniform, normal float64
+	}{
+		{0x12588d809dce88a7, 0.07166370763826013, 1.500225450873102},
+		{0xdd034ea7d44e8739, 0.8633317146052893, -1.7380636509746996},
+		{0x5b70c9b40c7440b6, 0.35718975682944276, -1.4342108477385063},
+		{0x814662edbdef0c19, 0.5049802618431692, -0.04489384801767252},
+	}
+	for i, want := range golden {
+		i := uint64(i)
+		if s.Word(i) != want.word || s.Uniform(i) != want.uniform || math.Abs(s.Normal(i)-want.normal) > 1e-15 {
+			t.Errorf("draw %d is {%#x, %v, %v}, expected %+v", i, s.Word(i), s.Uniform(i), s.Normal(i), want)
+		}
+	}
+}
+
+// Features are drawn if two stages of them have different blocks; learnt features are learnt from draws.
+func TestDrawn(t *testing.T) {
+	const inputs = 20
+	x := normals(9, inputs, 1)
+	all := schemas.Features{Kind: Columns, Size: 0, BandwidthScale: 1, Degree: 1}
+	for _, f := range append(variants(10), all) {
+		first, second := expand(mustMap(t, f, 0, plain(inputs, 1), 0, false), x, x), expand(mustMap(t, f, 1, plain(inputs, 1), 0, false), x, x)
+		if differ := !slices.Equal(first.Data, second.Data); Drawn(f) != differ {
+			t.Errorf("%s: drawn %v, two stages differ: %v", Describe(f), Drawn(f), differ)
+		}
+	}
+	for kind, want := range map[string]bool{Patches: true, PatchPolynomial: true, Gradient: false, ClassCounts: false, "unknown": false} {
+		f := DefaultsOf(kind)
+		f.Kind = kind
+		if Drawn(f) != want {
+			t.Errorf("%s: drawn %v, expected %v", kind, Drawn(f), want)
+		}
+	}
+}
+
+// FORMAT.md specifies the features of each kind, for implementations in other languages.
+func TestFormatHasAllKinds(t *testing.T) {
+	text := arrowtest.Must(os.ReadFile("../schemas/FORMAT.md"))(t)
+	_, page, _ := strings.Cut(string(text), "\n## Predictions\n")
+	for k := range kinds {
+		if !strings.Contains(page, "\n| `"+k.name+"` | ") {
+			t.Errorf("FORMAT.md has no formula of the features %s", k.name)
+		}
+	}
+}
+
+// Monomials may overflow when their inputs do not. Such a row has only its intercept.
+func TestBlockThatOverflows(t *testing.T) {
+	p := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorCenter, []float32{0, 0}), wire.Vector(statistics.TensorScale, []float32{1, 1}),
+		wire.Vector(statistics.TensorSpread, []float32{2}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+	}))(t)
+	f := DefaultsOf(Polynomial)
+	f.Size, f.Degree = 8, 4
+	m := arrowtest.Must(NewMap(f, 1, 0, p, 0, true))(t)
+	x := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 1e9, -1e9, 0, 0}}
+	var block, alone, scratch kernel.Dense
+	overflowed := m.Expand(kernel.Gonum(), &block, &scratch, x, kernel.Dense{})
+	m.Expand(kernel.Gonum(), &alone, &scratch, x.Slice(0, 1), kernel.Dense{})
+	if want := append(make([]float32, 8), 1); !slices.Equal(overflowed, []int{1}) || !slices.Equal(block.Row(1), want) ||
+		!slices.Equal(block.Row(0), alone.Row(0)) {
+		t.Errorf("block %v, of which %v overflow", block, overflowed)
+	}
+	if n := m.Overflowed(block, x); n != 1 { // the last row is 0, like its inputs
+		t.Errorf("%d rows have overflowed, expected 1", n)
+	}
+}
+
+// Components that require dense rows reject sparse ones, and vice versa.
+func TestSparseRowsAreRefused(t *testing.T) {
+	prepared := arrowtest.Must(prepare.New(schemas.Prepare{Scale: prepare.ScaleNone}, wire.Tensors[float32]{
+		wire.Vector(statistics.TensorFactors, []float32{1, 1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
+	}))(t)
+	for _, f := range []schemas.Features{DefaultsOf(RFF), DefaultsOf(SORF), DefaultsOf(Logits), DefaultsOf(Polynomial),
+		{Kind: Columns, Size: 1}} {
+		if _, err := NewMap(f, 1, 0, prepared, 0, true); !errors.As(err, new(*prepare.DenseError)) {
+			t.Errorf("%+v: %v, expected a DenseError", f, err)
+		}
+	}
+	if _, err := NewMap(DefaultsOf(Columns), 1, 0, prepared, 2, true); !errors.As(err, new(*prepare.DenseError)) {
+		t.Errorf("scores: %v, expected a DenseError", err)
+	}
+}
+
+// Slopes are mean gradients, as central differences at many points of the path have them, and add up to the rise of the score.
+func TestSlopesAreMeanGradients(t *testing.T) {
+	const inputs, k, points, step = 7, 2, 64, 1.0 / 32
+	for _, f := range variants(5) {
+		t.Run(fmt.Sprint(f.Kind, f.Replacement), func(t *testing.T) {
+			m := mustMap(t, f, 1, plain(inputs, 11), 0, true)
+			x, w, blas := normals(1, inputs, 1), normals(m.Size(), k, 1), kernel.Gonum()
+			x.Data[3] = 0
+			slopes := kernel.NewDense(inputs, k)
+			m.AddSlopes(blas, slopes, x.Data, w)
+			score := func(t float64, input int, by float64) kernel.Dense {
+				at, scores := kernel.NewDense(1, inputs), kernel.NewDense(1, k)
+				for i, v := range x.Data {
+					at.Data[i] = float32(t * float64(v))
+				}
+				at.Data[input] += float32(by)
+				blas.Mul(scores, expand(m, at, kernel.Dense{}), w, false)
+				return scores
+			}
+			for out := range k {
+				rise := float64(score(1, 0, 0).Data[out] - score(0, 0, 0).Data[out])
+				for i, v := range x.Data {
+					rise -= float64(v) * float64(slopes.Row(i)[out])
+					want := 0.0
+					for q := range points {
+						at := (float64(q) + 0.5) / points
+						want += float64(score(at, i, step).Data[out]-score(at, i, -step).Data[out]) / (2 * step * points)
+					}
+					if got := float64(slopes.Row(i)[out]); math.Abs(got-want) > 2e-3*(1+math.Abs(want)) {
+						t.Errorf("the slope of input %d is %g, want %g", i, got, want)
+					}
+				}
+				if math.Abs(rise) > 1e-5 {
+					t.Errorf("the score rises by %g more than the slopes say", rise)
+				}
+			}
+		})
+	}
+}
+
+// structured returns the angles w·x of the first size features of a row, by the definition of [SORF], in float64 and
+// without a fast transform.
+func structured(x []float32, stage, size int, deviation float64) []float64 {
+	n := 64
+	for n < len(x) {
+		n *= 2
+	}
+	draws := stream(seed, uint64(stage), 5)
+	var angles []float64
+	for t := 0; t*n < size; t++ {
+		v := make([]float64, n)
+		copy(v, oracle.Wide(x))
+		for r := range 3 {
+			flipped := make([]float64, n)
+			for i := range v {
+				sign := 1 - 2*float64(draws.word(uint64((3*t+r)*n+i))>>63)
+				flipped[i] = sign * v[i]
+			}
+			for i := range v {
+				v[i] = 0
+				for j, f := range flipped {
+					sign := 1 - 2*float64(bits.OnesCount(uint(i&j))%2)
+					v[i] += sign * f / math.Sqrt(float64(n))
+				}
+			}
+		}
+		for _, value := range v {
+			angles = append(angles, deviation*math.Sqrt(float64(n))*value)
+		}
+	}
+	return angles[:size]
+}
+
+func TestStructuredFeaturesAgainstTheDefinition(t *testing.T) {
+	const spread = 11
+	for _, inputs := range []int{1, 2, 50, 63, 64, 65, 200} {
+		x := normals(3, inputs, 1)
+		for _, size := range []int{1, 63, 64, 65, 300} {
+			f := schemas.Features{Kind: SORF, Size: size, BandwidthScale: 2}
+			block := expand(mustMap(t, f, 1, plain(inputs, spread), 0, true), x, kernel.Dense{})
+			for i := range x.Rows {
+				want := defined(f, 1, spread, x.Row(i))
+				for j, v := range block.Row(i)[:size] {
+					if math.Abs(float64(v)-want[j]) > 1e-5 {
+						t.Fatalf("%d inputs, size %d: feature %d of row %d is %v, expected %v", inputs, size, j, i, v, want[j])
+					}
+				}
+			}
+		}
+	}
+}
+
+// The features of a row have the same bits for any other rows in the batch, with any BLAS.
+func TestStructuredFeaturesOfARowDependOnItAlone(t *testing.T) {
+	x := normals(65, 70, 1)
+	m := mustMap(t, schemas.Features{Kind: SORF, Size: 200, BandwidthScale: 1}, 0, plain(70, 100), 0, true)
+	all := expand(m, x, kernel.Dense{})
+	for i := range x.Rows {
+		if alone := expand(m, x.Slice(i, i+1), kernel.Dense{}); !slices.Equal(alone.Data, all.Row(i)) {
+			t.Fatalf("row %d has other bits alone", i)
+		}
+	}
+}
+
+// signs returns n times 1 or −1.
+func signs(r *rand.Rand, n int) []float32 {
+	s := make([]float32, n)
+	for i := range s {
+		s[i] = float32(1 - 2*r.IntN(2))
+	}
+	return s
+}
+
+func TestHadamardAgainstTheDefinition(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	for n := 1; n <= 1024; n *= 2 {
+		for _, vectors := range []int{0, 1, 3} {
+			x, diagonal := make([]float32, vectors*n), make([]float32, vectors*n)
+			for i := range x {
+				x[i], diagonal[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
+			}
+			got := slices.Clone(x)
+			hadamard(got, diagonal, n)
+			for i, v := range got {
+				first, want := i-i%n, 0.0
+				for j := range n {
+					term := float64(x[first+j]) * float64(diagonal[first+j])
+					if bits.OnesCount(uint((i%n)&j))%2 == 1 {
+						term = -term
+					}
+					want += term
+				}
+				if math.Abs(float64(v)-want) > 1e-6*float64(n) {
+					t.Fatalf("value %d of %d vectors of %d is %v, expected %v", i, vectors, n, v, want)
+				}
+			}
+		}
+	}
+}
+
+// The bits are those of a level-by-level transform, and do not depend on neighbouring vectors.
+func TestHadamardAddsInOneOrder(t *testing.T) {
+	r := rand.New(rand.NewPCG(5, 6))
+	for n := 1; n <= 2048; n *= 2 {
+		const vectors = 3
+		x, diagonal := make([]float32, vectors*n), signs(r, vectors*n)
+		for i := range x {
+			x[i] = float32(r.NormFloat64())
+		}
+		want := slices.Clone(x)
+		for i, d := range diagonal {
+			want[i] *= d
+		}
+		for h := 1; h < n; h *= 2 {
+			for i := range want {
+				if i&h == 0 {
+					want[i], want[i+h] = want[i]+want[i+h], want[i]-want[i+h]
+				}
+			}
+		}
+		hadamard(x, diagonal, n)
+		if !slices.Equal(x, want) {
+			t.Errorf("n = %d has other bits than level by level", n)
 		}
 	}
 }

@@ -2,16 +2,27 @@ package main
 
 import (
 	"bufio"
+	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/serve"
 )
 
 // service is a process of this program that logs JSON.
@@ -166,4 +177,193 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 	score := startService(t, append([]string{"score"}, on...)...)
 	more()
 	score.await("scored", func(r map[string]any) bool { return r["rows"].(float64) > 0 })
+}
+
+// A process on the other end of a pipe has the responses in the order of its requests, also of those that are refused, and the
+// server ends with the input. Cut off at any byte, the input is an error or an end.
+func TestPipe(t *testing.T) {
+	m, err := readModel("../../model/testdata/example.arrow")
+	noError(t, err)
+	var of pipe
+	of.versions, of.waits = serve.Fixed(m), &waits{}
+	of.serve = func(versions serve.Versions) (*serve.Server, error) {
+		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p")
+	}
+	if of.server, err = of.serve(of.versions); err != nil {
+		t.Fatal(err)
+	}
+	var requests strings.Builder
+	rows := `{"rows": [[3, 1]]}`
+	cases := []struct {
+		method, path, body string
+		status             int
+		want               string
+	}{
+		{"GET", "/status", "", http.StatusOK, `"version":1`},
+		{"GET", "/version", "", http.StatusOK, `"width":2`},
+		{"POST", "/predict", rows, http.StatusOK, `"labels":["yes"]`},
+		{"POST", "/predict", `{"rows": [[3]]}`, http.StatusBadRequest, `{"error":`},
+		{"POST", "/stages/1/predict", rows, http.StatusOK, `"labels":["yes"]`},
+		{"POST", "/stages/2/predict", rows, http.StatusOK, `"labels":["yes"]`},
+		{"POST", "/stages/3/predict", rows, http.StatusNotFound, ""},
+		{"GET", "/nothing", "", http.StatusNotFound, `{"error":`},
+		{"GET", "/file", "", http.StatusOK, "stagewise.manifest"},
+	}
+	for _, c := range cases {
+		fmt.Fprintf(&requests, "%s %s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", c.method, c.path,
+			len(c.body), c.body)
+	}
+	var responses bytes.Buffer
+	noError(t, of.answer(t.Context(), strings.NewReader(requests.String()), &responses))
+	for _, c := range cases {
+		var status, length int
+		valueOf(fmt.Fscanf(&responses, "%d %d\n", &status, &length))(t)
+		content := string(responses.Next(length))
+		if status != c.status || len(content) != length || !strings.Contains(content, c.want) {
+			t.Errorf("%s %s %s: %d: %.200s; expected %d: %s", c.method, c.path, c.body, status, content, c.status, c.want)
+		}
+	}
+	for end := range requests.Len() {
+		_ = of.answer(t.Context(), strings.NewReader(requests.String()[:end]), io.Discard)
+	}
+}
+
+// train and run show what they do while it goes on, and no longer.
+func TestPageOfTrainAndRun(t *testing.T) {
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	for _, args := range [][]string{{"train"}, {"run", "--until", "end"}} {
+		code, _, stderr := stagewise(append(args, "-c", "good.yaml", "--page", "127.0.0.1:0")...)
+		found := regexp.MustCompile(`page: (http://127\.0\.0\.1:\d+/)`).FindStringSubmatch(stderr)
+		if code != exitDone || found == nil {
+			t.Fatalf("%v: %d: %s", args, code, stderr)
+		}
+		if response, err := http.Get(found[1]); err == nil {
+			_ = response.Body.Close()
+			t.Errorf("%v has ended, and still shows its page", args)
+		}
+	}
+}
+
+// searchTopics are the folders of partitions of topics of a search.
+const searchTopics = ".stagewise/log/partitions/*.search-*"
+
+// leavesNothing checks that a search has deleted its topics, and no others.
+func leavesNothing(t *testing.T) {
+	t.Helper()
+	left, err := filepath.Glob(searchTopics)
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v are still there, %v", left, err)
+	}
+	if others, err := filepath.Glob(".stagewise/log/partitions/blobs.examples-*"); err != nil || len(others) == 0 {
+		t.Errorf("%v: there are no examples", err)
+	}
+}
+
+// Ctrl-C ends a search between folds, and the next one begins with clean topics.
+func TestInterruptedSearch(t *testing.T) {
+	long(t)
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(3000, 1), "test.csv": blobs(60, 2)})
+	ctx, cancel := context.WithCancelCause(context.Background())
+	search := []string{"search", "-c", "good.yaml", "--folds", "50", "--over", "stages.0.ridge=[1e-4, 10]"}
+	go func() {
+		defer cancel(&interruption{syscall.SIGINT})
+		for ctx.Err() == nil {
+			if found, _ := filepath.Glob(searchTopics); len(found) > 0 {
+				return
+			}
+			runtime.Gosched()
+		}
+	}()
+	var stdout, stderr bytes.Buffer
+	if code := execute(ctx, append(search, "--quiet"), &stdout, &stderr); code != exitInterrupted || stdout.Len() > 0 {
+		t.Errorf("exit code %d: %s%s", code, stdout.String(), stderr.String())
+	}
+	search[4] = "2"
+	if code, _, stderr := stagewise(append(search, "--quiet")...); code != exitDone {
+		t.Errorf("exit code %d: %s", code, stderr)
+	}
+	leavesNothing(t)
+}
+
+// A command that a signal has interrupted ends with 128 and the number of the signal, and says that it goes on when it is run again. A
+// service ends with 0 after SIGTERM, by which services are ended, whatever it is doing.
+func TestSignals(t *testing.T) {
+	long(t)
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2), "clicks.yaml": clicked})
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	noError(t, errors.Join(log.Create(t.Context(), kafkalog.Topic{Name: "events", Partitions: 1}), log.Close()))
+	trained(t)
+	for _, test := range []struct {
+		command, begun string // what a line has once it is under way
+		service        bool
+	}{
+		{"train -c good.yaml --set stages.0.repeat=5000", "run ", false}, // whose first stages have begun
+		{"run -c good.yaml --set metrics.listen= --set data_dir=run", "blobs on", true},
+		{"ingest -c clicks.yaml --set metrics.listen=", "following topic events until interrupted", true},
+		{"ingest -c clicks.yaml --set metrics.listen= --log text", "msg=follows pipeline=clicks topic=events", true},
+		{"score -c good.yaml --log text", "msg=answers pipeline=blobs", true},
+	} {
+		for signal, want := range map[os.Signal]int{syscall.SIGINT: exitInterrupted, syscall.SIGTERM: exitTerminated} {
+			if test.service && signal == syscall.SIGTERM {
+				want = exitDone
+			}
+			cmd, _, _ := program(t, strings.Fields(test.command)...)
+			lines, wait := started(t, cmd)
+			last, begun := "", false
+			for lines.Scan() {
+				if last = lines.Text(); strings.Contains(last, test.begun) && !begun {
+					begun = true
+					noError(t, cmd.Process.Signal(signal))
+				}
+			}
+			wait()
+			resumes := strings.HasSuffix(last, "; to resume, run the same command again") // with run, the service does that
+			if code := cmd.ProcessState.ExitCode(); code != want || resumes != (want != exitDone && !strings.HasPrefix(test.command, "run ")) {
+				t.Errorf("%s, %v: exit code %d, expected %d: %s", test.command, signal, code, want, last)
+			}
+		}
+	}
+	// Whoever waits for the standard input can be interrupted too.
+	cmd, stdout, stderr := program(t, "train", "-c", "good.yaml", "--set", "examples.train=-", "--set", "examples.format=csv")
+	input := valueOf(cmd.StdinPipe())(t)
+	noError(t, cmd.Start())
+	valueOf(io.WriteString(input, strings.Repeat("red,1,2,3\n", 20_000)))(t) // more than a pipe holds: it is being read
+	noError(t, cmd.Process.Signal(syscall.SIGINT))
+	_ = cmd.Wait() // the exit code is checked below
+	if code := cmd.ProcessState.ExitCode(); code != exitInterrupted || stdout.Len() > 0 {
+		t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+	}
+}
+
+// program returns a command line that runs as a process of its own, and what it will have written.
+func program(t *testing.T, args ...string) (cmd *exec.Cmd, stdout, stderr *bytes.Buffer) {
+	t.Helper()
+	stdout, stderr = &bytes.Buffer{}, &bytes.Buffer{}
+	cmd = exec.CommandContext(t.Context(), "stagewise", args...)
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	return cmd, stdout, stderr
+}
+
+// started starts a program, and returns the lines that it writes to its standard error. wait waits until it has ended,
+// and all of them are read.
+func started(t *testing.T, cmd *exec.Cmd) (lines *bufio.Scanner, wait func()) {
+	t.Helper()
+	read, write := io.Pipe()
+	cmd.Stderr = write
+	noError(t, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = cmd.Wait() // who has started it looks at how it ended
+		write.Close()
+	}()
+	return bufio.NewScanner(read), func() { <-ended }
+}
+
+// startBroker starts an embedded broker in the folder broker, which other processes reach.
+func startBroker(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	broker := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: "broker", Listen: "127.0.0.1:0"}))(t)
+	t.Cleanup(func() { broker.Close() })
+	return broker
 }

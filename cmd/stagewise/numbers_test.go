@@ -1,16 +1,30 @@
 package main
 
 import (
+	"bytes"
 	"encoding/csv"
 	"encoding/json"
+	"fmt"
 	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/serve"
 )
 
 const numbersConfiguration = `name: numbers
@@ -109,5 +123,360 @@ func TestNumbers(t *testing.T) {
 		if code, _, stderr := stagewise("weights", "export", "--model", "numbers.model", "--format", format, "-o", "x"); code != exitDone {
 			t.Errorf("%s: exit code %d: %s", format, code, stderr)
 		}
+	}
+}
+
+// Numbers may be far from 0, as the seconds since 1970 are, or identifiers: the report, predict, serve and score are as
+// exact as the deviations of the numbers allow, and what the report says of an error is in one unit.
+func TestNumbersWithAnOffset(t *testing.T) {
+	long(t)
+	for name, offset := range map[string]float64{"seconds": 1.764e9, "milliseconds": 1.764e12, "negative": -1e12, "none": 0} {
+		t.Run(name, func(t *testing.T) {
+			r, text, n := rand.New(rand.NewPCG(3, 1)), strings.Builder{}, 600
+			text.WriteString("a,y\n")
+			truth := make([]float64, n)
+			for i := range n {
+				truth[i] = offset + float64(60*i) + math.Round(12*r.Float64())
+				fmt.Fprintf(&text, "%d,%.0f\n", i, truth[i])
+			}
+			inFolder(t, map[string]string{"epoch.csv": text.String(), "epoch.yaml": `name: epoch
+examples: {train: [epoch.csv], targets: [y], holdout: 0.2, batch_rows: 100}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, link: identity}]
+`})
+			code, stdout, stderr := stagewise("train", "-c", "epoch.yaml", "--quiet", "--report", "-", "--model", "epoch.model")
+			report := new(schemas.Report)
+			if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
+				t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+			}
+			for split, s := range report.Splits {
+				if s.Rows == 0 {
+					continue
+				}
+				if d := s.Targets["y"]; !(d.RMSE > 3 && d.RMSE < 4) || !(d.R2 > 0.999999) || !(s.Error < 0.001) {
+					t.Errorf("%s: %+v, error %v %% of the variance", split, d, s.Error)
+				}
+			}
+			code, stdout, stderr = stagewise("predict", "--model", "epoch.model", "-i", "epoch.csv")
+			if code != exitDone {
+				t.Fatalf("exit code %d: %s", code, stderr)
+			}
+			predicted := column(t, stdout, "y")
+			if d := distancesOf(truth, predicted); !(d.RMSE < 4) {
+				t.Errorf("predict: %+v", d)
+			}
+			if rows := scoredBy(t, "epoch.yaml", "epoch", "epoch.model"); rows != n {
+				t.Errorf("score has predicted %d rows", rows)
+			}
+			m := valueOf(readModel("epoch.model"))(t)
+			server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch"))(t)
+			request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[7], [500]]}`))
+			request.Header.Set("Content-Type", "application/json")
+			answer := httptest.NewRecorder()
+			server.ServeHTTP(answer, request)
+			var got struct{ Predictions [][]float64 }
+			if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil || len(got.Predictions) != 2 ||
+				got.Predictions[0][0] != predicted[7] || got.Predictions[1][0] != predicted[500] {
+				t.Errorf("%v: %s, expected %v and %v", err, answer.Body, predicted[7], predicted[500])
+			}
+			request = httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[7]]}`))
+			request.Header.Set("Content-Type", "application/json")
+			request.Header.Set("Accept", "application/vnd.apache.arrow.stream")
+			answer = httptest.NewRecorder()
+			server.ServeHTTP(answer, request)
+			stream, err := ipc.NewReader(answer.Body)
+			if err != nil || !stream.Next() {
+				t.Fatalf("%v: %s", err, answer.Body)
+			}
+			defer stream.Release()
+			numbers := stream.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64)
+			if numbers.Value(0) != predicted[7] {
+				t.Errorf("Arrow: %v, expected %v", numbers.Value(0), predicted[7])
+			}
+		})
+	}
+}
+
+// An offset changes nothing of a chain, while the numbers go on to grow.
+func TestNumbersWithAnOffsetInAChain(t *testing.T) {
+	long(t)
+	predictions := func(offset float64) (predicted []float64) {
+		r, text := rand.New(rand.NewPCG(4, 1)), strings.Builder{}
+		text.WriteString("a,y\n")
+		for i := range 2000 {
+			fmt.Fprintf(&text, "%d,%.0f\n", i, offset+float64(60*i)+math.Round(12*r.Float64()))
+		}
+		inFolder(t, map[string]string{"epoch.csv": text.String(), "epoch.yaml": `name: epoch
+examples: {train: [epoch.csv], targets: [y], holdout: 0.2, batch_rows: 50}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, link: identity}]
+retrain: {rows: 400, full: {every: 0, growth: 0, drift: false}}
+`})
+		typed(t, exitDone, "run", "-c", "epoch.yaml", "--quiet", "--until", "end")
+		typed(t, exitDone, "weights", "export", "-c", "epoch.yaml", "-o", "epoch.model")
+		stdout, _ := typed(t, exitDone, "predict", "--model", "epoch.model", "-i", "epoch.csv")
+		for _, v := range column(t, stdout, "y") {
+			predicted = append(predicted, v-offset)
+		}
+		return predicted
+	}
+	want := predictions(0)
+	for i, v := range predictions(1.764e12) {
+		if math.Abs(v-want[i]) > 0.05 {
+			t.Fatalf("row %d is predicted as %v beyond the offset, and as %v without one", i, v, want[i])
+		}
+	}
+}
+
+// timedEvents are rows of a time in milliseconds, of which float32 makes a few different numbers, and of a class that
+// is told by the time alone.
+func timedEvents(n int) (rows []string, times []int64) {
+	for i := range n {
+		at, kind := 1764000000000+1000*int64(i), "early"
+		if i%400 >= 200 {
+			kind = "late"
+		}
+		times = append(times, at)
+		rows = append(rows, fmt.Sprintf("%d,%d,%s", at, i%3, kind))
+	}
+	return rows, times
+}
+
+const eventsConfiguration = `name: events
+examples: {train: [events.csv], label: kind, holdout: 0.1, batch_rows: 50}
+prepare: {scale: standard}
+stages: [{features: {kind: columns}, passes: 20, ridge: 1e-6}]
+`
+
+// A column whose values float32 does not tell apart is named, and less a number near its mean: in training, by score, and by serve in every
+// format of rows. The script offsets.txtar has predict, and files that are ingested later.
+func TestColumnsWithAnOffset(t *testing.T) {
+	long(t)
+	rows, times := timedEvents(400)
+	inFolder(t, map[string]string{"events.yaml": eventsConfiguration, "events.csv": "time,other,kind\n" + strings.Join(rows, "\n") + "\n"})
+	stdout, stderr := typed(t, exitDone, "train", "-c", "events.yaml", "--model", "events.model")
+	if !strings.Contains(stdout+stderr, `column "time"`) || strings.Contains(stdout+stderr, `column "other"`) {
+		t.Errorf("train says %s%s", stdout, stderr)
+	}
+	if n := scoredBy(t, "events.yaml", "events", "events.model"); n != 400 {
+		t.Errorf("score has predicted %d rows", n)
+	}
+	m := valueOf(readModel("events.model"))(t)
+	server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events"))(t)
+	for name, row := range map[string]func(at int64) string{
+		"list":   func(at int64) string { return fmt.Sprintf("[%d, 1]", at) },
+		"object": func(at int64) string { return fmt.Sprintf(`{"other": 1, "time": %d}`, at) },
+		"text":   func(at int64) string { return fmt.Sprintf(`["%d", 1]`, at) },
+	} {
+		got := answersTo(t, server, "application/json", []byte(`{"rows": [`+row(times[20])+","+row(times[380])+"]}"))
+		if strings.Join(got, " ") != "early late" {
+			t.Errorf("serve, %s: %q", name, got)
+		}
+	}
+	table := arrow.NewSchema([]arrow.Field{{Name: "other", Type: arrow.PrimitiveTypes.Int64},
+		{Name: "time", Type: arrow.PrimitiveTypes.Int64}}, nil)
+	list := arrow.NewSchema([]arrow.Field{{Name: "features", Type: arrow.FixedSizeListOf(2, arrow.PrimitiveTypes.Float64)}}, nil)
+	for name, body := range map[string][]byte{
+		"Arrow":       arrowRows(t, table, fmt.Sprintf(`[{"other": 1, "time": %d}, {"other": 1, "time": %d}]`, times[20], times[380])),
+		"Arrow lists": arrowRows(t, list, fmt.Sprintf(`[{"features": [%d, 1]}, {"features": [%d, 1]}]`, times[20], times[380])),
+	} {
+		if got := answersTo(t, server, "application/vnd.apache.arrow.stream", body); strings.Join(got, " ") != "early late" {
+			t.Errorf("serve, %s: %q", name, got)
+		}
+	}
+}
+
+// arrowRows returns rows of JSON as a stream of Arrow.
+func arrowRows(t *testing.T, schema *arrow.Schema, rows string) []byte {
+	t.Helper()
+	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows), array.WithUseNumber())
+	noError(t, err)
+	defer record.Release()
+	var stream bytes.Buffer
+	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
+	noError(t, w.Write(record))
+	noError(t, w.Close())
+	return stream.Bytes()
+}
+
+// answers returns the labels that a server answers with.
+func answersTo(t *testing.T, server http.Handler, contentType string, body []byte) (labels []string) {
+	t.Helper()
+	request := httptest.NewRequest(http.MethodPost, "/predict", bytes.NewReader(body))
+	request.Header.Set("Content-Type", contentType)
+	request.Header.Set("Accept", "application/json")
+	answer := httptest.NewRecorder()
+	server.ServeHTTP(answer, request)
+	var got struct{ Labels []string }
+	if err := json.Unmarshal(answer.Body.Bytes(), &got); err != nil {
+		t.Fatalf("%v: %s", err, answer.Body)
+	}
+	return got.Labels
+}
+
+const severalConfiguration = `name: several
+examples: {train: [train.csv], test: [test.csv], labels: several, label: tags, batch_rows: 100}
+stages: [{features: {kind: rff, size: 60}, link: LINK, repeat: 2}]
+`
+
+// What the report says of test rows is what the definitions say of the probabilities that predict writes, with every
+// link. A label that only test rows have, rows without labels and a label without rows are no trouble.
+func TestSeveralLabels(t *testing.T) {
+	long(t)
+	for _, link := range []string{"identity", "logistic", "calibrated"} {
+		t.Run(link, func(t *testing.T) {
+			inFolder(t, map[string]string{"several.yaml": strings.ReplaceAll(severalConfiguration, "LINK", link)})
+			write600(t, "train.csv", []byte(severalRows(1500, 1, "")))
+			write600(t, "test.csv", []byte(severalRows(400, 2, "rare")))
+			set := "--set=examples.classes=[right, up, rare, never]"
+			code, stdout, stderr := stagewise("train", "-c", "several.yaml", "--quiet", "--report", "-", "--model", "several.model", set)
+			report := new(schemas.Report)
+			if code != exitDone || json.Unmarshal([]byte(stdout), report) != nil {
+				t.Fatalf("exit code %d: %s%s", code, stdout, stderr)
+			}
+			if report.Splits["holdout"].Rows < 200 || report.Thresholds == nil || report.Thresholds.Hamming == 0 {
+				t.Fatalf("%+v", report)
+			}
+			code, stdout, stderr = stagewise("predict", "--model", "several.model", "-i", "test.csv")
+			if code != exitDone || !strings.HasPrefix(stdout, "labels,right,up,rare,never\n") {
+				t.Fatalf("exit code %d: %.200s%s", code, stdout, stderr)
+			}
+			content := valueOf(os.ReadFile("test.csv"))(t)
+			test, n, k := report.Splits["test"], 0.0, 4.0
+			var wrong, right, given, whole, first float64
+			truth, answers := strings.Split(strings.TrimSpace(string(content)), "\n")[1:], strings.Split(strings.TrimSpace(stdout), "\n")[1:]
+			for i, row := range truth {
+				tags, _, _ := strings.Cut(row, ",")
+				fields := strings.Split(answers[i], ",")
+				exact, best := true, 0
+				for c, label := range report.Labels {
+					has := slices.Contains(strings.Split(tags, "|"), label)
+					var p float64
+					if _, err := fmt.Sscan(fields[1+c], &p); err != nil || p < 0 || p > 1 {
+						t.Fatalf("probability %s", fields[1+c])
+					}
+					var q float64
+					if _, err := fmt.Sscan(fields[1+best], &q); err == nil && p > q {
+						best = c
+					}
+					if p >= report.Thresholds.Hamming != has {
+						wrong++
+					}
+					exact = exact && p >= report.Thresholds.SubsetAccuracy == has
+					said := p >= report.Thresholds.MicroF1
+					if said != slices.Contains(strings.Split(fields[0], ";"), label) {
+						t.Errorf("row %d: %s, %v at %v", i, answers[i], label, report.Thresholds.MicroF1)
+					}
+					for _, is := range []bool{has, said} {
+						if is {
+							given++
+						}
+					}
+					if has && said {
+						right++
+					}
+				}
+				if n++; exact {
+					whole++
+				}
+				if slices.Contains(strings.Split(tags, "|"), report.Labels[best]) {
+					first++
+				}
+			}
+			for name, pair := range map[string][2]float64{
+				"hamming": {*test.Hamming, wrong / (n * k)}, "micro_f1": {*test.MicroF1, 2 * right / given},
+				"subset_accuracy": {*test.SubsetAccuracy, whole / n}, "precision_at 1": {test.PrecisionAt["1"], first / n},
+			} {
+				if math.Abs(pair[0]-pair[1]) > 2e-3 { // a probability may be at the threshold
+					t.Errorf("%s: the report says %.4f, the predictions have %.4f", name, pair[0], pair[1])
+				}
+			}
+			if *test.Hamming > 0.08 || *test.MicroF1 < 0.85 || test.Confusion != nil {
+				t.Errorf("%+v", test)
+			}
+		})
+	}
+}
+
+// decided trains with a threshold, and returns the report and the version.
+func decided(t *testing.T, settings ...string) (*schemas.Report, *model.Model) {
+	t.Helper()
+	args := []string{"train", "-c", "rare.yaml", "--quiet", "--report", "report.json", "--model", "rare.model"}
+	for _, set := range settings {
+		args = append(args, "--set", set)
+	}
+	if code, stdout, stderr := stagewise(args...); code != exitDone {
+		t.Fatalf("%q: exit code %d: %s%s", settings, code, stdout, stderr)
+	}
+	report := new(schemas.Report)
+	noError(t, json.Unmarshal([]byte(readFile(t, "report.json")), report))
+	file := valueOf(os.Open("rare.model"))(t)
+	defer file.Close()
+	m := valueOf(model.Read(file))(t)
+	return report, m
+}
+
+// A threshold that is chosen by costs is part of the version, and predict gives the rare class from it on, as the report counts. The
+// weights and probabilities are those of no threshold. More than two classes have none.
+func TestThreshold(t *testing.T) {
+	long(t)
+	schema := reportSchema(t)
+	inFolder(t, map[string]string{"rare.yaml": rareConfiguration, "three.csv": strings.Repeat("a,1,2\nb,2,1\nc,3,3\n", 20)})
+	write600(t, "train.csv", []byte(rareRows(3000, 1)))
+	write600(t, "test.csv", []byte(rareRows(1000, 2)))
+	plain, without := decided(t, "examples.holdout=0.1")
+	if without.Manifest.Threshold != 0 || plain.Splits["test"].Decided != nil {
+		t.Errorf("without the key the threshold is %v", without.Manifest.Threshold)
+	}
+	for _, setting := range []string{"{cost: {fp: 1, fn: 20}}", "best_f1", "0.3"} {
+		report, m := decided(t, "examples.holdout="+map[bool]string{true: "null", false: "0.1"}[setting != "0.3"], "threshold="+setting)
+		checkReport(t, schema, []byte(readFile(t, "report.json")))
+		d := report.Splits["test"].Decided
+		if d == nil || d.Threshold != m.Manifest.Threshold || setting == "0.3" && d.Threshold != 0.3 || !(d.Threshold > 0 && d.Threshold < 1) {
+			t.Fatalf("%s: the report has %+v, the version %v", setting, d, m.Manifest.Threshold)
+		}
+		if report.WeightsDigest != plain.WeightsDigest || report.Splits["test"].Error != plain.Splits["test"].Error {
+			t.Errorf("%s: the threshold changes what is learnt", setting)
+		}
+		if setting[0] == '{' && !(d.Threshold < 0.2 && d.Recall > 0.7 && d.Recall > plain.Splits["test"].Recall[1]) {
+			t.Errorf("where a rare row that is missed costs 20, the threshold is %v, and %v of them are found", d.Threshold, d.Recall)
+		}
+		if holdout := report.Splits["holdout"]; setting == "best_f1" && holdout.Decided.F1 < holdout.F1[1] {
+			t.Errorf("the best F1 of the holdout rows is %v, that of the most probable class %v", holdout.Decided.F1, holdout.F1[1])
+		}
+		code, stdout, stderr := stagewise("predict", "--model", "rare.model", "-i", "test.csv")
+		rows, err := csv.NewReader(strings.NewReader(stdout)).ReadAll()
+		if code != exitDone || err != nil || len(rows) != 1001 {
+			t.Fatalf("%s: exit code %d: %s%v", setting, code, stderr, err)
+		}
+		var counts [2][2]float64
+		truth := strings.Split(readFile(t, "test.csv"), "\n")
+		for i, row := range rows[1:] {
+			p, err := strconv.ParseFloat(row[2], 32)
+			if given := row[0] == "rare"; err != nil || given != (p >= d.Threshold) {
+				t.Fatalf("%s: a row is %v from %v on", setting, row, d.Threshold)
+			}
+			of := map[bool]int{true: 1}
+			counts[of[strings.HasPrefix(truth[i], "rare")]][of[row[0] == "rare"]]++
+		}
+		if counts != d.Confusion || math.Abs(d.Error-(counts[0][1]+counts[1][0])/10) > 1e-9 {
+			t.Errorf("%s: predict decides %v, the report has %+v", setting, counts, d)
+		}
+		var features []string
+		for _, line := range truth[:300] {
+			_, values, _ := strings.Cut(line, ",")
+			features = append(features, "["+values+"]")
+		}
+		_, labels := asked(t, serving(t, "url=", "--model", "rare.model"), `{"rows": [`+strings.Join(features, ",")+"]}")
+		for i, label := range labels {
+			if len(labels) != 300 || label != rows[i+1][0] {
+				t.Fatalf("%s: serve gives a row %q, predict %q", setting, label, rows[i+1][0])
+			}
+		}
+	}
+	code, _, stderr := stagewise("train", "-c", "rare.yaml", "--quiet", "--set", "examples.train=three.csv", "--set", "examples.test=[]", "--set",
+		"threshold=0.3")
+	if code != exitFailed || !strings.Contains(stderr, "threshold: 0.3: expected no value, because there are 3 classes") {
+		t.Errorf("exit code %d: %s", code, stderr)
 	}
 }

@@ -5,14 +5,20 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kfake"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -185,4 +191,293 @@ func (b *lockedBuffer) String() string {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
 	return b.content.String()
+}
+
+// watched is an output that tells when a text is in it.
+type watched struct {
+	lockedBuffer
+	text string
+	once sync.Once
+	seen chan struct{}
+}
+
+func watch(text string) *watched { return &watched{text: text, seen: make(chan struct{})} }
+
+func (w *watched) Write(p []byte) (int, error) {
+	n, err := w.lockedBuffer.Write(p)
+	if strings.Contains(w.lockedBuffer.String(), w.text) {
+		w.once.Do(func() { close(w.seen) })
+	}
+	return n, err
+}
+
+// submitted submits a run on a broker of its own, on which nobody works.
+func submitted(t *testing.T) (id, broker string, on []string) {
+	t.Helper()
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	t.Cleanup(cluster.Close)
+	broker = cluster.ListenAddrs()[0]
+	on = []string{"-c", "good.yaml", "--set", "brokers=" + broker}
+	stdout, _ := typed(t, exitDone, append([]string{"train", "--detach"}, on...)...)
+	lines := strings.Split(strings.TrimSpace(stdout), "\n")
+	return strings.TrimPrefix(lines[len(lines)-1], "run "), broker, on
+}
+
+// --attach says at once what the run waits for, and that nobody is there. When a worker is there, it says where.
+func TestAttachTellsWhoWorks(t *testing.T) {
+	id, broker, on := submitted(t)
+	attach := func(until string) string {
+		t.Helper()
+		ctx, stop := context.WithCancel(t.Context())
+		defer stop()
+		began, out, ended := time.Now(), watch(until), make(chan int, 1)
+		go func() { ended <- execute(ctx, append([]string{"train", "--attach", id}, on...), io.Discard, out) }()
+		<-out.seen
+		if took := time.Since(began); took >= protocol.MinPatience {
+			t.Errorf("it takes %v to say %q", took, until)
+		}
+		stop()
+		<-ended
+		return out.String()
+	}
+	text := attach("no solver")
+	for _, want := range []string{", on other processes\n", "it waits for the survey\n",
+		"no worker: start stagewise work -c FILE; no solver: start stagewise solve -c FILE\n"} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
+	defer log.Close()
+	worker := log.Join("blobs.work", "blobs.examples")
+	for len(worker.Owned()) == 0 {
+		<-worker.Changed()
+	}
+	if text := attach("no solver"); !strings.Contains(text, "\n1 worker: 127.0.0.1; no solver: start stagewise solve -c FILE\n") {
+		t.Errorf("got\n%s", text)
+	}
+}
+
+// A worker that meets a run of another arithmetic is alive, and not ready: /ready, a metric and the logs say what it stands aside for.
+func TestAnotherArithmeticIsNotReady(t *testing.T) {
+	id, broker, on := submitted(t)
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
+	defer log.Close()
+	client := protocol.NewClient(log, "blobs", nil)
+	ledger := valueOf(client.ReadLedger(t.Context()))(t)
+	old := *ledger.Plan(id)
+	old.Arithmetic.Numerics = "0"
+	messages := valueOf(old.Messages())(t)
+	messages = append(messages, (&schemas.End{Run: id, State: schemas.Cancelled}).Message()) // it would go first
+	valueOf(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	logs, ended := watch(`"msg":"stands aside"`), make(chan int, 1)
+	args := append([]string{"work", "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)
+	go func() { ended <- execute(ctx, args, &bytes.Buffer{}, logs) }()
+	<-logs.seen
+	var address string
+	for _, record := range logged(t, logs.String()) {
+		if a, ok := record["metrics"].(string); ok {
+			address = a
+		}
+		if record["msg"] == "stands aside" && (record["for"] != old.Run() || record["level"] != "WARN" ||
+			!strings.Contains(record["because"].(string), "numerics 0")) {
+			t.Errorf("%v", record)
+		}
+	}
+	response := valueOf(http.Get(strings.TrimSuffix(address, "metrics") + "ready"))(t)
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(body), "standing aside for run "+
+		old.Run()+": ") {
+		t.Errorf("/ready: %d, %s, %v", response.StatusCode, body, err)
+	}
+	if !strings.Contains(metricsOf(t, logs.String()), `stagewise_standing_aside{pipeline="blobs"} 1`) {
+		t.Error("no metric says that it stands aside")
+	}
+	stop()
+	if code := <-ended; code != exitDone {
+		t.Errorf("work ends with %d", code)
+	}
+}
+
+// A command beside a process that has the embedded broker says what to type, and that works.
+func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
+	long(t)
+	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
+	address := free.Addr().String()
+	noError(t, free.Close())
+	inFolder(t, map[string]string{"good.yaml": good + "listen: " + address + "\n", "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	report := trained(t)
+	list := []string{"weights", "list", "-c", "good.yaml"}
+	for listen, want := range map[string]string{
+		"":      `: the embedded broker serves a single process. Restart that process with --set listen=127.0.0.1:9092, and connect this one`,
+		address: `: its broker listens; connect to it with (--set) (brokers=` + address + `)\n`,
+	} {
+		log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise", Listen: listen}))(t)
+		var all sync.WaitGroup
+		for _, args := range [][]string{list, {"page", "-c", "good.yaml"}, {"serve", "-c", "good.yaml"}, {"runs", "list", "-c", "good.yaml"}} {
+			all.Go(func() {
+				code, _, stderr := stagewise(args...)
+				typed := regexp.MustCompile(want).FindStringSubmatch(stderr)
+				if code != exitFailed || !strings.Contains(stderr, "data directory .stagewise is in use by process") || typed == nil {
+					t.Errorf("%q beside a process that listens on %q: exit code %d: %s", args, listen, code, stderr)
+					return
+				}
+				if len(typed) > 1 && args[0] == list[0] {
+					if code, stdout, stderr := stagewise(append(list, typed[1:]...)...); code != exitDone || !strings.Contains(stdout, report.Run) {
+						t.Errorf("exit code %d: %s%s", code, stdout, stderr)
+					}
+				}
+			})
+		}
+		all.Wait()
+		noError(t, log.Close())
+	}
+}
+
+// health says with its exit code what a process answers.
+func TestHealth(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/ready" {
+			http.Error(w, "brokers fail", http.StatusServiceUnavailable)
+		}
+	}))
+	defer server.Close()
+	if code, stdout, stderr := stagewise("health", server.URL+"/live"); code != 0 || stdout+stderr != "" {
+		t.Errorf("/live: exit code %d: %s%s", code, stdout, stderr)
+	}
+	if code, _, stderr := stagewise("health", server.URL+"/ready"); code != 1 || !strings.Contains(stderr,
+		"503 Service Unavailable: brokers fail") {
+		t.Errorf("/ready: exit code %d: %s", code, stderr)
+	}
+	if code, _, stderr := stagewise("health", "localhost:9464"); code != 2 || !strings.Contains(stderr, "expected a URL") {
+		t.Errorf("no URL: exit code %d: %s", code, stderr)
+	}
+	server.Close()
+	if code, _, stderr := stagewise("health", server.URL+"/live"); code != 1 || stderr == "" {
+		t.Errorf("nobody answers: exit code %d: %s", code, stderr)
+	}
+}
+
+// transcript is an output that tells when more is in it.
+type transcript struct {
+	lockedBuffer
+	more chan struct{} // has room for one value
+}
+
+func (l *transcript) Write(p []byte) (int, error) {
+	n, err := l.lockedBuffer.Write(p)
+	select {
+	case l.more <- struct{}{}:
+	default:
+	}
+	return n, err
+}
+
+// command is a command line that runs until the test ends.
+type command struct {
+	t     *testing.T
+	name  string
+	log   *transcript
+	ended chan int
+	stop  func() // and waits until it has ended
+}
+
+// startCommand runs a command until the test ends, which fails if the command ends before.
+func startCommand(t *testing.T, args ...string) *command {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // which ends before the clean-up
+	s := &command{t: t, name: args[0], log: &transcript{more: make(chan struct{}, 1)}, ended: make(chan int, 1)}
+	go func() { s.ended <- execute(ctx, args, io.Discard, s.log) }()
+	s.stop = sync.OnceFunc(func() {
+		select {
+		case code := <-s.ended:
+			t.Errorf("%s has ended with %d before it was told to: %s", s.name, code, s.log)
+		default:
+			stop()
+			<-s.ended
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+// says waits until the command has said what a pattern matches, and returns what its group is.
+func (s *command) says(pattern string) string {
+	s.t.Helper()
+	wanted := regexp.MustCompile(pattern)
+	for {
+		if found := wanted.FindStringSubmatch(s.log.String()); found != nil {
+			return found[len(found)-1]
+		}
+		select {
+		case code := <-s.ended:
+			s.ended <- code
+			s.t.Fatalf("%s: %d: %s, expected %s", s.name, code, s.log, pattern)
+		case <-s.log.more:
+		}
+	}
+}
+
+// answered waits until a URL answers with a status, and returns the answer.
+func answered(t *testing.T, method, url, body string, status int) string {
+	t.Helper()
+	for {
+		request := valueOf(http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body)))(t)
+		request.Header.Set("Content-Type", "application/json")
+		response := valueOf(http.DefaultClient.Do(request))(t)
+		content, err := io.ReadAll(response.Body)
+		response.Body.Close()
+		noError(t, err)
+		if response.StatusCode == status {
+			return string(content)
+		}
+	}
+}
+
+// Nothing dies when the last version is removed: who predicts waits for another, says so, and is not ready.
+func TestLastVersionRemoved(t *testing.T) {
+	long(t)
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2)})
+	cluster := valueOf(kfake.NewCluster(kfake.NumBrokers(1)))(t)
+	t.Cleanup(cluster.Close)
+	on := func(args ...string) []string {
+		return append(args, "-c", "good.yaml", "--set", "brokers="+cluster.ListenAddrs()[0])
+	}
+	typed(t, exitDone, on("train", "--quiet")...)
+	scores := startCommand(t, on("score", "--log", "text", "--set", "metrics.listen=127.0.0.1:0")...)
+	serves := startCommand(t, on("serve", "--listen", "127.0.0.1:0")...)
+	shows := startCommand(t, on("page")...)
+	ready := strings.TrimSuffix(scores.says(`metrics=(\S+)`), "/metrics") + "/ready"
+	predict := serves.says(`url=(\S+)`)
+	state := shows.says(`page: (\S+)`) + "state.json"
+	scores.says("answers pipeline=blobs version=1")
+	scores.says("scored pipeline=blobs .*version=1")
+	serves.says("answers pipeline=blobs version=1")
+	answered(t, "GET", ready, "", http.StatusOK)
+
+	typed(t, exitDone, on("weights", "remove", "--even-latest", "1")...)
+	scores.says(`no version".*because=.*the pipeline has no finished version`)
+	serves.says(`no version".*because=.*the pipeline has no finished version`)
+	if why := answered(t, "GET", ready, "", http.StatusServiceUnavailable); !strings.Contains(why, "messages wait for a version") {
+		t.Errorf("score is not ready: %s", why)
+	}
+	if why := answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusServiceUnavailable); !strings.Contains(why,
+		"there is no version") {
+		t.Errorf("serve refuses: %s", why)
+	}
+	noError(t, os.WriteFile("more.csv", []byte(blobs(40, 3)), 0o644))
+	typed(t, exitDone, on("ingest", "--set", "examples.train=[train.csv, more.csv]")...) // messages that wait
+
+	typed(t, exitDone, on("train", "--quiet", "--set", "examples.train=[train.csv, more.csv]")...)
+	scores.says("scored pipeline=blobs .*version=2")
+	answered(t, "GET", ready, "", http.StatusOK)
+	if answer := answered(t, "POST", predict, `{"rows": [[0, 0, 0]]}`, http.StatusOK); !strings.Contains(answer, `"version":2`) {
+		t.Errorf("serve answers %s", answer)
+	}
+	for !strings.Contains(answered(t, "GET", state, "", http.StatusOK), `"version":2`) {
+	}
 }

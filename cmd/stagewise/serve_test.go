@@ -1,14 +1,31 @@
 package main
 
 import (
+	"bufio"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/score"
 )
 
 // serving runs serve until the test ends, and returns the URL of the predictions.
@@ -105,4 +122,144 @@ func TestServeMetricsAddress(t *testing.T) {
 			t.Errorf("%s: %s", url, content)
 		}
 	}
+}
+
+// scored returns a digest of the predictions that count in a data folder, and how many rows they are of. It fails the
+// test if they are not all of the first version.
+func scored(t *testing.T, topic string) (digest string, rows int) {
+	t.Helper()
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client, sum := protocol.NewClient(log, "blobs", nil), sha256.New()
+	partitions := valueOf(log.Partitions(t.Context(), topic))(t)
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
+			noError(t, err)
+			if p.Version != 1 || p.Reason != "" {
+				t.Fatalf("version %d, reason %q", p.Version, p.Reason)
+			}
+			for _, v := range []any{int64(n), p.Offset, int64(p.Row), p.Classes, p.Probabilities} {
+				noError(t, binary.Write(sum, binary.LittleEndian, v))
+			}
+			_, _ = io.WriteString(sum, strings.Join(p.Labels, " ")) // a hash takes everything
+			rows += p.Until - p.Row
+		}
+	}
+	return hex.EncodeToString(sum.Sum(nil)), rows
+}
+
+// A service goes on with partitions that are added to the examples: the topic of predictions gets as many.
+func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
+	long(t)
+	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(30, 2)})
+	trained(t)
+	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
+	address := free.Addr().String()
+	noError(t, free.Close())
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	lines, log := io.Pipe()
+	ended := make(chan int, 1)
+	go func() {
+		code := execute(ctx, []string{"score", "-c", "good.yaml", "--log", "text", "--set", "listen=" + address, "--set",
+			"metrics.listen=127.0.0.1:0"}, io.Discard, log)
+		log.Close()
+		ended <- code
+	}()
+	rows, scanner := 0, bufio.NewScanner(lines)
+	until := func(want int) {
+		t.Helper()
+		for rows < want && scanner.Scan() {
+			if _, of, found := strings.Cut(scanner.Text(), " rows="); found {
+				var n int
+				_, _ = fmt.Sscan(of, &n) // 0 is not counted
+				rows += n
+			}
+		}
+		if rows != want {
+			t.Fatalf("%d rows have predictions, expected %d", rows, want)
+		}
+	}
+	until(330)
+	client := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
+	defer client.Close()
+	message := valueOf(client.Range("blobs.examples", 0, 0, 1).Next(t.Context()))(t)
+	examples := valueOf(examples.Decode(message.Value, memory.DefaultAllocator))(t)
+	noError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
+	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
+	until(330 + examples.Rows)
+	go func() { _, _ = io.Copy(io.Discard, lines) }() // it ends with the program
+	stop()
+	<-ended
+	if _, counted := scored(t, "blobs.predictions"); counted != 330+examples.Rows {
+		t.Errorf("%d rows have predictions that count, expected %d", counted, 330+examples.Rows)
+	}
+}
+
+// scoredBy writes the predictions for the examples of a pipeline, which are all of this model, and returns for how many
+// rows. They must be what the model file predicts for each message.
+func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
+	t.Helper()
+	typed(t, exitDone, "score", "-c", configuration, "--until", "end")
+	content := valueOf(os.Open(file))(t)
+	defer content.Close()
+	m := valueOf(model.Read(content))(t)
+	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
+	defer func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
+	topics := client.Topics
+	partitions := valueOf(log.Partitions(t.Context(), topics.Predictions))(t)
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
+			noError(t, err)
+			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
+				t.Fatalf("%+v", p)
+			}
+			noError(t, client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
+				batch, err := client.Codec.DecodeExamples(message.Value)
+				if err != nil {
+					return err
+				}
+				defer batch.Release()
+				features := kernel.NewDense(batch.Rows, batch.Width)
+				batch.Features(features.Data, batch.Width)
+				if p.Task == examples.Numbers {
+					_, want := predictor.PredictRows(&examples.Rows{Rows: batch.Rows, Cols: batch.Width, Floats: features.Data})
+					if !slices.Equal(p.Numbers, want) {
+						t.Fatalf("%v, expected %v", p.Numbers, want)
+					}
+					rows += p.Until - p.Row
+					return nil
+				}
+				want := predictor.Probabilities(features)
+				for i := range want.Data {
+					if want.Data[i] != p.Probabilities[i] {
+						t.Fatalf("%v, expected %v", p.Probabilities[i], want.Data[i])
+					}
+				}
+				for i := range p.Until - p.Row {
+					var given []string
+					for c, label := range p.Labels {
+						if p.Task == examples.SeveralLabels && p.Given[i*len(p.Labels)+c] {
+							given = append(given, label)
+						}
+					}
+					if p.Task == examples.SeveralLabels && !slices.Equal(given, m.Given(want.Row(i))) && len(given)+len(m.Given(want.Row(i))) > 0 {
+						t.Fatalf("row %d is given %q, expected %q", i, given, m.Given(want.Row(i)))
+					}
+				}
+				rows += p.Until - p.Row
+				return nil
+			}))
+		}
+	}
+	return rows
 }

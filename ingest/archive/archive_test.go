@@ -3,18 +3,28 @@ package archive
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/parquet-go/parquet-go"
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 
+	"github.com/stagewise/stagewise/ingest/format/arrow"
+	parquetformat "github.com/stagewise/stagewise/ingest/format/parquet"
+	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
 
 // containerOf returns an Avro container file with rows of one number, and a codec in its header.
@@ -160,4 +170,461 @@ func TestBoundsAfterAnError(t *testing.T) {
 	if first, end, err := a.Bounds(t.Context(), 0); first != 0 || end != 1 || err != nil {
 		t.Errorf("[%d, %d), error %v", first, end, err)
 	}
+}
+
+// list returns the paths of the files that match a pattern, relative to a folder.
+func list(t *testing.T, s store, folder, pattern string) (paths []string, err error) {
+	t.Helper()
+	for entry, err := range s.List(t.Context(), folder+"/"+pattern) {
+		if err != nil {
+			return nil, err
+		}
+		paths = append(paths, strings.TrimPrefix(entry.Path, folder+"/"))
+		if int(entry.Size) != len(filepath.Base(entry.Path)) {
+			t.Errorf("%s: %d bytes", entry.Path, entry.Size)
+		}
+	}
+	slices.Sort(paths)
+	return paths, nil
+}
+
+// places are files whose content is their name.
+var places = []string{".tmp/a.avro", "_temporary/a.avro", "a.avro", "a.txt", "a/b/c.avro", "a/b/d.json", "a/b.avro", "a/_day=1/e.avro", "b/.e.crc", "b/e.avro"}
+
+// patterns are patterns and the files that match them.
+var patterns = map[string]string{
+	"**":          "a.avro a.txt a/_day=1/e.avro a/b.avro a/b/c.avro a/b/d.json b/e.avro",
+	"":            "a.avro a.txt a/_day=1/e.avro a/b.avro a/b/c.avro a/b/d.json b/e.avro",
+	"a":           "a/_day=1/e.avro a/b.avro a/b/c.avro a/b/d.json",
+	"a/":          "a/_day=1/e.avro a/b.avro a/b/c.avro a/b/d.json",
+	"a/b.avro":    "a/b.avro",
+	"**/*.avro":   "a.avro a/_day=1/e.avro a/b.avro a/b/c.avro b/e.avro",
+	"*/*.avro":    "a/b.avro b/e.avro",
+	"[ab]/?.avro": "a/b.avro b/e.avro",
+	"a/**/c.*":    "a/b/c.avro",
+	"**/b/**":     "a/b/c.avro a/b/d.json b/e.avro",
+	"b/.*":        "b/.e.crc",
+	"_*/**":       "_temporary/a.avro",
+	"_temporary/": "_temporary/a.avro",
+	"*.none":      "",
+}
+
+func TestPatterns(t *testing.T) {
+	folder := t.TempDir()
+	for _, file := range places {
+		write(t, folder, file)
+	}
+	s := arrowtest.Must(openStore(folder+"/**", Options{}))(t)
+	checkPatterns(t, s, folder)
+	t.Chdir(folder)
+	if got, err := list(t, s, ".", "a/b/*"); err != nil || !slices.Equal(got, []string{"a/b/c.avro", "a/b/d.json"}) {
+		t.Error(got, err)
+	}
+}
+
+func checkPatterns(t *testing.T, s store, folder string) {
+	t.Helper()
+	for pattern, want := range patterns {
+		if got, err := list(t, s, folder, pattern); err != nil || strings.Join(got, " ") != want {
+			t.Errorf("%s: %q, %v, expected %s", pattern, got, err, want)
+		}
+	}
+	if _, err := list(t, s, folder, "a[/*"); err == nil || !strings.Contains(err.Error(), "not a valid pattern") {
+		t.Error(err)
+	}
+	f := arrowtest.Must(s.Open(t.Context(), folder+"/a/b.avro"))(t)
+	content := make([]byte, f.Size())
+	if n, err := f.ReadAt(content[2:], 2); string(content) != "\x00\x00avro" || n != 4 || err != nil {
+		t.Errorf("%q, %v", content, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := s.Open(t.Context(), folder+"/none"); err == nil || !strings.HasPrefix(err.Error(), folder+"/none: ") {
+		t.Error(err)
+	}
+}
+
+func write(t *testing.T, folder, file string) {
+	t.Helper()
+	name := filepath.Join(folder, file)
+	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	arrowtest.NoError(t, os.WriteFile(name, []byte(filepath.Base(name)), 0o644))
+}
+
+// tables are files of tables, which no pattern lists, and the directory that the error names.
+var tables = map[string]string{
+	"sales/_delta_log/00000000000000000000.json": "sales: a table of Delta Lake, which also has files of earlier states: set examples.archive",
+	"sales/.hoodie/hoodie.properties":            "sales: a table of Apache Hudi, which also has files of earlier states: write",
+	"sales/metadata/v1.metadata.json":            "sales: a table of Apache Iceberg, which also has files of earlier states: set examples.archive",
+}
+
+// A file in a table is not listed, whether the pattern begins in the table, above it or below it, but the files that the log of a table
+// names are.
+func TestTablesAreNoFiles(t *testing.T) {
+	for file, want := range tables {
+		folder := t.TempDir()
+		write(t, folder, file)
+		write(t, folder, "sales/data/a.parquet")
+		checkTable(t, store{local{}}, folder, file, want)
+	}
+	folder := t.TempDir()
+	write(t, folder, "metadata/notes.json")
+	if got, err := list(t, store{local{}}, folder, "**"); err != nil || len(got) != 1 {
+		t.Error(got, err)
+	}
+}
+
+func checkTable(t *testing.T, s store, folder, file, want string) {
+	t.Helper()
+	for _, pattern := range []string{"**", "sales/**", "sales", "sales/data", "sales/data/*.parquet", "sales/data/a.parquet"} {
+		if _, err := list(t, s, folder, pattern); err == nil || !strings.HasPrefix(err.Error(), folder+"/"+want) {
+			t.Errorf("%s: %v, expected %s", pattern, err, want)
+		}
+	}
+	for entry, err := range s.Below(t.Context(), folder+"/"+filepath.ToSlash(filepath.Dir(file))) {
+		if err != nil || entry.Path != folder+"/"+file {
+			t.Error(entry, err)
+		}
+	}
+}
+
+// A user that needs the first file only does not wait for the listing of the others.
+func TestFirstOfManyFiles(t *testing.T) {
+	folder := t.TempDir()
+	write(t, folder, "a/a.avro")
+	write(t, folder, "b/b.avro")
+	s := arrowtest.Must(openStore(folder, Options{}))(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var found []string
+	for entry, err := range s.List(ctx, folder) {
+		found = append(found, fmt.Sprintf("%s %v", strings.TrimPrefix(entry.Path, folder), err != nil))
+		stop() // what was not listed yet fails
+	}
+	if !slices.Equal(found, []string{"/a/a.avro false", " true"}) {
+		t.Errorf("found %q, expected one file and an error", found)
+	}
+}
+
+// row is a row of the tables of the tests.
+type row struct {
+	Group  int32   `parquet:"group,id(1)"`
+	Offset int64   `parquet:"offset,id(2)"`
+	Word   *string `parquet:"word,optional,id(3)"`
+}
+
+func writeFile(t *testing.T, name string, content []byte) {
+	t.Helper()
+	arrowtest.NoError(t, os.MkdirAll(filepath.Dir(name), 0o755))
+	arrowtest.NoError(t, os.WriteFile(name, content, 0o644))
+}
+
+func writeJSON(t *testing.T, name string, values ...any) {
+	t.Helper()
+	var lines []byte
+	for _, v := range values {
+		line := arrowtest.Must(json.Marshal(v))(t)
+		lines = append(append(lines, line...), '\n')
+	}
+	writeFile(t, name, lines)
+}
+
+func writeParquet[T any](t *testing.T, name string, rows []T) {
+	t.Helper()
+	writeFile(t, name, nil)
+	arrowtest.NoError(t, parquet.WriteFile(name, rows, parquet.MaxRowsPerRowGroup(3)))
+}
+
+// tableOf returns the table in a directory.
+func tableOf(t *testing.T, root string) *table {
+	t.Helper()
+	s := arrowtest.Must(openStore(root, Options{}))(t)
+	return &table{ctx: t.Context(), store: s, root: root}
+}
+
+// live returns the files of a table.
+func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
+	t.Helper()
+	l, err := layoutOf(layout, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return liveFiles(t.Context(), tableOf(t, root).store, l, root, at)
+}
+
+// offsets returns the offsets of the live rows of a table, in order.
+func offsets(t *testing.T, layout, root string, at snapshotName) (offsets []int64) {
+	t.Helper()
+	files := arrowtest.Must(live(t, layout, root, at))(t)
+	for _, f := range files {
+		n := int64(0)
+		err := eachParquet(tableOf(t, root), f.Path, f.Columns, func(row arrow.Nested) error {
+			offset := find(row, "offset")
+			if offset.Of == nil {
+				offset = find(row, "place")
+			}
+			if _, deleted := slices.BinarySearch(f.Deleted, n); !deleted {
+				of, _ := offset.Of.Whole(offset.Row)
+				offsets = append(offsets, of)
+			}
+			n++
+			return nil
+		})
+		if err != nil {
+			t.Fatal(f, n, err)
+		}
+	}
+	slices.Sort(offsets)
+	return offsets
+}
+
+// expectRefused checks that a table is refused with a text.
+func expectRefused(t *testing.T, layout, root string, at snapshotName, want string) {
+	t.Helper()
+	if files, err := live(t, layout, root, at); err == nil || !strings.Contains(err.Error(), want) || !strings.HasPrefix(err.Error(), root) {
+		t.Errorf("%v, %v, expected %s", files, err, want)
+	}
+}
+
+// Columns that a file lacks are its partition values, of the type of all of their values. Others are in the file.
+func TestPartitionValues(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "a.parquet")
+	writeParquet(t, name, []row{{Group: 7}})
+	values := []input.Partition{{Column: "day", Text: "x"}, {Column: "hour", Text: "09", Whole: 9, IsWhole: true}, {Column: "none", Null: true},
+		{Column: "group", Text: "8", Whole: 8, IsWhole: true}}
+	err := eachParquet(tableOf(t, name), name, parquetformat.Columns{Values: values}, func(row arrow.Nested) error {
+		const want = `{"day":"x","group":7,"hour":9,"none":null,"offset":0,"word":null}`
+		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {
+			t.Errorf("%s, expected %s", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// Of the columns that no value is in, none is read; paths to values may have indices of lists and keys of maps.
+func TestColumnsThatAreRead(t *testing.T) {
+	type item struct {
+		Title string `parquet:"title"`
+	}
+	type nested struct {
+		Items []item          `parquet:"items,list"`
+		ByKey map[string]item `parquet:"by"`
+		Place struct {
+			X int64 `parquet:"x"`
+			Y int64 `parquet:"y"`
+		} `parquet:"place"`
+		Other string `parquet:"other"`
+	}
+	name := filepath.Join(t.TempDir(), "a.parquet")
+	writeParquet(t, name, []nested{{Items: []item{{"a"}}, ByKey: map[string]item{"k": {"b"}}}})
+	read := parquetformat.Columns{Wanted: wanted([]string{"items.0.title", "by.k.title", "place.y"}, [properties][]string{})}
+	err := eachParquet(tableOf(t, name), name, read, func(row arrow.Nested) error {
+		const want = `{"by":[{"key":"k","value":{"title":"b"}}],"items":[{"title":"a"}],"place":{"y":0}}`
+		if got := string(arrowvalue.AppendJSON(nil, row.Of.Column, row.Row)); got != want {
+			t.Errorf("%s, expected %s", got, want)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestNoTables(t *testing.T) {
+	for _, l := range layouts() {
+		if l.live != nil {
+			expectRefused(t, l.name, t.TempDir(), snapshotName{}, "no table of ")
+		}
+	}
+}
+
+// clock returns the time of a state, in milliseconds.
+func clock(state int) int64 { return 1_700_000_000_000 + int64(state)*1000 }
+
+// states returns how a state is named.
+func states(id string, state int) []snapshotName {
+	return []snapshotName{{ID: id}, {AsOf: time.UnixMilli(clock(state))}, {AsOf: time.UnixMilli(clock(state) + 999)}}
+}
+
+// expectStates checks the rows of each state of a table.
+func expectStates(t *testing.T, layout, root string, first int, want [][]int64, id func(state int) string) {
+	t.Helper()
+	for state, want := range want {
+		named := states(id(state), state)
+		if state < first {
+			continue
+		}
+		for _, at := range named {
+			if got := offsets(t, layout, root, at); !slices.Equal(got, want) {
+				t.Errorf("state %d, %+v: rows %v, expected %v", state, at, got, want)
+			}
+		}
+	}
+	if got := offsets(t, layout, root, snapshotName{}); !slices.Equal(got, want[len(want)-1]) {
+		t.Errorf("rows %v, expected %v", got, want[len(want)-1])
+	}
+	expectRefused(t, layout, root, snapshotName{AsOf: time.UnixMilli(clock(-1))}, " at 2023-11-14T")
+	expectRefused(t, layout, root, snapshotName{ID: fmt.Sprint(len(want) + 1000)}, "no ")
+}
+
+// deltaSchema is the schema of the tables of the tests.
+const deltaSchema = `{"type":"struct","fields":[{"name":"group","type":"integer"},{"name":"offset","type":"long"},{"name":"word","type":"string"}]}`
+
+func deltaLogName(root string, version int, end string) string {
+	return filepath.Join(root, "_delta_log", fmt.Sprintf("%020d.%s", version, end))
+}
+
+// checkpointRow is a row of a checkpoint.
+type checkpointRow struct {
+	Txn *struct {
+		Version int64 `parquet:"version"`
+	} `parquet:"txn,optional"`
+	Add *struct {
+		Path   string             `parquet:"path,optional"`
+		Values map[string]*string `json:"partitionValues" parquet:"partitionValues,optional"`
+		Parsed struct {
+			Rows int64 `parquet:"numRecords"`
+		} `parquet:"stats_parsed,optional"`
+	} `parquet:"add,optional"`
+	Meta *struct {
+		Schema        string            `json:"schemaString" parquet:"schemaString,optional"`
+		Partitions    []string          `json:"partitionColumns" parquet:"partitionColumns,list,optional"`
+		Configuration map[string]string `parquet:"configuration,optional"`
+	} `json:"metaData" parquet:"metaData,optional"`
+	Protocol *struct {
+		Version  int32    `json:"minReaderVersion" parquet:"minReaderVersion,optional"`
+		Features []string `json:"readerFeatures" parquet:"readerFeatures,list,optional"`
+	} `parquet:"protocol,optional"`
+}
+
+// inCheckpoint returns actions as a checkpoint has them.
+func inCheckpoint(t *testing.T, actions []any) (rows []checkpointRow) {
+	t.Helper()
+	for _, a := range actions {
+		var row checkpointRow
+		text, err := json.Marshal(a)
+		if err == nil {
+			err = json.Unmarshal(text, &row)
+		}
+		arrowtest.NoError(t, err)
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// actionsOf returns the actions at the start of a table.
+func actionsOf(p deltaProtocol, m deltaMeta) []any {
+	m.Schema, m.Format.Provider = deltaSchema, "parquet"
+	return []any{map[string]any{"protocol": map[string]any{"minReaderVersion": p.Version, "readerFeatures": p.Features}},
+		map[string]any{"metaData": map[string]any{"schemaString": m.Schema, "partitionColumns": m.Partitions, "format": map[string]any{"provider": "parquet"},
+			"configuration": m.Configuration}}}
+}
+
+// Random tables have the rows of their log at each version, from commits and from checkpoints in one or several parts.
+func TestDelta(t *testing.T) {
+	for seed := range uint64(10) {
+		random, root := rand.New(rand.NewPCG(seed, 1)), t.TempDir()
+		files, rows, want, offset, first := map[string]any{}, map[string][]int64{}, [][]int64{}, int64(0), 0
+		meta := deltaMeta{Schema: deltaSchema, Partitions: []string{"group"}}
+		for version := range 12 {
+			actions := []any{map[string]any{"commitInfo": map[string]any{"timestamp": clock(version)}}}
+			if version == 0 {
+				actions = append(actions, actionsOf(deltaProtocol{Version: 1}, meta)...)
+			}
+			for _, path := range slices.Sorted(maps.Keys(files)) {
+				if random.IntN(4) == 0 {
+					actions = append(actions, map[string]any{"remove": map[string]any{"path": path}})
+					delete(files, path)
+				}
+			}
+			for range random.IntN(3) {
+				group := fmt.Sprint(random.IntN(3))
+				name := fmt.Sprintf("group=%s/a %d.parquet", group, random.Uint32())
+				path := "group=" + group + "/a%20" + name[len("group=0/a "):]
+				var content []row
+				for range 1 + random.IntN(4) {
+					content, rows[path] = append(content, row{Offset: offset}), append(rows[path], offset)
+					offset++
+				}
+				writeParquet(t, filepath.Join(root, name), content)
+				files[path] = map[string]any{"add": map[string]any{"path": path, "partitionValues": map[string]any{"group": group}}}
+				actions = append(actions, files[path])
+			}
+			writeJSON(t, deltaLogName(root, version, "json"), actions...)
+			live := []int64{}
+			for path := range files {
+				live = append(live, rows[path]...)
+			}
+			slices.Sort(live)
+			want = append(want, live)
+			if version > 0 && random.IntN(4) == 0 {
+				all := actionsOf(deltaProtocol{Version: 1}, meta)
+				for _, path := range slices.Sorted(maps.Keys(files)) {
+					all = append(all, files[path])
+				}
+				rows := inCheckpoint(t, all)
+				if half := len(rows) / 2; random.IntN(2) == 0 {
+					writeParquet(t, deltaLogName(root, version, "checkpoint.0000000001.0000000002.parquet"), rows[:half])
+					writeParquet(t, deltaLogName(root, version, "checkpoint.0000000002.0000000002.parquet"), rows[half:])
+				} else {
+					writeParquet(t, deltaLogName(root, version, "checkpoint.parquet"), rows)
+				}
+				if random.IntN(2) == 0 { // the log before is cleaned up
+					for ; first < version; first++ {
+						arrowtest.NoError(t, os.Remove(deltaLogName(root, first, "json")))
+					}
+				}
+			} else if random.IntN(4) == 0 { // a checkpoint without its second part
+				writeParquet(t, deltaLogName(root, version, "checkpoint.0000000001.0000000002.parquet"), inCheckpoint(t, actionsOf(deltaProtocol{Version: 9}, meta)))
+			}
+		}
+		expectStates(t, "delta", root, first, want, func(state int) string { return fmt.Sprint(state) })
+		if first > 0 {
+			expectRefused(t, "delta", root, snapshotName{ID: "0"}, "_delta_log has no commit 0, which version 0 needs")
+		}
+		all, err := live(t, "delta", root, snapshotName{})
+		for _, f := range all {
+			group := filepath.Base(filepath.Dir(f.Path))
+			if v := f.Values; len(v) != 1 || group != "group="+v[0].Text || !v[0].IsWhole || group != fmt.Sprint("group=", v[0].Whole) || v[0].Null {
+				t.Errorf("%+v, %v", f, err)
+			}
+		}
+	}
+}
+
+// Tables that have more than is supported are refused by name.
+func TestDeltaRefuses(t *testing.T) {
+	for want, actions := range map[string][]any{
+		`a table with the feature "catalogManaged"`:       actionsOf(deltaProtocol{3, []string{"deletionVectors", "catalogManaged"}}, deltaMeta{}),
+		"a table for readers of version 4":                actionsOf(deltaProtocol{Version: 4}, deltaMeta{}),
+		"a table that maps columns by name":               actionsOf(deltaProtocol{Version: 2}, deltaMeta{Configuration: texts{"delta.columnMapping.mode": new("name")}}),
+		"00000000000000000000.json: line 1: json: cannot": {map[string]any{"add": 7}},
+		"a deletion vector says": append(actionsOf(deltaProtocol{3, []string{"deletionVectors"}}, deltaMeta{}),
+			map[string]any{"add": map[string]any{"path": "a", "deletionVector": map[string]any{"storageType": "u", "pathOrInlineDv": "b"}}}),
+		"parsing \"x\": invalid syntax": append(actionsOf(deltaProtocol{Version: 1}, deltaMeta{Partitions: []string{"group"}}),
+			map[string]any{"add": map[string]any{"path": "a", "partitionValues": map[string]any{"group": "x"}}}),
+		"unexpected end of JSON input": {},
+	} {
+		root := t.TempDir()
+		writeJSON(t, deltaLogName(root, 0, "json"), actions...)
+		expectRefused(t, "delta", root, snapshotName{}, want)
+	}
+	// A file whose deletion vector was replaced, and that was rewritten without one, is the rewritten file, in any order of actions.
+	root, vector := t.TempDir(), map[string]any{"storageType": "u", "pathOrInlineDv": "b"}
+	writeJSON(t, deltaLogName(root, 0, "json"), append(actionsOf(deltaProtocol{Version: 1}, deltaMeta{}), map[string]any{"add": map[string]any{"path": "a"}},
+		map[string]any{"commitInfo": map[string]any{"operation": "WRITE"}})...)
+	writeJSON(t, deltaLogName(root, 1, "json"), map[string]any{"add": map[string]any{"path": "a", "deletionVector": vector}},
+		map[string]any{"remove": map[string]any{"path": "a"}})
+	writeJSON(t, deltaLogName(root, 2, "json"), map[string]any{"add": map[string]any{"path": "b", "partitionValues": map[string]any{"group": ""}}},
+		map[string]any{"remove": map[string]any{"path": "a", "deletionVector": vector}})
+	files, err := live(t, "delta", root, snapshotName{})
+	if err != nil || len(files) != 1 || files[0].Path != root+"/b" {
+		t.Error(files, err)
+	}
+	expectRefused(t, "delta", root, snapshotName{ID: "1"}, "a deletion vector")
+	expectRefused(t, "delta", root, snapshotName{AsOf: states("", 0)[0].AsOf.AddDate(90, 0, 0).UTC()}, "a commit without a time")
 }

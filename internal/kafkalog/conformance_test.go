@@ -3,17 +3,28 @@ package kafkalog
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/protocol"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 func TestEmbedded(t *testing.T) {
@@ -585,5 +596,467 @@ func testCompacted(t *testing.T, l *Log, topic string, compact func(*testing.T, 
 	}
 	if m.Offset != newest {
 		t.Errorf("the follower skipped the newest message @%d: @%d", newest, m.Offset)
+	}
+}
+
+const gapRecords = 200_000
+
+// testGaps reads over 200,000 records of aborted transactions in the middle of a partition, and as many at its end, where
+// markers come last. Their number does not determine the number of fetches, and a range ends at its end.
+func testGaps(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 1}))
+	must(l.Append(ctx, topic, 0, numberedUpTo(2, 0)...))(t)
+	client := foreign(t, l, kgo.TransactionalID(topic), kgo.ProducerBatchCompression(kgo.NoCompression()), kgo.ManualFlushing(),
+		kgo.MaxBufferedRecords(gapRecords))
+	abort := func(records int) {
+		t.Helper()
+		noError(t, client.BeginTransaction())
+		var failure error
+		for range records {
+			client.Produce(ctx, &kgo.Record{Topic: topic, Value: []byte("aborted")}, func(_ *kgo.Record,
+				err error) {
+				failure = errors.Join(failure, err)
+			})
+		}
+		noError(t, client.Flush(ctx))
+		noError(t, failure)
+		noError(t, client.EndTransaction(ctx, kgo.TryAbort))
+	}
+	abort(gapRecords)
+	middle := must(l.Append(ctx, topic, 0, numbered(2, 0)))(t)
+	abort(gapRecords)
+	for range 100 { // consecutive markers
+		abort(1)
+	}
+	noError(t, client.BeginTransaction())
+	noError(t, client.EndTransaction(ctx, kgo.TryCommit))
+	_, end, err := l.Bounds(ctx, topic, 0)
+	noError(t, err)
+	if middle < gapRecords || end < middle+gapRecords {
+		t.Fatalf("the message in the middle is at %d of %d", middle, end)
+	}
+	for _, c := range []struct {
+		from, to int64
+		want     []string
+	}{{0, end, numbers(0, 3)}, {2, middle, []string{}}, {2, middle + 1, numbers(2, 3)}, {middle + 1, end, []string{}},
+		{middle - 1, middle, []string{}},
+		{end - 1, end, []string{}}, {end - 2, end, []string{}}, {end - gapRecords/2, end - 1, []string{}}} {
+		began := time.Now()
+		r := l.Range(topic, 0, c.from, c.to)
+		fetches, got := 0, []string{}
+		for err == nil {
+			var m Message
+			if m, err = r.Next(ctx); err == nil {
+				got = append(got, number(m))
+			}
+		}
+		noError(t, r.Close())
+		if err != io.EOF || !slices.Equal(got, c.want) {
+			t.Errorf("[%d, %d): %v, %v, want %v", c.from, c.to, got, err, c.want)
+		}
+		err = nil
+		t.Logf("[%d, %d): %v", c.from, c.to, time.Since(began))
+
+		// The same manually, to count the fetches: as many as the bytes require, and one more.
+		leader := must(l.leader(ctx, topic, 0))(t)
+		for s := (&source{log: l, topicPartition: topicPartition{topic, 0}, position: c.from, to: c.to}); s.position < s.to; fetches++ {
+			before := s.position
+			found := must(l.fetch(ctx, leader, pollTime, fetchBytes, &s.buffer, s))(t)
+			must(s.accept(ctx, found[0]))(t)
+			if s.position == before {
+				t.Fatalf("a fetch at %d does not move", before)
+			}
+		}
+		if most := 2 + int(c.to-c.from)*40/fetchBytes; fetches > most {
+			t.Errorf("[%d, %d) takes %d fetches", c.from, c.to, fetches)
+		}
+	}
+	f := l.Follow(topic, 0, 2)
+	defer f.Close()
+	if m, err := f.Next(ctx); number(m) != "2" || err != nil {
+		t.Errorf("a follower gets %v, %v", m, err)
+	}
+	next := make(chan string)
+	go func() {
+		m, err := f.Next(ctx)
+		next <- fmt.Sprint(number(m), err)
+	}()
+	must(l.Append(context.WithoutCancel(ctx), topic, 0, numbered(3, 0)))(t)
+	if got := <-next; got != "3<nil>" {
+		t.Errorf("a follower gets %s", got)
+	}
+}
+
+// AllBounds matches the bounds of the individual partitions: of an empty one, of one whose first messages are deleted, and
+// of one with an open transaction.
+func testAllBounds(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	l.unknownTimeout = 0
+	if all, err := l.AllBounds(ctx, topic); !errors.Is(err, ErrUnknownTopic) {
+		t.Fatalf("bounds of an unknown topic: %v, %v", all, err)
+	}
+	l.unknownTimeout = unknownTimeout
+	want := []Bounds{{4, 10}, {0, 1}, {0, 0}, {0, 3}, {0, 4}, {0, 5}, {0, 6}}
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: len(want)}))
+	for p, b := range want {
+		if b.End > 0 {
+			must(l.Append(ctx, topic, p, numberedUpTo(int(b.End), 10)...))(t)
+		}
+	}
+	noError(t, l.DeleteBefore(ctx, topic, 0, 4))
+	open := foreign(t, l, kgo.TransactionalID(topic))
+	noError(t, open.BeginTransaction())
+	noError(t, open.ProduceSync(ctx, &kgo.Record{Topic: topic, Partition: 5, Value: []byte("uncommitted")}).FirstErr())
+	got, err := l.AllBounds(ctx, topic)
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%v, %v, want %v", got, err, want)
+	}
+	for p, b := range want {
+		if first, end, err := l.Bounds(ctx, topic, p); first != b.First || end != b.End || err != nil {
+			t.Errorf("partition %d: [%d, %d), %v, want %v", p, first, end, err, b)
+		}
+	}
+	noError(t, open.EndTransaction(ctx, kgo.TryAbort))
+}
+
+// The offset at a time is that of the first message with that timestamp or a later one, or the end.
+func testOffsetsAt(t *testing.T, l *Log, topic string) {
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: topic, Partitions: 3}))
+	writer := foreign(t, l)
+	start := time.Now().Add(-time.Hour).Truncate(time.Second)
+	at := func(seconds float64) time.Time { return start.Add(time.Duration(seconds * float64(time.Second))) }
+	for p, seconds := range [][]float64{{0, 1, 1, 2, 10}, {}, {5, 3, 7}} { // timestamps of the messages of each partition
+		for i, s := range seconds {
+			r := record(topic, i)
+			r.Partition, r.Timestamp = int32(p), at(s)
+			noError(t, writer.ProduceSync(ctx, r).FirstErr())
+		}
+	}
+	for _, c := range []struct {
+		at   time.Time
+		want []int64
+	}{
+		{time.Time{}, []int64{0, 0, 0}},
+		{at(-1), []int64{0, 0, 0}},
+		{at(0), []int64{0, 0, 0}},
+		{at(0).Add(time.Microsecond), []int64{1, 0, 0}},
+		{at(1), []int64{1, 0, 0}},
+		{at(1.5), []int64{3, 0, 0}},
+		{at(4), []int64{4, 0, 0}},
+		{at(6), []int64{4, 0, 2}},
+		{at(7), []int64{4, 0, 2}},
+		{at(8), []int64{4, 0, 3}},
+		{at(10), []int64{4, 0, 3}},
+		{at(10.001), []int64{5, 0, 3}},
+		{time.Now().Add(time.Hour), []int64{5, 0, 3}},
+	} {
+		if got, err := l.OffsetsAt(ctx, topic, c.at); err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v after the first message: %v, %v, want %v", c.at.Sub(start), got, err, c.want)
+		}
+	}
+}
+
+// The number of requests for offsets grows with the number of leaders, not of partitions.
+func TestOffsetsOfManyPartitions(t *testing.T) {
+	const partitions = 100
+	cluster, addresses := startCluster(t, kfake.NumBrokers(3))
+	l, ctx := connect(t, addresses), testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
+	for p := range partitions { // each broker leads some
+		noError(t, cluster.MoveTopicPartition("t", int32(p), int32(p%3)))
+	}
+	for _, p := range []int{0, 98, 99} {
+		must(l.Append(ctx, "t", p, numberedUpTo(p+1, 10)...))(t)
+	}
+	var asked atomic.Int32
+	cluster.ControlKey(int16(kmsg.ListOffsets), func(kmsg.Request) (kmsg.Response, error, bool) {
+		asked.Add(1)
+		return nil, nil, false
+	})
+	all := must(l.AllBounds(ctx, "t"))(t)
+	for p, b := range all {
+		want := Bounds{}
+		if p == 0 || p >= 98 {
+			want.End = int64(p + 1)
+		}
+		if b != want {
+			t.Errorf("partition %d: %v, want %v", p, b, want)
+		}
+	}
+	if n := asked.Load(); n != 6 || len(all) != partitions {
+		t.Errorf("%d requests for %d bounds, want 6 for %d", n, len(all), partitions)
+	}
+	asked.Store(0)
+	offsets, err := l.OffsetsAt(ctx, "t", time.Now().Add(time.Hour))
+	if err != nil || len(offsets) != partitions || offsets[98] != 99 || asked.Load() != 6 {
+		t.Errorf("%d requests for %v, %v", asked.Load(), offsets, err)
+	}
+}
+
+// An error of a single partition is an error of all: transient errors are retried, others are returned.
+func TestOffsetsOfAFailingPartition(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(2))
+	l, ctx := connect(t, addresses), testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 5}))
+	must(l.Append(ctx, "t", 3, numbered(0, 10)))(t)
+	want := []Bounds{{}, {}, {}, {0, 1}, {}}
+	three := []int32{3}
+	for _, failure := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.UnknownTopicOrPartition} {
+		hit := cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: failure, Count: 3})
+		if got, err := l.AllBounds(ctx, "t"); err != nil || !slices.Equal(got, want) || hit.Hits() != 3 {
+			t.Errorf("%s: %v, %v after %d faults", failure.Message, got, err, hit.Hits())
+		}
+	}
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.ListOffsets}, Topic: "t", Partitions: three, Err: kerr.TopicAuthorizationFailed,
+		Count: -1})
+	if got, err := l.AllBounds(ctx, "t"); !errors.As(err, new(*AccessError)) {
+		t.Errorf("denied: %v, %v", got, err)
+	}
+	// Without permission to describe a topic, its leaders are unknown.
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Metadata}, Topic: "t", Err: kerr.TopicAuthorizationFailed, Count: -1})
+	if first, end, err := connect(t, addresses).Bounds(ctx, "t", 3); !errors.As(err, new(*AccessError)) {
+		t.Errorf("not in the layout: [%d, %d), %v", first, end, err)
+	}
+}
+
+// produceRaw writes messages with the given timestamps, in milliseconds, as one batch with these attributes.
+func produceRaw(t *testing.T, l *Log, topic string, attributes int16, times ...int64) {
+	t.Helper()
+	b := kmsg.RecordBatch{
+		PartitionLeaderEpoch: -1, Magic: 2, Attributes: attributes, LastOffsetDelta: int32(len(times) - 1), FirstTimestamp: times[0],
+		MaxTimestamp: times[0],
+		ProducerID:   -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(times)),
+	}
+	for i, at := range times {
+		b.MaxTimestamp = max(b.MaxTimestamp, at)
+		r := kmsg.Record{TimestampDelta64: at - times[0], TimestampDelta: int32(at - times[0]), OffsetDelta: int32(i), Value: []byte("v")}
+		r.Length = int32(len(r.AppendTo(nil)) - 1)
+		b.Records = r.AppendTo(b.Records)
+	}
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[8:], uint32(len(raw)-12))
+	binary.BigEndian.PutUint32(raw[17:], crc32.Checksum(raw[21:], crc32.MakeTable(crc32.Castagnoli)))
+	produceBatch(t, l, topic, raw)
+}
+
+// produceBatch writes an encoded batch.
+func produceBatch(t *testing.T, l *Log, topic string, raw []byte) {
+	t.Helper()
+	request := kmsg.NewPtrProduceRequest()
+	request.Acks, request.TimeoutMillis = -1, 10_000
+	request.Topics = []kmsg.ProduceRequestTopic{{Topic: topic, Partitions: []kmsg.ProduceRequestTopicPartition{{Records: raw}}}}
+	noError(t, l.retry(testContext(t), "", "produce a batch", func(ctx context.Context) error { // a topic that was just created may have no leader
+		leader, err := l.leader(ctx, topic, 0)
+		if err != nil {
+			return err
+		}
+		answer, err := l.write(ctx, leader, request)
+		if err == nil {
+			err = failure(answer.Topics[0].Partitions[0].ErrorCode)
+		}
+		return err
+	}))
+}
+
+// times returns the timestamps of the messages of a partition, from a Range and from a Follower.
+func times(t *testing.T, l *Log, topic string, n int) []time.Time {
+	t.Helper()
+	f := l.Follow(topic, 0, 0)
+	defer f.Close()
+	var all []time.Time
+	for _, m := range follow(t, f, n) {
+		all = append(all, m.Time)
+	}
+	got, _ := read(t, l, topic, 0, int64(n))
+	if len(got) != n || len(all) != n {
+		t.Fatalf("%d and %d messages, want %d", len(got), len(all), n)
+	}
+	for i, m := range got {
+		if !m.Time.Equal(all[i]) {
+			t.Errorf("message %d is of %v in a range, and of %v for a follower", i, m.Time, all[i])
+		}
+	}
+	return all
+}
+
+// Each message has the timestamp of its producer, or none.
+func testTimes(t *testing.T, l *Log, topic string) {
+	now := time.Now().UnixMilli()
+	noError(t, l.Create(testContext(t), Topic{Name: topic, Partitions: 1}))
+	produceRaw(t, l, topic, 0, now-1000, now-3000, now)
+	produceRaw(t, l, topic, 0, -1, -1)
+	produceRaw(t, l, topic, 0, now-500)
+	got := times(t, l, topic, 6)
+	for i, want := range []int64{now - 1000, now - 3000, now, -1, -1, now - 500} {
+		if want < 0 && !got[i].IsZero() || want >= 0 && got[i].UnixMilli() != want {
+			t.Errorf("message %d is of %v, want %d", i, got[i], want)
+		}
+	}
+	must(l.Append(testContext(t), topic, 0, numbered(6, 1)))(t)
+	if last := times(t, l, topic, 7)[6]; time.Since(last) > time.Minute || last.After(time.Now()) {
+		t.Errorf("what was appended now is of %v", last)
+	}
+}
+
+// In a batch with LogAppendTime, all messages have the timestamp of the broker, whatever their producer set.
+func TestBatchWithTheTimeOfTheBroker(t *testing.T) {
+	const logAppendTime, appended = 1 << 3, 1_700_000_000_000
+	dir := t.TempDir()
+	l := openDir(t, dir)
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	for range 2 {
+		produceRaw(t, l, "t", 0, 1_000_000, 7_000_000, 3_000_000)
+	}
+	noError(t, l.Close())
+	// kfake has no such topics: the first batch is changed to Kafka's form.
+	path := filepath.Join(dir, "log", "partitions", "t-0", "0.dat")
+	content := must(os.ReadFile(path))(t)
+	first := content[:len(content)/2]
+	binary.BigEndian.PutUint16(first[21:], logAppendTime)
+	binary.BigEndian.PutUint64(first[35:], appended)
+	binary.BigEndian.PutUint32(first[17:], crc32.Checksum(first[21:], crc32.MakeTable(crc32.Castagnoli)))
+	noError(t, os.WriteFile(path, content, 0o644))
+	for i, at := range times(t, openDir(t, dir), "t", 6) {
+		if want := []int64{appended, appended, appended, 1_000_000, 7_000_000, 3_000_000}[i]; at.UnixMilli() != want {
+			t.Errorf("message %d is of %d, want %d", i, at.UnixMilli(), want)
+		}
+	}
+}
+
+// encodedSet returns a record set encoded by kafka-go, after its length.
+func encodedSet(t testing.TB, version int8, codec kafka.Compression, messages ...Message) []byte {
+	t.Helper()
+	list := make([]protocol.Record, len(messages))
+	for i, m := range messages {
+		list[i] = protocol.Record{Time: time.UnixMilli(5000), Key: protocol.NewBytes(m.Key), Value: protocol.NewBytes(m.Value)}
+		for _, h := range m.Headers {
+			list[i].Headers = append(list[i].Headers, protocol.Header{Key: h.Key, Value: h.Value})
+		}
+	}
+	var b bytes.Buffer
+	set := protocol.RecordSet{Version: version, Attributes: protocol.Attributes(codec), Records: protocol.NewRecordReader(list...)}
+	must(set.WriteTo(&b))(t)
+	return b.Bytes()
+}
+
+func fetched(batches []byte) *kmsg.FetchResponseTopicPartition {
+	return &kmsg.FetchResponseTopicPartition{Partition: 3, RecordBatches: batches}
+}
+
+// Sets of each format and compression are decoded from any offset. A truncated or damaged batch is omitted, and is an error
+// if it is the first.
+func TestRecordSets(t *testing.T) {
+	sent := []Message{{Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"a", nil}}}, {Value: []byte{}}, {Key: []byte{}},
+		{Value: make([]byte, 3000)}}
+	sets := map[string][]byte{"ours": encode(sent, time.UnixMilli(5000))}
+	for _, codec := range []kafka.Compression{0, kafka.Gzip, kafka.Snappy, kafka.Lz4, kafka.Zstd} {
+		if sets["2 "+codec.String()] = encodedSet(t, 2, codec, sent...)[4:]; codec != kafka.Zstd { // which is newer than version 1
+			sets["1 "+codec.String()] = encodedSet(t, 1, codec, sent...)[4:]
+		}
+	}
+	for name, raw := range sets {
+		for from := range int64(len(sent)) {
+			got, next, err := decode(fetched(raw), from)
+			if err != nil || len(got) != len(sent)-int(from) || next != int64(len(sent)) {
+				t.Fatalf("%s: %d messages from %d on, then %d, %v", name, len(got), from, next, err)
+			}
+			for i, m := range got {
+				want := sent[from+int64(i)]
+				if m.Partition != 3 || m.Offset != from+int64(i) || m.Time.UnixMilli() != 5000 || !bytes.Equal(m.Key, want.Key) ||
+					!bytes.Equal(m.Value, want.Value) || (m.Key == nil) != (want.Key == nil) || (m.Value == nil) != (want.Value == nil) ||
+					name[0] != '1' && len(m.Headers) != len(want.Headers) {
+					t.Errorf("%s: %+v, want %+v", name, m, want)
+				}
+			}
+		}
+		for _, second := range [][]byte{raw[:len(raw)-1], raw[:len(raw)/2], raw[:5]} {
+			if got, _, err := decode(fetched(slices.Concat(raw, second)), 0); len(got) < len(sent) || err != nil {
+				t.Errorf("%s, and %d bytes: %d messages, %v", name, len(second), len(got), err)
+			}
+		}
+		for at := 16; name[0] != '1' && at < len(raw); at++ {
+			damaged := slices.Clone(raw)
+			damaged[at] ^= 1
+			if got, next, err := decode(fetched(damaged), 0); err == nil {
+				t.Fatalf("%s: byte %d is wrong, and there are %d messages, up to %d", name, at, len(got), next)
+			}
+		}
+	}
+	if got, next, err := decode(fetched(nil), 7); len(got) != 0 || next != 7 || err != nil {
+		t.Errorf("nothing: %d messages, %d, %v", len(got), next, err)
+	}
+}
+
+// For any input, decoding ends with an error, or at a later offset, with messages before it in ascending order.
+func FuzzRecordSet(f *testing.F) {
+	f.Add(encodedSet(f, 2, 0, Message{Key: []byte("k"), Value: []byte("v"), Headers: []Header{{"a", nil}}})[4:], int64(0))
+	f.Add(encodedSet(f, 2, 0, Message{Value: []byte("v")}, Message{Key: []byte{}})[4:], int64(1))
+	f.Add(encodedSet(f, 1, 0, Message{Value: []byte("v")}, Message{Key: []byte{}})[4:], int64(1))
+	f.Fuzz(func(t *testing.T, sent []byte, from int64) {
+		from = max(from, 0)
+		if len(sent) > 21 && sent[16] == 2 { // a valid checksum, so that damage is not always detected by it
+			sent[22] &^= 0b111
+			binary.BigEndian.PutUint32(sent[8:], uint32(len(sent)-12))
+			binary.BigEndian.PutUint32(sent[17:], crc32.Checksum(sent[21:], crc32.MakeTable(crc32.Castagnoli)))
+		}
+		messages, next, err := decode(fetched(sent), from)
+		if err != nil {
+			return
+		}
+		if len(sent) > 0 && next <= from {
+			t.Errorf("%d bytes do not move from %d: %d", len(sent), from, next)
+		}
+		for _, m := range messages {
+			if m.Offset < from || m.Offset >= next {
+				t.Errorf("offset %d in [%d, %d)", m.Offset, from, next)
+			}
+			from = m.Offset + 1
+		}
+	})
+}
+
+// Batches before a decompression bomb are read. The bomb is an error that names its offset, and decompression stops at the
+// limit.
+func TestDecompressionBombs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long: with -short, shorter tests start the same goroutines")
+	}
+	l := openEmbedded(t)
+	zeros := make([]byte, 1<<20)
+	for _, codec := range []kafka.Compression{kafka.Lz4, kafka.Zstd} {
+		t.Run(codec.String(), func(t *testing.T) {
+			topic := "bombs." + codec.String()
+			noError(t, l.Create(t.Context(), Topic{Name: topic, Partitions: 1,
+				Config: map[string]string{"max.message.bytes": "104857600"}}))
+			write := func(messages int) {
+				t.Helper()
+				list := make([]Message, messages)
+				for i := range list {
+					list[i].Value = zeros
+				}
+				produceBatch(t, l, topic, encodedSet(t, 2, codec, list...)[4:])
+			}
+			write(3)
+			write(268435456/len(zeros) + 1)
+			r := l.Range(topic, 0, 0, 4)
+			defer r.Close()
+			for i := range 3 {
+				if m, err := r.Next(t.Context()); err != nil || m.Offset != int64(i) || len(m.Value) != len(zeros) {
+					t.Fatalf("%d bytes at %d, %v", len(m.Value), m.Offset, err)
+				}
+			}
+			var before, after runtime.MemStats
+			runtime.ReadMemStats(&before)
+			_, err := r.Next(t.Context())
+			runtime.ReadMemStats(&after)
+			if want := fmt.Sprintf("read %s[0]@3: ", topic); !errors.As(err, new(batchError)) || err.Error()[:len(want)] != want {
+				t.Errorf("%v", err)
+			}
+			if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*268435456 {
+				t.Errorf("%d bytes were allocated", spent)
+			}
+		})
 	}
 }

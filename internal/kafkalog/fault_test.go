@@ -3,13 +3,18 @@ package kafkalog
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"os"
+	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -488,5 +493,269 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 	configs, err := l.Configs(ctx, "t")
 	if noError(t, err); asked != 4 || configs["t"]["cleanup.policy"] == "" {
 		t.Errorf("settings %v after %d requests, expected 4", configs["t"], asked)
+	}
+}
+
+// A failed write returns the file error, not a Kafka error code. When the cause is gone, writes succeed again, and nothing
+// is missing.
+func TestRefusedWrite(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	l, err := Open(ctx, Options{DataDir: dir})
+	noError(t, err)
+	defer func() { noError(t, l.Close()) }()
+	noError(t, l.Create(ctx, Topic{Name: "x", Partitions: 1}))
+	// A file in place of the partition's directory.
+	folder := filepath.Join(dir, "log", "partitions", "x-0")
+	noError(t, os.RemoveAll(folder))
+	noError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
+	noError(t, os.WriteFile(folder, nil, 0o644))
+	_, err = l.Append(ctx, "x", 0, numbered(0, 10))
+	if !errors.Is(err, syscall.ENOTDIR) || !strings.HasPrefix(err.Error(), "append to x[0]: the embedded broker could not write to "+
+		folder+": not a directory; ") {
+		t.Errorf("error %v", err)
+	}
+	noError(t, os.Remove(folder))
+	if base, err := l.Append(ctx, "x", 0, numbered(0, 10)); base != 0 || err != nil {
+		t.Errorf("offset %d, %v", base, err)
+	}
+}
+
+// Every error code of brokers is either transient or permanent.
+func TestRetriable(t *testing.T) {
+	transient := []kafka.Error{
+		// A topic that was just created; see unknown for how long.
+		kafka.UnknownTopicOrPartition, kafka.UnknownTopicID, kafka.InconsistentTopicID,
+		// Leaders and controllers that move, and outdated clients or brokers.
+		kafka.LeaderNotAvailable, kafka.NotLeaderForPartition, kafka.NotController, kafka.FencedLeaderEpoch,
+		kafka.UnknownLeaderEpoch, kafka.ListenerNotFound, kafka.OffsetNotAvailable, kafka.PreferredLeaderNotAvailable,
+		kafka.EligibleLeadersNotAvailable,
+		// Brokers that are down, slow, short of disk, short of replicas, or throttling us.
+		kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable, kafka.NetworkException, kafka.RequestTimedOut,
+		kafka.KafkaStorageError, kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend, kafka.ThrottlingQuotaExceeded,
+		// Coordinators that are not up yet, and groups that have rebalanced.
+		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup,
+		kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.UnstableOffsetCommit,
+		// Responses to requests that this package does not send.
+		kafka.FetchSessionIDNotFound, kafka.InvalidFetchSessionEpoch, kafka.FetchSessionTopicIDError, kafka.ElectionNotNeeded,
+		kafka.NoReassignmentInProgress, kafka.GroupSubscribedToTopic,
+	}
+	for code := kafka.Error(-1); code < 200; code++ {
+		err := fmt.Errorf("wrapped: %w", code)
+		if got, want := retriable(err), slices.Contains(transient, code); got != want {
+			t.Errorf("%d %s is retried: %v", int(code), code.Title(), got)
+		}
+	}
+	// Permanent errors that would block a run if they were retried.
+	for _, code := range []kafka.Error{
+		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
+		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.MessageSizeTooLarge,
+		kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.InvalidRequiredAcks, kafka.InvalidRequest,
+		kafka.PolicyViolation, kafka.OffsetOutOfRange, kafka.InvalidMessage, kafka.InvalidTopic, kafka.InvalidReplicationFactor,
+		kafka.InconsistentGroupProtocol, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.GroupMaxSizeReached,
+		kafka.Unknown,
+	} {
+		if slices.Contains(transient, code) {
+			t.Errorf("%s is retried", code.Title())
+		}
+	}
+
+	for want, list := range map[bool][]error{
+		true: {
+			&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, io.EOF,
+			io.ErrUnexpectedEOF, net.ErrClosed, context.DeadlineExceeded, &net.DNSError{IsNotFound: true},
+			errPending,
+		},
+		false: {
+			ErrUnknownTopic, ErrClosed, &DeletedError{}, context.Canceled, errors.New("anything else"),
+		},
+	} {
+		for _, err := range list {
+			if retriable(fmt.Errorf("wrapped: %w", err)) != want {
+				t.Errorf("%v is retried: %v", err, !want)
+			}
+		}
+	}
+}
+
+// retried runs retry on a log without brokers, with an operation that returns failure for some time and then another
+// result, and returns the reports.
+func retried(t *testing.T, failure error, lasts time.Duration, then error) []Wait {
+	var reports []Wait
+	synctest.Test(t, func(t *testing.T) {
+		l := &Log{ctx: t.Context(), waiting: func(w Wait) { reports = append(reports, w) }}
+		began := time.Now()
+		err := l.retry(t.Context(), "", "append to x[0]", func(context.Context) error {
+			if time.Since(began) < lasts {
+				return failure
+			}
+			return then
+		})
+		if !errors.Is(err, then) {
+			t.Errorf("%v, want %v", err, then)
+		}
+	})
+	return reports
+}
+
+func TestLongWaitsAreReported(t *testing.T) {
+	const lasts = 10 * time.Minute
+	reports := retried(t, kafka.NotEnoughReplicas, lasts, nil)
+	seconds := []float64{1, 2, 4, 8, 16, 32, 64, 124, 184, 244, 304, 364, 424, 484, 544} // doubling up to a minute
+	if len(reports) < 10 || len(reports) > len(seconds)+1 {
+		t.Fatalf("%d reports", len(reports))
+	}
+	last := len(reports) - 1
+	for i, w := range reports[:last] {
+		if w.What != "append to x[0]" || !errors.Is(w.Err, kafka.NotEnoughReplicas) || w.Over {
+			t.Errorf("reported %+v", w)
+		}
+		// The next attempt reports, at most a second later.
+		if late := w.Since.Seconds() - seconds[i]; late < 0 || late > float64(i+1)*maxBackoff.Seconds() {
+			t.Errorf("reported after %v, want %v s", w.Since, seconds[i])
+		}
+	}
+	if w := reports[last]; !w.Over || w.Err != nil || w.Since < lasts {
+		t.Errorf("the last report is %+v", w)
+	}
+}
+
+func TestShortWaitsAreNotReported(t *testing.T) {
+	if reports := retried(t, kafka.NotLeaderForPartition, 400*time.Millisecond, nil); len(reports) > 0 {
+		t.Errorf("reported %+v", reports)
+	}
+	if reports := retried(t, nil, 0, kafka.TopicAuthorizationFailed); len(reports) > 0 {
+		t.Errorf("reported %+v", reports)
+	}
+}
+
+func TestWaitThatEndsWithAnError(t *testing.T) {
+	reports := retried(t, io.ErrUnexpectedEOF, 2*time.Second, kafka.TopicAuthorizationFailed)
+	if w := reports[len(reports)-1]; len(reports) < 2 || !w.Over || !errors.Is(w.Err, kafka.TopicAuthorizationFailed) {
+		t.Errorf("reported %+v", reports)
+	}
+}
+
+// An unknown topic is an error after unknownTimeout, or much later if the topic was found before.
+func TestUnknownTopicIsAnError(t *testing.T) {
+	for _, found := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			l := &Log{ctx: t.Context(), unknownTimeout: unknownTimeout}
+			if found {
+				noError(t, l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return nil }))
+			}
+			began := time.Now()
+			err := l.retry(t.Context(), "x", "append to x[0]", func(context.Context) error { return kafka.UnknownTopicOrPartition })
+			shortest, longest := unknownTimeout, 2*unknownTimeout
+			if found {
+				shortest, longest = 15*unknownTimeout, 16*unknownTimeout
+			}
+			if took := time.Since(began); !errors.Is(err, ErrUnknownTopic) || took < shortest || took > longest {
+				t.Errorf("found before: %v: %v after %v", found, err, took)
+			}
+		})
+	}
+}
+
+// counting counts the connections accepted by brokers.
+type counting struct {
+	net.Listener
+	accepted *atomic.Int64
+}
+
+func (c counting) Accept() (net.Conn, error) {
+	conn, err := c.Listener.Accept()
+	if err == nil {
+		c.accepted.Add(1)
+	}
+	return conn, err
+}
+
+// startCounting starts three brokers and returns the number of accepted connections.
+func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
+	t.Helper()
+	accepted := new(atomic.Int64)
+	cluster, addresses := startCluster(t, kfake.NumBrokers(3), kfake.ListenFn(func(network, address string) (net.Listener, error) {
+		l, err := net.Listen(network, address)
+		return counting{l, accepted}, err
+	}))
+	return cluster, addresses, accepted
+}
+
+// everyday makes the calls that processes make repeatedly in normal operation.
+func everyday(t *testing.T, l *Log, f *Follower, m *Member) {
+	t.Helper()
+	ctx := testContext(t)
+	offset := must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	if got := must(f.Next(ctx))(t); got.Offset != offset {
+		t.Fatalf("offset %d, want %d", got.Offset, offset)
+	}
+	must(l.Append(ctx, "t", 1, numbered(0, 10)))(t)
+	if got, err := read(t, l, "t", offset, offset+1); len(got) != 1 {
+		t.Fatal(err)
+	}
+	must(l.AllBounds(ctx, "t"))(t)
+	must(l.Partitions(ctx, "t"))(t)
+	must(l.Exists(ctx, "t"))(t)
+	must(l.Exists(ctx, "absent"))(t)
+	must(l.Topics(ctx, ""))(t)
+	must(l.Configs(ctx, "t"))(t)
+	must(l.Owners(ctx, "g"))(t)
+	must(l.IsEmbedded(ctx))(t)
+	committed := make(chan error, 1)
+	m.Commit(map[int]int64{0: offset}, func(err error) { committed <- err })
+	noError(t, <-committed)
+}
+
+// Repeated calls in normal operation open no connections.
+func TestSteadyStateOpensNoConnections(t *testing.T) {
+	cluster, addresses, accepted := startCounting(t)
+	l := connect(t, addresses[:1])
+	l.unknownTimeout = 0 // for the topic that does not exist
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 3}))
+	f := l.Follow("t", 0, 0)
+	defer f.Close()
+	m := l.Join("g", "t")
+	defer m.Leave()
+	for len(m.Owned()) < 3 {
+		<-m.Changed()
+	}
+	steady := func() {
+		t.Helper()
+		// A connection is opened when more requests are in flight than ever before, which becomes rare.
+		before, quiet := accepted.Load(), 0
+		for rounds := 0; quiet < 50; rounds++ {
+			everyday(t, l, f, m)
+			if now := accepted.Load(); now == before {
+				quiet++
+			} else {
+				before, quiet = now, 0
+			}
+			if rounds == 1000 {
+				t.Fatalf("%d connections in 1000 rounds, and no end of it", before)
+			}
+		}
+	}
+	steady()
+	for p := range 3 {
+		noError(t, cluster.MoveTopicPartition("t", int32(p), int32(p+1)%3))
+	}
+	steady()
+}
+
+// A closed follower leaves a long poll behind. Once that has ended, its connection is reused.
+func TestAbandonedPollKeepsItsConnection(t *testing.T) {
+	_, addresses, accepted := startCounting(t)
+	l := connect(t, addresses[:1])
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
+	for round := range 100 {
+		f := l.Follow("t", 0, int64(round))
+		must(f.Next(ctx))(t)
+		noError(t, f.Close())
+		must(l.Append(ctx, "t", 0, numbered(0, 10)))(t) // ends the poll
+	}
+	if n := accepted.Load(); n > 20 {
+		t.Errorf("100 followers, one after the other, opened %d connections", n)
 	}
 }

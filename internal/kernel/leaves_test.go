@@ -1,6 +1,7 @@
 package kernel
 
 import (
+	"math"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -98,4 +99,137 @@ func TestAddLeafResiduals(t *testing.T) {
 			}
 		}
 	})
+}
+
+// edges straddle the rows (4, 6 or 8) and columns (8 or 16) that the narrow products process at once.
+var edges = []int{1, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 65}
+
+func TestNarrowProductsAgainstFloat64(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, b := range backends(t) {
+			for _, n := range edges {
+				for _, p := range edges {
+					for _, k := range []int{1, 7, 8, 9, 10, 15, 16, 17, 24, 25, 31, 32, 33, 47, 48, 49, 63, 64, 65, 100, 127, 128, 129} {
+						x, w, r := random(n, p, 1), random(p, k, 2), random(n, k, 3)
+						// values past the results must not change
+						padded := fill(n+1, k, 2)
+						b.MulAdd(padded.Slice(0, n), x, NewWeights(w))
+						want, scale := product(x, w, false)
+						for i, v := range padded.Data[:n*k] {
+							if !(math.Abs(float64(v)-2-want[i]) <= 1e-6*(scale+2)) {
+								t.Fatalf("%s: MulAdd %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, want[i]+2)
+							}
+						}
+						for _, v := range padded.Row(n) {
+							if v != 2 {
+								t.Fatalf("%s: MulAdd %d×%d×%d wrote past its rows", b.Name(), n, p, k)
+							}
+						}
+						var c Cross
+						c.Begin(p, k)
+						sum := slices.Repeat([]float64{1}, p*k)
+						for range 2 {
+							c.Add(b, x, r, slices.Repeat([]float32{1}, n))
+						}
+						c.AddTo(sum)
+						want, scale = product(x, r, true)
+						for i, v := range sum {
+							if !(math.Abs(v-1-2*want[i]) <= 1e-6*(2*scale+1)) {
+								t.Fatalf("%s: Cross %d×%d×%d: value %d is %v, want %v", b.Name(), n, p, k, i, v, 2*want[i]+1)
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// A row of weight w adds w times its product. Rows of weight 0 add nothing, even if not finite.
+func TestCrossOfWeights(t *testing.T) {
+	nan := float32(math.NaN())
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, k := range []int{8, 10, 17, 33, 100} {
+			for _, pattern := range [][]float32{{1}, {0}, {2}, {1, 0}, {0, 3, 1}, {1, 1, 1, 1, 1, 1, 1, 1, 1, 0.5}} {
+				const n, p = 65, 33
+				x, r := random(n, p, 1), random(n, k, 2)
+				weights, wx := make([]float32, n), Dense{Rows: n, Cols: p, Data: slices.Clone(x.Data)}
+				for i := range weights {
+					weights[i] = pattern[i%len(pattern)]
+					for j := range p {
+						if wx.Row(i)[j] *= weights[i]; weights[i] == 0 {
+							x.Row(i)[j] = nan
+						}
+					}
+				}
+				var c Cross
+				c.Begin(p, k)
+				c.Add(Gonum(), x, r, weights)
+				sum := make([]float64, p*k)
+				c.AddTo(sum)
+				want, scale := product(wx, r, true)
+				for i, v := range sum {
+					if !(math.Abs(v-want[i]) <= 1e-6*(scale+1)) {
+						t.Fatalf("weights %v: value %d is %v, want %v", pattern, i, v, want[i])
+					}
+				}
+			}
+		}
+	})
+}
+
+// The bits of a narrow product depend neither on the number of rows per call nor on the vector instructions.
+func TestNarrowProductsDoNotDependOnTheCut(t *testing.T) {
+	for _, k := range []int{8, 10, 33, 100, 128} {
+		const n, p = 130, 161
+		x, r, weights := random(n, p, 1), random(n, k, 2), random(p, k, 3)
+		ones := slices.Repeat([]float32{1}, n)
+		var product Dense
+		var cross []float64
+		withEachAcceleration(t, func(t *testing.T) {
+			if !hasAVX2() {
+				t.Log("without vector instructions of ours a BLAS may cut as it likes")
+				return
+			}
+			b, w := Gonum(), NewWeights(weights)
+			for _, rows := range []int{n, 64, 63, 8, 7, 6, 4, 3, 1} {
+				dst, sum := NewDense(n, k), make([]float64, p*k)
+				var c Cross
+				c.Begin(p, k)
+				for from := 0; from < n; from += rows {
+					to := min(from+rows, n)
+					b.MulAdd(dst.Slice(from, to), x.Slice(from, to), w)
+					c.Add(b, x.Slice(from, to), r.Slice(from, to), ones[from:to])
+				}
+				c.AddTo(sum)
+				if cross == nil {
+					product, cross = dst, sum
+				}
+				if !slices.Equal(dst.Data, product.Data) || !slices.Equal(sum, cross) {
+					t.Errorf("k=%d: with %d rows a call the bits differ", k, rows)
+				}
+			}
+		})
+	}
+}
+
+func TestNarrowProductsOfNothing(t *testing.T) {
+	b := Gonum()
+	for _, shape := range [][3]int{{0, 3, 2}, {3, 0, 2}, {3, 2, 0}} {
+		n, p, k := shape[0], shape[1], shape[2]
+		dst := fill(n, k, 5)
+		b.Mul(dst, NewDense(n, p), NewDense(p, k), false)
+		if slices.ContainsFunc(dst.Data, func(v float32) bool { return v != 0 }) {
+			t.Errorf("%v: product %v", shape, dst.Data)
+		}
+		dst = fill(n, k, 5)
+		b.MulAdd(dst, NewDense(n, p), NewWeights(NewDense(p, k)))
+		var c Cross
+		c.Begin(p, k)
+		c.Add(b, NewDense(n, p), NewDense(n, k), make([]float32, n))
+		c.AddTo(make([]float64, p*k))
+		if slices.ContainsFunc(dst.Data, func(v float32) bool { return v != 5 }) {
+			t.Errorf("%v: %v", shape, dst.Data)
+		}
+	}
 }

@@ -1,9 +1,11 @@
 package kernel
 
 import (
+	"errors"
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/viterin/vek/vek32"
@@ -276,5 +278,477 @@ func TestDense(t *testing.T) {
 	d.Reshape(0, 5)
 	if len(d.Data) != 0 {
 		t.Errorf("%d values", len(d.Data))
+	}
+}
+
+// The conjunction equals that of Go's operator, word by word, and words past its end do not change.
+func TestConjoin(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		words := make([]uint64, 1000)
+		for i := range words {
+			words[i] = r.Uint64() | r.Uint64() | r.Uint64()
+		}
+		for width := range 67 {
+			for _, n := range []int{0, 1, 2, 3, 28} {
+				offsets, want := make([]int, n), slices.Repeat([]uint64{^uint64(0)}, width+1)
+				want[width] = 5
+				for i := range offsets {
+					offsets[i] = r.IntN(len(words) - width + 1)
+					for j := range width {
+						want[j] &= words[offsets[i]+j]
+					}
+				}
+				got := make([]uint64, width+1)
+				got[width] = 5
+				if Conjoin(got[:width], words, offsets); !slices.Equal(got, want) {
+					t.Errorf("%d rows of %d words: %x, expected %x", n, width, got, want)
+				}
+			}
+		}
+		for _, from := range []int{-1, 985} {
+			func() {
+				defer func() {
+					if recover() == nil {
+						t.Errorf("a row at %d is read", from)
+					}
+				}()
+				Conjoin(make([]uint64, 16), words, []int{0, from})
+			}()
+		}
+	})
+}
+
+// someRows draws some of n rows, ascending.
+func someRows(r *rand.Rand, n, some int) []int32 {
+	var rows []int32
+	for _, row := range r.Perm(n)[:some] {
+		rows = append(rows, int32(row))
+	}
+	slices.Sort(rows)
+	return rows
+}
+
+// panics reports whether a function panics.
+func panics(do func()) (panicked bool) {
+	defer func() { panicked = recover() != nil }()
+	do()
+	return false
+}
+
+func TestBoundRows(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		BoundRows(nil, nil, nil, []int32{0, 1})
+		for _, columns := range []int{8, 16, 24, 32, 40} {
+			const n = 70
+			codes := make([]uint8, n*columns)
+			for i := range codes {
+				codes[i] = uint8(r.IntN(256))
+			}
+			for _, some := range []int{0, 1, 2, 63, 64, 65} {
+				rows := someRows(r, n, some)
+				low, high := make([]uint8, columns), make([]uint8, columns)
+				BoundRows(low, high, codes, rows)
+				for j := range columns {
+					values := []uint8{}
+					for _, row := range rows {
+						values = append(values, codes[int(row)*columns+j])
+					}
+					wantLow, wantHigh := uint8(255), uint8(0)
+					if some > 0 {
+						wantLow, wantHigh = slices.Min(values), slices.Max(values)
+					}
+					if low[j] != wantLow || high[j] != wantHigh {
+						t.Errorf("%d rows, column %d of %d: %d to %d, expected %d to %d", some, j, columns, low[j], high[j], wantLow, wantHigh)
+					}
+				}
+			}
+			for _, row := range []int32{-1, n} {
+				if !panics(func() { BoundRows(make([]uint8, columns), make([]uint8, columns), codes, []int32{0, row, 1}) }) {
+					t.Errorf("row %d of %d is read", row, n)
+				}
+			}
+		}
+	})
+}
+
+// Sums have the bits of sequential sums over the rows, column by column.
+func TestAddParts(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		r := rand.New(rand.NewPCG(1, 2))
+		for _, width := range []int{4, 8, 12, 16, 20, 24, 68} {
+			for _, columns := range []int{0, 1, 2, 7} {
+				const n, stride, count = 70, 16, 5
+				codes, values := make([]uint8, n*stride), make([]float64, n*width)
+				for i := range codes {
+					codes[i] = uint8(r.IntN(256))
+				}
+				for i := range values {
+					values[i] = r.NormFloat64()
+				}
+				p := Parts{Stride: stride, Count: count, Of: make([]uint8, columns*256)}
+				for range columns {
+					p.Columns = append(p.Columns, int32(r.IntN(stride)))
+				}
+				for i := range p.Of {
+					p.Of[i] = uint8(r.IntN(count))
+				}
+				got := make([]float64, columns*count*width)
+				for i := range got {
+					got[i] = r.NormFloat64()
+				}
+				want := slices.Clone(got)
+				for _, some := range []int{0, 1, 65} {
+					rows := someRows(r, n, some)
+					AddParts(got, p, codes, values, width, rows)
+					for j, column := range p.Columns {
+						for _, row := range rows {
+							part := int(p.Of[j*256+int(codes[int(row)*stride+int(column)])])
+							for i := range width {
+								want[(j*count+part)*width+i] += values[int(row)*width+i]
+							}
+						}
+					}
+				}
+				if !slices.Equal(got, want) {
+					t.Errorf("%d columns of %d values: the sums differ", columns, width)
+				}
+			}
+		}
+	})
+}
+
+// Memory outside the matrices is neither read nor written.
+func TestAddPartsChecks(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for name, change := range map[string]func(p *Parts, rows []int32){
+			"row below 0":    func(_ *Parts, rows []int32) { rows[1] = -1 },
+			"row too large":  func(_ *Parts, rows []int32) { rows[4] = 9 },
+			"column below 0": func(p *Parts, _ []int32) { p.Columns[0] = -1 },
+			"column":         func(p *Parts, _ []int32) { p.Columns[1] = 16 },
+			"part":           func(p *Parts, _ []int32) { p.Of[0] = 3 },
+			"large part":     func(p *Parts, _ []int32) { p.Of[0] = 255 },
+			"parts":          func(p *Parts, _ []int32) { p.Of = p.Of[1:] },
+			"sums":           func(p *Parts, _ []int32) { p.Count = 2 },
+			"":               func(*Parts, []int32) {},
+		} {
+			p, rows := Parts{Stride: 16, Columns: []int32{3, 5}, Of: make([]uint8, 512), Count: 3}, []int32{0, 1, 2, 7, 8}
+			change(&p, rows)
+			if got := panics(func() { AddParts(make([]float64, 24), p, make([]uint8, 9*16), make([]float64, 9*4), 4, rows) }); got != (name != "") {
+				t.Errorf("%q: panic %v", name, got)
+			}
+		}
+	})
+}
+
+func TestUseVector(t *testing.T) {
+	defer restoreVector()()
+	blas := Gonum()
+	best := blas.Vector()
+	if err := UseVector(""); err != nil || blas.Vector() != best {
+		t.Errorf("no choice: %v, and the instructions are %s instead of %s", err, blas.Vector(), best)
+	}
+	var wrong *VectorError
+	for _, choice := range []string{"AVX2", "sse", "go", "avx512"} {
+		if err := UseVector(choice); !errors.As(err, &wrong) || !strings.Contains(err.Error(), "not known, expected ") || blas.Vector() != best {
+			t.Errorf("%q: %v, and the instructions are %s", choice, err, blas.Vector())
+		}
+	}
+	if hasAVX2() {
+		if err := UseVector(vectorAVX2); err != nil || blas.Vector() != vectorAVX2 {
+			t.Errorf("avx2: %v, and the instructions are %s", err, blas.Vector())
+		}
+	}
+	if err := UseVector(vectorNone); err != nil || blas.Vector() != "go" {
+		t.Errorf("none: %v, and the instructions are %s", err, blas.Vector())
+	}
+	const want = `vector instructions "avx2": this machine does not have them, expected none`
+	if err := UseVector(vectorAVX2); err == nil || err.Error() != want {
+		t.Errorf("avx2 without it: %v, expected %s", err, want)
+	}
+}
+
+func TestSums(t *testing.T) {
+	for _, p := range sizes {
+		x, b := random(p, p, 1), random(1, p, 2).Data
+		packed := make([]float32, p*(p+1)/2)
+		PackLower(packed, x)
+		for i := range p {
+			for j := range i + 1 {
+				if got, want := packed[i*(i+1)/2+j], x.Row(i)[j]; got != want {
+					t.Fatalf("p=%d: packed (%d, %d) is %v, want %v", p, i, j, got, want)
+				}
+			}
+		}
+		sum := make([]float64, p*p)
+		addTo(sum, x.Data)
+		original := slices.Clone(x.Data)
+		AddRow(x, b)
+		for i, v := range original {
+			if sum[i] != float64(v) || x.Data[i] != v+b[i%p] {
+				t.Fatalf("p=%d: %v became %v and %v", p, v, sum[i], x.Data[i])
+			}
+		}
+	}
+	AddRow(NewDense(3, 0), nil)
+}
+
+// The bits are those of sequential float64 additions, for any number of values at a time.
+func TestSumsOfEach(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, n := range []int{0, 1, 63, 64, 65, addedAtOnce - 1, addedAtOnce, 2*addedAtOnce + 3} {
+			var lists [][]float32
+			want := make([]float64, n)
+			for i := range 5 {
+				x := random(1, n, uint64(i)).Data
+				if lists = append(lists, x); i == 0 && n > 0 {
+					x[0] = float32(math.Copysign(0, -1)) // written, not added to 0
+				}
+				for j, v := range x {
+					if want[j] += float64(v); i == 0 {
+						want[j] = float64(v)
+					}
+				}
+				got := make([]float64, n)
+				for j := range got {
+					got[j] = math.NaN()
+				}
+				AddEach(got, false, lists[:1]...)
+				AddEach(got, true, lists[1:]...)
+				together := make([]float64, n)
+				AddEach(together, false, lists...)
+				for j, v := range want {
+					if bits := math.Float64bits(v); math.Float64bits(got[j]) != bits || math.Float64bits(together[j]) != bits {
+						t.Fatalf("%d lists of %d values: value %d is %v, or %v, want %v", i+1, n, j, got[j], together[j], v)
+					}
+				}
+			}
+		}
+	})
+	unchanged := []float64{7}
+	AddEach(unchanged, true)
+	if AddEach(unchanged, false); unchanged[0] != 7 {
+		t.Error("no list changes a sum")
+	}
+}
+
+func TestCopyWindows(t *testing.T) {
+	src := make([]float32, 60)
+	for i := range src {
+		src[i] = float32(i)
+	}
+	const n, height, width, step, stride = 4, 3, 2, 3, 20
+	dst := NewDense(n, height*width)
+	CopyWindows(dst, src, height, step, stride)
+	for i, got := range dst.Data {
+		window, y, x := i/(height*width), i/width%height, i%width
+		if want := float32(window*step + y*stride + x); got != want {
+			t.Fatalf("value (%d, %d) of window %d is %v, expected %v", y, x, window, got, want)
+		}
+	}
+}
+
+func TestScaleRows(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, cols := range []int{1, 7, 8, 63, 81} {
+			x, factors, offset := NewDense(5, cols), []float32{1, 2, 0.5, -1, 0}, make([]float32, cols)
+			for i := range x.Data {
+				x.Data[i] = float32(math.Sin(float64(i)))
+			}
+			for j := range offset {
+				offset[j] = float32(math.Cos(float64(j)))
+			}
+			copy(x.Row(0), offset) // minus the offset it is shorter than any length
+			want := make([]float64, len(x.Data))
+			for i, factor := range factors {
+				squares := 0.0
+				for j, v := range x.Row(i) {
+					d := float64(v)*float64(factor) - float64(offset[j])
+					want[i*cols+j] = d
+					squares += d * d
+				}
+				for j := range cols {
+					want[i*cols+j] *= 3 / max(math.Sqrt(squares), 1e-6)
+				}
+			}
+			ScaleRows(x, factors, offset, 3)
+			for i, v := range x.Data {
+				if math.Abs(float64(v)-want[i]) > 2e-6 {
+					t.Fatalf("%d columns: value %d is %v, expected %v", cols, i, v, want[i])
+				}
+			}
+		}
+	})
+}
+
+// The sums match the definition, for patches and their mirror images, for all row counts and filter counts around those
+// of the loops, and with shared or separate sums.
+func TestAddResponses(t *testing.T) {
+	const threshold = 0.25
+	withEachAcceleration(t, func(t *testing.T) {
+		for _, n := range []int{0, 1, 2, 3, 4, 5, 6, 7, 8, 13, 17} {
+			for _, f := range []int{1, 15, 16, 17, 65, filtersPerPart + 1} {
+				for _, shape := range [][2]int{{1, 0}, {7, 0}, {5, 3}, {9, 1}, {28, 21}} { // even rows, and others
+					even, q := shape[0], shape[0]+shape[1]
+					x, w := random(n, q, 1), random(q, f, 2)
+					for _, same := range []bool{false, true} {
+						sums, mirrored := random(2, f, 3), random(2, f, 4)
+						if same {
+							mirrored = sums
+						}
+						want := [2][]float64{make([]float64, 2*f), make([]float64, 2*f)}
+						for j := range 2 * f {
+							want[0][j], want[1][j] = float64(sums.Data[j]), float64(mirrored.Data[j])
+						}
+						if same {
+							want[1] = want[0]
+						}
+						for i := range n {
+							for j := range f {
+								for side := range 2 {
+									z := 0.0
+									for l := range q {
+										sign := 1.0
+										if side == 1 && l >= even {
+											sign = -1
+										}
+										z += sign * float64(x.Row(i)[l]) * float64(w.Row(l)[j])
+									}
+									if side == 0 || even < q {
+										want[side][j] += max(z, threshold)
+										want[side][f+j] += max(-z, threshold)
+									}
+								}
+							}
+						}
+						filters := NewFilters(w, even)
+						Gonum().AddResponses(sums, mirrored, x, filters, threshold, make([]float32, filters.Scratch(n)))
+						for side, got := range []Dense{sums, mirrored} {
+							for j, v := range got.Data {
+								if math.Abs(float64(v)-want[side][j]) > 1e-4 {
+									t.Fatalf("%d×%d (%d even) by %d filters: side %d, sum %d is %v, expected %v", n, q, even, f, side, j, v, want[side][j])
+								}
+							}
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// A NaN pixel makes all sums NaN, with and without vector instructions.
+func TestAddResponsesOfNaN(t *testing.T) {
+	withEachAcceleration(t, func(t *testing.T) {
+		x := random(7, 6, 1)
+		x.Data[3] = float32(math.NaN())
+		sums, mirrored := NewDense(2, 17), NewDense(2, 17)
+		filters := NewFilters(random(6, 17, 2), 4)
+		Gonum().AddResponses(sums, mirrored, x, filters, 0.5, make([]float32, filters.Scratch(7)))
+		for _, got := range []Dense{sums, mirrored} {
+			for j, v := range got.Data {
+				if v == v {
+					t.Fatalf("sum %d is %v, expected a NaN", j, v)
+				}
+			}
+		}
+	})
+}
+
+// project computes the projection by trying every support S, the entries that stay positive: v = x − (Σ_S x − 1)/|S| on S.
+func project(x []float32) []float64 {
+	var best []float64
+	distance := math.Inf(1)
+	for set := 1; set < 1<<len(x); set++ {
+		var sum, size float64
+		for i, v := range x {
+			if set>>i&1 == 1 {
+				sum += float64(v)
+				size++
+			}
+		}
+		candidate := make([]float64, len(x))
+		d, feasible := 0.0, true
+		for i, v := range x {
+			if set>>i&1 == 1 {
+				candidate[i] = float64(v) - (sum-1)/size
+				feasible = feasible && candidate[i] >= 0
+			}
+			d += (candidate[i] - float64(v)) * (candidate[i] - float64(v))
+		}
+		if feasible && d < distance {
+			best, distance = candidate, d
+		}
+	}
+	return best
+}
+
+func TestSimplexIsTheNearestPoint(t *testing.T) {
+	r := rand.New(rand.NewPCG(7, 7))
+	for trial := range 400 {
+		x := random(1, 1+trial%9, uint64(trial))
+		scale := float32(math.Exp(3 * r.NormFloat64()))
+		for i := range x.Data {
+			x.Data[i] *= scale
+			if r.IntN(4) == 0 {
+				x.Data[i] = x.Data[0] // ties
+			}
+		}
+		want := project(x.Data)
+		SimplexRows(x, nil)
+		for i, v := range x.Data {
+			if math.Abs(float64(v)-want[i]) > 2e-7 {
+				t.Fatalf("trial %d: %v, want %v", trial, x.Data, want)
+			}
+		}
+	}
+}
+
+func TestSimplexLaws(t *testing.T) {
+	for _, cols := range append([]int{2, 1000}, sizes...) {
+		for _, scale := range []float32{1e-3, 1, 100, 1e6} {
+			x := random(20, cols, 3)
+			for i := range x.Data {
+				x.Data[i] *= scale
+			}
+			original := slices.Clone(x.Data)
+			SimplexRows(x, make([]float32, cols))
+			again := Dense{Rows: 20, Cols: cols, Data: slices.Clone(x.Data)}
+			SimplexRows(again, nil)
+			for i := range x.Rows {
+				row := x.Row(i)
+				var sum float64
+				for j, v := range row {
+					sum += float64(v)
+					if v < 0 {
+						t.Fatalf("cols=%d: %v is negative", cols, v)
+					}
+					if d := v - again.Row(i)[j]; d > 3e-7 || d < -3e-7 {
+						t.Fatalf("cols=%d: a second projection moves %v by %v", cols, v, d)
+					}
+					for l := range j {
+						if (original[i*cols+j]-original[i*cols+l])*(v-row[l]) < 0 {
+							t.Fatalf("cols=%d: the order of %d and %d is reversed", cols, j, l)
+						}
+					}
+				}
+				if math.Abs(sum-1) > 1e-6 {
+					t.Fatalf("cols=%d scale=%v: the sum is %v", cols, scale, sum)
+				}
+			}
+		}
+	}
+}
+
+func TestSimplexOfWhatIsNotFinite(t *testing.T) {
+	nan, inf := float32(math.NaN()), float32(math.Inf(1))
+	x := Dense{Rows: 3, Cols: 3, Data: []float32{0, nan, 1, inf, 0, 0, 2, -inf, 0}}
+	SimplexRows(x, nil)
+	if !isNaN(x.Data[1]) || !isNaN(x.Data[3]) {
+		t.Errorf("a row with a NaN or infinity is not NaN: %v", x.Data)
+	}
+	if !slices.Equal(x.Row(2), []float32{1, 0, 0}) {
+		t.Errorf("row with −Inf is %v", x.Row(2))
 	}
 }

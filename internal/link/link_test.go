@@ -276,3 +276,88 @@ func TestMeasurePredictions(t *testing.T) {
 		}
 	}
 }
+
+// A temperature above 1 makes predictions less confident, and one below 1 more, of the links whose scores are logarithms. The order of the
+// classes stays, and 1 changes no bit.
+func TestTemperature(t *testing.T) {
+	for _, l := range All() {
+		if want := l.Name == "softmax" || l.Name == "logistic"; l.HasTemperature() != want {
+			t.Errorf("%s has a temperature: %v", l.Name, l.HasTemperature())
+		}
+		if !l.HasTemperature() {
+			continue
+		}
+		predicted := func(temperature float64) []float32 {
+			score := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{2, -1, 0.5}}
+			Temper(score, temperature)
+			l.Predict(score)
+			return score.Data
+		}
+		plain := kernel.Dense{Rows: 1, Cols: 3, Data: []float32{2, -1, 0.5}}
+		l.Predict(plain)
+		if got := predicted(1); !slices.Equal(got, plain.Data) {
+			t.Errorf("%s: at temperature 1 %v is predicted, without %v", l.Name, got, plain.Data)
+		}
+		hot, cold := predicted(2), predicted(0.5)
+		if !(hot[0] < plain.Data[0] && plain.Data[0] < cold[0]) || Largest(hot) != 0 || Largest(cold) != 0 {
+			t.Errorf("%s: %v at temperature 2, %v at 1, %v at 0.5", l.Name, hot, plain.Data, cold)
+		}
+	}
+	score := kernel.Dense{Rows: 1, Cols: 2, Data: []float32{3, 0}}
+	if Temper(score, 1.5); math.Abs(float64(score.Data[0]-2)) > 1e-6 {
+		t.Errorf("3 at temperature 1.5 is %v", score.Data[0])
+	}
+}
+
+// The temperatures that are compared ascend, and have 1 among them: a choice may leave scores as they are.
+func TestTemperaturesHaveOne(t *testing.T) {
+	if all := Temperatures(); !slices.IsSorted(all) || !slices.Contains(all, 1) {
+		t.Errorf("temperatures %v", all)
+	}
+}
+
+// A row whose truth is not known has no residual.
+func TestResiduals(t *testing.T) {
+	classes := Truth{Classes: []int32{1, -1, 0}}
+	r := kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
+	classes.Residuals(r)
+	if want := []float32{-0.25, 0.25, 0, 0, -1, 1}; !slices.Equal(r.Data, want) {
+		t.Errorf("the residuals are %v, expected %v", r.Data, want)
+	}
+	numbers := Truth{Classes: []int32{0, -1, 0}, Targets: kernel.Dense{Rows: 3, Cols: 2, Data: []float32{1, 2, 3, 4, 5, 6}}}
+	r = kernel.Dense{Rows: 3, Cols: 2, Data: []float32{0.25, 0.75, 0.5, 0.5, 2, -1}}
+	numbers.Residuals(r)
+	if want := []float32{0.75, 1.25, 0, 0, 3, 7}; !slices.Equal(r.Data, want) {
+		t.Errorf("the residuals of numbers are %v, expected %v", r.Data, want)
+	}
+	classes.Write(r)
+	if want := []float32{0, 1, 0, 0, 1, 0}; !slices.Equal(r.Data, want) {
+		t.Errorf("the indicators are %v, expected %v", r.Data, want)
+	}
+	numbers.Write(r)
+	if want := []float32{1, 2, 0, 0, 5, 6}; !slices.Equal(r.Data, want) {
+		t.Errorf("the numbers are %v, expected %v", r.Data, want)
+	}
+}
+
+func TestProjections(t *testing.T) {
+	for region, want := range map[Region][]float32{
+		Simplex:   {0, 1, 0.25, 0.75},
+		Hypercube: {0, 1, 0.25, 0.75},
+		Space:     {-1, 2, 0.25, 0.75},
+	} {
+		x := kernel.Dense{Rows: 2, Cols: 2, Data: []float32{-1, 2, 0.25, 0.75}}
+		if region.Project(x, new(Scratch)); !slices.Equal(x.Data, want) {
+			t.Errorf("region %d: %v, expected %v", region, x.Data, want)
+		}
+	}
+}
+
+// The residual of a softmax is y − softmax(score). A row without a label has none.
+func ExampleTruth_Residuals() {
+	score := kernel.Dense{Rows: 2, Cols: 4, Data: []float32{0, 0, 0, 0, 1, 2, 3, 4}}
+	Named(Softmax).Predict(score)
+	Truth{Classes: []int32{2, -1}}.Residuals(score)
+	fmt.Printf("%.2f\n", score.Data)
+	// Output: [-0.25 -0.25 0.75 -0.25 0.00 0.00 0.00 0.00]
+}

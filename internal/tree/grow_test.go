@@ -4,6 +4,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"errors"
+	"math"
 	"math/rand/v2"
 	"reflect"
 	"slices"
@@ -247,5 +249,375 @@ func TestForestDigest(t *testing.T) {
 	const want = "a4b4024a40fac833"
 	if got := hex.EncodeToString(h.Sum(nil))[:16]; got != want {
 		t.Errorf("digest %s, want %s", got, want)
+	}
+}
+
+func TestFindByDescent(t *testing.T) {
+	for _, c := range []struct{ columns, words, trees, leaves int }{
+		{1, 0, 1, 2}, {3, 1, 2, 31}, {4, 4, 31, 32}, {5, 2, 32, 33}, {28, 3, 33, 32},
+		{7, 0, 16, 64}, {200, 5, 32, 32}, {300, 0, 17, 64}, {3, 0, 0, 8},
+	} {
+		s := sampleOf(3, 500, c.columns, 2, false)
+		f := Grow(s, ordersOf(3, s, c.words), Shape{c.trees, c.leaves, 2, 0.5, 1}, 4, 5, 2)
+		finder := NewFinder(f, c.columns)
+		r := rand.New(rand.NewPCG(6, 6))
+		var got Leaves
+		for _, n := range []int{0, 1, 63, 64, 65} {
+			codes := make([]uint8, n*c.columns)
+			for i := range codes {
+				codes[i] = uint8(r.IntN(256))
+			}
+			finder.Find(&got, codes)
+			if got.Rows != n || got.Trees != c.trees {
+				t.Fatalf("%+v: %d × %d leaves", c, got.Trees, got.Rows)
+			}
+			for i := range n {
+				for tree := range c.trees {
+					if leaf, want := int(got.Tree(tree)[i]), descend(f, tree, codes[i*c.columns:][:c.columns]); leaf != want {
+						t.Fatalf("%+v: row %d is in leaf %d of tree %d, want %d", c, i, leaf, tree, want)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestForestsFromOutside(t *testing.T) {
+	s := sampleOf(3, 200, 4, 2, false)
+	valid := Grow(s, ordersOf(3, s, 1), Shape{3, 8, 2, 0.5, 1}, 4, 5, 2)
+	for name, damage := range map[string]func(f *Forest){
+		"leaves":   func(f *Forest) { f.Leaves = 65 },
+		"sizes":    func(f *Forest) { f.Sizes[1]++ },
+		"compared": func(f *Forest) { f.Compared[3] = int32(len(f.Orders.Columns)) },
+		"cuts":     func(f *Forest) { f.Cuts = f.Cuts[1:] },
+		"lefts":    func(f *Forest) { f.Lefts[0] = f.Sizes[0] },
+		"orders":   func(f *Forest) { f.Orders.Columns[0] = 4 },
+		"ranks":    func(f *Forest) { f.Orders.Ranks = f.Orders.Ranks[1:] },
+	} {
+		f := valid
+		f.Orders.Columns = slices.Clone(f.Orders.Columns)
+		f.Sizes, f.Compared, f.Lefts = slices.Clone(f.Sizes), slices.Clone(f.Compared), slices.Clone(f.Lefts)
+		damage(&f)
+		var structure *StructureError
+		if err := f.Check(4); !errors.As(err, &structure) || structure.What != name {
+			t.Errorf("%s: error %v", name, err)
+		}
+	}
+	if err := (Forest{Leaves: 32, Sizes: make([]uint8, MaxSize)}).Check(4); !errors.As(err, new(*StructureError)) {
+		t.Errorf("too many trees: error %v", err)
+	}
+}
+
+// For any bytes, Check rejects a forest, or Find returns the leaves that its nodes lead to.
+func FuzzForest(f *testing.F) {
+	f.Add(32, 0, []byte{0}, []byte{1, 2}, []byte{0, 1, 0}, []byte{3, 4, 5}, []byte{1, 0, 0}, []byte{3, 9})
+	f.Add(32, 256, []byte{0, 0}, make([]byte, 16), []byte{}, []byte{}, []byte{}, []byte{1, 2}) // no nodes
+	f.Add(64, 256, []byte{0, 1}, []byte{3}, []byte{0, 1, 1}, []byte{3, 4, 5}, []byte{2, 1, 0}, []byte{200, 9})
+	f.Fuzz(func(t *testing.T, leaves, ranks int, columns, sizes, compared, cuts, lefts, row []byte) {
+		const d = 2
+		forest := Forest{Leaves: leaves, Sizes: sizes, Cuts: cuts, Lefts: lefts}
+		for _, order := range compared {
+			forest.Compared = append(forest.Compared, int32(int8(order)))
+		}
+		for _, column := range columns {
+			forest.Orders.Columns = append(forest.Orders.Columns, int32(int8(column)))
+		}
+		for i := range max(0, min(ranks, 2048)) {
+			forest.Orders.Ranks = append(forest.Orders.Ranks, uint8(i*7))
+		}
+		if err := forest.Check(d); err != nil {
+			if !errors.As(err, new(*StructureError)) {
+				t.Fatal(err)
+			}
+			return
+		}
+		row = slices.Concat(row, make([]byte, d))[:d]
+		var l Leaves
+		NewFinder(forest, d).Find(&l, row)
+		for tree, leaf := range l.Data {
+			if want := descend(forest, tree, row); int(leaf) != want || want > int(sizes[tree]) {
+				t.Errorf("leaf %d of tree %d, want %d", leaf, tree, want)
+			}
+		}
+	})
+}
+
+// Words are ordered by their mean residual in a direction.
+func TestOrdersOfWords(t *testing.T) {
+	for _, k := range []int{1, 2, 5} {
+		s := sampleOf(5, 1000, 4, k, false)
+		o := ordersOf(9, s, 2)
+		orders := 2
+		if k <= 2 {
+			orders = 1
+		}
+		if want := []int32{0, 1, 2, 3}; k <= 2 && !slices.Equal(o.Columns, want) || len(o.Ranks) != 2*orders*Codes || o.Numbers() != 2 {
+			t.Errorf("%d outputs: columns %v, %d ranks", k, o.Columns, len(o.Ranks))
+		}
+		if again := ordersOf(9, s, 2); !slices.Equal(again.Ranks, o.Ranks) {
+			t.Error("the same seed has other orders")
+		}
+		for order := 2; order < len(o.Columns); order++ {
+			ranks := slices.Clone(o.RanksOf(order))
+			if slices.Sort(ranks); ranks[0] != 0 || ranks[255] != 255 || len(slices.Compact(ranks)) != Codes {
+				t.Errorf("%d outputs: the ranks of order %d are no permutation", k, order)
+			}
+		}
+		if k > 2 {
+			if slices.Equal(o.RanksOf(2), o.RanksOf(3)) {
+				t.Error("both orders of a column are the same")
+			}
+			continue
+		}
+		sums, counts := [Codes]float64{}, [Codes]float64{}
+		for i := range s.rows() {
+			code := s.Codes[i*4+3]
+			counts[code]++
+			sums[code] += float64(s.Residuals[i*k+k-1])
+			if sums[code] -= float64(s.Residuals[i*k]) * float64(k-1); k == 1 {
+				sums[code] -= 2 * float64(s.Residuals[i])
+			}
+		}
+		ranks := o.RanksOf(3)
+		for a := range Codes {
+			for b := range a {
+				x, y := sums[a]/(counts[a]/4+10), sums[b]/(counts[b]/4+10)
+				if x < y && ranks[a] > ranks[b] || x >= y && ranks[a] < ranks[b] {
+					t.Fatalf("%d outputs: codes %d and %d of means %v and %v have ranks %d and %d", k, a, b, x, y, ranks[a], ranks[b])
+				}
+			}
+		}
+	}
+}
+
+// leavesOf returns random leaves.
+func leavesOf(seed uint64, rows, trees, leaves int) (l Leaves) {
+	r := rand.New(rand.NewPCG(seed, 2))
+	l.Reshape(rows, trees)
+	for i := range l.Data {
+		l.Data[i] = uint8(r.IntN(leaves))
+	}
+	return l
+}
+
+func values(seed uint64, n int) []float32 {
+	r, x := rand.New(rand.NewPCG(seed, 3)), make([]float32, n)
+	for i := range x {
+		x[i] = float32(r.NormFloat64())
+	}
+	return x
+}
+
+// rows returns the leaves of some rows.
+func (l Leaves) rows(from, to int) (part Leaves) {
+	part.Reshape(to-from, l.Trees)
+	for t := range l.Trees {
+		copy(part.Tree(t), l.Tree(t)[from:to])
+	}
+	return part
+}
+
+// Sums add the rows in order, however they are divided into calls: they are bitwise identical to the definition.
+func TestSumsAsDefined(t *testing.T) {
+	for _, c := range []struct{ rows, trees, leaves, outputs int }{
+		{1, 1, 2, 1}, {63, 3, 31, 2}, {300, 5, 32, 3}, {500, 3, 64, 1}, {0, 2, 3, 2}, {64, 32, 32, 2},
+	} {
+		l, h, r := leavesOf(1, c.rows, c.trees, c.leaves), values(2, c.rows), values(3, c.rows*c.outputs)
+		p, k := c.trees*c.leaves, c.outputs
+		w, before := values(4, p*k), values(5, c.rows*k)
+		gram, cross, scores := make([]float64, p*(p+1)/2), make([]float64, p*k), slices.Clone(before)
+		for i := range c.rows {
+			for a := range c.trees {
+				at := a*c.leaves + int(l.Tree(a)[i])
+				for b := range a + 1 {
+					gram[at*(at+1)/2+b*c.leaves+int(l.Tree(b)[i])] += float64(h[i])
+				}
+				for output := range k {
+					cross[at*k+output] += float64(r[i*k+output])
+					scores[i*k+output] += w[at*k+output]
+				}
+			}
+		}
+		for _, part := range []int{c.rows, 1, 100} {
+			gotGram, gotCross, gotScores := make([]float64, len(gram)), make([]float64, len(cross)), slices.Clone(before)
+			for from := 0; from < c.rows; from += part {
+				to := min(from+part, c.rows)
+				AddPairs(gotGram, l.rows(from, to), c.leaves, h[from:to])
+				AddResiduals(gotCross, l.rows(from, to), c.leaves, r[from*k:to*k])
+				AddScores(gotScores[from*k:to*k], l.rows(from, to), c.leaves, w)
+			}
+			if !slices.Equal(gotGram, gram) {
+				t.Errorf("%+v, %d rows a call: the pairs differ", c, part)
+			}
+			if !slices.Equal(gotCross, cross) {
+				t.Errorf("%+v, %d rows a call: the cross moments differ", c, part)
+			}
+			if !slices.Equal(gotScores, scores) {
+				t.Errorf("%+v, %d rows a call: the scores differ", c, part)
+			}
+		}
+	}
+}
+
+// sampleOf returns a sample of random codes, with integer residuals, so that their sums are exact, that depend on a few
+// columns. Columns of numbers come first, columns of words last.
+func sampleOf(seed uint64, n, columns, outputs int, weighted bool) Sample {
+	r := rand.New(rand.NewPCG(seed, 1))
+	s := Sample{Columns: columns, Outputs: outputs, Codes: make([]uint8, n*columns), Residuals: make([]float32, n*outputs)}
+	for i := range s.Codes {
+		s.Codes[i] = uint8(r.IntN(2 + i%columns*60%255)) // columns of 2 values to all
+	}
+	for i := range s.Residuals {
+		s.Residuals[i] = float32(r.IntN(9)-4) + float32(s.Codes[i/outputs*columns]%4) - float32(s.Codes[i/outputs*columns+columns-1]/64)
+	}
+	if weighted {
+		s.Weights = make([]float32, n)
+		for i := range s.Weights {
+			s.Weights[i] = float32(1 + r.IntN(3))
+		}
+	}
+	return s
+}
+
+// ordersOf returns orders of columns, the last of which are of words.
+func ordersOf(seed uint64, s Sample, words int) Orders {
+	var numbers []int
+	for j := range s.Columns - words {
+		numbers = append(numbers, j)
+	}
+	var sums []Words
+	for j := s.Columns - words; j < s.Columns; j++ {
+		w := Words{Column: j, Sums: make([]float64, Codes*(s.Outputs+1))}
+		w.AddWords(s.Codes, s.Columns, s.Residuals, slices.Repeat([]float32{0.25}, s.rows()))
+		sums = append(sums, w)
+	}
+	return NewOrders(numbers, sums, seed, 0)
+}
+
+// descend returns the leaf of a row by descending from node to node of a tree, given its first node.
+func descend(f Forest, t int, codes []uint8) int {
+	first := 0
+	for _, size := range f.Sizes[:t] {
+		first += int(size)
+	}
+	node, nodes, leaf := first, int(f.Sizes[t]), 0
+	for nodes > 0 {
+		order := int(f.Compared[node])
+		rank := codes[f.Orders.Columns[order]]
+		if ranks := f.Orders.RanksOf(order); ranks != nil {
+			rank = ranks[rank]
+		}
+		if left := int(f.Lefts[node]); rank <= f.Cuts[node] {
+			node, nodes = node+1, left
+		} else {
+			node, nodes, leaf = node+1+left, nodes-1-left, leaf+left+1
+		}
+	}
+	return leaf
+}
+
+// A code is one more than the number of edges below the value.
+func TestEncode(t *testing.T) {
+	r := rand.New(rand.NewPCG(1, 2))
+	inf := float32(math.Inf(1))
+	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
+		b := Bins{Edges: [][]float32{edges, {5}}}
+		arrowtest.NoError(t, b.Check())
+		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
+		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
+		for _, edge := range edges {
+			values = append(values, edge, math.Nextafter32(edge, inf), math.Nextafter32(edge, -inf))
+		}
+		rows := make([]float32, 2*len(values))
+		for i, x := range values {
+			rows[2*i], rows[2*i+1] = x, 7
+		}
+		codes := make([]uint8, len(rows))
+		NewEncoder(b).Encode(codes, rows)
+		for i, x := range values {
+			want := uint8(1)
+			for _, edge := range edges {
+				if edge < x {
+					want++
+				}
+			}
+			if x != x {
+				want = 0
+			}
+			if codes[2*i] != want || codes[2*i+1] != 2 {
+				t.Errorf("%v has the code %d, and 7 has %d, want %d and 2, of edges %v", x, codes[2*i], codes[2*i+1], want, edges)
+			}
+		}
+	}
+}
+
+func edgesOf(r *rand.Rand, n int) []float32 {
+	values := make([]float32, 40*n)
+	for i := range values {
+		values[i] = float32(r.NormFloat64())
+	}
+	return NewBins(values, 1).Edges[0]
+}
+
+// A sample has at most 250 codes per column. Up to 250 distinct values each get their own. A value that occurs in 1/250
+// of the rows ends a bin, and other bins have about equally many rows.
+func TestBinsOfASample(t *testing.T) {
+	r := rand.New(rand.NewPCG(3, 4))
+	for _, n := range []int{1, 2, 249, 250, 251, 1000, 20000} {
+		for _, frequent := range []int{-1, 0, 1, 20, 200} {
+			values := make([]float32, n)
+			for i := range values {
+				if values[i] = float32(r.ExpFloat64()); frequent > 0 && i%2 == 0 {
+					values[i] = float32(i/2%frequent) / 3
+				} else if frequent < 0 { // few values, many of them rare
+					values[i] = float32(math.Floor(20 * float64(values[i])))
+				}
+			}
+			b := NewBins(values, 1)
+			arrowtest.NoError(t, b.Check())
+			codes := make([]uint8, n)
+			NewEncoder(b).Encode(codes, values)
+			rows, largest, count := map[uint8]int{}, map[uint8]float32{}, map[float32]int{}
+			for i, code := range codes {
+				rows[code]++
+				largest[code] = max(largest[code], values[i])
+				count[values[i]]++
+			}
+			if len(rows) > MaxEdges+1 || len(b.Edges[0]) > MaxEdges || len(rows) != len(b.Edges[0])+1 {
+				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(b.Edges[0]))
+			}
+			if len(count) <= MaxEdges+1 && len(rows) != len(count) {
+				t.Errorf("%d values, of which %d are different, have %d codes", n, len(count), len(rows))
+			}
+			for i, code := range codes {
+				if x := values[i]; count[x]*(MaxEdges+1) >= n && x != largest[code] {
+					t.Errorf("%v, which %d of %d rows have, does not end a bin, but %v", x, count[x], n, largest[code])
+				}
+			}
+			for code, n := range rows {
+				if n-count[largest[code]] > len(values)/(MaxEdges+1)+1 {
+					t.Errorf("%d of %d rows share the code %d", n, len(values), code)
+				}
+			}
+		}
+	}
+}
+
+func TestBinsOfMissingValues(t *testing.T) {
+	nan := float32(math.NaN())
+	b := NewBins([]float32{nan, 1, nan, 2, nan, 1}, 2)
+	if len(b.Edges[0]) != 0 || !slices.Equal(b.Edges[1], []float32{1.5}) {
+		t.Errorf("edges are %v", b.Edges)
+	}
+	if between(1, math.Nextafter32(1, 2)) != 1 || between(float32(math.Inf(-1)), 3) != float32(math.Inf(-1)) {
+		t.Error("an edge is not between its values")
+	}
+}
+
+func TestBinsFromOutside(t *testing.T) {
+	for _, edges := range [][]float32{{1, 1}, {2, 1}, {float32(math.NaN())}, {1, float32(math.NaN())}, make([]float32, 255)} {
+		if err := (Bins{Edges: [][]float32{{1}, edges}}).Check(); !errors.As(err, new(*EdgeError)) {
+			t.Errorf("%v: error %v", edges, err)
+		}
 	}
 }

@@ -2,8 +2,11 @@ package event
 
 import (
 	"errors"
+	"fmt"
+	"slices"
 	"sync"
 	"testing"
+	"time"
 )
 
 // counter counts events without any care for concurrency.
@@ -52,3 +55,39 @@ func TestNotice(t *testing.T) {
 type texts []string
 
 func (r *texts) Record(e Event) { *r = append(*r, e.(Noticed).Text) }
+
+type recorded []string
+
+func (r *recorded) Record(e Event) {
+	if q, ok := e.(Quarantined); ok {
+		*r = append(*r, fmt.Sprintf("%d of %s[%d]@%d", q.Messages, q.Topic, q.Partition, q.Offset))
+	} else {
+		*r = append(*r, fmt.Sprintf("%T", e))
+	}
+}
+
+// Of unusable messages one is passed on a minute and partition, with their number; none is forgotten.
+func TestGathered(t *testing.T) {
+	now := time.Unix(1000, 0)
+	var got recorded
+	g := NewGathered(&got, func() time.Time { return now })
+	for i := range 100 {
+		g.Record(Quarantined{Topic: "a", Partition: i % 2, Offset: int64(i)})
+	}
+	now = now.Add(59 * time.Second)
+	g.Record(Behind{})
+	now = now.Add(time.Second)
+	g.Record(Behind{}) // any event shows that a minute is over
+	g.Record(Quarantined{Topic: "a", Offset: 200})
+	g.Record(Quarantined{Topic: "b", Offset: 7})
+	now = now.Add(time.Hour)
+	g.Record(Quarantined{Topic: "a", Offset: 201})
+	g.Record(Quarantined{Topic: "a", Offset: 202})
+	g.Finish()
+	g.Finish()
+	want := []string{"1 of a[0]@0", "1 of a[1]@1", "event.Behind", "49 of a[0]@98", "49 of a[1]@99", "event.Behind", "1 of b[0]@7", "2 of a[0]@201",
+		"1 of a[0]@202"}
+	if !slices.Equal(got, want) {
+		t.Errorf("%q, expected %q", got, want)
+	}
+}

@@ -4,15 +4,20 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -615,5 +620,160 @@ func TestWarmStart(t *testing.T) {
 	}
 	if earlier, err := NewChain(testPlan(1), client.Codec, event.Ignore{}).Warm(t.Context(), client); earlier != nil || err != nil {
 		t.Errorf("no warm start: %v, %v", earlier, err)
+	}
+}
+
+// Plans and manifests round-trip, with the run id. Invalid ones are reported as damaged.
+func TestPlansRoundTrip(t *testing.T) {
+	p, run, err := DecodePlan(documents(t, testPlan(1).Messages)[0])
+	if err != nil || run != testPlan(1).Run() || p.Digest() != testPlan(1).Digest() {
+		t.Errorf("%v of run %s, %v", p, run, err)
+	}
+	for name, change := range map[string]func(*schemas.Plan){
+		"no stages":           func(p *schemas.Plan) { p.Stages = nil },
+		"unknown kind":        func(p *schemas.Plan) { p.Stages[0].Features.Kind = "wavelet" },
+		"unknown link":        func(p *schemas.Plan) { p.Stages[1].Link = "probit" },
+		"no passes":           func(p *schemas.Plan) { p.Stages[1].Passes = 0 },
+		"unknown scale":       func(p *schemas.Plan) { p.Prepare.Scale = "huge" },
+		"segments of nothing": func(p *schemas.Plan) { p.Segment = 0 },
+	} {
+		plan := testPlan(1)
+		change(plan)
+		if p, _, err := DecodePlan(documents(t, plan.Messages)[0]); !errors.Is(err, wire.ErrDamaged) || p != nil {
+			t.Errorf("%s: plan %v, %v", name, p, err)
+		}
+		manifest := schemas.Manifest{Run: "run", Plan: plan}
+		if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%s: manifest: %v", name, err)
+		}
+	}
+	manifest := schemas.Manifest{Run: "run"}
+	if _, err := DecodeManifest(documents(t, manifest.Messages)[0]); !errors.Is(err, wire.ErrDamaged) {
+		t.Errorf("a manifest without its plan: %v", err)
+	}
+}
+
+// A message keeps key, value and headers on its way to the log and back.
+func TestMessageOfKafka(t *testing.T) {
+	want := []wire.Message{
+		{Key: "k", Value: []byte("v"), Headers: []wire.Header{{Key: "a", Value: "1"}, {Key: "a", Value: "2"}}},
+		{Key: "tombstone", Headers: []wire.Header{}},
+	}
+	for i, k := range toKafka(want) {
+		k.Offset = 7
+		if got := FromKafka(k); !reflect.DeepEqual(got, want[i]) || (k.Value == nil) != (want[i].Value == nil) {
+			t.Errorf("%+v, expected %+v", got, want[i])
+		}
+	}
+	if m := FromKafka(kafkalog.Message{}); m.Key != "" || m.Value != nil || len(m.Headers) != 0 {
+		t.Errorf("%+v", m)
+	}
+}
+
+// joinedLog has examples of several partitions, without gaps.
+type joinedLog struct {
+	Log
+	partitions [][]wire.Message
+}
+
+func (l *joinedLog) Bounds(_ context.Context, _ string, partition int) (first, end int64, err error) {
+	return 0, int64(len(l.partitions[partition])), nil
+}
+
+func (l *joinedLog) Spans(context.Context, string) (spans []coverage.Span, err error) {
+	for p, messages := range l.partitions {
+		spans = append(spans, coverage.Span{Partition: p, To: int64(len(messages))})
+	}
+	return spans, nil
+}
+
+func (l *joinedLog) Range(_ string, partition int, from, to int64) Reader {
+	return &memoryReader{l.partitions[partition], from, to}
+}
+
+// Outcomes are compared with the rows of all partitions, whichever of them a run has, and however far each has come.
+func TestReadJoined(t *testing.T) {
+	type at struct{ outcomes, matched int64 }
+	for name, test := range map[string]struct {
+		partition       int    // of the joins; -1: they share the outcomes
+		partitions      [][]at // progress of each message
+		spans           coverage.Spans
+		outcomes, alone int64
+	}{
+		"one partition": {-1, [][]at{{{10, 10}, {20, 15}, {40, 15}}}, coverage.Spans{{From: 1, To: 3}}, 30, 25},
+		"level": {-1, [][]at{{{100, 50}, {200, 100}}, {{100, 50}, {200, 100}}},
+			coverage.Spans{{From: 1, To: 2}, {Partition: 1, From: 1, To: 2}}, 100, 0},
+		"one is ahead": {-1, [][]at{{{100, 50}, {300, 150}}, {{100, 50}, {200, 100}}},
+			coverage.Spans{{From: 1, To: 2}, {Partition: 1, From: 1, To: 2}}, 200, 0},
+		"one of the run": {-1, [][]at{{{100, 50}, {300, 150}}, {{100, 50}, {200, 100}}}, coverage.Spans{{From: 1, To: 2}}, 200, 0},
+		"written since":  {-1, [][]at{{{100, 50}, {300, 150}}, {{20, 10}, {300, 150}}}, coverage.Spans{{To: 1}, {Partition: 1, To: 1}}, 100, 0},
+		"far behind":     {-1, [][]at{{{100, 50}, {300, 150}}, {{20, 10}}}, coverage.Spans{{To: 2}, {Partition: 1, To: 1}}, 160, 0},
+		"no rows":        {-1, [][]at{{{100, 50}, {300, 150}}, {}}, coverage.Spans{{To: 2}}, 300, 150},
+		"other keys":     {-1, [][]at{{{100, 0}, {300, 0}}, {{90, 0}, {200, 0}}}, coverage.Spans{{To: 2}, {Partition: 1, To: 1}}, 300, 300},
+		"other keys now": {-1, [][]at{{{100, 50}, {300, 50}}, {{100, 50}, {250, 50}}},
+			coverage.Spans{{From: 1, To: 2}, {Partition: 1, From: 1, To: 2}}, 200, 200},
+		"by partition": {0, [][]at{{{100, 50}, {300, 150}}, {{10, 10}, {20, 20}}},
+			coverage.Spans{{To: 2}, {Partition: 1, From: 1, To: 2}}, 310, 150},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := &joinedLog{}
+			for p, all := range test.partitions {
+				messages := []wire.Message{}
+				for i, c := range all {
+					rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
+					origin := schemas.Origin{Source: schemas.TopicSource("views"), Attempt: "1", Sequence: int64(i), Partitions: len(test.partitions)}
+					m, err := origin.TopicMessage([]schemas.TopicPosition{{Partition: p, Next: int64(i) + 1}}, rows, memory.DefaultAllocator)
+					arrowtest.NoError(t, err)
+					joined := &examples.Joined{Joins: []examples.JoinCursor{{Partition: min(test.partition, p),
+						Counts: examples.JoinCounts{Rows: 2 * c.matched, Outcomes: c.outcomes, Matched: c.matched}}}}
+					m.Headers = append(m.Headers, joined.Header())
+					messages = append(messages, m)
+				}
+				log.partitions = append(log.partitions, messages)
+			}
+			joined := arrowtest.Must(ReadJoined(t.Context(), &Client{Log: log, Topics: TopicsOf("test")}, test.spans))(t)
+			if c, _ := joined.Counts(); c.Outcomes != test.outcomes || c.Alone() != test.alone {
+				t.Errorf("%+v, %d without a row; expected %d outcomes, %d without a row", c, c.Alone(), test.outcomes, test.alone)
+			}
+		})
+	}
+}
+
+// Owned partitions, and the end of a role when its membership ends.
+func TestOwner(t *testing.T) {
+	if owned := NewSoleOwner(3).Owned(); !slices.Equal(owned, []int{0, 1, 2}) {
+		t.Errorf("%v", owned)
+	}
+	for partition, want := range map[int]bool{0: true, 2: true, 3: false} {
+		if mine, err := Owns(NewSoleOwner(3), partition); mine != want || err != nil {
+			t.Errorf("partition %d: %v, %v", partition, mine, err)
+		}
+	}
+	ended := errors.New("ended")
+	mine, err := Owns(failedOwner{ended}, 0)
+	if mine || !errors.As(err, new(*MembershipError)) || !errors.Is(err, ended) {
+		t.Errorf("%v, %v", mine, err)
+	}
+}
+
+type failedOwner struct{ err error }
+
+func (failedOwner) Owned() []int                      { return nil }
+func (failedOwner) Changed() <-chan struct{}          { return nil }
+func (failedOwner) Commit(map[int]int64, func(error)) {}
+func (f failedOwner) Err() error                      { return f.err }
+
+// A record written before the start offsets of a reader does not exist for the reader, although it is on the log.
+func TestRecordsBeforeAReaderBegins(t *testing.T) {
+	w := NewWritten(wire.Identity{Kind: statistics.KindVisit}, "statistics", 1)
+	w.Add(Message{Offset: 13})
+	w.Add(Message{Offset: 12})
+	for _, test := range []struct {
+		begins []int64
+		want   bool
+	}{{nil, false}, {[]int64{99}, false}, {[]int64{0, 12}, false}, {[]int64{0, 13}, true}, {[]int64{0, 14}, true}} {
+		if got := w.Precedes(test.begins); got != test.want {
+			t.Errorf("begins %v: %v, expected %v", test.begins, got, test.want)
+		}
 	}
 }

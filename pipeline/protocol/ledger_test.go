@@ -1,16 +1,21 @@
 package protocol
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -378,6 +383,149 @@ func TestEnds(t *testing.T) {
 	} {
 		if Ends(test.m, test.run) != test.ends {
 			t.Errorf("%s: ends is %v", name, !test.ends)
+		}
+	}
+}
+
+// sparseLog is a topic whose partitions have messages at some of their offsets.
+type sparseLog struct {
+	Log
+	ends     []int64
+	messages []map[int64]bool
+	reads    int
+}
+
+func (l *sparseLog) Spans(context.Context, string) (spans []coverage.Span, err error) {
+	for p, end := range l.ends {
+		spans = append(spans, coverage.Span{Partition: p, From: 2, To: end})
+	}
+	return spans, nil
+}
+
+func (l *sparseLog) Range(_ string, partition int, from, to int64) Reader {
+	l.reads++
+	return &sparseReader{l.messages[partition], from, to}
+}
+
+type sparseReader struct {
+	messages map[int64]bool
+	at, to   int64
+}
+
+func (r *sparseReader) Next(context.Context) (m Message, err error) {
+	for ; r.at < r.to; r.at++ {
+		if r.messages[r.at] {
+			m.Offset = r.at
+			r.at++
+			return m, nil
+		}
+	}
+	return m, io.EOF
+}
+
+func (r *sparseReader) Close() error { return nil }
+
+// What waits are the offsets behind what was read, but for a tail without a message, as a transaction leaves it: that
+// is looked at once it stays.
+func TestWaiting(t *testing.T) {
+	log := &sparseLog{ends: []int64{10, 6, 2}, messages: []map[int64]bool{{8: true}, {3: true}, {}}}
+	next := []int64{8, 4, 0}
+	waiting := NewWaiting(log, "events")
+	expect := func(when string, want int64, reads int) {
+		t.Helper()
+		got, partitions, err := waiting.Count(t.Context(), func(p int) int64 { return next[p] })
+		if err != nil || got != want || partitions != 3 || log.reads != reads {
+			t.Errorf("%s: %d of %d partitions wait after %d reads, error %v; expected %d of 3 after %d", when, got, partitions, log.reads,
+				err, want, reads)
+		}
+	}
+	expect("at first", 2+2, 0)
+	expect("when it stays", 2, 2) // offset 9 has no message, but 8 has; 4 and 5 have none
+	expect("when it still stays", 2, 2)
+	next[0] = 10
+	expect("when all is read", 0, 2)
+	log.ends[1] = 7
+	expect("when more comes", 3, 2)
+}
+
+// What the partitions of the examples say of a topic is what those say that have read it last.
+func TestMerge(t *testing.T) {
+	at := func(partition int, next int64) schemas.TopicPosition {
+		return schemas.TopicPosition{Partition: partition, Next: next}
+	}
+	all := MergeTopicProgress([]TopicProgress{
+		{Attempt: 1, Positions: []schemas.TopicPosition{at(0, 90)}}, // before the topic was made anew
+		{Attempt: 2, Partitions: 2, Positions: []schemas.TopicPosition{at(0, 3), at(1, 7)}},
+		{Attempt: 2, Partitions: 2, Positions: []schemas.TopicPosition{at(0, 5)}},
+		{},
+	})
+	if all.Attempt != 2 || all.Partitions != 2 || all.Position(0).Next != 5 || all.Position(1).Next != 7 || all.Position(2).Next != 0 {
+		t.Errorf("%+v", all)
+	}
+	if none := MergeTopicProgress(make([]TopicProgress, 3)); none.Attempt != 1 || len(none.Positions) > 0 {
+		t.Errorf("nothing was read: %+v", none)
+	}
+}
+
+// examplesLog is a partition of examples, with messages at some of its offsets.
+type examplesLog struct {
+	Log
+	messages map[int64]wire.Message
+}
+
+func (l *examplesLog) Range(_ string, _ int, from, to int64) Reader {
+	return &examplesReader{l, from, to}
+}
+
+type examplesReader struct {
+	log      *examplesLog
+	from, to int64
+}
+
+func (r *examplesReader) Next(context.Context) (Message, error) {
+	for ; r.from < r.to; r.from++ {
+		if m, ok := r.log.messages[r.from]; ok {
+			r.from++
+			return Message{Message: m, Offset: r.from - 1}, nil
+		}
+	}
+	return Message{}, io.EOF
+}
+
+func (r *examplesReader) Close() error { return nil }
+
+// How far a topic was read is the same if copies of earlier messages arrive late, behind any gap, and behind messages of other sources:
+// what follows would otherwise be read again, and what a longer batch then has beyond the message with its sequence would never count.
+func TestReadBehindGapsAndOthers(t *testing.T) {
+	message := func(topic string, sequence int64) wire.Message {
+		rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
+		m, err := schemas.Origin{Source: schemas.TopicSource(topic), Attempt: "1", Sequence: sequence, Partitions: 1}.TopicMessage(
+			[]schemas.TopicPosition{{Next: sequence + 1}}, rows, memory.DefaultAllocator)
+		arrowtest.NoError(t, err)
+		return m
+	}
+	for _, gap := range []int64{0, 1, 15, 16, 17, 200_000} {
+		for _, others := range []int64{0, 15, 16, 17} {
+			t.Run(fmt.Sprint(gap, " and ", others), func(t *testing.T) {
+				log, end := &examplesLog{messages: map[int64]wire.Message{}}, int64(0)
+				write := func(m wire.Message) {
+					log.messages[end] = m
+					end++
+				}
+				for sequence := range int64(20) {
+					write(message("orders", sequence))
+				}
+				end += gap
+				for sequence := range others {
+					write(message("clicks", sequence))
+				}
+				write(message("orders", 3))
+				client := &Client{Log: log, Topics: TopicsOf("test")}
+				state, err := ReadTopicProgress(t.Context(), client, "orders", coverage.Span{To: end}, 16)
+				if err != nil || state.Next != 20 || state.Position(0).Next != 20 {
+					t.Errorf("read to sequence %d and offset %d, %v; expected 20", state.Next, state.Position(0).Next, err)
+				}
+			})
 		}
 	}
 }

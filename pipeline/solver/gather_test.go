@@ -3,11 +3,16 @@ package solver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
+	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
@@ -16,6 +21,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // A solver that takes over a run receives a visit to a stage whose weights are already accepted. A seal that precedes the
@@ -430,5 +436,306 @@ func TestSolverGivesUp(t *testing.T) {
 				t.Errorf("gather ends with %v", err)
 			}
 		})
+	}
+}
+
+// The brokers have lost a visit, but not the final weights made from it. No worker makes the visit again, so a solver of a
+// chain that takes over the run does not wait forever: the run fails, unless the visit is on the topic. It waits for the
+// due visit.
+func TestVisitThatIsGone(t *testing.T) {
+	for name, test := range map[string]struct{ final, there bool }{
+		"lost": {final: true}, "there": {final: true, there: true}, "due": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			plan := s.plan
+			plan.Chain, plan.Since.Statistics = &schemas.Chain{Number: 1}, []int64{0}
+			s = New(s.Client, nil, plan, 0, groupOwner{make(chan struct{})}, Options{}, event.Ignore{}) // of the modified plan
+			planned := arrowtest.Must(plan.Messages())(t)
+			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
+			write := func(topic string, messages []wire.Message, err error) {
+				arrowtest.NoError(t, err)
+				log.topics[topic] = append(log.topics[topic], messages...)
+			}
+			result := surveyResult(s)
+			messages, err := s.Codec.EncodeSingle(result)
+			write(s.Topics.Weights, messages, err)
+			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
+			if test.final {
+				final := (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
+					Final: &schemas.Final{}}).Record()
+				accept(t, s, final)
+				messages, err := s.Codec.EncodeSingle(final)
+				write(s.Topics.Weights, messages, err)
+			}
+			if test.there {
+				messages, err := s.Codec.EncodeDouble((&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
+					Covered: coverage.Coverage{Spans: plan.Spans}}).Record())
+				write(s.Topics.Statistics, messages, err)
+			}
+			s.Log, s.scratch, s.subscription = log, &scratch{}, &scripted{late: 3}
+			s.inbox.Begin(0)
+			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
+			switch gone := errors.As(err, new(*goneError)); {
+			case test.there && err != nil, test.final && !test.there && !gone, !test.final && !errors.Is(err, errOver):
+				t.Errorf("gather returns %+v, %v", sum, err)
+			}
+		})
+	}
+}
+
+// Another solver has published the survey's result while this one waits for the survey. This one drops the survey's visits
+// that arrive from then on, and does not consider them deleted, whether it learns of the result from the subscription or
+// from a check after a timeout.
+func TestVisitThatIsNoLongerNeeded(t *testing.T) {
+	for name, subscribed := range map[string]bool{"from the subscription": true, "after a wait": false} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestSolver(event.Ignore{})
+			planned := arrowtest.Must(s.plan.Messages())(t)
+			result := surveyResult(s)
+			weights := arrowtest.Must(s.Codec.EncodeSingle(result))(t)
+			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
+			script := &scripted{late: 1}
+			deliver := func(topic string, messages ...wire.Message) {
+				for _, m := range messages {
+					script.deliveries = append(script.deliveries, &protocol.Delivery{Topic: topic, Message: protocol.Message{Message: m}})
+				}
+			}
+			if subscribed {
+				deliver(s.Topics.Weights, weights...)
+				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
+					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}}
+					messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
+					deliver(s.Topics.Statistics, messages...)
+				}
+			} else {
+				log.topics[s.Topics.Weights] = weights
+			}
+			s.Log, s.scratch, s.subscription = log, &scratch{}, script
+			s.owner = groupOwner{make(chan struct{})}
+			s.inbox.Begin(wire.Survey)
+			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
+			if sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errAccepted) {
+				t.Errorf("gather returns %+v, %v; expected errAccepted", sum, err)
+			}
+		})
+	}
+}
+
+// A warning lists the labels without training rows, and similar labels if these are unique.
+func TestLabelsWithoutTrainingRows(t *testing.T) {
+	for _, test := range []struct {
+		trained   []string
+		untrained map[string]int64
+		want      string
+	}{
+		{[]string{"a", "b"}, nil, ""},
+		{[]string{"0", "1"}, map[string]int64{"0.0": 10, "1.0": 5}, `classes without training rows, so 15 holdout or test rows can't be predicted: "0.0" (is "0" meant?) and "1.0" (is "1" meant?)`},
+		{[]string{"iris", "rose"}, map[string]int64{"iris.": 1}, `a class without training rows, so 1 holdout or test row can't be predicted: "iris." (is "iris" meant?)`},
+		{[]string{"<=50K", ">50K"}, map[string]int64{"<=50K.": 2, " >50k ": 1}, `classes without training rows, so 3 holdout or test rows can't be predicted: " >50k " (is ">50K" meant?) and "<=50K." (is "<=50K" meant?)`},
+		{[]string{"setosa", "virginica"}, map[string]int64{"setossa": 2}, `a class without training rows, so 2 holdout or test rows can't be predicted: "setossa" (is "setosa" meant?)`},
+		{[]string{"Iris-setosa", "virginica"}, map[string]int64{"iris setosa": 2}, `a class without training rows, so 2 holdout or test rows can't be predicted: "iris setosa" (is "Iris-setosa" meant?)`},
+		{[]string{"1", "2"}, map[string]int64{"3": 2}, `a class without training rows, so 2 holdout or test rows can't be predicted: "3"`},
+		{[]string{"a b", "a-b"}, map[string]int64{"a_b": 2}, `a class without training rows, so 2 holdout or test rows can't be predicted: "a_b"`},
+		{[]string{"a", "b"}, map[string]int64{"b": 2}, ""}, // another partition has training rows of it
+	} {
+		labels := accumulate.LabelSet{}
+		for label := range test.untrained {
+			labels.Add(label, 0)
+		}
+		for _, label := range test.trained {
+			labels.Add(label, 3)
+		}
+		if got := noticeUntrained(labels, test.untrained); got != test.want {
+			t.Errorf("%q, %v:\n%s, expected\n%s", test.trained, test.untrained, got, test.want)
+		}
+	}
+}
+
+// notices is a recorder that counts notices.
+type notices int
+
+func (n *notices) Record(e event.Event) {
+	if _, ok := e.(event.Noticed); ok {
+		*n++
+	}
+}
+
+// newTestSolver returns a solver of one partition and two stages before the survey.
+func newTestSolver(rec event.Recorder) *Solver {
+	stage := solve.Defaults()
+	stage.Features, stage.Link = stages.Defaults(), link.Softmax
+	plan := &schemas.Plan{
+		Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1,
+		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
+	}
+	return New(&protocol.Client{Codec: protocol.NewCodec(nil, 0), Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
+		Options{}, rec)
+}
+
+// deliver passes all messages of a record to the solver.
+func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
+	t.Helper()
+	messages := arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
+	for _, m := range messages {
+		s.collectOrSkip(m)
+	}
+}
+
+// A record in the wrong precision does not count, and does not block the one in the right precision.
+func TestWrongPrecisionIsSkipped(t *testing.T) {
+	for _, id := range []wire.Identity{
+		{Kind: statistics.KindSample, Stage: wire.Survey},
+		{Kind: statistics.KindVisit, Stage: wire.Survey},
+		{Kind: statistics.KindGram, Stage: 0},
+		{Kind: statistics.KindVisit, Stage: 0},
+		{Kind: statistics.KindSeal, Stage: 0},
+	} {
+		skipped := notices(0)
+		s := newTestSolver(&skipped)
+		s.inbox.Begin(wire.Survey)
+		id.Run = s.run
+		single, double := &wire.Record[float32]{Identity: id}, &wire.Record[float64]{Identity: id}
+		wrong, right := func() { deliver(t, s, single) }, func() { deliver(t, s, double) }
+		if isSingle(id) {
+			wrong, right = right, wrong
+		}
+		if wrong(); s.inbox.holds(id) || skipped != 1 {
+			t.Errorf("%v: in the wrong precision it counts, or nobody is told: %d notices", id, skipped)
+		}
+		if right(); !s.inbox.holds(id) || skipped != 1 {
+			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
+		}
+		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
+			t.Errorf("%v: it is not there in the precision that is asked for", id)
+		}
+	}
+}
+
+// The first complete record of an identity counts. A different one is reported, an identical one is not, and seals may
+// differ, because the same scores may have other offsets.
+func TestFirstRecordCounts(t *testing.T) {
+	for kind, want := range map[wire.Kind]notices{statistics.KindVisit: 1, statistics.KindSeal: 0} {
+		skipped := notices(0)
+		s := newTestSolver(&skipped)
+		id := wire.Identity{Kind: kind, Run: s.run}
+		with := func(v float64) *wire.Record[float64] {
+			return &wire.Record[float64]{Identity: id, Tensors: wire.Tensors[float64]{wire.Vector(statistics.FieldSums, []float64{v})}}
+		}
+		for _, v := range []float64{1, 1, 2} {
+			deliver(t, s, with(v))
+		}
+		if skipped != want {
+			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
+		}
+		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
+			t.Errorf("%s: %v counts, expected the first", kind, r)
+		}
+		deliver(t, s, with(1)) // it was reduced already
+		if s.inbox.holds(id) {
+			t.Errorf("%s: a repetition of what was reduced is kept", kind)
+		}
+	}
+}
+
+// Nothing is kept for solved stages, and for stages and partitions outside the plan.
+func TestInboxKeepsWhatIsAskedFor(t *testing.T) {
+	s := newTestSolver(event.Ignore{})
+	visit := func(stage, partition int) wire.Identity {
+		return wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: stage, Partition: partition}
+	}
+	for _, id := range []wire.Identity{visit(0, 0), visit(1, 0), visit(2, 0), visit(0, 1)} {
+		deliver(t, s, &wire.Record[float64]{Identity: id})
+		if kept, want := s.inbox.holds(id), id.Stage < 2 && id.Partition == 0; kept != want {
+			t.Errorf("%v: kept is %v, expected %v", id, kept, want)
+		}
+	}
+	s.inbox.Begin(1)
+	if s.inbox.holds(visit(0, 0)) || !s.inbox.holds(visit(1, 0)) {
+		t.Error("stage 1 begins: the inbox must keep what is of stage 1, and nothing else")
+	}
+	if deliver(t, s, &wire.Record[float64]{Identity: visit(0, 0)}); s.inbox.holds(visit(0, 0)) {
+		t.Error("a record of stage 0 is kept while stage 1 is solved")
+	}
+}
+
+// After the seal of a later stage, missing records of earlier stages are considered deleted, even if no later visit is
+// left.
+func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
+	s := &Solver{inbox: newInbox(), plan: &schemas.Plan{}}
+	seal := wire.Identity{Kind: statistics.KindSeal, Stage: 0, Partition: 2}
+	if lacks, err := s.lacks(seal); err != nil || !lacks {
+		t.Errorf("the seal is missing: %v, %v; expected true", lacks, err)
+	}
+	s.inbox.noteVisit(wire.Identity{Kind: statistics.KindSeal, Stage: 1, Partition: 2})
+	if _, err := s.lacks(seal); !errors.As(err, new(*goneError)) {
+		t.Errorf("got error %v, expected a *GoneError", err)
+	}
+	if lacks, err := s.lacks(wire.Identity{Kind: statistics.KindVisit, Stage: 1, Visit: 3, Partition: 2}); err != nil || !lacks {
+		t.Errorf("the visit of the same stage is missing: %v, %v; expected true", lacks, err)
+	}
+}
+
+// Sums about different points are not added.
+func TestVisitsAboutDifferentPoints(t *testing.T) {
+	visit := func(partition int, shift []float32, targets []float64, sparse bool) *statistics.SurveyVisit {
+		v := &statistics.SurveyVisit{Parts: make([]coverage.Coverage, 1), Shift: shift, TargetShift: targets, Sparse: sparse}
+		v.Identity = wire.Identity{Kind: statistics.KindVisit, Stage: wire.Survey, Partition: partition}
+		return v
+	}
+	first := visit(0, []float32{1, 2}, []float64{3}, false)
+	for name, other := range map[string]*statistics.SurveyVisit{
+		"shift": visit(1, []float32{1, 3}, []float64{3}, false), "width": visit(1, []float32{1}, []float64{3}, false),
+		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
+	} {
+		f := &surveyFindings{Findings: accumulate.NewFindings()}
+		arrowtest.NoError(t, f.Add(first, &schemas.Share{Partitions: []int{0}}))
+		if err := f.Add(other, &schemas.Share{Partitions: []int{1}}); !errors.Is(err, errOtherPoint) {
+			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
+		}
+		if err := f.Add(visit(1, []float32{1, 2}, []float64{3}, false), &schemas.Share{Partitions: []int{1}}); err != nil {
+			t.Errorf("%s: %v for the same point", name, err)
+		}
+	}
+}
+
+// Two solvers must write the same survey's result. So the findings of a chain's partitions are in partition order, not in
+// the order of the records, which is arbitrary.
+func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
+	for _, arrivals := range [][]int{{0, 1, 2}, {2, 0, 1}} {
+		s := newTestSolver(event.Ignore{})
+		s.plan.Chain, s.plan.Group, s.plan.Warm, s.plan.Spans = &schemas.Chain{Number: 1}, 1, &schemas.Warm{}, nil
+		for n := range arrivals {
+			s.plan.Spans = append(s.plan.Spans, coverage.Span{Partition: n, To: 3})
+		}
+		s.visited, s.surveyed = s.plan.Shares(s.plan.Partitions()), s.plan.Shares(s.plan.Surveyed())
+		var deliveries []*protocol.Delivery
+		for _, n := range arrivals {
+			covered := coverage.Coverage{Spans: coverage.Spans{{Partition: n, To: 3}}}
+			visit := &statistics.SurveyVisit{
+				Visit: statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: n,
+					Parent: s.chain.Root}, Covered: covered}, Parts: []coverage.Coverage{covered},
+				Chained: []statistics.Chained{{
+					Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, Increments: []coverage.Coverage{covered},
+					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
+				}},
+			}
+			messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
+			for _, m := range messages {
+				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
+			}
+		}
+		s.subscription, s.scratch = &scripted{deliveries: deliveries}, &scratch{}
+		s.inbox.Begin(wire.Survey)
+		found := &surveyFindings{Findings: accumulate.NewFindings()}
+		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
+		sum := arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found)...)))(t)
+		all := newSurveyed(s.plan, &found.Findings, sum)
+		for n := range arrivals {
+			if all.Skipped[n].Partition != n || all.Covered[n].Spans[0].Partition != n || all.Increments[0].Covered[n].Spans[0].Partition != n ||
+				all.Increments[0].Skipped[n].Partition != n || all.Progress[n].Source != fmt.Sprint("source ", n) {
+				t.Errorf("after arrivals %v: %+v", arrivals, all)
+			}
+		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
+	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -348,5 +349,70 @@ func TestResidualsThatVanishAgainAndAgain(t *testing.T) {
 	times = 0
 	if err := w.withScores(t.Context(), 1, w.shares, func() error { times++; return other }); err != other || times != 1 {
 		t.Errorf("another error: %d times, %v", times, err)
+	}
+}
+
+// No goroutine is left when the tests are done.
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// The reserved memory includes terms: a worker's do not depend on the number of increments in a full run, and a solver's
+// depend on the number of terms that the run leaves.
+func TestMemoryOfTerms(t *testing.T) {
+	full := func(increments int) *schemas.Chain {
+		c := &schemas.Chain{Number: increments + 1}
+		for i := range increments {
+			c.Increments = append(c.Increments, coverage.Increment{Number: i + 1, Weight: 1})
+		}
+		return c
+	}
+	update := &schemas.Chain{Number: 9, Update: &schemas.Update{Refresh: make([]coverage.Increment, 4), Leave: make([]coverage.Increment, 2)}}
+	for name, test := range map[string]struct {
+		chain       *schemas.Chain
+		solves      bool
+		stage, kept int64
+	}{
+		"no chain":       {nil, true, 0, 0},
+		"a worker alone": {full(1000), false, termMatrices, 0},
+		"full":           {full(1000), true, termMatrices, 2 * 1000},
+		"first":          {&schemas.Chain{Number: 1}, true, termMatrices, 2},
+		"update":         {update, true, 4 * 5, 4*5 + 2*2},
+	} {
+		w := &Worker{Run: &visit.Run{Plan: &schemas.Plan{Chain: test.chain}}, options: Options{Solves: test.solves}}
+		if stage, kept := w.matricesOfTerms(); stage != test.stage || kept != test.kept {
+			t.Errorf("%s: %d and %d matrices, expected %d and %d", name, stage, kept, test.stage, test.kept)
+		}
+	}
+}
+
+// A visit that has read other rows than the survey is an error, whatever the difference.
+func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
+	span := coverage.Span{Partition: 3, From: 0, To: 4}
+	covered := coverage.Coverage{Spans: coverage.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}
+	for name, change := range map[string]func(*coverage.Coverage){
+		"the same": func(*coverage.Coverage) {},
+		"messages": func(c *coverage.Coverage) { c.Messages-- },
+		"rows":     func(c *coverage.Coverage) { c.Rows++ },
+		"checksum": func(c *coverage.Coverage) { c.Checksum++ },
+	} {
+		p, expected := partition.New(2, partition.NewPart(span, 0, nil)), covered
+		change(&expected)
+		p.Surveyed, p.Covered = expected, coverage.Coverage{}
+		sums := map[*partition.Share]*accumulate.Sum{}
+		part := func(at int) *accumulate.Sum {
+			half := coverage.Coverage{Spans: coverage.Spans{p.Segments[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
+			return accumulate.NewSum(half, nil)
+		}
+		if whole, err := merge(sums, &visit.Load{Share: p, Index: 0}, part(0), 2, &accumulate.BufferPool{},
+			nil); whole != nil || err != nil {
+			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
+		}
+		whole, err := merge(sums, &visit.Load{Share: p, Index: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
+		if name == "the same" {
+			if err != nil || !whole.Coverage.Same(covered) {
+				t.Errorf("%v, %v", whole, err)
+			}
+		} else if !errors.As(err, new(*coverageError)) {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,9 +1,11 @@
 package examples
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"slices"
 	"strings"
@@ -14,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -522,5 +525,471 @@ func TestLongTextsAreRefused(t *testing.T) {
 			t.Errorf("%s: %v", column, err)
 		}
 		metered.Check(t, len(value), err, wire.ErrDamaged)
+	}
+}
+
+// Features are less the offsets that are asked for, whatever the message was less: of any type, with missing values,
+// and again after another question. A message that does not say its columns has those that are asked for.
+func TestAlign(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	own := Columns{{Name: "time", Offset: 1000}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
+	nan := float32(math.NaN())
+	rows := &Rows{Rows: 2, Cols: 4, Floats: []float32{1, 0, 1, 5, nan, 1, 0, 6}, Columns: own}
+	said := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	defer said.Release()
+	rows.Columns = nil
+	silent := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	defer silent.Release()
+	other := Columns{{Name: "time", Offset: 990}, {Name: "colour", Categories: []string{"red"}}, {Name: "size", Offset: -2}}
+	for _, test := range []struct {
+		name     string
+		examples *Batch
+		columns  Columns
+		want     []float32
+	}{
+		{"same", said, own, rows.Floats},
+		{"other", said, other, []float32{11, 0, 1, 7, nan, 1, 0, 8}},
+		{"same again", said, own, rows.Floats},
+		{"none", said, Columns{{Name: "time"}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}, []float32{1001, 0, 1, 5, nan, 1, 0, 6}},
+		{"unknown", said, nil, rows.Floats},
+		{"silent", silent, other, rows.Floats},
+	} {
+		if err := test.examples.Align(test.columns); err != nil {
+			t.Errorf("%s: %v", test.name, err)
+		}
+		got := make([]float32, 8)
+		test.examples.Features(got, 4)
+		if !slices.EqualFunc(got, test.want, func(a, b float32) bool { return a == b || a != a && b != b }) {
+			t.Errorf("%s: %v, expected %v", test.name, got, test.want)
+		}
+	}
+	if err := said.Align(Columns{{Name: "time", Offset: 1}}); err == nil {
+		t.Error("columns of another width are aligned")
+	}
+}
+
+// Columns come back from their text. A column with an offset is an object, others stay what they were.
+func TestColumnsWithOffsets(t *testing.T) {
+	columns := Columns{{Name: "time", Offset: 1764000038912}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
+	const want = `[{"name":"time","offset":1764000038912},{"name":"colour","categories":["red"]},"size"]`
+	if columns.Text() != want {
+		t.Errorf("%s, expected %s", columns.Text(), want)
+	}
+	if again := arrowtest.Must(ParseColumns(want))(t); !reflect.DeepEqual(again, columns) {
+		t.Errorf("became %+v", again)
+	}
+	for _, text := range []string{`[{"name":"a"}]`, `[{"name":"a","categories":[]}]`, `[{"name":"a","categories":["x"],"offset":1}]`} {
+		if _, err := ParseColumns(text); err == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+}
+
+// Columns survive their text, and count their features.
+func TestColumns(t *testing.T) {
+	for text, features := range map[string]int{
+		"":                  0,
+		`["a","b c","\"é"]`: 3,
+		`["a",{"name":"colour","categories":["blue","red"]}]`:                               4,
+		`[{"name":"x","categories":[""]}]`:                                                  2,
+		`[{"name":"t.hour","time":"hour"},{"name":"t.age","offset":-20000.5,"time":"age"}]`: 2,
+		`[{"name":"t.hour","time":"hour","unit":"ms"}]`:                                     1,
+	} {
+		columns, err := ParseColumns(text)
+		if err != nil || columns.Features() != features || columns.Text() != text {
+			t.Errorf("%s: %v of %d features, %v", text, columns.Text(), columns.Features(), err)
+		}
+		if again, _ := ParseColumns(text); !reflect.DeepEqual(again, columns) || again.Difference(columns) != "" {
+			t.Errorf("%s differs from itself: %s", text, again.Difference(columns))
+		}
+	}
+	for _, text := range []string{"a", "{}", `["a","a"]`, `[""]`, `[{"name":"a"}]`, `[1]`, `[{"name":"a","categories":[]}]`,
+		`[{"name":"a","time":"hour"}]`, `[{"name":".hour","time":"hour"}]`, `[{"name":"a.second","time":"second"}]`,
+		`[{"name":"a.hour","time":"hour","categories":["x"]}]`,
+		`[{"name":"a.hour","time":"hour","unit":"auto"}]`, `[{"name":"a","unit":"ms"}]`} {
+		if columns, err := ParseColumns(text); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%s: %v, %v", text, columns, err)
+		}
+	}
+}
+
+// The difference between two tables says which column it is.
+func TestColumnsDifference(t *testing.T) {
+	table := Columns{{Name: "size"}, {Name: "colour", Categories: []string{"red"}}}
+	for want, other := range map[string]Columns{
+		`column 0 is "width", not "size"`:      {{Name: "width"}, table[1]},
+		`column "colour" has other categories`: {table[0], {Name: "colour", Categories: []string{"blue"}}},
+		`1 columns, not 2`:                     table[:1],
+		`column "size" is a part of times in one of the tables, and none in the other`: {{Name: "size", Time: "hour"}, table[1]},
+		`column 1 is "red", not "colour"`:                                              {table[0], {Name: "red"}},
+	} {
+		if got := other.Difference(table); got != want || reflect.DeepEqual(other, table) {
+			t.Errorf("%s, expected %s", got, want)
+		}
+	}
+	ms, s, none := Columns{PartOf("t", "hour", value.UnitMilliseconds)}, Columns{PartOf("t", "hour", value.UnitSeconds)}, Columns{PartOf("t", "hour", "")}
+	if got, want := s.Difference(ms), `column "t.hour" has times in s, not in ms`; got != want {
+		t.Errorf("%s, expected %s", got, want)
+	}
+	if none.Difference(ms) != "" || ms.Difference(none) != "" || none.WithUnits(ms)[0].Unit != ms[0].Unit || ms.WithUnits(s)[0].Unit != ms[0].Unit {
+		t.Error("columns without numbers differ from others, or have other units")
+	}
+	if long := strings.Repeat("x", 1000); len(Columns{{Name: long}}.Difference(table)) > 200 {
+		t.Error("a long name is not cut")
+	}
+}
+
+// TestDropLeavesTheOthers compares the rows after those dropped with a slice of them.
+func TestDropLeavesTheOthers(t *testing.T) {
+	for from := range 4 {
+		for name, rows := range map[string]func() *Rows{
+			"dense": func() *Rows {
+				return &Rows{Rows: 3, Cols: 2, Floats: []float32{1, 2, 3, 4, 5, 6}, Numbers: []int64{7, 8, 9}, NoLabel: []bool{false, true, false},
+					Weights: []float32{1, 2, 3}}
+			},
+			"sparse": func() *Rows {
+				return &Rows{Rows: 3, Sparse: &SparseRows{Ends: []int{2, 2, 3}, Indices: []int32{0, 7, 1}, Values: []float32{1, 2, 3}},
+					LabelLists: [][]string{{"a"}, nil, {"b", "c"}}, Served: []Served{{Version: 1}, {}, {Version: 2}}}
+			},
+			"targets": func() *Rows {
+				return &Rows{Rows: 3, Cols: 1, Floats: []float32{1, 2, 3}, Targets: []float64{1, 2, 3, 4, 5, 6}, Words: []string{"a", "", "b"}}
+			},
+		} {
+			whole, left := rows(), rows()
+			left.Drop(from)
+			if want := whole.Slice(from, whole.Rows); left.Rows != want.Rows || left.Rows > 0 && !reflect.DeepEqual(left, want) {
+				t.Errorf("%s without %d rows: %+v, expected %+v", name, from, left, want)
+			}
+		}
+	}
+}
+
+// joined is what a message says of rows that wait, and text is that in its header.
+func joined() (j *Joined, text string) {
+	return &Joined{Rule: "4e1f", Rows: []JoinInput{{Partition: 2, Time: 900, From: 4, Since: 100}},
+			Outcomes: []JoinInput{{Partition: 1, Next: 7, Last: "0123456789ab", Time: 800, From: 5, Since: -9223372036854775808}},
+			Joins: []JoinCursor{{Partition: -1, Due: JoinPlace{700, 2, 3}, Applied: JoinPlace{600, 1, 6}, Labelled: 8,
+				Counts: JoinCounts{Rows: 9, Absent: 4, Outcomes: 7, Matched: 5, Late: 1, Disorder: 60}}}},
+		`{"rule":"4e1f","rows":[{"partition":2,"next":0,"time":900,"from":4,"since":100}],` +
+			`"outcomes":[{"partition":1,"next":7,"last":"0123456789ab","time":800,"from":5,"since":-9223372036854775808}],` +
+			`"joins":[{"partition":-1,"due":{"time":700,"partition":2,"offset":3},"applied":{"time":600,"partition":1,"offset":6},"labelled":8,` +
+			`"counts":{"rows":9,"absent":4,"outcomes":7,"matched":5,"late":1,"disorder":60}}]}`
+}
+
+// How far rows were joined is read as it was written, and damage is an error.
+func TestJoined(t *testing.T) {
+	j, text := joined()
+	h := j.Header()
+	if h != (wire.Header{Key: "stagewise-joined", Value: text}) {
+		t.Errorf("the header is %+v", h)
+	}
+	if read, err := JoinedOf(wire.Message{Headers: []wire.Header{h}}); err != nil || !read.Equal(j) {
+		t.Errorf("%+v is read, %v", read, err)
+	}
+	other, _ := joined()
+	other.Joins[0].Labelled++
+	if none, err := JoinedOf(wire.Message{}); err != nil || !none.Equal(nil) || none.Equal(j) || j.Equal(none) || j.Equal(other) {
+		t.Errorf("%+v is read of a message without the header, %v", none, err)
+	}
+	for _, text := range []string{"[", "[]", `{"rows":[{"partition":-1}]}`, `{"outcomes":[{"from":-1}]}`, `{"outcomes":[{"next":-1}]}`} {
+		if _, err := JoinedOf(wire.Message{Headers: []wire.Header{{Key: "stagewise-joined", Value: text}}}); !errors.Is(err, wire.ErrDamaged) {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// Counts of joins together do not depend on their order, also if one of them is behind.
+func TestTogether(t *testing.T) {
+	ahead, near, behind := JoinCounts{Rows: 9, Outcomes: 100, Matched: 9}, JoinCounts{Rows: 8, Outcomes: 60, Matched: 6, Late: 3}, JoinCounts{Outcomes: 10, Matched: 1}
+	for _, c := range []struct {
+		joins []JoinCounts
+		want  JoinCounts
+	}{
+		{nil, JoinCounts{}},
+		{[]JoinCounts{ahead, near}, JoinCounts{Rows: 17, Outcomes: 100, Matched: 19, Late: 5}},
+		{[]JoinCounts{ahead, near, behind}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
+		{[]JoinCounts{behind, near, ahead}, JoinCounts{Rows: 17, Outcomes: 19, Matched: 16, Late: 3}},
+	} {
+		if got := Together(c.joins); got != c.want {
+			t.Errorf("%+v: %+v, expected %+v", c.joins, got, c.want)
+		}
+	}
+}
+
+func TestSortLabels(t *testing.T) {
+	for _, c := range [][2][]string{
+		{{}, {}},
+		{{"10", "9", "-1", "2.5"}, {"-1", "2.5", "9", "10"}},
+		{{"b", "10", "9", "a"}, {"10", "9", "a", "b"}},
+		{{"01", "1", "1.0", "0"}, {"0", "01", "1", "1.0"}},
+		{{"nan", "1", "-inf"}, {"nan", "-inf", "1"}},
+	} {
+		got := slices.Clone(c[0])
+		SortLabels(got)
+		if !slices.Equal(got, c[1]) {
+			t.Errorf("%q sorts to %q, expected %q", c[0], got, c[1])
+		}
+		slices.Reverse(got)
+		if SortLabels(got); !slices.Equal(got, c[1]) {
+			t.Errorf("%q reversed sorts to %q", c[1], got)
+		}
+	}
+}
+
+func TestClassesCompareAsText(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	labels := NewLabels([]string{"7", "07", "-3", "seven"})
+	for _, c := range []struct {
+		rows Rows
+		want []int32
+		err  string
+	}{
+		{rows: Rows{Words: []string{"seven", "7", "07"}}, want: []int32{3, 0, 1}},
+		{rows: Rows{Numbers: []int64{-3, 7, 7}}, want: []int32{2, 0, 0}},
+		{rows: Rows{}, want: []int32{Unlabelled, Unlabelled, Unlabelled}},
+		{rows: Rows{Words: []string{"7", "eight", "7"}}, err: `row 1: label "eight" is not one of the classes`},
+		{rows: Rows{Numbers: []int64{7, 7, 8}}, err: `row 2: label "8" is not one of the classes`},
+	} {
+		c.rows.Rows, c.rows.Cols, c.rows.Bytes = 3, 1, []uint8{1, 2, 3}
+		e := arrowtest.Must(Decode(encodeRows(t, &c.rows, mem), mem))(t)
+		got := make([]int32, 3)
+		err := e.Classes(got, labels, UnknownLabel)
+		if c.err != "" {
+			var unknown *ValueError
+			if !errors.As(err, &unknown) || !errors.Is(err, wire.ErrDamaged) || err.Error() != c.err {
+				t.Errorf("%v, expected %s", err, c.err)
+			}
+		} else if err != nil || !slices.Equal(got, c.want) {
+			t.Errorf("%v, %v, expected %v", got, err, c.want)
+		}
+		e.Release()
+	}
+}
+
+func TestLabelsRefuseDuplicates(t *testing.T) {
+	defer func() {
+		if got := fmt.Sprint(recover()); got != `schemas: label "a" occurs twice` {
+			t.Error(got)
+		}
+	}()
+	NewLabels([]string{"a", "b", "a"})
+}
+
+// Labels are whole numbers if all of them are, in their shortest form, and then they are numbers in JSON. What is read is what was written.
+func TestTypeOf(t *testing.T) {
+	for _, test := range []struct {
+		labels []string
+		want   LabelType
+		json   string
+	}{
+		{[]string{"0", "1"}, WholeLabels, `[0,1]`},
+		{[]string{"-3", "7", "9223372036854775807"}, WholeLabels, `[-3,7,9223372036854775807]`},
+		{[]string{"7"}, WholeLabels, `[7]`},
+		{[]string{"007"}, TextLabels, `["007"]`},
+		{[]string{"0", "007"}, TextLabels, `["0","007"]`},
+		{[]string{"0", "spam"}, TextLabels, `["0","spam"]`},
+		{[]string{"0.0", "1.0"}, TextLabels, `["0.0","1.0"]`},
+		{[]string{"+1", "-1"}, TextLabels, `["+1","-1"]`},
+		{[]string{"-0"}, TextLabels, `["-0"]`},
+		{[]string{"1e3"}, TextLabels, `["1e3"]`},
+		{[]string{" 1"}, TextLabels, `[" 1"]`},
+		{[]string{"9223372036854775808"}, TextLabels, `["9223372036854775808"]`},
+		{[]string{"", "1"}, TextLabels, `["","1"]`},
+		{[]string{}, TextLabels, `[]`},
+		{nil, TextLabels, `null`},
+	} {
+		if got := TypeOf(test.labels); got != test.want {
+			t.Errorf("%q are of type %q, expected %q", test.labels, got, test.want)
+		}
+		if err := TypeOf(test.labels).Check(test.labels); err != nil {
+			t.Error(err)
+		}
+		text, err := json.Marshal(ClassLabels(test.labels))
+		if err != nil || string(text) != test.json {
+			t.Errorf("%q are %s as JSON: %v, expected %s", test.labels, text, err, test.json)
+		}
+		var read ClassLabels
+		if err := json.Unmarshal(text, &read); err != nil || !slices.Equal(read, test.labels) {
+			t.Errorf("%s is read as %q: %v", text, read, err)
+		}
+	}
+	for _, labels := range [][]string{{"0", "007"}, {}} {
+		if WholeLabels.Check(labels) == nil {
+			t.Errorf("%q pass as whole numbers", labels)
+		}
+	}
+	if LabelType("decimal").Check([]string{"1"}) == nil {
+		t.Error("an unknown type passes")
+	}
+	for _, text := range []string{`[1,"a"]`, `[1.5]`, `{}`, `[99999999999999999999]`} {
+		if err := json.Unmarshal([]byte(text), new(ClassLabels)); err == nil {
+			t.Errorf("%s is read", text)
+		}
+	}
+}
+
+// What was served comes back for each row, whoever wrote it.
+func TestServed(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	rows := &Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Served: []Served{{"a", 7}, {}, {"b", 0}, {"TRUE", 1}}}
+	features := arrow.Field{Name: "features", Type: arrow.FixedSizeListOf(1, arrow.PrimitiveTypes.Float32)}
+	foreign := fromJSON(t, mem, `[{"features":[1],"served":3,"served_version":7},{"features":[1],"served":null,"served_version":7},
+		{"features":[1],"served":4,"served_version":0},{"features":[1],"served":-5,"served_version":2147483647}]`, features,
+		arrow.Field{Name: "served", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
+		arrow.Field{Name: "served_version", Type: arrow.PrimitiveTypes.Uint32, Nullable: true})
+	alone := fromJSON(t, mem, `[{"features":[1],"served":"a"}]`, features, arrow.Field{Name: "served", Type: arrow.BinaryTypes.String})
+	for name, c := range map[string]struct {
+		value []byte
+		want  []Served
+	}{
+		"of ingest":           {encodeRows(t, rows, mem), []Served{{"a", 7}, {}, {}, {"true", 1}}},
+		"of another producer": {foreign, []Served{{"3", 7}, {}, {}, {"-5", 2147483647}}},
+		"without a version":   {alone, []Served{{}}},
+		"without either":      {encodeRows(t, &Rows{Rows: 1, Cols: 1, Floats: []float32{1}}, mem), []Served{{}}},
+	} {
+		batch := arrowtest.Must(Decode(c.value, mem))(t)
+		for row, want := range c.want {
+			if got, ok := batch.Served(row); got != want || ok != (want != Served{}) {
+				t.Errorf("%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
+			}
+		}
+		batch.Release()
+	}
+	wrong := fromJSON(t, mem, `[{"features":[1],"served":[1]}]`, features, arrow.Field{Name: "served", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)})
+	if _, err := Decode(wrong, mem); err == nil {
+		t.Error("a list was taken as what was served")
+	}
+}
+
+// Sparse rows come back from a message as they were written, in bounded memory.
+func TestSparseRows(t *testing.T) {
+	mem := arrowtest.Allocator(t)
+	want := &SparseRows{Ends: []int{2, 2, 3}, Indices: []int32{0, 7, MaxColumns - 1}, Values: []float32{1, -2.5, 1e30}}
+	rows := Rows{Rows: 3, Sparse: want, Words: []string{"a", "b", "a"}, Splits: []Split{Train, Test, Train}}
+	record := rows.Record(mem)
+	value, err := Encode(record, mem)
+	record.Release()
+	arrowtest.NoError(t, err)
+	e := arrowtest.Must(Decode(value, mem))(t)
+	defer e.Release()
+	got := &SparseRows{Ends: []int{9}, Indices: []int32{9}, Values: []float32{9}}
+	e.SparseFeatures(got)
+	if !e.Sparse || e.Width != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
+		!slices.Equal(got.Values, want.Values) {
+		t.Errorf("%+v, expected %+v", got, want)
+	}
+	if e.Label(1) != "b" || e.Split(1) != Test {
+		t.Errorf("row 1 has the label %q and is for %v", e.Label(1), e.Split(1))
+	}
+}
+
+// A feature that a producer says is 0 is as one that it leaves out.
+func TestSparseZeros(t *testing.T) {
+	mem := memory.NewGoAllocator()
+	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
+		sparse(arrow.PrimitiveTypes.Uint8))
+	e := arrowtest.Must(Decode(value, mem))(t)
+	defer e.Release()
+	var got SparseRows
+	e.SparseFeatures(&got)
+	if !slices.Equal(got.Ends, []int{1, 1}) || !slices.Equal(got.Indices, []int32{4}) || !slices.Equal(got.Values, []float32{-1}) {
+		t.Errorf("%+v", got)
+	}
+}
+
+// Each row is in one fold, the folds are about as large, and no row is in a fold of none.
+func TestFolds(t *testing.T) {
+	random := rand.New(rand.NewPCG(1, 1))
+	for _, of := range []int{2, 3, 5, 7, 10, 100} {
+		rows := make([]int, of)
+		for i := range 100_000 {
+			hash := random.Uint64()
+			if i < 2 {
+				hash = []uint64{0, math.MaxUint64}[i]
+			}
+			in := 0
+			for number := range of {
+				if (Fold{number, of}).Has(hash) {
+					in++
+					rows[number]++
+				}
+			}
+			if in != 1 {
+				t.Fatalf("the hash %x is in %d of %d folds", hash, in, of)
+			}
+		}
+		for number, n := range rows {
+			if want := 100_000 / of; n < want*8/10 || n > want*12/10 {
+				t.Errorf("fold %d of %d has %d rows", number, of, n)
+			}
+		}
+	}
+	if (Fold{}).Has(0) || (Fold{}).Has(math.MaxUint64) {
+		t.Error("a row is in a fold of none")
+	}
+}
+
+// Targets come through a message as they are, whatever list has them, in a slice too. A row without targets has none.
+func TestTargets(t *testing.T) {
+	const rows = `[{"features":[1],"targets":[1.5,-2]},{"features":[2],"targets":null},{"features":[3],"targets":[0.25,8]}]`
+	types := arrow.PrimitiveTypes
+	for _, of := range []arrow.DataType{
+		arrow.FixedSizeListOf(2, types.Float64), arrow.FixedSizeListOf(2, types.Float32), arrow.ListOf(types.Float64),
+		arrow.LargeListOf(types.Float32),
+	} {
+		mem := arrowtest.Allocator(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", of)}, nil),
+			strings.NewReader(rows))
+		arrowtest.NoError(t, err)
+		for first := range 3 {
+			slice := record.NewSlice(int64(first), 3)
+			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			slice.Release()
+			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
+			arrowtest.NoError(t, e.Targets(got, known, []string{"x", "y"}))
+			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
+				true}[first:]) {
+				t.Errorf("%v from row %d: %v %v", of, first, got, known)
+			}
+			var wrong *ValueError
+			if err := e.Targets(make([]float64, e.Rows), known, []string{"x"}); !errors.As(err, &wrong) {
+				t.Errorf("one target of two: %v", err)
+			}
+			e.Release()
+		}
+		record.Release()
+	}
+	mem := arrowtest.Allocator(t)
+	written := Rows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{7, math.NaN()}}
+	e := arrowtest.Must(Decode(encodeRows(t, &written, mem), mem))(t)
+	defer e.Release()
+	got, known := make([]float64, 2), make([]bool, 2)
+	if err := e.Targets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
+		t.Errorf("%v %v %v", got, known, err)
+	}
+}
+
+func TestDamagedTargets(t *testing.T) {
+	types := arrow.PrimitiveTypes
+	for _, c := range []struct {
+		of   arrow.DataType
+		rows string
+		want string
+	}{
+		{types.Float64, `[{"features":[1],"targets":1}]`, "expected a list"},
+		{arrow.ListOf(types.Int64), `[{"features":[1],"targets":[1]}]`, "expected a list of float64"},
+		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1]},{"features":[1],"targets":[1,2]}]`, "row 1: 2 targets"},
+		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[null]}]`, "row 0: target 0 is null"},
+		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1e300]}]`, "not a finite float32"},
+	} {
+		mem := arrowtest.Allocator(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", c.of)}, nil),
+			strings.NewReader(c.rows))
+		arrowtest.NoError(t, err)
+		_, err = Decode(arrowtest.Must(Encode(record, mem))(t), mem)
+		record.Release()
+		if !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v, expected %s", c.rows, err, c.want)
+		}
 	}
 }

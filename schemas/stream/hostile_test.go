@@ -4,13 +4,18 @@ import (
 	"bytes"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 	flatbuffers "github.com/google/flatbuffers/go"
 
@@ -185,5 +190,144 @@ func TestHostileNumbers(t *testing.T) {
 			}
 			mem.Check(t, len(value), err, ErrDamaged)
 		}
+	}
+}
+
+// beginsLater reports whether the offsets of an array, or of one within it, begin above 0. A reader must take such
+// arrays, but the writer of Arrow 17 leaves out the values before the first offset and writes the offsets as they are.
+func beginsLater(data arrow.ArrayData) bool {
+	first := int64(0)
+	if data.Len() > 0 && len(data.Buffers()) > 1 && data.Buffers()[1] != nil {
+		switch offsets := data.Buffers()[1].Bytes(); data.DataType().(type) {
+		case *arrow.StringType, *arrow.ListType:
+			first = int64(arrow.GetData[int32](offsets)[data.Offset()])
+		case *arrow.LargeStringType, *arrow.LargeListType:
+			first = arrow.GetData[int64](offsets)[data.Offset()]
+		}
+	}
+	children := data.Children()
+	if d, ok := data.Dictionary().(*array.Data); ok && d != nil {
+		children = append(children[:len(children):len(children)], d)
+	}
+	return first > 0 || slices.ContainsFunc(children, beginsLater)
+}
+
+// Whatever the bytes are, Decode returns a record or ErrDamaged, and a record encodes to a stream that decodes to it.
+func FuzzDecode(f *testing.F) {
+	goldens, err := filepath.Glob("../testdata/*.arrow")
+	if err != nil || len(goldens) < 10 {
+		f.Fatal(goldens, err)
+	}
+	for _, name := range goldens {
+		value := arrowtest.Must(os.ReadFile(name))(f)
+		f.Add(value)
+		for i := 1; i < 24; i++ {
+			f.Add(value[:len(value)*i/24])
+			flipped := bytes.Clone(value)
+			flipped[len(value)*i/24] ^= 1 << (i % 8)
+			f.Add(flipped)
+		}
+	}
+	for _, c := range hostile(f) {
+		f.Add(c.value)
+	}
+	f.Fuzz(func(t *testing.T, value []byte) {
+		mem := arrowtest.NewMeter()
+		record, err := Decode(value, mem, nil)
+		switch {
+		case err != nil:
+		case slices.ContainsFunc(record.Columns(), func(c arrow.Array) bool { return beginsLater(c.Data()) }):
+			record.Release()
+		default:
+			value := arrowtest.Must(Encode(record, memory.DefaultAllocator))(t)
+			again, err := Decode(value, memory.DefaultAllocator, nil)
+			if err != nil {
+				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)
+			}
+			if again.NumRows() != record.NumRows() || !again.Schema().Equal(record.Schema()) {
+				t.Errorf("%d rows of %v became %d rows of %v", record.NumRows(), record.Schema(), again.NumRows(), again.Schema())
+			}
+			again.Release()
+			record.Release()
+		}
+		mem.Check(t, len(value), err, ErrDamaged)
+	})
+}
+
+// readAll returns the rows of all batches as text.
+func readAll(from io.Reader, mem *arrowtest.Meter) (text string, err error) {
+	r, err := NewReader(from, false, mem)
+	if err != nil {
+		return "", err
+	}
+	defer r.Close()
+	for {
+		record, err := r.Next(func(int) bool { return true })
+		if err == io.EOF {
+			return text, nil
+		}
+		if err != nil {
+			return text, err
+		}
+		text += fmt.Sprintln(record.Columns())
+		record.Release()
+	}
+}
+
+// A reader returns all batches, whether their buffers are compressed or not, and also if dictionaries grow between them.
+func TestReader(t *testing.T) {
+	mem := arrowtest.NewMeter()
+	category := field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String})
+	schema := arrow.NewSchema([]arrow.Field{field("features", lists(2)), category}, nil)
+	var want string
+	var records []arrow.Record
+	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`,
+		`[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
+		record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(rows))
+		arrowtest.NoError(t, err)
+		defer record.Release()
+		records = append(records, record)
+		want += fmt.Sprintln(record.Columns())
+	}
+	for _, options := range [][]ipc.Option{nil, {ipc.WithZstd()}, {ipc.WithLZ4()}, {ipc.WithDictionaryDeltas(true)}} {
+		var stream bytes.Buffer
+		w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema), ipc.WithAllocator(mem))...)
+		for _, record := range records {
+			arrowtest.NoError(t, w.Write(record))
+		}
+		arrowtest.NoError(t, w.Close())
+		if got, err := readAll(bytes.NewReader(stream.Bytes()), mem); err != nil || got != want {
+			t.Errorf("%s, error %v, expected %s", got, err, want)
+		}
+		for n := range stream.Len() - 1 {
+			if _, err := readAll(bytes.NewReader(stream.Bytes()[:n]), mem); !errors.Is(err, ErrDamaged) {
+				t.Fatalf("cut at byte %d: %v", n, err)
+			}
+		}
+	}
+}
+
+// What no message may be, no file may be either, except for many batches, compressed ones, and a limit of 1 GiB in place of four times
+// the bytes.
+func TestReaderRefusesHostileStreams(t *testing.T) {
+	allowed := []string{"two-batches", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch",
+		"no-batch", "one-body-300-times"}
+	for _, c := range hostile(t) {
+		mem := arrowtest.NewMeter()
+		if _, err := readAll(bytes.NewReader(c.value), mem); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
+			t.Errorf("%s: %v", c.name, err)
+		}
+	}
+}
+
+// A file that does not begin with its schema, as Polars writes it, is an error that says what to write instead.
+func TestFileWithoutItsSchemaInFront(t *testing.T) {
+	var file bytes.Buffer
+	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
+	arrowtest.NoError(t, w.Close())
+	message := file.Bytes()[8:] // without the mark and the length
+	if _, err := NewReader(bytes.NewReader(message), true, arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) ||
+		!strings.Contains(err.Error(), "write it as Parquet") {
+		t.Errorf("got %v, expected what to write instead", err)
 	}
 }

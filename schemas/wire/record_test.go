@@ -1,10 +1,12 @@
 package wire
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -315,4 +317,273 @@ func TestSameTensors(t *testing.T) {
 	if of().Same(of()[:1]) {
 		t.Error("tensors are the same as some of them")
 	}
+}
+
+// tagsOfAllKinds has a field of each kind that a tag may describe.
+type tagsOfAllKinds struct {
+	Identity
+	Text   string           `header:"text"`
+	Count  int              `header:"count,count"`
+	Weight *float64         `header:"weight,omitzero"`
+	Rest   Tensors[float64] `tensor:"*"`
+	Group  *struct {
+		First int `header:"first"`
+	} `header:"first,group"`
+	Object map[string]int `header:"object,omitempty"`
+	Words  []string       `tensor:"words"`
+	Whole  []int64        `tensor:"whole,omitzero"`
+	Single []float32      `tensor:"single"`
+	Rows   []struct {
+		Column int32
+		Sum    struct{ Value float64 }
+	} `tensor:"rows,omitempty"`
+	Texts   []map[string]int `tensor:"texts,texts,omitempty"`
+	Objects map[string]int   `tensor:"objects,text,omitzero"`
+}
+
+// A struct with tags is what its record is read as, and a record of other content is damaged.
+func TestTaggedStructs(t *testing.T) {
+	weight := 0.5
+	full := tagsOfAllKinds{Identity: Identity{Kind: "visit", Run: "run"}, Text: "a", Count: 3, Weight: &weight,
+		Rest: Tensors[float64]{Vector("other", []float64{1})}, Object: map[string]int{"x": 1}, Words: []string{"a", "b"}, Whole: []int64{1 << 40},
+		Single: []float32{0.25}, Texts: []map[string]int{{"y": 2}}, Objects: map[string]int{"z": 3}}
+	full.Group = &struct {
+		First int `header:"first"`
+	}{4}
+	full.Rows = append(full.Rows, struct {
+		Column int32
+		Sum    struct{ Value float64 }
+	}{7, struct{ Value float64 }{0.5}})
+	for _, want := range []tagsOfAllKinds{full, {Words: []string{}, Rest: Tensors[float64]{}}} {
+		var got tagsOfAllKinds
+		if err := RecordOf[float64](&want).Into(&got); err != nil || !reflect.DeepEqual(got, want) {
+			t.Errorf("%+v became %+v, %v", want, got, err)
+		}
+	}
+	for name, damage := range map[string]func(*Record[float64]){
+		"no count":            func(r *Record[float64]) { r.Notes = r.Notes[:1] },
+		"negative count":      func(r *Record[float64]) { r.Notes[1].Value = "-1" },
+		"text as weight":      func(r *Record[float64]) { r.Notes[2].Value = "x" },
+		"no JSON":             func(r *Record[float64]) { r.Notes[4].Value = "{" },
+		"no words":            func(r *Record[float64]) { r.Tensors[1].Name = "others" },
+		"numbers as words":    func(r *Record[float64]) { r.Tensors[1] = Vector("words", []float64{1}) },
+		"words as numbers":    func(r *Record[float64]) { r.Tensors[2] = Words[float64]("whole", []string{"1"}) },
+		"a fraction":          func(r *Record[float64]) { r.Tensors[2].Data[0] = 0.5 },
+		"beyond int32":        func(r *Record[float64]) { r.Tensors[4].Data[0] = 1 << 31 },
+		"a matrix of another": func(r *Record[float64]) { r.Tensors[4].Shape = []int{2, 1} },
+		"a vector":            func(r *Record[float64]) { r.Tensors[4].Shape = []int{2} },
+		"a matrix":            func(r *Record[float64]) { r.Tensors[3].Shape = []int{1, 1} },
+		"no JSON in a text":   func(r *Record[float64]) { r.Tensors[5].Text[0] = "{" },
+		"two texts":           func(r *Record[float64]) { r.Tensors[6] = Words[float64]("objects", []string{"{}", "{}"}) },
+	} {
+		r := RecordOf[float64](&full)
+		r.Notes, r.Tensors = append([]Header{}, r.Notes...), append(Tensors[float64]{}, r.Tensors...)
+		for i := range r.Tensors {
+			r.Tensors[i].Data, r.Tensors[i].Text = append([]float64(nil), r.Tensors[i].Data...), append([]string(nil), r.Tensors[i].Text...)
+		}
+		damage(r)
+		if err := r.Into(&tagsOfAllKinds{}); !errors.Is(err, ErrDamaged) {
+			t.Errorf("%s: %v, expected ErrDamaged", name, err)
+		}
+	}
+}
+
+// Mix gives the published sequence of SplitMix64 from seed 0. The state grows by the golden gamma before each output, and
+// Mix adds it.
+func TestMixIsSplitMix64(t *testing.T) {
+	for i, want := range []uint64{0xe220a8397b1dcdaf, 0x6e789e6aa1b965f4, 0x06c45d188009454f, 0xf88bb8a8724c81ec} {
+		if got := Mix(uint64(i) * 0x9e3779b97f4a7c15); got != want {
+			t.Errorf("output %d is %#016x, expected %#016x", i, got, want)
+		}
+	}
+}
+
+func TestHash(t *testing.T) {
+	for _, c := range []struct {
+		values []uint64
+		want   uint64
+	}{
+		{nil, 0},
+		{[]uint64{0}, 0xe220a8397b1dcdaf},
+		{[]uint64{0, 0}, Mix(0xe220a8397b1dcdaf)},
+		{[]uint64{1, 2, 3}, Mix(Mix(Mix(1)^2) ^ 3)},
+	} {
+		if got := Hash(c.values...); got != c.want {
+			t.Errorf("Hash(%v) = %#x, expected %#x", c.values, got, c.want)
+		}
+	}
+	// FORMAT.md has these values, to test other implementations.
+	if got := fmt.Sprintf("%#x %#x", Hash(1, 2, 3), Hash(3, 2, 1)); got != "0xd0734750fde362b3 0xd62a7f6e291fef64" {
+		t.Error(got)
+	}
+}
+
+// Only values of the form in the specification are passed on, in any version but ff. Identifiers are not all zero.
+func TestTrace(t *testing.T) {
+	const valid = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	zero := strings.Repeat("0", 32)
+	for text, want := range map[string]string{
+		valid: valid, "cc" + valid[2:]: "cc" + valid[2:], "": "", "ff" + valid[2:]: "", valid + "-x": "", valid + "\n": "", strings.ToUpper(valid): "",
+		valid[:54]: "", "00-" + zero + valid[35:]: "", valid[:36] + zero[:16] + "-01": "",
+	} {
+		if got := (Message{Headers: []Header{{HeaderTrace, text}}}).Trace(); got != want {
+			t.Errorf("%q: %q, expected %q", text, got, want)
+		}
+	}
+	if got := (Message{}).Trace(); got != "" {
+		t.Errorf("%q without the header", got)
+	}
+}
+
+// loneChunk makes a message that claims to be one of many chunks. The others never arrive.
+func loneChunk(i int, value []byte) Message {
+	id := Identity{Kind: "visit", Run: "run", Stage: i % 3, Visit: i % 5, Partition: i % 7, Parent: "parent"}
+	return Message{Value: value, Headers: append(id.Headers(),
+		Header{"chunk", "0"}, Header{"chunks", "10000"}, Header{"digest", fmt.Sprint("never ", i)})}
+}
+
+// kept counts again how many bytes the collector keeps.
+func (c *Collector[T]) kept() (bytes int) {
+	for _, at := range c.open {
+		bytes += recordOverhead
+		for _, value := range at.Value.(*incomplete).values {
+			bytes += chunkOverhead + len(value)
+		}
+	}
+	return bytes
+}
+
+// Records that never become complete take at most MaxBytes, whether their chunks are large or small.
+func TestCollectorIsBounded(t *testing.T) {
+	for _, size := range []int{0, 1000, MaxMessage} {
+		mem := arrowtest.NewMeter()
+		c, evicted := &Collector[float64]{MaxBytes: 4 << 20}, 0
+		value := make([]byte, size)
+		for i := range 20_000 {
+			r, err := c.Add(loneChunk(i, value), mem)
+			gone := (*EvictedError)(nil)
+			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
+				t.Fatalf("%v, %v", r, err)
+			}
+			if gone != nil {
+				evicted++
+			}
+			if i%1000 > 0 {
+				continue
+			}
+			if kept := c.kept(); kept > c.MaxBytes || kept != c.bytes || c.waiting.Len() != len(c.open) {
+				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
+			}
+		}
+		if evicted == 0 || mem.Total > 0 {
+			t.Errorf("%d records are evicted, %d bytes decoded", evicted, mem.Total)
+		}
+	}
+	c := &Collector[float64]{}
+	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
+		t.Errorf("%v, %d records", err, len(c.open))
+	}
+}
+
+// The records of several workers become complete in a flood of other chunks that takes MaxBytes many times over, as long
+// as their chunks keep arriving.
+func TestRecordsComeThroughAFlood(t *testing.T) {
+	const writers = 8
+	mem := arrowtest.Allocator(t)
+	var queues [][]Message
+	size := 0
+	for i := range writers {
+		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*120)))
+		r.Partition = i
+		messages := arrowtest.Must(r.Encode(mem))(t)
+		for _, m := range messages {
+			size += len(m.Value)
+		}
+		queues = append(queues, messages)
+	}
+	filler := make([]byte, 200_000)
+	for seed := range uint64(5) {
+		random := rand.New(rand.NewPCG(seed, 1))
+		c, whole, left := &Collector[float64]{MaxBytes: 2 * size}, 0, make([][]Message, writers)
+		copy(left, queues)
+		for whole < writers {
+			for flood := range 3 {
+				_, err := c.Add(loneChunk(random.Int(), filler[:100_000*flood]), mem)
+				if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
+					t.Fatal(err)
+				}
+			}
+			i := random.IntN(writers)
+			if len(left[i]) == 0 {
+				continue
+			}
+			r, err := c.Add(left[i][0], mem)
+			if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
+				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
+			}
+			if left[i] = left[i][1:]; r != nil {
+				whole++
+			}
+		}
+	}
+}
+
+// Decoding very many tensors takes time proportional to their bytes.
+func TestRecordOfManyTensors(t *testing.T) {
+	var tensors Tensors[float64]
+	for range 60_000 {
+		tensors = append(tensors, Tensor[float64]{Name: "", Shape: []int{0}})
+	}
+	roundTrip(t, sums(tensors...))
+}
+
+// The memory of a Collector is bounded, and it returns only records that were written, whatever messages come. Every
+// three bytes are a message: which chunk of which record, and what is wrong with it.
+func FuzzCollectorSequence(f *testing.F) {
+	const records, chunks, maxBytes = 8, 3, 4 << 10
+	schema, mem := FormatOf[float64]().Schema, arrowtest.Allocator(f)
+	var messages [records][chunks]Message
+	whole, largest := map[Digest]bool{}, 0
+	for i := range messages {
+		x := Vector("x", arrowtest.Numbered[float64](chunks*(i+1)))
+		r := sums(x)
+		r.Partition, r.Visit = i/4, i%2 // some share an identity
+		whole[r.Digest()] = true
+		size := recordOverhead
+		for j := range chunks {
+			n := i + 1
+			value := arrowtest.Must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, mem))(f)
+			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
+				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
+			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}
+			size += chunkOverhead + len(value)
+		}
+		largest = max(largest, size)
+	}
+	f.Add([]byte{0, 0, 0, 0, 1, 0, 0, 2, 0})
+	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
+	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
+	f.Fuzz(func(t *testing.T, sequence []byte) {
+		mem, c := arrowtest.Allocator(t), &Collector[float64]{MaxBytes: maxBytes}
+		for ; len(sequence) >= 3; sequence = sequence[3:] {
+			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
+			m := messages[i%records][j%chunks]
+			switch wrong % 4 {
+			case 1:
+				m.Value = bytes.Clone(m.Value)
+				m.Value[wrong*len(m.Value)/256] ^= 1 << (wrong >> 2 % 8)
+			case 2:
+				m.Headers = append([]Header{{"digest", strconv.Itoa(int(j))}}, m.Headers...)
+			case 3:
+				m.Headers = append([]Header{{"chunk", strconv.Itoa(wrong >> 2 % chunks)}}, m.Headers...)
+			}
+			r, err := c.Add(m, mem)
+			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
+				t.Fatalf("%v, %v", r, err)
+			}
+			if kept := c.kept(); kept != c.bytes || kept > maxBytes+largest || c.waiting.Len() != len(c.open) {
+				t.Fatalf("%d bytes are kept, %d counted, of %d incomplete records", kept, c.bytes, len(c.open))
+			}
+		}
+	})
 }

@@ -3,17 +3,30 @@ package screen
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
+	"go.yaml.in/yaml/v3"
+
+	"github.com/stagewise/stagewise/explain"
+	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
+	"github.com/stagewise/stagewise/stages"
 )
 
 // recordStage records the events of a run up to the end of its first stage.
@@ -201,5 +214,295 @@ func TestScoringBar(t *testing.T) {
 		"version 3, 1 message left\x1b[K\r\x1b[K"
 	if drawn.String() != want {
 		t.Errorf("got %q, expected %q", drawn.String(), want)
+	}
+}
+
+// After an error a file has its old content, otherwise all of its new content. No other file is left in its folder.
+func TestWriteIsAtomic(t *testing.T) {
+	t.Chdir(t.TempDir())
+	if err := os.WriteFile("old", []byte("old"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink("old", "link"); err != nil {
+		t.Fatal(err)
+	}
+	half := func(w io.Writer) {
+		if _, err := w.Write([]byte("half")); err != nil {
+			t.Error(err)
+		}
+	}
+	// A failed write leaves the file alone. A write through a link replaces what the link points to.
+	err := Write("old", nil, func(w io.Writer) error { half(w); return os.ErrClosed })
+	if content, _ := os.ReadFile("old"); err == nil || string(content) != "old" {
+		t.Errorf("%q, error %v", content, err)
+	}
+	if err := Write("link", nil, func(w io.Writer) error { half(w); return nil }); err != nil {
+		t.Error(err)
+	}
+	if content, _ := os.ReadFile("old"); string(content) != "half" {
+		t.Errorf("%q behind the link", content)
+	}
+	if files, _ := filepath.Glob("*"); len(files) != 2 {
+		t.Errorf("files %v", files)
+	}
+}
+
+// The screen has a row for each version of a chain, with what an operator should know.
+func TestProgressOfAChain(t *testing.T) {
+	var screen bytes.Buffer
+	p := NewProgress(&screen, time.Now)
+	p.Record(event.Began{Run: "abc", Chained: true})
+	e := 2.5
+	p.Record(event.Retrained{Number: 1, RetrainReport: schemas.RetrainReport{Version: 1, Kind: schemas.RunFull, Rows: 1000,
+		WindowRows: 1000, Offered: true, Seconds: 2}})
+	p.Record(event.Retrained{Number: 2, RetrainReport: schemas.RetrainReport{
+		Version: 2, Kind: schemas.RunUpdate, Rows: 500, WindowRows: 1500, Drift: true, Seconds: 0.5, PrequentialError: &e, NoLabel: 2,
+		Gate:      &schemas.GateReport{Weight: 50, Loss: 0.25, OfferedLoss: 0.125},
+		MostlyBad: &coverage.BadMessages{Messages: 3, Of: 4, Partition: 1, Offset: 7, Reason: "damaged"},
+	}})
+	for _, want := range []string{
+		" version           new rows       window  error before   holdout  seconds\n",
+		"       1  full        1,000        1,000             -         -     2.00\n",
+		"       2  update        500        1,500        2.50 %         -     0.50  the stream has changed  not offered: loss " +
+			"0.25, offered version 0.125  most messages are unusable  2 rows without a label (null, empty or one of examples.missing_values)\n",
+		"3 of 4 new messages can't be used; the first is partition 1, offset 7: damaged\n",
+	} {
+		if !strings.Contains(screen.String(), want) {
+			t.Errorf("%s\nexpected %s", screen.String(), want)
+		}
+	}
+}
+
+// Runs that do not fit on a terminal beside each other are below each other, with the same rows; long values are cut there, and nowhere
+// else.
+func TestRunsFitATerminal(t *testing.T) {
+	var runs []page.Compared
+	for i, errorOf := range []float64{3, 1, 2, 5, 4} {
+		r := page.Compared{Title: "version " + string(rune('1'+i)), State: "done", Plan: &schemas.Plan{Name: strings.Repeat("p", 30+i)},
+			Report: &schemas.Report{Splits: map[string]schemas.SplitReport{"test": {Rows: 10, Error: errorOf}}}}
+		runs = append(runs, r)
+	}
+	runs = append(runs, page.Compared{Title: "run 0123456789ab", State: "failed"})
+	ranked := rank(runs, page.Order{})
+	if want := []string{"3", "1", "2", "5", "4", "-"}; ranked.Name != "rank by error of the test rows" || !slices.Equal(ranked.Values, want) {
+		t.Errorf("%+v, expected %v", ranked, want)
+	}
+	rows := append(page.Measures(runs), ranked)
+	rows = append(rows, page.Differences(runs)...)
+	for _, columns := range []int{20, 80, 120, 0} {
+		most := 0
+		if columns > 0 {
+			most = maxValue
+		}
+		var all []int
+		lists := beside(runs, rows, columns, most)
+		for _, list := range lists {
+			all = append(all, list...)
+			var text strings.Builder
+			if err := writeCompared(&text, runs, list, rows, page.Differences(runs), most); err != nil {
+				t.Fatal(err)
+			}
+			for line := range strings.Lines(text.String()) {
+				if width := utf8.RuneCountInString(strings.TrimRight(line, " \n")); columns > 0 && width > columns && len(list) > 1 {
+					t.Errorf("%d columns: %d in %q", columns, width, line)
+				}
+			}
+			if whole := strings.Contains(text.String(), strings.Repeat("p", 30)); columns > 0 && whole || columns == 0 && !whole {
+				t.Errorf("%d columns: whether a long value is whole is %v", columns, whole)
+			}
+		}
+		if !slices.Equal(all, []int{0, 1, 2, 3, 4, 5}) || (columns == 0) != (len(lists) == 1) {
+			t.Errorf("%d columns: %v", columns, lists)
+		}
+	}
+}
+
+// The last lines of a run say how good predictions are, of the rows that say most.
+func TestConcludeTasks(t *testing.T) {
+	of := func(v float64) *float64 { return &v }
+	numbers := map[string]statistics.Distances{"tax": {RMSE: 1.0725, R2: 0.9774}, "price": {RMSE: 4865.2, R2: 0.99801}}
+	for want, splits := range map[string]map[string]schemas.SplitReport{
+		"": {"train": {Rows: 9}},
+		"test: price: RMSE 4865, R² 0.998; tax: RMSE 1.073, R² 0.977\n": {"test": {Targets: numbers},
+			"train": {Targets: map[string]statistics.Distances{"tax": {}}}},
+		"holdout: Hamming loss 0.008, micro-F1 0.989\n": {"holdout": {Hamming: of(0.0078), MicroF1: of(0.9888)}, "train": {}},
+		"test: AUC 0.9127\n": {"test": classified([][]int64{{78, 2}, {2, 18}}, [2]float64{1, 1}, 0.91268),
+			"train": classified([][]int64{{720, 0}, {9, 171}}, [2]float64{1, 1}, 0.99)},
+	} {
+		if got := concluded(splits); got != want {
+			t.Errorf("%s\nexpected\n%s", got, want)
+		}
+	}
+}
+
+// An error is no better than that of always predicting the commonest class unless it is lower, by what rows in which exactly one of the two
+// is right can show; ranks may be good all the same.
+func TestConcludeAgainstTheMajority(t *testing.T) {
+	even, few := [2]float64{1, 1}, ` rows are too few to tell`
+	const useful, threshold = "; the AUC is clearly better than chance", ": set threshold, for example to best_f1"
+	for name, c := range map[string]struct {
+		confusion [][]int64
+		weights   [2]float64 // of the rows of the first class, which is the commonest, and of the others
+		auc       float64
+		want      string
+	}{
+		"class weights make a class of few rows the commonest": {[][]int64{{20, 0}, {8, 32}}, [2]float64{20, 1}, 0.97, ""},
+		"class weights, of which rows lose more than they win": {[][]int64{{950, 50}, {5, 15}}, [2]float64{1, 20}, 0.9, ""},
+		"a rare class": {[][]int64{{582, 1}, {4, 3}}, even, 0.994,
+			`error 0.85 % is not clearly better than that of always predicting "no", 1.19 %: 590` + few + useful},
+		"a rare class, never predicted": {[][]int64{{990, 0}, {10, 0}}, even, 0.93,
+			`error 1.00 % is no better than that of always predicting "no": 1.00 %` + useful + threshold},
+		"few rows":        {[][]int64{{75, 5}, {12, 8}}, even, 0.55, `error 17.00 % is not clearly better than that of always predicting "no", 20.00 %: 100` + few},
+		"many rows":       {[][]int64{{7500, 500}, {1200, 800}}, even, 0.55, ""},
+		"few that differ": {[][]int64{{9990, 0}, {5, 5}}, even, 0.5, ""},
+		"noise":           {[][]int64{{70, 10}, {11, 9}}, even, 0.52, `error 21.00 % is no better than that of always predicting "no": 20.00 %`},
+		"one class only":  {[][]int64{{100, 0}, {0, 0}}, even, 0.5, `error 0.00 % is no better than that of always predicting "no": 0.00 %`},
+	} {
+		want := fmt.Sprintf("test: AUC %.4f\n", c.auc)
+		if c.want != "" {
+			want += "test " + c.want + "\n"
+		}
+		if got := concluded(map[string]schemas.SplitReport{"test": classified(c.confusion, c.weights, c.auc)}); got != want {
+			t.Errorf("%s: %s\nexpected\n%s", name, got, want)
+		}
+	}
+}
+
+// classified is the report of rows of two classes, of which the first is the commonest.
+func classified(confusion [][]int64, weights [2]float64, auc float64) schemas.SplitReport {
+	s := schemas.SplitReport{Confusion: confusion, ClassMeasures: statistics.ClassMeasures{AUC: &auc, F1: make([]float64, 2)}}
+	var wrong, rare, all float64
+	for i, row := range confusion {
+		for j, n := range row {
+			w := weights[i] * float64(n)
+			s.Rows, all = s.Rows+n, all+w
+			if i != j {
+				wrong += w
+			}
+			rare += float64(i) * w
+		}
+	}
+	s.Error, rare = 100*wrong/all, 100*rare/all
+	s.MajorityError = &rare
+	return s
+}
+
+// concluded returns the last lines of a run about its splits.
+func concluded(splits map[string]schemas.SplitReport) string {
+	var out bytes.Buffer
+	Conclude(&out, &schemas.Report{Name: "p", Version: 3, Stages: make([]schemas.StageReport, 1), TrainError: 2, Seconds: 1, Majority: "no",
+		Labels: []string{"no", "yes"}, Splits: splits}, "", "")
+	return strings.TrimSuffix(strings.TrimPrefix(out.String(), "train error 2.00 %, 1.0 s\n"), "model: version 3 on the topic p.versions\n")
+}
+
+// Whatever a column is called, YAML reads the name back; a number of a column is a number.
+func TestScalars(t *testing.T) {
+	for _, text := range []string{"a", "a b", "a: b", "a #b", "# a", "- a", "[a]", "{a}", "'a'", `"a"`, `a\b`, "true", "No", "null", "~", "1.5", "1e3", ".5",
+		"0x1", "12", "007", "2026-01-02", "a\tb", "a\nb", "ä ö", "日本", "*a", "&a", "!a", "%a", "@a", "`a`", "a,b", "../a.csv", "a ", " a", "",
+		".", "..", "=", "<<", "|", ">", "?", ":", "nan", ".inf", "\u0085", "\u007f", "y"} {
+		var read struct{ A, B any }
+		if err := yaml.Unmarshal([]byte("a: "+scalar(text)+"  # why\nb: ["+scalar(text)+", x]\n"), &read); err != nil {
+			t.Errorf("%q as %s: %v", text, scalar(text), err)
+			continue
+		}
+		got, isText := read.A.(string)
+		if n, isNumber := read.A.(int); isNumber && text == "12" {
+			got, isText = strconv.Itoa(n), true
+		}
+		if list, ok := read.B.([]any); !isText || got != text || !ok || len(list) != 2 {
+			t.Errorf("%q as %s is read as %v and %v", text, scalar(text), read.A, read.B)
+		}
+	}
+}
+
+// The name of a pipeline is one that topics may have, and says which file it is of.
+func TestName(t *testing.T) {
+	for file, want := range map[string]string{"a/flowers.csv": "flowers", "x.csv.gz": "x", "my table (2).parquet": "my-table-2", "..": "table",
+		"日本.csv": "table", "a.b.jsonl": "a.b", "folder/": "folder", strings.Repeat("a", 300) + ".csv": strings.Repeat("a", 60)} {
+		if got := DraftName(file); got != want {
+			t.Errorf("%s: %s, expected %s", file, got, want)
+		}
+	}
+}
+
+// A comment stays on its line, whatever a column has in it.
+func TestComments(t *testing.T) {
+	var l lines
+	l.add("a: 1", "one\ntwo: 3")
+	l.add("", "three\nfour: 5")
+	var read map[string]any
+	if err := yaml.Unmarshal([]byte(l.String()), &read); err != nil || len(read) != 1 {
+		t.Errorf("%v, %v of\n%s", read, err, l.String())
+	}
+}
+
+// Labels are in the order of the model, also if rounding makes the probability of a later one change more, and the labels whose probability
+// changes little are the last ones.
+func TestCurveOrdersLabels(t *testing.T) {
+	for _, labels := range [][]string{{"no", "yes"}, {"constant", "a", "b", "c", "d"}} {
+		first, last := make([]float64, len(labels)), make([]float64, len(labels))
+		for k := range labels {
+			last[k] = 0.5 + 1e-9*float64(k)
+		}
+		want := labels
+		if len(labels) > maxColumns {
+			last[0] = 0
+			want = append(slices.Clone(labels[1:]), labels[0])
+		}
+		c := explain.Curve{Name: "column", Points: []explain.CurvePoint{{Value: "1", Mean: first}, {Value: "2", Mean: last}}}
+		if got := curve(&explain.Report{Labels: labels}, &c).Head[1:]; !slices.Equal(got, want) {
+			t.Errorf("labels %q, expected %q", got, want)
+		}
+	}
+}
+
+// The formula has the processor time of measured runs within a quarter; docs/scaling.md says how they were measured.
+func TestCostOfMeasuredRuns(t *testing.T) {
+	const start = 0.23 // seconds of a run without rows
+	for _, run := range []struct {
+		rows, width, pca, classes int
+		stages, size, passes      int // passes of all stages
+		gramRows                  string
+		seconds                   float64
+	}{
+		{10_000, 784, 50, 10, 1, 256, 2, solve.GramAuto, 0.41},
+		{10_000, 784, 50, 10, 4, 1024, 16, solve.GramAuto, 1.20},
+		{60_000, 784, 50, 10, 2, 256, 8, solve.GramAuto, 1.40},
+		{60_000, 784, 50, 10, 1, 1024, 4, solve.GramAuto, 1.62},
+		{60_000, 784, 50, 10, 4, 1024, 16, solve.GramAuto, 2.75},
+		{60_000, 784, 50, 10, 4, 1024, 30, solve.GramAuto, 3.18},
+		{60_000, 784, 50, 10, 2, 2048, 8, solve.GramAuto, 3.67},
+		{60_000, 784, 200, 10, 4, 1024, 16, solve.GramAuto, 3.82},
+		{60_000, 784, 50, 10, 2, 1024, 8, solve.GramAll, 3.15},
+		{60_000, 784, 50, 10, 1, 2048, 4, solve.GramAll, 5.54},
+		{60_000, 784, 50, 10, 8, 512, 32, solve.GramAuto, 2.65},
+		{60_000, 784, 100, 10, 8, 1024, 32, solve.GramAuto, 5.00},
+		{60_000, 49, 0, 10, 1, 1024, 2, solve.GramAuto, 0.73},
+		{60_000, 49, 0, 10, 2, 1024, 4, solve.GramAuto, 1.04},
+		{60_000, 49, 0, 10, 2, 1024, 20, solve.GramAuto, 1.59},
+		{60_000, 49, 0, 100, 1, 1024, 2, solve.GramAuto, 1.33},
+		{60_000, 49, 0, 100, 2, 1024, 4, solve.GramAuto, 2.16},
+		{60_000, 49, 0, 100, 2, 1024, 20, solve.GramAuto, 5.91},
+	} {
+		var list []schemas.Stage
+		var columns []int
+		for i := range run.stages {
+			s := schemas.Stage{Features: stages.Defaults(), Link: link.Softmax, Passes: run.passes / run.stages, Method: solve.MethodAuto,
+				GramRows: run.gramRows}
+			if s.Features.Size = run.size; i < run.passes%run.stages {
+				s.Passes++
+			}
+			list, columns = append(list, s), append(columns, run.size)
+		}
+		inputs := run.width
+		if run.pca > 0 {
+			inputs = run.pca
+		}
+		got := start + costOf(int64(run.rows), list, columns, run.width, inputs, run.pca > 0, run.classes).seconds
+		if got < 0.75*run.seconds || got > 1.25*run.seconds {
+			t.Errorf("%+v: the formula has %.2f s", run, got)
+		} else {
+			t.Logf("%.2f of %.2f s", got, run.seconds)
+		}
 	}
 }

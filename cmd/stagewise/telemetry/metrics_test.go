@@ -1,16 +1,23 @@
 package telemetry
 
 import (
+	"bufio"
+	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
+	"os"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/stagewise/stagewise/config"
@@ -329,5 +336,180 @@ func TestListenOn(t *testing.T) {
 	}
 	if _, _, err := listenOn("192.0.2.1:9464"); !errors.As(err, new(option.Problem)) { // of no machine (RFC 5737)
 		t.Errorf("an address that this machine does not have: %v", err)
+	}
+}
+
+// The log of a chain has a record for each version, with what was measured. What needs an operator is a warning.
+func TestLogOfAChain(t *testing.T) {
+	var stream bytes.Buffer
+	l := NewLogs(slog.NewJSONHandler(&stream, nil), "p")
+	e, loss := 2.5, 0.125
+	l.Record(event.Retrained{Number: 1, RetrainReport: schemas.RetrainReport{Version: 1, Kind: schemas.RunFull, Rows: 1000,
+		WindowRows: 1000, Offered: true, Seconds: 2}})
+	l.Record(event.Retrained{Number: 2, RetrainReport: schemas.RetrainReport{
+		Version: 2, Kind: schemas.RunUpdate, Rows: 500, WindowRows: 1500, Drift: true, Seconds: 0.5, UnknownRows: 9,
+		Gate:             &schemas.GateReport{Weight: 50, Loss: 0.25, OfferedLoss: 0.125},
+		PrequentialError: &e, PrequentialLoss: &loss, PrequentialLogLoss: &loss, PrequentialBrier: &loss, PrequentialECE: &loss,
+		MostlyBad: &coverage.BadMessages{Messages: 3, Of: 4, Partition: 1, Offset: 7, Reason: "damaged"},
+	}})
+	var lines []map[string]any
+	for text := range bytes.Lines(stream.Bytes()) {
+		line := map[string]any{}
+		arrowtest.NoError(t, json.Unmarshal(text, &line))
+		lines = append(lines, line)
+	}
+	if len(lines) != 2 || lines[0]["level"] != "INFO" || lines[0]["msg"] != "retrained" || lines[0]["prequential_error"] != nil {
+		t.Fatalf("%v", lines)
+	}
+	for key, want := range map[string]any{
+		"level": "WARN", "version": 2.0, "kind": "update", "rows": 500.0, "offered": false, "drift": true, "seconds": 0.5,
+		"unknown_rows": 9.0, "prequential_error": 2.5,
+		"prequential_loss": 0.125, "prequential_log_loss": 0.125, "prequential_brier": 0.125, "prequential_ece": 0.125, "gate_loss": 0.25,
+		"gate_offered_loss": 0.125,
+		"bad_messages":      3.0, "of_messages": 4.0, "partition": 1.0, "offset": 7.0, "reason": "damaged",
+	} {
+		if lines[1][key] != want {
+			t.Errorf("%s is %v, expected %v", key, lines[1][key], want)
+		}
+	}
+}
+
+// serveRole serves the metrics of a role for one test.
+func serveRole(t *testing.T, listener net.Listener, m *metrics, recorder event.Recorder) {
+	t.Cleanup(serveMetrics(t.Context(), listener, m.registry, m.trouble, recorder))
+}
+
+// Clients that hold connections do not lock out a probe: the oldest idle connection is closed.
+func TestProbeBesideIdleConnections(t *testing.T) {
+	listener, _, err := listenOn("127.0.0.1:0")
+	arrowtest.NoError(t, err)
+	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
+	dial := func(text string) net.Conn {
+		conn := arrowtest.Must(net.Dial("tcp", listener.Addr().String()))(t)
+		t.Cleanup(func() { conn.Close() })
+		_, _ = io.WriteString(conn, text) // the server may have closed it
+		return conn
+	}
+	first := dial("GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n")
+	if r, err := http.ReadResponse(bufio.NewReader(first), nil); err != nil || r.StatusCode != http.StatusOK {
+		t.Fatal(r, err)
+	}
+	for i := range 2 * maxConnections {
+		dial([]string{"", "GET /live HTTP/1.1\r\nHost", "GET /live HTTP/1.1\r\nHost: localhost\r\n\r\n"}[i%3])
+	}
+	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/live"))(t)
+	response.Body.Close()
+	if n, err := io.Copy(io.Discard, first); err != nil && !strings.Contains(err.Error(), "reset") {
+		t.Errorf("the oldest idle connection: %d bytes, %v", n, err)
+	}
+}
+
+// On a loopback address, only requests for this machine are answered.
+func TestMetricsOfThisMachine(t *testing.T) {
+	listener, _, err := listenOn("127.0.0.1:0")
+	arrowtest.NoError(t, err)
+	serveRole(t, listener, newMetrics("p", protocol.RoleWork, clock), event.Ignore{})
+	for host, want := range map[string]int{"localhost:9464": http.StatusOK, "127.0.0.1:9464": http.StatusOK, "evil.example:9464": http.StatusMisdirectedRequest} {
+		r := arrowtest.Must(http.NewRequestWithContext(t.Context(), "GET", "http://"+listener.Addr().String()+"/metrics", nil))(t)
+		r.Host = host
+		response := arrowtest.Must(http.DefaultClient.Do(r))(t)
+		response.Body.Close()
+		if response.StatusCode != want {
+			t.Errorf("%s: %s", host, response.Status)
+		}
+	}
+}
+
+// recorded records the notices.
+type recorded chan string
+
+func (r recorded) Record(e event.Event) {
+	if e, ok := e.(event.Noticed); ok {
+		r <- e.Text
+	}
+}
+
+// broken is a metric whose collection fails.
+type broken struct{ prometheus.Collector }
+
+func (broken) Describe(chan<- *prometheus.Desc) {}
+
+func (broken) Collect(c chan<- prometheus.Metric) {
+	c <- prometheus.NewInvalidMetric(prometheus.NewDesc("broken", "", nil, nil), io.ErrUnexpectedEOF)
+}
+
+// Errors of the server are notices, which are in the log like all others.
+func TestErrorsOfTheMetricsServer(t *testing.T) {
+	m := newMetrics("p", protocol.RoleWork, clock)
+	m.registry.MustRegister(broken{})
+	listener, _, err := listenOn("127.0.0.1:0")
+	arrowtest.NoError(t, err)
+	notices := make(recorded, 1)
+	serveRole(t, listener, m, notices)
+	response := arrowtest.Must(http.Get("http://" + listener.Addr().String() + "/metrics"))(t)
+	response.Body.Close()
+	if text := <-notices; !strings.HasPrefix(text, "metrics: error gathering metrics") || strings.Contains(text, "\n") {
+		t.Errorf("%q", text)
+	}
+}
+
+var metricName = regexp.MustCompile(`\bstagewise_[a-z_]+`)
+
+// A dashboard has something in each panel while nobody but run works: what other roles have is in rows that are folded.
+func TestDashboardOfARunnerAlone(t *testing.T) {
+	content := arrowtest.Must(os.ReadFile("../../../deploy/monitoring/dashboard.json"))(t)
+	var dashboard struct {
+		Panels []struct {
+			Title, Type string
+			Collapsed   bool
+			Targets     []struct{ Expr string }
+			Panels      []any
+		}
+	}
+	arrowtest.NoError(t, json.Unmarshal(content, &dashboard))
+	m := newMetrics("p", protocol.RoleRun, clock)
+	for _, e := range runEvents() {
+		m.Record(e)
+	}
+	families := arrowtest.Must(m.registry.Gather())(t)
+	has := map[string]bool{}
+	for _, f := range families {
+		has[f.GetName()] = true
+	}
+	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			if !p.Collapsed || len(p.Panels) == 0 {
+				t.Errorf("the row %q is unfolded, or empty", p.Title)
+			}
+			continue
+		}
+		filled := false
+		for _, target := range p.Targets {
+			for _, name := range metricName.FindAllString(target.Expr, -1) {
+				filled = filled || has[name]
+			}
+		}
+		if !filled {
+			t.Errorf("the panel %q is empty while run works alone", p.Title)
+		}
+	}
+}
+
+// Alerts, dashboard and pages name metrics that some role has.
+func TestMetricsThatAreNamedExist(t *testing.T) {
+	var code strings.Builder
+	for _, file := range []string{"metrics.go", "../../../serve/metrics.go", "../../../serve/topic.go"} {
+		content := arrowtest.Must(os.ReadFile(file))(t)
+		code.Write(content)
+	}
+	for _, file := range []string{"deploy/monitoring/alerts.yaml", "deploy/monitoring/alerts_test.yaml",
+		"deploy/monitoring/dashboard.json", "docs/operating.md", "docs/serving.md"} {
+		content := arrowtest.Must(os.ReadFile("../../../" + file))(t)
+		for _, name := range metricName.FindAllString(string(content), -1) {
+			plain := strings.TrimSuffix(strings.TrimPrefix(name, "stagewise_"), "_bucket")
+			if !strings.Contains(code.String(), `"`+plain+`"`) {
+				t.Errorf("%s: no role has the metric %s", file, name)
+			}
+		}
 	}
 }
