@@ -37,16 +37,12 @@ const (
 // cache.
 type call struct {
 	request kmsg.Request
-	broker  int32  // a node ID, anyBroker or controller
-	version int16  // overrides the version that kafka-go supports, unless 0
-	buffer  []byte // for the body of the response, if it is large enough. A call that has failed may still write to it
+	broker  int32 // a node ID, anyBroker or controller
+	version int16 // overrides the version that kafka-go supports, unless 0
 }
 
-// answer is the response of a call, whose records are in body.
-type answer struct {
-	kmsg.Response
-	body []byte
-}
+// answer is the response of a call.
+type answer struct{ kmsg.Response }
 
 //lint:ignore ST1003 the name is that of kafka-go's interface
 func (c *call) ApiKey() protocol.ApiKey { return protocol.ApiKey(c.request.Key()) }
@@ -95,18 +91,14 @@ func (c *call) RawExchange(conn io.ReadWriter) (protocol.Message, error) {
 	if size < 0 || size > maxAnswerBytes {
 		return nil, fmt.Errorf("a response of %d bytes to a %s request", size, kmsg.NameForKey(c.request.Key()))
 	}
-	body := c.buffer[:0]
-	if int64(cap(body)) < size {
-		body = make([]byte, size)
-	}
-	body = body[:size]
+	body := make([]byte, size)
 	if _, err := io.ReadFull(conn, body); err != nil {
 		return nil, err
 	}
 	if err := response.ReadFrom(body); err != nil {
 		return nil, fmt.Errorf("decode the response to a %s request: %w", kmsg.NameForKey(c.request.Key()), err)
 	}
-	return &answer{response, body}, nil
+	return &answer{response}, nil
 }
 
 // send sends a request to a broker, and returns the response.

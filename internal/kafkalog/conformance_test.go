@@ -662,7 +662,7 @@ func testGaps(t *testing.T, l *Log, topic string) {
 		leader := must(l.leader(ctx, topic, 0))(t)
 		for s := (&source{log: l, topicPartition: topicPartition{topic, 0}, position: c.from, to: c.to}); s.position < s.to; fetches++ {
 			before := s.position
-			found := must(l.fetch(ctx, leader, pollTime, fetchBytes, &s.buffer, s))(t)
+			found := must(l.fetch(ctx, leader, pollTime, fetchBytes, s))(t)
 			must(s.accept(ctx, found[0]))(t)
 			if s.position == before {
 				t.Fatalf("a fetch at %d does not move", before)

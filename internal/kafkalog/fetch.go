@@ -32,9 +32,8 @@ const (
 
 // fetch reads batches of partitions led by one broker, up to maxBytes from each, from the position of each source on. If
 // there are none it waits for one, at most for poll. The result has nil for partitions of which the broker says nothing.
-// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions. The result is
-// in the memory of buffer, which is replaced if it is too small, and after an error.
-func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, buffer *[]byte, sources ...*source) (
+// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions.
+func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, sources ...*source) (
 	[]*kmsg.FetchResponseTopicPartition, error,
 ) {
 	request := kmsg.NewPtrFetchRequest()
@@ -54,14 +53,10 @@ func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBy
 		partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = int32(s.partition), s.position, maxBytes
 		request.Topics[of].Partitions = append(request.Topics[of].Partitions, partition)
 	}
-	own := *buffer
-	*buffer = nil
-	fetched, err := l.exchange(ctx, &call{request: request, broker: broker, buffer: own})
+	response, err := send[*kmsg.FetchResponse](ctx, l, broker, request)
 	if err != nil {
 		return nil, err
 	}
-	*buffer = fetched.body
-	response := fetched.Response.(*kmsg.FetchResponse)
 	if err := failure(response.ErrorCode); err != nil {
 		return nil, err
 	}
@@ -79,7 +74,7 @@ func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBy
 }
 
 // decode returns the committed messages of a partition of a fetch response from an offset on, and the offset after its
-// batches. After an error in a batch the next fetch starts with that batch.
+// batches. The messages share the memory of the response. After an error in a batch the next fetch starts with that batch.
 func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message, next int64, err error) {
 	if err := failure(p.ErrorCode); err != nil {
 		return nil, from, err
@@ -95,12 +90,12 @@ func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message
 		return nil, from, fmt.Errorf("the batch at offset %d is damaged", from)
 	}
 	for _, r := range found.Records {
-		m := Message{Partition: int(p.Partition), Offset: r.Offset, Key: bytes.Clone(r.Key), Value: bytes.Clone(r.Value)}
+		m := Message{Partition: int(p.Partition), Offset: r.Offset, Key: r.Key, Value: r.Value}
 		if r.Timestamp.UnixMilli() >= 0 { // the producers of old clients write −1 for none
 			m.Time = r.Timestamp
 		}
 		for _, h := range r.Headers {
-			m.Headers = append(m.Headers, Header{h.Key, bytes.Clone(h.Value)})
+			m.Headers = append(m.Headers, Header(h))
 		}
 		messages = append(messages, m)
 	}

@@ -145,14 +145,13 @@ func (f *following) end(s *followed, err error) {
 
 // poll follows partitions led by a broker, until the broker fails, or no longer leads one of them.
 func (f *following) poll(ctx context.Context, broker int32, all []*followed, wait *reporter) {
-	var buffer []byte
 	for ctx.Err() == nil && len(all) > 0 && f.leads(ctx, broker, all) {
 		sources := make([]*source, len(all))
 		for i, s := range all {
 			sources[i] = &s.source
 		}
 		began := time.Now()
-		found, failure := f.log.fetch(ctx, broker, pollTime, int32(max(fetchBytes/len(all), minShare)), &buffer, sources...)
+		found, failure := f.log.fetch(ctx, broker, pollTime, int32(max(fetchBytes/len(all), minShare)), sources...)
 		if failure != nil && !transient(failure) && ctx.Err() == nil {
 			f.end(all[0], failure)
 		}

@@ -27,7 +27,6 @@ type source struct {
 	to          int64     // the end of the range, or unbounded
 	skipDeleted bool      // continue at the first remaining offset if the next ones were deleted
 	stalled     time.Time // when a range first reached the end of the log early; zero if it has not
-	buffer      []byte    // of the fetches of a range
 }
 
 // unbounded is the end of a range without end.
@@ -97,7 +96,7 @@ func (s *source) next(ctx context.Context) (messages []Message, err error) {
 		if err != nil {
 			return err
 		}
-		found, err := s.log.fetch(ctx, leader, pollTime, bytes, &s.buffer, s)
+		found, err := s.log.fetch(ctx, leader, pollTime, bytes, s)
 		if err != nil {
 			return err
 		}
