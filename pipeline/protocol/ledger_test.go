@@ -24,7 +24,7 @@ func TestLedger(t *testing.T) {
 	client, told := newTestClient(), notices{}
 	first, second := testPlan(1), testPlan(2)
 	damaged := documents(t, first.Messages)[0]
-	damaged.Value = []byte("{")
+	damaged.Key, damaged.Value = "plan/damaged", []byte("{")
 	unsound := testPlan(3)
 	unsound.Stages[0].Passes = 0
 	seal := schemas.SourceSeal{ID: "s", Attempt: "a", Partitions: 1}
@@ -62,6 +62,7 @@ func TestLedger(t *testing.T) {
 	if l.Plan(first.Run()).Since.Weights != 0 || l.Plan(second.Run()).Since.Weights != 9 {
 		t.Error("the second run begins where the first has ended, and nothing else changes")
 	}
+	damaged.Key = "plan/also damaged"
 	if err := l.Add(Message{Message: damaged, Offset: 21}); !errors.Is(err, wire.ErrDamaged) || l.Next != 22 {
 		t.Errorf("next is %d, %v", l.Next, err)
 	}
@@ -254,7 +255,7 @@ func TestLedgerOfAProcess(t *testing.T) {
 	begun.KeepRuns, begun.Log = 1, countedLog{log, &read}
 	describe := func(l *Ledger) string {
 		return fmt.Sprint(unfinished(l), slices.Sorted(maps.Keys(maps.Collect(l.Runs()))), len(l.Versions()), number(l.Pinned()), l.NextVersion(),
-			l.Chained(), l.Next, slices.Collect(l.Sources()), len(l.Removed()), l.divisions)
+			l.Chained(), l.Next, slices.Collect(l.Sources()), len(l.Removed()), l.Division("t", l.NextVersion()+1))
 	}
 	compare := func(what string) (offsets int) {
 		t.Helper()
@@ -338,9 +339,9 @@ func TestEndThatCounts(t *testing.T) {
 	states := []string{schemas.Failed, schemas.Cancelled, schemas.Done}
 	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1}, {1, 0}} {
 		l := arrowtest.Must(newTestClient().ReadLedger(t.Context()))(t)
-		for _, i := range order {
-			end := &schemas.End{Run: "run", State: states[i]}
-			arrowtest.NoError(t, l.Add(Message{Message: end.Message()}))
+		for at, i := range order {
+			end := &schemas.End{Run: "run", State: states[i], Attempt: states[i]}
+			arrowtest.NoError(t, l.Add(Message{Message: end.Message(), Offset: int64(at)}))
 		}
 		if want := states[slices.Max(order)]; l.End("run").State != want {
 			t.Errorf("order %v: the run is %s, expected %s", order, l.End("run").State, want)
@@ -356,10 +357,10 @@ func TestNumberOfARemovedVersion(t *testing.T) {
 		end := schemas.End{Run: run, State: schemas.Done, Version: &schemas.Place{Run: run, Version: 2}}
 		return end.Message()
 	}
-	failed := schemas.End{Run: "slow", State: schemas.Failed}
+	failed := schemas.End{Run: "slow", State: schemas.Failed, Attempt: "failed"}
 	removal := schemas.Removal{Run: "quick", Version: 2}
-	for _, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
-		arrowtest.NoError(t, l.Add(Message{Message: m}))
+	for at, m := range []wire.Message{failed.Message(), done("quick"), removal.Message(), done("slow"), done("quick")} {
+		arrowtest.NoError(t, l.Add(Message{Message: m, Offset: int64(at)}))
 	}
 	if versions, end := l.Versions(), l.End("slow"); len(versions) > 0 || end.State != schemas.Cancelled || l.End("quick").State != schemas.Done {
 		t.Errorf("versions %v, the slow run is %s, the other %s", versions, end.State, l.End("quick").State)

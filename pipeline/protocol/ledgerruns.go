@@ -10,16 +10,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// submitted is a plan on the topic.
-type submitted struct {
-	*schemas.Plan               // with its start offsets
-	written       *schemas.Plan // as it is on the topic
-	run           string
-	digest        wire.Digest
-	offset        int64 // of its last chunk
-	time          time.Time
-}
-
 // ChainedRun identifies a run of a chain and its place in it.
 type ChainedRun struct {
 	Run     string // run id
@@ -30,89 +20,73 @@ type ChainedRun struct {
 	Parent string
 }
 
-// before reports whether the run precedes a plan in the chain.
-func (r *ChainedRun) before(c *schemas.Chain) bool {
-	return r.Number < c.Number || r.Number == c.Number && r.Attempt < c.Attempt
+// of returns a run, which it adds if it is not there.
+func (l *Ledger) of(id string) *run {
+	r := l.runs[id]
+	if r == nil {
+		r = &run{id: id}
+		l.runs[id] = r
+	}
+	return r
 }
 
-func (l *Ledger) applyPlan(m Message) error {
-	if !m.IsChunk() {
-		return nil
+func (l *Ledger) applyPlan(s submitted, m *line) {
+	r := l.of(s.run)
+	if r.plan, r.offset = s.plan, m.Offset; r.end == nil {
+		r.changed = m.Time
 	}
-	l.incomplete[m.Digest()] = true
-	whole, ok, err := l.documents.Add(m.Message)
-	if err != nil || !ok {
-		return err
+	l.plans = append(l.plans, r)
+	if chain := s.plan.Chain; chain != nil {
+		l.applyChained(r, chain)
 	}
-	delete(l.incomplete, m.Digest())
-	plan, run, err := l.decodePlan(whole)
-	if err != nil || l.index(run) >= 0 {
-		return err
-	}
-	l.plans = append(l.plans, submitted{plan, plan, run, m.Digest(), m.Offset, m.Time})
-	if plan.Chain != nil {
-		l.applyChained(run, plan.Chain)
-	}
-	return nil
-}
-
-// decodePlan is [DecodePlan], or the plan with the same digest in an earlier ledger.
-func (l *Ledger) decodePlan(m wire.Message) (*schemas.Plan, string, error) {
-	if l.earlier != nil {
-		for _, p := range l.earlier.plans {
-			if p.digest == m.Digest() {
-				return p.written, p.run, nil
-			}
-		}
-	}
-	return DecodePlan(m)
 }
 
 // applyChained decides whether a run of a chain counts. Of the plans with the same parent and attempt, only the first by
 // offset counts: all readers of the topic treat the others as ended before they start. A runner that finds one writes its
 // end, since compaction may put a second copy of the first plan behind it.
-func (l *Ledger) applyChained(run string, chain *schemas.Chain) {
-	if last := l.chained; last != nil && last.Run != run && !last.before(chain) {
-		if l.ends[run] == nil { // otherwise compaction has left a copy of its plan behind its end
+func (l *Ledger) applyChained(r *run, chain *schemas.Chain) {
+	last := l.chained
+	if last != nil && (last.Number > chain.Number || last.Number == chain.Number && last.Attempt >= chain.Attempt) {
+		if r.end == nil { // otherwise compaction has left a copy of its plan behind its end
 			reason := fmt.Sprintf("run %s was submitted before it, to make version %d of the chain in attempt %d", last.Run, last.Number,
 				last.Attempt)
-			l.ends[run], l.overtaken[run] = &schemas.End{Run: run, State: schemas.Cancelled, Reason: reason}, true
+			r.end, r.overtaken = &schemas.End{Run: r.id, State: schemas.Cancelled, Reason: reason}, true
 		}
 		return
 	}
-	l.chained = &ChainedRun{Run: run, Number: chain.Number, Attempt: chain.Attempt}
+	l.chained = &ChainedRun{Run: r.id, Number: chain.Number, Attempt: chain.Attempt}
 	if chain.Parent != nil {
 		l.chained.Parent = chain.Parent.Run
 	}
 }
 
 func (l *Ledger) applyEnd(end *schemas.End, written time.Time) {
-	if end.Source != "" {
-		l.dropSeal(end.Source)
+	if end.Source != "" { // its seal is void
+		other := func(s *schemas.SourceSeal) bool { return s.Name() == end.Source }
+		l.seals, l.gone = slices.DeleteFunc(l.seals, other), slices.DeleteFunc(l.gone, other)
 		l.lacking[end.Source] = true
 	}
 	if end = l.unlessTaken(end); end.Version != nil {
 		l.addVersion(*end.Version)
 	}
-	known := l.ends[end.Run]
-	if known == nil || outranks(end.State, known.State) {
-		l.ends[end.Run] = end
+	r := l.of(end.Run)
+	known := r.end != nil
+	if !known || r.overtaken {
+		r.changed = written
 	}
-	if known == nil || l.overtaken[end.Run] {
-		l.ended[end.Run] = written
+	if !known || outranks(end.State, r.end.State) {
+		r.end = end
 	}
-	delete(l.overtaken, end.Run)
-	at := l.index(end.Run)
-	if at < 0 || known != nil {
+	if r.overtaken = false; r.plan == nil || known {
 		return
 	}
 	// The later runs have not started. Their records come after the current ends of the topics.
-	for i := at + 1; i < len(l.plans); i++ {
-		if later := &l.plans[i]; l.ends[later.run] == nil {
-			plan := *later.Plan
+	for _, later := range l.plans[slices.Index(l.plans, r)+1:] {
+		if later.end == nil {
+			plan := *later.plan
 			plan.Since = end.Since
-			plan.Since.Plans = later.Since.Plans
-			later.Plan = &plan
+			plan.Since.Plans = later.plan.Since.Plans
+			later.plan = &plan
 		}
 	}
 }
@@ -159,43 +133,48 @@ func Ends(m wire.Message, run string) bool {
 	return m.Run() == run && EndOf(m) != nil
 }
 
-// index returns the index of a run's plan; −1 if there is none.
-func (l *Ledger) index(run string) int {
-	return slices.IndexFunc(l.plans, func(p submitted) bool { return p.run == run })
-}
-
 // Plan returns the plan of a run, by run id; nil if there is none.
 func (l *Ledger) Plan(run string) *schemas.Plan {
-	if i := l.index(run); i >= 0 {
-		return l.plans[i].Plan
+	if r := l.runs[run]; r != nil {
+		return r.plan
 	}
 	return nil
 }
 
 // GoesOn reports whether a run was submitted and has not ended.
-func (l *Ledger) GoesOn(run string) bool { return l.index(run) >= 0 && l.ends[run] == nil }
+func (l *Ledger) GoesOn(run string) bool { return l.Plan(run) != nil && l.runs[run].end == nil }
 
 // End returns the end of a run; nil while it is unfinished, or if it ended too long ago. Of several ends one counts: a
 // solver that had not read the cancellation may have finished the run, or another run may have made the version with the
 // same number.
-func (l *Ledger) End(run string) *schemas.End { return l.ends[run] }
+func (l *Ledger) End(run string) *schemas.End {
+	if r := l.runs[run]; r != nil {
+		return r.end
+	}
+	return nil
+}
 
 // Changed returns when a run ended, or, if it has no end on the topic, when it was submitted, by the clock of the writer.
 func (l *Ledger) Changed(run string) (t time.Time) {
-	if t, ended := l.ended[run]; ended {
-		return t
-	}
-	if i := l.index(run); i >= 0 {
-		t = l.plans[i].time
+	if r := l.runs[run]; r != nil {
+		t = r.changed
 	}
 	return t
 }
 
+// Runs returns the runs with known plans, and their plans, in the order of these.
+func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] { return l.runsThat(func(*run) bool { return true }) }
+
 // Unfinished returns the ids and plans of the runs without an end, in the order of their plans.
 func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
+	return l.runsThat(func(r *run) bool { return r.end == nil })
+}
+
+func (l *Ledger) runsThat(wanted func(*run) bool) iter.Seq2[string, *schemas.Plan] {
+	plans := l.plans // those of now, whatever is added meanwhile
 	return func(yield func(string, *schemas.Plan) bool) {
-		for _, p := range l.plans {
-			if l.ends[p.run] == nil && !yield(p.run, p.Plan) {
+		for _, r := range plans {
+			if wanted(r) && !yield(r.id, r.plan) {
 				return
 			}
 		}
@@ -204,18 +183,15 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 
 // AnyUnfinished reports whether any run has no end.
 func (l *Ledger) AnyUnfinished() bool {
-	return slices.ContainsFunc(l.plans, func(p submitted) bool { return l.ends[p.run] == nil })
+	return slices.ContainsFunc(l.plans, func(r *run) bool { return r.end == nil })
 }
 
-// Runs returns the runs with known plans, and their plans, in the order of these.
-func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
-	return func(yield func(string, *schemas.Plan) bool) {
-		for _, p := range l.plans {
-			if !yield(p.run, p.Plan) {
-				return
-			}
-		}
+// Current reports whether a run is the first unfinished one, and starts to read at the given offsets.
+func (l *Ledger) Current(run string, since schemas.Since) bool {
+	for id, plan := range l.Unfinished() {
+		return id == run && plan.Since.Weights == since.Weights && slices.Equal(plan.Since.Statistics, since.Statistics)
 	}
+	return false
 }
 
 // Chained returns the run of the last plan of a chain that counts, ended or not; nil if there is none.
@@ -224,9 +200,9 @@ func (l *Ledger) Chained() *ChainedRun { return l.chained }
 // Overtaken returns the ends of the runs of a chain that do not count because others preceded them, if their ends are not
 // on the topic. The caller writes them.
 func (l *Ledger) Overtaken() (ends []*schemas.End) {
-	for _, p := range l.plans {
-		if l.overtaken[p.run] {
-			ends = append(ends, l.ends[p.run])
+	for _, r := range l.plans {
+		if r.overtaken {
+			ends = append(ends, r.end)
 		}
 	}
 	return ends

@@ -33,7 +33,13 @@ func (c *Client) Prune(ctx context.Context, keep int) error {
 			return err
 		}
 	}
-	if len(l.ends) <= 2*c.keepRuns() {
+	ends := 0
+	for _, r := range l.runs {
+		if r.end != nil {
+			ends++
+		}
+	}
+	if ends <= 2*c.keepRuns() {
 		return nil
 	}
 	if err := c.sweep(ctx); err != nil {
@@ -140,16 +146,16 @@ func (c *Client) sweep(ctx context.Context) error {
 		return err
 	}
 	newest := map[string]int64{} // offsets of the last messages of runs
-	for _, k := range l.keys {
-		newest[k.run] = max(newest[k.run], k.offset)
+	for _, m := range l.lines {
+		newest[m.Run()] = max(newest[m.Run()], m.Offset)
 	}
 	var plans, others []wire.Message
-	for _, key := range slices.Sorted(maps.Keys(l.keys)) {
-		k, counted := l.keys[key], counts.keys[key]
+	for _, key := range slices.Sorted(maps.Keys(l.lines)) {
+		m, run := l.lines[key], l.lines[key].Run()
 		switch {
-		case key == "" || counted || k.run != "" && counts.runs[k.run]:
-		case k.offset >= old || k.run != "" && newest[k.run] >= old:
-		case k.kind == schemas.KindPlan:
+		case key == "" || counts.keys[key] || run != "" && counts.runs[run]:
+		case m.Offset >= old || run != "" && newest[run] >= old:
+		case m.Kind() == schemas.KindPlan:
 			plans = append(plans, wire.Message{Key: key})
 		default:
 			others = append(others, wire.Message{Key: key})
@@ -182,33 +188,32 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 		counts.runs[l.chained.Run], counts.runs[l.chained.Parent] = true, true
 	}
 	last := c.keepRuns()
-	for _, p := range slices.Backward(l.plans) {
-		ended := l.ends[p.run] != nil && !l.overtaken[p.run]
+	for _, r := range slices.Backward(l.plans) {
+		ended := r.end != nil && !r.overtaken
 		if ended {
 			last--
 		}
-		if !ended || last >= 0 || p.Chain != nil && p.offset >= from {
-			counts.runs[p.run] = true
+		if !ended || last >= 0 || r.plan.Chain != nil && r.offset >= from {
+			counts.runs[r.id] = true
 		}
 	}
-	for run, end := range l.ends {
-		if end.Source != "" {
-			counts.runs[run] = true
+	for id, r := range l.runs {
+		if r.end != nil && r.end.Source != "" {
+			counts.runs[id] = true
 		}
 	}
-	for i := range l.divisions {
-		counts.keys[l.divisions[i].Message().Key] = true
+	for _, d := range l.divisions {
+		counts.keys[d.Message().Key] = true
 	}
 	var bounds []coverage.Span
-	if len(l.sources)+len(l.removedSeals) > 0 { // a pipeline that reads another's examples has no seals
+	seals := slices.Concat(l.seals, l.gone)
+	if len(seals) > 0 { // a pipeline that reads another's examples has no seals
 		if bounds, err = c.Log.Spans(ctx, TopicsOf(c.Topics.Name).Examples); err != nil {
 			return nil, err
 		}
 	}
-	for _, seals := range append(slices.Collect(maps.Values(l.seals)), l.removedSeals) {
-		for _, s := range seals {
-			counts.keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
-		}
+	for _, s := range seals {
+		counts.keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
 	}
 	return counts, nil
 }
