@@ -20,9 +20,10 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// fleet is the worker, solver, submitter and runner processes of a campaign. Its methods may be called from any goroutine.
+// fleet is the worker and solver processes of a campaign, and those of its front. Its methods may be called from any goroutine.
 type fleet struct {
 	folder, program string
+	commands        map[role]string // of each role
 	args            []string        // of every command: the configuration
 	env             func() []string // of the next process; nil: that of this process
 
@@ -34,15 +35,10 @@ type fleet struct {
 	unexpected chan *process
 }
 
-func newFleet(folder, program string, args []string) *fleet {
-	return &fleet{folder: folder, program: program, args: args,
+// newFleet returns a fleet without processes. command is that of the front.
+func newFleet(folder, program, command string, args []string) *fleet {
+	return &fleet{folder: folder, program: program, commands: map[role]string{worker: "work", solver: "solve", front: command}, args: args,
 		members: map[role][]*process{}, count: map[role]int{}, unexpected: make(chan *process, 100)}
-}
-
-// command returns a role's command line.
-func (f *fleet) command(r role, more ...string) []string {
-	command := map[role]string{worker: "work", solver: "solve", submitter: "train", runner: "run"}[r]
-	return slices.Concat([]string{command}, f.args, []string{"--log", "json"}, more)
 }
 
 // start starts another process of a role. more is appended to its command line.
@@ -54,7 +50,8 @@ func (f *fleet) start(r role, more ...string) error {
 	if f.env != nil {
 		env = f.env()
 	}
-	p, err := launch(f.folder, r, f.count[r], f.program, f.command(r, more...), env, func(p *process, told bool) {
+	args := slices.Concat([]string{f.commands[r]}, f.args, []string{"--log", "json"}, more)
+	p, err := launch(f.folder, r, f.count[r], f.program, args, env, func(p *process, told bool) {
 		if !told {
 			f.drop(p)
 			f.unexpected <- p
@@ -120,7 +117,7 @@ func (f *fleet) scale(want map[role]int) error {
 
 // close kills all remaining processes.
 func (f *fleet) close() {
-	for _, r := range []role{runner, submitter, worker, solver} {
+	for _, r := range []role{front, worker, solver} {
 		f.kill(f.all(r)...)
 	}
 }
@@ -132,10 +129,9 @@ const leaveTime = 10 * time.Second
 type role string
 
 const (
-	worker    role = "worker"
-	solver    role = "solver"
-	submitter role = "submitter"
-	runner    role = "runner" // of a chain: one is active, the others stand by
+	worker role = "worker"
+	solver role = "solver"
+	front  role = "front" // submits a run and follows it, or retrains: one is active, the others stand by
 )
 
 // process is one process of the program under test.

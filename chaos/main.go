@@ -31,8 +31,6 @@
 package main
 
 import (
-	"bufio"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
@@ -56,6 +54,7 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas"
 )
 
 func main() {
@@ -164,6 +163,10 @@ type campaign struct {
 	fleet   *fleet
 	journal *journal
 	runs    int // so far
+
+	// Of single runs:
+	forgetful bool            // the brokers keep the examples only for minutes
+	reference *schemas.Report // of the run without faults
 }
 
 // each makes runs with the seeds of the options by one, which counts the faults and returns what the run is. It prints a line for each,
@@ -256,10 +259,8 @@ func (c *campaign) alone(ctx context.Context, report any, command ...string) err
 	return nil
 }
 
-// underFaults starts processes of a role by start, injects faults, and returns when guard does and the faults are repaired. over
-// ends the injection.
-func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, faults []fault,
-	guard func(ctx context.Context, over func(), repaired <-chan struct{}) error) error {
+// underFaults injects faults, and returns when the processes of the front have ended and the faults are repaired.
+func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, faults []fault) error {
 	over, injected := make(chan struct{}), make(chan struct{})
 	i.cluster, i.fleet, i.watch, i.journal, i.over = c.cluster, c.fleet, w, c.journal, over
 	parts, running := errgroup.WithContext(ctx)
@@ -279,7 +280,7 @@ func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, fault
 		if w.chain { // which has no end of its own
 			defer stop()
 		}
-		return guard(running, func() { close(over) }, injected)
+		return c.guard(running, func() { close(over) }, injected)
 	})
 	err := parts.Wait()
 	if ctx.Err() != nil {
@@ -294,53 +295,28 @@ func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, fault
 	return nil
 }
 
-// guard returns nil when all processes of a role have ended without an error. It calls over when the first has, and waits until the
+// guard returns nil when all processes of the front have ended without an error. It calls over when the first has, and waits until the
 // faults are repaired, which may start another. It is an error if another process ends on its own.
-func (c *campaign) guard(r role) func(context.Context, func(), <-chan struct{}) error {
-	return func(ctx context.Context, over func(), repaired <-chan struct{}) error {
-		for ended := false; ; {
-			select {
-			case p := <-c.fleet.unexpected:
-				if p.err != nil || p.role != r {
-					return fmt.Errorf("%s ended on its own, %v: see %s", p.name, p.command.ProcessState, p.log)
-				}
-				if !ended {
-					ended = true
-					over()
-				}
-			case <-repaired:
-				repaired = nil
-			case <-ctx.Done():
-				return ctx.Err()
+func (c *campaign) guard(ctx context.Context, over func(), repaired <-chan struct{}) error {
+	for ended := false; ; {
+		select {
+		case p := <-c.fleet.unexpected:
+			if p.err != nil || p.role != front {
+				return fmt.Errorf("%s ended on its own, %v: see %s", p.name, p.command.ProcessState, p.log)
 			}
-			if ended && repaired == nil && len(c.fleet.all(r)) == 0 {
-				return nil
+			if !ended {
+				ended = true
+				over()
 			}
+		case <-repaired:
+			repaired = nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		if ended && repaired == nil && len(c.fleet.all(front)) == 0 {
+			return nil
 		}
 	}
-}
-
-// rows returns the number of rows of files.
-func rows(files []string) (n int64, err error) {
-	for _, name := range files {
-		file, err := os.Open(name)
-		if err != nil {
-			return 0, err
-		}
-		defer file.Close()
-		content, err := gzip.NewReader(file)
-		if err != nil {
-			return 0, fmt.Errorf("read %s: %w", name, err)
-		}
-		scanner := bufio.NewScanner(content)
-		for scanner.Scan() {
-			n++
-		}
-		if err := scanner.Err(); err != nil {
-			return 0, err
-		}
-	}
-	return n, nil
 }
 
 // journal records what the campaign does, with the time of day, for comparison with the logs of the processes.

@@ -25,46 +25,38 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// training makes the runs of one pipeline, mostly by the same processes.
-type training struct {
-	*campaign
-	forgetful bool            // the brokers keep the examples only for minutes
-	reference *schemas.Report // of the run without faults
-}
-
 // forgetfulRuns is in which of how many runs the brokers keep the examples only for minutes.
 const forgetfulRuns = 10
 
 // allRuns makes the runs of a campaign.
 func (c *campaign) allRuns(ctx context.Context, o options, out io.Writer) error {
-	t := &training{campaign: c}
 	if _, err := c.call(ctx, "ingest"); err != nil {
 		return err
 	}
-	c.fleet = newFleet(c.folder, c.program, c.arguments())
+	c.fleet = newFleet(c.folder, c.program, "train", c.arguments())
 	if err := c.scale(); err != nil {
 		return err
 	}
-	if err := t.run(ctx, nil, map[kind]int{}); err != nil {
+	if err := c.run(ctx, nil, map[kind]int{}); err != nil {
 		return fmt.Errorf("the run without faults: %w", err)
 	}
 	alone := &schemas.Report{}
 	if err := c.alone(ctx, alone, "train"); err != nil {
 		return err
 	}
-	if alone.WeightsDigest != t.reference.WeightsDigest {
+	if alone.WeightsDigest != c.reference.WeightsDigest {
 		return fmt.Errorf("one process has weights %s, several processes have %s", alone.WeightsDigest.Short(),
-			t.reference.WeightsDigest.Short())
+			c.reference.WeightsDigest.Short())
 	}
 	fmt.Fprintf(out, "chaos: without faults, weights %s, equal to those of one process with the embedded broker\n",
-		t.reference.WeightsDigest.Short())
+		c.reference.WeightsDigest.Short())
 	visits := visitsOf(c.config.Job().Stages)
 	err := c.each(ctx, o, out, func(seed uint64, n int, faults map[kind]int) (string, error) {
-		if err := t.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
+		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
 			return "", fmt.Errorf("recreate the examples topic: %w", err)
 		}
-		return map[bool]string{false: "equal", true: "equal, examples stay for minutes"}[t.forgetful],
-			t.run(ctx, schedule(seed, kinds(), visits), faults)
+		return map[bool]string{false: "equal", true: "equal, examples stay for minutes"}[c.forgetful],
+			c.run(ctx, schedule(seed, visits), faults)
 	})
 	if err != nil {
 		return err
@@ -78,60 +70,60 @@ var forgetting = []string{"--set", "topics.retention.examples=4m", "--set", "top
 
 // remember makes the examples topic anew, for brokers that keep examples only for minutes, or for as long as there is space. Its
 // offsets begin at 0 again, as do those of the run without faults. Nothing happens if the topic is so already.
-func (t *training) remember(ctx context.Context, forget bool) error {
-	if forget == t.forgetful && !forget {
+func (c *campaign) remember(ctx context.Context, forget bool) error {
+	if forget == c.forgetful && !forget {
 		return nil
 	}
-	if err := t.dismiss(); err != nil { // a member of a group can't go on without the topic that the group divides
+	if err := c.dismiss(); err != nil { // a member of a group can't go on without the topic that the group divides
 		return err
 	}
-	if err := t.log.Delete(ctx, t.config.Name+".examples"); err != nil {
+	if err := c.log.Delete(ctx, c.config.Name+".examples"); err != nil {
 		return err
 	}
 	command := []string{"ingest"}
 	if forget {
 		command = append(command, forgetting...)
 	}
-	if _, err := t.call(ctx, command...); err != nil {
+	if _, err := c.call(ctx, command...); err != nil {
 		return err
 	}
-	t.forgetful = forget
-	return t.scale()
+	c.forgetful = forget
+	return c.scale()
 }
 
 // run submits a run and injects faults into it. Its error says how the run differs from what it must be.
-func (t *training) run(ctx context.Context, list []fault, faults map[kind]int) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, t.limit, fmt.Errorf("the run has not ended after %v", t.limit))
+func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the run has not ended after %v", c.limit))
 	defer cancel()
-	w, err := newWatch(ctx, t.log, t.config.Name)
+	w, err := newWatch(ctx, c.log, c.config.Name)
 	if err != nil {
 		return err
 	}
-	t.runs++
-	file := filepath.Join(t.folder, fmt.Sprintf("report-%d.json", t.runs))
+	c.runs++
+	file := filepath.Join(c.folder, fmt.Sprintf("report-%d.json", c.runs))
 	submit := func(again bool) error {
 		args := []string{"--detach", "--report", file}
 		if id := w.id(); id != "" && !again {
 			args = []string{"--attach", id, "--report", file}
 		}
-		return t.fleet.start(submitter, args...)
+		return c.fleet.start(front, args...)
 	}
 	if err := submit(false); err != nil {
 		return err
 	}
-	i := &injector{front: submitter, submit: submit, done: faults}
-	if err := t.underFaults(ctx, w, i, list, t.guard(submitter)); err != nil {
+	i := &injector{submit: submit, done: faults}
+	if err := c.underFaults(ctx, w, i, list); err != nil {
 		return err
 	}
-	if err := t.check(ctx, w, file); err != nil {
+	if err := c.check(ctx, w, file); err != nil {
 		return fmt.Errorf("run %s: %w", w.id(), err)
 	}
-	return t.scale()
+	return c.scale()
 }
 
 // check compares a run's report with the reference run's, and its version with what subscribers see. The first run becomes the
 // reference.
-func (t *training) check(ctx context.Context, w *watch, file string) error {
+func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	if end := w.state(); end == nil || end.State != schemas.Done {
 		return fmt.Errorf("it ended as %+v", end)
 	}
@@ -146,26 +138,17 @@ func (t *training) check(ctx context.Context, w *watch, file string) error {
 	if report.Run != w.id() {
 		return fmt.Errorf("its report is for run %s", report.Run)
 	}
-	list, err := t.call(ctx, "weights", "list")
+	list, err := c.call(ctx, "weights", "list")
 	if err != nil {
 		return err
 	}
-	if err := checkVersions(list, report.Version, report.Run, t.config.Keep); err != nil {
+	if err := checkVersions(list, report.Version, report.Run, c.config.Keep); err != nil {
 		return err
 	}
-	if t.reference != nil {
-		return compare(t.reference, report)
+	if c.reference != nil {
+		return compare(c.reference, report)
 	}
-	t.reference = report
-	for split, files := range map[string][]string{"train": t.config.Examples.Train, "test": t.config.Examples.Test} {
-		n, err := rows(files)
-		if err != nil {
-			return err
-		}
-		if got := report.Splits[split].Rows; got != n || split == "train" && report.Rows != n {
-			return fmt.Errorf("%d %s rows, the files have %d", got, split, n)
-		}
-	}
+	c.reference = report
 	return nil
 }
 
@@ -272,7 +255,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 	if c.fleet != nil {
 		counts = c.fleet.count // the logs of a process have its number
 	}
-	c.fleet = newFleet(c.folder, c.program, append(c.arguments(), named...))
+	c.fleet = newFleet(c.folder, c.program, "run", append(c.arguments(), named...))
 	c.fleet.count = counts
 	defer c.fleet.close()
 	if in.skewed {
@@ -289,7 +272,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 		return nil, errors.Join(err, repair())
 	}
 	w.chain = true
-	i := &injector{front: runner, submit: func(bool) error { return c.fleet.start(runner, "--until", "end") }, done: faults}
+	i := &injector{submit: func(bool) error { return c.fleet.start(front, "--until", "end") }, done: faults}
 	if in.down {
 		faults[brokerDown]++
 		i.before = func() { i.later(fault{kind: brokerDown, lasts: between(in.draw, 0, 4*time.Second)}, repair) }
@@ -302,7 +285,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 			return nil, errors.Join(err, repair())
 		}
 	}
-	if err := c.underFaults(ctx, w, i, list, c.guard(runner)); err != nil {
+	if err := c.underFaults(ctx, w, i, list); err != nil {
 		return nil, err
 	}
 	if faults[electBehind] > 0 {
@@ -345,18 +328,13 @@ func (c *campaign) chainAlone(ctx context.Context, want []version) error {
 		return fmt.Errorf("one process has made %d versions, the last %s; several processes have made %d, the last %s",
 			len(report.Updates), report.WeightsDigest.Short(), len(want), last.Digest.Short())
 	}
-	n, err := rows(c.config.Examples.Train)
-	if err == nil && report.Rows != n {
-		err = fmt.Errorf("%d rows were learnt, %s have %d", report.Rows, strings.Join(c.config.Examples.Train, ", "), n)
-	}
-	return err
+	return nil
 }
 
 // Faults that a chain has from its beginning, or to which its topics are set up.
 const (
-	brokerDown  kind = "make the topics with a broker down"
-	skewClocks  kind = "skew the clocks"
-	electBehind kind = "elect a lagging leader"
+	brokerDown kind = "make the topics with a broker down"
+	skewClocks kind = "skew the clocks"
 )
 
 // circumstances are what a chain is made under, beside the faults of its schedule.
@@ -388,7 +366,7 @@ func circumstancesOf(seed uint64) circumstances {
 // schedule returns the faults of a chain under the circumstances. Brokers that fail in other ways too could all be
 // down at once, and would lose more than is to be lost.
 func (c circumstances) schedule(seed uint64, visits []int) []fault {
-	list := schedule(seed, chainKinds(), visits)
+	list := schedule(seed, visits)
 	if c.down || c.behind {
 		list = slices.DeleteFunc(list, func(f fault) bool { return f.kind.ofBrokers() })
 	}
@@ -469,24 +447,6 @@ func (c *campaign) awaitDown(ctx context.Context) error {
 			return nil
 		}
 	}
-}
-
-// electBehind has brokers lose what they have acknowledged: one is down until its replicas are behind, then the one that
-// has led alone goes down, and the first comes back and leads.
-func (i *injector) electBehind(ctx context.Context, f fault) bool {
-	behind, ahead := f.target%nodes, (f.target+1)%nodes
-	if err := i.cluster.kill(ctx, behind); err != nil {
-		i.check(err)
-		return false
-	}
-	i.later(f, func() error {
-		if err := errors.Join(i.cluster.kill(ctx, ahead), i.cluster.revive(ctx, behind)); err != nil {
-			return err
-		}
-		i.sleep(brokerSession) // until the session of the other has run out, and the first leads
-		return i.cluster.revive(ctx, ahead)
-	})
-	return true
 }
 
 // Faults of a process with the embedded broker.

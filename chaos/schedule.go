@@ -39,23 +39,15 @@ func (m moment) String() string {
 // kind is a kind of fault.
 type kind string
 
+// The kinds of faults that schedules and circumstances name.
 const (
-	killWorker    kind = "kill a worker"
-	killSolver    kind = "kill a solver"
-	killSubmitter kind = "kill the submitter"
-	killWorkers   kind = "kill all workers"
-	killSolvers   kind = "kill all solvers"
-	stopWorker    kind = "stop a worker"
-	stopSolver    kind = "stop a solver"
-	stopSubmitter kind = "stop the submitter"
-	joinWorker    kind = "a worker joins"
-	leaveWorker   kind = "a worker leaves"
-	killBroker    kind = "kill a broker"
-	killBrokers   kind = "kill two brokers"
-	rollBrokers   kind = "restart the brokers in turn"
-	resetBroker   kind = "reset connections"
-	delayBroker   kind = "delay a broker"
-	loseAnswers   kind = "lose answers"
+	killFront   kind = "kill the front"
+	stopFront   kind = "stop the front"
+	killBroker  kind = "kill a broker"
+	killBrokers kind = "kill two brokers"
+	rollBrokers kind = "restart the brokers in turn"
+	delayBroker kind = "delay a broker"
+	electBehind kind = "elect a lagging leader" // only of chains, by their circumstances
 )
 
 // ofBrokers reports whether brokers go down.
@@ -70,8 +62,8 @@ type fault struct {
 	after  time.Duration // the delay after that moment
 	lasts  time.Duration // until it is repaired
 	target int           // which process or broker, modulo their number
-	amount int           // loseAnswers: how many; delayBroker: milliseconds
-	again  bool          // killSubmitter: the repair repeats the command; otherwise it attaches to the run
+	amount int           // how many answers are lost; delayBroker: milliseconds
+	again  bool          // killFront: the repair repeats the command; otherwise it attaches to the run
 }
 
 func (f fault) String() string {
@@ -81,48 +73,49 @@ func (f fault) String() string {
 // weighted is a kind of fault with its relative frequency and the range of its duration.
 type weighted struct {
 	kind     kind
-	weight   int
+	weight   int // 0: only the circumstances of a chain have it
 	min, max time.Duration
 	long     bool // one in longStops lasts longer than a session
+	inject   injection
 }
+
+// injection injects a fault, and returns what repairs it; nil: nothing is to be repaired. The error is errNoTarget if there is nothing to
+// inject the fault into.
+type injection func(ctx context.Context, i *injector, f fault) (repair func() error, err error)
+
+var errNoTarget = errors.New("no target")
 
 // kinds returns all kinds of faults, so that each meets each phase of the protocol. Faults with a short recovery are more
 // frequent.
 func kinds() []weighted {
 	const ms = time.Millisecond
 	return []weighted{
-		{killWorker, 4, 0, 1500 * ms, false},
-		{killSolver, 4, 0, 1500 * ms, false},
-		{killSubmitter, 2, 0, 1000 * ms, false},
-		{killWorkers, 1, 0, 1000 * ms, false},
-		{killSolvers, 1, 0, 1000 * ms, false},
-		{stopWorker, 4, 100 * ms, 4000 * ms, true},
-		{stopSolver, 4, 100 * ms, 4000 * ms, true},
-		{stopSubmitter, 1, 100 * ms, 4000 * ms, false},
-		{joinWorker, 2, 0, 0, false},
-		{leaveWorker, 2, 0, 1500 * ms, false},
-		{killBroker, 2, 500 * ms, 4000 * ms, false},
-		{killBrokers, 1, 500 * ms, 4000 * ms, false},
-		{rollBrokers, 1, 0, 500 * ms, false},
-		{resetBroker, 4, 0, 0, false},
-		{delayBroker, 3, 500 * ms, 3000 * ms, false},
-		{loseAnswers, 4, 0, 0, false},
+		{"kill a worker", 4, 0, 1500 * ms, false, kill(worker)},
+		{"kill a solver", 4, 0, 1500 * ms, false, kill(solver)},
+		{killFront, 4, 0, 1000 * ms, false, kill(front)},
+		{"kill all workers", 1, 0, 1000 * ms, false, killAll(worker)},
+		{"kill all solvers", 1, 0, 1000 * ms, false, killAll(solver)},
+		{"stop a worker", 4, 100 * ms, 4000 * ms, true, stop(worker)},
+		{"stop a solver", 4, 100 * ms, 4000 * ms, true, stop(solver)},
+		{stopFront, 4, 100 * ms, 4000 * ms, true, stop(front)},
+		{"a worker joins", 2, 0, 0, false, func(_ context.Context, i *injector, _ fault) (func() error, error) {
+			return nil, i.fleet.start(worker)
+		}},
+		{"a worker leaves", 2, 0, 1500 * ms, false, leave},
+		{killBroker, 2, 500 * ms, 4000 * ms, false, killNodes(1)},
+		{killBrokers, 1, 500 * ms, 4000 * ms, false, killNodes(2)},
+		{rollBrokers, 1, 0, 500 * ms, false, roll},
+		{"reset connections", 4, 0, 0, false, func(_ context.Context, i *injector, f fault) (func() error, error) {
+			i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
+			return nil, nil
+		}},
+		{delayBroker, 3, 500 * ms, 3000 * ms, false, delay},
+		{"lose answers", 4, 0, 0, false, func(_ context.Context, i *injector, f fault) (func() error, error) {
+			i.cluster.proxies[f.target%nodes].LoseAnswers(f.amount)
+			return nil, nil
+		}},
+		{electBehind, 0, minBehind, maxBehind, false, electLagging},
 	}
-}
-
-// chainKinds returns the kinds of faults of a chain, whose submitters are the processes that retrain. They are killed and stopped as often
-// as workers and solvers: when one is gone or loses its place, another goes on.
-func chainKinds() []weighted {
-	list := kinds()
-	for i := range list {
-		switch list[i].kind {
-		case killSubmitter:
-			list[i].weight = 4
-		case stopSubmitter:
-			list[i].weight, list[i].long = 4, true
-		}
-	}
-	return list
 }
 
 const (
@@ -135,11 +128,12 @@ const (
 	maxAfter = 60 * time.Millisecond
 )
 
-// schedule returns the faults of a run, in order. It is a function of the seed, the kinds of faults, and how many visits each stage has, or
-// in a chain each version. At least minFaults come before the end of the last; some runs have one more while the
+// schedule returns the faults of a run, in order. It is a function of the seed and of how many visits each stage has, or in a chain
+// each version. At least minFaults come before the end of the last; some runs have one more while the
 // version is finished. Brokers fail once in a schedule: while two are down, a write lacks the second of three replicas
 // that it needs, and the controllers have no majority; if the third failed too, what was acknowledged could be lost.
-func schedule(seed uint64, all []weighted, visits []int) []fault {
+func schedule(seed uint64, visits []int) []fault {
+	all := kinds()
 	draw := rand.New(rand.NewPCG(seed, 0))
 	n := minFaults + draw.IntN(maxFaults-minFaults+1)
 	var faults []fault
@@ -230,9 +224,8 @@ type injector struct {
 	fleet   *fleet
 	watch   *watch
 	journal *journal
-	front   role                   // the submitter, or in a chain a runner
 	before  func()                 // called at the beginning; nil: nothing is
-	submit  func(again bool) error // starts another of that role
+	submit  func(again bool) error // starts another process of the front
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
 	repairs sync.WaitGroup
@@ -246,16 +239,24 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 	if i.before != nil {
 		i.before()
 	}
+	all := kinds()
 	for _, f := range faults {
 		if !i.watch.await(ctx, f.at) {
 			break
 		}
 		i.sleep(f.after)
 		i.journal.note("%s", f)
-		if i.inject(ctx, f) {
+		inject := all[slices.IndexFunc(all, func(k weighted) bool { return k.kind == f.kind })].inject
+		switch repair, err := inject(ctx, i, f); {
+		case errors.Is(err, errNoTarget):
+			i.journal.note("%s: %v", f.kind, err)
+		case err != nil:
+			i.check(err)
+		default:
 			i.done[f.kind]++
-		} else {
-			i.journal.note("%s: no target", f.kind)
+			if repair != nil {
+				i.later(f, repair)
+			}
 		}
 	}
 	select {
@@ -266,104 +267,97 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 	return errors.Join(i.errs...)
 }
 
-// inject injects one fault, and reports whether there was a target.
-func (i *injector) inject(ctx context.Context, f fault) bool {
-	switch f.kind {
-	case killWorker, killSolver, killSubmitter:
-		r := i.role(f.kind)
+func kill(r role) injection {
+	return func(_ context.Context, i *injector, f fault) (func() error, error) {
 		p := i.fleet.take(r, f.target)
 		if p == nil {
-			return false
+			return nil, errNoTarget
 		}
 		i.fleet.kill(p)
-		i.later(f, func() error { return i.replace(r, 1, f.again) })
-	case killWorkers, killSolvers:
-		r := i.role(f.kind)
-		all := i.fleet.all(r)
-		i.fleet.kill(all...)
-		i.later(f, func() error { return i.replace(r, len(all), false) })
-		return len(all) > 0
-	case stopWorker, stopSolver, stopSubmitter:
-		p := i.fleet.take(i.role(f.kind), f.target)
-		if p == nil {
-			return false
-		}
-		p.hold()
-		i.later(f, func() error {
-			p.release()
-			return nil
-		})
-	case joinWorker:
-		i.check(i.fleet.start(worker))
-	case leaveWorker:
-		p := i.fleet.take(worker, f.target)
-		if p == nil {
-			return false
-		}
-		i.repairs.Go(func() { i.check(i.fleet.leave(p)) })
-		i.later(f, func() error { return i.replace(worker, 1, false) })
-	case killBroker:
-		node := f.target % nodes
-		if err := i.cluster.kill(ctx, node); err != nil {
-			i.check(err)
-			return false
-		}
-		// With ctx, so that an interrupted campaign does not wait for the broker.
-		i.later(f, func() error { return i.cluster.revive(ctx, node) })
-	case killBrokers:
-		first, second := f.target%nodes, (f.target+1)%nodes
-		if err := errors.Join(i.cluster.kill(ctx, first), i.cluster.kill(ctx, second)); err != nil {
-			i.check(err)
-			return false
-		}
-		i.later(f, func() error {
-			return errors.Join(i.cluster.revive(ctx, first), i.cluster.revive(ctx, second))
-		})
-	case rollBrokers:
-		i.later(f, func() error {
-			for n := range nodes {
-				node := (f.target + n) % nodes
-				if err := errors.Join(i.cluster.kill(ctx, node), i.cluster.revive(ctx, node)); err != nil {
-					return err
-				}
-			}
-			return nil
-		})
-	case electBehind:
-		return i.electBehind(ctx, f)
-	case resetBroker:
-		i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
-	case delayBroker:
-		p := i.cluster.proxies[f.target%nodes]
-		p.Delay(time.Duration(f.amount) * time.Millisecond)
-		i.later(f, func() error {
-			p.Delay(0)
-			return nil
-		})
-	case loseAnswers:
-		i.cluster.proxies[f.target%nodes].LoseAnswers(f.amount)
-	default:
-		panic(fmt.Sprintf("chaos: unknown kind of fault: %s", f.kind))
+		return func() error { return i.replace(r, 1, f.again) }, nil
 	}
-	return true
 }
 
-// role returns the role that a kind of fault is for.
-func (i *injector) role(k kind) role {
-	switch k {
-	case killSolver, killSolvers, stopSolver:
-		return solver
-	case killSubmitter, stopSubmitter:
-		return i.front
+func killAll(r role) injection {
+	return func(_ context.Context, i *injector, _ fault) (func() error, error) {
+		all := i.fleet.all(r)
+		if len(all) == 0 {
+			return nil, errNoTarget
+		}
+		i.fleet.kill(all...)
+		return func() error { return i.replace(r, len(all), false) }, nil
 	}
-	return worker
+}
+
+func stop(r role) injection {
+	return func(_ context.Context, i *injector, f fault) (func() error, error) {
+		p := i.fleet.take(r, f.target)
+		if p == nil {
+			return nil, errNoTarget
+		}
+		p.hold()
+		return func() error { p.release(); return nil }, nil
+	}
+}
+
+func leave(_ context.Context, i *injector, f fault) (func() error, error) {
+	p := i.fleet.take(worker, f.target)
+	if p == nil {
+		return nil, errNoTarget
+	}
+	i.repairs.Go(func() { i.check(i.fleet.leave(p)) })
+	return func() error { return i.replace(worker, 1, false) }, nil
+}
+
+// killNodes kills brokers. They are revived with ctx, so that an interrupted campaign does not wait for them.
+func killNodes(count int) injection {
+	return func(ctx context.Context, i *injector, f fault) (func() error, error) {
+		each := func(do func(context.Context, int) error) (err error) {
+			for n := range count {
+				err = errors.Join(err, do(ctx, (f.target+n)%nodes))
+			}
+			return err
+		}
+		return func() error { return each(i.cluster.revive) }, each(i.cluster.kill)
+	}
+}
+
+func roll(ctx context.Context, i *injector, f fault) (func() error, error) {
+	return func() error {
+		for n := range nodes {
+			node := (f.target + n) % nodes
+			if err := errors.Join(i.cluster.kill(ctx, node), i.cluster.revive(ctx, node)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, nil
+}
+
+func delay(_ context.Context, i *injector, f fault) (func() error, error) {
+	p := i.cluster.proxies[f.target%nodes]
+	p.Delay(time.Duration(f.amount) * time.Millisecond)
+	return func() error { p.Delay(0); return nil }, nil
+}
+
+// electLagging has brokers lose what they have acknowledged: one is down until its replicas are behind, then the one that
+// has led alone goes down, and the first comes back and leads.
+func electLagging(ctx context.Context, i *injector, f fault) (func() error, error) {
+	behind, ahead := f.target%nodes, (f.target+1)%nodes
+	return func() error {
+		if err := errors.Join(i.cluster.kill(ctx, ahead), i.cluster.revive(ctx, behind)); err != nil {
+			return err
+		}
+		i.sleep(brokerSession) // until the session of the other has run out, and the first leads
+		return i.cluster.revive(ctx, ahead)
+	}, i.cluster.kill(ctx, behind)
 }
 
 // replace starts processes in the place of those that ended.
 func (i *injector) replace(r role, count int, again bool) error {
 	for range count {
 		start := func() error { return i.fleet.start(r) }
-		if r == i.front {
+		if r == front {
 			start = func() error { return i.submit(again) }
 		}
 		if err := start(); err != nil {
