@@ -1,12 +1,10 @@
 package pipeline
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -172,39 +170,25 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 	if confusion == nil {
 		return
 	}
-	var at []int // indices of the labels among those of the chain
+	all := slices.Clone(r.Labels)
 	for _, label := range labels {
-		i, found := slices.BinarySearchFunc(r.Labels, label, compareLabels)
-		if !found {
-			r.Labels = slices.Insert(r.Labels, i, label)
-			for j := range r.Confusion {
-				r.Confusion[j] = slices.Insert(r.Confusion[j], i, 0)
+		if !slices.Contains(all, label) {
+			all = append(all, label)
+		}
+	}
+	examples.SortLabels(all)
+	sum := make([][]int64, len(all))
+	for i := range sum {
+		sum[i] = make([]int64, len(all))
+	}
+	add := func(labels []string, confusion [][]int64) {
+		for i, row := range confusion {
+			for j, n := range row {
+				sum[slices.Index(all, labels[i])][slices.Index(all, labels[j])] += n
 			}
-			r.Confusion = slices.Insert(r.Confusion, i, make([]int64, len(r.Labels)))
 		}
 	}
-	for _, label := range labels {
-		i, _ := slices.BinarySearchFunc(r.Labels, label, compareLabels)
-		at = append(at, i)
-	}
-	for i, row := range confusion {
-		for j, n := range row {
-			r.Confusion[at[i]][at[j]] += n
-		}
-	}
-}
-
-// compareLabels orders labels: numbers by value, then words.
-func compareLabels(a, b string) int {
-	x, errX := strconv.ParseFloat(a, 64)
-	y, errY := strconv.ParseFloat(b, 64)
-	switch {
-	case errX == nil && errY == nil:
-		return cmp.Or(cmp.Compare(x, y), cmp.Compare(a, b))
-	case errX == nil:
-		return -1
-	case errY == nil:
-		return 1
-	}
-	return cmp.Compare(a, b)
+	add(r.Labels, r.Confusion)
+	add(labels, confusion)
+	r.Labels, r.Confusion = all, sum
 }

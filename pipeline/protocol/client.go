@@ -13,7 +13,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Client reads and writes the topics of one pipeline. Every role has one. It is safe for concurrent use.
@@ -94,9 +93,4 @@ func (c *Client) Now(ctx context.Context) (s schemas.Since, err error) {
 		s.Statistics = append(s.Statistics, bounds.To)
 	}
 	return s, err
-}
-
-// WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
-func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
-	return c.scatter(ctx, r.Identity, topic, partition, encodeBatches(c.Codec, r))
 }

@@ -3,8 +3,6 @@ package protocol
 import (
 	"cmp"
 	"fmt"
-	"iter"
-	"unsafe"
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
@@ -114,39 +112,6 @@ func checkPlan(p *schemas.Plan) error {
 		}
 	}
 	return nil
-}
-
-// largeRecord is the size of a record in bytes above which only a few of its messages are in memory at the same time: encodedBatch.
-const largeRecord, encodedBatch = 32 << 20, 9
-
-// encodeBatches yields the messages of a record, those of a large record a few at a time.
-func encodeBatches[T wire.Number](c Codec, r *wire.Record[T]) iter.Seq2[[]wire.Message, error] {
-	bytes := 0
-	for _, t := range r.Tensors {
-		bytes += len(t.Data) * int(unsafe.Sizeof(T(0)))
-	}
-	return func(yield func([]wire.Message, error) bool) {
-		if bytes <= largeRecord {
-			yield(r.EncodeWithin(c.chunk, c.mem))
-			return
-		}
-		var messages []wire.Message
-		for m, err := range r.EachWithin(c.chunk, c.mem) {
-			if err != nil {
-				yield(nil, err)
-				return
-			}
-			if messages = append(messages, m); len(messages) == encodedBatch {
-				if !yield(messages, nil) {
-					return
-				}
-				messages = nil
-			}
-		}
-		if len(messages) > 0 {
-			yield(messages, nil)
-		}
-	}
 }
 
 // Records are the statistics of a visit of which nothing is sent: see [schemas.Update].

@@ -163,7 +163,9 @@ func (l *Ledger) Changed(run string) (t time.Time) {
 }
 
 // Runs returns the runs with known plans, and their plans, in the order of these.
-func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] { return l.runsThat(func(*run) bool { return true }) }
+func (l *Ledger) Runs() iter.Seq2[string, *schemas.Plan] {
+	return l.runsThat(func(*run) bool { return true })
+}
 
 // Unfinished returns the ids and plans of the runs without an end, in the order of their plans.
 func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {

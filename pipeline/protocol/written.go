@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"iter"
 	"slices"
 	"time"
 
@@ -48,59 +47,52 @@ func writtenMessageOf(m Message) writtenMessage {
 	return writtenMessage{m.Offset, m.Key, m.Digest(), m.Checksum(), m.Time}
 }
 
-// is reports whether a message is the one written, or read before, at its offset.
-func (w writtenMessage) is(m Message) bool {
-	there := writtenMessageOf(m)
-	if w.at.IsZero() {
-		there.at = w.at
-	}
-	return w.at.Equal(there.at) && w.offset == there.offset && w.key == there.key && w.digest == there.digest && w.checksum == there.checksum
-}
+// writtenTogether is the number of messages of a record that are in memory at the same time.
+const writtenTogether = 9
 
-// scatter writes the messages of a record to a partition, in any order.
-func (c *Client) scatter(ctx context.Context, id wire.Identity, topic string, partition int,
-	batches iter.Seq2[[]wire.Message, error]) (*Written, error) {
-	w := NewWritten(id, topic, partition)
-	for messages, err := range batches {
-		var offsets []int64
-		if err == nil {
-			offsets, err = c.Log.Scatter(ctx, topic, partition, messages...)
+// WriteRecord writes the messages of a record to a partition, in any order, and returns their places.
+func WriteRecord[T wire.Number](ctx context.Context, c *Client, topic string, partition int, r *wire.Record[T]) (*Written, error) {
+	w := NewWritten(r.Identity, topic, partition)
+	var messages []wire.Message
+	write := func() error {
+		offsets, err := c.Log.Scatter(ctx, topic, partition, messages...)
+		for i, at := range offsets {
+			w.Add(Message{Message: messages[i], Offset: at})
+		}
+		messages = nil
+		return err
+	}
+	for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
+		if messages = append(messages, m); err == nil && len(messages) == writtenTogether {
+			err = write()
 		}
 		if err != nil {
 			return nil, err
 		}
-		for i, m := range messages {
-			w.Add(Message{Message: m, Offset: offsets[i]})
-		}
 	}
-	return w, nil
+	return w, write()
 }
 
 // Holds reports whether a topic still has a record: each message at its offset, with the same bytes. Retention may have
 // deleted messages, or an unclean leader election may have lost them, after which other messages may have their offsets.
 func (c *Client) Holds(ctx context.Context, w *Written) (bool, error) {
-	messages := slices.Clone(w.messages)
-	slices.SortFunc(messages, func(a, b writtenMessage) int { return int(a.offset - b.offset) })
-	for len(messages) > 0 {
-		n := 1
-		for n < len(messages) && messages[n].offset == messages[0].offset+int64(n) {
-			n++
+	first, end, err := c.Log.Bounds(ctx, w.topic, w.partition)
+	bounds := coverage.Span{Partition: w.partition, From: first, To: end}
+	for _, m := range w.messages {
+		found := FoundSame
+		if err == nil {
+			found, err = Still(ctx, c.Log, w.topic, bounds, m.offset, func(there Message) bool {
+				is := writtenMessageOf(there)
+				same := m.at.IsZero() || m.at.Equal(is.at)
+				is.at = m.at
+				return same && is == m
+			})
 		}
-		left, there := messages[:n], true
-		err := c.Between(ctx, w.topic, w.partition, left[0].offset, left[n-1].offset+1, func(m Message) error {
-			there = there && len(left) > 0 && left[0].is(m)
-			left = left[min(1, len(left)):]
-			return nil
-		})
-		switch {
-		case errors.As(err, new(*kafkalog.DeletedError)), err == nil && (!there || len(left) > 0):
-			return false, nil
-		case err != nil:
+		if err != nil || found != FoundSame {
 			return false, err
 		}
-		messages = messages[n:]
 	}
-	return true, nil
+	return true, err
 }
 
 // Found is what a partition has in the place of a message that was read before. The zero value means that no message is
