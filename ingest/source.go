@@ -427,21 +427,24 @@ func TrainedOn(plan *schemas.Plan) Options {
 	return o
 }
 
-// View shows all columns and cells of a file, or of the tables in a directory. It only uses the options for reading files.
-// A file that is not a table is a *input.Error.
-func View(ctx context.Context, name string, o Options, v format.Viewer) error {
-	o.Train, o.Test = []string{name}, nil
+// Survey adds the rows of a file, or of the tables in a directory, to a survey of columns without roles. It only uses the options for
+// reading files. A file that is not a table is a *input.Error.
+func Survey(ctx context.Context, name string, o Options, s layout.Survey) error {
+	o.Train, o.Test, o.Mode = []string{name}, nil, layout.Describing
 	o, err := o.withFiles()
 	if err != nil {
 		return err
 	}
 	seen := false
 	for _, file := range o.Train {
-		err := o.view(ctx, file, v)
-		if err != nil && !o.isEmptyPart(file, err) {
+		switch err := o.surveyTable(ctx, file, s); {
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case err == nil:
+			seen = true
+		case !o.isEmptyPart(file, err):
 			return err
 		}
-		seen = seen || err == nil
 	}
 	if !seen {
 		return input.WholeFile(name, errors.New("no rows in this part or any other"))
@@ -449,8 +452,8 @@ func View(ctx context.Context, name string, o Options, v format.Viewer) error {
 	return nil
 }
 
-// view shows a file.
-func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
+// surveyTable adds the rows of a file, which must be a table, to a survey.
+func (o Options) surveyTable(ctx context.Context, file string, s layout.Survey) error {
 	c, f, err := o.openAs(ctx, file)
 	if err != nil {
 		return err
@@ -459,11 +462,7 @@ func (o Options) view(ctx context.Context, file string, v format.Viewer) error {
 	if !f.IsTable() {
 		return input.WholeFile(c.Name, fmt.Errorf("format %s: expected a table: %s", f.Name, formatNames("", "or", format.Format.IsTable)))
 	}
-	err = f.View(c, o.Options, v)
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+	return f.Survey(c, o.Options, s, nil)
 }
 
 // checkCells is the number of values to read from all files together, beyond the first batch of each.

@@ -15,7 +15,6 @@ import (
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/profile"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -40,8 +39,8 @@ func newInit() *cobra.Command {
 			if err := errors.Join(screen.CheckWritable(output), checkAbsent(output, force), checkDraft(args[0], o)); err != nil {
 				return err
 			}
-			table := profile.NewTable(o.MissingValues)
-			if err := ingest.View(cmd.Context(), args[0], o, table); err != nil {
+			table := screen.NewColumns(o.MissingValues)
+			if err := ingest.Survey(cmd.Context(), args[0], o, table); err != nil {
 				return failed(err)
 			}
 			d, err := screen.NewDraft(args[0], output, o, table)

@@ -71,22 +71,13 @@ func (f Format) Open(files []*input.Content, o layout.Options, want *layout.Feat
 	return r, nil
 }
 
-// Survey adds the rows of a file, which is a table.
+// Survey adds the rows of a file, which is a table, to a survey.
 func (f Format) Survey(c *input.Content, o layout.Options, s layout.Survey, all *Collected) error {
 	r, err := f.openRoles(c, o, all)
 	if err != nil {
 		return err
 	}
 	return r.survey(s)
-}
-
-// View shows all columns and cells of a file, which is a table, regardless of their roles.
-func (f Format) View(c *input.Content, o layout.Options, v Viewer) error {
-	r, err := f.open(c, o, nil)
-	if err != nil {
-		return err
-	}
-	return r.view(v)
 }
 
 // Reader is an open source. It does not close its files.
@@ -143,24 +134,6 @@ func (f Format) Claims(name string) bool {
 		ok, _ := path.Match(pattern, name) // the only error is a malformed pattern
 		return ok
 	})
-}
-
-// Column is a column of a table as its file describes it.
-type Column struct {
-	Name    string // "": the file has no names
-	Type    string // type name of the file format; "": untyped text
-	Numbers bool   // its cells may be numeric features
-	Words   bool   // its cells may be words
-	List    bool   // each cell is a list of numbers
-}
-
-// Viewer receives a table: its columns, then their cells. The cells of a column come in row order; those of lists and of
-// unsupported types are omitted. A missing cell is "". The files of a table are shown one after the other.
-type Viewer interface {
-	// Columns receives the columns of a file.
-	Columns(columns []Column)
-	// Cell receives a cell. text is valid during the call.
-	Cell(column int, text string)
 }
 
 // Collected are errors of columns, if files are read to report all of them: the first of each column, which is then no longer

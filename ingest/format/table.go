@@ -76,8 +76,8 @@ func (f Format) open(c *input.Content, o layout.Options, want *layout.Features) 
 // openRoles opens a table for training, with the roles of its columns.
 func (f Format) openRoles(c *input.Content, o layout.Options, all *Collected) (*tableReader, error) {
 	r, err := f.open(c, o, nil)
-	if err != nil {
-		return nil, err
+	if err != nil || o.Mode == layout.Describing {
+		return r, err
 	}
 	all.begin(&r.Layout)
 	if err := r.Assign(); err != nil {
@@ -287,67 +287,26 @@ func (r *tableReader) collect(troubles []layout.Trouble) error {
 	return errCollected
 }
 
-// each calls read for blocks of at most more(n) rows after n, until more returns 0, or all rows are read.
-func (r *tableReader) each(wanted []bool, more func(rows int) int, read func() error) error {
-	r.wanted = wanted
-	for rows := 0; more(rows) > 0; rows += r.block.Rows {
-		if err := r.next(more(rows)); err == io.EOF {
+// survey reads the rows that a survey needs.
+func (r *tableReader) survey(s layout.Survey) error {
+	r.wanted = make([]bool, len(r.Cells))
+	for at, c := range r.Cells {
+		r.wanted[at] = s.Wants(c)
+	}
+	for rows := 0; s.More(rows) > 0; rows += r.block.Rows {
+		if err := r.next(s.More(rows)); err == io.EOF {
 			return nil
 		} else if err != nil {
 			return err
 		}
-		if err := read(); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// survey reads the rows that a survey needs.
-func (r *tableReader) survey(s layout.Survey) error {
-	wanted := make([]bool, len(r.Cells))
-	for at, c := range r.Cells {
-		wanted[at] = s.Wants(c)
-	}
-	return r.each(wanted, s.More, func() error {
 		for _, t := range s.Add(&r.Layout, &r.block) {
 			if err := r.Collect(t.Column, r.failAt(t)); err != nil {
 				return err
 			}
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Inspect implements [Reader].
 func (r *tableReader) Inspect() error { return r.InspectLabels(r.survey) }
-
-// view shows the columns and cells of a table.
-func (r *tableReader) view(v Viewer) error {
-	shown, wanted := make([]Column, len(r.Cells)), make([]bool, len(r.Cells))
-	for at, f := range r.Cells {
-		number := tabular.IsNumber(f.Kind) || f.Digits
-		wanted[at] = number || f.Kind == tabular.Text
-		shown[at] = Column{Name: f.Name, Type: f.Type, Numbers: number, Words: wanted[at], List: f.Kind == tabular.List}
-	}
-	v.Columns(shown)
-	return r.each(wanted, func(int) int { return viewedRows }, func() error {
-		for at := range shown {
-			for row := 0; row < r.block.Rows && wanted[at]; row++ {
-				cell := r.block.Cell(row, at)
-				text, err := cell.Text()
-				if err == nil {
-					err = r.CheckText(text)
-				}
-				if err != nil {
-					return r.failAt(layout.Trouble{Row: row, Column: at, Err: err})
-				}
-				v.Cell(at, text)
-			}
-		}
-		return nil
-	})
-}
-
-// viewedRows is the number of rows that are shown at a time.
-const viewedRows = 1024

@@ -80,6 +80,7 @@ const (
 	Unlabelled             // training rows without the label, because it is valid or its error is known
 	LabelLater             // training rows whose labels or targets come from other messages: see [Options.WithLabelLater]
 	Predicting             // rows to predict, configured by flags rather than keys
+	Describing             // rows whose columns have no roles yet
 )
 
 // Found is what is known of rows before they are read, because it determines their features. Its maps do not change.

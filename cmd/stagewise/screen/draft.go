@@ -13,8 +13,6 @@ import (
 	"github.com/dustin/go-humanize"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/ingest/profile"
 	"github.com/stagewise/stagewise/internal/tree"
 )
 
@@ -22,30 +20,29 @@ import (
 type Draft struct {
 	File    string // as the configuration names it
 	Options ingest.Options
-	Table   *profile.Table
-	Roles   []profile.Assigned
+	table   *Columns
 }
 
 // NewDraft returns the draft for a table in a file. The options say how it was read, and which column is the label. The
 // configuration, which is to be written to output, names the file relative to its own folder.
-func NewDraft(file, output string, o ingest.Options, t *profile.Table) (*Draft, error) {
-	roles, err := t.Roles(o.Label)
-	if err != nil {
+func NewDraft(file, output string, o ingest.Options, t *Columns) (*Draft, error) {
+	if err := t.assign(o.Label); err != nil {
 		return nil, fmt.Errorf("%s: %w", file, err)
 	}
-	d := &Draft{File: file, Options: o, Table: t, Roles: roles}
+	d := &Draft{File: file, Options: o, table: t}
 	if !filepath.IsAbs(file) && output != StandardOutput {
+		var err error
 		if d.File, err = relativeTo(filepath.Dir(output), file); err != nil {
 			return nil, err
 		}
 	}
-	isFeature := func(a profile.Assigned) bool {
-		return !a.Role.IsDropped() && a.Role != profile.Label && a.Role != profile.Target
+	isFeature := func(a *column) bool {
+		return !a.role.isDropped() && a.role != roleLabel && a.role != roleTarget
 	}
-	if !slices.ContainsFunc(roles, isFeature) {
+	if !slices.ContainsFunc(t.list, isFeature) {
 		var why []string
-		for _, a := range d.with(profile.Role.IsDropped) {
-			if why = append(why, fmt.Sprintf("%s is dropped (%s)", d.key(a), a.Why)); len(why) == 3 {
+		for _, a := range d.with(columnRole.isDropped) {
+			if why = append(why, fmt.Sprintf("%s is dropped (%s)", a.key, a.why)); len(why) == 3 {
 				break
 			}
 		}
@@ -69,32 +66,32 @@ func relativeTo(folder, path string) (string, error) {
 }
 
 // with returns the columns that have a role.
-func (d *Draft) with(is func(profile.Role) bool) (columns []profile.Assigned) {
-	for _, a := range d.Roles {
-		if is(a.Role) {
+func (d *Draft) with(is func(columnRole) bool) (columns []*column) {
+	for _, a := range d.table.list {
+		if is(a.role) {
 			columns = append(columns, a)
 		}
 	}
 	return columns
 }
 
-func (d *Draft) of(role profile.Role) []profile.Assigned {
-	return d.with(func(other profile.Role) bool { return other == role })
+func (d *Draft) of(role columnRole) []*column {
+	return d.with(func(other columnRole) bool { return other == role })
 }
 
 // texts reports whether the features are counts of words.
-func (d *Draft) texts() bool { return len(d.of(profile.Text)) > 0 }
+func (d *Draft) texts() bool { return len(d.of(roleText)) > 0 }
 
 // incomplete returns the features that lack values.
-func (d *Draft) incomplete() []profile.Assigned {
-	columns := slices.Concat(d.of(profile.Number), d.of(profile.Category), d.of(profile.Time))
-	return slices.DeleteFunc(columns, func(a profile.Assigned) bool { return a.Missing == 0 && len(a.MissingWords()) == 0 })
+func (d *Draft) incomplete() []*column {
+	columns := slices.Concat(d.of(roleNumber), d.of(roleCategory), d.of(roleTime))
+	return slices.DeleteFunc(columns, func(a *column) bool { return a.missing == 0 && len(a.missingWords()) == 0 })
 }
 
 // missingWords returns the words for missing values that the options don't have.
 func (d *Draft) missingWords() (words []string) {
-	for _, a := range d.of(profile.Number) {
-		words = append(words, a.MissingWords()...)
+	for _, a := range d.of(roleNumber) {
+		words = append(words, a.missingWords()...)
 	}
 	slices.Sort(words)
 	return slices.Compact(words)
@@ -117,12 +114,9 @@ func DraftName(file string) string {
 }
 
 // label is the column that is predicted, and its role.
-func (d *Draft) label() profile.Assigned {
-	return d.with(func(r profile.Role) bool { return r == profile.Label || r == profile.Target })[0]
+func (d *Draft) label() *column {
+	return d.with(func(r columnRole) bool { return r == roleLabel || r == roleTarget })[0]
 }
-
-// key returns how the configuration names a column.
-func (d *Draft) key(a profile.Assigned) layout.Column { return layout.Column(a.Key(d.Table)) }
 
 const (
 	screenWidth = 80
@@ -132,20 +126,20 @@ const (
 // Describe writes a line for each column: what it is for, and why.
 func (d *Draft) Describe(w io.Writer) error {
 	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.Table.Rows())), len(d.Roles))
+	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
 	table := Table{Width: screenWidth}
 	table.Row("column", "use", "why")
-	for _, a := range d.Roles {
-		use, why := string(a.Role), a.Why
-		if a.Role.IsDropped() {
+	for _, a := range d.table.list {
+		use, why := string(a.role), a.why
+		if a.role.isDropped() {
 			use = "dropped"
-			if a.Role != profile.Unused {
-				why = string(a.Role) + ": " + why
+			if a.role != roleUnused {
+				why = string(a.role) + ": " + why
 			}
 		}
 		name := a.Name
-		if name == "" || string(d.key(a)) != name {
-			name = strings.TrimSpace(string(d.key(a)) + " " + name)
+		if name == "" || a.key != name {
+			name = strings.TrimSpace(a.key + " " + name)
 		}
 		table.Row(Cut(name, maxNameShow), use, oneLine(why))
 	}
@@ -161,26 +155,26 @@ func (d *Draft) Describe(w io.Writer) error {
 
 // notes says what people should know before they train.
 func (d *Draft) notes() (notes []string) {
-	for _, a := range d.Roles {
-		if format := a.Formatted(); format != "" && strings.HasSuffix(a.Why, format) {
-			notes = append(notes, fmt.Sprintf("%s: %s to use them as numbers.", d.key(a), format))
+	for _, a := range d.table.list {
+		if format := a.formatted(); format != "" && strings.HasSuffix(a.why, format) {
+			notes = append(notes, fmt.Sprintf("%s: %s to use them as numbers.", a.key, format))
 		}
 	}
 	label := d.label()
-	if label.Role != profile.Label {
+	if label.role != roleLabel {
 		return nil
 	}
-	words, _ := label.Words()
-	if most, present := words[0], label.Present(); most.Rows*10 >= 9*present {
+	words, _ := label.counted()
+	if most, present := words[0], label.present(); most.rows*10 >= 9*present {
 		notes = append(notes, fmt.Sprintf("%.3g %% of the rows are %s: always predicting it has an error of %.3g %%.",
-			100*float64(most.Rows)/float64(present), most.Text, 100*float64(present-most.Rows)/float64(present)))
+			100*float64(most.rows)/float64(present), most.text, 100*float64(present-most.rows)/float64(present)))
 	}
-	if least := words[len(words)-1]; least.Rows < 10 {
+	if least := words[len(words)-1]; least.rows < 10 {
 		rows := "rows"
-		if least.Rows == 1 {
+		if least.rows == 1 {
 			rows = "row"
 		}
-		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn it or to measure its error.", least.Text, least.Rows, rows))
+		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn it or to measure its error.", least.text, least.rows, rows))
 	}
 	return notes
 }
@@ -226,7 +220,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // Configuration returns the configuration. from is how the command was called.
 func (d *Draft) Configuration(name, from string) string {
 	var l lines
-	l.add("", fmt.Sprintf("Written by `%s`: %s rows, %d columns.", from, humanize.Comma(int64(d.Table.Rows())), len(d.Roles)))
+	l.add("", fmt.Sprintf("Written by `%s`: %s rows, %d columns.", from, humanize.Comma(int64(d.table.rows())), len(d.table.list)))
 	l.add("", "`stagewise check -c FILE` shows what would run; docs/configuration.md describes all keys.")
 	l.add("name: "+scalar(name), "prefix of the names of topics")
 	l.add("", "")
@@ -234,10 +228,10 @@ func (d *Draft) Configuration(name, from string) string {
 	l.add("  train: ["+scalar(d.File)+"]", "")
 	d.reading(&l)
 	label := d.label()
-	if label.Role == profile.Target {
-		l.add("  targets: ["+scalar(string(d.key(label)))+"]", label.Why)
+	if label.role == roleTarget {
+		l.add("  targets: ["+scalar(label.key)+"]", label.why)
 	} else {
-		l.add("  label: "+scalar(string(d.key(label))), label.Why)
+		l.add("  label: "+scalar(label.key), label.why)
 	}
 	d.features(&l)
 	l.add(fmt.Sprintf("  holdout: %v", holdout), "fraction of the rows held out from training to measure the error")
@@ -276,44 +270,44 @@ func (d *Draft) reading(l *lines) {
 
 // features adds the keys of the columns that are features, or not.
 func (d *Draft) features(l *lines) {
-	if texts := d.of(profile.Text); len(texts) > 0 {
-		l.add("  text: "+scalar(string(d.key(texts[0]))), texts[0].Why+": its words are counted")
+	if texts := d.of(roleText); len(texts) > 0 {
+		l.add("  text: "+scalar(texts[0].key), texts[0].why+": its words are counted")
 		return
 	}
-	if dropped := d.with(profile.Role.IsDropped); len(dropped) > 0 {
+	if dropped := d.with(columnRole.isDropped); len(dropped) > 0 {
 		l.add("  columns:", "")
 		l.add("    drop:", "excluded from the features")
 		for _, a := range dropped {
-			why := string(a.Role) + ": " + a.Why
-			switch a.Role {
-			case profile.Date:
+			why := string(a.role) + ": " + a.why
+			switch a.role {
+			case roleDate:
 				why += "; written as 2026-11-01T09:30:00 it can be listed under times"
-			case profile.Unused:
-				why = a.Why
+			case roleUnused:
+				why = a.why
 			}
-			l.add("      - "+scalar(string(d.key(a))), why)
+			l.add("      - "+scalar(a.key), why)
 		}
 	}
-	if words := d.of(profile.Category); len(words) > 0 {
+	if words := d.of(roleCategory); len(words) > 0 {
 		l.add("  categorical:", "columns of words")
 		for _, a := range words {
-			why := a.Why
-			if list, _ := a.Words(); len(list) > tree.MaxWords {
+			why := a.why
+			if list, _ := a.counted(); len(list) > tree.MaxWords {
 				why += fmt.Sprintf("; trees tell %d of them apart", tree.MaxWords)
 			}
-			l.add("    - "+scalar(string(d.key(a))), why)
+			l.add("    - "+scalar(a.key), why)
 		}
 	}
-	if times := d.of(profile.Time); len(times) > 0 {
+	if times := d.of(roleTime); len(times) > 0 {
 		l.add("  times:", "date and time columns, and the numeric features derived from them")
 		for _, a := range times {
-			l.add("    "+scalar(string(d.key(a)))+": "+list(a.Parts()), a.Why)
+			l.add("    "+scalar(a.key)+": "+list(a.parts()), a.why)
 		}
 	}
 	if lacking := d.incomplete(); len(lacking) > 0 {
 		var names []string
 		for _, a := range lacking[:min(len(lacking), 3)] {
-			names = append(names, string(d.key(a)))
+			names = append(names, a.key)
 		}
 		if more := len(lacking) - len(names); more > 0 {
 			names = append(names, fmt.Sprintf("and %d more", more))

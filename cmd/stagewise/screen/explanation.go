@@ -17,7 +17,7 @@ import (
 
 	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -35,7 +35,7 @@ import (
 func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
 	labels := &truth{model: m, classOf: explain.ClassOf(m), label: o.Label, targets: o.Targets}
 	labels.noLabel = layout.MissingLabels(m.Manifest.Plan)
-	if err := ingest.View(ctx, file, o, labels); err != nil {
+	if err := ingest.Survey(ctx, file, o, labels); err != nil {
 		return nil, err
 	}
 	if labels.err != nil {
@@ -95,7 +95,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 	return rows, split, nil
 }
 
-// truth is a [format.Viewer] that keeps the labels of all rows, or their numbers to predict.
+// truth is a [layout.Survey] that keeps the labels of all rows, or their numbers to predict.
 type truth struct {
 	model   *model.Model
 	classOf func(string) int32
@@ -106,7 +106,7 @@ type truth struct {
 	at      []int // columns of the label, or of the numbers
 	classes []int32
 	numbers [][]float64 // of each column; NaN: there is none
-	err     error
+	err     error       // no such column
 }
 
 // Classes of rows that are left out.
@@ -115,57 +115,74 @@ const (
 	unlabelled = -2
 )
 
-// Columns finds the columns of the truth.
-func (t *truth) Columns(columns []format.Column) {
+// Wants implements [layout.Survey].
+func (t *truth) Wants(c layout.Cell) bool { return isWords(c.Field) }
+
+// More implements [layout.Survey].
+func (t *truth) More(int) int {
+	if t.err != nil {
+		return 0
+	}
+	return blockRows
+}
+
+// find finds the columns of the truth.
+func (t *truth) find(l *layout.Layout) error {
 	names := t.targets
 	if t.model.Task() != examples.Numbers {
 		byDefault := layout.Column("label")
-		if len(columns) > 0 && columns[0].Type == "" { // a file without types: CSV
+		if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
 			byDefault = "0"
 		}
 		names = []string{string(cmp.Or(t.label, byDefault))}
 	}
 	t.at = nil
-	var all []string
-	for _, c := range columns {
-		all = append(all, c.Name)
-	}
 	for _, name := range names {
 		at, isNumber := layout.Column(name).Number()
 		if !isNumber {
-			at = slices.Index(all, name)
+			at = slices.Index(l.Names, name)
 		}
-		if at < 0 || at >= len(columns) || !columns[at].Words {
-			t.err = fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(name), layout.SomeNames(all))
-			return
+		if at < 0 || at >= len(l.Cells) || !isWords(l.Cells[at].Field) {
+			return fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(name), layout.SomeNames(l.Names))
 		}
 		t.at = append(t.at, at)
 	}
 	if t.numbers == nil && t.model.Task() == examples.Numbers {
 		t.numbers = make([][]float64, len(t.at))
 	}
+	return nil
 }
 
-// Cell keeps the cells of the truth.
-func (t *truth) Cell(column int, text string) {
+// Add implements [layout.Survey]: it keeps the truth of the rows.
+func (t *truth) Add(l *layout.Layout, b *tabular.Block) []layout.Trouble {
+	if t.err = t.find(l); t.err != nil {
+		return nil
+	}
 	for i, at := range t.at {
-		switch {
-		case at != column:
-		case t.numbers != nil:
-			v, err := value.Number(text)
-			if err == nil {
-				err = layout.CheckTarget(v)
-			}
+		for row := range b.Rows {
+			cell := b.Cell(row, at)
+			text, err := cell.Text()
 			if err != nil {
-				v = math.NaN()
+				return []layout.Trouble{{Row: row, Column: at, Err: err}}
 			}
-			t.numbers[i] = append(t.numbers[i], v)
-		case t.noLabel.Has(text):
-			t.classes = append(t.classes, unlabelled)
-		default:
-			t.classes = append(t.classes, t.classOf(text))
+			switch {
+			case t.numbers != nil:
+				v, err := value.Number(text)
+				if err == nil {
+					err = layout.CheckTarget(v)
+				}
+				if err != nil {
+					v = math.NaN()
+				}
+				t.numbers[i] = append(t.numbers[i], v)
+			case t.noLabel.Has(text):
+				t.classes = append(t.classes, unlabelled)
+			default:
+				t.classes = append(t.classes, t.classOf(text))
+			}
 		}
 	}
+	return nil
 }
 
 // rows returns the number of rows.

@@ -1,4 +1,4 @@
-package profile
+package screen
 
 import (
 	"fmt"
@@ -14,8 +14,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// formatted is a number with a currency, a unit, thousands separators, a decimal comma or an accounting sign.
-type formatted struct {
+// formattedNumber is a number with a currency, a unit, thousands separators, a decimal comma or an accounting sign.
+type formattedNumber struct {
 	digits   string // with separators: a space or an apostrophe, whatever the spaces and apostrophes of the text
 	negative bool
 	unit     string // other than a currency or a percent sign
@@ -36,7 +36,7 @@ var (
 const maxUnit = 12 // characters
 
 // parseFormatted parses a formatted number.
-func parseFormatted(text string) (f formatted, ok bool) {
+func parseFormatted(text string) (f formattedNumber, ok bool) {
 	text = spelling.Replace(text)
 	parts := around.FindStringSubmatch(text)
 	if parts == nil {
@@ -74,7 +74,7 @@ func isUnit(text string) bool {
 }
 
 // plain returns the number as ingest reads it, with a decimal point.
-func (f formatted) plain(comma bool) string {
+func (f formattedNumber) plain(comma bool) string {
 	digits := strings.NewReplacer(" ", "", "'", "", ",", "").Replace(f.digits)
 	if comma {
 		digits = strings.NewReplacer(" ", "", "'", "", ".", "", ",", ".").Replace(f.digits)
@@ -85,40 +85,40 @@ func (f formatted) plain(comma bool) string {
 	return digits
 }
 
-// Formatted says how to write the numbers of a column that are formatted, or texts of a file that has types, with an example; "" if less
+// formatted says how to write the numbers of a column that are formatted, or texts of a file that has types, with an example; "" if less
 // than nine tenths of the cells are numbers, or none is formatted.
-func (c *Column) Formatted() string {
-	words, _ := c.Words()
+func (c *column) formatted() string {
+	words, _ := c.counted()
 	point, comma, fractions := true, true, false // decimals have a point, a comma; some number has decimals
 	numbers, cells, present := 0, 0, 0
 	var longest, longestNumber string
-	var of formatted
+	var of formattedNumber
 	for _, w := range words {
-		present += w.Rows
-		if _, err := value.Number(w.Text); err == nil {
-			numbers += w.Rows
-			if strings.Contains(w.Text, ".") {
-				fractions, comma = true, comma && decimalComma.MatchString(strings.TrimLeft(w.Text, "+-"))
+		present += w.rows
+		if _, err := value.Number(w.text); err == nil {
+			numbers += w.rows
+			if strings.Contains(w.text, ".") {
+				fractions, comma = true, comma && decimalComma.MatchString(strings.TrimLeft(w.text, "+-"))
 			}
-			if len(w.Text) > len(longestNumber) {
-				longestNumber = w.Text
+			if len(w.text) > len(longestNumber) {
+				longestNumber = w.text
 			}
 			continue
 		}
-		f, ok := parseFormatted(w.Text)
+		f, ok := parseFormatted(w.text)
 		if !ok || longest != "" && f.unit != of.unit {
 			continue
 		}
-		cells += w.Rows
+		cells += w.rows
 		point, comma = point && decimalPoint.MatchString(f.digits), comma && decimalComma.MatchString(f.digits)
-		if len(w.Text) > len(longest) {
-			longest, of = w.Text, f
+		if len(w.text) > len(longest) {
+			longest, of = w.text, f
 		}
 	}
 	switch {
 	case 10*(numbers+cells) < 9*present:
 		return ""
-	case cells == 0 && fractions && !c.Column.Numbers:
+	case cells == 0 && fractions && !isNumbers(c.Field):
 		return fmt.Sprintf("numbers stored as text, such as %s: store them as numbers", value.Quote(longestNumber))
 	case cells == 0:
 		return ""
