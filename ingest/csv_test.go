@@ -91,7 +91,7 @@ func TestCSV(t *testing.T) {
 		{"no such name", "l,x\na,1\n", layout.Options{Label: "y"}, `file.csv: line 1: no column "y": expected one of "l" and "x"`},
 		{"no such weight", "l,x\na,1\n", layout.Options{Weight: "7"}, "file.csv: line 1: no column 7: there are 2 columns, counted from 0"},
 		{"name twice", "l,x,l\na,1,b\n", layout.Options{Label: "l"}, `file.csv: line 1, column 2 ("l"): another column has the same name`},
-		{"label and weight in one", "l,x\na,1\n", layout.Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): both the label and the weight`},
+		{"label and weight in one", "l,x\na,1\n", layout.Options{Label: "l", Weight: "0"}, `file.csv: line 1, column 0 ("l"): a column of examples.label and of examples.weight: expected different ones`},
 		{"negative weight", "a,1,1\na,1,-1\n", layout.Options{Weight: "2"}, `file.csv: line 2, column 2: weight -1: expected a finite number ≥ 0`},
 		{"empty weight", "a,1,1\na,1,\n", layout.Options{Weight: "2", Missing: layout.Missing{Mode: layout.MissingMean}}, `file.csv: line 2, column 2: a row without a weight: expected a number ≥ 0`},
 		{"bare quote", "a,1\na,1\"\n", layout.Options{}, "file.csv: line 2: byte 4: bare \" in non-quoted-field"},

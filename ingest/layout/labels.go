@@ -121,24 +121,6 @@ func (o Options) PlanLabels() string {
 // Several reports whether examples are multi-label.
 func (o Options) Several() bool { return o.Labels == LabelsSeveral }
 
-// assignLabelColumns assigns the role of label columns.
-func (l *Layout) assignLabelColumns() error {
-	for _, name := range l.Options.LabelColumns {
-		at, err := l.Column(Column(name))
-		if err != nil {
-			return err
-		}
-		if l.Cells[at].Role == Indicator {
-			return l.Locate(at, errors.New("this column twice under examples.label_columns"))
-		}
-		l.Cells[at].Role = Indicator
-		if l.Indicated[at], err = l.Listed(l.NameOf(at)); err != nil {
-			return l.Locate(at, err)
-		}
-	}
-	return nil
-}
-
 // Split splits a text into labels. An empty text has none; the labels of a missing-value text are unknown.
 func (l *Layout) Split(text string) ([]string, error) {
 	labels := []string{}
@@ -202,21 +184,6 @@ func Indicate(field string) (bool, error) {
 		return true, nil
 	}
 	return false, fmt.Errorf("%s: expected 1 in the rows with the label, and 0 in the others", value.Quote(field))
-}
-
-// assignTargets assigns the role of target columns.
-func (l *Layout) assignTargets() error {
-	for i, name := range l.Options.Targets {
-		at, err := l.Column(Column(name))
-		if err != nil {
-			return err
-		}
-		if l.Cells[at].Role == Target {
-			return l.Locate(at, errors.New("this column twice under examples.targets"))
-		}
-		l.Cells[at].Role, l.Cells[at].At = Target, i
-	}
-	return nil
 }
 
 // CheckTarget returns an error for an invalid target.

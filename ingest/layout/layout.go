@@ -43,6 +43,7 @@ func (r Role) IsFeature() bool { return r == Feature || r == Category || r == Ti
 type Cell struct {
 	tabular.Field
 	Role Role
+	key  string // under examples that gives the role; "": none
 	// feature position, or that of the first of a list or a category; for a target its position among the targets
 	At      int
 	Offset  float64         // subtracted from the numbers of a feature
@@ -59,7 +60,6 @@ type Layout struct {
 	Names        []string                 // column names; nil: not in the file
 	Cells        []Cell                   // by column. Until they get other roles, all are features
 	Label        int                      // column of the label; -1: not read
-	Weight       int                      // column of the weight; -1: not read
 	Text         int                      // text column; -1: none
 	Sparse       int                      // column of sparse rows; -1: none
 	Words        *Counter                 // for the texts
@@ -84,7 +84,7 @@ type Layout struct {
 // New returns a Layout of columns without roles; named reports whether they have names. locate adds positions to its errors.
 func New(o Options, defaultLabel Column, fields []tabular.Field, named bool, locate func(int, error) error) Layout {
 	l := Layout{
-		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, len(fields)), Label: -1, Weight: -1, Text: -1, Sparse: -1,
+		Options: o, defaultLabel: defaultLabel, Cells: make([]Cell, len(fields)), Label: -1, Text: -1, Sparse: -1,
 		Words:  NewCounter(o.Words),
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
 		missing: value.MissingOf(o.MissingValues), Locate: locate, Collect: func(_ int, err error) error { return err },
@@ -167,7 +167,7 @@ func (l *Layout) Refuse(column int, err error) error { return l.Collect(column, 
 // Ignore excludes a column from reading.
 func (l *Layout) Ignore(column int) {
 	l.Cells[column].Role = ignored
-	for _, at := range []*int{&l.Label, &l.Weight, &l.Text, &l.Sparse} {
+	for _, at := range []*int{&l.Label, &l.Text, &l.Sparse} {
 		if *at == column {
 			*at = -1
 		}
@@ -176,22 +176,8 @@ func (l *Layout) Ignore(column int) {
 
 // KeyOf returns the key that gives a column its role, as advice.
 func (l *Layout) KeyOf(column int) string {
-	c, name := l.Cells[column], l.NameOf(column)
-	isUsed := func(c string) bool {
-		n, isNumber := Column(c).Number()
-		return c == name || isNumber && n == column
-	}
-	switch {
-	case c.Role == Weight:
-		return "examples.weight names the weight column"
-	case c.Role == Target:
-		return "examples.targets names the predicted columns"
-	case c.Role == Indicator:
-		return "examples.label_columns names the label columns"
-	case c.Role == Label:
-		return "examples.label names the label column"
-	case slices.ContainsFunc(l.Options.Columns.Use, isUsed):
-		return "examples.columns.use names the feature columns"
+	if key := l.Cells[column].key; key != "" {
+		return "examples." + key + " names this column"
 	}
 	return "examples.columns.drop excludes a column"
 }

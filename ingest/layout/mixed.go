@@ -114,24 +114,16 @@ type mixed struct {
 	texts   examples.SparseRows
 }
 
-// beginMixed changes categorical columns to hashed ones.
-func (l *Layout) beginMixed() error {
+// beginMixed makes the rows mixed, if the options say so.
+func (l *Layout) beginMixed() {
 	if !l.Options.Mixed() {
-		return nil
-	}
-	h := l.Options.Hashes()
-	for i, c := range l.Options.Categorical {
-		at, err := l.Column(Column(c))
-		if err != nil {
-			return err
-		}
-		l.Cells[at].Role, l.Cells[at].At = Hashed, i
+		return
 	}
 	l.mixed = &mixed{}
 	if len(l.Options.Categorical) > 0 {
+		h := l.Options.Hashes()
 		l.mixed.hasher = newHasher(int(h.Columns), l.Options.Categorical, h.Cross)
 	}
-	return nil
 }
 
 // firstWord and firstHashed return the first text and hash columns.

@@ -63,7 +63,7 @@ func (l *Layout) laySparse(single bool) error {
 			l.Text, l.Cells[0].Role = 0, Counted
 			return nil
 		}
-		return l.assignText()
+		return l.giveText()
 	}
 	for i, c := range l.Cells {
 		switch {
@@ -79,6 +79,14 @@ func (l *Layout) laySparse(single bool) error {
 	}
 	l.Cells[l.Sparse].Role = Entries
 	return nil
+}
+
+// giveText gives the text column its role, if there is one.
+func (l *Layout) giveText() error {
+	if l.Options.Text == "" {
+		return nil
+	}
+	return l.give(given{"text", Counted, []string{string(l.Options.Text)}})
 }
 
 // layByName assigns the roles and positions of the columns that a model needs by name, or by number in a file without names. Other
@@ -111,10 +119,11 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 	}
 	if l.Options.Mixed() {
 		l.Table = want.Columns
-		if err := l.beginMixed(); err != nil {
+		l.beginMixed()
+		if err := l.give(given{"categorical", Hashed, l.Options.Categorical}); err != nil {
 			return err
 		}
-		if err := l.assignText(); err != nil {
+		if err := l.giveText(); err != nil {
 			return err
 		}
 	}

@@ -12,57 +12,94 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
+// given is a key that gives columns a role.
+type given struct {
+	key     string
+	role    Role
+	columns []string
+}
+
+// given returns the keys that give columns their roles, in the order in which a later one prevails over an earlier one.
+func (o Options) given() []given {
+	words := Category
+	if o.Mixed() {
+		words = Hashed
+	}
+	all := []given{{"columns.use", Feature, o.Columns.Use}, {"columns.drop", ignored, o.Columns.Drop}, {"categorical", words, o.Categorical},
+		{"times", Time, o.Times.Columns()}}
+	switch {
+	case o.Mode == LabelLater:
+	case len(o.Targets) > 0:
+		all = append(all, given{"targets", Target, o.Targets})
+	case len(o.LabelColumns) > 0:
+		all = append(all, given{"label_columns", Indicator, o.LabelColumns})
+	default:
+		all = append(all, given{"label", Label, []string{string(o.Label)}})
+	}
+	for _, one := range []struct {
+		key    string
+		role   Role
+		column Column
+	}{{"weight", Weight, o.Weight}, {"served.label", ServedLabel, o.Served.Label}, {"served.version", ServedVersion, o.Served.Version},
+		{"text", Counted, o.Text}} {
+		if one.column != "" {
+			all = append(all, given{one.key, one.role, []string{string(one.column)}})
+		}
+	}
+	return all
+}
+
 // Assign assigns roles to the columns for training.
-func (l *Layout) Assign() (err error) {
+func (l *Layout) Assign() error {
 	o := l.Options
+	o.Label = cmp.Or(o.Label, l.defaultLabel)
 	for at := range l.Cells {
 		if len(o.Columns.Use) > 0 || o.Text != "" && !o.Mixed() || l.isRowIndex(at) {
 			l.Cells[at].Role = ignored
 		}
 	}
-	for _, list := range []struct {
-		role    Role
-		columns []string
-	}{{Feature, o.Columns.Use}, {ignored, o.Columns.Drop}, {Category, o.Categorical}, {Time, o.Times.Columns()}} {
-		for _, c := range list.columns {
-			at, err := l.Column(Column(c))
-			if err != nil {
-				return err
-			}
-			l.Cells[at].Role = list.role
-		}
-	}
-	if err := l.beginMixed(); err != nil {
-		return err
-	}
 	if o.Mode == LabelLater {
 		l.assignLater()
-		return l.assignRest()
 	}
-	if len(o.Targets) > 0 {
-		if err := l.assignTargets(); err != nil {
+	for _, g := range o.given() {
+		if err := l.give(g); err != nil {
 			return err
 		}
-		return l.assignRest()
 	}
-	if len(o.LabelColumns) > 0 {
-		if err := l.assignLabelColumns(); err != nil {
+	if o.Mode == Unlabelled && l.Label >= 0 {
+		l.Ignore(l.Label)
+	}
+	l.beginMixed()
+	return nil
+}
+
+// give gives the columns of a key their role. Of the roles other than those of features, a column has one.
+func (l *Layout) give(g given) error {
+	for i, column := range g.columns {
+		at, err := l.Column(Column(column))
+		if err != nil && g.role == Label && l.Options.Label == "" {
+			err = l.Locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", value.Quote(column), SomeNames(l.Names)))
+		}
+		if err != nil {
 			return err
 		}
-		return l.assignWeight()
-	}
-	if l.Label, err = l.Column(cmp.Or(o.Label, l.defaultLabel)); err != nil {
-		if o.Label == "" {
-			err = l.Locate(-1, fmt.Errorf("no column %s: set examples.label to one of the columns %s", value.Quote(string(l.defaultLabel)),
-				SomeNames(l.Names)))
+		c := &l.Cells[at]
+		if !g.role.IsFeature() && g.role != ignored && !c.Role.IsFeature() && c.Role != ignored {
+			return l.Locate(at, fmt.Errorf("a column of examples.%s and of examples.%s: expected different ones", c.key, g.key))
 		}
-		return err
+		c.Role, c.At, c.key = g.role, i, g.key
+		switch g.role {
+		case Label:
+			l.Label = at
+		case Counted:
+			l.Text = at
+		case Indicator:
+			if l.Indicated[at], err = l.Listed(l.NameOf(at)); err != nil {
+				return l.Locate(at, err)
+			}
+		}
 	}
-	l.Cells[l.Label].Role = Label
-	if o.Mode == Unlabelled {
-		l.Cells[l.Label].Role, l.Label = ignored, -1
-	}
-	return l.assignRest()
+	return nil
 }
 
 // assignLater assigns the roles of columns that come from other messages.
@@ -73,79 +110,11 @@ func (l *Layout) assignLater() {
 	}
 	if targets == 0 {
 		l.Label = first
-		l.Cells[first].Role = Label
+		l.Cells[first].Role, l.Cells[first].key = Label, "outcome.label"
 	}
 	for i := range targets {
-		l.Cells[first+i].Role, l.Cells[first+i].At = Target, i
+		l.Cells[first+i].Role, l.Cells[first+i].At, l.Cells[first+i].key = Target, i, "targets"
 	}
-}
-
-// assignRest assigns the roles of weight and text columns.
-func (l *Layout) assignRest() error {
-	if err := l.assignWeight(); err != nil {
-		return err
-	}
-	if err := l.assignServed(); err != nil {
-		return err
-	}
-	return l.assignText()
-}
-
-// assignServed assigns the roles of the served columns, if there are any.
-func (l *Layout) assignServed() error {
-	for _, c := range []struct {
-		column Column
-		role   Role
-	}{{l.Options.Served.Label, ServedLabel}, {l.Options.Served.Version, ServedVersion}} {
-		if c.column == "" {
-			continue
-		}
-		at, err := l.Column(c.column)
-		if err != nil {
-			return err
-		}
-		if r := l.Cells[at].Role; r == Label || r == Weight || r == ServedLabel {
-			return l.Locate(at, errors.New("examples.served needs separate columns"))
-		}
-		l.Cells[at].Role = c.role
-	}
-	return nil
-}
-
-// assignWeight assigns the role of the weight column, if there is one.
-func (l *Layout) assignWeight() (err error) {
-	if l.Options.Weight == "" {
-		return nil
-	}
-	if l.Weight, err = l.Column(l.Options.Weight); err != nil {
-		return err
-	}
-	switch l.Cells[l.Weight].Role {
-	case Label:
-		return l.Locate(l.Weight, errors.New("both the label and the weight"))
-	case Indicator:
-		return l.Locate(l.Weight, errors.New("both a column of a label and the weight"))
-	case Target:
-		return l.Locate(l.Weight, errors.New("both a target and the weight"))
-	}
-	l.Cells[l.Weight].Role = Weight
-	return nil
-}
-
-// assignText assigns the role of the text column, if the options name one.
-func (l *Layout) assignText() (err error) {
-	if l.Options.Text == "" {
-		return nil
-	}
-	if l.Text, err = l.Column(l.Options.Text); err != nil {
-		return err
-	}
-	switch l.Cells[l.Text].Role {
-	case Label, Weight, Target:
-		return l.Locate(l.Text, errors.New("the text is also the label, the weight or a target: set examples.text to another column"))
-	}
-	l.Cells[l.Text].Role = Counted
-	return nil
 }
 
 // Lay assigns the positions of features, in column order.
