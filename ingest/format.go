@@ -12,7 +12,6 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -30,7 +29,7 @@ func formats() []format.Format {
 		plain.LIBSVM(),
 		arrow.Format(),
 		parquet.Format(),
-		jsonl.Format(),
+		plain.JSONLines(),
 		plain.Images(),
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/jsonl"
+	"github.com/stagewise/stagewise/ingest/format/plain"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -87,11 +87,11 @@ func FuzzJSONLines(f *testing.F) {
 			o.Missing.Mode = layout.MissingMean
 		}
 		open := func(c *input.Content) (format.Reader, error) {
-			return jsonl.Format().Open([]*input.Content{c}, o.Options, nil, nil)
+			return plain.JSONLines().Open([]*input.Content{c}, o.Options, nil, nil)
 		}
 		if flags&8 != 0 {
 			open = func(c *input.Content) (format.Reader, error) {
-				return jsonl.Format().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2, Sparse: flags&2 != 0}, nil)
+				return plain.JSONLines().Open([]*input.Content{c}, o.Options, &layout.Features{Width: 2, Sparse: flags&2 != 0}, nil)
 			}
 		}
 		fuzzReader(t, open, file)

@@ -7,9 +7,9 @@ import (
 
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/format"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -65,8 +65,8 @@ func Keys() []option.Key {
 			Meaning: "full name of the message in `schema`, such as `shop.Order`, if the file has several; none: its only one"},
 	}
 	keys = append(keys, archive.Keys()...)
-	keys = append(keys, registry.Keys("registry", "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: no "+
-		"registry. `avro` and `protobuf` need it, or a file `schema`: see [schemas](producers.md#schemas)", "from_topic", onlyTopic)...)
+	keys = append(keys, typed.RegistryKeys("registry", "URL of the schema registry of `from_topic`, such as `https://registry:8081`; none: "+
+		"no registry. `avro` and `protobuf` need it, or a file `schema`: see [schemas](producers.md#schemas)", "from_topic", onlyTopic)...)
 	keys = append(keys, option.Key{Name: "key",
 		Needs:   map[string]string{"outcome.topic": "examples.outcome too: rows are joined with outcomes by the key"},
 		Meaning: "with `outcome`: path of the join key in a row, such as `impression_id`; none: the message key"})

@@ -8,11 +8,11 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 )
@@ -42,7 +42,7 @@ type Options struct {
 	// The contents of the messages of FromTopic.
 	message.Settings ` yaml:",inline"`
 	// Registry has the schemas of the messages of FromTopic.
-	Registry registry.Options `yaml:"registry"`
+	Registry typed.Registry `yaml:"registry"`
 	// JoinKey is the path in the messages of FromTopic of the key by which outcomes are joined; "": the message key.
 	JoinKey string `yaml:"key"`
 	// Outcome configures labels that arrive later, on another topic.

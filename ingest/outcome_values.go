@@ -9,10 +9,10 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
-	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -23,8 +23,8 @@ type opened struct {
 	whole   Options
 	format  message.Format
 	reader  message.Reader
-	schemas *registry.Client // nil: there is no registry
-	under   string           // the key above those of the values; "": examples
+	schemas *typed.Client // nil: there is no registry
+	under   string        // the key above those of the values; "": examples
 
 	archived decoded
 }
@@ -37,7 +37,7 @@ func (o Options) openTopic() (r opened, err error) {
 		return r, err
 	}
 	if o.Registry.URL != "" {
-		r.schemas, err = registry.Open(o.Registry)
+		r.schemas, err = typed.Open(o.Registry)
 	}
 	return r, err
 }

@@ -9,11 +9,9 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/avro"
-	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/plain"
-	"github.com/stagewise/stagewise/ingest/format/protobuf"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas"
@@ -25,7 +23,7 @@ import (
 
 // messageFormats are the formats of messages, on topics other than examples topics, in the order of the documentation.
 func messageFormats() []message.Format {
-	return []message.Format{jsonl.Messages(), plain.CSVMessages(), arrow.Messages(), avro.Messages(), protobuf.Messages()}
+	return []message.Format{plain.JSONMessages(), plain.CSVMessages(), arrow.Messages(), typed.Avro(), typed.Protobuf()}
 }
 
 // messageFormat returns the format of the messages of FromTopic.

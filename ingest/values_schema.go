@@ -114,8 +114,6 @@ func orSetSchema(kind message.SchemaKind) string {
 // Unusable reports whether an error of Add is due to the message, which is then quarantined. Any other error is due to the
 // schema registry: away means that it is unavailable.
 func Unusable(err error) (unusable, away bool) {
-	if errors.As(err, new(*message.UnavailableError)) {
-		return false, true
-	}
-	return !errors.As(err, new(*message.RefusedError)), false
+	of, is := errors.AsType[*message.RegistryError](err)
+	return !is, is && of.Away
 }

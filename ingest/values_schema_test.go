@@ -265,7 +265,7 @@ func TestRegistryWithUser(t *testing.T) {
 		noError(t, os.WriteFile(password, []byte(text), 0o600))
 		_, err := valuesOf(t, o).Add(t.Context(), TopicMessage{Value: framed(1, []byte{2, 'a', 14})})
 		secret := err != nil && strings.Contains(err.Error(), "wrong")
-		if refused := errors.As(err, new(*message.RefusedError)); (err == nil) != works || refused == works || secret {
+		if of, is := errors.AsType[*message.RegistryError](err); (err == nil) != works || is && of.Away || is == works || secret {
 			t.Errorf("%q: %v", text, err)
 		}
 	}

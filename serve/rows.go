@@ -13,10 +13,10 @@ import (
 	"strconv"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/jsonl"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -353,7 +353,7 @@ func newJSONRows(f frame, v *version, of *reader) (*jsonRows, error) {
 // reader reads rows into blocks, and these into features. It belongs to a version, and is not safe for concurrent use.
 type reader struct {
 	layout *layout.Request
-	paths  *jsonl.Paths
+	paths  *message.Paths[message.JSON]
 	names  []json.RawMessage // of the columns as JSON; nil: none
 	block  tabular.Block
 	filled examples.Rows
@@ -377,7 +377,7 @@ func (v *version) reader() (*reader, error) {
 
 func newReader(l *layout.Request) *reader {
 	names := l.List()
-	return &reader{layout: l, paths: jsonl.NewPaths(names), names: examples.TextLabels.Values(names)}
+	return &reader{layout: l, paths: message.NewPaths[message.JSON](names), names: examples.TextLabels.Values(names)}
 }
 
 // keep puts a reader into the readers of the version, unless it has much memory.
@@ -539,7 +539,7 @@ func (r *jsonRows) set(column int, cell value.Cell) (err error) {
 // object reads a row that is an object.
 func (r *jsonRows) object(row value.Cell) error {
 	r.begin()
-	err := r.paths.Walk(jsonl.Nested(row), func(column int, of jsonl.Nested) error {
+	err := r.paths.Walk(message.JSON(row), func(column int, of message.JSON) error {
 		if err := r.set(column, value.Cell(of)); err != nil {
 			return fmt.Errorf("column %.40q: %w", r.layout.List()[column], err)
 		}

@@ -10,9 +10,9 @@ import (
 	"slices"
 
 	"github.com/stagewise/stagewise/ingest/format/arrow"
-	"github.com/stagewise/stagewise/ingest/format/avro"
 	"github.com/stagewise/stagewise/ingest/format/parquet"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
@@ -128,7 +128,7 @@ func (a *Archive) open(ctx context.Context, of dataFile, wanted func(path string
 	case of.Names != nil || len(of.Values) > 0:
 		return c, errors.New("a file of a table that is not in Parquet: rewrite the table's files as Parquet")
 	case string(magic) == "Obj\x01":
-		reader, err := avro.OpenRows(c.content)
+		reader, err := typed.OpenAvro(c.content)
 		c.rows = &container{reader, a.columns}
 		return c, err
 	case len(text) == 0 || slices.Contains([]byte("{[\""), text[0]):
@@ -248,12 +248,12 @@ func isBytes(r *Row, cell *tabular.Cell) bool {
 
 // container are the rows of an Avro container file.
 type container struct {
-	*avro.Rows
+	*typed.AvroRows
 	columns [properties][]string
 }
 
 func (d *container) next(r *Row) error {
-	of, err := d.Rows.Next()
+	of, err := d.AvroRows.Next()
 	if err != nil {
 		return err
 	}
@@ -264,7 +264,7 @@ func (d *container) next(r *Row) error {
 			if !found {
 				continue
 			}
-			cell := avro.Nested{Value: v}.Cell()
+			cell := typed.AvroValue{Value: v}.Cell()
 			if property != atValue {
 				err = r.set(property, cell)
 			} else if of = v; isBytes(r, &cell) {
@@ -276,7 +276,7 @@ func (d *container) next(r *Row) error {
 			break
 		}
 	}
-	decoded := avro.Nested{Value: of}.Message()
+	decoded := typed.AvroValue{Value: of}.Message()
 	r.Decoded = &decoded
 	return nil
 }

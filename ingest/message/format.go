@@ -58,7 +58,7 @@ type Settings struct {
 // Reader decodes values. It is not safe for concurrent use.
 type Reader interface {
 	// Read returns the rows of a value, with a cell for each of Columns, or for each column if they have no names. They are
-	// valid until the next call. Except for an *UnavailableError and the context's error, an error means that the value is
+	// valid until the next call. Except for a *RegistryError and the context's error, an error means that the value is
 	// invalid.
 	Read(ctx context.Context, p Payload) ([][]tabular.Cell, error)
 	// Names returns the paths of the values that the last message and its last row have, read or not; nil: columns have no

@@ -92,16 +92,12 @@ func Indexes(content []byte) (indexes []int, rest []byte, err error) {
 	return indexes, content, err
 }
 
-// UnavailableError means that a schema is temporarily unavailable: the message that needs it is not at fault.
-type UnavailableError struct{ Err error }
+// RegistryError means that a registry does not answer with a schema: the message that needs it is not at fault.
+type RegistryError struct {
+	Err  error
+	Away bool // it may answer later; false: it refuses requests with these options
+}
 
-func (e *UnavailableError) Error() string { return e.Err.Error() }
+func (e *RegistryError) Error() string { return e.Err.Error() }
 
-func (e *UnavailableError) Unwrap() error { return e.Err }
-
-// RefusedError means that the registry rejects requests with these options.
-type RefusedError struct{ Err error }
-
-func (e *RefusedError) Error() string { return e.Err.Error() }
-
-func (e *RefusedError) Unwrap() error { return e.Err }
+func (e *RegistryError) Unwrap() error { return e.Err }

@@ -45,6 +45,18 @@ type Step struct {
 	walk   int // the last walk that has found it
 }
 
+// Parts calls put for the steps below n for which part returns a part.
+func Parts[V any](n *Step, part func(next *Step) (V, bool), put func(at *Step, part V) error) error {
+	for _, next := range n.Below {
+		if v, ok := part(next); ok {
+			if err := put(next, v); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
 // Named returns the step below n with a name; nil: none.
 func (n *Step) Named(name []byte) *Step {
 	if n.next < len(n.Below) && n.Below[n.next].Name == string(name) { // without a look into the map

@@ -7,8 +7,8 @@ import (
 	"reflect"
 	"time"
 
+	"github.com/stagewise/stagewise/ingest/format/typed"
 	"github.com/stagewise/stagewise/ingest/message"
-	"github.com/stagewise/stagewise/ingest/registry"
 	"github.com/stagewise/stagewise/internal/option"
 )
 
@@ -43,7 +43,7 @@ type Options struct {
 	// The contents of the messages.
 	message.Settings ` yaml:",inline"`
 	// Registry has the schemas of the messages.
-	Registry registry.Options `yaml:"registry"`
+	Registry typed.Registry `yaml:"registry"`
 
 	folder string // for data that does not fit into memory; "": memory is unlimited
 }
@@ -142,6 +142,6 @@ func Keys() []option.Key {
 		{Name: "schema", Meaning: "schema file for the outcomes, as `schema`"},
 		{Name: "message", Meaning: "full name of the message in `outcome.schema`, as `message`"},
 	})
-	return append(keys, registry.Keys("outcome.registry", "URL of the schema registry of the outcomes, as `registry.url`", "outcome.topic",
-		"examples.outcome.topic too: it describes outcomes")...)
+	return append(keys, typed.RegistryKeys("outcome.registry", "URL of the schema registry of the outcomes, as `registry.url`",
+		"outcome.topic", "examples.outcome.topic too: it describes outcomes")...)
 }

@@ -58,15 +58,9 @@ func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) 
 		})
 	case n.Of.Type == arrowvalue.List:
 		from, to := n.Of.Range(n.Row)
-		for _, next := range at.Below {
-			if next.Index < 0 || next.Index >= to-from {
-				continue
-			}
-			if err := put(next, Nested{n.Of.Items(), from + next.Index}); err != nil {
-				return err
-			}
-		}
-		return nil
+		return message.Parts(at, func(next *message.Step) (Nested, bool) {
+			return Nested{n.Of.Items(), from + next.Index}, next.Index >= 0 && next.Index < to-from
+		}, put)
 	}
 	for _, next := range at.Below {
 		of := n.Of.Named(next.Name)

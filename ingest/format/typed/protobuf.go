@@ -1,4 +1,4 @@
-package protobuf
+package typed
 
 import (
 	"context"
@@ -14,17 +14,17 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// Messages is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages, with a schema
+// Protobuf is Protobuf's binary encoding (https://protobuf.dev/programming-guides/encoding/) in messages, with a schema
 // from a registry or a file.
-func Messages() message.Format {
+func Protobuf() message.Format {
 	return message.Format{
 		Name:    "protobuf",
 		Meaning: "a message in Protobuf's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "PROTOBUF", Ending: ".proto", Named: true},
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{types: map[*message.Schema][]*messageType{}}
-			r.rows = message.NewRows[nested](o, r.Names)
+			r := &protobufMessages{types: map[*message.Schema][]*messageType{}}
+			r.rows = message.NewRows[protobufValue](o, r.Names)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -43,15 +43,15 @@ func Messages() message.Format {
 	}
 }
 
-// messages decodes messages.
-type messages struct {
-	rows  *message.Rows[nested]
+// protobufMessages decodes messages.
+type protobufMessages struct {
+	rows  *message.Rows[protobufValue]
 	types map[*message.Schema][]*messageType // of a schema, as encountered
 	last  *messageType                       // of the last value; nil: none was read
 }
 
 // Names implements message.Reader. Fields of nested messages are not listed.
-func (r *messages) Names() (names []string) {
+func (r *protobufMessages) Names() (names []string) {
 	if r.last == nil {
 		return nil
 	}
@@ -75,7 +75,7 @@ func typeOf(schema string, of protoreflect.MessageDescriptor) *messageType {
 }
 
 // messageTypeOf returns the message type of a value.
-func (r *messages) messageTypeOf(ctx context.Context, m message.Payload) *messageType {
+func (r *protobufMessages) messageTypeOf(ctx context.Context, m message.Payload) *messageType {
 	of := r.types[m.Schema]
 	for _, t := range of {
 		if m.Schema == nil || slices.Equal(t.indexes, m.Indexes) {
@@ -104,7 +104,7 @@ func (r *messages) messageTypeOf(ctx context.Context, m message.Payload) *messag
 const maxTypes = 1000
 
 // Read implements message.Reader.
-func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cell, error) {
+func (r *protobufMessages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cell, error) {
 	t := r.messageTypeOf(ctx, m)
 	if t.err != nil {
 		return nil, t.err
@@ -119,7 +119,7 @@ func (r *messages) Read(ctx context.Context, m message.Payload) ([][]tabular.Cel
 		t.read = dynamicpb.NewMessage(read.Descriptor()) // its state after an error is undefined
 		return nil, fmt.Errorf("%s: is it written with %s?", strings.ReplaceAll(err.Error(), "\u00a0", " "), t.schema)
 	}
-	return r.rows.Read(nested{value: protoreflect.ValueOfMessage(read)})
+	return r.rows.Read(protobufValue{value: protoreflect.ValueOfMessage(read)})
 }
 
 // unmarshal decodes a message. The library panics on some inputs, such as a map entry with a second key of another wire

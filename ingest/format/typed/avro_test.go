@@ -1,4 +1,4 @@
-package avro
+package typed
 
 import (
 	"fmt"
@@ -14,13 +14,13 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
-// readerOf returns a reader of columns, the first of which is the label.
-func readerOf(t *testing.T, rows string, columns ...string) *messages {
+// avroReader returns a reader of columns, the first of which is the label.
+func avroReader(t *testing.T, rows string, columns ...string) *avroMessages {
 	t.Helper()
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r := arrowtest.Must(Messages().Open(o))(t)
-	return r.(*messages)
+	r := arrowtest.Must(Avro().Open(o))(t)
+	return r.(*avroMessages)
 }
 
 // texts formats the cells of rows: lists with their items.
@@ -47,7 +47,7 @@ func textOf(c *tabular.Cell) string {
 }
 
 // read encodes a value with the schema, and reads it.
-func read(t *testing.T, r *messages, schema string, value any) ([][]tabular.Cell, error) {
+func read(t *testing.T, r *avroMessages, schema string, value any) ([][]tabular.Cell, error) {
 	t.Helper()
 	content := arrowtest.Must(avro.MustParse(schema).Encode(value))(t)
 	return r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: schema}})
@@ -80,13 +80,13 @@ func valueOf() map[string]any {
 }
 
 // Every type can be a cell, at any depth, and unwanted values are skipped. Times are in seconds, whatever their unit.
-func TestTypes(t *testing.T) {
+func TestAvro(t *testing.T) {
 	schema := event // without logical types, because the encoder would expect times
 	for _, logical := range []string{"timestamp-millis", "timestamp-micros", "timestamp-nanos", "date"} {
 		schema = strings.ReplaceAll(schema, `,"logicalType":"`+logical+`"`, "")
 	}
 	content := arrowtest.Must(avro.MustParse(schema).Encode(valueOf()))(t)
-	r := readerOf(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
+	r := avroReader(t, "", "kind", "n", "i", "f", "d", "yes", "s", "raw", "price", "at", "us", "ns", "day", "user.age", "user.tags", "user.tags.1",
 		"items.1.price", "items.7.price", "items.1.row.next.v", "counts.b", "id", "before.next.v", "user", "items", "nowhere.at.all")
 	rows, err := r.Read(t.Context(), message.Payload{Value: content, Schema: &message.Schema{Name: "schema 1", Type: "AVRO", Text: event}})
 	arrowtest.NoError(t, err)
@@ -107,13 +107,13 @@ func TestTypes(t *testing.T) {
 }
 
 // Rows at a path include the values beside them, unless they have their own.
-func TestRowsWithin(t *testing.T) {
+func TestAvroRowsWithin(t *testing.T) {
 	const schema = `{"type":"record","name":"M","fields":[
 		{"name":"who","type":"string"},{"name":"of","type":["null",{"type":"record","name":"Of","fields":[
 			{"name":"rows","type":["null",{"type":"array","items":{"type":"record","name":"R","fields":[
 				{"name":"label","type":"string"},{"name":"x","type":["null","int"]}]}}]}]}]},
 		{"name":"x","type":"int"},{"name":"op","type":"string"}]}`
-	r := readerOf(t, "of.rows", "label", "x", "who", "op")
+	r := avroReader(t, "of.rows", "label", "x", "who", "op")
 	row := func(label string, x any) map[string]any { return map[string]any{"label": label, "x": x} }
 	for _, test := range []struct {
 		of   any
@@ -140,14 +140,14 @@ func TestRowsWithin(t *testing.T) {
 }
 
 // A schema without the columns to predict, or an invalid one, is an error.
-func TestSchemasThatCantBeUsed(t *testing.T) {
+func TestAvroSchemasThatCantBeUsed(t *testing.T) {
 	for text, want := range map[string]string{
 		`{"type":"record","name":"M","fields":[{"name":"who","type":"string"}]}`: `no column "label": the message has "who": examples.label names the label column`,
 		`"string"`: `"": expected an object with a value for each column, or an array of such objects`,
 		`{"type":"record","name":"M","fields":[{"name":"who","type":"Missing"}]}`: `schema 1: unknown type "Missing"`,
 		`{`: `schema 1: avro: the schema is not JSON`,
 	} {
-		r := readerOf(t, "", "label", "x")
+		r := avroReader(t, "", "label", "x")
 		_, err := r.Read(t.Context(), message.Payload{Value: []byte{0}, Schema: &message.Schema{Name: "schema 1", Text: text}})
 		if err == nil || err.Error() != want {
 			t.Errorf("%s: %v, expected %s", text, err, want)
@@ -156,13 +156,13 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 }
 
 // Schemas may reference others, transitively.
-func TestReferences(t *testing.T) {
+func TestAvroReferences(t *testing.T) {
 	s := &message.Schema{Name: "schema 1", Text: `{"type":"record","name":"M","namespace":"shop","fields":[
 		{"name":"label","type":"shop.Kind"},{"name":"at","type":"shop.Place"}]}`, References: []message.Reference{
 		{Name: "shop.Kind", Text: `{"type":"enum","name":"Kind","namespace":"shop","symbols":["a","b"]}`},
 		{Name: "shop.Point", Text: `{"type":"record","name":"Point","namespace":"shop","fields":[{"name":"x","type":"int"}]}`},
 		{Name: "shop.Place", Text: `{"type":"record","name":"Place","namespace":"shop","fields":[{"name":"point","type":"Point"}]}`}}}
-	rows, err := readerOf(t, "", "label", "at.point.x").Read(t.Context(), message.Payload{Value: []byte{2, 14}, Schema: s})
+	rows, err := avroReader(t, "", "label", "at.point.x").Read(t.Context(), message.Payload{Value: []byte{2, 14}, Schema: s})
 	if got := fmt.Sprint(texts(rows)); err != nil || got != `[["b" 7]]` {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -180,18 +180,18 @@ func TestItemsWithoutBytes(t *testing.T) {
 			value = append(value, 0x80, 0x10, 0) // of 1024 items
 		}
 		s := &message.Schema{Name: "schema 1", Text: lists(inner)}
-		_, err := readerOf(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: append(value, 0), Schema: s})
+		_, err := avroReader(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: append(value, 0), Schema: s})
 		if err == nil || !strings.Contains(err.Error(), "too many items that take no bytes") {
 			t.Errorf("%s: %v", inner, err)
 		}
-		if _, err := readerOf(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s}); err != nil {
+		if _, err := avroReader(t, "", "kind", "x").Read(t.Context(), message.Payload{Value: []byte{2, 'a', 2, 20, 0, 0}, Schema: s}); err != nil {
 			t.Errorf("%s: %v", inner, err)
 		}
 	}
 }
 
 // Any input is read in time and memory proportional to its size, or it is an error.
-func FuzzMessages(f *testing.F) {
+func FuzzAvro(f *testing.F) {
 	f.Add([]byte{2, 2, 0, 2, 10, 0, 0, 0, 0, 0, 0, 0}, uint8(0))
 	f.Add([]byte{0, 2, 9, 0, 0, 0, 0, 63, 0, 0, 0, 0, 0, 0, 0, 2, 64, 1, 8, 't', 'e', 'x', 't'}, uint8(0))
 	f.Add([]byte{1, 255, 255, 255, 255, 255, 255, 255, 255, 255, 1}, uint8(1))
@@ -203,7 +203,7 @@ func FuzzMessages(f *testing.F) {
 		{Name: "itself", Text: `{"type":"record","name":"M","fields":[{"name":"kind","type":["null","M"]}]}`}}
 	f.Fuzz(func(t *testing.T, value []byte, which uint8) {
 		s := schemas[int(which)%len(schemas)]
-		for _, r := range []*messages{readerOf(t, "", "kind", "user.tags", "items.1.price", "price", "before"), readerOf(t, "items", "kind", "price")} {
+		for _, r := range []*avroMessages{avroReader(t, "", "kind", "user.tags", "items.1.price", "price", "before"), avroReader(t, "items", "kind", "price")} {
 			rows, err := r.Read(t.Context(), message.Payload{Value: value, Schema: s})
 			if err == nil && len(rows) > 100_000 {
 				t.Errorf("%d rows of %d bytes", len(rows), len(value))

@@ -1,4 +1,7 @@
-package registry
+// Package typed reads values whose schema is in a file or in a schema registry: in Avro and in Protobuf.
+//
+// A registry has the API of Confluent's. A schema with an ID never changes, so each is fetched once.
+package typed
 
 import (
 	"context"
@@ -20,14 +23,14 @@ import (
 type Client struct {
 	url     string
 	client  *sr.Client
-	known   map[message.SchemaID]*message.Schema
-	unknown map[message.SchemaID]*absent
+	fetched map[message.SchemaID]*fetched
 }
 
-// absent is a schema that the registry did not have.
-type absent struct {
-	err  error
-	asks int // number of messages that have requested it since
+// fetched is a schema, or the error of one that the registry did not have.
+type fetched struct {
+	schema *message.Schema
+	err    error
+	asks   int // number of messages that have requested an absent one
 }
 
 // askAgain is the number of messages with an unknown ID after which the registry is asked again, since it may have been
@@ -41,7 +44,7 @@ const timeout = 10 * time.Second
 const maxReferences = 1000
 
 // Open returns a client for options that pass Check. It reads their files, and sends no requests.
-func Open(o Options) (*Client, error) {
+func Open(o Registry) (*Client, error) {
 	options := []sr.ClientOpt{sr.URLs(o.URL), sr.UserAgent("stagewise")}
 	if o.User != "" {
 		password, err := o.password()
@@ -61,30 +64,19 @@ func Open(o Options) (*Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("examples.registry.url: %w", err)
 	}
-	return &Client{url: o.URL, client: client, known: map[message.SchemaID]*message.Schema{},
-		unknown: map[message.SchemaID]*absent{}}, nil
+	return &Client{url: o.URL, client: client, fetched: map[message.SchemaID]*fetched{}}, nil
 }
 
-// Schema returns the schema with an ID, with its references. If the registry is unavailable, the error is a
-// *message.UnavailableError; if it denies access a *message.RefusedError. Any other error is due to the ID.
+// Schema returns the schema with an ID, with its references. Unless it is a *message.RegistryError, an error is due to the ID.
 func (c *Client) Schema(ctx context.Context, id message.SchemaID) (*message.Schema, error) {
-	if known := c.known[id]; known != nil {
-		return known, nil
-	}
-	if gone := c.unknown[id]; gone != nil {
-		if gone.asks++; gone.asks < askAgain {
-			return nil, gone.err
+	if f := c.fetched[id]; f != nil {
+		if f.asks++; f.err == nil || f.asks < askAgain {
+			return f.schema, f.err
 		}
 	}
 	s, err := c.fetch(ctx, id)
-	var away *message.UnavailableError
-	var refused *message.RefusedError
-	switch {
-	case err == nil:
-		c.known[id] = s
-		delete(c.unknown, id)
-	case !errors.As(err, &away) && !errors.As(err, &refused) && ctx.Err() == nil:
-		c.unknown[id] = &absent{err: err}
+	if err == nil || !errors.As(err, new(*message.RegistryError)) && ctx.Err() == nil {
+		c.fetched[id] = &fetched{schema: s, err: err}
 	}
 	return s, err
 }
@@ -144,26 +136,24 @@ func (c *Client) explain(ctx context.Context, what string, err error) error {
 		return ctx.Err()
 	}
 	answer, answered := errors.AsType[*sr.ResponseError](err)
-	switch {
-	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return &message.RefusedError{Err: fmt.Errorf("get %s of %s: %w: examples.registry.ca must be a file with its CA certificate",
-			what, c.url, err)}
-	case !answered:
-		return &message.UnavailableError{Err: fmt.Errorf("get %s of %s: %w", what, c.url, err)}
-	case answer.StatusCode == http.StatusUnauthorized:
-		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 401: examples.registry.user and examples.registry.password_file "+
-			"must be a user that may read schemas: %w", what, c.url, err)}
-	case answer.StatusCode == http.StatusForbidden:
-		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 403: the user of examples.registry.user may not read it: %w",
-			what, c.url, err)}
-	case answer.StatusCode == http.StatusNotFound && answer.ErrorCode/100 != http.StatusNotFound:
-		return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers 404 without an error code of a schema registry: set "+
-			"examples.registry.url to the URL of a schema registry", what, c.url)}
-	case answer.StatusCode == http.StatusNotFound:
-		return fmt.Errorf("%s is unknown to %s: is examples.registry.url the registry of the producer?", what, c.url)
-	case answer.StatusCode >= http.StatusInternalServerError, answer.StatusCode == http.StatusTooManyRequests,
-		answer.StatusCode == http.StatusRequestTimeout:
-		return &message.UnavailableError{Err: fmt.Errorf("get %s: %s answers %d: %w", what, c.url, answer.StatusCode, err)}
+	if !answered {
+		failed := &message.RegistryError{Err: fmt.Errorf("get %s of %s: %w", what, c.url, err), Away: true}
+		if errors.As(err, new(*tls.CertificateVerificationError)) {
+			failed = &message.RegistryError{Err: fmt.Errorf("%w: examples.registry.ca must be a file with its CA certificate", failed.Err)}
+		}
+		return failed
 	}
-	return &message.RefusedError{Err: fmt.Errorf("get %s: %s answers %d: %w", what, c.url, answer.StatusCode, err)}
+	code, advice := answer.StatusCode, ""
+	switch {
+	case code == http.StatusNotFound && answer.ErrorCode/100 == http.StatusNotFound:
+		return fmt.Errorf("%s is unknown to %s: is examples.registry.url the registry of the producer?", what, c.url)
+	case code == http.StatusNotFound:
+		advice = " without an error code of a schema registry: set examples.registry.url to the URL of a schema registry"
+	case code == http.StatusUnauthorized:
+		advice = ": examples.registry.user and examples.registry.password_file must be a user that may read schemas"
+	case code == http.StatusForbidden:
+		advice = ": the user of examples.registry.user may not read it"
+	}
+	away := code >= http.StatusInternalServerError || code == http.StatusTooManyRequests || code == http.StatusRequestTimeout
+	return &message.RegistryError{Err: fmt.Errorf("get %s: %s answers %d%s: %w", what, c.url, code, advice, err), Away: away}
 }

@@ -1,4 +1,4 @@
-package jsonl
+package plain
 
 import (
 	"bytes"
@@ -12,31 +12,31 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Messages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns
+// JSONMessages is JSON (RFC 8259) in messages: an object with a value for each column, or an array of such objects. Columns
 // that no key names are not read. If columns.use names a single column, that may be an array of all features.
-func Messages() message.Format {
+func JSONMessages() message.Format {
 	return message.Format{
 		Name:    "json",
 		Meaning: message.Meaning,
 		Label:   message.Label,
 		IsText:  true,
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{options: o}
-			r.rows = message.NewRows[Nested](o, r.Names)
+			r := &jsonMessages{options: o}
+			r.rows = message.NewRows[message.JSON](o, r.Names)
 			return r, nil
 		},
 	}
 }
 
-// messages reads objects.
-type messages struct {
+// jsonMessages reads objects.
+type jsonMessages struct {
 	options message.Options
-	rows    *message.Rows[Nested]
+	rows    *message.Rows[message.JSON]
 	last    value.Cell // the last message; nil: none
 }
 
 // Names implements message.Reader. Values of rows have paths within a row.
-func (r *messages) Names() (names []string) {
+func (r *jsonMessages) Names() (names []string) {
 	names = appendPaths(nil, "", r.last)
 	if items := r.last.Items(); len(items) > 0 {
 		names = appendPaths(nil, "", items[len(items)-1])
@@ -76,7 +76,7 @@ func appendPaths(paths []string, within string, object value.Cell) []string {
 }
 
 // Read implements message.Reader.
-func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
+func (r *jsonMessages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell, error) {
 	content := value.Cell(bytes.TrimSpace(p.Value))
 	if err := value.CheckJSON(content); errors.Is(err, value.ErrNotUTF8) {
 		return nil, r.options.NotUTF8(err, true)
@@ -84,5 +84,5 @@ func (r *messages) Read(_ context.Context, p message.Payload) ([][]tabular.Cell,
 		return nil, err
 	}
 	r.last = content
-	return r.rows.Read(Nested(content))
+	return r.rows.Read(message.JSON(content))
 }

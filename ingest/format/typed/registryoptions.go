@@ -1,4 +1,4 @@
-package registry
+package typed
 
 import (
 	"crypto/tls"
@@ -12,8 +12,8 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Options are the keys under `examples.registry` of the configuration. The zero value means no registry.
-type Options struct {
+// Registry are the keys under `examples.registry` of the configuration. The zero value means no registry.
+type Registry struct {
 	// URL is the URL of the registry, such as https://registry:8081; "": there is none.
 	URL string `yaml:"url"`
 	// User is the user name, with the password in the first line of PasswordFile; "": none.
@@ -26,9 +26,9 @@ type Options struct {
 	Key  string `yaml:"key" path:"file"`
 }
 
-// Keys is the table of the keys of a registry below a key under `examples`. meaning is that of the URL, which needs another key: why
-// says so.
-func Keys(under, meaning, needs, why string) []option.Key {
+// RegistryKeys is the table of the keys of a registry below a key under `examples`. meaning is that of the URL, which needs another key:
+// why says so.
+func RegistryKeys(under, meaning, needs, why string) []option.Key {
 	of := func(name string) string { return under + "." + name }
 	beside := func(other, want string) map[string]string {
 		return map[string]string{of("url"): "examples." + of("url") + " with it", of(other): want + "examples." + of(other) + ", or neither"}
@@ -63,7 +63,7 @@ func isURL() option.Rule {
 }
 
 // password reads the password.
-func (o Options) password() (string, error) {
+func (o Registry) password() (string, error) {
 	content, err := os.ReadFile(o.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("examples.registry.password_file: %w", err)
@@ -76,7 +76,7 @@ func (o Options) password() (string, error) {
 }
 
 // tls reads the certificates.
-func (o Options) tls() (*tls.Config, error) {
+func (o Registry) tls() (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if o.CA != "" {
 		content, err := os.ReadFile(o.CA)

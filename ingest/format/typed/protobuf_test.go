@@ -1,4 +1,4 @@
-package protobuf
+package typed
 
 import (
 	"encoding/base64"
@@ -13,7 +13,6 @@ import (
 	"google.golang.org/protobuf/reflect/protodesc"
 	"google.golang.org/protobuf/types/dynamicpb"
 
-	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -32,18 +31,18 @@ message Event {
 	oneof which { string left = 18; Item right = 19; } confluent.type.Decimal price = 20; repeated sint32 packed = 21; int32 user_id = 22;
 }`
 
-// readerOf returns a reader of columns, the first of which is the label, with a schema file.
-func readerOf(t *testing.T, schema, name, rows string, columns ...string) (*messages, error) {
+// protobufReader returns a reader of columns, the first of which is the label, with a schema file.
+func protobufReader(t *testing.T, schema, name, rows string, columns ...string) (*protobufMessages, error) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "events.proto")
 	arrowtest.NoError(t, os.WriteFile(file, []byte(schema), 0o600))
 	o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows, Schema: file, Message: name}}
 	o.Label, o.Columns.Use = layout.Column(columns[0]), columns[1:]
-	r, err := Messages().Open(o)
+	r, err := Protobuf().Open(o)
 	if err != nil {
 		return nil, err
 	}
-	return r.(*messages), nil
+	return r.(*protobufMessages), nil
 }
 
 // encoded is a message of the schema, given as JSON.
@@ -57,31 +56,9 @@ func encoded(t *testing.T, schema, name, text string) []byte {
 	return content
 }
 
-func texts(rows [][]tabular.Cell) (all [][]string) {
-	for _, row := range rows {
-		var line []string
-		for i := range row {
-			line = append(line, textOf(&row[i]))
-		}
-		all = append(all, line)
-	}
-	return all
-}
-
-func textOf(c *tabular.Cell) string {
-	if !c.IsList() {
-		return c.String()
-	}
-	items := []string{}
-	for _, item := range c.List() {
-		items = append(items, textOf(&item))
-	}
-	return fmt.Sprint(items)
-}
-
 // Every kind of field can be a cell. An unset field with presence is null.
-func TestKinds(t *testing.T) {
-	r, err := readerOf(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
+func TestProtobuf(t *testing.T) {
+	r, err := protobufReader(t, events, "shop.Event", "", "kind", "i", "s", "f", "u", "small", "yes", "raw", "maybe", "at", "took", "wrapped", "items.1.price",
 		"items.0.again.user_id", "counts.b", "byId.7.price", "tags", "left", "right.price", "price", "packed", "userId", "items", "right", "nowhere.at.all")
 	arrowtest.NoError(t, err)
 	for text, want := range map[string]string{
@@ -98,8 +75,8 @@ func TestKinds(t *testing.T) {
 }
 
 // Rows at a path include the values beside them, unless their schema has the column.
-func TestRowsWithin(t *testing.T) {
-	r := arrowtest.Must(readerOf(t, events, "Event", "items", "label", "price", "kind"))(t)
+func TestProtobufRowsWithin(t *testing.T) {
+	r := arrowtest.Must(protobufReader(t, events, "Event", "items", "label", "price", "kind"))(t)
 	for text, want := range map[string]string{
 		`{"label":"no","kind":"TALL","items":[{"price":1,"label":"a"},{"price":2}]}`: `[["a" 1 "TALL"] ["" 2 "TALL"]]`,
 		`{"kind":"TALL"}`: `[]`,
@@ -112,7 +89,7 @@ func TestRowsWithin(t *testing.T) {
 }
 
 // The error of an unusable schema includes the key and the position.
-func TestSchemasThatCantBeUsed(t *testing.T) {
+func TestProtobufSchemasThatCantBeUsed(t *testing.T) {
 	for _, test := range []struct{ schema, name, rows, want string }{
 		{"syntax = \"proto3\";\nmessage E { int x = 1; }", "", "", `examples.schema: events.proto:2:13: field E.x: unknown type int`},
 		{"message {", "", "", "examples.schema: events.proto:1:9: syntax error: unexpected '{'"},
@@ -123,14 +100,14 @@ func TestSchemasThatCantBeUsed(t *testing.T) {
 		{events, "shop.Other", "", `no column "label": the message has "x": examples.label names the label column`},
 		{`syntax = "proto3";`, "", "", "examples.schema: the file has no message"},
 	} {
-		if _, err := readerOf(t, test.schema, test.name, test.rows, "label", "x"); err == nil || !strings.Contains(err.Error(), test.want) {
+		if _, err := protobufReader(t, test.schema, test.name, test.rows, "label", "x"); err == nil || !strings.Contains(err.Error(), test.want) {
 			t.Errorf("%v, expected %s", err, test.want)
 		}
 	}
 }
 
 // A registry schema has its references, and the value identifies its message type.
-func TestReferences(t *testing.T) {
+func TestProtobufReferences(t *testing.T) {
 	s := &message.Schema{Name: "schema 1", Text: `syntax = "proto3"; import "common/place.proto"; import "confluent/meta.proto";
 		message First { int32 x = 1; } message Second { message Third { string label = 1; common.Place at = 2; } }`,
 		References: []message.Reference{
@@ -138,7 +115,7 @@ func TestReferences(t *testing.T) {
 			{Name: "common/place.proto", Text: `syntax = "proto3"; package common; import "common/point.proto"; message Place { Point point = 1; }`}}}
 	o := message.Options{Options: layout.Defaults()}
 	o.Columns.Use = []string{"at.point.x"}
-	opened := arrowtest.Must(Messages().Open(o))(t)
+	opened := arrowtest.Must(Protobuf().Open(o))(t)
 	value := []byte{10, 1, 'b', 18, 4, 10, 2, 8, 7}
 	for _, test := range []struct {
 		indexes []int
@@ -178,7 +155,7 @@ func TestDescriptors(t *testing.T) {
 	for _, reference := range []message.Reference{text, {Name: "size.proto", Text: descriptor("size.proto", size)}} {
 		o := message.Options{Options: layout.Defaults()}
 		o.Columns.Use = []string{"size.x", "at", "size.howMany"}
-		r := arrowtest.Must(Messages().Open(o))(t)
+		r := arrowtest.Must(Protobuf().Open(o))(t)
 		s := &message.Schema{Name: "schema 1", Text: descriptor("order.proto", order, text), References: []message.Reference{reference}}
 		rows, err := r.Read(t.Context(), message.Payload{Value: []byte{10, 1, 'a', 18, 2, 8, 7, 26, 2, 8, 9}, Schema: s, Indexes: []int{0}})
 		if got := fmt.Sprint(texts(rows)); err != nil || got != `[["a" 7 9 0]]` {
@@ -188,7 +165,7 @@ func TestDescriptors(t *testing.T) {
 }
 
 // Any input gives rows or an error.
-func FuzzMessages(f *testing.F) {
+func FuzzProtobuf(f *testing.F) {
 	f.Add([]byte{10, 1, 'b', 16, 2})
 	f.Add([]byte{114, 9, 9, 0, 0, 0, 0, 0, 0, 4, 64, 122, 5, 10, 1, 'b', 16, 2})
 	f.Add([]byte{162, 1, 8, 10, 2, 255, 255, 24, 128, 128, 64})
@@ -198,7 +175,7 @@ func FuzzMessages(f *testing.F) {
 	for _, rows := range []string{"", "items"} {
 		o := message.Options{Options: layout.Defaults(), Settings: message.Settings{Rows: rows}}
 		o.Columns.Use = []string{"price", "items.0.again.counts.b", "byId.7.price", "tags", "right", "at"}
-		r := arrowtest.Must(Messages().Open(o))(f)
+		r := arrowtest.Must(Protobuf().Open(o))(f)
 		readers = append(readers, r)
 	}
 	s := &message.Schema{Name: "schema 1", Text: events}

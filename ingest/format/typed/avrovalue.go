@@ -1,4 +1,4 @@
-package avro
+package typed
 
 import (
 	"math/big"
@@ -9,17 +9,17 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// Nested is a value as the library decodes it to an interface.
-type Nested struct {
+// AvroValue is a value as the library decodes it to an interface.
+type AvroValue struct {
 	Value any
 	ours  *schemaNode // in the reader schema; nil: it has none
 }
 
 // Message returns a row as the decoded value of a message.
-func (n Nested) Message() message.Row { return message.Row{Format: binary, Of: n.Value} }
+func (n AvroValue) Message() message.Row { return message.Row{Format: binary, Of: n.Value} }
 
 // Kind implements message.Nested.
-func (n Nested) Kind() message.Kind {
+func (n AvroValue) Kind() message.Kind {
 	switch n.Value.(type) {
 	case nil:
 		return message.Null
@@ -32,47 +32,39 @@ func (n Nested) Kind() message.Kind {
 }
 
 // Parts implements message.Nested. A field that a record lacks has its alias or its default in the reader schema.
-func (n Nested) Parts(at *message.Step, put func(at *message.Step, part Nested) error) error {
+func (n AvroValue) Parts(at *message.Step, put func(at *message.Step, part AvroValue) error) error {
 	items, _ := n.Value.([]any)
 	members, _ := n.Value.(map[string]any)
-	for _, next := range at.Below {
-		part, ok := Nested{}, false
+	return message.Parts(at, func(next *message.Step) (AvroValue, bool) {
 		if next.Index >= 0 && next.Index < len(items) {
-			part, ok = Nested{items[next.Index], n.ours.items()}, true
-		} else if members != nil {
-			part.Value, ok = members[next.Name]
-			if n.ours != nil {
-				part, ok = n.resolve(members, next.Name)
-			}
+			return AvroValue{items[next.Index], n.ours.items()}, true
 		}
-		if !ok {
-			continue
-		}
-		if err := put(next, part); err != nil {
-			return err
-		}
-	}
-	return nil
+		return n.resolve(members, next.Name)
+	}, put)
 }
 
 // resolve returns a field of a record, or an entry of a map, by its name in the reader schema.
-func (n Nested) resolve(members map[string]any, name string) (part Nested, ok bool) {
+func (n AvroValue) resolve(members map[string]any, name string) (part AvroValue, ok bool) {
+	if n.ours == nil || members == nil {
+		part.Value, ok = members[name]
+		return part, ok
+	}
 	f, of := n.ours.field(name)
 	if v, ok := members[name]; ok || f == nil {
-		return Nested{v, of}, ok
+		return AvroValue{v, of}, ok
 	}
 	for _, alias := range f.Aliases {
 		if v, ok := members[alias]; ok {
-			return Nested{v, of}, true
+			return AvroValue{v, of}, true
 		}
 	}
-	return Nested{f.Default, nil}, f.HasDefault
+	return AvroValue{f.Default, nil}, f.HasDefault
 }
 
 // Items implements message.Nested.
-func (n Nested) Items(put func(item Nested) error) error {
+func (n AvroValue) Items(put func(item AvroValue) error) error {
 	for _, item := range n.Value.([]any) {
-		if err := put(Nested{item, n.ours.items()}); err != nil {
+		if err := put(AvroValue{item, n.ours.items()}); err != nil {
 			return err
 		}
 	}
@@ -80,7 +72,7 @@ func (n Nested) Items(put func(item Nested) error) error {
 }
 
 // Cell implements message.Nested.
-func (n Nested) Cell() tabular.Cell {
+func (n AvroValue) Cell() tabular.Cell {
 	switch v := n.Value.(type) {
 	case nil:
 		return tabular.Cell{}
@@ -106,7 +98,7 @@ func (n Nested) Cell() tabular.Cell {
 	case []any:
 		items := make([]tabular.Cell, len(v))
 		for i, item := range v {
-			items[i] = Nested{Value: item}.Cell()
+			items[i] = AvroValue{Value: item}.Cell()
 		}
 		return tabular.Items(items)
 	}

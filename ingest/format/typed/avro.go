@@ -1,4 +1,4 @@
-package avro
+package typed
 
 import (
 	"context"
@@ -22,19 +22,19 @@ import (
 // binary is the name of this format.
 const binary = "avro"
 
-// Messages is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
+// Avro is Avro's binary encoding (https://avro.apache.org/docs/1.12.0/specification/) in messages: a record, with a
 // schema from a registry or a file. With both, the file provides defaults and aliases of fields that the writer schema
 // lacks.
-func Messages() message.Format {
+func Avro() message.Format {
 	return message.Format{
 		Name:    binary,
 		Meaning: "a record in Avro's binary encoding, with the schema of `registry` or of the file `schema`",
 		Label:   message.Label,
 		Schema:  message.SchemaKind{Type: "AVRO", Ending: ".avsc", Beside: true},
 		Open: func(o message.Options) (message.Reader, error) {
-			r := &messages{writers: map[*message.Schema]*writer{}}
+			r := &avroMessages{writers: map[*message.Schema]*avroWriter{}}
 			r.as = r.empty.conversions()
-			r.rows = message.NewRows[Nested](o, r.Names)
+			r.rows = message.NewRows[AvroValue](o, r.Names)
 			if o.Schema == "" {
 				return r, nil
 			}
@@ -47,7 +47,7 @@ func Messages() message.Format {
 				return nil, fmt.Errorf("examples.schema: %s: %w", o.Schema, err)
 			}
 			r.ours = nodeOf(schema)
-			r.last = &writer{Schema: schema, name: o.Schema}
+			r.last = &avroWriter{Schema: schema, name: o.Schema}
 			r.writers[nil] = r.last
 			names := r.Names()
 			return r, r.rows.Check(func(name string) bool { return slices.Contains(names, name) })
@@ -55,12 +55,12 @@ func Messages() message.Format {
 	}
 }
 
-// messages reads records.
-type messages struct {
-	rows    *message.Rows[Nested]
+// avroMessages reads records.
+type avroMessages struct {
+	rows    *message.Rows[AvroValue]
 	ours    *schemaNode // the reader schema; nil: none
-	writers map[*message.Schema]*writer
-	last    *writer        // of the last value; nil: none was read
+	writers map[*message.Schema]*avroWriter
+	last    *avroWriter    // of the last value; nil: none was read
 	row     map[string]any // the last value, if it is a row of a file
 	as      []avro.SchemaOpt
 	empty   empty
@@ -70,7 +70,7 @@ type messages struct {
 type empty int
 
 // Names implements message.Reader. Fields of nested records are not listed.
-func (r *messages) Names() (names []string) {
+func (r *avroMessages) Names() (names []string) {
 	if r.row != nil || r.last == nil {
 		return slices.Sorted(maps.Keys(r.row))
 	}
@@ -80,8 +80,8 @@ func (r *messages) Names() (names []string) {
 	return names
 }
 
-// writer is a schema of values, or the reason why it can't be used.
-type writer struct {
+// avroWriter is a schema of values, or the reason why it can't be used.
+type avroWriter struct {
 	*avro.Schema
 	name  string
 	value any // the last value, whose memory the next one of the schema reuses
@@ -89,7 +89,7 @@ type writer struct {
 }
 
 // parse parses a schema with its references.
-func (r *messages) parse(s *message.Schema) (schema *avro.Schema, err error) {
+func (r *avroMessages) parse(s *message.Schema) (schema *avro.Schema, err error) {
 	if text := strings.TrimSpace(s.Text); strings.HasPrefix(text, "{") && !json.Valid([]byte(text)) {
 		return nil, errors.New("avro: the schema is not JSON")
 	}
@@ -162,11 +162,11 @@ func seconds(v any, per int64) float64 {
 }
 
 // writerOf returns the schema of a message.
-func (r *messages) writerOf(s *message.Schema) *writer {
+func (r *avroMessages) writerOf(s *message.Schema) *avroWriter {
 	w, known := r.writers[s]
 	if !known {
 		schema, err := r.parse(s)
-		if w = (&writer{Schema: schema, name: s.Name}); err != nil {
+		if w = (&avroWriter{Schema: schema, name: s.Name}); err != nil {
 			w.err = fmt.Errorf("%s: %w", s.Name, err)
 		}
 		r.writers[s] = w
@@ -175,10 +175,10 @@ func (r *messages) writerOf(s *message.Schema) *writer {
 }
 
 // Read implements message.Reader.
-func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
+func (r *avroMessages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell, error) {
 	if m.Row != nil {
 		r.row, _ = m.Row.Of.(map[string]any)
-		return r.rows.Read(Nested{m.Row.Of, r.ours})
+		return r.rows.Read(AvroValue{m.Row.Of, r.ours})
 	}
 	w := r.writerOf(m.Schema)
 	if w.err != nil {
@@ -192,28 +192,28 @@ func (r *messages) Read(_ context.Context, m message.Payload) ([][]tabular.Cell,
 	if err != nil {
 		return nil, fmt.Errorf("%w: is it written with %s?", err, w.name)
 	}
-	return r.rows.Read(Nested{w.value, r.ours})
+	return r.rows.Read(AvroValue{w.value, r.ours})
 }
 
-// Rows are the rows of an object container file. Memory holds a block.
-type Rows struct {
+// AvroRows are the rows of an object container file. Memory holds a block.
+type AvroRows struct {
 	file  *ocf.Reader
 	empty empty
 }
 
-// OpenRows reads the header of a file.
-func OpenRows(r io.Reader) (rows *Rows, err error) {
-	rows = &Rows{}
+// OpenAvro reads the header of a file.
+func OpenAvro(r io.Reader) (rows *AvroRows, err error) {
+	rows = &AvroRows{}
 	rows.file, err = ocf.NewReader(r, ocf.WithSchemaOpts(append(rows.empty.conversions(), anyNames())...))
 	return rows, err
 }
 
 // Next returns the next row, as a [message.Row] has it; io.EOF after the last.
-func (r *Rows) Next() (row any, err error) {
+func (r *AvroRows) Next() (row any, err error) {
 	r.empty = maxEmpty
 	err = r.file.Decode(&row)
 	return row, err
 }
 
 // Close releases the memory of the decompressor.
-func (r *Rows) Close() error { return r.file.Close() }
+func (r *AvroRows) Close() error { return r.file.Close() }

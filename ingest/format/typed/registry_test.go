@@ -1,4 +1,4 @@
-package registry
+package typed
 
 import (
 	"crypto/ecdsa"
@@ -64,15 +64,15 @@ func TestTLS(t *testing.T) {
 	defer server.Close()
 	url := strings.Replace(server.URL, "127.0.0.1", "localhost", 1)
 	for name, test := range map[string]struct {
-		options Options
+		options Registry
 		want    string // "": it works
 	}{
-		"all":            {Options{URL: url, CA: ca, Cert: own, Key: key}, ""},
-		"no CA":          {Options{URL: url, Cert: own, Key: key}, "examples.registry.ca must be a file with its CA certificate"},
-		"no certificate": {Options{URL: url, CA: ca}, "get the schema 1"},
-		"a lost CA":      {Options{URL: url, CA: "gone.pem"}, "examples.registry.ca: open gone.pem"},
-		"no PEM":         {Options{URL: url, CA: key}, "examples.registry.ca: expected a PEM file with a certificate"},
-		"another key":    {Options{URL: url, CA: ca, Cert: own, Key: caKey}, "examples.registry.cert: "},
+		"all":            {Registry{URL: url, CA: ca, Cert: own, Key: key}, ""},
+		"no CA":          {Registry{URL: url, Cert: own, Key: key}, "examples.registry.ca must be a file with its CA certificate"},
+		"no certificate": {Registry{URL: url, CA: ca}, "get the schema 1"},
+		"a lost CA":      {Registry{URL: url, CA: "gone.pem"}, "examples.registry.ca: open gone.pem"},
+		"no PEM":         {Registry{URL: url, CA: key}, "examples.registry.ca: expected a PEM file with a certificate"},
+		"another key":    {Registry{URL: url, CA: ca, Cert: own, Key: caKey}, "examples.registry.cert: "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, err := Open(test.options)
@@ -94,7 +94,7 @@ func TestSchemasAreFetchedOnce(t *testing.T) {
 	fake.SeedSchema("e", 1, 1, sr.Schema{Schema: `"int"`})
 	requests := 0
 	fake.Intercept(func(http.ResponseWriter, *http.Request) bool { requests++; return false })
-	c, err := Open(Options{URL: fake.URL()})
+	c, err := Open(Registry{URL: fake.URL()})
 	arrowtest.NoError(t, err)
 	for range 10 {
 		arrowtest.Must(c.Schema(t.Context(), message.SchemaID{Number: 1}))(t)

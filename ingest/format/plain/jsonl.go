@@ -1,4 +1,4 @@
-package jsonl
+package plain
 
 import (
 	"bytes"
@@ -15,9 +15,9 @@ import (
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
-// Format is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
+// JSONLines is JSON Lines (https://jsonlines.org): an object in each line, whose members are the columns. It is read as a
 // table whose columns and types are inferred from the first rows.
-func Format() format.Format {
+func JSONLines() format.Format {
 	return format.Format{
 		Name:     "jsonl",
 		Meaning:  "JSON Lines: an object per line",
@@ -25,7 +25,7 @@ func Format() format.Format {
 		IsText:   true,
 		Label:    message.Label,
 		Files:    1,
-		Table:    open,
+		Table:    openJSON,
 	}
 }
 
@@ -34,34 +34,34 @@ const (
 	schemaBytes = 4 << 20 // or their maximum total length
 )
 
-// source reads lines one by one. Memory holds a block, and the first rows until they are read.
-type source struct {
+// jsonSource reads lines one by one. Memory holds a block, and the first rows until they are read.
+type jsonSource struct {
 	input.LineReader
 	options layout.Options
 	fields  []tabular.Field
-	within  []string       // columns that the options name by path
-	paths   *Paths         // to within
-	places  map[string]int // name to column index
-	leaves  bool           // columns that the first rows lack are ignored; false: they are an error
-	closed  bool           // the first rows have been read
-	ahead   []row          // the first rows that are in no block yet
+	within  []string                     // columns that the options name by path
+	paths   *message.Paths[message.JSON] // to within
+	places  map[string]int               // name to column index
+	leaves  bool                         // columns that the first rows lack are ignored; false: they are an error
+	closed  bool                         // the first rows have been read
+	ahead   []jsonRow                    // the first rows that are in no block yet
 }
 
-// row is a line. A missing member is null, or missing at the end.
-type row struct {
+// jsonRow is a line. A missing member is null, or missing at the end.
+type jsonRow struct {
 	line, bytes int
 	cells       []tabular.Cell
 }
 
-// open reads the first rows, from which the types of columns are inferred.
-func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
-	s := &source{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
+// openJSON reads the first rows, from which the types of columns are inferred.
+func openJSON(c *input.Content, o layout.Options, _ *layout.Features) (format.Table, error) {
+	s := &jsonSource{LineReader: input.LineReader{Content: c}, options: o, places: map[string]int{}}
 	for _, c := range o.NamedColumns() {
-		if within := pathsOf([]string{string(c)}); !slices.Contains(s.within, string(c)) {
-			s.within = append(s.within, within...)
+		if name := string(c); len(message.Path(name)) > 1 && !slices.Contains(s.within, name) {
+			s.within = append(s.within, name)
 		}
 	}
-	s.paths = NewPaths(s.within)
+	s.paths = message.NewPaths[message.JSON](s.within)
 	if mark, _ := c.Peek(3); string(mark) == "\ufeff" {
 		c.Discard(3)
 	}
@@ -97,13 +97,13 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (format.Table,
 }
 
 // Fields implements tabular.Source.
-func (s *source) Fields() []tabular.Field { return s.fields }
+func (s *jsonSource) Fields() []tabular.Field { return s.fields }
 
 // Read implements tabular.Source.
-func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
+func (s *jsonSource) Read(n int, _ []bool, b *tabular.Block) error {
 	b.Reset(len(s.fields))
 	for bytes := 0; b.Rows < n && bytes < tabular.BlockBytes; b.Rows++ {
-		var next row
+		var next jsonRow
 		if len(s.ahead) > 0 {
 			next, s.ahead = s.ahead[0], s.ahead[1:]
 		} else {
@@ -121,7 +121,7 @@ func (s *source) Read(n int, _ []bool, b *tabular.Block) error {
 }
 
 // read reads the next line that is not blank.
-func (s *source) read() (next row, err error) {
+func (s *jsonSource) read() (next jsonRow, err error) {
 	for {
 		line, err := s.ReadLine()
 		if err != nil {
@@ -139,12 +139,12 @@ func (s *source) read() (next row, err error) {
 		if err != nil {
 			return next, s.FailLine(err)
 		}
-		return row{s.Line, len(line), cells}, nil
+		return jsonRow{s.Line, len(line), cells}, nil
 	}
 }
 
 // members returns the values of an object, in column order. While the first rows are read it adds columns.
-func (s *source) members(line []byte) ([]tabular.Cell, error) {
+func (s *jsonSource) members(line []byte) ([]tabular.Cell, error) {
 	if line[0] != '{' {
 		return nil, fmt.Errorf("%s: expected an object with a value for each column", value.Quote(string(line)))
 	}

@@ -1,4 +1,4 @@
-package protobuf
+package typed
 
 import (
 	"strconv"
@@ -9,8 +9,8 @@ import (
 	"github.com/stagewise/stagewise/ingest/message"
 )
 
-// nested is a message, the value of a field, an item of a list, or a value of a map. It is a null without a value.
-type nested struct {
+// protobufValue is a message, the value of a field, an item of a list, or a value of a map. It is a null without a value.
+type protobufValue struct {
 	value protoreflect.Value
 	field protoreflect.FieldDescriptor // nil: the whole message
 }
@@ -24,7 +24,7 @@ func fieldOf(of protoreflect.MessageDescriptor, name string) protoreflect.FieldD
 }
 
 // Kind implements message.Nested.
-func (n nested) Kind() message.Kind {
+func (n protobufValue) Kind() message.Kind {
 	switch n.value.Interface().(type) {
 	case nil:
 		return message.Null
@@ -37,19 +37,12 @@ func (n nested) Kind() message.Kind {
 }
 
 // Parts implements message.Nested.
-func (n nested) Parts(at *message.Step, put func(at *message.Step, part nested) error) error {
-	for _, next := range at.Below {
-		if part, ok := n.at(next); ok {
-			if err := put(next, part); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
+func (n protobufValue) Parts(at *message.Step, put func(at *message.Step, part protobufValue) error) error {
+	return message.Parts(at, n.at, put)
 }
 
 // at returns a part.
-func (n nested) at(next *message.Step) (part nested, ok bool) {
+func (n protobufValue) at(next *message.Step) (part protobufValue, ok bool) {
 	switch v := n.value.Interface().(type) {
 	case protoreflect.Message:
 		f := fieldOf(v.Descriptor(), next.Name)
@@ -57,16 +50,16 @@ func (n nested) at(next *message.Step) (part nested, ok bool) {
 			return part, false
 		}
 		if !v.Has(f) && f.HasPresence() && !f.HasDefault() {
-			return nested{field: f}, true
+			return protobufValue{field: f}, true
 		}
-		return nested{v.Get(f), f}, true
+		return protobufValue{v.Get(f), f}, true
 	case protoreflect.List:
 		if next.Index >= 0 && next.Index < v.Len() {
-			return nested{v.Get(next.Index), n.field}, true
+			return protobufValue{v.Get(next.Index), n.field}, true
 		}
 	case protoreflect.Map:
 		if key, ok := keyOf(n.field.MapKey(), next.Name); ok && v.Has(key) {
-			return nested{v.Get(key), n.field.MapValue()}, true
+			return protobufValue{v.Get(key), n.field.MapValue()}, true
 		}
 	}
 	return part, false
@@ -95,10 +88,10 @@ func keyOf(f protoreflect.FieldDescriptor, name string) (key protoreflect.MapKey
 }
 
 // Items implements message.Nested.
-func (n nested) Items(put func(item nested) error) error {
+func (n protobufValue) Items(put func(item protobufValue) error) error {
 	list := n.value.List()
 	for i := range list.Len() {
-		if err := put(nested{list.Get(i), n.field}); err != nil {
+		if err := put(protobufValue{list.Get(i), n.field}); err != nil {
 			return err
 		}
 	}
@@ -106,14 +99,14 @@ func (n nested) Items(put func(item nested) error) error {
 }
 
 // Cell implements message.Nested. Times are in seconds.
-func (n nested) Cell() tabular.Cell {
+func (n protobufValue) Cell() tabular.Cell {
 	switch v := n.value.Interface().(type) {
 	case nil:
 		return tabular.Cell{}
 	case protoreflect.List:
 		items := make([]tabular.Cell, v.Len())
 		for i := range items {
-			items[i] = nested{v.Get(i), n.field}.Cell()
+			items[i] = protobufValue{v.Get(i), n.field}.Cell()
 		}
 		return tabular.Items(items)
 	case protoreflect.Message:
@@ -151,7 +144,7 @@ func wellKnown(m protoreflect.Message) tabular.Cell {
 	case "google.protobuf.DoubleValue", "google.protobuf.FloatValue", "google.protobuf.Int64Value", "google.protobuf.UInt64Value",
 		"google.protobuf.Int32Value", "google.protobuf.UInt32Value", "google.protobuf.BoolValue", "google.protobuf.StringValue",
 		"google.protobuf.BytesValue":
-		return nested{value: get("value")}.Cell()
+		return protobufValue{value: get("value")}.Cell()
 	case "confluent.type.Decimal":
 		return tabular.Decimal(get("value").Bytes(), int(get("scale").Int()))
 	}
