@@ -16,14 +16,14 @@ import (
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
-// Disk stores the waiting entries of a join that do not fit into memory, in segments. Its files have no names, so nothing is left of a
-// process that is killed.
-type Disk struct {
-	folder string
-	memory int64 // memory limit of the store
-	seed   maphash.Seed
-	tables map[byte][]*segment
-	block  [blockBytes]byte // of an index
+// disk stores the entries of a table that do not fit into memory, in segments. Its files have no names, so nothing is left of a process
+// that is killed.
+type disk struct {
+	folder   string // "": there is none
+	index    int64  // memory limit of the index of a merged segment
+	seed     maphash.Seed
+	segments []*segment
+	block    [blockBytes]byte // of an index
 }
 
 // segment is a file of entries in order of position, followed by an index: their locations by hash of the key. The file does not change.
@@ -37,7 +37,7 @@ type segment struct {
 	fences  []uint64 // first hash of each block of the index
 	index   int64    // offset of the index
 	head    *entry   // first entry that is not removed
-	next    int64    // offset of the entry after it
+	next    int64    // offset of the entry after the first of all
 	reader  *bufio.Reader
 }
 
@@ -58,40 +58,27 @@ const (
 	filterProbes   = 4
 	bufferBytes    = 32 << 10
 	mergedTogether = 8
-	indexShare     = 4 // of the memory limit, for the index of merged segments
+	indexShare     = 4 // of the memory limit
 )
 
-// NewDisk returns a Disk in a directory.
-func NewDisk(folder string, memory int64) *Disk {
-	return &Disk{folder: folder, memory: memory, seed: maphash.MakeSeed(), tables: map[byte][]*segment{}}
-}
-
 // close deletes the files.
-func (d *Disk) close() (err error) {
-	if d == nil {
-		return nil
+func (d *disk) close() (err error) {
+	for _, s := range d.segments {
+		err = errors.Join(err, s.file.Close())
 	}
-	for _, segments := range d.tables {
-		for _, s := range segments {
-			err = errors.Join(err, s.file.Close())
-		}
-	}
-	clear(d.tables)
+	d.segments = nil
 	return err
 }
 
-// has reports whether entries of a table are on disk.
-func (d *Disk) has(prefix byte) bool { return d != nil && len(d.tables[prefix]) > 0 }
-
 // add writes entries, in order, as a segment, and merges segments if there are many.
-func (d *Disk) add(prefix byte, entries iter.Seq[*entry]) error {
+func (d *disk) add(entries iter.Seq[*entry]) error {
 	s, err := d.write(entries)
 	if err != nil {
 		return fmt.Errorf("write waiting rows to %s: %w", d.folder, err)
 	}
-	d.tables[prefix] = append(d.tables[prefix], s)
+	d.segments = append(d.segments, s)
 	for level := 0; err == nil && s != nil; level++ {
-		if s, err = d.merge(prefix, level); err != nil {
+		if s, err = d.merge(level); err != nil {
 			return fmt.Errorf("merge waiting rows in %s: %w", d.folder, err)
 		}
 	}
@@ -99,17 +86,17 @@ func (d *Disk) add(prefix byte, entries iter.Seq[*entry]) error {
 }
 
 // merge merges the segments of a level, if there are enough and their index fits in memory, and returns the merged one.
-func (d *Disk) merge(prefix byte, level int) (*segment, error) {
+func (d *disk) merge(level int) (*segment, error) {
 	var of, others []*segment
 	count := 0
-	for _, s := range d.tables[prefix] {
+	for _, s := range d.segments {
 		if s.level == level {
 			of, count = append(of, s), count+s.entries-s.removed
 		} else {
 			others = append(others, s)
 		}
 	}
-	if len(of) < mergedTogether || int64(count)*locationBytes > d.memory/indexShare {
+	if len(of) < mergedTogether || int64(count)*locationBytes > d.index {
 		return nil, nil
 	}
 	var read error
@@ -127,12 +114,12 @@ func (d *Disk) merge(prefix byte, level int) (*segment, error) {
 		err = errors.Join(err, s.file.Close())
 	}
 	merged.level = level + 1
-	d.tables[prefix] = append(others, merged)
+	d.segments = append(others, merged)
 	return merged, err
 }
 
 // write writes a segment.
-func (d *Disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
+func (d *disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 	if err := os.MkdirAll(d.folder, 0o777); err != nil {
 		return nil, err
 	}
@@ -154,7 +141,7 @@ func (d *Disk) write(entries iter.Seq[*entry]) (s *segment, err error) {
 		s.index += int64(len(b))
 		if s.entries == 0 {
 			s.head, s.next = e, s.index
-			e.stored = true
+			e.segment, e.number = s, 0
 		}
 		if s.entries++; s.entries > 64*len(s.settled) {
 			s.settled = append(s.settled, 0)
@@ -194,12 +181,12 @@ func appendRecord(b []byte, e *entry) []byte {
 	return append(append(b, e.key...), e.value...)
 }
 
-// readRecord decodes an entry, and returns its size.
-func readRecord(from io.Reader) (e *entry, size int64, err error) {
+// readRecord decodes an entry.
+func readRecord(from io.Reader) (e *entry, err error) {
 	var header [recordHeader]byte
-	e = &entry{stored: true}
+	e = &entry{}
 	if _, err := io.ReadFull(from, header[:]); err != nil {
-		return e, 0, err
+		return e, err
 	}
 	u64, u32 := binary.LittleEndian.Uint64, binary.LittleEndian.Uint32
 	e.place = examples.JoinPlace{Time: int64(u64(header[:])), Partition: int(u32(header[8:])), Offset: int64(u64(header[12:]))}
@@ -208,7 +195,7 @@ func readRecord(from io.Reader) (e *entry, size int64, err error) {
 	content := make([]byte, int64(key)+int64(value))
 	_, err = io.ReadFull(from, content)
 	e.key, e.value = string(content[:key]), content[key:]
-	return e, recordHeader + int64(len(content)), err
+	return e, err
 }
 
 // bits returns the bits of a hash in the filter.
@@ -233,14 +220,10 @@ func (s *segment) mayHave(hash uint64) bool {
 	return true
 }
 
-func (s *segment) settle(number int) { s.settled[number/64] |= 1 << (number % 64) }
-
-func (s *segment) isSettled(number int) bool { return s.settled[number/64]&(1<<(number%64)) != 0 }
-
-// find calls with for the segments and locations of the entries with the hash of a key.
-func (d *Disk) find(prefix byte, key string, with func(*segment, location) error) error {
+// get returns the entries of a key. They may be settled until entries are added.
+func (d *disk) get(key string) (entries []*entry, err error) {
 	hash := maphash.String(d.seed, key)
-	for _, s := range d.tables[prefix] {
+	for _, s := range d.segments {
 		if !s.mayHave(hash) {
 			continue
 		}
@@ -248,72 +231,60 @@ func (d *Disk) find(prefix byte, key string, with func(*segment, location) error
 		for at = max(0, at-1); at < len(s.fences) && s.fences[at] <= hash; at++ {
 			block := d.block[:locationBytes*min(perBlock, s.entries-at*perBlock)]
 			if _, err := s.file.ReadAt(block, s.index+int64(at)*blockBytes); err != nil {
-				return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
+				return nil, d.fail(err)
 			}
 			for ; len(block) > 0; block = block[locationBytes:] {
-				l := location{hash: binary.LittleEndian.Uint64(block), offset: int64(binary.LittleEndian.Uint64(block[8:])),
-					size: binary.LittleEndian.Uint32(block[16:]), number: binary.LittleEndian.Uint32(block[20:])}
-				if l.hash != hash || int(l.number) < s.removed {
+				number := int(binary.LittleEndian.Uint32(block[20:]))
+				if binary.LittleEndian.Uint64(block) != hash || number < s.removed {
 					continue
 				}
-				if err := with(s, l); err != nil {
-					return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
+				record := make([]byte, binary.LittleEndian.Uint32(block[16:]))
+				if _, err := s.file.ReadAt(record, int64(binary.LittleEndian.Uint64(block[8:]))); err != nil {
+					return nil, d.fail(err)
+				}
+				if e, err := s.read(bytes.NewReader(record), number); err != nil {
+					return nil, d.fail(err)
+				} else if e.key == key {
+					entries = append(entries, e)
 				}
 			}
 		}
+	}
+	return entries, nil
+}
+
+func (d *disk) fail(err error) error { return fmt.Errorf("read waiting rows in %s: %w", d.folder, err) }
+
+// read reads an entry.
+func (s *segment) read(from io.Reader, number int) (*entry, error) {
+	e, err := readRecord(from)
+	e.segment, e.number, e.settled = s, number, s.isSettled(number)
+	return e, err
+}
+
+func (s *segment) isSettled(number int) bool { return s.settled[number/64]&(1<<(number%64)) != 0 }
+
+// settle records that an entry is settled.
+func (s *segment) settle(number int) { s.settled[number/64] |= 1 << (number % 64) }
+
+// first returns the first entry of all segments; nil: there is none.
+func (d *disk) first() *entry {
+	if s := earliest(d.segments); s != nil {
+		return s.first()
 	}
 	return nil
 }
 
-// get returns the entries of a key.
-func (d *Disk) get(prefix byte, key string) (entries []*entry, err error) {
-	err = d.find(prefix, key, func(s *segment, l location) error {
-		e, _, err := readRecord(bufio.NewReaderSize(io.NewSectionReader(s.file, l.offset, int64(l.size)), int(l.size)))
-		if e.settled = s.isSettled(int(l.number)); e.key == key {
-			entries = append(entries, e)
-		}
-		return err
-	})
-	return entries, err
-}
-
-// settle records that an entry is settled. It reads no values: a key may have many entries.
-func (d *Disk) settle(prefix byte, e *entry) error {
-	record := appendRecord(nil, e)
-	record = record[:len(record)-len(e.value)]
-	const sizes = recordHeader - 8
-	stored := make([]byte, len(record))
-	return d.find(prefix, e.key, func(s *segment, l location) error {
-		if int(l.size) < len(record) {
-			return nil
-		}
-		_, err := s.file.ReadAt(stored, l.offset)
-		if bytes.Equal(stored[:sizes], record[:sizes]) && bytes.Equal(stored[recordHeader:], record[recordHeader:]) {
-			s.settle(int(l.number))
-		}
-		return err
-	})
-}
-
-// first returns the first entry of a table; nil: there is none.
-func (d *Disk) first(prefix byte) *entry {
-	s := earliest(d.tables[prefix])
-	if s == nil {
-		return nil
-	}
-	return s.first()
-}
-
-// removeFirst removes the first entry of a table.
-func (d *Disk) removeFirst(prefix byte) error {
-	s := earliest(d.tables[prefix])
+// removeFirst removes the first entry.
+func (d *disk) removeFirst() error {
+	s := earliest(d.segments)
 	if err := s.pop(); err != nil {
-		return fmt.Errorf("read waiting rows in %s: %w", d.folder, err)
+		return d.fail(err)
 	}
 	if s.removed < s.entries {
 		return nil
 	}
-	d.tables[prefix] = slices.DeleteFunc(d.tables[prefix], func(other *segment) bool { return other == s })
+	d.segments = slices.DeleteFunc(d.segments, func(other *segment) bool { return other == s })
 	return s.file.Close()
 }
 
@@ -334,14 +305,13 @@ func (s *segment) first() *entry {
 }
 
 // pop removes the first entry.
-func (s *segment) pop() error {
+func (s *segment) pop() (err error) {
 	if s.removed++; s.removed == s.entries {
 		return nil
 	}
 	if s.reader == nil {
 		s.reader = bufio.NewReaderSize(io.NewSectionReader(s.file, s.next, s.index-s.next), bufferBytes)
 	}
-	e, size, err := readRecord(s.reader)
-	s.head, s.next = e, s.next+size
+	s.head, err = s.read(s.reader, s.removed)
 	return err
 }

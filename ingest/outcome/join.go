@@ -3,6 +3,7 @@ package outcome
 import (
 	"cmp"
 	"container/heap"
+	"errors"
 	"math"
 	"slices"
 	"time"
@@ -79,9 +80,9 @@ type mark struct{ offset, time int64 }
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns an empty join. It reads rows and outcomes from the given positions. disk stores data in excess of memory
-// bytes; nil: none, and memory is unlimited.
-func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, disk *Disk) *Join {
+// New returns an empty join. It reads rows and outcomes from the given positions. Data in excess of memory bytes is
+// stored in a directory; "": there is none, and memory is unlimited.
+func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, folder string) *Join {
 	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), grace: rule.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		counts: cursor.Counts, due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
@@ -94,8 +95,11 @@ func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCur
 				marks: []mark{{b.From, b.Since}}}
 		}
 	}
-	budget := &budget{limit: memory, disk: disk}
-	j.waiting, j.kept = newTable('r', budget), newTable('o', budget)
+	budget := &budget{}
+	if folder != "" {
+		budget.limit = memory
+	}
+	j.waiting, j.kept = newTable(budget, folder), newTable(budget, folder)
 	budget.tables = []*table{j.waiting, j.kept}
 	return j
 }
@@ -159,9 +163,7 @@ func (j *Join) AddOutcome(o Outcome) error {
 			return err
 		}
 		for _, row := range rows {
-			if err := j.waiting.settle(row, nil); err != nil {
-				return err
-			}
+			j.waiting.settle(row, nil)
 		}
 		e.settled = len(rows) > 0
 		if err := j.keep(e); err != nil {
@@ -345,9 +347,7 @@ func (j *Join) apply(decide func(Decided) error) error {
 				}
 				j.labelled++
 			}
-			if err := j.waiting.settle(row, nil); err != nil {
-				return err
-			}
+			j.waiting.settle(row, nil)
 		}
 	}
 	heap.Pop(&j.unsettled)
@@ -399,9 +399,7 @@ func (j *Join) match(row *entry, counts bool) (label string, found bool, err err
 		if o.settled {
 			continue
 		}
-		if err := j.kept.settle(o, o.value); err != nil {
-			return "", false, err
-		}
+		j.kept.settle(o, o.value)
 		if counts {
 			j.counts.Matched++
 		}
@@ -464,7 +462,7 @@ func (j *Join) Waiting() int { return j.waiting.open }
 func (j *Join) Counts() examples.JoinCounts { return j.counts }
 
 // Close removes the join's data on disk.
-func (j *Join) Close() error { return j.waiting.budget.disk.close() }
+func (j *Join) Close() error { return errors.Join(j.waiting.disk.close(), j.kept.disk.close()) }
 
 // frontier returns a lower bound of the times of further messages in any of the partitions.
 func frontier(inputs map[int]*input) int64 {

@@ -190,14 +190,14 @@ type process struct {
 	batch          []Decided
 	saved          *saved
 	memory         int64
-	disk           *Disk
+	folder         string
 }
 
 func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 	p := &process{world: w, T: t, random: random, saved: s, rows: slices.Clone(s.rows), outcomes: slices.Clone(s.outcomes)}
 	if random.IntN(2) == 0 {
 		p.memory = 1 + random.Int64N(20_000)
-		p.disk = NewDisk(t.TempDir(), p.memory)
+		p.folder = t.TempDir()
 	}
 	joined := s.joined
 	if joined == nil {
@@ -209,7 +209,7 @@ func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 			joined.Outcomes = append(joined.Outcomes, examples.JoinInput{Partition: n, Time: Never, Since: Never})
 		}
 	}
-	p.join = New(w.rule, joined.Rows, joined.Outcomes, joined.Joins[0], p.memory, p.disk)
+	p.join = New(w.rule, joined.Rows, joined.Outcomes, joined.Joins[0], p.memory, p.folder)
 	var again []func() error
 	for n, in := range joined.Rows {
 		for offset := in.From; offset < p.rows[n]; offset++ {
@@ -305,7 +305,7 @@ func TestJoinIsTheNaiveJoin(t *testing.T) {
 				p.check(p.join.Close())
 				p = begin(t, w, s, random)
 			}
-			if p.disk != nil && float64(p.join.memory()) > inMemory*float64(p.memory)+1000 {
+			if p.folder != "" && float64(p.join.memory()) > inMemory*float64(p.memory)+1000 {
 				t.Fatalf("seed %d: %d bytes wait in memory, of %d", seed, p.join.memory(), p.memory)
 			}
 		}
@@ -367,7 +367,7 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		return int64(m.HeapAlloc)
 	}
 	inputs := []examples.JoinInput{{Time: Never, Since: Never}}
-	j := New(Rule{Within: time.Hour}, inputs, inputs, Begin(0), limit, NewDisk(t.TempDir(), limit))
+	j := New(Rule{Within: time.Hour}, inputs, inputs, Begin(0), limit, t.TempDir())
 	before := heap()
 	for i := range rows {
 		m := Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}

@@ -95,13 +95,12 @@ func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
 	return rows, rows * (size + overhead)
 }
 
-// Disk returns the disk and the memory limit of one of several joins. The disk is nil if there is no directory.
-func (o Options) Disk(number, of int) (disk *Disk, memory int64) {
-	memory = int64(o.Memory) / int64(max(of, 1))
-	if o.folder == "" {
-		return nil, memory
+// Disk returns the directory and the memory limit of one of several joins. The directory is "" if there is none.
+func (o Options) Disk(number, of int) (folder string, memory int64) {
+	if o.folder != "" {
+		folder = filepath.Join(o.folder, fmt.Sprint(number))
 	}
-	return NewDisk(filepath.Join(o.folder, fmt.Sprint(number)), memory), memory
+	return folder, int64(o.Memory) / int64(max(of, 1))
 }
 
 // Keys is the table of the keys under `examples.outcome` of the configuration, with their names under examples.

@@ -2,6 +2,7 @@ package outcome
 
 import (
 	"container/heap"
+	"hash/maphash"
 	"slices"
 
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -10,9 +11,10 @@ import (
 // entry is a waiting row or outcome.
 type entry struct {
 	place   examples.JoinPlace
-	behind  int64 // how far the time of the message is behind the latest one of its partition
-	settled bool  // it is kept only for its key
-	stored  bool  // it is on disk
+	behind  int64    // how far the time of the message is behind the latest one of its partition
+	settled bool     // it is kept only for its key
+	segment *segment // on disk; nil: it is in memory
+	number  int      // in the segment
 	key     string
 	value   []byte
 }
@@ -30,15 +32,15 @@ func byPlace(a, b *entry) int { return compare(a.place, b.place) }
 // table has entries by key and in order of position. The oldest entries may be on disk.
 type table struct {
 	budget *budget
-	prefix byte
+	disk   disk
 	byKey  map[string][]*entry
 	order  queue[*entry]
 	open   int   // number of entries that are not settled, including those on disk
 	bytes  int64 // size of the entries in memory
 }
 
-func newTable(prefix byte, b *budget) *table {
-	return &table{budget: b, prefix: prefix, byKey: map[string][]*entry{}}
+func newTable(b *budget, folder string) *table {
+	return &table{budget: b, disk: disk{folder: folder, index: b.limit / indexShare, seed: maphash.MakeSeed()}, byKey: map[string][]*entry{}}
 }
 
 // add adds an entry, and moves others to disk if there are too many.
@@ -54,21 +56,15 @@ func (t *table) add(e *entry) error {
 
 // get returns the entries of a key in order. The caller may modify the list.
 func (t *table) get(key string) (entries []*entry, err error) {
-	entries = slices.Clone(t.byKey[key])
-	if t.budget.disk.has(t.prefix) {
-		var more []*entry
-		more, err = t.budget.disk.get(t.prefix, key)
-		entries = append(entries, more...)
-	}
+	entries, err = t.disk.get(key)
+	entries = append(entries, t.byKey[key]...)
 	slices.SortFunc(entries, byPlace)
 	return entries, err
 }
 
 // first returns the first entry, if its position is before a limit; nil: there is none.
 func (t *table) first(before examples.JoinPlace) (first *entry) {
-	if t.budget.disk.has(t.prefix) {
-		first = t.budget.disk.first(t.prefix)
-	}
+	first = t.disk.first()
 	if len(t.order) > 0 && (first == nil || byPlace(t.order[0], first) < 0) {
 		first = t.order[0]
 	}
@@ -79,18 +75,18 @@ func (t *table) first(before examples.JoinPlace) (first *entry) {
 }
 
 // settle records that an entry is settled, and replaces its value by a shorter one or nil.
-func (t *table) settle(e *entry, value []byte) error {
+func (t *table) settle(e *entry, value []byte) {
 	if e.settled {
-		return nil
+		return
 	}
 	t.open--
 	e.settled = true
-	if e.stored {
-		return t.budget.disk.settle(t.prefix, e)
+	if e.segment != nil {
+		e.segment.settle(e.number)
+		return
 	}
 	t.bytes -= int64(len(e.value) - len(value))
 	e.value = value
-	return nil
 }
 
 // remove removes the entry that first returned.
@@ -98,8 +94,8 @@ func (t *table) remove(e *entry) error {
 	if !e.settled {
 		t.open--
 	}
-	if e.stored {
-		return t.budget.disk.removeFirst(t.prefix)
+	if e.segment != nil {
+		return t.disk.removeFirst()
 	}
 	t.pop()
 	return nil
@@ -120,7 +116,7 @@ func (t *table) pop() *entry {
 // spill moves the oldest entries to disk, about half of the bytes.
 func (t *table) spill() error {
 	target := t.bytes / 2
-	return t.budget.disk.add(t.prefix, func(yield func(*entry) bool) {
+	return t.disk.add(func(yield func(*entry) bool) {
 		for t.bytes > target && yield(t.pop()) {
 		}
 	})
@@ -142,17 +138,16 @@ func (q *queue[T]) Pop() any {
 
 // budget is the memory of a join's tables.
 type budget struct {
-	limit  int64
-	disk   *Disk // nil: none
+	limit  int64 // 0: none
 	tables []*table
 }
 
-// inMemory is the fraction of the limit for tables. The rest is for the store.
+// inMemory is the fraction of the limit for tables. The rest is for the disks.
 const inMemory = 0.5
 
 // keep moves entries to disk if there are too many in memory.
 func (b *budget) keep() error {
-	if b.disk == nil {
+	if b.limit == 0 {
 		return nil
 	}
 	sum, largest := int64(0), b.tables[0]

@@ -189,9 +189,9 @@ func (f *Feed) start() {
 				cursor = c
 			}
 		}
-		disk, memory := f.Job.Examples.Outcome.Disk(number, all)
+		folder, memory := f.Job.Examples.Outcome.Disk(number, all)
 		join := outcome.New(f.Job.Examples.Outcome.Rule(), inputsOf(j.from.Rows, rows), inputsOf(j.from.Outcomes, outcomes), cursor, memory,
-			disk)
+			folder)
 		j.joins, j.pairs = append(j.joins, join), append(j.pairs, pair)
 		for _, q := range rows {
 			j.rows[q] = join
