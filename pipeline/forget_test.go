@@ -235,7 +235,7 @@ func TestTrainForgets(t *testing.T) {
 	}
 }
 
-// What is not there is named, and nothing is forgotten then.
+// What is not there is named, and nothing is forgotten then, nor on a topic that deletes after a time what is forgotten.
 func TestNothingIsForgottenInPart(t *testing.T) {
 	job, message := newForeignJob(t, rings(40, 2, 2, 1))
 	log := openEmbedded(t)
@@ -253,9 +253,21 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
 	}
-	if left := readTopic(t, log, "test.forget"); len(left) > 0 {
-		t.Errorf("%d messages on the forget topic", len(left))
+	check := func() {
+		t.Helper()
+		if left := readTopic(t, log, "test.forget"); len(left) > 0 {
+			t.Errorf("%d messages on the forget topic", len(left))
+		}
 	}
+	check()
+	noError(t, log.Delete(t.Context(), "test.forget"))
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
+		"retention.ms": "604800000"}}))
+	if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}); !errors.As(err,
+		new(*topics.PolicyError)) {
+		t.Errorf("got error %v, expected a *PolicyError", err)
+	}
+	check()
 }
 
 func TestWrongNamesOfRows(t *testing.T) {
@@ -267,22 +279,6 @@ func TestWrongNamesOfRows(t *testing.T) {
 		if r, err := source.ParseRows("a.examples", name); err == nil {
 			t.Errorf("%s became %+v", name, r)
 		}
-	}
-}
-
-// What is forgotten must stay forgotten: forget refuses a topic that deletes it after a time.
-func TestForgetNeedsATopicThatKeepsWhatItSays(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	deletes := kafkalog.Topic{Name: job.Name + ".forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
-		"retention.ms": "604800000"}}
-	noError(t, log.Create(t.Context(), deletes))
-	fill(t, log, job, 0, 4)
-	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/1")})
-	if wrong, ok := errors.AsType[*topics.PolicyError](err); !ok || wrong.Topic != deletes.Name {
-		t.Errorf("got error %v, expected a *PolicyError that names %s", err, deletes.Name)
-	}
-	if messages := readTopic(t, log, deletes.Name); len(messages) > 0 {
-		t.Errorf("%d messages are on %s", len(messages), deletes.Name)
 	}
 }
 

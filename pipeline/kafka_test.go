@@ -3,6 +3,7 @@
 package pipeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,10 +23,12 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
@@ -79,54 +82,6 @@ func TestKafkaRunHasTheSameDigest(t *testing.T) {
 	}
 }
 
-// On brokers that others share, an unfinished run goes first, unless Supersede cancels it.
-func TestKafkaUnfinishedRunGoesFirst(t *testing.T) {
-	log, name := openKafka(t)
-	job := newMultiStageJob(t)
-	job.Name = name
-	surveyed := func(e event.Event) bool { _, ok := e.(event.Surveyed); return ok }
-	trainUntil(t, log, job, surveyed)
-	other := job
-	other.Seed = 2
-	train(t, log, other)
-	if versions, err := topics.Open(log, name, nil).Versions(t.Context()); err != nil || len(versions) != 2 || versions[1].Plan.Seed != 2 {
-		t.Errorf("%d versions, error %v; expected 2, the second with seed 2", len(versions), err)
-	}
-	trainUntil(t, log, job, surveyed)
-	if _, _, err := Train(t.Context(), log, openBLAS(t), other, dispatch.TrainOptions{Supersede: true,
-		Allocator: arrowtest.Allocator(t)}, &eventRecorder{}); err != nil {
-		t.Fatal(err)
-	}
-	if versions, err := topics.Open(log, name, nil).Versions(t.Context()); err != nil || len(versions) != 3 {
-		t.Errorf("%d versions, error %v; expected 3", len(versions), err)
-	}
-}
-
-// On real Kafka a chain on sparse rows has the versions that it has on the embedded broker, with one worker and with four, and however
-// often its process ends.
-func TestKafkaSparseChain(t *testing.T) {
-	job := sparseChainJob(t, "softmax")
-	job.Examples.Partitions, job.Examples.BatchRows, job.Retrain.Rows = 4, 25, 200
-	want := chainAlone(t, job)
-	for _, workers := range []int{1, 4} {
-		t.Run(fmt.Sprint(workers), func(t *testing.T) {
-			log, name := openKafka(t)
-			job := job
-			job.Name = name
-			checkChainOfWorkers(t, log, job, workers, want)
-		})
-	}
-	t.Run("interrupted", func(t *testing.T) {
-		log, name := openKafka(t)
-		job := job
-		job.Name = name
-		retrainInterrupted(t, log, job, 40, 53)
-		if got := digests(t, log, name); !slices.Equal(got, want) {
-			t.Errorf("interrupted\n%v\nexpected\n%v", got, want)
-		}
-	})
-}
-
 // The program of Kafka Streams in examples/streams writes the rows and labels that examples.outcome joins, each once, also where another
 // process with nothing on its disk goes on.
 func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
@@ -139,7 +94,7 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 	of.Name = reads
 	of.Examples.FromTopic, of.Examples.Label, of.Examples.Outcome = name+"."+joined, "kind", ingest.Defaults().Outcome
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: of.Examples.FromTopic, Partitions: partitions}))
-	messages := storm(rand.New(rand.NewPCG(3, 7)), 300, partitions, partitions, true)
+	messages := storm(rand.New(rand.NewPCG(3, 7)), 300, partitions)
 	since := time.Now().Add(-2*time.Hour).UnixMilli() - day // brokers delete what is older than a week
 	written := make([]timed, len(messages))
 	for i, m := range messages {
@@ -163,9 +118,6 @@ func TestKafkaStreamsJoinsAsOutcomeDoes(t *testing.T) {
 		if got := labelled(t, other, of); len(want) < 80+200*i || !maps.Equal(got, want) {
 			t.Errorf("Kafka Streams has joined %d rows, expected the %d of examples.outcome:\n%v\n%v", len(got), len(want), got, want)
 		}
-	}
-	if got, want := labelled(t, log, job), naively(t, job, messages); !maps.Equal(got, want) {
-		t.Errorf("the examples are %v, expected %v", got, want)
 	}
 }
 
@@ -223,4 +175,75 @@ func countRows(ctx context.Context, log *kafkalog.Log, topic string, rows int) e
 		read += fetched.NumRecords()
 	}
 	return nil
+}
+
+// storm draws rows and outcomes: keys recur now and then, outcomes come several times, early, late or never, and some messages move the
+// time on alone. Some messages come later than their times. At the end each partition of the outcomes is past all rows.
+func storm(random *rand.Rand, rows, partitions int) (messages []timed) {
+	type due struct {
+		at int64
+		m  timed
+	}
+	var later []due
+	place := func(key string) int {
+		sum := 0
+		for _, c := range key {
+			sum = sum*31 + int(c)
+		}
+		return sum % partitions
+	}
+	now := int64(0)
+	for n := range rows {
+		now += random.Int64N(2000)
+		key := fmt.Sprint("view-", n)
+		if n > 0 && random.IntN(20) == 0 {
+			key = fmt.Sprint("view-", random.IntN(n))
+		}
+		later = append(later, due{now, view(place(key), key, n, now)})
+		for range []int{0, 0, 1, 1, 1, 2}[random.IntN(6)] {
+			at := max(0, now-6000+random.Int64N(80_000))
+			later = append(later, due{at, buy(place(key), key, []string{"book", "film"}[random.IntN(2)], at)})
+		}
+		if random.IntN(10) == 0 {
+			later = append(later, due{now, timed{buys, random.IntN(partitions), "tick", "", now}})
+		}
+	}
+	slices.SortStableFunc(later, func(a, b due) int { return cmp.Compare(a.at, b.at) })
+	for _, d := range later {
+		if random.IntN(6) == 0 {
+			d.m.time = max(0, d.m.time-random.Int64N(30_000))
+		}
+		messages = append(messages, d.m)
+	}
+	for p := range partitions {
+		messages = append(messages, timed{buys, p, "tick", "", now + 200_000})
+	}
+	return messages
+}
+
+// labelled returns the labels of the rows that a run counts by their second feature. It is an error if one counts twice.
+func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
+	t.Helper()
+	mem := arrowtest.Allocator(t)
+	labels, replays, counting := map[int]string{}, map[int]*protocol.SpanCounting{}, protocol.NewCounting(&schemas.Plan{Foreign: true})
+	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
+		if replays[m.Partition] == nil {
+			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})
+		}
+		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
+			continue
+		}
+		batch := must(examples.Decode(m.Value, mem))(t)
+		features := make([]float32, batch.Rows*batch.Width)
+		batch.Features(features, batch.Width)
+		for i := range batch.Rows {
+			n := int(features[i*batch.Width+1])
+			if before, twice := labels[n]; twice {
+				t.Errorf("row %d counts twice, first with %s", n, before)
+			}
+			labels[n] = batch.Label(i)
+		}
+		batch.Release()
+	}
+	return labels
 }

@@ -1,35 +1,22 @@
 package pipeline
 
 import (
-	"cmp"
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // views and buys are the topics of rows and of their outcomes.
@@ -83,28 +70,7 @@ func view(partition int, key string, n int, at int64) timed {
 
 // buy is an outcome.
 func buy(partition int, key, kind string, at int64) timed {
-	kinds, price, days := `["book", "paper"]`, "1.5", 3
-	if kind == "film" {
-		kinds, price, days = "[]", "-0.1", 0
-	}
-	return timed{buys, partition, key, fmt.Sprintf(`{"view": %q, "kind": %q, "kinds": %s, "price": %s, "days": %d}`, key, kind, kinds, price, days), at}
-}
-
-// says returns what an outcome of a kind says in a job, as labelled has it.
-func says(job topics.Job, kind string) string {
-	switch task := job.Examples.Task(); {
-	case task == examples.SeveralLabels && kind == "book":
-		return "book paper"
-	case task == examples.SeveralLabels && kind == "film":
-		return ""
-	case task == examples.Numbers && kind == "book":
-		return "1.5 3"
-	case task == examples.Numbers && kind == "film":
-		return "-0.1 0"
-	case task == examples.Numbers:
-		return kind + " " + kind // of rows without an outcome
-	}
-	return kind
+	return timed{buys, partition, key, fmt.Sprintf(`{"view": %q, "kind": %q}`, key, kind), at}
 }
 
 // send writes messages in their order.
@@ -126,47 +92,6 @@ func send(t *testing.T, log *kafkalog.Log, messages ...timed) {
 	noError(t, client.ProduceSync(t.Context(), records...).FirstErr())
 }
 
-// labelled returns the labels of the rows that a run counts, or their targets, by their second feature. It is an error if one counts twice.
-func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
-	t.Helper()
-	mem := arrowtest.Allocator(t)
-	labels, replays, counting := map[int]string{}, map[int]*protocol.SpanCounting{}, protocol.NewCounting(&schemas.Plan{Foreign: true})
-	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		if replays[m.Partition] == nil {
-			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})
-		}
-		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
-			continue
-		}
-		batch := must(examples.Decode(m.Value, mem))(t)
-		features := make([]float32, batch.Rows*batch.Width)
-		batch.Features(features, batch.Width)
-		for i := range batch.Rows {
-			n := int(features[i*batch.Width+1])
-			if before, twice := labels[n]; twice {
-				t.Errorf("row %d counts twice, first with %s", n, before)
-			}
-			labels[n] = predictedOf(t, job, batch, i)
-		}
-		batch.Release()
-	}
-	return labels
-}
-
-// predictedOf returns the label, the labels or the targets of a row.
-func predictedOf(t *testing.T, job topics.Job, batch *examples.Batch, row int) string {
-	t.Helper()
-	targets := job.Examples.Targets
-	if len(targets) == 0 {
-		return strings.Join(slices.Collect(batch.Labels(row)), " ")
-	}
-	numbers, known := make([]float64, batch.Rows*len(targets)), make([]bool, batch.Rows)
-	if err := batch.Targets(numbers, known, targets); err != nil || !known[row] {
-		t.Fatalf("the targets of row %d: known %v, %v", row, known[row], err)
-	}
-	return strings.Trim(fmt.Sprint(numbers[row*len(targets):(row+1)*len(targets)]), "[]")
-}
-
 // While a row waits, an outcome that can't be used says nothing of the rows. If none of the outcomes can be used, that is an error of their
 // topic.
 func TestOutcomesThatCannotBeUsed(t *testing.T) {
@@ -182,251 +107,6 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	send(t, log, buy(0, "b", "book", 2000), timed{buys, 0, "", `{"kind": "film"}`, 2500})
 	if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil {
 		t.Errorf("one outcome can be used, and the row waits: got error %v", err)
-	}
-}
-
-// naively returns the labels that rows of a job have by the definition, if the outcomes are past all rows.
-func naively(t *testing.T, job topics.Job, messages []timed) map[int]string {
-	t.Helper()
-	type row struct {
-		key        string
-		n          int
-		at, latest int64
-	}
-	type outcome struct {
-		key, kind  string
-		p, offset  int
-		at, latest int64
-	}
-	o := job.Examples.Outcome
-	var rows []row
-	var outcomes []outcome
-	latest, offsets := map[string]int64{}, map[string]int{}
-	for _, m := range messages {
-		place := fmt.Sprint(m.topic, m.partition)
-		if last, ok := latest[place]; !ok || last < m.time {
-			latest[place] = m.time
-		}
-		offsets[place]++
-		var value struct {
-			ID, View, Kind string
-			N              int
-		}
-		if m.value != "" {
-			noError(t, json.Unmarshal([]byte(m.value), &value))
-		}
-		key := m.key
-		switch {
-		case m.topic == views:
-			if job.Examples.JoinKey != "" {
-				key = value.ID
-			}
-			rows = append(rows, row{key, value.N, m.time, latest[place]})
-		case m.value != "":
-			if o.Key != "" {
-				key = value.View
-			}
-			outcomes = append(outcomes, outcome{key, value.Kind, m.partition, offsets[place], m.time, latest[place]})
-		}
-	}
-	slices.SortFunc(outcomes, func(a, b outcome) int {
-		return cmp.Or(cmp.Compare(a.latest, b.latest), cmp.Compare(a.p, b.p), cmp.Compare(a.offset, b.offset))
-	})
-	labels, byKey := map[int]string{}, map[string][]outcome{}
-	for _, out := range outcomes {
-		byKey[out.key] = append(byKey[out.key], out)
-	}
-	for _, r := range rows {
-		if o.Absent[0] != "skip" {
-			labels[r.n] = says(job, o.Absent[0])
-		}
-		for _, out := range byKey[r.key] {
-			within, early, grace := o.Within.Milliseconds(), o.Early.Milliseconds(), o.Grace.Milliseconds()
-			if out.at >= r.at-early && out.at <= r.at+within && out.latest <= r.at+within+grace && out.latest >= r.latest-early-grace {
-				labels[r.n] = says(job, out.kind)
-				break
-			}
-		}
-	}
-	return labels
-}
-
-// mortal is a log of a process that is killed at one of its calls. A write may have been applied or not.
-type mortal struct {
-	protocol.Log
-	mu     sync.Mutex
-	random *rand.Rand
-	left   int // calls
-}
-
-// dies reports whether the process ends with this call.
-func (m *mortal) dies() bool {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.left--
-	return m.left <= 0
-}
-
-func (m *mortal) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
-	if !m.dies() {
-		return m.Log.Append(ctx, topic, partition, messages...)
-	}
-	m.mu.Lock()
-	applied := m.random.IntN(2) == 0
-	m.mu.Unlock()
-	if applied {
-		if _, err := m.Log.Append(ctx, topic, partition, messages...); err != nil {
-			return 0, err
-		}
-	}
-	return 0, errKilled
-}
-
-func (m *mortal) Range(topic string, partition int, from, to int64) protocol.Reader {
-	return &mortalReader{m.Log.Range(topic, partition, from, to), m}
-}
-
-type mortalReader struct {
-	protocol.Reader
-	of *mortal
-}
-
-func (r *mortalReader) Next(ctx context.Context) (protocol.Message, error) {
-	if r.of.dies() {
-		return protocol.Message{}, errKilled
-	}
-	return r.Reader.Next(ctx)
-}
-
-// storm draws rows and outcomes: keys recur now and then, outcomes come several times, early, late or never, and some messages move the
-// time on alone. Some messages come later than their times. At the end each partition of the outcomes is past all rows.
-func storm(random *rand.Rand, rows, rowPartitions, outcomePartitions int, byKey bool) (messages []timed) {
-	type due struct {
-		at int64
-		m  timed
-	}
-	var later []due
-	place := func(key string, partitions int) int {
-		if byKey {
-			sum := 0
-			for _, c := range key {
-				sum = sum*31 + int(c)
-			}
-			return sum % partitions
-		}
-		return random.IntN(partitions)
-	}
-	now := int64(0)
-	for n := range rows {
-		now += random.Int64N(2000)
-		key := fmt.Sprint("view-", n)
-		if n > 0 && random.IntN(20) == 0 {
-			key = fmt.Sprint("view-", random.IntN(n))
-		}
-		later = append(later, due{now, view(place(key, rowPartitions), key, n, now)})
-		for range []int{0, 0, 1, 1, 1, 2}[random.IntN(6)] {
-			at := max(0, now-6000+random.Int64N(80_000))
-			later = append(later, due{at, buy(place(key, outcomePartitions), key, []string{"book", "film"}[random.IntN(2)], at)})
-		}
-		if random.IntN(10) == 0 {
-			later = append(later, due{now, timed{buys, random.IntN(outcomePartitions), "tick", "", now}})
-		}
-	}
-	slices.SortStableFunc(later, func(a, b due) int { return cmp.Compare(a.at, b.at) })
-	for _, d := range later {
-		if random.IntN(6) == 0 {
-			d.m.time = max(0, d.m.time-random.Int64N(30_000))
-		}
-		messages = append(messages, d.m)
-	}
-	for p := range outcomePartitions {
-		messages = append(messages, timed{buys, p, "tick", "", now + 200_000})
-	}
-	return messages
-}
-
-// The examples and their labels are those of the naive join, each row once, whatever is written when, wherever processes are killed,
-// however many there are, and however late they begin.
-func TestLaterLabelsAreTheNaiveJoin(t *testing.T) {
-	long(t)
-	for seed := range uint64(15) {
-		t.Run(fmt.Sprint(seed), func(t *testing.T) {
-			random := rand.New(rand.NewPCG(seed, 7))
-			rowPartitions := 1 + random.IntN(4)
-			outcomePartitions := rowPartitions
-			byKey := seed%3 != 0 // else outcomes of a key are in any partition
-			if !byKey || random.IntN(2) == 0 {
-				outcomePartitions = 1 + random.IntN(4)
-			}
-			log := openEmbedded(t)
-			job := viewJob(t, log, rowPartitions, outcomePartitions)
-			if !byKey {
-				job.Examples.JoinKey, job.Examples.Outcome.Key = "id", "view"
-			}
-			switch o := &job.Examples; seed % 5 {
-			case 1, 3:
-				o.Labels, o.Outcome.Label = layout.LabelsSeveral, "kinds"
-			case 2, 4:
-				o.Targets, o.Outcome.Label, o.Outcome.Absent = []string{"price", "days"}, "", []string{"0"}
-			}
-			if seed%4 == 1 {
-				job.Examples.Outcome.Absent = []string{"skip"}
-			}
-			if problems := job.Examples.Check(); len(problems) > 0 {
-				t.Fatal(problems)
-			}
-			if seed%2 == 1 {
-				job.Examples.Outcome.Memory = 1 << 13
-				job.Examples = job.Examples.WithFolder(t.TempDir())
-			}
-			messages := storm(random, 300, rowPartitions, outcomePartitions, byKey)
-			late := job
-			late.Name = "late"
-			var held []timed
-			for rest := messages; ; {
-				n := min(len(rest), random.IntN(300))
-				chunk := append(held, rest[:n]...)
-				held, rest = nil, rest[n:]
-				if behind := []string{views, buys, ""}[random.IntN(3)]; len(rest) > 0 { // one topic has its messages later than the other
-					for _, m := range chunk {
-						if m.topic == behind {
-							held = append(held, m)
-						}
-					}
-					chunk = slices.DeleteFunc(chunk, func(m timed) bool { return m.topic == behind })
-				}
-				send(t, log, chunk...)
-				kills := random.IntN(4)
-				for range kills {
-					p := topics.Open(log, job.Name, nil)
-					noError(t, topics.Create(t.Context(), p, &job))
-					p.Log = &mortal{Log: p.Log, random: rand.New(rand.NewPCG(seed, random.Uint64())), left: 1 + random.IntN(400)}
-					if err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{}); err != nil && !errors.Is(err, errKilled) {
-						t.Fatal(err)
-					}
-				}
-				both, _ := errgroup.WithContext(t.Context())
-				for range 1 + random.IntN(2) {
-					both.Go(func() error { return source.Follow(t.Context(), log, job, true, event.Ignore{}) })
-				}
-				noError(t, both.Wait())
-				if len(rest) == 0 {
-					break
-				}
-			}
-			want := naively(t, job, messages)
-			if got := labelled(t, log, job); !maps.Equal(got, want) {
-				for n := range 300 {
-					if got[n] != want[n] {
-						t.Errorf("row %d is %q, expected %q", n, got[n], want[n])
-					}
-				}
-			}
-			followToEnd(t, log, late)
-			if got := labelled(t, log, late); !maps.Equal(got, want) {
-				t.Errorf("a process that begins late has %d examples, expected %d", len(got), len(want))
-			}
-		})
 	}
 }
 

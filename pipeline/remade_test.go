@@ -266,47 +266,6 @@ func TestHolesThatNoExampleNeeds(t *testing.T) {
 	}
 }
 
-// Versions are the same, and are verified, whether the examples that they were trained on have expired meanwhile or not.
-func TestVersionsOfExpiredExamples(t *testing.T) {
-	long(t)
-	var want []string
-	for _, expires := range []bool{false, true} {
-		log := openEmbedded(t)
-		job, write := orders(t, log)
-		random := rand.New(rand.NewPCG(3, 4))
-		for rows := 0; rows < 600; rows += 150 {
-			write(rows, rows+150)
-			must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-			if expires {
-				expire(t, log, job, random)
-			}
-		}
-		got := digests(t, log, job.Name)
-		if !expires {
-			want = got
-			continue
-		}
-		if !slices.Equal(got, want) || len(got) < 6 {
-			t.Fatalf("the versions are %q, expected %q", got, want)
-		}
-		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-		noError(t, err)
-		numbers := []int{}
-		for _, v := range versions {
-			if v.Plan.Update() == nil {
-				numbers = nil
-			}
-			numbers = append(numbers, v.Version)
-		}
-		checkVerified(t, log, job, "latest", numbers...)
-		deleteRecords(t, log, job.Examples.FromTopic, 1, 20)
-		_, err = replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{})
-		if missing, ok := errors.AsType[*replay.MissingExamplesError](err); !ok || !strings.Contains(err.Error(), job.Examples.FromTopic) {
-			t.Errorf("got error %v, expected a *MissingExamplesError that names the source: %v", err, missing)
-		}
-	}
-}
-
 // Rows on the forget topic may be deleted from the topic that they came from: versions made since are verified without them. Other rows
 // must be there.
 func TestForgottenRowsMayBeDeleted(t *testing.T) {
@@ -641,29 +600,6 @@ func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
 				t.Errorf("%v, expected %v", got, want)
 			}
 		})
-	}
-}
-
-// Expired examples are made again from an archive with the topic that continues it.
-func TestExpiredExamplesOfArchives(t *testing.T) {
-	rows := visits(400)
-	job, log, random := visitJob(t), openEmbedded(t), rand.New(rand.NewPCG(5, 7))
-	writeVisits(t, log, rows, [visitPartitions]int64{40, 0, 90})
-	job.Examples.Archive.Files = writeArchive(t, "confluent", random, rows, [visitPartitions]int64{60, 0, 90})
-	job.Examples.Archive.Layout = "confluent"
-	job.Topics = topics.DefaultTopics()
-	job.Topics.Retention.Examples = time.Hour
-	report, _ := train(t, log, job)
-	before := examplesOf(t, log, job)
-	for range 2 {
-		expire(t, log, job, random)
-	}
-	if got := examplesOf(t, log, job); !slices.EqualFunc(got, before, func(a, b protocol.Message) bool { return a.Same(&b) }) {
-		t.Fatalf("%d messages, expected the same %d as before they expired", len(got), len(before))
-	}
-	checkVerified(t, log, job, protocol.Latest, 1)
-	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest {
-		t.Errorf("weights %s, expected %s", again.WeightsDigest, report.WeightsDigest)
 	}
 }
 

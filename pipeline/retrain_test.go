@@ -17,21 +17,17 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -70,20 +66,6 @@ type interrupter struct {
 func (i *interrupter) Record(event.Event) {
 	if i.left--; i.left == 0 {
 		i.cancel()
-	}
-}
-
-// retrainInterrupted learns all that the topic has, in processes that are interrupted after some events: the first after so many, the next
-// after more, up to 60.
-func retrainInterrupted(t *testing.T, log *kafkalog.Log, job topics.Job, first, more int) {
-	t.Helper()
-	for events, done := first, false; !done; events += more {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := Retrain(ctx, log, openBLAS(t), job, true, &interrupter{events % 61, cancel})
-		if done = err == nil; err != nil && !errors.Is(err, context.Canceled) {
-			t.Fatal(err)
-		}
-		cancel()
 	}
 }
 
@@ -132,41 +114,6 @@ func TestChainMemoryIsBounded(t *testing.T) {
 	}
 	if grown := heap.bytes[1] - heap.bytes[0]; grown > 10<<20 {
 		t.Errorf("the heap has %d bytes after 120 versions, %d after 180", heap.bytes[0], heap.bytes[1])
-	}
-}
-
-// chainAlone returns the versions of a chain that one process makes with an embedded broker.
-func chainAlone(t *testing.T, job topics.Job) []string {
-	t.Helper()
-	log := openEmbedded(t)
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	return digests(t, log, job.Name)
-}
-
-// checkChainOfWorkers checks that a chain has the wanted versions, with that many workers and a solver beside the
-// process that retrains, each with its own connection.
-func checkChainOfWorkers(t *testing.T, log *kafkalog.Log, job topics.Job, workers int, want []string) {
-	t.Helper()
-	var services []*service
-	var balanced []<-chan struct{}
-	for range workers {
-		s := startWorker(t, connect(t, log), job)
-		services, balanced = append(services, s), append(balanced, s.balanced(workers))
-	}
-	startSolver(t, connect(t, log), job)
-	for _, b := range balanced {
-		<-b
-	}
-	must(Retrain(t.Context(), connect(t, log), openBLAS(t), job, true, event.Ignore{}))(t)
-	if got := digests(t, log, job.Name); !slices.Equal(got, want) {
-		t.Errorf("%d workers made\n%v\nexpected\n%v", workers, got, want)
-	}
-	visits := 0
-	for _, s := range services {
-		visits += len(eventsOf[event.Visited](s.eventRecorder))
-	}
-	if visits == 0 {
-		t.Error("no worker has made a visit")
 	}
 }
 
@@ -344,21 +291,6 @@ func TestChainRemovesWhatItNoLongerNeeds(t *testing.T) {
 		if n == 0 || many[topic] > n+n/10 {
 			t.Errorf("%s: %d messages after 32 increments, %d after 64", topic, n, many[topic])
 		}
-	}
-}
-
-// A chain whose window has only rows of sources that were removed begins again with the rows that are left, where it would be fitted anew.
-func TestChainWhoseSourceIsRemovedBeginsAgain(t *testing.T) {
-	log, job := openEmbedded(t), chainJob(t, "softmax")
-	job.Retrain.Window, job.Retrain.Full, job.Retrain.Decay, job.Retrain.Rows = topics.WindowOptions{}, topics.FullOptions{}, 1, 500
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	sources := must(source.Sources(t.Context(), topics.Open(log, job.Name, nil)))(t)
-	must(source.RemoveSources(t.Context(), topics.Open(log, job.Name, nil), []string{sources[0].ID}))(t)
-	must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2", "3"}, true))(t)
-	job.Examples.Train = []string{rings(200, 4, 3, 2).writeCSV(t, t.TempDir(), "more.csv")}
-	report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-	if last := report.Updates[len(report.Updates)-1]; last.WindowRows != 200 || !last.Offered {
-		t.Errorf("the last version is %+v, expected one of the 200 rows that are left", last)
 	}
 }
 
@@ -549,54 +481,6 @@ func sparseChainJob(t *testing.T, l schemas.Link) topics.Job {
 	return job
 }
 
-// A small update sends no statistics. Its versions are the same in one process, in processes that are interrupted, and with workers.
-func TestSmallUpdatesAreNotDistributed(t *testing.T) {
-	job := newJob(t, rings(5, 12, 3, 1), table{}, rffStage(link.Softmax, 40, 3), rffStage(link.Identity, 20, 1))
-	job.Examples.Train, job.Examples.Partitions, job.Segment, job.Keep = nil, 4, 2, 100
-	job.Topics, job.Retrain = topics.DefaultTopics(), topics.DefaultRetrain()
-	job.Retrain.Refresh, job.Retrain.Decay, job.Retrain.Rows = 1, 0.9, 60
-	job.Retrain.Window.Increments, job.Retrain.Full = 3, topics.FullOptions{Every: 100}
-	log := openEmbedded(t)
-	for n := range 18 {
-		for partition := range 4 {
-			produce(t, log, job, partition, exampleMessage(t, rings(5, 12, 3, uint64(100*partition+n)).exampleRows()))
-		}
-	}
-	interrupted, workers := openEmbedded(t), openEmbedded(t)
-	for _, m := range readTopic(t, log, job.Name+".examples") {
-		produce(t, interrupted, job, m.Partition, m)
-		produce(t, workers, job, m.Partition, m)
-	}
-	recorder := &eventRecorder{}
-	must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
-	want, plans := digests(t, log, job.Name), map[string]*schemas.Plan{}
-	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-	if err != nil || len(want) != 6 {
-		t.Fatalf("versions %v, %v", want, err)
-	}
-	for _, v := range versions {
-		plans[v.Run] = v.Plan
-	}
-	visited := map[string]bool{}
-	for _, v := range eventsOf[event.Visited](recorder) {
-		visited[v.Run] = true
-	}
-	if len(visited) != len(versions) {
-		t.Errorf("visits to %d runs are recorded, expected %d", len(visited), len(versions))
-	}
-	for _, k := range readTopic(t, log, job.Name+".statistics") {
-		m := protocol.FromKafka(k)
-		if plan := plans[m.Run()]; plan == nil || plan.Update() != nil && (m.Kind() == statistics.KindVisit || !plan.Update().Local) {
-			t.Errorf("a record of kind %s of an update", m.Kind())
-		}
-	}
-	retrainInterrupted(t, interrupted, job, 20, 17)
-	if got := digests(t, interrupted, job.Name); !slices.Equal(got, want) {
-		t.Errorf("interrupted: versions %v, expected %v", got, want)
-	}
-	checkChainOfWorkers(t, workers, job, 2, want)
-}
-
 // retraining retrains until a test ends, and records what it reports. expected and standing have a value once it has.
 func retraining(t *testing.T, brokers []string) (expected <-chan event.Expecting, standing <-chan event.StoodBy) {
 	t.Helper()
@@ -651,56 +535,6 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 	case <-timeout:
 		t.Fatal("it does not say that it stands by")
 	}
-}
-
-// A chain that goes on without an end learns what comes to the topic, and says how many messages of it wait. Processes
-// that ingest beside it double nothing.
-func TestChainGoesOnWithTheTopicOfItsExamples(t *testing.T) {
-	long(t)
-	log := openEmbedded(t)
-	job := clicks(t, log, 200)
-	waiting := readTopic(t, log, "clicks")
-	job.Retrain = topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.After = 50, 5000000000
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	var learnt int64
-	versions, lags := make(chan int64, 1000), make(chan int64, 1000)
-	recorder := &eventRecorder{on: func(e event.Event) {
-		switch e := e.(type) {
-		case event.Retrained:
-			versions <- e.Rows
-		case event.SourceLag:
-			lags <- e.Messages
-		}
-	}}
-	var processes errgroup.Group
-	processes.Go(func() error {
-		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
-		return err
-	})
-	if first := <-lags; first > int64(len(waiting)) { // some may have been written by then
-		t.Errorf("%d messages waited at first, expected at most %d", first, len(waiting))
-	}
-	for range 2 {
-		beside := connect(t, log)
-		processes.Go(func() error { return source.Follow(ctx, beside, job, false, event.Ignore{}) })
-	}
-	for ; learnt < 200; learnt += <-versions {
-	}
-	click(t, log, 200, 260)
-	for ; learnt < 260; learnt += <-versions {
-	}
-	for last := int64(-1); last != 0; last = <-lags {
-	}
-	stop()
-	if err := processes.Wait(); !errors.Is(err, context.Canceled) {
-		t.Errorf("the processes ended with %v", err)
-	}
-	if learnt != 260 {
-		t.Errorf("%d rows were learnt, expected 260", learnt)
-	}
-	checkCounted(t, log, job, 260)
 }
 
 // Rows of a topic are as old as their messages, whenever they are ingested, also for another pipeline that reads the examples: a window

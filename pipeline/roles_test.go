@@ -3,86 +3,19 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// service is a role in the background, and its events.
-type service struct {
-	*eventRecorder
-	stop  func()          // stops the role, and waits until it has returned
-	ended context.Context // ends with the role's error as its cause
-}
-
-// onEnd calls f with the role's error when the role has ended.
-func (s *service) onEnd(f func(error)) {
-	context.AfterFunc(s.ended, func() { f(context.Cause(s.ended)) })
-}
-
-// balanced returns a channel that is closed when a worker owns its even part of four partitions.
-func (s *service) balanced(workers int) <-chan struct{} {
-	balanced := make(chan struct{})
-	var once sync.Once
-	check := func(e event.Event) {
-		if owned, ok := e.(event.Owned); ok && len(owned.Partitions) == 4/workers {
-			once.Do(func() { close(balanced) })
-		}
-	}
-	s.mutex.Lock()
-	s.on = check
-	earlier := slices.Clone(s.events)
-	s.mutex.Unlock()
-	for _, e := range earlier {
-		check(e)
-	}
-	return balanced
-}
-
-// startRole starts a role, which stops when the test ends.
-func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) error) *service {
-	t.Helper()
-	ctx, cancel := context.WithCancel(t.Context())
-	ended, end := context.WithCancelCause(context.Background())
-	s := &service{eventRecorder: &eventRecorder{}, ended: ended}
-	go func() { end(role(ctx, s)) }()
-	s.stop = sync.OnceFunc(func() {
-		cancel()
-		<-ended.Done()
-		if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
-			t.Errorf("the role ended with error %v", err)
-		}
-	})
-	t.Cleanup(s.stop)
-	return s
-}
-
-func startWorker(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
-	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
-		return dispatch.Work(ctx, log, openBLAS(t), job, rec)
-	})
-}
-
-func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
-	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
-		return dispatch.Solve(ctx, log, openBLAS(t), job, rec)
-	})
-}
 
 // A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
 func TestAnotherArithmeticStandsAside(t *testing.T) {
@@ -212,85 +145,6 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				if m.Plan.Arithmetic != here {
 					t.Errorf("version %d was made with %+v", m.Version, m.Plan.Arithmetic)
 				}
-			}
-		})
-	}
-}
-
-// Whoever owns which partitions, the weights are the same, and the statistics have one record of each share.
-func TestSharesHaveOneRecord(t *testing.T) {
-	const partitions, group, shares = 20, 6, 4
-	between := func(from, to int) (list protocol.SoleOwner) {
-		for p := from; p < to; p++ {
-			list = append(list, p)
-		}
-		return list
-	}
-	var odd, even protocol.SoleOwner
-	for p := range partitions {
-		if p%2 == 0 {
-			even = append(even, p)
-		} else {
-			odd = append(odd, p)
-		}
-	}
-	var want wire.Digest
-	for name, owners := range map[string][]protocol.SoleOwner{
-		"one":                  {between(0, partitions)},
-		"whole shares":         {between(0, 12), between(12, partitions)},
-		"the middle of shares": {between(0, 9), between(9, 15), between(15, partitions)},
-		"two of the same":      {between(0, partitions), between(0, partitions)},
-		"no whole share":       {odd, even},
-	} {
-		t.Run(name, func(t *testing.T) {
-			log := openEmbedded(t)
-			job := newJob(t, rings(1000, 5, 3, 1), table{}, rffStage(link.Softmax, 33, 3), rffStage(link.Calibrated, 17, 2))
-			job.Examples.Partitions, job.Examples.BatchRows, job.Group = partitions, 10, group
-			job.Prepare = schemas.Prepare{Scale: "standard", PCA: 3}
-			p, plan := submitJob(t, log, job, event.Ignore{})
-			ctx, cancel := context.WithCancel(t.Context())
-			defer cancel()
-			worked := make(chan error)
-			for _, owner := range owners {
-				go func() {
-					worked <- worker.New(p.Client, openBLAS(t), plan, 0, owner, worker.Options{Cache: partition.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
-				}()
-			}
-			err := solver.New(p.Client, openBLAS(t), plan, 0, protocol.NewSoleOwner(1), solver.Options{}, event.Ignore{}).Solve(t.Context())
-			noError(t, err)
-			for range owners {
-				if err := <-worked; err != nil {
-					t.Error(err)
-				}
-			}
-			versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
-			if err != nil || len(versions) != 1 {
-				t.Fatalf("versions %v, %v", versions, err)
-			}
-			if got := versions[0].WeightsDigest; want == "" {
-				want = got
-			} else if got != want {
-				t.Errorf("the weights have digest %s, of other owners %s", got, want)
-			}
-			records := map[wire.Identity]map[int]bool{}
-			for _, m := range readTopic(t, log, p.Topics.Statistics) {
-				id, err := wire.IdentityOf(protocol.FromKafka(m))
-				if err != nil {
-					continue
-				}
-				of := id
-				if of.Partition = 0; records[of] == nil {
-					records[of] = map[int]bool{}
-				}
-				records[of][id.Partition] = true
-			}
-			for id, of := range records {
-				if len(of) != shares || !of[0] || !of[group] || !of[2*group] || !of[3*group] {
-					t.Errorf("%v: records of %v, expected %d", id, of, shares)
-				}
-			}
-			if visit := (wire.Identity{Kind: statistics.KindVisit, Run: plan.Run(), Stage: wire.Survey, Parent: plan.Digest()}); records[visit] == nil {
-				t.Error("there is no record of the survey")
 			}
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -358,4 +359,46 @@ func TestKafkaFollowOfAUser(t *testing.T) {
 	if !errors.Is(err, context.Canceled) || !strings.Contains(told, "ingesting it anyway") {
 		t.Errorf("got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
 	}
+}
+
+// service is a role in the background, and its events.
+type service struct {
+	*eventRecorder
+	stop  func()          // stops the role, and waits until it has returned
+	ended context.Context // ends with the role's error as its cause
+}
+
+// onEnd calls f with the role's error when the role has ended.
+func (s *service) onEnd(f func(error)) {
+	context.AfterFunc(s.ended, func() { f(context.Cause(s.ended)) })
+}
+
+// startRole starts a role, which stops when the test ends.
+func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) error) *service {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, end := context.WithCancelCause(context.Background())
+	s := &service{eventRecorder: &eventRecorder{}, ended: ended}
+	go func() { end(role(ctx, s)) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended.Done()
+		if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("the role ended with error %v", err)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func startWorker(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Work(ctx, log, openBLAS(t), job, rec)
+	})
+}
+
+func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Solve(ctx, log, openBLAS(t), job, rec)
+	})
 }

@@ -248,6 +248,7 @@ func (s *simulation) noteChained(id string, plan *schemas.Plan) {
 		s.log.count(restarting)
 	}
 	if plan.Update().IsLocal() {
+		s.solved[id] = true
 		s.log.count(solving)
 	}
 	turn := fmt.Sprint(plan.Chain.Parent, plan.Chain.Attempt)

@@ -148,6 +148,9 @@ func (s *simulation) checkWrite(topic string, m wire.Message) {
 	if !fixed {
 		return
 	}
+	if key.Kind == statistics.KindVisit && (s.solved[key.Run] || key.Partition%s.job.Group > 0) {
+		s.fail("%v is written: expected one record a share, and none of an update that its solver visits", key)
+	}
 	if s.examplesReused && (key.Stage == wire.Survey && (key.Kind != statistics.KindPrepare || s.local) || s.chain != nil &&
 		(key.Kind == statistics.KindGram || key.Kind == statistics.KindIncrement)) {
 		// The first survey counts, or, where solvers visit the rows, the first result of one, and later visits hold to it. Gram matrices

@@ -68,7 +68,8 @@ var (
 //
 // What must hold after every write (checkWrite): a record has the same content as in a run without faults, whoever writes it
 // and however often. A record is identified by run, kind, stage, visit, partition and parent. Weights depend on every record
-// before them, so a span that was counted twice, or residuals that were read before they were sealed, change the next record.
+// before them, so a span that was counted twice, or residuals that were read before they were sealed, change the next record. Visits have
+// one record a share, whoever owns its partitions, and updates that their solvers visit have none.
 //
 // A run may start from the latest version. Then the weights of its version must be those of as many warm starts without faults, and
 // nobody may remove the version that it starts from (noteWarm, prune).
@@ -415,6 +416,7 @@ type simulation struct {
 	chained         map[string]string         // the kinds of the runs of a chain
 	numbers         map[string]int            // in the chain, of these runs
 	turnOf          map[string]string         // the run that counts, by its parent and attempt
+	solved          map[string]bool           // the updates that their solvers visit
 	made            []string                  // runs of the chain that are done, in the order of their ends
 	others          map[recordKey]wire.Digest // the first content of each record of runs of other examples
 	quarantined     map[string]bool           // keys that were written to the quarantine topic
@@ -460,7 +462,7 @@ func (sc *scenario) simulation(seed uint64) *simulation {
 		drawn: map[uint64]int{}, learnt: map[string]int64{}, added: map[string]coverage.Spans{}, ends: map[string]string{}, removed: map[string]bool{}, leaving: map[string]bool{},
 		removedRuns: map[int]string{},
 		warm:        map[string]string{}, lineages: map[string]string{}, chained: map[string]string{}, numbers: map[string]int{},
-		turnOf: map[string]string{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
+		turnOf: map[string]string{}, solved: map[string]bool{}, begun: map[string]int{}, others: map[recordKey]wire.Digest{}, quarantined: map[string]bool{},
 		places: map[schemas.Place]bool{},
 	}
 	for range simPartitions {

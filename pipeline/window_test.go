@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -176,36 +175,6 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 func bytesOf(increments int64) int64 {
 	c := schemas.WindowIncrement{Increment: coverage.Increment{Covered: []coverage.Coverage{{Spans: make(coverage.Spans, 1)}}}}
 	return increments * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
-}
-
-// A chain whose state topic has room for few terms, or whose list of increments is long, makes a full run, which joins neighbouring
-// increments. It loses no rows.
-func TestLongWindowsAreJoined(t *testing.T) {
-	long(t)
-	const rows, updates, most = 8, 20, 8
-	for name, test := range map[string]struct {
-		state option.Bytes
-		bytes int64
-	}{"terms": {1, schemas.WindowBytes}, "list": {4 << 30, bytesOf(most)}} {
-		t.Run(name, func(t *testing.T) {
-			log, job := openEmbedded(t), standingJob(t, 1)
-			job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full, job.Memory = rows, 1, topics.FullOptions{}, 1
-			job.Topics = topics.DefaultTopics()
-			job.Topics.State = test.state
-			for n := range updates {
-				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
-			}
-			full := 0
-			retrainWithin(t, log, job, test.bytes, recorderFunc(func(e event.Event) {
-				if r, ok := e.(event.Retrained); ok && r.Kind == schemas.RunFull {
-					full++
-				}
-			}))
-			if w := newestWindow(t, log, job); full < 2 || full > updates/2 || len(w.Increments) > most || w.Rows() != updates*rows {
-				t.Errorf("%d full runs, %d increments with %d rows, expected %d", full, len(w.Increments), w.Rows(), updates*rows)
-			}
-		})
-	}
 }
 
 // With decay, increments have different weights and can't be merged: the oldest leave where the list, or the state

@@ -35,8 +35,15 @@ func TestTopicThatDeletesWhatMustStayIsAnError(t *testing.T) {
 			noError(t, log.Create(t.Context(), topic))
 			refused := topic.Name + " deletes messages that must stay (cleanup.policy delete, retention.ms 604800000): `stagewise " +
 				"topics apply` sets the policy to compact"
-			for _, command := range [][]string{{"check"}, {"topics", "create"}, {"topics", "list"}, {"ingest"}, {"train", "--quiet"},
-				{"train", "--detach"}, {"run", "--until", "end", "--quiet"}} {
+			commands := [][]string{{"check"}, {"topics", "create"}, {"topics", "list"}, {"ingest"}, {"train", "--quiet"}, {"train", "--detach"},
+				{"run", "--until", "end", "--quiet"}}
+			switch name {
+			case "plans", "versions":
+				commands = append(commands, []string{"work"}, []string{"solve"})
+			case "state":
+				commands = append(commands, []string{"solve"})
+			}
+			for _, command := range commands {
 				if code, _, stderr := stagewise(append(command, on...)...); code != exitFailed || !strings.Contains(stderr, refused) {
 					t.Errorf("%v: exit code %d: %s", command, code, stderr)
 				}
