@@ -61,12 +61,12 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 	d := describe(finished, report)
 	if place.Run == r.newest() && finished.Window != nil {
 		// Partitions in which nothing came lately are in no version that is kept, but in the window.
-		ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
+		w, err := protocol.ReadStateWindow(ctx, r.client, *finished.Window)
 		if err != nil {
 			return true, err
 		}
-		if ends != nil {
-			d.ends = ends
+		if w != nil {
+			d.ends = w.Ends
 		}
 	}
 	r.change(func() {

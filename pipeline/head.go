@@ -52,9 +52,8 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 		return nil
 	}
 	follows := head.Run == r.made && len(r.backlog.ends) > 0
-	known := r.chain.stored
 	if parent := head.Plan.Chain.Parent; r.chain.head != nil && parent != nil && parent.Run == r.chain.head.Run {
-		r.earlier = append([]earlier{{r.chain.head.Plan, known}}, r.earlier...)
+		r.earlier = append([]earlier{{r.chain.head.Plan, r.chain.stored}}, r.earlier...)
 	} else {
 		r.earlier = nil
 	}
@@ -63,7 +62,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	if r.choose != nil {
 		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
-	if r.chain.stored, err = r.readWindow(ctx, *head, known); err != nil {
+	if r.chain.stored, err = r.readWindow(ctx, *head); err != nil {
 		return err
 	}
 	var window *schemas.Window
@@ -89,12 +88,12 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	return nil
 }
 
-// readWindow reads the window after a version, given the previous one; nil if it is not on the state topic, or damaged.
-func (r *runner) readWindow(ctx context.Context, head schemas.Manifest, known *protocol.StateWindow) (*protocol.StateWindow, error) {
+// readWindow reads the window after a version; nil if it is not on the state topic, or damaged.
+func (r *runner) readWindow(ctx context.Context, head schemas.Manifest) (*protocol.StateWindow, error) {
 	if head.Window == nil {
 		return nil, nil
 	}
-	w, err := protocol.ReadStateWindow(ctx, r.Client, *head.Window, known)
+	w, err := protocol.ReadStateWindow(ctx, r.Client, *head.Window)
 	if errors.Is(err, wire.ErrDamaged) {
 		return nil, nil
 	}
@@ -210,7 +209,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
+			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window); err != nil {
 				return err
 			}
 		}

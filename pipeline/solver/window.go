@@ -42,11 +42,7 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := s.writeState(ctx, w, visited); err != nil {
 		return nil, err
 	}
-	stored := w
-	if s.plan.Update() != nil {
-		stored = w.ChangesOf(c.start.window, *c.start.at)
-	}
-	messages, err := stored.Messages()
+	messages, err := w.Messages()
 	if err != nil {
 		return nil, err
 	}
