@@ -105,8 +105,7 @@ func writeONNX(w io.Writer, m *Model) error {
 	} else {
 		m.add(g, g.Input("features", m.Width()))
 	}
-	_, err = g.WriteTo(w)
-	return err
+	return g.Write(w)
 }
 
 // safetensor is what the header says of a tensor.

@@ -42,19 +42,19 @@ func (m *Model) addOutputs(g *onnx.Graph, predicted onnx.Value) {
 	k := len(m.Labels())
 	switch m.Task() {
 	case examples.Numbers:
-		g.OutputDoubles("numbers", m.prepared.AddRestore(g, predicted), k)
+		g.Output("numbers", m.prepared.AddRestore(g, predicted), onnx.Double, k)
 		return
 	case examples.SeveralLabels:
-		g.OutputFlags("given", g.Node("GreaterOrEqual", predicted, g.Number(least(m.Threshold()))), k)
+		g.Output("given", g.Node("GreaterOrEqual", predicted, g.Number(least(m.Threshold()))), onnx.Flag, k)
 	default:
 		label := g.Node("Gather", m.addLabels(g), m.addDecide(g, predicted))
+		of := onnx.Text
 		if m.LabelType() == examples.WholeLabels {
-			g.OutputIntegers("label", label)
-		} else {
-			g.OutputTexts("label", label)
+			of = onnx.Integer
 		}
+		g.Output("label", label, of, 0)
 	}
-	g.OutputMatrix("probabilities", predicted, k)
+	g.Output("probabilities", predicted, onnx.Float, k)
 }
 
 // addPredictions adds the probability of each label, or the standardised numbers (n × k). productOf has the products of a stage's block,

@@ -31,30 +31,23 @@ const (
 	learning domain = "ai.onnx.ml"
 )
 
-// attribute is a constant that belongs to a node. One of the values is set.
+// attribute is a constant that belongs to a node.
 type attribute struct {
-	name     string
-	integer  *int
-	text     string
-	floats   []float32
-	integers []int64
-	texts    []string
+	name  string
+	value any // int, string, []float32, []int64 or []string
 }
 
-// constant is a tensor that the graph has from the beginning. One of the lists is set.
+// constant is a tensor that the graph has from the beginning.
 type constant struct {
-	name     Value
-	shape    []int
-	floats   []float32
-	doubles  []float64
-	integers []int64
-	texts    []string
+	name   Value
+	shape  []int
+	values any // []float32, []float64, []int64 or []string
 }
 
 // port is an input or output of the graph: its first dimension is the number of rows, which the caller decides.
 type port struct {
 	name    Value
-	of      elements
+	of      Elements
 	columns int // 0: a vector, with a value for each row; anyColumns: as many as the caller has
 }
 
@@ -74,40 +67,20 @@ func New(name string, metadata map[string]string) *Graph {
 
 // Input adds an input of that name, a float32 matrix with that many columns.
 func (g *Graph) Input(name string, columns int) Value {
-	g.inputs = append(g.inputs, port{Value(name), float, columns})
+	g.inputs = append(g.inputs, port{Value(name), Float, columns})
 	return Value(name)
 }
 
 // Inputs adds inputs of those names, matrices of whole numbers and of float32 values with as many columns as the caller has.
 func (g *Graph) Inputs(wholes, floats string) (Value, Value) {
-	g.inputs = append(g.inputs, port{Value(wholes), integer, anyColumns}, port{Value(floats), float, anyColumns})
+	g.inputs = append(g.inputs, port{Value(wholes), Integer, anyColumns}, port{Value(floats), Float, anyColumns})
 	return Value(wholes), Value(floats)
 }
 
-// OutputMatrix makes v, a float32 matrix with that many columns, an output of that name.
-func (g *Graph) OutputMatrix(name string, v Value, columns int) {
-	g.output(port{Value(name), float, columns}, v)
-}
-
-// OutputDoubles makes v, a float64 matrix with that many columns, an output of that name.
-func (g *Graph) OutputDoubles(name string, v Value, columns int) {
-	g.output(port{Value(name), double, columns}, v)
-}
-
-// OutputFlags makes v, a matrix of booleans with that many columns, an output of that name.
-func (g *Graph) OutputFlags(name string, v Value, columns int) {
-	g.output(port{Value(name), flag, columns}, v)
-}
-
-// OutputTexts makes v, a vector with one text for each row, an output of that name.
-func (g *Graph) OutputTexts(name string, v Value) { g.output(port{Value(name), text, 0}, v) }
-
-// OutputIntegers makes v, a vector with a whole number for each row, an output of that name.
-func (g *Graph) OutputIntegers(name string, v Value) { g.output(port{Value(name), integer, 0}, v) }
-
-func (g *Graph) output(p port, v Value) {
-	g.nodes = append(g.nodes, node{operator: "Identity", inputs: []Value{v}, outputs: []Value{p.name}})
-	g.outputs = append(g.outputs, p)
+// Output makes v an output of that name: a matrix with that many columns or, with 0 columns, a vector with a value for each row.
+func (g *Graph) Output(name string, v Value, of Elements, columns int) {
+	g.nodes = append(g.nodes, node{operator: "Identity", inputs: []Value{v}, outputs: []Value{Value(name)}})
+	g.outputs = append(g.outputs, port{Value(name), of, columns})
 }
 
 // Node adds an application of an operator, and returns its first output.
@@ -117,13 +90,12 @@ func (g *Graph) Node(operator string, inputs ...Value) Value {
 
 // Along is [Graph.Node] for an operator that works along an axis.
 func (g *Graph) Along(axis int, operator string, inputs ...Value) Value {
-	return g.add(node{operator: operator, inputs: inputs, attributes: []attribute{{name: "axis", integer: &axis}}}, 1)[0]
+	return g.add(node{operator: operator, inputs: inputs, attributes: []attribute{{"axis", axis}}}, 1)[0]
 }
 
 // Double adds the conversion of float32 values to float64.
 func (g *Graph) Double(x Value) Value {
-	to := int(double)
-	return g.add(node{operator: "Cast", inputs: []Value{x}, attributes: []attribute{{name: "to", integer: &to}}}, 1)[0]
+	return g.add(node{operator: "Cast", inputs: []Value{x}, attributes: []attribute{{"to", int(Double)}}}, 1)[0]
 }
 
 // add adds a node and names its outputs.
@@ -144,7 +116,7 @@ func (g *Graph) Floats(data []float32, shape ...int) Value {
 	if size != len(data) {
 		panic(fmt.Sprintf("onnx: a constant of shape %v from %d values", shape, len(data)))
 	}
-	return g.constant(constant{shape: shape, floats: data})
+	return g.constant(data, shape...)
 }
 
 // Row adds a constant vector. An elementwise operator applies it to each row of a matrix.
@@ -152,27 +124,27 @@ func (g *Graph) Row(data []float32) Value { return g.Floats(data, len(data)) }
 
 // Doubles adds a constant vector of float64 values, as [Graph.Row] does.
 func (g *Graph) Doubles(data []float64) Value {
-	return g.constant(constant{shape: []int{len(data)}, doubles: data})
+	return g.constant(data, len(data))
 }
 
 // Number adds a constant number.
 func (g *Graph) Number(v float32) Value { return g.Floats([]float32{v}) }
 
 // Integer adds a constant whole number, without dimensions.
-func (g *Graph) Integer(v int64) Value { return g.constant(constant{integers: []int64{v}}) }
+func (g *Graph) Integer(v int64) Value { return g.constant([]int64{v}) }
 
 // Integers adds a constant vector of whole numbers.
 func (g *Graph) Integers(data ...int64) Value {
-	return g.constant(constant{shape: []int{len(data)}, integers: data})
+	return g.constant(data, len(data))
 }
 
 // Texts adds a constant vector of texts.
 func (g *Graph) Texts(data []string) Value {
-	return g.constant(constant{shape: []int{len(data)}, texts: data})
+	return g.constant(data, len(data))
 }
 
-func (g *Graph) constant(c constant) Value {
-	c.name = Value(fmt.Sprintf("constant/%d", len(g.constants)))
-	g.constants = append(g.constants, c)
-	return c.name
+func (g *Graph) constant(values any, shape ...int) Value {
+	name := Value(fmt.Sprintf("constant/%d", len(g.constants)))
+	g.constants = append(g.constants, constant{name, shape, values})
+	return name
 }

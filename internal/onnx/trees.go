@@ -65,12 +65,12 @@ func (g *Graph) Trees(x Value, t *Trees, columns int) Value {
 		}
 	}
 	return g.add(node{operator: "TreeEnsembleRegressor", domain: learning, inputs: []Value{x}, attributes: []attribute{
-		{name: "aggregate_function", text: "SUM"}, {name: "post_transform", text: "NONE"}, {name: "n_targets", integer: &columns},
-		{name: "nodes_treeids", integers: t.trees}, {name: "nodes_nodeids", integers: ids},
-		{name: "nodes_featureids", integers: t.features}, {name: "nodes_values", floats: t.values}, {name: "nodes_modes", texts: t.kinds},
-		{name: "nodes_truenodeids", integers: t.trues}, {name: "nodes_falsenodeids", integers: t.falses},
-		{name: "nodes_missing_value_tracks_true", integers: t.missing},
-		{name: "target_treeids", integers: trees}, {name: "target_nodeids", integers: nodes}, {name: "target_ids", integers: targets},
-		{name: "target_weights", floats: t.weights},
+		{"aggregate_function", "SUM"}, {"post_transform", "NONE"}, {"n_targets", columns},
+		{"nodes_treeids", t.trees}, {"nodes_nodeids", ids},
+		{"nodes_featureids", t.features}, {"nodes_values", t.values}, {"nodes_modes", t.kinds},
+		{"nodes_truenodeids", t.trues}, {"nodes_falsenodeids", t.falses},
+		{"nodes_missing_value_tracks_true", t.missing},
+		{"target_treeids", trees}, {"target_nodeids", nodes}, {"target_ids", targets},
+		{"target_weights", t.weights},
 	}}, 1)[0]
 }

@@ -24,15 +24,16 @@ const format = 8
 // maxSize is the largest file: a message of Protocol Buffers is less than 2 GiB.
 const maxSize = math.MaxInt32
 
-// elements is the type of a tensor's elements, by its number in the format (TensorProto.DataType).
-type elements uint64
+// Elements is the type of a tensor's elements, by its number in the format (TensorProto.DataType).
+type Elements uint64
 
+// The types of elements.
 const (
-	float   elements = 1
-	integer elements = 7
-	text    elements = 8
-	flag    elements = 9
-	double  elements = 11
+	Float   Elements = 1 // float32
+	Integer Elements = 7
+	Text    Elements = 8
+	Flag    Elements = 9
+	Double  Elements = 11 // float64
 )
 
 // The numbers of the fields in https://github.com/onnx/onnx/blob/main/onnx/onnx.proto.
@@ -74,9 +75,8 @@ func (m *message) length(field protowire.Number, n int) {
 	*m = protowire.AppendVarint(protowire.AppendTag(*m, field, protowire.BytesType), uint64(n))
 }
 
-// WriteTo writes the graph as an ONNX file, and returns how many bytes it wrote. It wraps errors of w. Other errors say
-// that the file would be too large.
-func (g *Graph) WriteTo(w io.Writer) (int64, error) {
+// Write writes the graph as an ONNX file. It wraps errors of w. Other errors say that the file would be too large.
+func (g *Graph) Write(w io.Writer) error {
 	// The values of large constants are written as they are, so that they are in memory once. All else of the graph is in parts before them.
 	var parts []message
 	graph := g.describe()
@@ -84,37 +84,30 @@ func (g *Graph) WriteTo(w io.Writer) (int64, error) {
 	for _, c := range g.constants {
 		part := c.encode()
 		parts = append(parts, part)
-		size += len(part) + 4*len(c.floats)
+		size += len(part) + 4*len(c.floats())
 	}
 	head := g.head()
 	head.length(modelGraph, size)
 	if total := len(head) + size; total > maxSize {
-		return 0, fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of "+
+		return fmt.Errorf("write ONNX: the file would have %.1f GB: an ONNX file has less than 2.1 GB, as it is one message of "+
 			"Protocol Buffers", float64(total)/1e9)
 	}
-	out := &counter{w: bufio.NewWriter(w)}
-	out.write(head)
-	out.write(graph)
+	out := bufio.NewWriter(w) // keeps its first error, which Flush returns
+	out.Write(head)
+	out.Write(graph)
 	for i, c := range g.constants {
-		out.write(parts[i])
-		var bits [4]byte
-		for _, v := range c.floats {
-			binary.LittleEndian.PutUint32(bits[:], math.Float32bits(v))
-			out.write(bits[:])
+		out.Write(parts[i])
+		for _, v := range c.floats() {
+			out.Write(binary.LittleEndian.AppendUint32(out.AvailableBuffer(), math.Float32bits(v)))
 		}
 	}
-	return out.n, out.w.Flush()
+	return out.Flush()
 }
 
-// counter counts the bytes that it writes. The writer keeps its first error, which its Flush returns.
-type counter struct {
-	w *bufio.Writer
-	n int64
-}
-
-func (c *counter) write(b []byte) {
-	n, _ := c.w.Write(b)
-	c.n += int64(n)
+// floats returns the values that follow the constant's encoding; nil if it has values of another type.
+func (c constant) floats() []float32 {
+	floats, _ := c.values.([]float32)
+	return floats
 }
 
 // head is all of the model but its graph.
@@ -178,68 +171,66 @@ func (n node) encode() (m message) {
 func (a attribute) encode() (m message) {
 	m.text(attributeName, a.name)
 	var packed message
-	switch {
-	case a.integer != nil:
-		m.number(attributeInteger, uint64(*a.integer))
-		m.number(attributeType, integerAttribute)
-	case a.floats != nil:
-		for _, v := range a.floats {
+	kind := uint64(0)
+	switch value := a.value.(type) {
+	case int:
+		kind = integerAttribute
+		m.number(attributeInteger, uint64(value))
+	case string:
+		kind = textAttribute
+		m.text(attributeText, value)
+	case []float32:
+		kind = floatsAttribute
+		for _, v := range value {
 			packed = protowire.AppendFixed32(packed, math.Float32bits(v))
 		}
 		m.message(attributeFloats, packed)
-		m.number(attributeType, floatsAttribute)
-	case a.integers != nil:
-		for _, v := range a.integers {
+	case []int64:
+		kind = integersAttribute
+		for _, v := range value {
 			packed = protowire.AppendVarint(packed, uint64(v))
 		}
 		m.message(attributeIntegers, packed)
-		m.number(attributeType, integersAttribute)
-	case a.texts != nil:
-		for _, v := range a.texts {
+	case []string:
+		kind = textsAttribute
+		for _, v := range value {
 			m.text(attributeTexts, v)
 		}
-		m.number(attributeType, textsAttribute)
-	default:
-		m.text(attributeText, a.text)
-		m.number(attributeType, textAttribute)
 	}
+	m.number(attributeType, kind)
 	return m
 }
 
-// encode returns the constant as a field of the graph, without the values of floats, which follow.
+// encode returns the constant as a field of the graph, without the values of [constant.floats], which follow.
 func (c constant) encode() (field message) {
-	var m message
+	var m, bytes message
 	for _, n := range c.shape {
 		m.number(tensorShape, uint64(n))
 	}
 	m.text(tensorName, string(c.name))
-	values := 0 // bytes of floats
-	switch {
-	case c.floats != nil:
-		m.number(tensorType, uint64(float))
-		values = 4 * len(c.floats)
-		m.length(tensorBytes, values)
-	case c.doubles != nil:
-		m.number(tensorType, uint64(double))
-		var bytes message
-		for _, v := range c.doubles {
+	switch values := c.values.(type) {
+	case []float32:
+		m.number(tensorType, uint64(Float))
+		m.length(tensorBytes, 4*len(values))
+	case []float64:
+		m.number(tensorType, uint64(Double))
+		for _, v := range values {
 			bytes = binary.LittleEndian.AppendUint64(bytes, math.Float64bits(v))
 		}
 		m.message(tensorBytes, bytes)
-	case c.integers != nil:
-		m.number(tensorType, uint64(integer))
-		var bytes message
-		for _, v := range c.integers {
+	case []int64:
+		m.number(tensorType, uint64(Integer))
+		for _, v := range values {
 			bytes = binary.LittleEndian.AppendUint64(bytes, uint64(v))
 		}
 		m.message(tensorBytes, bytes)
-	default:
-		m.number(tensorType, uint64(text))
-		for _, v := range c.texts {
+	case []string:
+		m.number(tensorType, uint64(Text))
+		for _, v := range values {
 			m.text(tensorTexts, v)
 		}
 	}
-	field.length(graphConstant, len(m)+values)
+	field.length(graphConstant, len(m)+4*len(c.floats()))
 	return append(field, m...)
 }
 
