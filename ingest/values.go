@@ -383,7 +383,7 @@ func (v *Values) readAhead(m TopicMessage) (size int, ok bool) {
 	v.start()
 	v.block.Reset(0)
 	v.block.Rows = 1
-	v.batch.Append(&a.rows, m.Row.At)
+	v.batch.Append(a.rows.Slice(m.Row.At, m.Row.At+1))
 	size, err := v.sizeAt(v.batch.Rows - 1)
 	if err != nil {
 		v.cut(v.batch.Rows - 1)

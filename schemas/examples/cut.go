@@ -6,43 +6,40 @@ import "slices"
 func (r *Rows) Slice(from, to int) *Rows {
 	cut := *r
 	cut.Rows = to - from
-	cut.Floats, cut.Bytes = slice(r.Floats, from*r.Cols, to*r.Cols), slice(r.Bytes, from*r.Cols, to*r.Cols)
+	cut.Floats, cut.Bytes, cut.Targets = slice(r, r.Floats, from, to), slice(r, r.Bytes, from, to), slice(r, r.Targets, from, to)
 	if r.Sparse != nil {
 		cut.Sparse = r.Sparse.Slice(from, to)
 	}
-	if len(r.Targets) > 0 {
-		k := len(r.Targets) / r.Rows
-		cut.Targets = r.Targets[from*k : to*k]
-	}
-	cut.Words, cut.Numbers, cut.NoLabel = slice(r.Words, from, to), slice(r.Numbers, from, to), slice(r.NoLabel, from, to)
-	cut.LabelLists, cut.Weights, cut.Splits = slice(r.LabelLists, from, to), slice(r.Weights, from, to), slice(r.Splits, from, to)
-	cut.Served, cut.SourceKeys = slice(r.Served, from, to), slice(r.SourceKeys, from, to)
+	cut.Words, cut.Numbers, cut.NoLabel = slice(r, r.Words, from, to), slice(r, r.Numbers, from, to), slice(r, r.NoLabel, from, to)
+	cut.LabelLists, cut.Weights, cut.Splits = slice(r, r.LabelLists, from, to), slice(r, r.Weights, from, to), slice(r, r.Splits, from, to)
+	cut.Served, cut.SourceKeys = slice(r, r.Served, from, to), slice(r, r.SourceKeys, from, to)
 	return &cut
 }
 
-// Append appends a dense row of others, which have the same columns.
-func (r *Rows) Append(other *Rows, row int) {
-	r.Cols, r.Columns = other.Cols, other.Columns
-	r.Floats = append(r.Floats, other.Floats[row*r.Cols:(row+1)*r.Cols]...)
-	if k := len(other.Targets) / other.Rows; k > 0 {
-		r.Targets = append(r.Targets, other.Targets[row*k:(row+1)*k]...)
+// slice returns the values of some rows of a column, which may be absent.
+func slice[V any](r *Rows, column []V, from, to int) []V {
+	if len(column) == 0 {
+		return nil
 	}
-	if len(other.NoLabel) > 0 || len(r.NoLabel) > 0 {
-		r.NoLabel = append(r.NoLabel, make([]bool, r.Rows-len(r.NoLabel))...)
-		r.NoLabel = append(r.NoLabel, len(other.NoLabel) > 0 && other.NoLabel[row])
-	}
-	r.Words, r.Numbers = add(r.Words, other.Words, row), add(r.Numbers, other.Numbers, row)
-	r.LabelLists, r.Weights = add(r.LabelLists, other.LabelLists, row), add(r.Weights, other.Weights, row)
-	r.Served = add(r.Served, other.Served, row)
-	r.Rows++
+	width := len(column) / r.Rows
+	return column[from*width : to*width]
 }
 
-// add appends a value of a column, which may be absent.
-func add[V any](to, from []V, row int) []V {
-	if len(from) == 0 {
-		return to
+// Append appends rows that have the same columns.
+func (r *Rows) Append(o *Rows) {
+	r.Cols, r.Columns, r.Image = o.Cols, o.Columns, o.Image
+	if len(o.NoLabel) > 0 || len(r.NoLabel) > 0 {
+		r.NoLabel = append(r.NoLabel, make([]bool, r.Rows-len(r.NoLabel))...)
+		r.NoLabel = append(append(r.NoLabel, o.NoLabel...), make([]bool, o.Rows-len(o.NoLabel))...)
 	}
-	return append(to, from[row])
+	r.Floats, r.Bytes, r.Targets = append(r.Floats, o.Floats...), append(r.Bytes, o.Bytes...), append(r.Targets, o.Targets...)
+	if o.Sparse != nil {
+		r.Sparse.append(o.Sparse)
+	}
+	r.Words, r.Numbers, r.LabelLists = append(r.Words, o.Words...), append(r.Numbers, o.Numbers...), append(r.LabelLists, o.LabelLists...)
+	r.Weights, r.Splits, r.Served = append(r.Weights, o.Weights...), append(r.Splits, o.Splits...), append(r.Served, o.Served...)
+	r.SourceKeys = append(r.SourceKeys, o.SourceKeys...)
+	r.Rows += o.Rows
 }
 
 // Reset removes the rows, and keeps the memory of their features, labels, targets and weights.
@@ -54,36 +51,11 @@ func (r *Rows) Reset() {
 	}
 }
 
-// Drop removes the first rows. The others take their place in the memory of the features, labels, targets and weights.
+// Drop removes the first rows. The others take their place in the memory that [Rows.Reset] keeps.
 func (r *Rows) Drop(n int) {
-	if n == r.Rows {
-		r.Reset()
-		return
-	}
-	r.Floats = drop(r.Floats, n*r.Cols)
-	if r.Sparse != nil {
-		r.Sparse.drop(n)
-	}
-	r.Targets = drop(r.Targets, n*(len(r.Targets)/r.Rows))
-	r.Words, r.Numbers, r.NoLabel = drop(r.Words, n), drop(r.Numbers, n), drop(r.NoLabel, n)
-	r.LabelLists, r.Weights, r.Served = drop(r.LabelLists, n), drop(r.Weights, n), drop(r.Served, n)
-	r.Rows -= n
-}
-
-// drop removes the first values of a column, which may be absent.
-func drop[V any](column []V, n int) []V {
-	if len(column) == 0 {
-		return column
-	}
-	return column[:copy(column, column[n:])]
-}
-
-// slice returns a part of a column, which may be absent.
-func slice[V any](column []V, from, to int) []V {
-	if len(column) == 0 {
-		return nil
-	}
-	return column[from:to]
+	left := r.Slice(n, r.Rows)
+	r.Reset()
+	r.Append(left)
 }
 
 // Slice returns the rows from one on, before another. They share the memory of s.
@@ -103,14 +75,11 @@ func (s *SparseRows) Slice(from, to int) *SparseRows {
 	return &SparseRows{Ends: ends, Indices: s.Indices[first:last], Values: s.Values[first:last]}
 }
 
-// drop removes the first rows.
-func (s *SparseRows) drop(n int) {
-	if n == 0 {
-		return
-	}
-	first := s.Ends[n-1]
-	s.Indices, s.Values, s.Ends = drop(s.Indices, first), drop(s.Values, first), drop(s.Ends, n)
-	for i := range s.Ends {
-		s.Ends[i] -= first
+// append appends rows.
+func (s *SparseRows) append(o *SparseRows) {
+	first := len(s.Values)
+	s.Indices, s.Values = append(s.Indices, o.Indices...), append(s.Values, o.Values...)
+	for _, end := range o.Ends {
+		s.Ends = append(s.Ends, first+end)
 	}
 }
