@@ -138,51 +138,26 @@ func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 
 // record builds the Arrow record. The caller releases it.
 func (p *Prediction) record(mem memory.Allocator) arrow.Record {
-	offsets, rows, indices := array.NewInt64Builder(mem), array.NewInt32Builder(mem), array.NewInt32Builder(mem)
-	schema := predictionSchema(len(p.Labels), p.Task, p.Contributions != nil)
-	labels, lists := array.NewStringBuilder(mem), array.NewBuilder(mem, schema.Field(3).Type).(*array.FixedSizeListBuilder)
-	given := array.NewFixedSizeListBuilder(mem, int32(len(p.Labels)), arrow.FixedWidthTypes.Boolean)
-	contributions := array.NewStringBuilder(mem)
-	builders := []array.Builder{offsets, rows, indices, labels, lists, given, contributions}
-	for _, b := range builders {
-		defer b.Release()
-	}
 	n := p.Until - p.Row
+	offsets, rows := make([]int64, n), make([]int32, n)
 	for i := range n {
-		offsets.Append(p.Offset)
-		rows.Append(int32(p.Row + i))
-		lists.Append(true)
-		given.Append(true)
+		offsets[i], rows[i] = p.Offset, int32(p.Row+i)
 	}
-	indices.AppendValues(p.Classes, nil)
+	labels, all := stream.Column{Values: stream.Indexed{Indices: p.Classes, Of: p.Labels}}, any(p.Probabilities)
 	if p.Task == examples.Numbers {
-		indices.AppendNulls(n)
+		labels, all = stream.Column{Values: stream.Indexed{Indices: make([]int32, n), Of: p.Labels}, Valid: make([]bool, n)}, p.Numbers
 	}
-	labels.AppendValues(p.Labels, nil)
-	switch values := lists.ValueBuilder().(type) {
-	case *array.Float32Builder:
-		values.AppendValues(p.Probabilities, nil)
-	case *array.Float64Builder:
-		values.AppendValues(p.Numbers, nil)
+	columns := []stream.Column{{Values: offsets}, {Values: rows}, labels, {Values: all}}
+	if p.Task == examples.SeveralLabels {
+		columns = append(columns, stream.Column{Values: p.Given})
 	}
-	given.ValueBuilder().(*array.BooleanBuilder).AppendValues(p.Given, nil)
-	contributions.AppendValues(p.Contributions, nil)
-	if p.Contributions == nil {
-		builders = builders[:6]
+	if p.Contributions != nil {
+		columns = append(columns, stream.Column{Values: p.Contributions})
 	}
-	if p.Task != examples.SeveralLabels {
-		builders = slices.Delete(builders, 5, 6)
+	for i, field := range predictionSchema(len(p.Labels), p.Task, p.Contributions != nil).Fields() {
+		columns[i].Field = field
 	}
-	var columns []arrow.Array
-	for _, b := range builders {
-		column := b.NewArray()
-		defer column.Release()
-		columns = append(columns, column)
-	}
-	label := array.NewDictionaryArray(labelType(), columns[2], columns[3])
-	defer label.Release()
-	fields := append([]arrow.Array{columns[0], columns[1], label}, columns[4:]...)
-	return array.NewRecord(schema, fields, int64(n))
+	return stream.NewRecord(mem, n, nil, columns...)
 }
 
 // MaxPredictionRows returns the maximum number of rows of a message, at least 1, for a task, its labels or target names, and the number

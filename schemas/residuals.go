@@ -43,25 +43,15 @@ func residualsSchema(classes int, votes bool) *arrow.Schema {
 // Encode encodes the message. It panics if Score, Residual and Votes differ in length or do not consist of complete rows. It returns an
 // error if they exceed [wire.MaxMessage]; [MaxResidualsRows] rows always fit.
 func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
-	columns := [][]float32{r.Score, r.Residual}
-	if r.Votes != nil {
-		columns = append(columns, r.Votes)
-	}
 	if len(r.Score) != len(r.Residual) || r.Votes != nil && len(r.Votes) != len(r.Score) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
 		panic(fmt.Sprintf("residuals: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
 	}
 	schema := residualsSchema(r.Classes, r.Votes != nil)
-	b := array.NewRecordBuilder(mem, schema)
-	defer b.Release()
-	for i, values := range columns {
-		lists := b.Field(i).(*array.FixedSizeListBuilder)
-		lists.Reserve(len(values) / r.Classes)
-		for range len(values) / r.Classes {
-			lists.Append(true)
-		}
-		lists.ValueBuilder().(*array.Float32Builder).AppendValues(values, nil)
+	columns := make([]stream.Column, schema.NumFields())
+	for i := range columns {
+		columns[i] = stream.Column{Field: schema.Field(i), Values: [][]float32{r.Score, r.Residual, r.Votes}[i]}
 	}
-	record := b.NewRecord()
+	record := stream.NewRecord(mem, len(r.Score)/r.Classes, nil, columns...)
 	defer record.Release()
 	value, err := stream.Encode(record, mem)
 	if err != nil {

@@ -8,7 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -31,16 +30,6 @@ func (LabelListError) Error() string {
 // UnknownLabel returns the error of a label that is not in the frozen set of classes. It wraps [wire.ErrDamaged].
 func UnknownLabel(row int, label string) error {
 	return &ValueError{row, -1, fmt.Sprintf("label %q is not one of the classes", label)}
-}
-
-// appendLists appends the labels of all rows.
-func (r *Rows) appendLists(b array.Builder) {
-	lists := b.(*array.ListBuilder)
-	for _, labels := range r.LabelLists {
-		if lists.Append(labels != nil); labels != nil {
-			lists.ValueBuilder().(*array.StringBuilder).AppendValues(labels, nil)
-		}
-	}
 }
 
 // setLabels keeps the column of labels, or of lists of labels.

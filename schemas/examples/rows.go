@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -42,78 +41,68 @@ func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
-	columns := r.columns()
-	fields := make([]arrow.Field, len(columns))
-	for i, c := range columns {
-		fields[i] = c.Field
-	}
-	b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, r.metadata()))
-	defer b.Release()
-	for i, c := range columns {
-		c.fill(b.Field(i))
-	}
-	return b.NewRecord()
-}
-
-// writtenColumn is a column of a record. fill appends the values of all rows.
-type writtenColumn struct {
-	arrow.Field
-	fill func(array.Builder)
+	return stream.NewRecord(mem, r.Rows, r.metadata(), r.columns()...)
 }
 
 // columns returns the columns of the record.
-func (r *Rows) columns() (columns []writtenColumn) {
-	add := func(name string, of arrow.DataType, nullable bool, fill func(array.Builder)) {
-		columns = append(columns, writtenColumn{arrow.Field{Name: name, Type: of, Nullable: nullable}, fill})
+func (r *Rows) columns() []stream.Column {
+	columns := []stream.Column{r.features()}
+	add := func(name string, of arrow.DataType, values any, valid []bool) {
+		nullable := name != columnWeight && name != columnSplit
+		columns = append(columns, stream.Column{Field: arrow.Field{Name: name, Type: of, Nullable: nullable}, Values: values, Valid: valid})
 	}
-	add(columnFeatures, r.featuresType(), false, r.appendFeatures)
 	switch {
 	case r.Words != nil:
-		add(columnLabel, arrow.BinaryTypes.String, true, func(b array.Builder) {
-			b.(*array.StringBuilder).AppendValues(r.Words, r.labelled())
-		})
+		add(columnLabel, arrow.BinaryTypes.String, r.Words, r.labelled())
 	case r.Numbers != nil:
-		add(columnLabel, arrow.PrimitiveTypes.Int64, true, func(b array.Builder) {
-			b.(*array.Int64Builder).AppendValues(r.Numbers, r.labelled())
-		})
+		add(columnLabel, arrow.PrimitiveTypes.Int64, r.Numbers, r.labelled())
 	case r.LabelLists != nil:
-		add(columnLabel, arrow.ListOf(arrow.BinaryTypes.String), true, r.appendLists)
+		add(columnLabel, arrow.ListOf(arrow.BinaryTypes.String), r.LabelLists, where(r.LabelLists, func(l []string) bool { return l != nil }))
 	}
 	if r.Targets != nil {
-		k := int32(len(r.Targets) / max(r.Rows, 1))
-		add(columnTargets, arrow.FixedSizeListOf(k, arrow.PrimitiveTypes.Float64), true, r.appendTargets)
+		k := len(r.Targets) / max(r.Rows, 1)
+		targets, known := slices.Clone(r.Targets), make([]bool, r.Rows)
+		for row := range known {
+			of := targets[row*k : (row+1)*k]
+			if known[row] = !slices.ContainsFunc(of, func(v float64) bool { return v != v }); !known[row] {
+				clear(of)
+			}
+		}
+		add(columnTargets, arrow.FixedSizeListOf(int32(k), arrow.PrimitiveTypes.Float64), targets, known)
 	}
 	if r.Weights != nil {
-		add(columnWeight, arrow.PrimitiveTypes.Float32, false, func(b array.Builder) { b.(*array.Float32Builder).AppendValues(r.Weights, nil) })
+		add(columnWeight, arrow.PrimitiveTypes.Float32, r.Weights, nil)
 	}
 	if r.Splits != nil {
-		add(columnSplit, arrow.BinaryTypes.String, false, func(b array.Builder) {
-			for _, s := range r.Splits {
-				b.(*array.StringBuilder).Append(s.String())
-			}
-		})
+		names := make([]string, len(r.Splits))
+		for row, s := range r.Splits {
+			names[row] = s.String()
+		}
+		add(columnSplit, arrow.BinaryTypes.String, names, nil)
 	}
 	if r.Served != nil {
-		add(columnServed, arrow.BinaryTypes.String, true, r.appendServedLabels)
-		add(columnServedVersion, arrow.PrimitiveTypes.Int64, true, r.appendServedVersions)
+		labels, versions, known := make([]string, len(r.Served)), make([]int64, len(r.Served)), where(r.Served, Served.known)
+		for row, s := range r.Served {
+			if known[row] {
+				labels[row], versions[row] = s.Label, int64(s.Version)
+			}
+		}
+		add(columnServed, arrow.BinaryTypes.String, labels, known)
+		add(columnServedVersion, arrow.PrimitiveTypes.Int64, versions, known)
 	}
 	if r.SourceKeys != nil {
-		add(columnSourceKey, arrow.BinaryTypes.Binary, true, func(b array.Builder) {
-			for _, key := range r.SourceKeys {
-				appendOrNull(key != "", b, func() { b.(*array.BinaryBuilder).Append([]byte(key)) })
-			}
-		})
+		add(columnSourceKey, arrow.BinaryTypes.Binary, r.SourceKeys, where(r.SourceKeys, func(key string) bool { return key != "" }))
 	}
 	return columns
 }
 
-// appendOrNull appends a value if it is known, otherwise null.
-func appendOrNull(known bool, b array.Builder, value func()) {
-	if !known {
-		b.AppendNull()
-		return
+// where returns which values of a column are as is says.
+func where[V any](column []V, is func(V) bool) []bool {
+	all := make([]bool, len(column))
+	for i, v := range column {
+		all[i] = is(v)
 	}
-	value()
+	return all
 }
 
 // Labelled returns the number of rows with a label or a list of labels.
@@ -132,41 +121,26 @@ func (r *Rows) labelled() []bool {
 	if !slices.Contains(r.NoLabel, true) {
 		return nil
 	}
-	has := make([]bool, len(r.NoLabel))
-	for i, none := range r.NoLabel {
-		has[i] = !none
-	}
-	return has
+	return where(r.NoLabel, func(none bool) bool { return !none })
 }
 
-// featuresType returns the type of the column of features.
-func (r *Rows) featuresType() arrow.DataType {
-	switch {
+// features returns the column of features.
+func (r *Rows) features() stream.Column {
+	c := stream.Column{Field: arrow.Field{Name: columnFeatures}}
+	switch width := int32(r.Cols); {
 	case r.Sparse != nil:
-		return sparseType()
+		c.Type = arrow.ListOfNonNullable(arrow.StructOf(
+			arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32}))
+		c.Values = stream.Structs{Ends: r.Sparse.Ends, Members: []any{r.Sparse.Indices, r.Sparse.Values}}
 	case r.Bytes != nil:
-		return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Uint8)
+		c.Type, c.Values = arrow.FixedSizeListOf(width, arrow.PrimitiveTypes.Uint8), r.Bytes
+	default:
+		c.Type, c.Values = arrow.FixedSizeListOf(width, arrow.PrimitiveTypes.Float32), r.Floats
+		if slices.ContainsFunc(r.Floats, func(v float32) bool { return v != v }) {
+			c.Items = where(r.Floats, func(v float32) bool { return v == v })
+		}
 	}
-	return arrow.FixedSizeListOf(int32(r.Cols), arrow.PrimitiveTypes.Float32)
-}
-
-// appendFeatures appends the features of all rows.
-func (r *Rows) appendFeatures(b array.Builder) {
-	lists, ok := b.(*array.FixedSizeListBuilder)
-	if !ok {
-		r.Sparse.appendTo(b.(*array.ListBuilder))
-		return
-	}
-	lists.Reserve(r.Rows)
-	for range r.Rows {
-		lists.Append(true)
-	}
-	switch values := lists.ValueBuilder().(type) {
-	case *array.Float32Builder:
-		values.AppendValues(r.Floats, present(r.Floats))
-	case *array.Uint8Builder:
-		values.AppendValues(r.Bytes, nil)
-	}
+	return c
 }
 
 // metadata returns the schema metadata of the rows; nil if there is none.
@@ -189,18 +163,6 @@ func (r *Rows) metadata() *arrow.Metadata {
 	}
 	known := arrow.NewMetadata(keys, values)
 	return &known
-}
-
-// present returns which floats are not NaN, or nil if none is NaN.
-func present(floats []float32) []bool {
-	if !slices.ContainsFunc(floats, func(v float32) bool { return v != v }) {
-		return nil
-	}
-	valid := make([]bool, len(floats))
-	for i, v := range floats {
-		valid[i] = v == v
-	}
-	return valid
 }
 
 // Encode encodes a record, such as that of [Rows.Record], as the value of an examples message.

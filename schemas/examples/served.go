@@ -4,7 +4,6 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
 // Columns of the served answers.
@@ -24,20 +23,6 @@ type Served struct {
 
 // known reports whether a row was served.
 func (s Served) known() bool { return s.Label != "" && s.Version > 0 }
-
-// appendServedLabels appends the labels of the served answers.
-func (r *Rows) appendServedLabels(b array.Builder) {
-	for _, s := range r.Served {
-		appendOrNull(s.known(), b, func() { b.(*array.StringBuilder).Append(s.Label) })
-	}
-}
-
-// appendServedVersions appends the versions of the served answers.
-func (r *Rows) appendServedVersions(b array.Builder) {
-	for _, s := range r.Served {
-		appendOrNull(s.known(), b, func() { b.(*array.Int64Builder).Append(int64(s.Version)) })
-	}
-}
 
 // setServed keeps a column of served answers.
 func setServed(column arrow.Array, to *values) error {

@@ -3,9 +3,6 @@ package examples
 import (
 	"fmt"
 	"slices"
-
-	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 )
 
 // MaxColumns is the maximum number of columns of sparse rows: a weight for each column and class must fit into memory.
@@ -75,29 +72,6 @@ func CheckIndex(index, before int64) error {
 		return fmt.Errorf("index %d after %d: expected ascending indices, each once", index, before)
 	}
 	return nil
-}
-
-// sparseType returns the type of sparse features.
-func sparseType() arrow.DataType {
-	return arrow.ListOfNonNullable(arrow.StructOf(
-		arrow.Field{Name: "index", Type: arrow.PrimitiveTypes.Int32}, arrow.Field{Name: "value", Type: arrow.PrimitiveTypes.Float32},
-	))
-}
-
-// appendTo appends the rows to a column of that type.
-func (s *SparseRows) appendTo(lists *array.ListBuilder) {
-	pairs := lists.ValueBuilder().(*array.StructBuilder)
-	indices, values := pairs.FieldBuilder(0).(*array.Int32Builder), pairs.FieldBuilder(1).(*array.Float32Builder)
-	from := 0
-	for _, to := range s.Ends {
-		lists.Append(true)
-		for range to - from {
-			pairs.Append(true)
-		}
-		from = to
-	}
-	indices.AppendValues(s.Indices, nil)
-	values.AppendValues(s.Values, nil)
 }
 
 // SparseFeatures writes the features of sparse examples into dst, which it resets. It panics if the examples are dense.

@@ -5,7 +5,6 @@ import (
 	"math"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/array"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 )
@@ -15,25 +14,6 @@ type targets struct {
 	lists *arrowvalue.Values
 	items *arrowvalue.Values
 	width int // k
-}
-
-// appendTargets appends the targets of all rows. A row with a NaN has none.
-func (r *Rows) appendTargets(b array.Builder) {
-	lists := b.(*array.FixedSizeListBuilder)
-	values, k := lists.ValueBuilder().(*array.Float64Builder), len(r.Targets)/max(r.Rows, 1)
-	for row := range r.Rows {
-		numbers, known := r.Targets[row*k:(row+1)*k], true
-		for _, v := range numbers {
-			known = known && v == v
-		}
-		if lists.Append(known); known {
-			values.AppendValues(numbers, nil)
-			continue
-		}
-		for range numbers {
-			values.Append(0)
-		}
-	}
 }
 
 // setTargets keeps the column of targets, and checks it. A null row has no targets.

@@ -168,7 +168,7 @@ func (r *Record[T]) EachWithin(bytes int, mem memory.Allocator) iter.Seq2[Messag
 		}
 		digest, form := r.Digest(), FormatOf[T]()
 		for i, segments := range chunks {
-			value, err := encodeSegments(form.Schema, segments, mem)
+			value, err := encodeSegments(segments, nil, mem)
 			if err == nil && len(value) > MaxMessage {
 				err = fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
 			}
@@ -213,34 +213,20 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 }
 
 // encodeSegments encodes segments as one value.
-func encodeSegments[T Number](schema *arrow.Schema, segments []segment[T], mem memory.Allocator) ([]byte, error) {
-	b := array.NewRecordBuilder(mem, schema)
-	defer b.Release()
-	tensors, shapes := b.Field(0).(*array.StringBuilder), b.Field(1).(*array.ListBuilder)
-	offsets, values, text := b.Field(2).(*array.Int64Builder), b.Field(3).(*array.ListBuilder), b.Field(4).(*array.ListBuilder)
-	size := 0
-	for _, s := range segments {
-		size += len(s.values)
-	}
-	values.ValueBuilder().Reserve(size) // a builder that grows copies what it has
-	for _, s := range segments {
-		tensors.Append(s.tensor.Name)
-		shapes.Append(true)
-		for _, n := range s.tensor.Shape {
-			shapes.ValueBuilder().(*array.Int64Builder).Append(int64(n))
+func encodeSegments[T Number](segments []segment[T], metadata *arrow.Metadata, mem memory.Allocator) ([]byte, error) {
+	n := len(segments)
+	names, shapes, offsets, values, texts := make([]string, n), make([][]int64, n), make([]int64, n), make([][]T, n), make([][]string, n)
+	for i, s := range segments {
+		names[i], offsets[i], values[i], texts[i] = s.tensor.Name, int64(s.offset), s.values, s.text
+		for _, size := range s.tensor.Shape {
+			shapes[i] = append(shapes[i], int64(size))
 		}
-		offsets.Append(int64(s.offset))
-		values.Append(true)
-		switch v := any(s.values).(type) {
-		case []float32:
-			values.ValueBuilder().(*array.Float32Builder).AppendValues(v, nil)
-		case []float64:
-			values.ValueBuilder().(*array.Float64Builder).AppendValues(v, nil)
-		}
-		text.Append(true)
-		text.ValueBuilder().(*array.StringBuilder).AppendValues(s.text, nil)
 	}
-	record := b.NewRecord()
+	columns := make([]stream.Column, 5)
+	for i, column := range []any{names, shapes, offsets, values, texts} {
+		columns[i] = stream.Column{Field: FormatOf[T]().Schema.Field(i), Values: column}
+	}
+	record := stream.NewRecord(mem, n, metadata, columns...)
 	defer record.Release()
 	return stream.Encode(record, mem)
 }

@@ -219,7 +219,7 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
 		m := arrowtest.Must(sums().Encode(mem))(t)[0]
-		m.Value = arrowtest.Must(encodeSegments(FormatOf[float64]().Schema, segments, mem))(t)
+		m.Value = arrowtest.Must(encodeSegments(segments, nil, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -541,7 +541,7 @@ func TestRecordOfManyTensors(t *testing.T) {
 // three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
 	const records, chunks, maxBytes = 8, 3, 4 << 10
-	schema, mem := FormatOf[float64]().Schema, arrowtest.Allocator(f)
+	mem := arrowtest.Allocator(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
 	for i := range messages {
@@ -552,7 +552,7 @@ func FuzzCollectorSequence(f *testing.F) {
 		size := recordOverhead
 		for j := range chunks {
 			n := i + 1
-			value := arrowtest.Must(encodeSegments(schema, []segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, mem))(f)
+			value := arrowtest.Must(encodeSegments([]segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil, mem))(f)
 			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
 				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
 			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}

@@ -26,12 +26,11 @@ func TensorsDigest(tensors Tensors[float32]) Digest {
 // the number of bytes written.
 func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32], mem memory.Allocator) (int64, error) {
 	of := arrow.NewMetadata([]string{key}, []string{metadata})
-	schema := arrow.NewSchema(FormatOf[float32]().Schema.Fields(), &of)
 	var segments []segment[float32]
 	for i := range tensors {
 		segments = append(segments, tensors[i].segments()...)
 	}
-	value, err := encodeSegments(schema, segments, mem)
+	value, err := encodeSegments(segments, &of, mem)
 	if err != nil {
 		return 0, fmt.Errorf("encode tensors: %w", err)
 	}
