@@ -76,7 +76,6 @@ func ExtendPreparation(p schemas.Prepare, before wire.Tensors[float32], found []
 		return nil, err
 	}
 	var all statistics.Factors
-	known = known.Listed()
 	at, grown := 0, false
 	add := func(column int32, value float32) {
 		all.Columns, all.Values = append(all.Columns, column), append(all.Values, value)

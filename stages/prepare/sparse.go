@@ -71,8 +71,8 @@ type group struct {
 	before int32  // number of inputs of earlier groups
 }
 
-// input returns the input of a column; -1: none.
-func (f *Factors) input(column int32) int32 {
+// Input returns the input of a column of the examples; −1: none.
+func (f *Factors) Input(column int32) int32 {
 	if int(column) >= f.width {
 		return -1
 	}
@@ -82,9 +82,6 @@ func (f *Factors) input(column int32) int32 {
 	}
 	return g.before + int32(bits.OnesCount64(g.kept&(bit-1)))
 }
-
-// Input returns the input of a column of the examples; −1: none.
-func (f *Factors) Input(column int32) int32 { return f.input(column) }
 
 // Columns returns the columns of the examples that become inputs, in the order of the inputs.
 func (f *Factors) Columns() []int32 {
@@ -101,12 +98,8 @@ func (f *Factors) Columns() []int32 {
 func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factors, error) {
 	width := max(found.Width, len(n.center))
 	f := &Factors{values: p.Values, unit: p.Scale == ScaleUnit, numbers: n, width: width, groups: make([]group, (width+63)/64)}
-	weighted := len(n.center) > 0
-	for _, factor := range found.Each() {
-		weighted = weighted || factor != 1
-	}
-	if weighted {
-		f.factors = make([]float32, 0, len(n.center)+found.Count())
+	if len(n.center) > 0 || slices.ContainsFunc(found.Values, func(factor float32) bool { return factor != 1 }) {
+		f.factors = make([]float32, 0, len(n.center)+len(found.Values))
 	}
 	keep := func(column int32, factor float32) {
 		f.groups[column/64].kept |= 1 << (column % 64)
@@ -117,7 +110,8 @@ func newFactors(p schemas.Prepare, found statistics.Factors, n numbers) (*Factor
 	for j := range n.center {
 		keep(int32(j), 0)
 	}
-	for column, factor := range found.Each() {
+	for i, column := range found.Columns {
+		factor := found.Values[i]
 		if !(factor >= 0) || math.IsInf(float64(factor), 1) {
 			return nil, fmt.Errorf("%w: the factor of column %d is %v", wire.ErrDamaged, column, factor)
 		}
@@ -166,7 +160,7 @@ func (p *Preparation) ApplySparse(dst *kernel.Sparse, rows *examples.SparseRows)
 			}
 		}
 		for at, j := range indices {
-			input := f.input(j)
+			input := f.Input(j)
 			if input < 0 {
 				continue
 			}

@@ -54,7 +54,7 @@ func addChange(g *onnx.Graph, values string, x onnx.Value) onnx.Value {
 func (s *SparseInputs) AddProduct(g *onnx.Graph, w kernel.Dense) onnx.Value {
 	table := kernel.NewDense(s.factors.width, w.Cols)
 	for column := range table.Rows {
-		if input := s.factors.input(int32(column)); input >= 0 {
+		if input := s.factors.Input(int32(column)); input >= 0 {
 			copy(table.Row(column), w.Row(int(input)))
 		}
 	}
