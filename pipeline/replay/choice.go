@@ -46,7 +46,7 @@ type chooser struct {
 }
 
 func newChooser(p *topics.Pipeline, by dispatch.Process, job topics.Job, plans planner, rows int64, rec event.Recorder) *chooser {
-	return &chooser{trials: trials{pipeline: p, process: by, job: job, recorder: &notices{rec}}, plans: plans, rows: rows}
+	return &chooser{trials: trials{pipeline: p, process: by, job: job, word: "search", recorder: &notices{rec}}, plans: plans, rows: rows}
 }
 
 // Resolve returns the job with the stages that have the lowest holdout loss of the last link: a candidate, up to one of

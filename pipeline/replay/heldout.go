@@ -27,9 +27,25 @@ type HeldOut struct {
 // the seed, in topic order. The model must be on dense rows, and must not be multi-label.
 func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most int, seed uint64) ([]HeldOut, examples.Split, error) {
 	test, held := newDraw(most, seed), newDraw(most, seed)
+	err := eachHeldOut(ctx, p, m, func(split examples.Split, row func() HeldOut) bool {
+		if split == examples.Test {
+			test.offer(row)
+		} else {
+			held.offer(row)
+		}
+		return true
+	})
+	if len(test.rows) > 0 {
+		return test.inOrder(), examples.Test, err
+	}
+	return held.inOrder(), examples.Holdout, err
+}
+
+// eachHeldOut calls do for the labelled rows of a version's run on which it was not trained, in topic order, until do returns false.
+func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, do func(split examples.Split, row func() HeldOut) (more bool)) error {
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
-	err := dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
+	return dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {
 		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
 			return true // quarantined by the run
 		}
@@ -47,14 +63,10 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 			if targets != nil {
 				known = rows.Truth.Classes[i] != examples.Unlabelled
 			}
-			to := held
-			if split == examples.Test {
-				to = test
-			}
 			if split == examples.Train || !known {
 				continue
 			}
-			to.offer(func() HeldOut {
+			more := do(split, func() HeldOut {
 				if !read { // most messages have training rows only
 					raw.Reshape(batch.Rows, batch.Width)
 					batch.Features(raw.Data, batch.Width)
@@ -69,13 +81,12 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 				}
 				return row
 			})
+			if !more {
+				return false
+			}
 		}
 		return true
 	})
-	if len(test.rows) > 0 {
-		return test.inOrder(), examples.Test, err
-	}
-	return held.inOrder(), examples.Holdout, err
 }
 
 // draw samples rows of a stream uniformly (reservoir sampling, Vitter 1985).
@@ -120,54 +131,21 @@ type Mistake struct {
 // forgotten rows, and multi-label and regression rows. The error may be a *[protocol.NoVersionError], or a
 // *[kafkalog.DeletedError] if retention has deleted examples of the run.
 func Mistakes(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model, most int) ([]Mistake, error) {
-	plan := m.Manifest.Plan
-	if plan.Task() != examples.OneLabel || m.Sparse() {
+	if m.Task() != examples.OneLabel || m.Sparse() {
 		return nil, nil
 	}
-	s := &mistakes{model: m, labels: examples.NewLabels(m.Labels()), predictor: m.Predictor(blas), most: most}
-	err := dispatch.EachCounted(ctx, p, plan, false, func(_ int, _ int64, batch *examples.Batch) bool {
-		s.add(batch)
-		return len(s.found) < most
+	var found []Mistake
+	labels, predictor := examples.NewLabels(m.Labels()), m.Predictor(blas)
+	err := eachHeldOut(ctx, p, m, func(split examples.Split, row func() HeldOut) bool {
+		if split != examples.Test {
+			return true
+		}
+		r := row()
+		label := labels.Spelt(r.Label)
+		if predicted, _ := predictor.Predict(slices.Clone(r.Features)); predicted != label {
+			found = append(found, Mistake{r.Features, label, predicted})
+		}
+		return len(found) < most
 	})
-	if err != nil {
-		return nil, err
-	}
-	return s.found, nil
-}
-
-// mistakes collects the mistakes found so far.
-type mistakes struct {
-	model     *model.Model
-	labels    *examples.Labels // of the model
-	predictor *model.Predictor
-	most      int
-	found     []Mistake
-	raw, row  kernel.Dense
-}
-
-// add predicts the test rows of a message.
-func (s *mistakes) add(batch *examples.Batch) {
-	if batch.Sparse || batch.Width != s.model.Width() {
-		return // quarantined by the run
-	}
-	read := false
-	for i := range batch.Rows {
-		if batch.Split(i) != examples.Test || !batch.Labelled(i) || len(s.found) == s.most {
-			continue
-		}
-		if !read {
-			if err := batch.Align(s.predictor.Model().Columns()); err != nil {
-				return
-			}
-			s.raw.Reshape(batch.Rows, batch.Width)
-			batch.Features(s.raw.Data, batch.Width)
-			read = true
-		}
-		s.row.Reshape(1, batch.Width)
-		copy(s.row.Data, s.raw.Row(i))
-		label := s.labels.Spelt(batch.Label(i))
-		if predicted, _ := s.predictor.Predict(s.row.Data); predicted != label {
-			s.found = append(s.found, Mistake{append([]float32(nil), s.raw.Row(i)...), label, predicted})
-		}
-	}
+	return found, err
 }

@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
+	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -33,7 +35,7 @@ type Candidate struct {
 // instead of the job's holdout; runs with the same fold are consecutive, because they share more data.
 func SearchIngested(ctx context.Context, p *topics.Pipeline, by dispatch.Process, jobs []topics.Job,
 	files *source.Ingested, folds int, rec event.Recorder, with func(int, *Candidate) error) (err error) {
-	t := &trials{pipeline: p, process: by, job: jobs[0], recorder: rec}
+	t := &trials{pipeline: p, process: by, job: jobs[0], word: "search", recorder: rec}
 	defer func() { err = errors.Join(err, t.close(ctx)) }()
 	planned := ingestedPlans(ctx, p, by, files)
 	for fold := range max(folds, 1) {
@@ -91,85 +93,113 @@ func samePlans(plan *schemas.Plan) planner {
 	}
 }
 
-// trials are runs on topics of their own, which share data in memory. The first run creates the topics.
+// trials are runs on topics of their own, next to those of the pipeline, which share data in memory: reproductions, or those of a search.
+// The names of the topics start with that of the pipeline, followed by a word for the purpose and a unique one.
 type trials struct {
 	pipeline *topics.Pipeline
 	process  dispatch.Process
 	job      topics.Job
+	word     string
 	recorder event.Recorder
-	on       *again
+
+	*dispatch.Members // nil: the topics are not created yet
+	topics            []string
 }
 
-// close deletes the topics.
-func (t *trials) close(ctx context.Context) error {
-	if t.on == nil {
+// Names returns the names of topics.
+func Names(topics []kafkalog.Topic) (list []string) {
+	for _, t := range topics {
+		list = append(list, t.Name)
+	}
+	return list
+}
+
+// open creates the topics, unless they are. It deletes leftover topics of killed processes, if no other process can be using them.
+func (t *trials) open(ctx context.Context) error {
+	if t.Members != nil {
 		return nil
 	}
-	return t.on.delete(ctx)
-}
-
-// train executes a run. Only the newest version is kept.
-func (t *trials) train(ctx context.Context, plan *schemas.Plan) (*Candidate, error) {
-	if t.on == nil {
-		on, err := beside(ctx, t.pipeline, t.process, t.job, "search", t.recorder)
-		if err != nil {
-			return nil, err
-		}
-		t.on = on
-	}
-	l, err := t.on.submitHere(ctx, plan)
-	if err != nil {
-		return nil, err
-	}
-	c := &Candidate{Plan: plan}
-	t.recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members()})
-	if c.Report, err = t.on.Execute(ctx, plan, l); err != nil {
-		c.Report, c.Err = nil, err
-		if !errors.As(err, new(*dispatch.RunError)) {
-			return nil, err
-		}
-		return c, nil
-	}
-	made, err := t.on.Version(ctx, plan.Run())
-	if err != nil {
-		return nil, err
-	}
-	dispatch.Prune(ctx, t.on.Members.Pipeline, 1, t.recorder)
-	c.version = &schemas.Warm{Run: made.Run, Manifest: made.Digest()}
-	return c, nil
-}
-
-// beside creates topics next to those of the pipeline for private runs of this process. Their names start with that of the
-// pipeline, followed by a word for the purpose and a unique one. It deletes leftover topics of killed processes, if no
-// other process can be using them.
-func beside(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, word string, rec event.Recorder) (*again, error) {
+	p, job := t.pipeline, t.job
 	bytes, err := partition.Bytes(job.Memory)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	prefix := fmt.Sprintf("%s.%s-", job.Name, word)
+	prefix := fmt.Sprintf("%s.%s-", job.Name, t.word)
 	if p.Alone {
 		left, err := p.Admin.Topics(ctx, prefix)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if err := p.Admin.Delete(ctx, Names(left)...); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples); err != nil {
-		return nil, err
+		return err
 	}
 	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // not created
-	beside := p.Beside(job.Name)
-	topics, cache, nothing := topics.Topics(job), partition.NewCache(bytes), func() {}
+	beside, created := p.Beside(job.Name), topics.Topics(job)
+	cache, nothing := partition.NewCache(bytes), func() {}
 	dispatch.CheckCache(ctx, beside, cache)
-	a := &again{topics: Names(topics), Members: &dispatch.Members{
-		Pipeline: beside, Process: by, Cache: cache, Recorder: rec, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
+	t.topics, t.Members = Names(created), &dispatch.Members{
+		Pipeline: beside, Process: t.process, Cache: cache, Recorder: t.recorder, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,
 		Works: protocol.NewSoleOwner(job.Examples.Partitions), Solves: protocol.NewSoleOwner(1),
-	}}
-	if err := p.Admin.Create(ctx, topics...); err != nil {
-		return nil, errors.Join(err, a.delete(ctx))
 	}
-	return a, nil
+	return p.Admin.Create(ctx, created...)
+}
+
+// close deletes the topics, even if ctx has ended.
+func (t *trials) close(ctx context.Context) error {
+	if t.Members == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
+	defer cancel()
+	return t.Admin.Delete(ctx, t.topics...)
+}
+
+// run executes a plan, and returns its report and the manifest of its version. Only the newest version is kept.
+func (t *trials) run(ctx context.Context, plan *schemas.Plan) (report *schemas.Report, made *schemas.Manifest, err error) {
+	if err := t.open(ctx); err != nil {
+		return nil, nil, err
+	}
+	l, err := t.ReadLedger(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	if plan.Since, err = t.Now(ctx); err != nil {
+		return nil, nil, err
+	}
+	plan.Since.Plans = l.Next
+	messages, err := plan.Messages()
+	if err != nil {
+		return nil, nil, err
+	}
+	if _, err := t.Log.Append(ctx, t.Topics.Plans, 0, messages...); err != nil {
+		return nil, nil, err
+	}
+	if l, err = t.ReadLedger(ctx); err != nil {
+		return nil, nil, err
+	}
+	t.recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
+	if report, err = t.Execute(ctx, plan, l); err == nil {
+		made, err = t.Version(ctx, plan.Run())
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	dispatch.Prune(ctx, t.Members.Pipeline, 1, t.recorder)
+	return report, made, nil
+}
+
+// train executes a run of a search.
+func (t *trials) train(ctx context.Context, plan *schemas.Plan) (*Candidate, error) {
+	report, made, err := t.run(ctx, plan)
+	switch {
+	case err == nil:
+		return &Candidate{plan, report, nil, &schemas.Warm{Run: made.Run, Manifest: made.Digest()}}, nil
+	case errors.As(err, new(*dispatch.RunError)):
+		return &Candidate{Plan: plan, Err: err}, nil
+	}
+	return nil, err
 }

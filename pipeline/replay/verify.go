@@ -11,9 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
-	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -34,8 +32,8 @@ type Verified struct {
 // Verify reproduces a version of the job's pipeline, p, from the log: its last full run, and the updates since. It
 // compares the weights with those of all known versions on the way, and returns these versions in order, the requested one
 // last. version is its number, its run, or [protocol.Latest]. Verify writes to topics of its own, and deletes them at the
-// end. The error is a *[DigestError] if the weights of a version differ, and a *[source.MissingPlanError], a
-// *[MissingExamplesError] or an *[ArithmeticError] if the version can't be reproduced.
+// end. The error is a *[DigestError] if the weights of a version differ, and a *[source.MissingPlanError] or a
+// *[MissingExamplesError] if the log lacks what the version was made from.
 func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job topics.Job, version string,
 	rec event.Recorder) (same []Verified, err error) {
 	rec = event.Serialised(rec)
@@ -51,22 +49,22 @@ func Verify(ctx context.Context, p *topics.Pipeline, by dispatch.Process, job to
 	if err := CheckHistory(ctx, p, runs, by.Arithmetic, rec); err != nil {
 		return nil, err
 	}
-	again, err := beside(ctx, p, by, job, "verify", rec)
-	if err != nil {
+	again := &trials{pipeline: p, process: by, job: job, word: "verify", recorder: rec}
+	defer func() { err = errors.Join(err, again.close(ctx)) }()
+	if err := again.open(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, again.delete(ctx)) }()
 	var parent *schemas.Manifest
 	for i := range runs {
 		r := &runs[i]
-		if parent, err = again.make(ctx, p, r, parent); err != nil {
+		if parent, err = again.make(ctx, r, parent); err != nil {
 			return same, fmt.Errorf("reproduce %s: %w", r.Name(), err)
 		}
 		if r.Manifest == nil {
 			continue
 		}
 		if parent.WeightsDigest != r.Manifest.WeightsDigest {
-			return same, again.differs(ctx, p, r, parent)
+			return same, again.differs(ctx, r, parent)
 		}
 		same = append(same, Verified{r.Manifest.Version, r.Manifest.Run, parent.WeightsDigest})
 	}
@@ -78,7 +76,8 @@ func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []source.Earlier
 	mixed := false
 	for i := range runs {
 		if there := runs[i].Plan.Arithmetic; !there.Admits(here) {
-			return &ArithmeticError{runs[i].Name(), there, here}
+			return fmt.Errorf("%s was made with a different arithmetic (%s), so its digest may differ. Verify it on such a machine, with the "+
+				"same BLAS and release", runs[i].Name(), dispatch.Differences(there, here, "this process"))
 		} else if there.Any {
 			mixed = true
 		}
@@ -127,31 +126,8 @@ func reads(plan *schemas.Plan) coverage.Spans {
 	return spans
 }
 
-// again executes runs on topics next to those of the pipeline: reproductions, or those of a search.
-type again struct {
-	*dispatch.Members
-	topics []string // created topics
-}
-
-// Names returns the names of topics.
-func Names(topics []kafkalog.Topic) (list []string) {
-	for _, t := range topics {
-		list = append(list, t.Name)
-	}
-	return list
-}
-
-// delete deletes the topics, even if ctx has ended.
-func (a *again) delete(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
-	defer cancel()
-	return a.Admin.Delete(ctx, a.topics...)
-}
-
-// make reproduces a run of p that starts from parent, the reproduced previous version, and returns the manifest of its
-// version.
-func (a *again) make(ctx context.Context, p *topics.Pipeline, r *source.EarlierRun, parent *schemas.Manifest) (
-	made *schemas.Manifest, err error) {
+// make reproduces a run that starts from parent, the reproduced previous version, and returns the manifest of its version.
+func (t *trials) make(ctx context.Context, r *source.EarlierRun, parent *schemas.Manifest) (made *schemas.Manifest, err error) {
 	plan := *r.Plan
 	if plan.Warm != nil {
 		plan.Warm = &schemas.Warm{Run: parent.Run, Manifest: parent.Digest()}
@@ -159,31 +135,22 @@ func (a *again) make(ctx context.Context, p *topics.Pipeline, r *source.EarlierR
 	if plan.Chain != nil {
 		chain := *plan.Chain
 		chain.Parent = plan.Warm
-		if chain.Gate, err = a.gate(ctx, p, r.Plan, plan.Warm); err != nil {
+		if chain.Gate, err = t.gate(ctx, r.Plan, plan.Warm); err != nil {
 			return nil, err
 		}
 		plan.Chain = &chain
 	}
-	l, err := a.submitHere(ctx, &plan)
-	if err != nil {
-		return nil, err
-	}
-	a.Recorder.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
-	report, err := a.Execute(ctx, &plan, l)
-	if err != nil {
-		return nil, err
-	}
-	if report.Retrain != nil {
+	report, made, err := t.run(ctx, &plan)
+	if err == nil && report.Retrain != nil {
 		report.Retrain.Version, report.Retrain.Seconds = r.Version, report.Seconds
-		a.Recorder.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+		t.recorder.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
 	}
-	dispatch.Prune(ctx, a.Members.Pipeline, 1, a.Recorder)
-	return a.Version(ctx, plan.Run())
+	return made, err
 }
 
 // gate returns the gate of a reproduced run, whose parent was reproduced as warm. A gate does not affect weights, but holdout
 // rows are measured in its visit with the final weights.
-func (a *again) gate(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, warm *schemas.Warm) (*schemas.Gate, error) {
+func (t *trials) gate(ctx context.Context, plan *schemas.Plan, warm *schemas.Warm) (*schemas.Gate, error) {
 	if plan.Chain.Gate == nil {
 		return nil, nil
 	}
@@ -192,57 +159,33 @@ func (a *again) gate(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan
 		gate.Offered = *warm
 		return &gate, nil
 	}
-	offered, err := p.ModelOf(ctx, &gate.Offered)
+	offered, err := t.pipeline.ModelOf(ctx, &gate.Offered)
 	switch {
 	case protocol.IsMissing(err):
-		event.Notice(a.Recorder, "the version of run %s, with which the gate compared, is gone: the holdout error may be that of "+
+		event.Notice(t.recorder, "the version of run %s, with which the gate compared, is gone: the holdout error may be that of "+
 			"earlier weights", gate.Offered.Run)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("read the version with which the gate compared: %w", err)
 	}
-	a.Remember(offered) // not on the topics beside
+	t.Remember(offered) // not on the topics beside
 	return &gate, nil
 }
 
-// submitHere writes a plan to the private topics, and returns a ledger that has it.
-func (a *again) submitHere(ctx context.Context, plan *schemas.Plan) (*protocol.Ledger, error) {
-	l, err := a.ReadLedger(ctx)
-	if err != nil {
-		return nil, err
-	}
-	if plan.Since, err = a.Now(ctx); err != nil {
-		return nil, err
-	}
-	plan.Since.Plans = l.Next
-	messages, err := plan.Messages()
-	if err != nil {
-		return nil, err
-	}
-	if _, err := a.Log.Append(ctx, a.Topics.Plans, 0, messages...); err != nil {
-		return nil, err
-	}
-	return a.ReadLedger(ctx)
-}
-
 // differs returns the error for a version whose reproduced weights differ, with the examples that have changed.
-func (a *again) differs(ctx context.Context, p *topics.Pipeline, r *source.EarlierRun, made *schemas.Manifest) error {
-	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: p.Topics.Examples}
-	then, err := p.Survey(ctx, r.Manifest.Run)
-	if err != nil {
-		differs.Uncompared = err
-		return differs
-	}
-	now, err := a.Survey(ctx, made.Run)
-	if err != nil {
-		differs.Uncompared = err
-		return differs
-	}
-	for i, covered := range then.Covered {
-		if i >= len(now.Covered) || !covered.Same(now.Covered[i]) {
-			differs.Changed = append(differs.Changed, covered.Spans...)
+func (t *trials) differs(ctx context.Context, r *source.EarlierRun, made *schemas.Manifest) error {
+	differs := &DigestError{Version: r.Version, Want: r.Manifest.WeightsDigest, Got: made.WeightsDigest, Topic: t.pipeline.Topics.Examples}
+	then, err := t.pipeline.Survey(ctx, r.Manifest.Run)
+	if err == nil {
+		now, failed := t.Survey(ctx, made.Run)
+		for i, covered := range then.Covered {
+			if failed == nil && (i >= len(now.Covered) || !covered.Same(now.Covered[i])) {
+				differs.Changed = append(differs.Changed, covered.Spans...)
+			}
 		}
+		err = failed
 	}
+	differs.Uncompared = err
 	return differs
 }
 
@@ -300,17 +243,4 @@ func (e *MissingExamplesError) Error() string {
 		return fmt.Sprintf("%s; and %s no longer has the messages that they were made from: increase its retention", text, e.From)
 	}
 	return text + ". topics.retention.examples sets how long examples are retained"
-}
-
-// ArithmeticError means that this process would reproduce a version with different bits.
-type ArithmeticError struct {
-	What        string             // the version: "version 3"
-	There, Here schemas.Arithmetic // of the version, and of this process
-}
-
-// Error includes the differences.
-func (e *ArithmeticError) Error() string {
-	return fmt.Sprintf("%s was made with a different arithmetic (%s), so its digest may differ. Verify it on "+
-		"such a machine, with the same BLAS and release",
-		e.What, dispatch.Differences(e.There, e.Here, "this process"))
 }
