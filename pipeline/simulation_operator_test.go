@@ -59,8 +59,8 @@ func (s *simulation) operate() {
 func (s *simulation) said(err error) bool {
 	for _, kind := range []any{
 		new(*protocol.NoVersionError), new(*protocol.GoneError), new(*dispatch.UnknownRunError), new(*dispatch.EndedError),
-		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*topics.VersionsError), new(*source.NoRowsError),
-		new(*source.UnknownSourcesError), new(*source.MissingPlanError), new(*replay.MissingExamplesError),
+		new(*dispatch.RunError), new(*dispatch.ReportGoneError), new(*topics.RefusedError),
+		new(*source.MissingPlanError), new(*replay.MissingExamplesError),
 		new(*replay.DigestError), new(*kafkalog.DeletedError), new(*kafkalog.AccessError), new(*source.ForgetLostError),
 	} {
 		if errors.As(err, kind) {
@@ -205,22 +205,15 @@ func (s *simulation) forgetSome(ctx context.Context, p *topics.Pipeline) error {
 		if s.seal != nil {
 			what.Sources = []string{s.seal.ID[:6]}
 		} else {
-			rows, err := source.ParseRows(s.topics.Examples, fmt.Sprintf("%s/%d/%d/1", s.topics.Examples, n, at))
-			if err != nil {
-				return err
-			}
-			what.Rows = coverage.Forgotten{rows}
+			what.Rows = coverage.Forgotten{{Partition: n, From: at, To: at + 1, First: 1, End: 2}}
 		}
 	case 2:
 		if partitions := s.log.topics[simSource]; partitions != nil {
 			n = s.random.IntN(len(partitions))
 			at = s.drawOffset(partitions[n])
 		}
-		read, ok := source.ParseSourceRows(simSource, fmt.Sprintf("%s/%d/%d-%d", simSource, n, at, at+s.random.Int64N(3)))
-		if !ok {
-			return errors.New("what was read can't be parsed")
-		}
-		what.Read = []source.SourceRows{read}
+		read := coverage.Span{Partition: n, From: at, To: at + 1 + s.random.Int64N(3)}
+		what.Read = []source.SourceRows{{Topic: simSource, Span: read}}
 		if s.random.IntN(2) == 0 {
 			what.Keys = []string{"customer 1"}
 		}

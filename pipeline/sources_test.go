@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,33 +91,13 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 		time.Since(s[0].Since) > time.Hour {
 		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
 	}
-	var unknown *source.UnknownSourcesError
-	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}); !errors.As(err, &unknown) ||
-		!slices.Equal(unknown.Unknown, []string{s[0].ID}) {
+	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}); !strings.Contains(fmt.Sprint(err),
+		"there is no source "+strconv.Quote(s[0].ID)) {
 		t.Errorf("removed an unfinished source: %v", err)
 	}
 	train(t, log, files)
 	if s := sourcesOf(t, log, files.Name); len(s) != 1 || s[0].State != source.Sealed || s[0].Messages != 100 {
 		t.Errorf("%+v, expected a sealed source of 100 messages", s)
-	}
-}
-
-// The beginning of an id is enough if no other id begins with it.
-func TestFindSources(t *testing.T) {
-	p := &topics.Pipeline{Client: &protocol.Client{Topics: protocol.TopicsOf("test")}}
-	sources := map[string]source.KnownSource{"abc1": {}, "abc2": {}, "f": {}}
-	if found, err := source.FindSources(p, sources, []string{"abc2", "f", "abc1", "f"}); err != nil ||
-		!slices.Equal(found, []string{"abc2", "f", "abc1"}) {
-		t.Errorf("found %q, %v", found, err)
-	}
-	_, err := source.FindSources(p, sources, []string{"abc", "f", "x", "ab"})
-	for _, want := range []string{
-		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2; "abc" begins several source IDs`,
-		"see sources list",
-	} {
-		if err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("%v: expected it to contain %q", err, want)
-		}
 	}
 }
 
@@ -177,13 +158,10 @@ func TestContentCountsOnce(t *testing.T) {
 
 	conflict := job
 	conflict.Examples.Train, conflict.Examples.Test = nil, []string{data.writeCSV(t, t.TempDir(), "test.csv")}
-	var split *source.SplitError
-	if err := trainError(t, log, conflict); !errors.As(err, &split) {
-		t.Fatalf("got error %v, expected a *SplitError", err)
-	}
+	err := trainError(t, log, conflict)
 	for _, part := range []string{"test.csv is in examples.test", "as train.csv in examples.train"} {
-		if !strings.Contains(split.Error(), part) {
-			t.Errorf("%q does not contain %q", split, part)
+		if !strings.Contains(fmt.Sprint(err), part) {
+			t.Errorf("%q does not contain %q", err, part)
 		}
 	}
 }
@@ -273,9 +251,9 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	}
 	own := reader
 	own.Examples.Topic = ""
-	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !errors.As(err,
-		new(*topics.OtherExamplesError)) {
-		t.Errorf("got %v, expected an *OtherExamplesError", err)
+	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !strings.Contains(fmt.Sprint(err),
+		"reads the examples of") {
+		t.Errorf("got %v, expected that the examples are others", err)
 	}
 }
 
@@ -294,8 +272,8 @@ func TestForeignTopicWithoutAnOwner(t *testing.T) {
 		t.Errorf("digest %s, expected %s", report.WeightsDigest, want.WeightsDigest)
 	}
 	reader.Examples.Topic = "pictures"
-	if err := trainError(t, log, reader); !errors.As(err, new(*topics.NoForeignTopicError)) {
-		t.Errorf("got %v, expected a *NoForeignTopicError", err)
+	if err := trainError(t, log, reader); !strings.Contains(fmt.Sprint(err), "topic pictures does not exist") {
+		t.Errorf("got %v, expected that there is no topic", err)
 	}
 	if exists, err := log.Exists(t.Context(), "pictures"); exists || err != nil {
 		t.Errorf("the topic exists: %v, %v", exists, err)
@@ -343,12 +321,12 @@ func TestBoundsByOffsets(t *testing.T) {
 		}
 	}
 	bounded.Examples.From, bounded.Examples.To = []string{"1", "2", "3"}, nil
-	if err := trainError(t, log, bounded); !errors.As(err, new(*topics.BoundError)) {
-		t.Errorf("got %v, expected a *BoundError", err)
+	if err := trainError(t, log, bounded); !strings.Contains(fmt.Sprint(err), "has 3 offsets") {
+		t.Errorf("got %v, expected that there are too many offsets", err)
 	}
 	bounded.Examples.From = []string{"5"}
-	if err := trainError(t, log, bounded); !errors.As(err, new(*topics.NothingBetweenError)) {
-		t.Errorf("got %v, expected a *NothingBetweenError", err)
+	if err := trainError(t, log, bounded); !strings.Contains(fmt.Sprint(err), "no examples on") {
+		t.Errorf("got %v, expected that there are no examples", err)
 	}
 }
 
@@ -378,8 +356,8 @@ func TestBoundsByTime(t *testing.T) {
 			}
 			job.Examples.From, job.Examples.To = []string{at(6).Add(time.Minute).Format(time.RFC3339)}, nil
 			err := trainError(t, log, job)
-			if !errors.As(err, new(*topics.NothingBetweenError)) || !strings.Contains(err.Error(), "it has [0]@0–8") {
-				t.Errorf("got %v, expected a *NothingBetweenError", err)
+			if !strings.Contains(fmt.Sprint(err), "it has [0]@0–8") {
+				t.Errorf("got %v, expected that there are no examples", err)
 			}
 		})
 	}
@@ -444,7 +422,7 @@ func TestChainOverAForeignTopic(t *testing.T) {
 	}
 	moved := topic
 	moved.Name = "second"
-	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !errors.As(err, new(*topics.OtherExamplesError)) {
-		t.Errorf("got %v, expected an *OtherExamplesError", err)
+	if _, err := Retrain(t.Context(), log, openBLAS(t), moved, true, event.Ignore{}); !strings.Contains(fmt.Sprint(err), "reads the examples of") {
+		t.Errorf("got %v, expected that the examples are others", err)
 	}
 }

@@ -1,7 +1,7 @@
 package pipeline
 
 import (
-	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -76,8 +76,8 @@ func TestShortRetention(t *testing.T) {
 			topic.Name = job.Name + "." + name
 			noError(t, log.Create(t.Context(), topic))
 			err := trainError(t, log, job)
-			if !errors.As(err, new(*topics.RetentionError)) || !strings.Contains(err.Error(), topic.Name) {
-				t.Errorf("got error %v, expected a *RetentionError that names %s", err, topic.Name)
+			if !strings.Contains(fmt.Sprint(err), topic.Name+" retains messages for only") {
+				t.Errorf("got error %v, expected that %s has a short retention", err, topic.Name)
 			}
 		})
 	}

@@ -636,15 +636,9 @@ func newForget() *cobra.Command {
 			return errors.New("expected rows, --source, --key or --lost")
 		}
 		for _, arg := range args {
-			if read, ok := source.ParseSourceRows(c.Examples.FromTopic, arg); ok {
-				what.Read = append(what.Read, read)
-				continue
-			}
-			r, err := source.ParseRows(protocol.TopicsOf(c.Name).Examples, arg)
-			if err != nil {
+			if err := what.AddRows(protocol.TopicsOf(c.Name).Examples, c.Examples.FromTopic, arg); err != nil {
 				return err
 			}
-			what.Rows = append(what.Rows, r)
 		}
 		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
 			done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)

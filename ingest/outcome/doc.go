@@ -40,8 +40,8 @@
 // The waiting rows and outcomes are a function of the read positions, and of three more positions, which [Join.Cursor]
 // returns and the examples carry: rows with a deadline before Due no longer wait, outcomes before Applied have been joined
 // with the waiting rows, and Labelled messages have been joined with the outcome at Applied. A restarted process reads the
-// possibly waiting messages with [Join.AddRow] and [Join.AddOutcome], and continues with the same bits. So it stores no
-// state of its own: the waiting entries are a cache.
+// possibly waiting messages again until [Join.Resume], and continues with the same bits. So it stores no state of its own: the
+// waiting entries are a cache.
 //
 // # Storage
 //

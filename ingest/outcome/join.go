@@ -63,6 +63,8 @@ type Join struct {
 	unsettled      queue[*waitingOutcome]
 	due, applied   examples.JoinPlace
 	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
+	cursor         examples.JoinCursor
+	again          bool // messages before the cursor are read again: what they decide was decided by an earlier process
 }
 
 // input is a partition that is read.
@@ -80,12 +82,12 @@ type mark struct{ offset, time int64 }
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns an empty join. It reads rows and outcomes from the given positions. Data in excess of memory bytes is
-// stored in a directory; "": there is none, and memory is unlimited.
+// New returns an empty join. It reads rows and outcomes from the given positions, those before the cursor again, until [Join.Resume].
+// Data in excess of memory bytes is stored in a directory; "": there is none, and memory is unlimited.
 func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, folder string) *Join {
 	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), grace: rule.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
-		counts: cursor.Counts, due: cursor.Due, applied: cursor.Applied, labelled: cursor.Labelled, skip: cursor.Labelled}
+		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
 	for _, of := range []struct {
 		inputs map[int]*input
 		begin  []examples.JoinInput
@@ -134,47 +136,9 @@ func (in *input) before(time int64) mark {
 // past returns a lower bound of the times of further messages.
 func (in *input) past() int64 { return max(in.time, in.passed) }
 
-// AddRow adds a row before the cursor of New, when the join is resumed: it waits, or it was decided.
-func (j *Join) AddRow(m Message) error {
-	row := j.rowOf(m)
-	_, found, err := j.match(row, false)
-	if err != nil {
-		return err
-	}
-	if row.settled = found || compare(row.place, j.due) < 0; row.settled {
-		row.value = nil
-	}
-	if err := j.waiting.add(row); err != nil {
-		return err
-	}
-	return j.expire()
-}
-
-// AddOutcome adds an outcome before the cursor of New.
-func (j *Join) AddOutcome(o Outcome) error {
-	w := j.waitingOf(o)
-	if compare(w.place, j.applied) >= 0 {
-		heap.Push(&j.unsettled, w)
-		return nil
-	}
-	for _, e := range w.entries() {
-		rows, err := j.matched(e)
-		if err != nil {
-			return err
-		}
-		for _, row := range rows {
-			j.waiting.settle(row, nil)
-		}
-		e.settled = len(rows) > 0
-		if err := j.keep(e); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// Resume completes AddRow and AddOutcome: the last examples may have only some of the rows of an outcome.
+// Resume ends reading again. The last examples may have only some of the rows of an outcome.
 func (j *Join) Resume(decide func(Decided) error) error {
+	j.again, j.counts, j.labelled, j.skip = false, j.cursor.Counts, j.cursor.Labelled, j.cursor.Labelled
 	for _, inputs := range []map[int]*input{j.rows, j.outcomes} {
 		for _, in := range inputs {
 			in.time = max(in.time, in.until) // of deleted messages
@@ -239,7 +203,7 @@ func (j *Join) near(row, outcome int64) bool {
 // Row adds a row. It calls decide if the row need not wait.
 func (j *Join) Row(m Message, decide func(Decided) error) error {
 	row := j.rowOf(m)
-	label, found, err := j.match(row, true)
+	label, found, err := j.match(row)
 	if err != nil {
 		return err
 	}
@@ -250,7 +214,7 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 		}
 		row.value = nil
 	}
-	if past {
+	if past && !j.again {
 		j.decided.add(row, minus(row.place.Time, j.within+j.grace), !found)
 	} else if err := j.waiting.add(row); err != nil {
 		return err
@@ -258,8 +222,11 @@ func (j *Join) Row(m Message, decide func(Decided) error) error {
 	return j.expire()
 }
 
-// decide decides a row.
+// decide decides a row, unless it is read again.
 func (j *Join) decide(row *entry, label string, absent bool, decide func(Decided) error) error {
+	if j.again {
+		return nil
+	}
 	if err := decide(Decided{row.place.Partition, row.place.Offset, row.value, label, absent}); err != nil {
 		return err
 	}
@@ -289,6 +256,9 @@ func (j *Join) Advance(decide func(Decided) error) error {
 			return err
 		}
 	}
+	if j.again {
+		return j.expire()
+	}
 	frontier := examples.JoinPlace{Time: frontier(j.outcomes)}
 	for {
 		row := j.waiting.first(frontier)
@@ -314,8 +284,11 @@ func (j *Join) Advance(decide func(Decided) error) error {
 	return j.expire()
 }
 
-// settled reports whether no outcome before this position can arrive.
+// settled reports whether no outcome before this position can arrive, or whether an earlier process has found that.
 func (j *Join) settled(p examples.JoinPlace) bool {
+	if j.again {
+		return compare(p, j.applied) < 0
+	}
 	for partition, in := range j.outcomes {
 		if past := in.past(); past < p.Time || past == p.Time && partition < p.Partition {
 			return false
@@ -387,7 +360,7 @@ func (j *Join) matched(o *entry) ([]*entry, error) {
 }
 
 // match returns the outcome of a row among the kept ones.
-func (j *Join) match(row *entry, counts bool) (label string, found bool, err error) {
+func (j *Join) match(row *entry) (label string, found bool, err error) {
 	outcomes, err := j.kept.get(row.key)
 	for _, o := range outcomes {
 		if !j.joins(row, o) {
@@ -400,9 +373,7 @@ func (j *Join) match(row *entry, counts bool) (label string, found bool, err err
 			continue
 		}
 		j.kept.settle(o, o.value)
-		if counts {
-			j.counts.Matched++
-		}
+		j.counts.Matched++
 	}
 	return label, found, err
 }

@@ -213,13 +213,13 @@ func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 	var again []func() error
 	for n, in := range joined.Rows {
 		for offset := in.From; offset < p.rows[n]; offset++ {
-			again = append(again, func() error { return p.join.AddRow(w.rows[n][offset]) })
+			again = append(again, func() error { return p.join.Row(w.rows[n][offset], p.decide) })
 		}
 	}
 	split := len(again)
 	for n, in := range joined.Outcomes {
 		for offset := in.From; offset < p.outcomes[n]; offset++ {
-			again = append(again, func() error { return p.join.AddOutcome(w.outcomes[n][offset]) })
+			again = append(again, func() error { return p.join.Outcome(w.outcomes[n][offset], p.decide) })
 		}
 	}
 	if random.IntN(2) == 0 { // in any order that keeps that of the partitions
@@ -368,6 +368,9 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 	}
 	inputs := []examples.JoinInput{{Time: Never, Since: Never}}
 	j := New(Rule{Within: time.Hour}, inputs, inputs, Begin(0), limit, t.TempDir())
+	if err := j.Resume(nil); err != nil {
+		t.Fatal(err)
+	}
 	before := heap()
 	for i := range rows {
 		m := Message{Offset: int64(i), Time: int64(i), Key: fmt.Sprint("key ", i), Value: make([]byte, 400)}

@@ -47,9 +47,6 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 		if bounds, plan.Outside, err = topics.Within(ctx, p, job.Examples, held); err != nil {
 			return nil, err
 		}
-		if len(plan.Outside) > 0 && !slices.ContainsFunc(bounds, func(s coverage.Span) bool { return !s.Empty() }) {
-			return nil, &topics.NothingBetweenError{Topic: p.Topics.Examples, From: job.Examples.From, To: job.Examples.To, Has: held}
-		}
 		for _, seal := range Remaining(sealed, held) {
 			if topics.Overlaps(&seal, bounds) {
 				sources = append(sources, seal)
@@ -71,7 +68,7 @@ func Plan(ctx context.Context, p *topics.Pipeline, job topics.Job, here schemas.
 	if len(plan.Spans) == 0 {
 		none := &protocol.NoExamplesError{Topic: p.Topics.Examples, Other: p.Foreign != nil, From: job.Examples.FromTopic}
 		if none.From != "" {
-			if none.Unusable, err = source.Unusable(ctx, p, none.From); err != nil {
+			if _, none.Unusable, err = source.Unusable(ctx, p, none.From); err != nil {
 				return nil, err
 			}
 		}
@@ -180,7 +177,7 @@ func warmStart(ctx context.Context, p *topics.Pipeline, version string, f *sourc
 		return nil, err
 	}
 	if slices.ContainsFunc(learnt, func(place schemas.Place) bool { return place.Run == m.Run }) {
-		return nil, fmt.Errorf("warm start: %w", &source.LearntError{Version: m.Version})
+		return nil, fmt.Errorf("warm start: version %d was trained on forgotten rows: train once without warm", m.Version)
 	}
 	return m, nil
 }

@@ -42,7 +42,8 @@ func HeldOutRows(ctx context.Context, p *topics.Pipeline, m *model.Model, most i
 }
 
 // eachHeldOut calls do for the labelled rows of a version's run on which it was not trained, in topic order, until do returns false.
-func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, do func(split examples.Split, row func() HeldOut) (more bool)) error {
+func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model,
+	do func(split examples.Split, row func() HeldOut) (more bool)) error {
 	var raw kernel.Dense
 	plan := m.Manifest.Plan
 	return dispatch.EachCounted(ctx, p, plan, false, func(partition int, offset int64, batch *examples.Batch) bool {

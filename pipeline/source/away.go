@@ -18,7 +18,7 @@ const (
 // called before the first wait.
 func (f *Following) whileAway(ctx context.Context, before func() error, read func() error) error {
 	err := read()
-	if _, away := ingest.Unusable(err); err == nil || !away {
+	if _, away := ingest.Unusable(err); !away {
 		return err
 	}
 	if err := before(); err != nil {
@@ -27,15 +27,6 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 	said := f.away.Add(1) == 1 // only the first of all waiting feeds reports it
 	defer f.away.Add(-1)
 	for pause, waits := firstWait, 0; ; pause, waits = min(2*pause, maxWait), waits+1 {
-		_, away := ingest.Unusable(err)
-		switch {
-		case err != nil && away && ctx.Err() == nil:
-		case said && ctx.Err() == nil:
-			event.Notice(f.Recorder, "the schema registry answers again: continuing with %s", f.Topic)
-			return err
-		default:
-			return err
-		}
 		if said && waits%saidAfter == 0 {
 			event.Notice(f.Recorder, "%s waits for the schema registry; no message is skipped: %v", f.Topic, err)
 		}
@@ -43,5 +34,12 @@ func (f *Following) whileAway(ctx context.Context, before func() error, read fun
 			return err
 		}
 		err = read()
+		if _, away := ingest.Unusable(err); away && ctx.Err() == nil {
+			continue
+		}
+		if said && ctx.Err() == nil {
+			event.Notice(f.Recorder, "the schema registry answers again: continuing with %s", f.Topic)
+		}
+		return err
 	}
 }

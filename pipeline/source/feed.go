@@ -99,7 +99,8 @@ func (f *Feed) feed(ctx context.Context) error {
 	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
 		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // written by another process
 		if f.joining == nil {
-			if err := f.catchUp(ctx, q); err != nil {
+			r := &partitionReader{topic: f.Topic, partition: q, next: f.state.Position(q).Next, to: f.Bounds[q].To}
+			if err := f.inOrder(ctx, []*partitionReader{r}); err != nil {
 				return err
 			}
 		}
@@ -155,7 +156,7 @@ func (f *Feed) feed(ctx context.Context) error {
 				err = f.checkLast(ctx, d.Topic, f.lastOf(d.Topic, d.Partition))
 			}
 			if err == nil {
-				err = f.handle(ctx, d)
+				err = f.handle(ctx, d.Topic, d.Partition, d.Message)
 			}
 			heard[at] = f.Clock.Now()
 		}
@@ -193,21 +194,15 @@ func (f *Feed) record(ctx context.Context) error {
 	return err
 }
 
-// handle processes a delivery of the subscription.
-func (f *Feed) handle(ctx context.Context, d *protocol.Delivery) error {
+// handle processes a message of a partition.
+func (f *Feed) handle(ctx context.Context, topic string, partition int, m protocol.Message) error {
 	switch {
 	case f.joining == nil:
-		return f.add(ctx, d.Partition, d.Message)
-	case d.Topic == f.Topic:
-		return f.joinRow(ctx, d.Partition, d.Message)
+		return f.add(ctx, partition, m)
+	case topic == f.Topic:
+		return f.joinRow(ctx, partition, m)
 	}
-	return f.joinOutcome(ctx, d.Partition, d.Message)
-}
-
-// catchUp reads the messages that a partition of the topic had when following started.
-func (f *Feed) catchUp(ctx context.Context, partition int) error {
-	r := &partitionReader{topic: f.Topic, partition: partition, next: f.state.Position(partition).Next, to: f.Bounds[partition].To}
-	return f.inOrder(ctx, []*partitionReader{r}, func(_ *partitionReader, m protocol.Message) error { return f.add(ctx, partition, m) })
+	return f.joinOutcome(ctx, partition, m)
 }
 
 // add adds a message of the topic to the batch.
@@ -372,6 +367,9 @@ func (f *Feed) flush(ctx context.Context) error {
 		return err
 	}
 	f.since = time.Time{}
+	if f.joining != nil {
+		f.joining.full = false
+	}
 	rows, latest := f.values.Take(), f.times[1]
 	f.batch, f.times = f.batch[:0], [2]int64{}
 	defer func() { f.lacks = nil }()
@@ -445,10 +443,8 @@ func (f *Feed) see(ctx context.Context, at int64, m wire.Message) error {
 			return err
 		}
 	default:
-		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1, func(m protocol.Message) error {
-			return f.Seen.Add(f.Topic,
-				m.Message)
-		})
+		err := f.Between(ctx, f.Topics.Examples, f.partition, f.end, at+1,
+			func(m protocol.Message) error { return f.Seen.Add(f.Topic, m.Message) })
 		if err != nil {
 			return fmt.Errorf("read what others have written to %s[%d]: %w", f.Topics.Examples, f.partition, err)
 		}
@@ -475,11 +471,6 @@ func (f *Feed) quarantine(ctx context.Context) error {
 		return fmt.Errorf("quarantine %d messages of %s: %w", len(messages), f.Topic, err)
 	}
 	for i, q := range f.bad {
-		of := &f.ofRows
-		if q.Topic != f.Topic {
-			of = &f.ofOutcomes
-		}
-		of.refused(reasonOf(q.Topic, q.Partition, q.Offset, q.Reason))
 		if !again[i] {
 			f.Recorder.Record(event.Quarantined{Topic: q.Topic, Partition: q.Partition, Offset: q.Offset, Reason: q.Reason})
 		}

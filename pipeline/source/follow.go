@@ -43,18 +43,6 @@ func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd boo
 	return FollowInTurn(ctx, p, job, rec)
 }
 
-// OwnTopicError means that a pipeline is configured to follow one of its own topics.
-type OwnTopicError struct {
-	Topic string
-	Key   string // configuration key under examples
-}
-
-// Error includes the remedy.
-func (e *OwnTopicError) Error() string {
-	return fmt.Sprintf("examples.%s: %s is a topic of this pipeline: expected one that others write. Examples in Arrow "+
-		"that are on the examples topic need no ingest", e.Key, e.Topic)
-}
-
 // CheckSource returns an error if the job's source topic can't be followed.
 func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error {
 	if job.Examples.FromTopic == "" {
@@ -65,7 +53,8 @@ func CheckSource(ctx context.Context, p *topics.Pipeline, job topics.Job) error 
 			continue
 		}
 		if slices.ContainsFunc(topics.Topics(job), func(own kafkalog.Topic) bool { return own.Name == read.topic }) {
-			return &OwnTopicError{read.topic, read.key}
+			return fmt.Errorf("examples.%s: %s is a topic of this pipeline: expected one that others write. Examples in Arrow that are on "+
+				"the examples topic need no ingest", read.key, read.topic)
 		}
 		_, err := p.Log.Partitions(ctx, read.topic)
 		if errors.Is(err, kafkalog.ErrUnknownTopic) {
@@ -126,7 +115,7 @@ func (f *Following) Run(ctx context.Context) error {
 			f.noticeWaiting()
 			f.recordJoined()
 			f.Recorder.Record(f.ingested(true))
-			return f.checkUsable()
+			return f.checkUsable(ctx)
 		}
 	}
 }
@@ -149,11 +138,11 @@ type Following struct {
 	Pause func(ctx context.Context, d time.Duration) error
 	away  atomic.Int32 // number of feeds waiting for a schema registry
 	// earlier means that the examples already have rows of the topic.
-	earlier     bool
-	ofRows      usage    // of the topic's messages
-	ofOutcomes  usage    // of the messages of the outcomes topic
-	needOffsets sync.Map // columns reported as needing an offset
-	absent      sync.Map // columns reported as having no values
+	earlier      bool
+	usedRows     atomic.Bool // a message of the topic can be used
+	usedOutcomes atomic.Bool // a message of the outcomes topic can be used
+	needOffsets  sync.Map    // columns reported as needing an offset
+	absent       sync.Map    // columns reported as having no values
 
 	outcomes    []coverage.Span                       // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool                                  // rows have their outcomes in the same partition
@@ -165,14 +154,26 @@ type Following struct {
 
 // checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, but never a usable
 // one.
-func (f *Following) checkUsable() error {
+func (f *Following) checkUsable(ctx context.Context) error {
 	if f.rows.Load() > 0 || f.earlier {
 		return nil
 	}
-	if err := f.ofRows.check(f.Topic); err != nil {
-		return err
+	for _, read := range []struct {
+		topic string
+		used  *atomic.Bool
+	}{{f.Topic, &f.usedRows}, {f.Job.Examples.Outcome.Topic, &f.usedOutcomes}} {
+		if read.topic == "" || read.used.Load() {
+			continue
+		}
+		messages, first, err := Unusable(ctx, f.Pipeline, read.topic)
+		if err != nil {
+			return err
+		}
+		if messages > 0 {
+			return &NothingUsableError{Topic: read.topic, Messages: messages, First: first}
+		}
 	}
-	return f.ofOutcomes.check(f.Job.Examples.Outcome.Topic)
+	return nil
 }
 
 func (f *Following) ingested(done bool) event.Ingested {

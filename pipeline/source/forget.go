@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -23,7 +22,7 @@ import (
 
 // ToForget selects the rows of the examples topic to forget.
 type ToForget struct {
-	Rows    coverage.Forgotten // by offset, as returned by ParseRows, in any order
+	Rows    coverage.Forgotten // by offset, in any order
 	Sources []string           // ids of ingested sources, or id prefixes
 	Keys    []string           // keys of messages, on the examples topic or a followed topic
 	Read    []SourceRows       // by their position on a followed topic
@@ -67,44 +66,30 @@ type Stay struct {
 	Until time.Time `json:"until,omitzero"` // latest time; zero: unlimited
 }
 
-// ParseRows parses rows: topic/partition/offset/row, or topic/partition/offset for all rows of a message. Offset and row
-// may be inclusive ranges, such as 3-7; a row needs a single offset. topic is the examples topic.
-func ParseRows(topic, text string) (r coverage.ForgottenRows, err error) {
-	parts := strings.Split(text, "/")
-	if len(parts) < 3 || len(parts) > 4 || parts[0] != topic {
-		return r, &rowsError{text, topic}
-	}
-	if r.Partition, err = strconv.Atoi(parts[1]); err != nil || r.Partition < 0 {
-		return r, &rowsError{text, topic}
-	}
-	var ok bool
-	if r.From, r.To, ok = parseRange(parts[2]); !ok {
-		return r, &rowsError{text, topic}
-	}
-	if len(parts) == 4 {
-		first, end, ok := parseRange(parts[3])
-		if !ok || r.Span().Len() != 1 || end > maxRow {
-			return r, &rowsError{text, topic}
+// AddRows adds rows of the examples topic: topic/partition/offset/row, or topic/partition/offset for all rows of a message; or
+// topic/partition/offset of the followed topic, if there is one. Offset and row may be inclusive ranges, such as 3-7; a row needs a single
+// offset.
+func (f *ToForget) AddRows(examples, followed, text string) error {
+	if parts := strings.Split(text, "/"); len(parts) == 3 || len(parts) == 4 {
+		partition, err := strconv.Atoi(parts[1])
+		from, to, ok := parseRange(parts[2])
+		span := coverage.Span{Partition: partition, From: from, To: to}
+		switch valid := ok && err == nil && partition >= 0; {
+		case valid && len(parts) == 3 && parts[0] == examples:
+			f.Rows = append(f.Rows, coverage.ForgottenRows{Partition: partition, From: from, To: to})
+			return nil
+		case valid && len(parts) == 3 && parts[0] == followed && followed != "":
+			f.Read = append(f.Read, SourceRows{followed, span})
+			return nil
+		case valid && len(parts) == 4 && parts[0] == examples && span.Len() == 1:
+			if first, end, ok := parseRange(parts[3]); ok && end <= maxRow {
+				f.Rows = append(f.Rows, coverage.ForgottenRows{Partition: partition, From: from, To: to, First: int(first), End: int(end)})
+				return nil
+			}
 		}
-		r.First, r.End = int(first), int(end)
 	}
-	return r, nil
-}
-
-// ParseSourceRows parses rows by their position on a followed topic: topic/partition/offset. Offset may be an inclusive
-// range, such as 3-7. topic is the followed topic.
-func ParseSourceRows(topic, text string) (r SourceRows, ok bool) {
-	parts := strings.Split(text, "/")
-	if len(parts) != 3 || parts[0] != topic || topic == "" {
-		return r, false
-	}
-	var err error
-	if r.Partition, err = strconv.Atoi(parts[1]); err != nil || r.Partition < 0 {
-		return r, false
-	}
-	r.Topic = topic
-	r.From, r.To, ok = parseRange(parts[2])
-	return r, ok
+	return fmt.Errorf("%q: expected %s/PARTITION/OFFSET/ROW, or without /ROW for all rows of a message, or "+
+		"TOPIC/PARTITION/OFFSET of the topic examples.from_topic. OFFSET or ROW may be a range, such as 3-7", text, examples)
 }
 
 // maxRow exceeds the number of rows of any message.
@@ -121,47 +106,14 @@ func parseRange(text string) (first, end int64, ok bool) {
 	return first, last + 1, err == nil && wrong == nil && first >= 0 && last >= first
 }
 
-// rowsError is the error of a text that is not a valid selection of rows.
-type rowsError struct {
-	Text  string
-	Topic string // examples topic
-}
-
-// Error includes the expected form.
-func (e *rowsError) Error() string {
-	return fmt.Sprintf("%q: expected %s/PARTITION/OFFSET/ROW, or without /ROW for all rows of a message, or "+
-		"TOPIC/PARTITION/OFFSET of the topic examples.from_topic. OFFSET or ROW may be a range, such as 3-7", e.Text, e.Topic)
-}
-
-// NoRowsError lists selected rows that do not exist. Nothing is forgotten then.
-type NoRowsError struct {
-	Topic string       // examples topic
-	Rows  []string     // problems of rows
-	Keys  []string     // keys of no message
-	Read  []SourceRows // of which the topic has no rows
-}
-
-// Error returns a sentence.
-func (e *NoRowsError) Error() string {
-	parts := slices.Clone(e.Rows)
-	for _, key := range e.Keys {
-		parts = append(parts, fmt.Sprintf("no message on %s has the key %q", e.Topic, key))
-	}
-	for _, read := range e.Read {
-		parts = append(parts, fmt.Sprintf("no row on %s was read from %v", e.Topic, read))
-	}
-	return strings.Join(parts, "; ") + ". Nothing is forgotten"
-}
-
 // Forget excludes rows of the examples of a job's pipeline from all future training. It resolves sources and keys to the
-// rows that are currently on the topic. The error may be a *[NoRowsError] or an *[UnknownSourcesError]; nothing is
-// forgotten then.
+// rows that are currently on the topic. If some of them do not exist, the error is a *[topics.RefusedError], and nothing is forgotten.
 func Forget(ctx context.Context, p *topics.Pipeline, job topics.Job, what ToForget) (*Forgot, error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	sources, err := FindSources(p, knownIn(l), what.Sources)
+	sources, err := findSources(p.Topics.Plans, knownIn(l), what.Sources)
 	if err != nil {
 		return nil, err
 	}
@@ -226,61 +178,63 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 	if err != nil {
 		return nil, nil, err
 	}
-	found := &found{Pipeline: p, named: what.Rows.Union(nil), keys: map[string]bool{}, read: what.Read,
-		isRead: make([]bool, len(what.Read)), sources: map[string]coverage.Forgotten{}, checksums: map[int]map[int64]string{}, done: &Forgot{}}
-	wrong := &NoRowsError{Topic: p.Topics.Examples}
-	for _, r := range found.named {
+	f := &found{Pipeline: p, named: what.Rows.Union(nil), read: what.Read, there: map[any]bool{}, sources: map[string]coverage.Forgotten{},
+		checksums: map[coverage.Span]string{}, done: &Forgot{}, wrong: &topics.RefusedError{Nothing: "Nothing is forgotten"}}
+	for _, r := range f.named {
 		if r.Partition >= len(bounds) || r.To > bounds[r.Partition].To {
-			wrong.Rows = append(wrong.Rows, fmt.Sprintf("%s has nothing at %v", p.Topics.Examples, r.Span()))
+			f.lacks("%s has nothing at %v", p.Topics.Examples, r.Span())
 		}
 	}
+	if len(f.wrong.Reasons) > 0 {
+		return nil, nil, f.wrong
+	}
 	for _, key := range what.Keys {
-		found.keys[key] = false
+		f.there[key] = false
+	}
+	for _, read := range what.Read {
+		f.there[read] = false
 	}
 	for _, id := range sources {
-		found.sources[id] = nil
+		f.sources[id] = nil
 	}
-	if len(wrong.Rows) > 0 {
-		return nil, nil, wrong
+	if len(f.there)+len(f.sources) == 0 {
+		bounds = f.named.Spans()
 	}
-	spans := bounds // spans to read
-	if len(found.keys)+len(found.read)+len(found.sources) == 0 {
-		spans = found.named.Spans()
-	}
-	for _, s := range spans {
-		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To,
-			func(m protocol.Message) error { return found.look(s.Partition, m, wrong) })
+	for _, s := range bounds {
+		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+			f.look(s.Partition, m)
+			return nil
+		})
 		if err != nil {
 			return nil, nil, fmt.Errorf("read examples: %w", err)
 		}
 	}
-	for key, there := range found.keys {
-		if !there {
-			wrong.Keys = append(wrong.Keys, key)
+	for _, key := range what.Keys {
+		if !f.there[key] {
+			f.lacks("no message on %s has the key %q", p.Topics.Examples, key)
 		}
 	}
-	slices.Sort(wrong.Keys)
-	for i, there := range found.isRead {
-		if !there {
-			wrong.Read = append(wrong.Read, found.read[i])
+	for _, read := range what.Read {
+		if !f.there[read] {
+			f.lacks("no row on %s was read from %v", p.Topics.Examples, read)
 		}
 	}
-	if len(wrong.Rows)+len(wrong.Keys)+len(wrong.Read) > 0 {
-		return nil, nil, wrong
+	if len(f.wrong.Reasons) > 0 {
+		return nil, nil, f.wrong
 	}
 	add := func(rows coverage.Forgotten, source string) {
 		for _, part := range parts(rows.Union(nil)) {
-			said = append(said, schemas.Forget{Rows: part, Source: source, Checksums: found.checksumsOf(part)})
+			said = append(said, schemas.Forget{Rows: part, Source: source, Checksums: f.checksumsOf(part)})
 		}
 	}
-	add(found.named.Union(found.byOrigin), "")
+	add(f.named.Union(f.byOrigin), "")
 	for _, id := range sources {
-		if len(found.sources[id]) == 0 {
+		if len(f.sources[id]) == 0 {
 			said = append(said, schemas.Forget{Source: id}) // retention has deleted all of it
 		}
-		add(found.sources[id], id)
+		add(f.sources[id], id)
 	}
-	return said, found.done, nil
+	return said, f.done, nil
 }
 
 const (
@@ -313,123 +267,127 @@ func parts(rows coverage.Forgotten) (parts []coverage.Forgotten) {
 // found is the rows found so far.
 type found struct {
 	*topics.Pipeline
-	named    coverage.Forgotten // selected by offset
-	keys     map[string]bool    // whether any message has the key
-	read     []SourceRows
-	isRead   []bool                        // by index in read: whether there is any row
-	byOrigin coverage.Forgotten            // rows of messages with these keys, or read from these positions
-	sources  map[string]coverage.Forgotten // by source
-	// checksums are those of the messages with such rows, by partition and offset.
-	checksums map[int]map[int64]string
+	named     coverage.Forgotten // selected by offset
+	read      []SourceRows
+	there     map[any]bool                  // by key, and by position on a followed topic: whether there is any row
+	byOrigin  coverage.Forgotten            // rows of messages with these keys, or read from these positions
+	sources   map[string]coverage.Forgotten // by source
+	checksums map[coverage.Span]string      // of the messages with such rows
+	wrong     *topics.RefusedError
 	done      *Forgot
+}
+
+// lacks adds what does not exist.
+func (f *found) lacks(format string, values ...any) {
+	f.wrong.Reasons = append(f.wrong.Reasons, fmt.Sprintf(format, values...))
 }
 
 // checksumsOf returns the checksums of the messages at the offsets of rows, in order.
 func (f *found) checksumsOf(rows coverage.Forgotten) (checksums []string) {
 	for _, r := range rows {
 		for at := r.From; at < r.To; at++ {
-			checksums = append(checksums, f.checksums[r.Partition][at])
+			checksums = append(checksums, f.checksums[coverage.Span{Partition: r.Partition, From: at, To: at + 1}])
 		}
 	}
 	return checksums
 }
 
-// look searches an examples message.
-func (f *found) look(partition int, m protocol.Message, wrong *NoRowsError) error {
-	all := coverage.ForgottenRows{Partition: partition, From: m.Offset, To: m.Offset + 1}
-	named, whole := f.named.Within(coverage.Spans{all.Span()}), false
-	if _, wanted := f.keys[m.Key]; wanted {
-		f.keys[m.Key], whole = true, true
-		f.byOrigin = append(f.byOrigin, all)
+// wants reports whether rows with a key are selected, and notes that there are some.
+func (f *found) wants(key string) bool {
+	_, wanted := f.there[key]
+	if wanted = wanted && key != ""; wanted {
+		f.there[key] = true
 	}
-	if origin, ingested := schemas.OriginOf(m.Message); ingested {
-		if _, wanted := f.sources[origin.Source]; wanted {
-			f.sources[origin.Source], whole = append(f.sources[origin.Source], all), true
-		}
-	}
-	some := f.lookWithin(all, m)
-	f.byOrigin = append(f.byOrigin, some...)
-	rows := 0 // of an unusable message
-	if whole || len(named)+len(some) > 0 {
-		if f.checksums[partition] == nil {
-			f.checksums[partition] = map[int64]string{}
-		}
-		f.checksums[partition][m.Offset] = schemas.ForgetChecksum(m.Message)
-		rows = RowsIn(f.Pipeline, m)
-	}
-	for _, r := range named {
-		if r.End > rows {
-			wrong.Rows = append(wrong.Rows, fmt.Sprintf("%s/%d/%d has %d rows, no row %d", f.Topics.Examples, partition, m.Offset, rows,
-				r.End-1))
-		}
-	}
-	if whole {
-		named = coverage.Forgotten{all}
-	}
-	forgotten := 0
-	named.Union(some).In(partition, m.Offset, rows, func(first, end int) { forgotten += end - first })
-	if whole || forgotten > 0 {
-		f.done.Messages++
-		f.done.Rows += int64(forgotten)
-	}
-	return nil
+	return wanted
 }
 
-// lookWithin returns the rows of a message that ingest has read from messages with selected keys or positions. A message
-// may have rows of many.
+// look searches an examples message.
+func (f *found) look(partition int, m protocol.Message) {
+	all := coverage.ForgottenRows{Partition: partition, From: m.Offset, To: m.Offset + 1}
+	named := f.named.Within(coverage.Spans{all.Span()})
+	some := f.lookWithin(all, m)
+	f.byOrigin = append(f.byOrigin, some...)
+	taken := named.Union(some)
+	if origin, ingested := schemas.OriginOf(m.Message); ingested {
+		if of, wanted := f.sources[origin.Source]; wanted {
+			f.sources[origin.Source], taken = append(of, all), coverage.Forgotten{all}
+		}
+	}
+	if len(taken) == 0 {
+		return
+	}
+	f.checksums[all.Span()] = schemas.ForgetChecksum(m.Message)
+	rows := RowsIn(f.Pipeline, m) // 0 of an unusable message
+	for _, r := range named {
+		if r.End > rows {
+			f.lacks("%s/%d/%d has %d rows, no row %d", f.Topics.Examples, partition, m.Offset, rows, r.End-1)
+		}
+	}
+	f.done.Messages++
+	taken.In(partition, m.Offset, rows, func(first, end int) { f.done.Rows += int64(end - first) })
+}
+
+// lookWithin returns the rows of a message with selected keys or positions: those of its own key, and those that ingest has read from
+// such messages. A message may have rows of many.
 func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some coverage.Forgotten) {
+	if f.wants(m.Key) {
+		some = append(some, all)
+	}
 	topic, followed := schemas.TopicOf(m.Message)
-	if !followed || len(f.keys)+len(f.read) == 0 {
-		return nil
+	if !followed || len(f.there) == 0 {
+		return some
+	}
+	origins, err := examples.RowOriginsOf(m.Message)
+	if err != nil {
+		return some // damaged messages are not trained on
 	}
 	take := func(first, end int) {
 		r := all
 		r.First, r.End = first, end
 		some = append(some, r)
 	}
-	origins, err := examples.RowOriginsOf(m.Message)
-	if err != nil {
-		return nil // damaged messages are not trained on
-	}
-	for i, read := range f.read {
+	for _, read := range f.read {
 		if read.Topic == topic {
 			origins.In(read.Partition, read.From, read.To, func(first, end int) {
-				f.isRead[i] = true
+				f.there[read] = true
 				take(first, end)
 			})
 		}
 	}
-	if len(f.keys) == 0 {
-		return some.Union(nil)
-	}
-	keys, _ := examples.SourceKeys(m.Value, f.Memory) // none of a damaged message
-	for row, key := range keys {
-		if _, wanted := f.keys[key]; wanted && key != "" {
-			f.keys[key] = true
-			take(row, row+1)
+	if len(f.there) > len(f.read) {
+		keys, _ := examples.SourceKeys(m.Value, f.Memory) // none of a damaged message
+		for row, key := range keys {
+			if f.wants(key) {
+				take(row, row+1)
+			}
 		}
 	}
 	return some.Union(nil)
+}
+
+// configOf returns the settings of a topic; nil if it does not exist. denied means that this process may not read them.
+func configOf(ctx context.Context, p *topics.Pipeline, topic string) (config map[string]string, denied bool, err error) {
+	configs, err := p.Admin.Configs(ctx, topic)
+	if denied = errors.As(err, new(*kafkalog.AccessError)); denied || errors.Is(err, kafkalog.ErrUnknownTopic) {
+		err = nil
+	}
+	return configs[topic], denied, err
 }
 
 // compacts returns when brokers compact the topics from which data was removed. They do not compact the active segment,
 // which is rolled by a message written long enough after its first one.
 func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err error) {
 	for _, topic := range []string{p.Topics.Versions, p.Topics.State} {
-		configs, err := p.Admin.Configs(ctx, topic)
-		if errors.As(err, new(*kafkalog.AccessError)) {
-			compacts = append(compacts, Compacts{Topic: topic})
-			continue
-		}
-		if errors.Is(err, kafkalog.ErrUnknownTopic) {
-			continue
-		}
+		config, denied, err := configOf(ctx, p, topic)
 		if err != nil {
 			return nil, err
 		}
+		if config == nil && !denied {
+			continue
+		}
 		c, after := Compacts{Topic: topic}, int64(math.MaxInt64)
 		for _, key := range []string{"segment.ms", "max.compaction.lag.ms"} {
-			if ms, known := topics.Limit(configs[topic][key]); known && ms > 0 && ms < after {
+			if ms, known := topics.Limit(config[key]); known && ms > 0 && ms < after {
 				after = ms
 				c.From = p.Clock.Now().Add(time.Duration(ms) * time.Millisecond)
 			}
@@ -442,31 +400,28 @@ func compacts(ctx context.Context, p *topics.Pipeline) (compacts []Compacts, err
 // stays returns the maximum retention of data that forgetting does not erase, if nothing writes it again.
 func stays(ctx context.Context, p *topics.Pipeline, o ingest.Options, answers string) (stays []Stay, err error) {
 	t := p.Topics
-	whats := []Stay{
+	now := p.Clock.Now()
+	for _, s := range []Stay{
 		{Topic: t.Examples, What: "the rows"}, {Topic: t.Residuals, What: "predictions for them"}, {Topic: t.Statistics,
 			What: "samples of them, and rows of small updates"}, {Topic: t.Weights, What: "weights that had learnt from them"},
 		{Topic: t.Quarantine, What: "messages that could not be used"},
 		{Topic: t.Predictions, What: "predictions for rows, if score is used"},
 		{Topic: answers, What: "answers of serve"}, {Topic: t.Origins, What: "keys of messages of the rows"},
 		{Topic: o.FromTopic, What: "the messages of the rows"}, {Topic: o.Outcome.Topic, What: "outcomes"},
-	}
-	now := p.Clock.Now()
-	for _, s := range whats {
+	} {
 		if s.Topic == "" {
 			continue
 		}
-		configs, err := p.Admin.Configs(ctx, s.Topic)
-		if errors.As(err, new(*kafkalog.AccessError)) || errors.Is(err, kafkalog.ErrUnknownTopic) {
-			continue
-		}
+		config, _, err := configOf(ctx, p, s.Topic)
 		if err != nil {
 			return nil, err
 		}
-		if r := topics.RetentionOf(configs[s.Topic]); r.Time > 0 {
-			s.Until = now.Add(r.Time)
-			if ms, known := topics.Limit(configs[s.Topic]["segment.ms"]); known { // messages are deleted by segment
-				s.Until = s.Until.Add(time.Duration(ms) * time.Millisecond)
-			}
+		if config == nil {
+			continue
+		}
+		if r := topics.RetentionOf(config); r.Time > 0 {
+			ms, _ := topics.Limit(config["segment.ms"]) // messages are deleted by segment
+			s.Until = now.Add(r.Time + time.Duration(ms)*time.Millisecond)
 		}
 		stays = append(stays, s)
 	}

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Forgotten is the state of the forget topic.
@@ -231,27 +230,6 @@ func NoteRemoved(rec event.Recorder, versions []int) {
 	}
 }
 
-// LearntError means that a run can't start from a version because the version was trained on forgotten rows.
-type LearntError struct{ Version int }
-
-// Error includes the remedy.
-func (e *LearntError) Error() string {
-	return fmt.Sprintf("version %d was trained on forgotten rows: train once without warm", e.Version)
-}
-
-// ForgottenError means that files can't be ingested or used in training because their source was forgotten.
-type ForgottenError struct {
-	Files  []string // files of the source
-	Source string   // source id
-	Topic  string   // forget topic
-}
-
-// Error includes the files, the source and the topic.
-func (e *ForgottenError) Error() string {
-	return fmt.Sprintf("%q: source %s is forgotten (on %s), and no run learns it: remove it from the configuration",
-		e.Files, wire.Digest(e.Source).Short(), e.Topic)
-}
-
 // saidMessage is an examples message whose rows a forget message names, with the checksum that it had at that time.
 type saidMessage struct {
 	rows     coverage.ForgottenRows // rows of this message
@@ -304,30 +282,32 @@ func CompareForgotten(ctx context.Context, p *topics.Pipeline, f *Forgotten) err
 	slices.SortStableFunc(there, func(a, b saidMessage) int {
 		return cmp.Or(cmp.Compare(a.rows.Partition, b.rows.Partition), cmp.Compare(a.rows.From, b.rows.From))
 	})
-	var others []saidMessage
-	for first := 0; first < len(there); {
-		end := first + 1
-		for end < len(there) && there[end].rows.Partition == there[first].rows.Partition &&
-			there[end].rows.From-there[end-1].rows.From <= fewOffsets {
-			end++
+	var spans coverage.Spans // of messages that are near each other
+	for _, m := range there {
+		s, last := m.rows.Span(), len(spans)-1
+		if last >= 0 && spans[last].Partition == s.Partition && s.From-spans[last].To < fewOffsets {
+			spans[last].To = s.To
+		} else {
+			spans = append(spans, s)
 		}
-		checksums := map[int64]string{}
-		span := coverage.Span{Partition: there[first].rows.Partition, From: there[first].rows.From, To: there[end-1].rows.To}
-		err := p.Remaining(ctx, p.Topics.Examples, span.Partition, span.From, span.To, func(m protocol.Message) error {
-			checksums[m.Offset] = schemas.ForgetChecksum(m.Message)
+	}
+	checksums := map[coverage.Span]string{}
+	for _, s := range spans {
+		err := p.Remaining(ctx, p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+			checksums[coverage.Span{Partition: s.Partition, From: m.Offset, To: m.Offset + 1}] = schemas.ForgetChecksum(m.Message)
 			return nil
 		})
 		if err != nil {
 			return fmt.Errorf("read the messages whose rows were forgotten: %w", err)
 		}
-		for _, m := range there[first:end] {
-			if now, has := checksums[m.rows.From]; !has || now == m.checksum {
-				known = append(known, m.rows)
-			} else {
-				others = append(others, m)
-			}
+	}
+	var others []saidMessage
+	for _, m := range there {
+		if now, has := checksums[m.rows.Span()]; !has || now == m.checksum {
+			known = append(known, m.rows)
+		} else {
+			others = append(others, m)
 		}
-		first = end
 	}
 	f.Rows, f.others, f.unknown = f.Rows.Union(known), append(f.others, others...), unknown
 	return nil

@@ -12,22 +12,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// twiceError means that the examples topic has rows of files, or their first rows, also as part of another source, which
-// was read differently: a chain trains on the whole topic, and so twice on these rows.
-type twiceError struct {
-	Files      []string // files to ingest
-	Topic      string   // examples topic
-	Source     string   // id of the other source
-	KnownFiles []string // its file names
-}
-
-// Error includes both sources and the remedy.
-func (e *twiceError) Error() string {
-	return fmt.Sprintf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
-		"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
-		strings.Join(e.Files, ", "), e.Topic, wire.Digest(e.Source).Short(), strings.Join(e.KnownFiles, ", "))
-}
-
 // grown returns the seals of the sources that make up a source, possibly including its own: for a log file that has grown,
 // the seals of its parts, the file at earlier times. It ingests rows that were added since. Without parts, it returns no
 // seals and ingests nothing.
@@ -55,20 +39,21 @@ func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.S
 	return append(seals, seal), nil
 }
 
-// begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. The error is a
-// *[ForgottenError] if one of them is forgotten.
+// begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. It returns an error if
+// one of them is forgotten.
 func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.SourceSeal, error) {
 	begun, err := s.Begun(ctx, f.sealed())
 	for _, seal := range begun {
 		if f.forgotten.Sources[seal.ID] {
-			return nil, &ForgottenError{Files: s.Files, Source: seal.ID, Topic: f.Topics.Forget}
+			return nil, f.isForgotten(s, seal.ID)
 		}
 	}
 	return begun, err
 }
 
-// checkOnce returns a *[twiceError] if the topic has rows of a source in another one too. begun are the sources whose rows
-// its file starts with, and parts those that it consists of.
+// checkOnce returns an error if the topic has rows of a source, or the first of them, in another one too, which was read differently: a
+// chain trains on the whole topic, and so twice on these rows. begun are the sources whose rows its file starts with, and parts those
+// that it consists of.
 func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
 	for _, other := range begun {
 		if other.ID == s.ID || slices.ContainsFunc(parts, func(part *schemas.SourceSeal) bool { return part.ID == other.ID }) {
@@ -81,11 +66,13 @@ func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts [
 		if seal == nil {
 			continue
 		}
-		e := &twiceError{Files: s.Files, Topic: f.Topics.Examples, Source: other.ID, KnownFiles: other.Files}
+		twice := fmt.Errorf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
+			"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
+			strings.Join(s.Files, ", "), f.Topics.Examples, wire.Digest(other.ID).Short(), strings.Join(other.Files, ", "))
 		if f.job.Examples.Once {
-			return e
+			return twice
 		}
-		event.Notice(f.rec, "%v", e)
+		event.Notice(f.rec, "%v", twice)
 		return nil
 	}
 	return nil

@@ -105,7 +105,7 @@ type filesOf struct {
 // already on the topic.
 func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas.SourceSeal, known bool, err error) {
 	if f.forgotten.Sources[s.ID] {
-		return nil, false, &ForgottenError{Files: s.Files, Source: s.ID, Topic: f.Topics.Forget}
+		return nil, false, f.isForgotten(s, s.ID)
 	}
 	seal, err := f.present(ctx, s)
 	if err != nil {
@@ -137,6 +137,12 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 	return []*schemas.SourceSeal{seal}, false, nil
 }
 
+// isForgotten returns the error for a source of whose rows some, or all, are those of a forgotten source.
+func (f *filesOf) isForgotten(s ingest.Source, id string) error {
+	return fmt.Errorf("%q: source %s is forgotten (on %s), and no run learns it: remove it from the configuration", s.Files,
+		wire.Digest(id).Short(), f.Topics.Forget)
+}
+
 // present returns the seal of a source whose messages are on the topic, and restores it if it was removed; nil if there is
 // neither.
 func (f *filesOf) present(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
@@ -147,8 +153,9 @@ func (f *filesOf) present(ctx context.Context, s ingest.Source) (*schemas.Source
 	case seal == nil:
 		return bringBack(ctx, f.Pipeline, f.last.ledger, f.staying, s, f.rec)
 	case seal.Split != s.Split.String():
-		return nil, &SplitError{Topic: f.Topics.Examples, Files: s.Files, Split: s.Split.String(), KnownFiles: seal.Files,
-			KnownSplit: seal.Split}
+		return nil, fmt.Errorf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
+			"both; move it to examples.%[5]s", strings.Join(s.Files, ", "), s.Split, f.Topics.Examples, strings.Join(seal.Files, ", "),
+			seal.Split)
 	}
 	return seal, nil
 }
@@ -161,22 +168,6 @@ func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.Source
 	}
 	f.last.bounds, err = f.Log.Spans(ctx, f.Topics.Examples) // the next source comes after this one
 	return seal, err
-}
-
-// SplitError means that files are already on the topic with another split. An example belongs to one split only.
-type SplitError struct {
-	Topic      string   // examples topic
-	Files      []string // files to ingest
-	Split      string   // split to ingest them for
-	KnownFiles []string // names of the ingested files
-	KnownSplit string   // split of the ingested files
-}
-
-// Error includes both splits and both names.
-func (e *SplitError) Error() string {
-	return fmt.Sprintf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
-		"both; move it to examples.%[5]s",
-		strings.Join(e.Files, ", "), e.Split, e.Topic, strings.Join(e.KnownFiles, ", "), e.KnownSplit)
 }
 
 // publishSource writes a source to the examples topic and seals it.

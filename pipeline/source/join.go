@@ -34,19 +34,11 @@ type joining struct {
 	readTo   map[int]int64            // by outcomes partition: offset up to which everything is read
 	absent   string                   // label of rows without an outcome
 	skips    bool                     // rows without an outcome are skipped
+	again    bool                     // messages before the state are read again
 	full     bool                     // the batch must be written before the next row
 	passed   time.Time                // last check for silent partitions
 	rows     map[int]*outcome.Join    // by partition
 	of       map[int]*outcome.Join    // by outcomes partition
-}
-
-// ruleChangedError means that rows wait under another rule than the configured one.
-type ruleChangedError struct{ Topic string }
-
-// Error includes the remedy.
-func (e *ruleChangedError) Error() string {
-	return fmt.Sprintf("examples.outcome: rows of %s were joined with other keys, times or partitions, which determine the waiting "+
-		"rows: restore examples.key, examples.outcome and the numbers of partitions, or give the pipeline another name", e.Topic)
 }
 
 // beginJoins reads the offset ranges of the outcomes topic.
@@ -119,7 +111,8 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		return err
 	}
 	if len(last.Positions) > 0 && last.Joined == nil || last.Joined != nil && last.Joined.Rule != o.JoinRule(f.byPartition) {
-		return &ruleChangedError{f.Topic}
+		return fmt.Errorf("examples.outcome: rows of %s were joined with other keys, times or partitions, which determine the waiting "+
+			"rows: restore examples.key, examples.outcome and the numbers of partitions, or give the pipeline another name", f.Topic)
 	}
 	if f.state.Joined == nil {
 		return nil
@@ -255,32 +248,17 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		again = append(again, &partitionReader{topic: topic, partition: o, next: in.From, to: in.Next, time: in.Since})
 		further = append(further, &partitionReader{topic: topic, partition: o, next: in.Next, to: j.bounds[o].To, time: in.Time})
 	}
-	err := f.inOrder(ctx, again, func(r *partitionReader, m protocol.Message) error {
-		if r.rows {
-			return f.waitAgain(ctx, r.partition, m)
-		}
-		labels, _, err := f.labelsOf(ctx, r.partition, m)
-		if err != nil {
-			return err
-		}
-		return j.of[r.partition].AddOutcome(outcome.Outcome{Partition: r.partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time),
-			Labels: labels})
-	})
-	if err != nil {
+	j.again = true
+	if err := f.inOrder(ctx, again); err != nil {
 		return err
 	}
+	j.again = false
 	for _, join := range j.joins {
 		if err := join.Resume(f.decide(ctx)); err != nil {
 			return err
 		}
 	}
-	err = f.inOrder(ctx, further, func(r *partitionReader, m protocol.Message) error {
-		if r.rows {
-			return f.joinRow(ctx, r.partition, m)
-		}
-		return f.joinOutcome(ctx, r.partition, m)
-	})
-	if err != nil {
+	if err := f.inOrder(ctx, further); err != nil {
 		return err
 	}
 	for o := range j.of {
@@ -312,21 +290,6 @@ func (f *Feed) followOutcomes() (follow []protocol.Position) {
 // errNoTime is the reason for a message without a timestamp at the start of its partition.
 var errNoTime = errors.New("neither the message nor an earlier one in its partition has a timestamp, which examples.outcome.within " +
 	"needs: configure the producer to write timestamps")
-
-// waitAgain adds a row that was read before, unless it was decided.
-func (f *Feed) waitAgain(ctx context.Context, partition int, m protocol.Message) error {
-	join, value := f.joining.rows[partition], ingest.MessageOf(partition, m.Offset, m.Time, m.Message, m.Row)
-	join.See(partition, m.Offset, outcome.TimeOf(m.Time))
-	key, ok, err := f.keyOf(ctx, value)
-	if usable, e := f.usable(ctx, err); e != nil || !usable || !ok || join.Time(true, partition) == outcome.Never {
-		return e
-	}
-	packed, err := f.values.Pack(ctx, value)
-	if err != nil { // it was refused
-		return nil
-	}
-	return join.AddRow(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: packed})
-}
 
 // usable reports whether the error of reading a message is nil. It returns errors that are not due to the message.
 func (f *Feed) usable(ctx context.Context, err error) (bool, error) {
@@ -365,7 +328,7 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 
 // joinRow processes a row.
 func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
-	join := f.joining.rows[partition]
+	join, again := f.joining.rows[partition], f.joining.again
 	value, err := f.valueOf(ctx, partition, m)
 	if err != nil {
 		return err
@@ -380,19 +343,20 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.Time(true, partition) == outcome.Never {
 		err = errNoTime
 	}
-	switch {
-	case err != nil:
-		err = f.refuse(ctx, f.Topic, value, err)
-		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
-	case !ok:
-		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
-	default:
-		f.ofRows.used.Store(true)
+	if err == nil && ok {
+		f.usedRows.Store(true)
 		f.joining.last[0] = keyRead{f.Topic, partition, m, f.Job.Examples.JoinKey, key}
 		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: packed},
 			f.decide(ctx))
+	} else {
+		if err != nil && !again {
+			err = f.refuse(ctx, f.Topic, value, err)
+		} else {
+			err = nil
+		}
+		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
 	}
-	if err != nil {
+	if err != nil || again {
 		return err
 	}
 	f.read[partition] = m
@@ -401,24 +365,26 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 
 // joinOutcome processes an outcome.
 func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Message) error {
+	topic, again := f.Job.Examples.Outcome.Topic, f.joining.again
 	labels, reason, err := f.labelsOf(ctx, partition, m)
 	if err != nil {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Job.Examples.Outcome.Topic, partition, m.Offset, err))
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", topic, partition, m.Offset, err))
 	}
-	if reason != nil && f.answersFor(partition) {
-		if err := f.refuse(ctx, f.Job.Examples.Outcome.Topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
+	if reason == nil {
+		f.usedOutcomes.Store(true)
+	} else if !again && f.answersFor(partition) {
+		if err := f.refuse(ctx, topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
 			return err
 		}
 	}
-	if reason == nil {
-		f.ofOutcomes.used.Store(true)
-	}
 	if len(labels) > 0 {
-		f.joining.last[1] = keyRead{f.Job.Examples.Outcome.Topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}
+		f.joining.last[1] = keyRead{topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}
 	}
-	f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
+	if !again {
+		f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
+	}
 	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Labels: labels}
-	if err := f.joining.of[partition].Outcome(o, f.decide(ctx)); err != nil {
+	if err := f.joining.of[partition].Outcome(o, f.decide(ctx)); err != nil || again {
 		return err
 	}
 	return f.afterEvent(ctx)
@@ -438,14 +404,9 @@ func (f *Feed) afterEvent(ctx context.Context) error {
 		f.done()
 	}
 	if f.joining.full || len(f.bad) >= maxBad {
-		return f.flushJoined(ctx)
+		return f.flush(ctx)
 	}
 	return nil
-}
-
-func (f *Feed) flushJoined(ctx context.Context) error {
-	f.joining.full = false
-	return f.flush(ctx)
 }
 
 // decide returns a function that adds decided rows to the batch. The join calls it before it marks the rows as decided, so
@@ -459,7 +420,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 			}
 		}
 		if f.joining.full {
-			if err := f.flushJoined(ctx); err != nil {
+			if err := f.flush(ctx); err != nil {
 				return err
 			}
 		}

@@ -23,8 +23,8 @@ type partitionReader struct {
 	time      int64 // latest timestamp so far
 }
 
-// inOrder calls with for the messages of partitions in timestamp order.
-func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with func(*partitionReader, protocol.Message) error) error {
+// inOrder processes the messages of partitions in timestamp order.
+func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader) error {
 	defer func() {
 		for _, r := range readers {
 			r.close()
@@ -52,7 +52,7 @@ func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader, with fun
 		}
 		r := open[first]
 		open = slices.Delete(open, first, first+1)
-		if err := with(r, r.head); err != nil {
+		if err := f.handle(ctx, r.topic, r.partition, r.head); err != nil {
 			return err
 		}
 		if err := read(r); err != nil {

@@ -3,7 +3,6 @@ package source
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -97,23 +96,23 @@ func Sources(ctx context.Context, p *topics.Pipeline) ([]SourceState, error) {
 	return states, nil
 }
 
-// KnownSource is a source with seals. If it is removed, all of its seals are.
-type KnownSource struct {
+// knownSource is a source with seals. If it is removed, all of its seals are.
+type knownSource struct {
 	state string // Sealed or Removed
 	seals []*schemas.SourceSeal
 }
 
 // knownIn returns the sources with seals in a ledger, by id.
-func knownIn(l *protocol.Ledger) map[string]KnownSource {
-	sources := map[string]KnownSource{}
+func knownIn(l *protocol.Ledger) map[string]knownSource {
+	sources := map[string]knownSource{}
 	for id := range l.Sources() {
 		if seals := l.Seals(id); len(seals) > 0 {
-			sources[id] = KnownSource{Sealed, seals}
+			sources[id] = knownSource{Sealed, seals}
 		}
 	}
 	for _, seal := range l.Removed() {
 		if s := sources[seal.ID]; s.state != Sealed {
-			sources[seal.ID] = KnownSource{Removed, append(s.seals, seal)}
+			sources[seal.ID] = knownSource{Removed, append(s.seals, seal)}
 		}
 	}
 	return sources
@@ -208,35 +207,6 @@ func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (
 	return states, nil
 }
 
-// followedError means that a topic can't be removed as files can.
-type followedError struct{ Topic string }
-
-// Error includes the remedy.
-func (e *followedError) Error() string {
-	return fmt.Sprintf("%s is a topic that ingest follows: expected files. To train without its examples, end the ingest, and "+
-		"name another examples topic or files under examples. No source is removed", e.Topic)
-}
-
-// UnknownSourcesError means that texts are not prefixes of exactly one source id.
-type UnknownSourcesError struct {
-	Topic     string              // plans topic
-	Unknown   []string            // prefixes of no id
-	Ambiguous map[string][]string // prefixes of several ids
-}
-
-// Error returns a sentence for each text.
-func (e *UnknownSourcesError) Error() string {
-	var parts []string
-	for _, text := range e.Unknown {
-		parts = append(parts, fmt.Sprintf("there is no source %q on %s", text, e.Topic))
-	}
-	for _, text := range slices.Sorted(maps.Keys(e.Ambiguous)) {
-		parts = append(parts, fmt.Sprintf("%q begins several source IDs on %s: %s", text, e.Topic, strings.Join(e.Ambiguous[text], ", ")))
-	}
-	return strings.Join(parts, "; ") + ": expected the id of a sealed source, or its first digits; see sources list. No source is " +
-		"removed"
-}
-
 // RemovedSource is the result of [RemoveSources] for a source.
 type RemovedSource struct {
 	ID    string
@@ -247,12 +217,13 @@ type RemovedSource struct {
 
 // RemoveSources removes sources, by id or id prefix: no run planned later counts them, until they are ingested again.
 // Planned runs are not affected, and the messages stay on the examples topic. It returns the sources in the order of the
-// ids. Before it removes any, it returns an *[UnknownSourcesError] if one is unknown, and a *[followedError] if one is a
-// topic.
+// ids. If one is unknown, or a topic, it removes none, and the error is a *[topics.RefusedError].
 func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (removed []RemovedSource, err error) {
+	const none = "No source is removed"
 	for _, id := range ids {
 		if schemas.IsTopicSource(id) {
-			return nil, &followedError{id}
+			return nil, &topics.RefusedError{Reasons: []string{id + " is a topic that ingest follows: expected files. To train without its " +
+				"examples, end the ingest, and name another examples topic or files under examples"}, Nothing: none}
 		}
 	}
 	l, err := p.ReadLedger(ctx)
@@ -260,7 +231,7 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 		return nil, err
 	}
 	sources := knownIn(l)
-	found, err := FindSources(p, sources, ids)
+	found, err := findSources(p.Topics.Plans, sources, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -280,9 +251,9 @@ func RemoveSources(ctx context.Context, p *topics.Pipeline, ids []string) (remov
 	return removed, nil
 }
 
-// FindSources returns the ids that start with the texts, each once.
-func FindSources(p *topics.Pipeline, sources map[string]KnownSource, texts []string) (found []string, err error) {
-	wrong := &UnknownSourcesError{Topic: p.Topics.Plans, Ambiguous: map[string][]string{}}
+// findSources returns the ids that start with the texts, each once. topic is the plans topic.
+func findSources(topic string, sources map[string]knownSource, texts []string) (found []string, err error) {
+	var wrong []string
 	for _, text := range texts {
 		var begun []string
 		for id := range sources {
@@ -293,15 +264,16 @@ func FindSources(p *topics.Pipeline, sources map[string]KnownSource, texts []str
 		slices.Sort(begun)
 		switch {
 		case len(begun) == 0:
-			wrong.Unknown = append(wrong.Unknown, text)
+			wrong = append(wrong, fmt.Sprintf("there is no source %q on %s", text, topic))
 		case len(begun) > 1:
-			wrong.Ambiguous[text] = begun
+			wrong = append(wrong, fmt.Sprintf("%q begins several source IDs on %s: %s", text, topic, strings.Join(begun, ", ")))
 		case !slices.Contains(found, begun[0]):
 			found = append(found, begun[0])
 		}
 	}
-	if len(wrong.Unknown)+len(wrong.Ambiguous) > 0 {
-		return nil, wrong
+	if len(wrong) > 0 {
+		wrong[len(wrong)-1] += ": expected the id of a sealed source, or its first digits; see sources list"
+		return nil, &topics.RefusedError{Reasons: wrong, Nothing: "No source is removed"}
 	}
 	return found, nil
 }

@@ -24,7 +24,6 @@ type archived struct {
 
 	lock    sync.Mutex
 	archive *archive.Archive // nil: not listed yet
-	firsts  map[int]int64    // by partition: first offset of the topic when the archive was first used
 }
 
 // withArchive returns the log of a job: with the archive of its source topic, if there is one.
@@ -32,44 +31,19 @@ func withArchive(log protocol.Log, o ingest.Options) protocol.Log {
 	if o.Archive.Files == "" || o.FromTopic == "" {
 		return log
 	}
-	l := &archived{overlay: overlay{Log: log, topic: o.FromTopic, alone: o.Archive.Alone}, options: o, firsts: map[int]int64{}}
+	l := &archived{overlay: overlay{Log: log, topic: o.FromTopic, alone: o.Archive.Alone}, options: o}
 	l.source = l
 	return l
 }
 
-// files lists the archive.
-func (l *archived) files(ctx context.Context) (_ *archive.Archive, err error) {
+// files lists the archive, again if the last list is an outdated one.
+func (l *archived) files(ctx context.Context, outdated *archive.Archive) (_ *archive.Archive, err error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.archive == nil {
+	if l.archive == outdated {
 		l.archive, err = l.options.OpenArchive(ctx)
 	}
 	return l.archive, err
-}
-
-// at notes the first offset of a partition of the topic.
-func (l *archived) at(partition int, first int64) {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if _, ok := l.firsts[partition]; !ok {
-		l.firsts[partition] = first
-	}
-}
-
-// outdated reports whether an archive was listed before the topic deleted messages, which a sink may have written to files in between.
-func (l *archived) outdated(a *archive.Archive, partition int, first int64) bool {
-	l.lock.Lock()
-	defer l.lock.Unlock()
-	if l.archive != a {
-		return true
-	}
-	listed, ok := l.firsts[partition]
-	if !ok || first <= listed {
-		return false
-	}
-	l.archive = nil
-	clear(l.firsts)
-	return true
 }
 
 // Before implements protocol.Log.
@@ -82,7 +56,7 @@ func (l *archived) Before(ctx context.Context, topic string, age time.Duration) 
 }
 
 func (l *archived) partitions(ctx context.Context, there int) (int, error) {
-	a, err := l.files(ctx)
+	a, err := l.files(ctx, nil)
 	if err != nil {
 		return 0, err
 	}
@@ -94,14 +68,13 @@ func (l *archived) partitions(ctx context.Context, there int) (int, error) {
 }
 
 func (l *archived) reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error) {
-	a, err := l.files(ctx)
+	a, err := l.files(ctx, nil)
 	if err != nil {
 		return 0, 0, err
 	}
 	if l.alone {
 		return a.Bounds(ctx, partition)
 	}
-	l.at(partition, first)
 	archived, ok := a.First(partition)
 	switch {
 	case !ok:
@@ -126,6 +99,7 @@ type archivedRows struct {
 	first     int64 // offset of the topic
 
 	listed *archive.Archive
+	again  bool           // it was listed after the topic began with first
 	open   *archive.Range // nil: not open
 }
 
@@ -133,10 +107,9 @@ type archivedRows struct {
 func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error) {
 	for {
 		if r.open == nil {
-			if r.listed, err = r.files(ctx); err != nil {
+			if r.listed, err = r.files(ctx, r.listed); err != nil {
 				return m, err
 			}
-			r.at(r.partition, r.first)
 			r.open = r.listed.Range(r.partition, r.next, r.to)
 		}
 		row, err := r.open.Next(ctx)
@@ -157,16 +130,16 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 			}
 			continue
 		}
-		if !r.outdated(r.listed, r.partition, r.first) {
+		if r.again {
 			if r.next = gap.To; r.options.Archive.OnGap == archive.GapContinue {
 				return m, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: gap.From, First: gap.To, End: r.to}
 			}
 			return m, gap
 		}
-		if err := r.open.Close(); err != nil {
+		if err := r.open.Close(); err != nil { // a sink may have written what the topic has deleted to files since they were listed
 			return m, err
 		}
-		r.open, r.next = nil, gap.From
+		r.open, r.next, r.again = nil, gap.From, true
 	}
 }
 

@@ -78,20 +78,7 @@ func ForeignTopic(p *Pipeline) string {
 	return p.Foreign.topic
 }
 
-// OtherExamplesError means that a run reads examples from another topic than this process.
-type OtherExamplesError struct {
-	What        string // run or version
-	There, Here string // the topics
-}
-
-// Error names both topics.
-func (e *OtherExamplesError) Error() string {
-	return fmt.Sprintf("%s reads the examples of %s, and this process those of %s: set examples.topic to the same topic in both",
-		e.What, e.There, e.Here)
-}
-
-// CheckExamples returns an *[OtherExamplesError] if a plan reads examples from another topic. what names the run in the
-// error.
+// CheckExamples returns an error if a plan reads examples from another topic than this process. what names the run in the error.
 func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
 	if plan.Topic == ForeignTopic(p) {
 		return nil
@@ -100,53 +87,12 @@ func CheckExamples(p *Pipeline, plan *schemas.Plan, what string) error {
 	if there == "" {
 		there = protocol.TopicsOf(plan.Name).Examples
 	}
-	return &OtherExamplesError{what, there, p.Topics.Examples}
-}
-
-// NoForeignTopicError means that the topic of examples.topic does not exist.
-type NoForeignTopicError struct{ Topic string }
-
-// Error includes the remedy.
-func (e *NoForeignTopicError) Error() string {
-	return fmt.Sprintf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
-		"a topic with examples; check the name and the brokers", e.Topic)
-}
-
-// BoundError means that a configured bound has offsets for another number of partitions than the topic has.
-type BoundError struct {
-	Key        string // from or to
-	Offsets    int    // number of offsets of the bound
-	Topic      string
-	Partitions int // of the topic
-}
-
-// Error includes the expected number.
-func (e *BoundError) Error() string {
-	return fmt.Sprintf("examples.%s has %d offsets, and %s has %d partitions: expected a time, one offset for all partitions, "+
-		"or one for each", e.Key, e.Offsets, e.Topic, e.Partitions)
-}
-
-// NothingBetweenError means that a topic has no messages between the configured bounds.
-type NothingBetweenError struct {
-	Topic    string
-	From, To []string // from the configuration
-	Has      []coverage.Span
-}
-
-// Error includes the range of the topic.
-func (e *NothingBetweenError) Error() string {
-	text := "no examples on " + e.Topic
-	if len(e.From) > 0 {
-		text += " from " + strings.Join(e.From, ", ") + " on"
-	}
-	if len(e.To) > 0 {
-		text += " before " + strings.Join(e.To, ", ")
-	}
-	return fmt.Sprintf("%s: it has%s; change examples.from or examples.to", text, " "+Listed(e.Has))
+	return fmt.Errorf("%s reads the examples of %s, and this process those of %s: set examples.topic to the same topic in both", what, there,
+		p.Topics.Examples)
 }
 
 // Within reduces the bounds of the examples topic, by partition, to the range that a job reads. outside is the excluded
-// part.
+// part. If that is everything, the error names the range of the topic.
 func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverage.Span) (cut []coverage.Span,
 	outside coverage.Spans, err error) {
 	from, err := offsetsOf(ctx, p, "from", o.From, bounds)
@@ -169,7 +115,18 @@ func Within(ctx context.Context, p *Pipeline, o ingest.Options, bounds []coverag
 		outside = append(outside, coverage.Span{Partition: n, From: all.From, To: span.From}, coverage.Span{Partition: n, From: span.To,
 			To: all.To})
 	}
-	return cut, slices.DeleteFunc(outside, coverage.Span.Empty), nil
+	outside = slices.DeleteFunc(outside, coverage.Span.Empty)
+	if len(outside) == 0 || slices.ContainsFunc(cut, func(s coverage.Span) bool { return !s.Empty() }) {
+		return cut, outside, nil
+	}
+	text := "no examples on " + p.Topics.Examples
+	if len(o.From) > 0 {
+		text += " from " + strings.Join(o.From, ", ") + " on"
+	}
+	if len(o.To) > 0 {
+		text += " before " + strings.Join(o.To, ", ")
+	}
+	return nil, nil, fmt.Errorf("%s: it has %s; change examples.from or examples.to", text, Listed(bounds))
 }
 
 // offsetsOf returns the offset of a configured bound in each partition; nil if it is not set.
@@ -181,7 +138,8 @@ func offsetsOf(ctx context.Context, p *Pipeline, key string, values []string, bo
 	case b.Offsets == nil:
 		return offsetsAt(ctx, p, b.Time, bounds)
 	case len(b.Offsets) != 1 && len(b.Offsets) != len(bounds):
-		return nil, &BoundError{key, len(b.Offsets), p.Topics.Examples, len(bounds)}
+		return nil, fmt.Errorf("examples.%s has %d offsets, and %s has %d partitions: expected a time, one offset for all partitions, "+
+			"or one for each", key, len(b.Offsets), p.Topics.Examples, len(bounds))
 	}
 	for n := range bounds {
 		offsets = append(offsets, b.On(n))
@@ -216,12 +174,9 @@ func offsetsAt(ctx context.Context, p *Pipeline, at time.Time, bounds []coverage
 
 // Overlaps reports whether a source has messages within spans.
 func Overlaps(seal *schemas.SourceSeal, spans []coverage.Span) bool {
-	return slices.ContainsFunc(seal.Spans, func(s coverage.Span) bool { return overlapsAny(s, spans) })
-}
-
-// overlapsAny reports whether a span shares offsets with any span of a list.
-func overlapsAny(s coverage.Span, list coverage.Spans) bool {
-	return slices.ContainsFunc(list, func(o coverage.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
+	return slices.ContainsFunc(seal.Spans, func(s coverage.Span) bool {
+		return slices.ContainsFunc(spans, func(o coverage.Span) bool { return o.Partition == s.Partition && s.From < o.To && o.From < s.To })
+	})
 }
 
 // Listed formats spans for error messages.

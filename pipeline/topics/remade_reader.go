@@ -84,32 +84,13 @@ func (r *maker) deleted(to int64) error {
 	return &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.next, First: to, End: r.to}
 }
 
-// ChangedError means that an expired message of the examples can't be made again: that gave another one.
-type ChangedError struct {
-	Topic     string // examples topic
-	Partition int
-	Offset    int64
-	From      string // followed topic
-	Err       error  // nil: the rows have other values
+// changed returns the error for a message that has expired and can't be made again, since that gives another one. why is the reason.
+func (r *maker) changed(offset int64, why error) error {
+	return fmt.Errorf("%s[%d]@%d has expired, and is not the same if it is made again from %s: %w. Restore the keys under examples with "+
+		"which it was made, and the schemas of its messages", r.topic, r.partition, offset, r.options.FromTopic, why)
 }
 
-// Unwrap returns Err.
-func (e *ChangedError) Unwrap() error { return e.Err }
-
-// Error includes the reason and the remedy.
-func (e *ChangedError) Error() string {
-	why := "its rows are now others"
-	if e.Err != nil {
-		why = e.Err.Error()
-	}
-	return fmt.Sprintf("%s[%d]@%d has expired, and is not the same if it is made again from %s: %s. Restore the keys under examples with "+
-		"which it was made, and the schemas of its messages", e.Topic, e.Partition, e.Offset, e.From, why)
-}
-
-// changed returns a *ChangedError for a message.
-func (r *maker) changed(offset int64, err error) error {
-	return &ChangedError{r.topic, r.partition, offset, r.options.FromTopic, err}
-}
+var errOtherRows = errors.New("its rows are now others")
 
 // make makes a message again.
 func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
@@ -152,40 +133,39 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 		m.Value, err = examples.Encode(record, r.memory)
 	}
 	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
-		err = r.changed(s.Offset, nil)
+		err = r.changed(s.Offset, errOtherRows)
 	}
 	return m, err
 }
 
 // add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
-// they are gone because they are forgotten. The error is errLost if the message has been deleted, and a *ChangedError if it has other rows.
+// they are gone because they are forgotten. The error is errLost if the message has been deleted.
 func (r *maker) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
 	m, err := r.followed(ctx, partition, offset)
-	deleted := errors.As(err, new(*kafkalog.DeletedError))
+	deleted, other := errors.As(err, new(*kafkalog.DeletedError)), false
 	switch {
 	case err == nil && m != nil:
 		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message, m.Row)); err == nil {
 			return false, nil
 		}
-		if unusable, _ := ingest.Unusable(err); unusable && ctx.Err() == nil {
-			err = r.changed(s.Offset, err)
-		}
+		unusable, _ := ingest.Unusable(err)
+		other = unusable && ctx.Err() == nil
 	case err == nil:
-		err = r.changed(s.Offset, fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic,
-			partition, offset))
+		other, err = true, fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic, partition,
+			offset)
 	}
-	if deleted || ingest.IsGap(err) || errors.As(err, new(*ChangedError)) {
+	if deleted || other || ingest.IsGap(err) {
 		if gone, failure := r.forgotten(ctx, s, first, end); gone || failure != nil {
 			return gone, failure
 		}
 	}
-	if deleted {
+	switch {
+	case deleted:
 		return false, errLost
+	case other:
+		return false, r.changed(s.Offset, err)
 	}
-	if !errors.As(err, new(*ChangedError)) {
-		err = fmt.Errorf("make %s[%d]@%d again: %w", r.topic, r.partition, s.Offset, err)
-	}
-	return false, err
+	return false, fmt.Errorf("make %s[%d]@%d again: %w", r.topic, r.partition, s.Offset, err)
 }
 
 // forgotten reports whether the rows [first, end) of a message are forgotten.

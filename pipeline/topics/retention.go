@@ -18,17 +18,6 @@ import (
 // run still has to read.
 const minRetention = time.Hour
 
-// RetentionError means that a topic may delete records of a run before the run has read them.
-type RetentionError struct {
-	Topic     string
-	Retention time.Duration // the topic's retention.ms
-}
-
-func (e *RetentionError) Error() string {
-	return fmt.Sprintf("%s retains messages for only %v, but a run needs them for at least %v: increase retention.ms", e.Topic, e.Retention,
-		minRetention)
-}
-
 // ExamplesRetention is the retention settings of the examples topic. The zero value is unlimited.
 type ExamplesRetention struct {
 	Time    time.Duration // 0: unlimited
@@ -36,27 +25,18 @@ type ExamplesRetention struct {
 	segment int64         // segment size, the unit of deletion
 }
 
-// CheckRetention returns a *RetentionError if a topic may lose records of a run during the run, a *PolicyError if one
-// deletes records that must stay, and the retention of the examples. Without permission to read the settings, it records a
-// notice and returns the zero retention.
+// CheckRetention returns the retention of the examples, and an error if a topic may lose records of a run during the run, or deletes
+// records that must stay. Without permission to read the settings, it records a notice and returns the zero retention.
 func CheckRetention(ctx context.Context, p *Pipeline, rec event.Recorder) (examples ExamplesRetention, err error) {
 	t := p.Topics
-	configs, err := p.Admin.Configs(ctx, append(kept(t), t.Examples, t.Residuals, t.Statistics, t.Weights)...)
-	if errors.As(err, new(*kafkalog.AccessError)) {
-		event.Notice(rec, "topic retention is not checked: %v", err)
-		return examples, nil
-	}
-	if err != nil {
+	configs, err := checkedConfigs(ctx, p, rec, kept(t), t.Examples, t.Residuals, t.Statistics, t.Weights)
+	if err != nil || configs == nil {
 		return examples, err
-	}
-	for _, topic := range kept(t) {
-		if err := checkPolicy(topic, configs[topic]); err != nil {
-			return examples, err
-		}
 	}
 	for _, topic := range []string{t.Residuals, t.Statistics, t.Weights} {
 		if r := RetentionOf(configs[topic]); r.Time > 0 && r.Time < minRetention {
-			return examples, &RetentionError{topic, r.Time}
+			return examples, fmt.Errorf("%s retains messages for only %v, but a run needs them for at least %v: increase retention.ms", topic,
+				r.Time, minRetention)
 		}
 	}
 	examples = RetentionOf(configs[t.Examples])

@@ -15,19 +15,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// PolicyError means that a topic deletes messages by time or size although they are stored nowhere else.
-type PolicyError struct {
-	Topic  string
-	Policy string // cleanup.policy
-	Limits string // settings of the retention limits
-}
-
-func (e *PolicyError) Error() string {
-	return fmt.Sprintf("%s deletes messages that must stay (cleanup.policy %s, %s): "+
-		"`stagewise topics apply` sets the policy to compact", e.Topic, e.Policy, e.Limits)
-}
-
-// checkPolicy returns a *PolicyError if a topic with these settings deletes messages by time or size.
+// checkPolicy returns an error if a topic with these settings deletes messages by time or size.
 func checkPolicy(topic string, config map[string]string) error {
 	if !strings.Contains(config["cleanup.policy"], "delete") {
 		return nil
@@ -41,26 +29,33 @@ func checkPolicy(topic string, config map[string]string) error {
 	if len(limits) == 0 {
 		return nil
 	}
-	return &PolicyError{Topic: topic, Policy: config["cleanup.policy"], Limits: strings.Join(limits, ", ")}
+	return fmt.Errorf("%s deletes messages that must stay (cleanup.policy %s, %s): `stagewise topics apply` sets the policy to compact",
+		topic, config["cleanup.policy"], strings.Join(limits, ", "))
 }
 
 // kept returns the topics that only lose messages to compaction.
 func kept(t protocol.Topics) []string { return []string{t.Versions, t.State, t.Plans, t.Forget} }
 
-// CheckPolicies returns a *PolicyError if a topic deletes messages that must stay. Without permission to read the
-// settings, it records a notice.
+// CheckPolicies returns an error if a topic deletes messages that must stay. Without permission to read the settings, it records a notice.
 func CheckPolicies(ctx context.Context, p *Pipeline, rec event.Recorder, topics ...string) error {
-	configs, err := p.Admin.Configs(ctx, topics...)
+	_, err := checkedConfigs(ctx, p, rec, topics)
+	return err
+}
+
+// checkedConfigs returns the settings of topics that must keep their messages, and of others; nil without permission to read them.
+func checkedConfigs(ctx context.Context, p *Pipeline, rec event.Recorder, keep []string,
+	others ...string) (map[string]map[string]string, error) {
+	configs, err := p.Admin.Configs(ctx, append(keep, others...)...)
 	if errors.As(err, new(*kafkalog.AccessError)) {
 		event.Notice(rec, "topic retention is not checked: %v", err)
-		return nil
+		return nil, nil
 	}
-	for _, topic := range topics {
+	for _, topic := range keep {
 		if err == nil {
 			err = checkPolicy(topic, configs[topic])
 		}
 	}
-	return err
+	return configs, err
 }
 
 // The names of differences that are not Kafka settings.
@@ -85,8 +80,7 @@ func (d Difference) Applies() bool { return d.Name != partitionsOf && d.Name != 
 type Settings struct {
 	Topics      []kafkalog.Topic // by name
 	Differences []Difference     // from the configuration, by topic and name
-	// Wrong are *[PolicyError]s for topics that delete messages that must stay.
-	Wrong []error
+	Wrong       []error          // for topics that delete messages that must stay
 }
 
 // ReadSettings compares the existing topics of a job with its configuration. It excludes a topic of another pipeline that

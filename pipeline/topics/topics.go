@@ -235,25 +235,8 @@ func Topics(job Job) []kafkalog.Topic {
 	return topics
 }
 
-// partitionsError means that the residuals topic has fewer partitions than the examples topic, and that this process can't
-// add them. Residuals are in the same partitions as their examples.
-type partitionsError struct {
-	Residuals  string // topic name
-	Have, Want int    // numbers of partitions
-	Err        error  // reason why none can be added
-}
-
-// Error includes the remedy.
-func (e *partitionsError) Error() string {
-	return fmt.Sprintf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %v", e.Residuals,
-		e.Have, e.Want, e.Err)
-}
-
-// Unwrap returns Err.
-func (e *partitionsError) Unwrap() error { return e.Err }
-
 // growResiduals makes sure that the residuals topic has as many partitions as the examples topic, to which some may have
-// been added.
+// been added. Residuals are in the same partitions as their examples.
 func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	have, err := p.Log.Partitions(ctx, p.Topics.Residuals)
 	if err != nil || have >= partitions {
@@ -261,7 +244,8 @@ func growResiduals(ctx context.Context, p *Pipeline, partitions int) error {
 	}
 	err = p.Extend(ctx, p.Topics.Residuals, partitions)
 	if errors.As(err, new(*kafkalog.AccessError)) {
-		return &partitionsError{p.Topics.Residuals, have, partitions, err}
+		return fmt.Errorf("%s has %d partitions, the examples topic has %d: add partitions to %[1]s, or delete it: %[4]w", p.Topics.Residuals,
+			have, partitions, err)
 	}
 	return err
 }
@@ -296,7 +280,8 @@ func Create(ctx context.Context, p *Pipeline, job *Job) error {
 	var err error
 	job.Examples.Partitions, err = p.Log.Partitions(ctx, p.Topics.Examples)
 	if p.Foreign != nil && errors.Is(err, kafkalog.ErrUnknownTopic) {
-		return &NoForeignTopicError{p.Foreign.topic}
+		return fmt.Errorf("examples.topic: topic %s does not exist, and is not created because it belongs to another pipeline: expected "+
+			"a topic with examples; check the name and the brokers", p.Foreign.topic)
 	}
 	if err != nil {
 		return err
@@ -307,7 +292,7 @@ func Create(ctx context.Context, p *Pipeline, job *Job) error {
 	return growResiduals(ctx, p, job.Examples.Partitions)
 }
 
-// CreateTopics creates the missing topics of a job. It returns a *[PolicyError] if an existing one deletes messages that
+// CreateTopics creates the missing topics of a job. It returns an error if an existing one deletes messages that
 // must stay.
 func CreateTopics(ctx context.Context, p *Pipeline, job Job, rec event.Recorder) error {
 	if topic := job.Examples.Topic; topic != "" { // each of its partitions has residuals

@@ -3,11 +3,9 @@ package topics
 import (
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -56,40 +54,45 @@ func writePin(ctx context.Context, p *Pipeline, pin schemas.Pin) error {
 	return err
 }
 
-// VersionsError means that [RemoveVersions] has removed nothing because of some of the versions.
-type VersionsError struct {
-	Topic   string         // versions topic
-	Unknown []string       // versions that do not exist
-	Latest  []int          // numbers of versions that are the latest for subscribers, now or when none is pinned
-	Needed  map[int]string // by number, the unfinished runs whose plans refer to them
+// RefusedError means that a command changes nothing, because of what it was given.
+type RefusedError struct {
+	Reasons []string
+	Nothing string // what the command has not done: "No version is removed"
 }
 
-// Error returns a sentence for each of the versions.
-func (e *VersionsError) Error() string {
-	var parts []string
-	for _, text := range e.Unknown {
-		parts = append(parts, fmt.Sprintf("no version %q on %s; see weights list", text, e.Topic))
-	}
-	for _, number := range e.Latest {
-		parts = append(parts, fmt.Sprintf("version %d is pinned, or the newest offered version: --even-latest removes it too", number))
-	}
-	for _, number := range slices.Sorted(maps.Keys(e.Needed)) {
-		parts = append(parts, fmt.Sprintf("version %d: the unfinished run %s needs it: let it end, or cancel it", number, e.Needed[number]))
-	}
-	return strings.Join(parts, "; ") + ". No version is removed"
-}
+// Error returns a sentence for each reason.
+func (e *RefusedError) Error() string { return strings.Join(e.Reasons, "; ") + ". " + e.Nothing }
 
 // RemoveVersions removes versions, given as for [Pin], and returns their numbers. Unless evenLatest is set, it refuses to
 // remove the latest version for subscribers, now or when none is pinned. It also refuses versions that the plan of an
-// unfinished run refers to. Then, or if one is unknown, the error is a *[VersionsError], and none is removed.
+// unfinished run refers to. Then, or if one is unknown, the error is a *[RefusedError], and none is removed.
 func RemoveVersions(ctx context.Context, p *Pipeline, versions []string, evenLatest bool) (removed []int, err error) {
 	l, err := p.ReadLedger(ctx)
 	if err != nil {
 		return nil, err
 	}
-	places, err := removable(p, l, versions, evenLatest)
-	if err != nil {
-		return nil, err
+	var places []schemas.Place
+	wrong := &RefusedError{Nothing: "No version is removed"}
+	refuse := func(format string, values ...any) {
+		wrong.Reasons = append(wrong.Reasons, fmt.Sprintf(format, values...))
+	}
+	for _, version := range versions {
+		place, err := l.Find(version)
+		switch id := l.NamedBy(place); {
+		case err != nil:
+			refuse("no version %q on %s; see weights list", version, p.Topics.Versions)
+			continue
+		case slices.Contains(places, place):
+			continue
+		case !evenLatest && l.ForSubscribers(place):
+			refuse("version %d is pinned, or the newest offered version: --even-latest removes it too", place.Version)
+		case id != "":
+			refuse("version %d: the unfinished run %s needs it: let it end, or cancel it", place.Version, id)
+		}
+		places = append(places, place)
+	}
+	if len(wrong.Reasons) > 0 {
+		return nil, wrong
 	}
 	for _, place := range places {
 		if err := p.RemoveVersion(ctx, place); err != nil {
@@ -98,30 +101,4 @@ func RemoveVersions(ctx context.Context, p *Pipeline, versions []string, evenLat
 		removed = append(removed, place.Version)
 	}
 	return removed, nil
-}
-
-// removable returns the places of versions, each once.
-func removable(p *Pipeline, l *protocol.Ledger, versions []string, evenLatest bool) (places []schemas.Place, err error) {
-	wrong := &VersionsError{Topic: p.Topics.Versions, Needed: map[int]string{}}
-	for _, version := range versions {
-		place, err := l.Find(version)
-		if err != nil {
-			wrong.Unknown = append(wrong.Unknown, version)
-			continue
-		}
-		if slices.Contains(places, place) {
-			continue
-		}
-		places = append(places, place)
-		if !evenLatest && l.ForSubscribers(place) {
-			wrong.Latest = append(wrong.Latest, place.Version)
-		}
-		if id := l.NamedBy(place); id != "" {
-			wrong.Needed[place.Version] = id
-		}
-	}
-	if len(wrong.Unknown)+len(wrong.Latest)+len(wrong.Needed) > 0 {
-		return nil, wrong
-	}
-	return places, nil
 }

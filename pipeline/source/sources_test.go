@@ -1,0 +1,25 @@
+package source
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// The beginning of an id is enough if no other id begins with it.
+func TestFindSources(t *testing.T) {
+	sources := map[string]knownSource{"abc1": {}, "abc2": {}, "f": {}}
+	if found, err := findSources("test.plans", sources, []string{"abc2", "f", "abc1", "f"}); err != nil ||
+		!slices.Equal(found, []string{"abc2", "f", "abc1"}) {
+		t.Errorf("found %q, %v", found, err)
+	}
+	_, err := findSources("test.plans", sources, []string{"abc", "f", "x", "ab"})
+	for _, want := range []string{
+		`there is no source "x" on test.plans; "ab" begins several source IDs on test.plans: abc1, abc2: expected`,
+		"see sources list",
+	} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: expected it to contain %q", err, want)
+		}
+	}
+}
