@@ -62,7 +62,6 @@ type Options struct {
 	// Once is set for a topic that is trained on as a whole, whatever files are named: no row may be written to it twice.
 	Once bool `yaml:"-"`
 
-	stored  map[string]stored            // files that were read completely before their rows are read; nil: all errors are collected
 	parts   map[string][]input.Partition // partition values of tables in directories of Train and Test; the tables may be empty
 	spooled *os.File                     // copy of the standard input; nil: not read
 }

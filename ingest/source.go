@@ -74,9 +74,6 @@ func find(ctx context.Context, o Options, collected *format.Collected) ([]Source
 	if err != nil {
 		return nil, err
 	}
-	if collected == nil {
-		o.stored = map[string]stored{}
-	}
 	if o, err = o.findWords(ctx, collected); err != nil {
 		return nil, err
 	}
@@ -212,10 +209,6 @@ func (o Options) formatOfFile(ctx context.Context, name string) (format.Format, 
 // digest reads the files for their digests.
 func (s *Source) digest(ctx context.Context) error {
 	for _, name := range s.opened {
-		if known, ok := s.options.stored[name]; ok {
-			s.stored = append(s.stored, known)
-			continue
-		}
 		c, err := s.options.openContent(ctx, name)
 		if err != nil {
 			return err
@@ -225,7 +218,7 @@ func (s *Source) digest(ctx context.Context) error {
 		if err != nil {
 			return input.WholeFile(c.Name, err)
 		}
-		s.stored = append(s.stored, storedOf(c))
+		s.stored = append(s.stored, stored{c.Digest(), c.Bytes(), c.Kind != ""})
 	}
 	return nil
 }
@@ -521,24 +514,13 @@ type stored struct {
 	compressed bool
 }
 
-// storedOf returns the file of a content that was read completely.
-func storedOf(c *input.Content) stored { return stored{c.Digest(), c.Bytes(), c.Kind != ""} }
-
-// survey adds the rows of a file to a survey, if it is of the kind that has them. An empty part is passed over. If whole is set, the file
-// is read to its end, and need not be read again for its digest.
-func (o Options) survey(ctx context.Context, file string, is func(format.Format) bool, whole bool, s layout.Survey,
-	all *format.Collected) error {
+// survey adds the rows of a file to a survey, if it is of the kind that has them. An empty part is passed over.
+func (o Options) survey(ctx context.Context, file string, is func(format.Format) bool, s layout.Survey, all *format.Collected) error {
 	c, f, err := o.openAs(ctx, file)
 	if err == nil {
 		defer c.Close()
-		if !is(f) {
-			return nil
-		}
-		if err = f.Survey(c, o.Options, s, all); err == nil && whole && o.stored != nil {
-			if _, err := io.Copy(io.Discard, c); err != nil {
-				return input.WholeFile(c.Name, err)
-			}
-			o.stored[file] = storedOf(c)
+		if is(f) {
+			err = f.Survey(c, o.Options, s, all)
 		}
 	}
 	if o.isEmptyPart(file, err) {
@@ -555,7 +537,7 @@ func (o Options) findWords(ctx context.Context, all *format.Collected) (Options,
 	}
 	found := layout.NewFoundWords(o.Options)
 	for _, file := range o.Train {
-		if err := o.survey(ctx, file, format.Format.IsTable, true, found, all); err != nil {
+		if err := o.survey(ctx, file, format.Format.IsTable, found, all); err != nil {
 			return o, err
 		}
 	}
@@ -575,7 +557,7 @@ func (o Options) findExtent(ctx context.Context) (Options, error) {
 	o.Found.Extent = layout.Extent{} // the rows are read as they are
 	found, extent := layout.NewFoundExtent(), layout.Extent{}
 	for _, file := range slices.Concat(o.Train, o.Test) {
-		err := o.survey(ctx, file, func(f format.Format) bool { return f.IsSparse }, true, found, nil)
+		err := o.survey(ctx, file, func(f format.Format) bool { return f.IsSparse }, found, nil)
 		if err != nil {
 			return o, err
 		}
@@ -594,7 +576,7 @@ func (o Options) findExtent(ctx context.Context) (Options, error) {
 func (o Options) findOffsets(ctx context.Context) (Options, error) {
 	found := layout.Spreads{}
 	for _, file := range o.Train {
-		if err := o.survey(ctx, file, format.Format.IsTable, false, found, nil); ctx.Err() != nil {
+		if err := o.survey(ctx, file, format.Format.IsTable, found, nil); ctx.Err() != nil {
 			return o, err
 		}
 		if len(found) > 0 || !o.isPart(file) {

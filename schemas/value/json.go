@@ -109,7 +109,7 @@ func (c Cell) All() iter.Seq[Cell] {
 			return
 		}
 		for at := space(c, 1); c[at] != ']'; {
-			to := end(c, at)
+			to, _ := scan(c, at, maxDepth)
 			if !yield(c[at:to]) {
 				return
 			}
@@ -128,13 +128,13 @@ func (c Cell) Each(put func(name []byte, value Cell) error) error {
 	}
 	var names Names
 	for at := space(c, 1); c[at] != '}'; {
-		to := end(c, at)
+		to, _ := scan(c, at, maxDepth)
 		name := c[at:to].Name()
 		if names.Has(name) {
 			return fmt.Errorf("duplicate member %s", Quote(string(name)))
 		}
 		at = space(c, space(c, to)+1) // behind the colon
-		to = end(c, at)
+		to, _ = scan(c, at, maxDepth)
 		if err := put(name, c[at:to]); err != nil {
 			return err
 		}
@@ -201,40 +201,4 @@ func (s *Names) Has(name []byte) bool {
 	}
 	s.many[string(name)] = true
 	return false
-}
-
-// end returns the end of the value that begins at an index of another value, which CheckJSON has accepted: so it need not be scanned
-// again.
-func end(c Cell, at int) int {
-	depth := 0
-	for ; at < len(c); at++ {
-		if depth > 0 && '"' < c[at] && c[at] < '[' { // of numbers and between values, within an object or array
-			continue
-		}
-		switch c[at] {
-		case '"':
-			for at++; c[at] != '"'; at++ {
-				if c[at] == '\\' {
-					at++
-				}
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth < 0 {
-				return at // end of the object or array that contains the value
-			}
-			if depth == 0 {
-				return at + 1
-			}
-		case ',', ':', ' ', '\t', '\n', '\r':
-			if depth == 0 {
-				return at
-			}
-		}
-	}
-	return at
 }
