@@ -436,7 +436,7 @@ func (l *Layout) wordOf(text string) (word string, err error) {
 
 // category sets the feature of a word to 1, and those of the column's other words to 0.
 func (l *Layout) category(c Cell, features []float32, text string) error {
-	own := features[c.At : c.At+c.words.Features()]
+	own := features[c.At : c.At+c.columns.Features()]
 	clear(own)
 	at, known := c.index[text] // of most, without a look at how they are spelt
 	if known && !l.isMissing(text) {

@@ -46,11 +46,10 @@ type Cell struct {
 	key  string // under examples that gives the role; "": none
 	// feature position, or that of the first of a list or a category; for a target its position among the targets
 	At      int
-	Offset  float64         // subtracted from the numbers of a feature
-	Offsets []float64       // of a list: the offset of each number; nil: none
-	words   examples.Column // of a category
-	parts   []part          // of a time
-	index   map[string]int  // of a category: word to feature position
+	Offset  float64          // subtracted from the numbers of a feature
+	Offsets []float64        // of a list: the offset of each number; nil: none
+	columns examples.Columns // of its features
+	index   map[string]int   // of a category: word to feature position
 }
 
 // Layout describes the roles of the columns of a file.
@@ -182,14 +181,6 @@ func (l *Layout) KeyOf(column int) string {
 	return "examples.columns.drop excludes a column"
 }
 
-// place assigns feature positions to a categorical column, starting at a position.
-func (c *Cell) place(at int, column examples.Column) {
-	c.Role, c.At, c.words, c.index = Category, at, column, make(map[string]int, len(column.Categories))
-	for i, word := range column.Categories {
-		c.index[word] = at + i
-	}
-}
-
 // Finish checks the features after all positions are assigned.
 func (l *Layout) Finish() error {
 	if l.IsMixed() {
@@ -308,14 +299,12 @@ func (l *Layout) Reading() (how Reading) {
 			h := l.Options.Hashes()
 			how.Hash = &Hashing{l.Options.Categorical, int(h.Columns), h.Cross}
 		case Category:
-			how.Categories = append(how.Categories, cell.words)
+			how.Categories = append(how.Categories, cell.columns[0])
 		case Time:
 			if how.Times == nil {
 				how.Times = map[int][]examples.Column{}
 			}
-			for _, p := range cell.parts {
-				how.Times[at] = append(how.Times[at], p.column)
-			}
+			how.Times[at] = cell.columns
 		}
 	}
 	how.Order = l.placed()

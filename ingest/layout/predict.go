@@ -19,19 +19,6 @@ type Features struct {
 	Sparse  bool             // rows are sparse; columns from Width on are ignored
 }
 
-// fill assigns feature positions of the model to a column, starting at a position.
-func (c *Cell) fill(at int, column examples.Column) {
-	switch {
-	case len(column.Categories) > 0:
-		c.place(at, column)
-		return
-	case column.Time != "":
-		c.placeTime(at, column)
-		return
-	}
-	c.Role, c.At, c.Offset = Feature, at, column.Offset
-}
-
 // LayFeatures assigns the columns of a file with rows to predict to the features of a model. header reports whether the first row is taken
 // for the names of the columns although no option says so.
 func (l *Layout) LayFeatures(want Features, header bool) error {
@@ -107,11 +94,8 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 		case l.Cells[at].Kind == tabular.List:
 			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
 		}
-		for _, column := range of.columns {
-			if at >= 0 {
-				l.Cells[at].fill(l.Features, column)
-			}
-			l.Features += column.Features()
+		if at >= 0 {
+			l.place(&l.Cells[at], of.columns)
 		}
 	}
 	if len(missing) > 0 {
@@ -152,10 +136,7 @@ func (l *Layout) layByPlace(want Features) error {
 			sources = sources[c.Length:]
 			continue
 		}
-		for _, column := range sources[0].columns {
-			c.fill(l.Features, column)
-			l.Features += column.Features()
-		}
+		l.place(c, sources[0].columns)
 		sources = sources[1:]
 	}
 	return l.Finish()

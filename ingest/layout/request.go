@@ -33,19 +33,12 @@ func NewRequest(o Options, want Features) (*Request, error) {
 			r.byName[name] = i
 		}
 	}
+	if want.Sparse && !o.Mixed() && o.Text == "" {
+		fields[0].Kind = tabular.Pairs
+	}
 	l := New(o, "", fields, r.HasNames(), func(_ int, err error) error { return err })
 	r.Layout, l.ByName = &l, true
-	var err error
-	switch {
-	case want.Columns == nil && !want.Sparse:
-		err = l.layByPlace(want)
-	case !want.Sparse || o.Mixed():
-		err = l.layByName(want, "")
-	case o.Text != "":
-		l.Text, l.Cells[0].Role = 0, Counted
-	default:
-		l.Sparse, l.Cells[0].Role = 0, Entries
-	}
+	err := l.LayFeatures(want, false)
 	if err == nil && !want.Sparse && l.Features != want.Width {
 		err = fmt.Errorf("the columns have %d features, the model has %d", l.Features, want.Width)
 	}

@@ -106,29 +106,6 @@ func PartsOfTimes(parts map[string][]string) Times {
 // Columns returns the time columns, sorted.
 func (t Times) Columns() []string { return slices.Sorted(maps.Keys(t)) }
 
-// part is a part of a column's times: a feature.
-type part struct {
-	column examples.Column
-	at     int // feature position
-}
-
-// of returns the feature of a part, minus its offset.
-func (p part) of(v float64) float32 { return float32(v - p.column.Offset) }
-
-// timesOf returns the parts of a time column. name is its name in the file.
-func (l *Layout) timesOf(at int, name string) (columns []examples.Column, err error) {
-	of, u, err := l.timeColumn(at)
-	if err != nil {
-		return nil, l.Locate(at, err)
-	}
-	for _, p := range of.Parts {
-		column := examples.PartOf(name, p, u)
-		column.Offset = l.Options.offset(column.Name)
-		columns = append(columns, column)
-	}
-	return columns, nil
-}
-
 // timeColumn returns the options of a time column, and the unit of its numbers.
 func (l *Layout) timeColumn(at int) (of TimeColumn, u value.Unit, err error) {
 	for _, key := range l.Options.Times.Columns() {
@@ -157,14 +134,6 @@ func (l *Layout) CheckUnits() error {
 	return nil
 }
 
-// placeTime adds a part of a column's times, with a feature position.
-func (c *Cell) placeTime(at int, column examples.Column) {
-	if c.Role = Time; len(c.parts) == 0 {
-		c.At = at
-	}
-	c.parts = append(c.parts, part{column, at})
-}
-
 // putTime sets the features of a row for the parts of a time.
 func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	text = strings.TrimSpace(text)
@@ -172,19 +141,19 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	var t time.Time
 	if !missing {
 		var err error
-		if t, err = value.Time(text, c.parts[0].column.Unit); err != nil {
+		if t, err = value.Time(text, c.columns[0].Unit); err != nil {
 			return err
 		}
 		missing = l.missing.HasTime(t)
 	}
 	if missing {
-		for _, p := range c.parts {
-			features[p.at] = float32(math.NaN())
+		for i := range c.columns {
+			features[c.At+i] = float32(math.NaN())
 		}
 		return l.CheckMissing(missingText(text))
 	}
-	for _, p := range c.parts {
-		features[p.at] = p.of(value.PartOfTime(t, p.column.Time))
+	for i, p := range c.columns {
+		features[c.At+i] = float32(value.PartOfTime(t, p.Time) - p.Offset)
 	}
 	return nil
 }
@@ -192,7 +161,7 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 // source is a table column that a model needs: for one of its own columns, or for several parts of the same times.
 type source struct {
 	name    string
-	columns []examples.Column
+	columns examples.Columns
 }
 
 // sourcesOf returns the table columns for the columns of a model.

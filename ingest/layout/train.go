@@ -122,59 +122,24 @@ func (l *Layout) Lay() error {
 	var table examples.Columns
 	named := l.Names != nil
 	for _, at := range l.inOrder() {
-		c, name := &l.Cells[at], l.NameOf(at)
-		switch {
-		case !c.Role.IsFeature() || c.Role == Hashed:
+		c := &l.Cells[at]
+		if !c.Role.IsFeature() || c.Role == Hashed {
 			continue
-		case c.Kind == tabular.List && l.IsMixed():
-			if err := l.Refuse(at, errors.New("a list of numbers with a text or hashed words: expected a column for each number")); err != nil {
-				return err
-			}
-			continue
-		case c.Kind == tabular.List:
+		}
+		if c.Kind == tabular.List && !l.IsMixed() {
 			c.At, named = l.Features, false
 			l.Features += c.Length
 			continue
-		case name == "":
-			if err := l.Refuse(at, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
-				"examples.columns.drop: [%d], or name it", at)); err != nil {
+		}
+		columns, err := l.columnsOf(at)
+		if err != nil {
+			if err := l.Refuse(at, err); err != nil {
 				return err
 			}
 			continue
 		}
-		if c.Role == Time {
-			columns, err := l.timesOf(at, name)
-			if err != nil {
-				if err := l.Collect(at, err); err != nil {
-					return err
-				}
-				continue
-			}
-			for _, column := range columns {
-				c.placeTime(l.Features, column)
-				l.Features++
-			}
-			table, named = append(table, columns...), true
-			continue
-		}
-		column := examples.Column{Name: name}
-		if c.Role == Feature && l.Options.offset(name) != 0 {
-			c.Offset = l.Options.offset(name)
-			column.Offset, named = c.Offset, true
-		}
-		if c.Role == Category {
-			if column.Categories = l.Options.Found.Categories[name]; len(column.Categories) == 0 {
-				if err := l.Refuse(at, errors.New("its words are unknown: they come from the files under examples.train")); err != nil {
-					return err
-				}
-				continue
-			}
-			c.place(l.Features, column)
-			named = true
-		}
-		c.At = l.Features
-		l.Features += column.Features()
-		table = append(table, column)
+		l.place(c, columns)
+		table, named = append(table, columns...), named || c.Role != Feature || c.Offset != 0
 	}
 	if named || l.IsMixed() && len(table) > 0 {
 		if err := table.Check(); err != nil {
@@ -183,6 +148,49 @@ func (l *Layout) Lay() error {
 		l.Table = table
 	}
 	return l.Finish()
+}
+
+// columnsOf returns the columns of features that a column becomes.
+func (l *Layout) columnsOf(at int) (columns examples.Columns, err error) {
+	switch c, name := l.Cells[at], l.NameOf(at); {
+	case c.Kind == tabular.List:
+		return nil, errors.New("a list of numbers with a text or hashed words: expected a column for each number")
+	case name == "":
+		return nil, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with examples.columns.drop: [%d], or name it", at)
+	case c.Role == Time:
+		of, u, err := l.timeColumn(at)
+		for _, p := range of.Parts {
+			column := examples.PartOf(name, p, u)
+			column.Offset = l.Options.offset(column.Name)
+			columns = append(columns, column)
+		}
+		return columns, err
+	case c.Role == Category:
+		words := l.Options.Found.Categories[name]
+		if len(words) == 0 {
+			err = errors.New("its words are unknown: they come from the files under examples.train")
+		}
+		return examples.Columns{{Name: name, Categories: words}}, err
+	default:
+		return examples.Columns{{Name: name, Offset: l.Options.offset(name)}}, nil
+	}
+}
+
+// place gives a column the next positions of features, which are these columns.
+func (l *Layout) place(c *Cell, columns examples.Columns) {
+	c.At, c.columns = l.Features, columns
+	switch first := columns[0]; {
+	case len(first.Categories) > 0:
+		c.Role, c.index = Category, make(map[string]int, len(first.Categories))
+		for i, word := range first.Categories {
+			c.index[word] = c.At + i
+		}
+	case first.Time != "":
+		c.Role = Time
+	default:
+		c.Role, c.Offset = Feature, first.Offset
+	}
+	l.Features += columns.Features()
 }
 
 // MissingValues returns the missing-value texts for a Reading: nil if they are the default.
