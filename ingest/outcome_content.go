@@ -1,7 +1,7 @@
 package ingest
 
 import (
-	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,8 +17,8 @@ import (
 // predicted describes the content of outcomes: it reads the labels or targets of an outcome, and fills the columns of rows that come
 // from outcomes. predictedOf returns it.
 //
-// Until its row is an example, the content of an outcome is a text, which package outcome stores, also on disk. For
-// single-label rows it is the label. Several labels and targets are encoded as JSON.
+// Until its row is an example, the content of an outcome is the encoding of the cells that its row gets, which package outcome stores, also
+// on disk: the label, a list of several labels or a text of them, or the targets.
 type predicted struct {
 	Task    examples.Task
 	Label   string   // path of the label, or of several
@@ -56,81 +56,66 @@ func (p predicted) Rule() []any {
 
 // Read encodes the content of an outcome. cell returns the value at a path.
 func (p predicted) Read(cell func(path string) *tabular.Cell) (said string, err error) {
-	switch {
-	case p.Task == examples.Numbers:
-		numbers := make([]float64, len(p.Columns))
-		for i, path := range p.Columns {
-			if numbers[i], err = numberOf(cell(path)); err != nil {
-				return "", fmt.Errorf("examples.targets: %s: %w", value.Quote(path), err)
-			}
-		}
-		return encode(numbers), nil
-	case p.Task == examples.SeveralLabels && len(p.Columns) > 0:
-		labels := []string{}
-		for _, path := range p.Columns {
-			text, err := cell(path).Text()
-			has := false
-			if err == nil {
-				has, err = layout.Indicate(strings.TrimSpace(text))
-			}
-			if err != nil {
-				return "", fmt.Errorf("examples.label_columns: %s: %w", value.Quote(path), err)
-			}
-			if has {
-				labels = append(labels, path)
-			}
-		}
-		return encode(labels), nil
-	}
-	c := cell(p.Label)
-	if p.Task == examples.SeveralLabels && c.IsList() {
-		labels, err := c.Texts()
+	if len(p.Columns) == 0 {
+		label, err := p.label(cell(p.Label))
 		if err != nil {
 			return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
 		}
-		return encode(append([]string{}, labels...)), nil
+		return encode(label), nil
 	}
-	text, err := c.Text()
-	if err != nil {
-		return "", fmt.Errorf("examples.outcome.label: %s: %w", value.Quote(p.Label), err)
+	cells, key := make([]tabular.Cell, len(p.Columns)), "targets"
+	if p.Task == examples.SeveralLabels {
+		cells, key = nil, "label_columns"
 	}
-	if c.Null() || text == "" && p.Task == examples.OneLabel {
-		return "", fmt.Errorf("no label at %s (examples.outcome.label)", value.Quote(p.Label))
+	for i, path := range p.Columns {
+		c := cell(path)
+		if p.Task == examples.Numbers {
+			var v float64
+			if v, err = c.Number(value.Missing{}); err == nil {
+				err = layout.CheckTarget(v)
+			}
+			cells[i] = tabular.Float(v)
+		} else {
+			var has bool
+			if has, err = indicates(c); has {
+				cells = append(cells, tabular.Word(path))
+			}
+		}
+		if err != nil {
+			return "", fmt.Errorf("examples.%s: %s: %w", key, value.Quote(path), err)
+		}
 	}
 	if p.Task == examples.SeveralLabels {
-		return encode(text), nil
+		return encode(tabular.Items(cells)), nil
 	}
-	return text, nil
+	return encode(cells...), nil
 }
 
-// numberOf returns a target.
-func numberOf(c *tabular.Cell) (float64, error) {
-	v, err := c.Number(value.Missing{})
-	if err == nil {
-		err = layout.CheckTarget(v)
+// label returns the label or the labels of an outcome.
+func (p predicted) label(c *tabular.Cell) (label tabular.Cell, err error) {
+	if p.Task == examples.SeveralLabels && c.IsList() {
+		_, err := c.Texts()
+		return *c, err
 	}
-	return v, err
+	text, err := c.Text()
+	if err == nil && (c.Null() || text == "" && p.Task == examples.OneLabel) {
+		err = errors.New("no label")
+	}
+	return tabular.Word(text), err
 }
 
-// encode encodes texts or finite numbers as JSON, with full precision.
-func encode(content any) string {
-	text, err := json.Marshal(content)
+// indicates reports whether a row has the label of a column.
+func indicates(c *tabular.Cell) (bool, error) {
+	text, err := c.Text()
 	if err != nil {
-		panic(fmt.Sprintf("ingest: encode %v: %v", content, err)) // both can be encoded
+		return false, err
 	}
-	return string(text)
+	return layout.Indicate(strings.TrimSpace(text))
 }
 
-// cells returns the columns of a row from the content of an outcome.
-func (p predicted) cells(said string) []tabular.Cell {
-	if p.Task == examples.OneLabel {
-		return []tabular.Cell{tabular.Word(said)}
-	}
-	c := tabular.JSON(value.Cell(said))
-	if p.Task == examples.Numbers {
-		return c.List()
-	}
-	return []tabular.Cell{c}
+// encode encodes the cells that a row gets.
+func encode(cells ...tabular.Cell) string {
+	return string(tabular.AppendRows(nil, [][]tabular.Cell{cells}))
 }
 
 // rowWidth returns the number of columns to read of a row with n columns, and whether all rows must have as many.
@@ -139,7 +124,7 @@ type rowWidth func(n int) (columns int, exact bool, err error)
 // Put returns rows with the content of an outcome in the later columns: see [layout.Options.WithLabelLater]. If columns
 // have names, the rows have room for it, and width is nil.
 func (p predicted) Put(rows [][]tabular.Cell, said string, width rowWidth) ([][]tabular.Cell, error) {
-	cells := p.cells(said)
+	cells := tabular.ReadRows([]byte(said))[0]
 	if width == nil {
 		for _, row := range rows {
 			copy(row, cells)
@@ -165,17 +150,20 @@ func (p predicted) WhenAbsent() (said string, ok bool) {
 	if p.Skips() {
 		return "", false
 	}
+	var cells []tabular.Cell
 	switch p.Task {
-	case examples.Numbers:
-		numbers := make([]float64, len(p.Columns))
-		for i := range numbers {
-			numbers[i], _ = value.Number(p.Absent[min(i, len(p.Absent)-1)]) // validated by Check
-		}
-		return encode(numbers), true
+	case examples.OneLabel:
+		return encode(tabular.Word(p.absentLabel())), true
 	case examples.SeveralLabels:
-		return encode(append([]string{}, p.Absent...)), true
+		for _, label := range p.Absent {
+			cells = append(cells, tabular.Word(label))
+		}
+		return encode(tabular.Items(cells)), true
 	}
-	return p.absentLabel(), true
+	for i := range p.Columns {
+		cells = append(cells, tabular.Word(p.Absent[min(i, len(p.Absent)-1)]))
+	}
+	return encode(cells...), true
 }
 
 // check finds invalid values of the keys under `examples` for the content of outcomes. classes are the possible labels; nil: any.
@@ -224,9 +212,9 @@ func (p predicted) absentLabel() string { return strings.Join(p.Absent, ",") }
 func (p predicted) Any() string {
 	switch p.Task {
 	case examples.Numbers:
-		return encode(make([]float64, len(p.Columns)))
+		return encode(slices.Repeat([]tabular.Cell{tabular.Integer(0)}, len(p.Columns))...)
 	case examples.SeveralLabels:
-		return "[]"
+		return encode(tabular.Items(nil))
 	}
-	return outcome.AbsentSkip
+	return encode(tabular.Word(outcome.AbsentSkip))
 }

@@ -2,7 +2,7 @@ package tabular
 
 import "encoding/binary"
 
-// AppendRows appends the encoding of rows of cells that are not from JSON.
+// AppendRows appends the encoding of rows of cells, without objects of JSON.
 func AppendRows(to []byte, rows [][]Cell) []byte {
 	to = binary.AppendUvarint(to, uint64(len(rows)))
 	for _, row := range rows {
