@@ -37,7 +37,16 @@ func (o Options) check(files []string) []option.Problem {
 		o.checkFiles(&p)
 		o.checkFormats(&p, told, len(files) > 0)
 	}
-	o.checkColumns(&p, told)
+	rows, labels := o.Options, []layout.Column{}
+	if o.Outcome.Topic != "" {
+		rows = rows.WithLabelLater() // of outcomes
+	}
+	for _, f := range told {
+		labels = append(labels, f.Label)
+	}
+	for _, problem := range rows.CheckColumns(labels...) {
+		p.add(problem.Key, problem.Value, problem.Want)
+	}
 	o.checkOutcome(&p)
 	from, _ := ParseBound(o.From)
 	if to, ok := ParseBound(o.To); ok && len(o.From) > 0 && !from.Before(to) {
@@ -194,56 +203,5 @@ func (o Options) checkSchema(p *problems, f message.Format) {
 	}
 	if f.Unframed && o.Registry.URL != "" {
 		p.add("registry.url", o.Registry.URL, "no registry: values in "+f.Name+" have no schema there")
-	}
-}
-
-// named is a key that names columns.
-type named struct {
-	key      string
-	columns  []string
-	features bool // they are those that become features, or do not
-	served   bool
-}
-
-// shares reports whether two keys may name the same column, the first before the second in the table.
-func (a named) shares(b named) bool {
-	return a.key == "columns.use" && b.features && b.key != "columns.drop" || a.served && !b.served && b.key != "text"
-}
-
-// checkColumns checks that each column has one role, and that categories and times become features. The formats have the default label.
-func (o Options) checkColumns(p *problems, told []format.Format) {
-	label := []string{string(o.Label)}
-	if o.Label == "" && len(o.Targets)+len(o.LabelColumns) == 0 && o.Outcome.Topic == "" {
-		for _, f := range told {
-			label = append(label, string(f.Label))
-		}
-	}
-	all := []named{
-		{key: "label", columns: label},
-		{key: "weight", columns: []string{string(o.Weight)}},
-		{key: "served.label", columns: []string{string(o.Served.Label)}, served: true},
-		{key: "served.version", columns: []string{string(o.Served.Version)}, served: true},
-	}
-	if o.Outcome.Topic == "" { // otherwise they are columns of outcomes
-		all = append(all, named{key: "label_columns", columns: o.LabelColumns}, named{key: "targets", columns: o.Targets})
-	}
-	all = append(all, named{key: "columns.use", columns: o.Columns.Use, features: true},
-		named{key: "columns.drop", columns: o.Columns.Drop, features: true},
-		named{key: "categorical", columns: o.Categorical, features: true},
-		named{key: "times", columns: o.Times.Columns(), features: true},
-		named{key: "text", columns: []string{string(o.Text)}})
-	for i, b := range all {
-		for _, a := range all[:i] {
-			for _, c := range b.columns {
-				if c != "" && slices.Contains(a.columns, c) && !a.shares(b) {
-					p.add(b.key, c, "other columns than those of examples."+a.key)
-				}
-			}
-		}
-		for _, c := range b.columns {
-			if becomes := b.key == "categorical" || b.key == "times"; becomes && len(o.Columns.Use) > 0 && !slices.Contains(o.Columns.Use, c) {
-				p.add(b.key, c, "columns that become features: list "+value.Quote(c)+" under "+o.Key("columns.use")+" too")
-			}
-		}
 	}
 }

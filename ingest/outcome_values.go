@@ -235,8 +235,10 @@ func (o Options) checkOutcome(p *problems) {
 		p.add("outcome.format", option.Shown(read.Format), wantMessageFormat(nil))
 		return
 	}
-	for _, of := range []named{{key: "outcome.key", columns: []string{out.Key}}, {key: "outcome.label", columns: []string{out.Label}},
-		{key: "label_columns", columns: o.LabelColumns}, {key: "targets", columns: o.Targets}} {
+	for _, of := range []struct {
+		key     string
+		columns []string
+	}{{"outcome.key", []string{out.Key}}, {"outcome.label", []string{out.Label}}, {"label_columns", o.LabelColumns}, {"targets", o.Targets}} {
 		for _, c := range of.columns {
 			if f.Width != nil && layout.Column(c).IsName() {
 				p.add(of.key, c, "the number of a column, from 0: values in "+f.Name+" have no names")

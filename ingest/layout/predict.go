@@ -1,7 +1,6 @@
 package layout
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -206,22 +205,20 @@ func (l *Layout) usedPlaces(n int) ([]int, error) {
 		slices.Sort(used)
 		used = slices.Compact(used)
 	}
-	leave := []Column{o.Weight}
-	for _, c := range slices.Concat(o.Targets, o.LabelColumns) {
-		leave = append(leave, Column(c))
-	}
-	if len(o.Targets) == 0 && len(o.LabelColumns) == 0 {
-		leave = append(leave, cmp.Or(o.Label, l.defaultLabel))
-	}
-	for _, c := range o.Columns.Drop {
-		leave = append(leave, Column(c))
+	var leave []Column
+	for _, g := range o.given(l.defaultLabel) {
+		for _, c := range g.columns {
+			if g.role == ignored || !g.isFeatures() && !g.isServed() && g.role != Counted {
+				leave = append(leave, Column(c))
+			}
+		}
 	}
 	for _, named := range []bool{true, false} {
 		if !named && fits() {
 			break
 		}
 		for _, c := range leave {
-			if at, err := l.Column(c); c != "" && err == nil && c.IsName() == named {
+			if at, err := l.Column(c); err == nil && c.IsName() == named {
 				used = slices.DeleteFunc(used, func(other int) bool { return other == at })
 			}
 		}

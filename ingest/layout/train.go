@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
+	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -19,40 +20,84 @@ type given struct {
 	columns []string
 }
 
-// given returns the keys that give columns their roles, in the order in which a later one prevails over an earlier one.
-func (o Options) given() []given {
-	words := Category
-	if o.Mixed() {
-		words = Hashed
+// isFeatures reports whether the key says which columns become features, and how.
+func (g given) isFeatures() bool { return g.role.IsFeature() || g.role == ignored }
+
+func (g given) isServed() bool { return g.role == ServedLabel || g.role == ServedVersion }
+
+// mayShare reports whether two keys may name the same column, the first before the second in the order of the keys.
+func (g given) mayShare(next given) bool {
+	return g.role == Feature && next.isFeatures() && next.role != ignored || g.isServed() && !next.isServed() && next.role != Counted
+}
+
+// given returns the keys that give columns their roles. Without one, the label is in any of the default columns.
+func (o Options) given(defaultLabels ...Column) (all []given) {
+	one := func(key string, role Role, columns ...Column) {
+		g := given{key: key, role: role}
+		for _, c := range columns {
+			if c != "" {
+				g.columns = append(g.columns, string(c))
+			}
+		}
+		all = append(all, g)
 	}
-	all := []given{{"columns.use", Feature, o.Columns.Use}, {"columns.drop", ignored, o.Columns.Drop}, {"categorical", words, o.Categorical},
-		{"times", Time, o.Times.Columns()}}
 	switch {
 	case o.Mode == LabelLater:
 	case len(o.Targets) > 0:
 		all = append(all, given{"targets", Target, o.Targets})
 	case len(o.LabelColumns) > 0:
 		all = append(all, given{"label_columns", Indicator, o.LabelColumns})
+	case o.Label != "":
+		one("label", Label, o.Label)
 	default:
-		all = append(all, given{"label", Label, []string{string(o.Label)}})
+		one("label", Label, defaultLabels...)
 	}
-	for _, one := range []struct {
-		key    string
-		role   Role
-		column Column
-	}{{"weight", Weight, o.Weight}, {"served.label", ServedLabel, o.Served.Label}, {"served.version", ServedVersion, o.Served.Version},
-		{"text", Counted, o.Text}} {
-		if one.column != "" {
-			all = append(all, given{one.key, one.role, []string{string(one.column)}})
+	one("weight", Weight, o.Weight)
+	one("served.label", ServedLabel, o.Served.Label)
+	one("served.version", ServedVersion, o.Served.Version)
+	words := Category
+	if o.Mixed() {
+		words = Hashed
+	}
+	all = append(all, given{"columns.use", Feature, o.Columns.Use}, given{"columns.drop", ignored, o.Columns.Drop},
+		given{"categorical", words, o.Categorical}, given{"times", Time, o.Times.Columns()})
+	one("text", Counted, o.Text)
+	return all
+}
+
+// NamedColumns returns all columns that the options name.
+func (o Options) NamedColumns() (all []Column) {
+	for _, g := range o.given() {
+		for _, c := range g.columns {
+			all = append(all, Column(c))
 		}
 	}
 	return all
 }
 
-// Assign assigns roles to the columns for training.
+// CheckColumns returns a problem for each key that names a column of another key, or a column that should be a feature and is none. Without
+// a label, it is in one of the default columns.
+func (o Options) CheckColumns(defaultLabels ...Column) (problems []option.Problem) {
+	all := o.given(defaultLabels...)
+	for i, g := range all {
+		for _, c := range g.columns {
+			for _, before := range all[:i] {
+				if slices.Contains(before.columns, c) && !before.mayShare(g) {
+					problems = append(problems, option.Problem{Key: g.key, Value: c, Want: "other columns than those of examples." + before.key})
+				}
+			}
+			if len(o.Columns.Use) > 0 && g.isFeatures() && g.role != ignored && !slices.Contains(o.Columns.Use, c) {
+				problems = append(problems, option.Problem{Key: g.key, Value: c,
+					Want: "columns that become features: list " + value.Quote(c) + " under " + o.Key("columns.use") + " too"})
+			}
+		}
+	}
+	return problems
+}
+
+// Assign assigns roles to the columns for training. Roles other than those of features prevail.
 func (l *Layout) Assign() error {
 	o := l.Options
-	o.Label = cmp.Or(o.Label, l.defaultLabel)
 	for at := range l.Cells {
 		if len(o.Columns.Use) > 0 || o.Text != "" && !o.Mixed() || l.isRowIndex(at) {
 			l.Cells[at].Role = ignored
@@ -61,9 +106,14 @@ func (l *Layout) Assign() error {
 	if o.Mode == LabelLater {
 		l.assignLater()
 	}
-	for _, g := range o.given() {
-		if err := l.give(g); err != nil {
-			return err
+	for _, features := range []bool{true, false} {
+		for _, g := range o.given(l.defaultLabel) {
+			if g.isFeatures() != features {
+				continue
+			}
+			if err := l.give(g); err != nil {
+				return err
+			}
 		}
 	}
 	if o.Mode == Unlabelled && l.Label >= 0 {
@@ -84,7 +134,7 @@ func (l *Layout) give(g given) error {
 			return err
 		}
 		c := &l.Cells[at]
-		if !g.role.IsFeature() && g.role != ignored && !c.Role.IsFeature() && c.Role != ignored {
+		if !g.isFeatures() && !c.Role.IsFeature() && c.Role != ignored {
 			return l.Locate(at, fmt.Errorf("a column of examples.%s and of examples.%s: expected different ones", c.key, g.key))
 		}
 		c.Role, c.At, c.key = g.role, i, g.key
