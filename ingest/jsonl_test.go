@@ -37,7 +37,7 @@ func TestBadJSONLines(t *testing.T) {
 		{`{"label":"a","x":{"y":1}}`, `rows.jsonl, column 1 ("x"): type object: features are numbers, booleans, or one list of numbers: exclude the column with examples.columns.drop, or convert it to a number`, nil},
 		{`{"label":1.5,"x":1}`, `rows.jsonl, column 0 ("label"): "1.5" looks like a measurement, not a label: set examples.label to the label column`, nil},
 		{`{"label":"a","v":[1,2]}` + "\n" + `{"label":"a","v":[1]}`, `rows.jsonl: line 2, column 1 ("v"): a list of 1: expected 2 numbers, as in the first row`, nil},
-		{`{"label":["a","b"],"x":1}` + "\n" + `{"label":["a",null],"x":1}`, `rows.jsonl: line 2, column 0 ("label"): label 1 of the list: an empty field: expected a label`, func(o *Options) { o.Labels = layout.LabelsSeveral }},
+		{`{"label":["a","b"],"x":1}` + "\n" + `{"label":["a",null],"x":1}`, `rows.jsonl: line 2, column 0 ("label"): label 1 of an array of 2: an empty field: expected a label`, func(o *Options) { o.Labels = layout.LabelsSeveral }},
 		{sparse + `{"label":"a","x":[{"index":5,"value":1},{"index":4,"value":1}]}`, `rows.jsonl: line 2, column 1 ("x"): index 4 after 5: expected ascending indices, each once`, nil},
 		{sparse + `{"label":"a","x":{"5":1,"05":1}}`, `rows.jsonl: line 2, column 1 ("x"): index 5 after 5: expected ascending indices, each once`, nil},
 		{sparse + `{"label":"a","x":[{"index":1.5,"value":1}]}`, `rows.jsonl: line 2, column 1 ("x"): index 1.5: expected a whole number from 0 to 67108863`, nil},

@@ -279,23 +279,23 @@ func (f *filling) entries(at int) (row int, err error) {
 // labels are unknown.
 func (f *filling) labelLists(at int, c Cell) (row int, err error) {
 	return f.each(func(row int) error {
-		var labels []string
 		cell := f.b.Cell(row, at)
-		if cell.IsList() {
-			texts, err := cell.Texts()
-			if err != nil {
-				return err
-			}
-			if labels, err = f.ListOf(texts); err != nil {
-				return err
-			}
-		} else if !cell.Null() || c.Kind == tabular.Text || tabular.IsNumber(c.Kind) {
-			text, err := cell.Text()
-			if err != nil {
-				return err
-			}
-			if labels, err = f.Split(strings.TrimSpace(text)); err != nil {
-				return err
+		texts, err := cell.Texts()
+		if !cell.IsList() && (!cell.Null() || c.Kind == tabular.Text || tabular.IsNumber(c.Kind)) {
+			var text string
+			text, err = cell.Text()
+			texts = f.split(strings.TrimSpace(text))
+		}
+		if err != nil {
+			return err
+		}
+		var labels []string
+		if texts != nil {
+			labels = make([]string, len(texts))
+		}
+		for i, text := range texts {
+			if labels[i], err = f.listed(text); err != nil {
+				return fmt.Errorf("label %d of %s: %w", i, cell.String(), err)
 			}
 		}
 		f.to.LabelLists = append(f.to.LabelLists, labels)

@@ -121,53 +121,21 @@ func (o Options) PlanLabels() string {
 // Several reports whether examples are multi-label.
 func (o Options) Several() bool { return o.Labels == LabelsSeveral }
 
-// Split splits a text into labels. An empty text has none; the labels of a missing-value text are unknown.
-func (l *Layout) Split(text string) ([]string, error) {
-	labels := []string{}
-	switch {
+// split splits a text into labels. An empty text has none; those of a missing-value text are unknown: nil.
+func (l *Layout) split(text string) []string {
+	switch separator := l.Options.LabelSeparator; {
 	case text == "":
-		return labels, nil
+		return []string{}
 	case l.NoLabels.Has(text):
-		return nil, nil
+		return nil
+	case separator != "":
+		return strings.Split(text, separator)
 	}
-	fields := []string{}
-	if separator := l.Options.LabelSeparator; separator != "" {
-		fields = strings.Split(text, separator)
-	} else {
-		rest := text
-		for at := strings.IndexAny(rest, ",;|"); at >= 0; at = strings.IndexAny(rest, ",;|") {
-			fields, rest = append(fields, rest[:at]), rest[at+1:]
-		}
-		fields = append(fields, rest)
-	}
-	for i, field := range fields {
-		word, err := l.Listed(field)
-		if err != nil {
-			return nil, fmt.Errorf("label %d of %s: %w", i, value.Quote(text), err)
-		}
-		labels = append(labels, word)
-	}
-	return labels, nil
+	return strings.Split(strings.ReplaceAll(strings.ReplaceAll(text, ";", ","), "|", ","), ",")
 }
 
-// ListOf returns the labels of a list; nil, meaning unknown labels, for nil.
-func (l *Layout) ListOf(items []string) ([]string, error) {
-	if items == nil {
-		return nil, nil
-	}
-	labels := make([]string, 0, len(items))
-	for i, item := range items {
-		word, err := l.Listed(item)
-		if err != nil {
-			return nil, fmt.Errorf("label %d of the list: %w", i, err)
-		}
-		labels = append(labels, word)
-	}
-	return labels, nil
-}
-
-// Listed is Word for one of several labels, which must not be missing.
-func (l *Layout) Listed(text string) (word string, err error) {
+// listed is Word for one of several labels, which must not be missing.
+func (l *Layout) listed(text string) (word string, err error) {
 	if word, err = l.Word(text); err == nil && word == "" {
 		err = fmt.Errorf("%s: expected a label", missingText(strings.TrimSpace(text)))
 	}

@@ -144,7 +144,7 @@ func (l *Layout) give(g given) error {
 		case Counted:
 			l.Text = at
 		case Indicator:
-			if l.Indicated[at], err = l.Listed(l.NameOf(at)); err != nil {
+			if l.Indicated[at], err = l.listed(l.NameOf(at)); err != nil {
 				return l.Locate(at, err)
 			}
 		}
