@@ -430,7 +430,7 @@ func TestOffsets(t *testing.T) {
 			b.Columns[0].Numbers, b.Rows = append(b.Columns[0].Numbers, test.value(i)), b.Rows+1
 		}
 		found := layout.Spreads{}
-		found.Add(&l, &b)
+		l.Examine(&b, found)
 		offset := found.Offsets(1)["x"]
 		if (offset != 0) != test.needs {
 			t.Errorf("%s: offset %v, needs one: %v", name, offset, test.needs)

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -92,6 +93,12 @@ func (v *Values) Lost() (lost *Lost) {
 	return lost
 }
 
+// numbers are Spreads without the ages of times.
+type numbers struct{ layout.Spreads }
+
+// Wants implements [layout.Survey].
+func (numbers) Wants(c layout.Cell) bool { return c.Role == layout.Feature && c.Kind != tabular.List }
+
 // see notes which of the rows that were read last lack a column, and looks at the first rows. first reports whether they begin a batch.
 func (v *Values) see(first bool) {
 	if first {
@@ -114,7 +121,7 @@ func (v *Values) see(first bool) {
 			v.present[at] = !cell.Null()
 		}
 	}
-	v.spreads.AddNumbers(&v.Layout, &v.block)
+	v.Examine(&v.block, numbers{v.spreads})
 	v.seen += v.block.Rows
 }
 

@@ -394,7 +394,7 @@ func (v *Values) readAhead(m TopicMessage) (size int, ok bool) {
 // addWords adds the words of the categorical columns and texts of valid rows.
 func (v *Values) addWords(rows [][]tabular.Cell, found *layout.FoundWords) error {
 	v.take(rows)
-	if troubles := found.Add(&v.Layout, &v.block); troubles != nil {
+	if troubles := v.Examine(&v.block, found); troubles != nil {
 		return v.failAt(troubles[0].Row, troubles[0].Column, troubles[0].Err)
 	}
 	return nil

@@ -299,7 +299,7 @@ func (r *tableReader) survey(s layout.Survey) error {
 		} else if err != nil {
 			return err
 		}
-		for _, t := range s.Add(&r.Layout, &r.block) {
+		for _, t := range r.Examine(&r.block, s) {
 			if err := r.Collect(t.Column, r.failAt(t)); err != nil {
 				return err
 			}

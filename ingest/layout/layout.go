@@ -57,6 +57,7 @@ type Layout struct {
 	Options      Options
 	defaultLabel Column                   // default label column
 	Names        []string                 // column names; nil: not in the file
+	names        []string                 // Names, or else the numbers of the columns
 	Cells        []Cell                   // by column. Until they get other roles, all are features
 	Label        int                      // column of the label; -1: not read
 	Text         int                      // text column; -1: none
@@ -88,13 +89,14 @@ func New(o Options, defaultLabel Column, fields []tabular.Field, named bool, loc
 		Labels: map[string]string{}, LabelOf: value.Label, NoLabels: o.MissingLabels(), Indicated: map[int]string{},
 		missing: value.MissingOf(o.MissingValues), Locate: locate, Collect: func(_ int, err error) error { return err },
 	}
-	if named {
-		l.Names = make([]string, len(fields))
-	}
+	l.names = make([]string, len(fields))
 	for i, f := range fields {
-		if l.Cells[i].Field = f; named {
-			l.Names[i] = f.Name
+		if l.Cells[i].Field, l.names[i] = f, f.Name; !named {
+			l.names[i] = strconv.Itoa(i)
 		}
+	}
+	if named {
+		l.Names = l.names
 	}
 	l.KeepClasses()
 	return l
@@ -108,12 +110,7 @@ func (l *Layout) isRowIndex(column int) bool {
 }
 
 // NameOf returns the name of a column: its number if there are no names.
-func (l *Layout) NameOf(column int) string {
-	if l.Names == nil {
-		return strconv.Itoa(column)
-	}
-	return l.Names[column]
-}
+func (l *Layout) NameOf(column int) string { return l.names[column] }
 
 // Column returns the number of a column given by number or name.
 func (l *Layout) Column(c Column) (int, error) {

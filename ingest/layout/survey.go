@@ -16,10 +16,23 @@ import (
 type Survey interface {
 	// Wants reports whether the values of a column are needed.
 	Wants(c Cell) bool
-	// Add adds a block of the rows of a layout. It returns the first error of each column.
-	Add(l *Layout, b *tabular.Block) []Trouble
+	// Add adds a value of a column of a layout. After an error, the rest of the column in a block is passed over.
+	Add(l *Layout, column int, cell tabular.Cell) error
 	// More returns the maximum number of rows to add next, after a number of rows of a file; 0: further rows can hardly change what was found.
 	More(rows int) int
+}
+
+// Examine adds the rows of a block to a survey. It returns the first error of each column.
+func (l *Layout) Examine(b *tabular.Block, s Survey) (troubles []Trouble) {
+	for at, c := range l.Cells {
+		for row := 0; row < b.Rows && s.Wants(c); row++ {
+			if err := s.Add(l, at, b.Cell(row, at)); err != nil {
+				troubles = append(troubles, Trouble{row, at, l.advise(at, err)})
+				break
+			}
+		}
+	}
+	return troubles
 }
 
 // aheadRows is the number of rows that are read at a time for a survey.
@@ -56,20 +69,7 @@ func (w *FoundWords) Wants(c Cell) bool {
 }
 
 // Add implements [Survey].
-func (w *FoundWords) Add(l *Layout, b *tabular.Block) (troubles []Trouble) {
-	for at, c := range l.Cells {
-		for row := 0; row < b.Rows && w.Wants(c); row++ {
-			if err := w.add(l, at, b.Cell(row, at)); err != nil {
-				troubles = append(troubles, Trouble{row, at, l.advise(at, err)})
-				break
-			}
-		}
-	}
-	return troubles
-}
-
-// add adds the value of a column.
-func (w *FoundWords) add(l *Layout, column int, cell tabular.Cell) error {
+func (w *FoundWords) Add(l *Layout, column int, cell tabular.Cell) error {
 	name := l.NameOf(column)
 	switch l.Cells[column].Role {
 	case Category:
@@ -190,33 +190,18 @@ func (s Spreads) Wants(c Cell) bool {
 }
 
 // Add implements [Survey]. It ignores invalid values, which are reported when the rows are read.
-func (s Spreads) Add(l *Layout, b *tabular.Block) []Trouble {
-	s.AddNumbers(l, b)
-	for at, c := range l.Cells {
-		for row := 0; row < b.Rows && c.Role == Time; row++ {
-			cell := b.Cell(row, at)
-			if text, err := cell.Time(); err == nil {
-				s.addTime(l, at, text)
-			}
+func (s Spreads) Add(l *Layout, column int, cell tabular.Cell) error {
+	name := l.NameOf(column)
+	if l.Cells[column].Role == Time {
+		if text, err := cell.Time(); err == nil {
+			s.addTime(l, column, text)
+		}
+	} else if _, said := l.Options.Offsets[name]; !said {
+		if v, err := cell.Number(l.missing); err == nil {
+			s.add(name, v)
 		}
 	}
 	return nil
-}
-
-// AddNumbers is Add without the times.
-func (s Spreads) AddNumbers(l *Layout, b *tabular.Block) {
-	for at, c := range l.Cells {
-		name := l.NameOf(at)
-		if _, said := l.Options.Offsets[name]; said || c.Role != Feature || !s.Wants(c) {
-			continue
-		}
-		for row := range b.Rows {
-			cell := b.Cell(row, at)
-			if v, err := cell.Number(l.missing); err == nil {
-				s.add(name, v)
-			}
-		}
-	}
 }
 
 // add adds a number of a column; NaN is ignored.
@@ -320,11 +305,12 @@ func NewFoundExtent() *FoundExtent { return &FoundExtent{first: examples.MaxColu
 // Wants implements [Survey].
 func (f *FoundExtent) Wants(c Cell) bool { return c.Role == Entries }
 
-// Add implements [Survey].
-func (f *FoundExtent) Add(l *Layout, b *tabular.Block) []Trouble {
-	for _, index := range b.Columns[l.Sparse].Indices {
+// Add implements [Survey]. It ignores invalid rows, which are reported when they are read.
+func (f *FoundExtent) Add(_ *Layout, _ int, cell tabular.Cell) error {
+	_ = cell.Pairs(func(index int64, _ float64) error {
 		f.first, f.last = min(f.first, index), max(f.last, index)
-	}
+		return nil
+	})
 	return nil
 }
 
@@ -373,22 +359,19 @@ type Inspection struct {
 func (i *Inspection) Wants(c Cell) bool { return c.Role == Label }
 
 // Add implements [Survey]. It ignores invalid labels, which are reported when the rows are read.
-func (i *Inspection) Add(l *Layout, b *tabular.Block) []Trouble {
+func (i *Inspection) Add(l *Layout, _ int, cell tabular.Cell) error {
 	if i.labels == nil {
 		i.labels = map[string]bool{}
 	}
-	for row := range b.Rows {
-		cell := b.Cell(row, l.Label)
-		label, _ := cell.Text()
-		if label = strings.TrimSpace(label); l.NoLabels.Has(label) || i.More(0) == 0 {
-			continue
-		}
-		if v, err := value.Number(label); err == nil && v != math.Trunc(v) {
-			i.fraction = label
-		}
-		i.rows++
-		i.labels[strings.Clone(label)] = true
+	label, _ := cell.Text()
+	if label = strings.TrimSpace(label); l.NoLabels.Has(label) || i.More(0) == 0 {
+		return nil
 	}
+	if v, err := value.Number(label); err == nil && v != math.Trunc(v) {
+		i.fraction = label
+	}
+	i.rows++
+	i.labels[strings.Clone(label)] = true
 	return nil
 }
 

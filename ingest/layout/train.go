@@ -206,7 +206,8 @@ func (l *Layout) columnsOf(at int) (columns examples.Columns, err error) {
 	case c.Kind == tabular.List:
 		return nil, errors.New("a list of numbers with a text or hashed words: expected a column for each number")
 	case name == "":
-		return nil, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with examples.columns.drop: [%d], or name it", at)
+		return nil, fmt.Errorf("an unnamed column, such as the index of a data frame: exclude it with "+
+			"examples.columns.drop: [%d], or name it", at)
 	case c.Role == Time:
 		of, u, err := l.timeColumn(at)
 		for _, p := range of.Parts {

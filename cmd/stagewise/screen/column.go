@@ -43,24 +43,18 @@ func (t *Columns) More(int) int { return blockRows }
 const blockRows = 1024
 
 // Add implements [layout.Survey]. The columns are those of the first file.
-func (t *Columns) Add(l *layout.Layout, b *tabular.Block) (troubles []layout.Trouble) {
+func (t *Columns) Add(l *layout.Layout, column int, cell tabular.Cell) error {
 	for at := len(t.list); at < len(l.Cells); at++ {
 		t.list = append(t.list, newColumn(at, l.Cells[at].Field))
 	}
-	for at, of := range l.Cells {
-		for row := 0; row < b.Rows && isWords(of.Field); row++ {
-			cell := b.Cell(row, at)
-			text, err := cell.Text()
-			if err == nil {
-				err = l.CheckText(text)
-			}
-			if err != nil {
-				return []layout.Trouble{{Row: row, Column: at, Err: err}}
-			}
-			t.list[at].add(text, t.missing)
-		}
+	text, err := cell.Text()
+	if err == nil {
+		err = l.CheckText(text)
 	}
-	return nil
+	if err == nil {
+		t.list[column].add(text, t.missing)
+	}
+	return err
 }
 
 // rows returns the number of rows.

@@ -103,7 +103,8 @@ type truth struct {
 	label   layout.Column
 	targets []string
 
-	at      []int // columns of the label, or of the numbers
+	layout  *layout.Layout // of the file that is read
+	at      []int          // columns of the label, or of the numbers
 	classes []int32
 	numbers [][]float64 // of each column; NaN: there is none
 	err     error       // no such column
@@ -154,32 +155,32 @@ func (t *truth) find(l *layout.Layout) error {
 }
 
 // Add implements [layout.Survey]: it keeps the truth of the rows.
-func (t *truth) Add(l *layout.Layout, b *tabular.Block) []layout.Trouble {
-	if t.err = t.find(l); t.err != nil {
-		return nil
+func (t *truth) Add(l *layout.Layout, column int, cell tabular.Cell) error {
+	if t.layout != l { // another file
+		t.layout, t.err = l, t.find(l)
 	}
 	for i, at := range t.at {
-		for row := range b.Rows {
-			cell := b.Cell(row, at)
-			text, err := cell.Text()
+		if at != column || t.err != nil {
+			continue
+		}
+		text, err := cell.Text()
+		if err != nil {
+			return err
+		}
+		switch {
+		case t.numbers != nil:
+			v, err := value.Number(text)
+			if err == nil {
+				err = layout.CheckTarget(v)
+			}
 			if err != nil {
-				return []layout.Trouble{{Row: row, Column: at, Err: err}}
+				v = math.NaN()
 			}
-			switch {
-			case t.numbers != nil:
-				v, err := value.Number(text)
-				if err == nil {
-					err = layout.CheckTarget(v)
-				}
-				if err != nil {
-					v = math.NaN()
-				}
-				t.numbers[i] = append(t.numbers[i], v)
-			case t.noLabel.Has(text):
-				t.classes = append(t.classes, unlabelled)
-			default:
-				t.classes = append(t.classes, t.classOf(text))
-			}
+			t.numbers[i] = append(t.numbers[i], v)
+		case t.noLabel.Has(text):
+			t.classes = append(t.classes, unlabelled)
+		default:
+			t.classes = append(t.classes, t.classOf(text))
 		}
 	}
 	return nil
