@@ -169,25 +169,6 @@ func TestArrowErrors(t *testing.T) {
 	}
 }
 
-// A compressed file is read like any other, and rows to predict need no label.
-func TestArrowWithinGzip(t *testing.T) {
-	record := arrowRows(t, `[{"x":1,"y":2,"label":"a"},{"x":3,"y":4,"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),
-		nullable("y", arrow.PrimitiveTypes.Float32),
-		nullable("label", arrow.BinaryTypes.String))
-	f := newFolder(t)
-	name := f.write(t, "a.arrow.gz", gzipped(t, string(arrowContent(t, record, 1, true))))
-	got, _, err := readRows(File(t.Context(), name, Defaults(), layout.Features{Width: 2}))
-	if err != nil || fmt.Sprint(got.Floats, got.Words) != "[1 2 3 4] []" {
-		t.Errorf("%v, %v, error %v", got.Floats, got.Words, err)
-	}
-	o := Defaults()
-	o.Label = "0"
-	if _, _, err := readRows(File(t.Context(), name, o, layout.Features{Width: 2})); err == nil || !strings.Contains(err.Error(),
-		`column 2 ("label"): type utf8: features are numbers`) {
-		t.Errorf("label by another number: %v", err)
-	}
-}
-
 // For any input, the reader returns rows or a *input.Error.
 func FuzzArrow(f *testing.F) {
 	record := arrowRows(f, `[{"x":1,"v":[1,2],"label":"a"},{"x":null,"v":[3,4],"label":"b"}]`, nullable("x", arrow.PrimitiveTypes.Int32),

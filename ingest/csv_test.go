@@ -445,27 +445,3 @@ func TestOffsets(t *testing.T) {
 		}
 	}
 }
-
-// A decimal number is rounded to float64 and then to float32 in every format, as numpy and Arrow do: this one is just below
-// the middle of two float32, and its float64 is the middle.
-func TestDecimalsHaveOneRounding(t *testing.T) {
-	const decimal = "1.00000017881393432617187499"
-	for name, text := range map[string]string{
-		"rows.csv": "a," + decimal + "\nb,5\n", "rows.libsvm": "0 1:" + decimal + "\n1 1:1\n",
-		"rows.jsonl": `{"label":"a","x":"` + decimal + `"}` + "\n" + `{"label":"b","x":5}`,
-	} {
-		o := Defaults()
-		o.Train = []string{newFolder(t).write(t, name, []byte(text))}
-		rows, err := readSources(o)
-		if err != nil {
-			t.Fatal(name, err)
-		}
-		first := rows[0].Floats
-		if rows[0].Sparse != nil {
-			first = rows[0].Sparse.Values
-		}
-		if first[0] != float32(1.000000238418579) {
-			t.Errorf("%s: %v", name, first[0])
-		}
-	}
-}
