@@ -232,9 +232,3 @@ func numberRows(n int, seed uint64) string {
 	}
 	return text.String()
 }
-
-// rareConfiguration is a configuration of [rareRows].
-const rareConfiguration = `name: rare
-examples: {train: [train.csv], test: [test.csv], header: false, batch_rows: 100}
-stages: [{features: {kind: columns}, link: softmax, ridge: 1e-3}]
-`

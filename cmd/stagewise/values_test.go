@@ -24,10 +24,6 @@ import (
 	"github.com/apache/arrow/go/v17/parquet"
 	"github.com/apache/arrow/go/v17/parquet/file"
 	"github.com/apache/arrow/go/v17/parquet/schema"
-
-	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // A namedValue is a value of a column: a number (float64 or int64), a boolean, a text or nil.
@@ -434,116 +430,6 @@ func TestTheSameRowThroughEveryWay(t *testing.T) {
 		if got := predict("row.jsonl", []byte(line)); got != nil {
 			t.Errorf("%s: %v, expected a refusal", line, got)
 		}
-	}
-}
-
-// onTopic writes the values of messages to a topic of the embedded broker.
-func onTopic(t *testing.T, topic string, values ...string) {
-	t.Helper()
-	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: ".stagewise"}))(t)
-	defer log.Close()
-	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
-	for _, value := range values {
-		valueOf(log.Append(t.Context(), topic, 0, kafkalog.Message{Value: []byte(value)}))(t)
-	}
-}
-
-// Examples have the same labels whichever way they come: a boolean is true or false, a whole number has no point, and a
-// row with an empty label or a word for a missing value has none, is not learnt from, and is counted.
-func TestTheSameLabelsThroughEveryWay(t *testing.T) {
-	long(t)
-	const rows = 40
-	text, number, truth := arrow.BinaryTypes.String, arrow.PrimitiveTypes.Float64, arrow.FixedWidthTypes.Boolean
-	// written writes rows: line is given the number of a row, and its label as JSON.
-	written := func(labels []string, line func(i int, label string) string) string {
-		var lines strings.Builder
-		for i := range rows {
-			lines.WriteString(line(i, labels[i%len(labels)]))
-		}
-		return lines.String()
-	}
-	csvLine := func(i int, label string) string { return fmt.Sprintf("%s,%d,1\n", label, i%8) }
-	jsonLine := func(i int, label string) string { return fmt.Sprintf("{\"label\":%s,\"x\":%d,\"y\":1}\n", label, i%8) }
-	arrowRows := func(labels ...string) string {
-		lines := written(labels, func(i int, label string) string { return fmt.Sprintf(`{"label":%s,"x":%d,"y":1},`, label, i%8) })
-		return "[" + strings.TrimSuffix(lines, ",") + "]"
-	}
-	table := func(typ arrow.DataType, labels ...string) string {
-		return string(arrowStream(t, arrowRows(labels...), arrow.Field{Name: "label", Type: typ, Nullable: true}, arrow.Field{Name: "x",
-			Type: number}, arrow.Field{Name: "y", Type: number}))
-	}
-	texts := func(labels ...string) string {
-		column := tableColumn{name: "label", isText: true}
-		x, y := tableColumn{name: "x"}, tableColumn{name: "y"}
-		for i := range rows {
-			column.values = append(column.values, labels[i%len(labels)])
-			x.values, y.values = append(x.values, strconv.Itoa(i%8)), append(y.values, "1")
-		}
-		return valueOf(asParquet([]tableColumn{column, x, y}))(t)
-	}
-	for _, test := range []struct {
-		file, content string
-		labels        []string
-		without       int64 // rows without a label
-	}{
-		{"rows.csv", written([]string{"true", "False", "TRUE", "false"}, csvLine), []string{"false", "true"}, 0},
-		{"rows.jsonl", written([]string{"true", "false"}, jsonLine), []string{"false", "true"}, 0},
-		{"rows.jsonl", written([]string{`"True"`, "false"}, jsonLine), []string{"false", "true"}, 0},
-		{"rows.arrow", table(truth, "true", "false"), []string{"false", "true"}, 0},
-		{"rows.parquet", texts("True", "FALSE"), []string{"false", "true"}, 0},
-		{"rows.jsonl", written([]string{"1.0", "0", "1", "0.0"}, jsonLine), []string{"0", "1"}, 0},
-		{"rows.arrow", table(number, "1", "0"), []string{"0", "1"}, 0},
-		{"rows.arrow", table(arrow.PrimitiveTypes.Int32, "1", "0"), []string{"0", "1"}, 0},
-		{"rows.csv", written([]string{"007", "7"}, csvLine), []string{"007", "7"}, 0},
-		{"rows.libsvm", written([]string{"+1", "1", "-1.0", "1.0"}, func(i int, label string) string { return fmt.Sprintf("%s 1:%d 2:1\n", label, 1+i%8) }), []string{"-1", "1"}, 0},
-		{"rows.csv", written([]string{"a", "NA", "b", "", "nan"}, csvLine), []string{"a", "b"}, 24},
-		{"rows.jsonl", written([]string{`"a"`, "null", `"b"`, `""`, `"N/A"`}, jsonLine), []string{"a", "b"}, 24},
-		{"rows.arrow", table(text, `"a"`, "null", `"b"`, `""`, `"NULL"`), []string{"a", "b"}, 24},
-		{"rows.parquet", texts("a", "NA", "b", "", "null"), []string{"a", "b"}, 24},
-		{"rows.libsvm", written([]string{"1", "nan", "2", "NA"}, func(i int, label string) string { return fmt.Sprintf("%s 1:%d 2:1\n", label, 1+i%8) }), []string{"1", "2"}, 20},
-		{"json", written([]string{`"a"`, "null", `"b"`, `""`, `"NaN"`}, jsonLine), []string{"a", "b"}, 24},
-		{"json", written([]string{"true", `"FALSE"`}, jsonLine), []string{"false", "true"}, 0},
-		{"json", written([]string{"1.0", "0", "1"}, jsonLine), []string{"0", "1"}, 0},
-		{"csv", written([]string{"a", "NA", "b", "", "nan"}, csvLine), []string{"a", "b"}, 24},
-	} {
-		t.Run(test.file+" "+strings.Join(test.labels, " "), func(t *testing.T) {
-			inFolder(t, map[string]string{test.file: test.content})
-			examples := "train: [" + test.file + "]"
-			if !strings.Contains(test.file, ".") {
-				onTopic(t, "events", strings.Split(strings.TrimSpace(test.content), "\n")...)
-				examples = "from_topic: events, format: " + test.file
-				if test.file == "json" {
-					examples += ", columns: {use: [x, y]}"
-				}
-			}
-			config := "name: c\nexamples: {" + examples + ", partitions: 1}\nstages: [{features: {kind: columns}, passes: 3, ridge: 0.1}]\n"
-			noError(t, os.WriteFile("c.yaml", []byte(config), 0o600))
-			if !strings.Contains(test.file, ".") {
-				typed(t, exitDone, "ingest", "-c", "c.yaml", "--until", "end")
-			}
-			checkLabels(t, "c.yaml", rows, test.labels, test.without)
-		})
-	}
-	inFolder(t, map[string]string{"foreign.yaml": foreign})
-	producedJSON(t, strings.ReplaceAll(strings.ReplaceAll(arrowRows(`"a"`, `"NA"`, `"b"`, `""`, "null"), `"x":`, `"features":[`),
-		`,"y":1`, "]"),
-		arrow.Field{Name: "features", Type: arrow.ListOf(number)}, arrow.Field{Name: "label", Type: text, Nullable: true})
-	checkLabels(t, "foreign.yaml", rows, []string{"a", "b"}, 24)
-}
-
-// checkLabels trains, and checks which labels the report has, and how many rows have none.
-func checkLabels(t *testing.T, config string, rows int, labels []string, without int64) {
-	t.Helper()
-	stdout, stderr := typed(t, exitDone, "train", "-c", config, "--report", "-")
-	var report schemas.Report
-	noError(t, json.Unmarshal([]byte(stdout), &report))
-	if !slices.Equal(report.Labels, labels) || report.PassedOver[coverage.NoLabel] != without || report.Rows != int64(rows)-without ||
-		report.Quarantined != 0 {
-		t.Errorf("labels %q of %d rows, %v passed over, expected %q, and %d without a label\n%s", report.Labels, report.Rows,
-			report.PassedOver, labels, without, stderr)
-	}
-	if said := fmt.Sprintf("passed over: %d rows without a label", without); without > 0 && !strings.Contains(stderr, said) {
-		t.Errorf("%s, expected %s", stderr, said)
 	}
 }
 

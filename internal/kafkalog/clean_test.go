@@ -203,29 +203,6 @@ func TestCleanWhileInUse(t *testing.T) {
 	t.Logf("%d restarts", restarts)
 }
 
-// The log cleans itself.
-func TestLogCleansItself(t *testing.T) {
-	dir := t.TempDir()
-	l := open(t, Options{DataDir: dir, cleanEvery: time.Millisecond})
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1, Compact: true}))
-	for i := range 20 {
-		must(l.Append(ctx, "t", 0, keyed("k", i, 100_000)))(t)
-	}
-	tick := time.NewTicker(time.Millisecond)
-	defer tick.Stop()
-	for logBytes(t, dir) > 300_000 {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			t.Fatalf("%d bytes are left", logBytes(t, dir))
-		}
-	}
-	if values := latest(t, l); values["k"] != "19" {
-		t.Errorf("%v", values)
-	}
-}
-
 // A log whose data directory is deleted ends, and says so, as nothing that it writes could be found again.
 func TestDeletedDataDirectory(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")

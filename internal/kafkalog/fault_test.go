@@ -545,20 +545,6 @@ func TestRetriable(t *testing.T) {
 			t.Errorf("%d %s is retried: %v", int(code), code.Title(), got)
 		}
 	}
-	// Permanent errors that would block a run if they were retried.
-	for _, code := range []kafka.Error{
-		kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,
-		kafka.SASLAuthenticationFailed, kafka.UnsupportedSASLMechanism, kafka.IllegalSASLState, kafka.MessageSizeTooLarge,
-		kafka.RecordListTooLarge, kafka.UnsupportedVersion, kafka.InvalidRequiredAcks, kafka.InvalidRequest,
-		kafka.PolicyViolation, kafka.OffsetOutOfRange, kafka.InvalidMessage, kafka.InvalidTopic, kafka.InvalidReplicationFactor,
-		kafka.InconsistentGroupProtocol, kafka.InvalidSessionTimeout, kafka.InvalidGroupId, kafka.GroupMaxSizeReached,
-		kafka.Unknown,
-	} {
-		if slices.Contains(transient, code) {
-			t.Errorf("%s is retried", code.Title())
-		}
-	}
-
 	for want, list := range map[bool][]error{
 		true: {
 			&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, &net.OpError{Op: "read", Err: syscall.ECONNRESET}, io.EOF,
