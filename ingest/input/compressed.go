@@ -11,7 +11,6 @@ import (
 	"hash"
 	"io"
 	"io/fs"
-	"strings"
 
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zstd"
@@ -52,32 +51,27 @@ func New(ctx context.Context, name string, file io.ReadCloser) (*Content, error)
 	raw := &fileBytes{ReadCloser: file, ctx: ctx, sum: sha256.New()}
 	packed := bufio.NewReaderSize(raw, readSize)
 	plain := &decompressed{name: name, file: raw, packed: packed, from: packed}
-	magic, err := packed.Peek(len(bzip2First))
+	magic, err := packed.Peek(signature.CompressionBytes)
 	if err != nil && err != io.EOF {
 		return nil, WholeFile(name, err)
 	}
-	switch first := string(magic); {
-	case strings.HasPrefix(first, gzipMagic):
-		plain.kind = "gzip"
-		unzip, err := gzip.NewReader(packed)
-		if err != nil {
-			return nil, plain.fail(err)
-		}
-		plain.from = unzip
-	case isBzip2(first):
-		plain.kind = "bzip2"
+	plain.kind, err = signature.Compression(magic), nil
+	c := &Content{Name: name, Kind: plain.kind, File: raw}
+	switch plain.kind {
+	case "gzip":
+		plain.from, err = gzip.NewReader(packed)
+	case "bzip2":
 		plain.from = bzip2.NewReader(packed)
-	case strings.HasPrefix(first, zstdMagic):
-		plain.kind = "zstd"
-		unzip, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
+	case "zstd":
+		c.unzip, err = zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true),
 			zstd.WithDecoderMaxWindow(maxZstdWindow))
-		if err != nil {
-			return nil, plain.fail(err)
-		}
-		plain.from = unzip
-		return &Content{Reader: bufio.NewReaderSize(plain, readSize), Name: name, Kind: plain.kind, File: raw, unzip: unzip}, nil
+		plain.from = c.unzip
 	}
-	return &Content{Reader: bufio.NewReaderSize(plain, readSize), Name: name, Kind: plain.kind, File: raw}, nil
+	if err != nil {
+		return nil, plain.fail(err)
+	}
+	c.Reader = bufio.NewReaderSize(plain, readSize)
+	return c, nil
 }
 
 // DecodeText converts the rest of the content to UTF-8.
@@ -114,26 +108,8 @@ func (c *Content) Digest() wire.Digest {
 // Bytes is the number of bytes of the file read so far: see Digest.
 func (c *Content) Bytes() int64 { return c.File.read }
 
-const (
-	gzipMagic  = "\x1f\x8b" // RFC 1952, 2.3.1
-	bzip2First = "BZh9\x31\x41\x59\x26\x53\x59"
-	zstdMagic  = "\x28\xb5\x2f\xfd" // RFC 8878, 3.1.1
-	bzip2Empty = "BZh9\x17\x72\x45\x38\x50\x90"
-)
-
 // maxZstdWindow limits the memory that a file may request: by default, `zstd -d` rejects larger windows too.
 const maxZstdWindow = 128 << 20
-
-// isBzip2 reports whether a file starts like bzip2. The magic "BZh" is not sufficient, because a CSV may start with it.
-// After the level (1 to 9) comes the magic of a block, the digits of π, or of the end of the stream, those of √π.
-func isBzip2(first string) bool {
-	if len(first) < 4 || first[3] < '1' || first[3] > '9' {
-		return false
-	}
-	first = first[:min(len(first), len(bzip2First))]
-	n := len(first) // shorter than the magic if the file is truncated
-	return first[:3] == bzip2First[:3] && (first[4:] == bzip2First[4:n] || first[4:] == bzip2Empty[4:n])
-}
 
 // fileBytes reads a file, counts its bytes and digests them. It fails once the context has ended.
 type fileBytes struct {

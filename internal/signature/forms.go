@@ -40,7 +40,7 @@ const (
 
 // forms are in the order in which they are tried: the first file in a tar archive may have any name.
 var forms = []signature{
-	{is: isTar, Form: Form{Name: "a tar archive", Format: images}},
+	{is: IsTar, Form: Form{Name: "a tar archive", Format: images}},
 	{magic: "\x89PNG\r\n\x1a\n", Form: Form{Name: "a PNG image", Format: images}},
 	{is: prefix("\xff\xd8\xff"), Form: Form{Name: "a JPEG image", Format: images}},
 	{is: isIDX, Form: Form{Name: "an idx file", Format: idx}},
@@ -49,9 +49,9 @@ var forms = []signature{
 	{is: prefix("PAR1"), Form: Form{Name: "a Parquet file", Format: parquet}},
 
 	// Files are decompressed before: these are compressed twice.
-	{is: prefix("\x1f\x8b"), Form: compressed("gzip", "it is compressed twice: decompress it with `gzip -d`")},
-	{is: prefix("\x28\xb5\x2f\xfd"), Form: compressed("zstd", "it is compressed twice: decompress it with `zstd -d`")},
-	{is: isBzip2, Form: compressed("bzip2", "it is compressed twice: decompress it with `bzip2 -d`")},
+	{is: packed("gzip"), Form: compressed("gzip", "it is compressed twice: decompress it with `gzip -d`")},
+	{is: packed("zstd"), Form: compressed("zstd", "it is compressed twice: decompress it with `zstd -d`")},
+	{is: packed("bzip2"), Form: compressed("bzip2", "it is compressed twice: decompress it with `bzip2 -d`")},
 	{magic: "\xfd7zXZ\x00", Form: compressed("xz", "decompress it with `xz -d`"+unpackTo)},
 	{magic: "\x04\x22\x4d\x18", Form: compressed("lz4", "decompress it with `lz4 -d`"+unpackTo)},
 	{magic: "LZ4Block", Form: compressed("lz4", "decompress it"+unpackTo)},
@@ -143,19 +143,50 @@ func at(offset int, magic string) func([]byte) bool {
 	return func(b []byte) bool { return len(b) >= offset && bytes.HasPrefix(b[offset:], []byte(magic)) }
 }
 
-// isTar accepts archives of POSIX and GNU tar.
-func isTar(b []byte) bool { return at(257, "ustar")(b) }
+// IsTar reports whether the first TarBytes bytes are those of an archive of POSIX or GNU tar.
+func IsTar(b []byte) bool { return at(tarOffset, tarMagic)(b) }
+
+const (
+	tarOffset = 257
+	tarMagic  = "ustar"
+	// TarBytes is the number of bytes that IsTar needs.
+	TarBytes = tarOffset + len(tarMagic)
+)
 
 // isIDX accepts two zeros, a type, and a number of dimensions.
 func isIDX(b []byte) bool {
 	return len(b) >= 4 && b[0] == 0 && b[1] == 0 && strings.IndexByte("\x08\x09\x0b\x0c\x0d\x0e", b[2]) >= 0 && b[3] > 0
 }
 
+// Compression returns the compression of a file, which may be cut off, given its first CompressionBytes bytes: "gzip" (RFC 1952), "bzip2"
+// or "zstd" (RFC 8878); "": none of these.
+func Compression(first []byte) string {
+	switch {
+	case prefix("\x1f\x8b")(first):
+		return "gzip"
+	case prefix("\x28\xb5\x2f\xfd")(first):
+		return "zstd"
+	case isBzip2(first):
+		return "bzip2"
+	}
+	return ""
+}
+
+// CompressionBytes is the number of bytes that Compression needs.
+const CompressionBytes = 10
+
+func packed(by string) func([]byte) bool {
+	return func(b []byte) bool { return Compression(b) == by }
+}
+
 // isBzip2 accepts a level (1 to 9), and the magic of a block, the digits of π, or of the end of the stream, those of √π. BZh alone may
 // begin a CSV.
 func isBzip2(b []byte) bool {
-	return len(b) > 4 && prefix("BZh")(b) && b[3] >= '1' && b[3] <= '9' &&
-		(at(4, "\x31\x41\x59\x26\x53\x59")(b) || at(4, "\x17\x72\x45\x38\x50\x90")(b))
+	if len(b) < 4 || !prefix("BZh")(b) || b[3] < '1' || b[3] > '9' {
+		return false
+	}
+	magic := string(b[4:min(len(b), CompressionBytes)])
+	return strings.HasPrefix("\x31\x41\x59\x26\x53\x59", magic) || strings.HasPrefix("\x17\x72\x45\x38\x50\x90", magic)
 }
 
 // isZlib accepts the header of RFC 1950, without that of level 1 to 5, which is the text x^.
