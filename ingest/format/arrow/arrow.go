@@ -43,7 +43,7 @@ type Records interface {
 	// Schema returns the columns.
 	Schema() *arrow.Schema
 	// Next returns the next batch, of at most n rows if the reader can choose; io.EOF after the last. Only columns for which read returns
-	// true are read: the same in each call.
+	// true are read, and none that were not read before.
 	Next(n int, read func(column int) bool) (arrow.Record, error)
 }
 
@@ -91,21 +91,10 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 	return format.Table{Source: s, HasNames: true}, s.findLengths()
 }
 
-// Table returns the table of some records. open returns a reader of them from the beginning.
-func Table(open func() (Records, error), o layout.Options) (format.Table, error) {
-	r, err := open()
-	if err != nil {
-		return format.Table{}, err
-	}
+// Table returns the table of some records.
+func Table(r Records, o layout.Options) (format.Table, error) {
 	s := newSource(r, o)
-	if slices.ContainsFunc(s.fields, noLength) { // which are in the first row
-		if err := s.findLengths(); err != nil {
-			return format.Table{}, err
-		}
-		s.batch, s.rows, s.from = nil, nil, 0
-		s.records, err = open()
-	}
-	return format.Table{Source: s, HasNames: true}, err
+	return format.Table{Source: s, HasNames: true}, s.findLengths()
 }
 
 // newSource returns a source of records. Columns that the options name by path may be within others.
@@ -145,27 +134,26 @@ func noLength(f tabular.Field) bool { return f.Kind == tabular.List && f.Length 
 
 // findLengths sets the lengths of lists to those of the first row.
 func (s *source) findLengths() error {
-	wanted := make([]bool, len(s.fields))
-	for i, f := range s.fields {
-		wanted[i] = noLength(f)
+	if !slices.ContainsFunc(s.fields, noLength) {
+		return nil
 	}
-	for i := range s.fields {
-		if !wanted[i] {
+	all := slices.Repeat([]bool{true}, len(s.fields)) // the batch is also that of the first block
+	if ok, err := s.load(1, all); err != nil || !ok {
+		return err
+	}
+	cells, err := s.cells(0)
+	for i, f := range s.fields {
+		if !noLength(f) {
 			continue
-		}
-		if ok, err := s.load(1, wanted); err != nil || !ok {
-			return err
 		}
 		if lists := s.column(i); lists != nil {
 			from, to := lists.Range(0)
 			s.fields[i].Length = to - from
-		} else if cells, err := s.cells(0); err != nil {
-			return err
 		} else {
 			s.fields[i].Length = len(cells[i].List())
 		}
 	}
-	return nil
+	return err
 }
 
 // fieldOf describes a column.

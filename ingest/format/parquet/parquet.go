@@ -50,8 +50,10 @@ func open(c *input.Content, o layout.Options, _ *layout.Features) (t format.Tabl
 		column, _, _ := strings.Cut(path, ".")
 		return some(path) || !some(column)
 	}
-	return arrow.Table(func() (arrow.Records, error) {
-		// The section has its own position. The digest covers the bytes that content reads.
-		return Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{Own: true, Wanted: wanted})
-	}, o)
+	// The section has its own position. The digest covers the bytes that content reads.
+	r, err := Open(io.NewSectionReader(f, 0, info.Size()), info.Size(), Columns{Own: true, Wanted: wanted})
+	if err != nil {
+		return t, err
+	}
+	return arrow.Table(r, o)
 }

@@ -90,7 +90,7 @@ func (d *Reader) Schema() *arrow.Schema { return d.schema }
 func (d *Reader) Rows() int64 { return d.left }
 
 // Next returns a record of the next rows, at most n; io.EOF after the last. A column for which read returns false has nulls; nil reads all.
-// It must return the same each time.
+// A column that was not read once must not be read again.
 func (d *Reader) Next(n int, read func(column int) bool) (arrow.Record, error) {
 	if d.left == 0 {
 		return nil, io.EOF
