@@ -1,6 +1,7 @@
 package archive
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io/fs"
@@ -18,26 +19,22 @@ type local struct{}
 
 func (local) Below(ctx context.Context, path string) iter.Seq2[listed, error] {
 	return func(yield func(listed, error) bool) {
-		if info, err := os.Stat(path); err == nil && info.Mode().IsRegular() {
+		info, err := os.Stat(path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR):
+			return
+		case err == nil && info.Mode().IsRegular():
 			yield(listed{path, info.Size()}, nil)
 			return
 		}
-		stopped := errors.New("no more files are wanted")
-		err := input.WalkAll(os.DirFS(path), func(below string, info fs.FileInfo) error {
-			name := path
-			if below != "." {
-				name = strings.TrimSuffix(path, "/") + "/" + below
+		for file, err := range input.Walk(os.DirFS(path), true) {
+			if err = cmp.Or(ctx.Err(), err); err != nil {
+				yield(listed{}, input.WholeFile(path, err))
+				return
 			}
-			if err := ctx.Err(); err != nil {
-				return err
+			if !yield(listed{strings.TrimSuffix(path, "/") + "/" + file.Path, file.Size()}, nil) {
+				return
 			}
-			if !yield(listed{name, info.Size()}, nil) {
-				return stopped
-			}
-			return nil
-		})
-		if err != nil && err != stopped && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, syscall.ENOTDIR) {
-			yield(listed{}, input.WholeFile(path, err))
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package input
 
 import (
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -23,19 +22,22 @@ func Tables(folder string, kindOf func(name string) Kind) (tables []string, valu
 		return nil, nil, err
 	}
 	images := false
-	err = WalkFiles(os.DirFS(folder), func(path string, _ fs.FileInfo) error {
-		name := strings.ToLower(filepath.Base(path))
+	for file, err := range Walk(os.DirFS(folder), false) {
+		name := strings.ToLower(filepath.Base(file.Path))
 		switch {
+		case err != nil:
 		case slices.Contains([]string{".png", ".jpg", ".jpeg"}, filepath.Ext(name)):
 			images = true
 		case kindOf(name).IsTable:
-			tables = append(tables, filepath.Join(folder, filepath.FromSlash(path)))
-			return lakes.check(filepath.Dir(tables[len(tables)-1]))
+			tables = append(tables, filepath.Join(folder, filepath.FromSlash(file.Path)))
+			err = lakes.check(filepath.Dir(tables[len(tables)-1]))
 		}
-		return nil
-	})
-	if err != nil || images || len(tables) == 0 {
-		return nil, nil, err
+		if err != nil {
+			return nil, nil, err
+		}
+	}
+	if images || len(tables) == 0 {
+		return nil, nil, nil
 	}
 	slices.Sort(tables)
 	values, err = valuesInPaths(folder, tables, kindOf)

@@ -2,15 +2,17 @@ package input
 
 import (
 	"io/fs"
+	"iter"
 	"os"
+	"path"
 	"slices"
 	"strings"
 )
 
 // Hidden reports whether a path in a directory or an archive is hidden, as in Hive and Spark: a name in it starts with a dot, or with
 // an underscore and is no partition value, such as _year=2026.
-func Hidden(path string) bool {
-	for name := range strings.SplitSeq(path, "/") {
+func Hidden(file string) bool {
+	for name := range strings.SplitSeq(file, "/") {
 		switch {
 		case name == "." || name == "..":
 		case strings.HasPrefix(name, "."), strings.HasPrefix(name, "_") && !strings.Contains(name, "="):
@@ -20,43 +22,41 @@ func Hidden(path string) bool {
 	return false
 }
 
-// WalkFiles calls visit for the files in a directory tree that are not hidden, in path order. It follows links to directories, but
-// not in cycles.
-func WalkFiles(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
-	return walkFrom(folder, ".", nil, Hidden, visit)
+// File is a file in a directory tree.
+type File struct {
+	Path string // in the tree
+	fs.FileInfo
 }
 
-// WalkAll is like WalkFiles, but calls visit for hidden files too.
-func WalkAll(folder fs.FS, visit func(path string, info fs.FileInfo) error) error {
-	return walkFrom(folder, ".", nil, func(string) bool { return false }, visit)
+// Walk iterates over the files in a directory tree in path order, and over hidden ones if all is set. It follows links to directories, but
+// not in cycles. It ends after an error.
+func Walk(folder fs.FS, all bool) iter.Seq2[File, error] {
+	return func(yield func(File, error) bool) { walk(folder, ".", nil, all, yield) }
 }
 
-func walkFrom(folder fs.FS, path string, above []fs.FileInfo, skip func(name string) bool, visit func(string, fs.FileInfo) error) error {
-	info, err := fs.Stat(folder, path) // follows links
+// walk reports whether more files are wanted.
+func walk(folder fs.FS, at string, above []fs.FileInfo, all bool, yield func(File, error) bool) bool {
+	info, err := fs.Stat(folder, at) // follows links
+	switch {
+	case err != nil:
+		yield(File{}, err)
+		return false
+	case !info.IsDir():
+		return yield(File{at, info}, nil)
+	case slices.ContainsFunc(above, func(other fs.FileInfo) bool { return os.SameFile(info, other) }):
+		return true
+	}
+	entries, err := fs.ReadDir(folder, at)
 	if err != nil {
-		return err
-	}
-	if !info.IsDir() {
-		return visit(path, info)
-	}
-	if slices.ContainsFunc(above, func(other fs.FileInfo) bool { return os.SameFile(info, other) }) {
-		return nil
-	}
-	entries, err := fs.ReadDir(folder, path)
-	if err != nil {
-		return err
+		yield(File{}, err)
+		return false
 	}
 	for _, entry := range entries {
-		below := entry.Name()
-		if path != "." {
-			below = path + "/" + entry.Name()
-		}
-		if skip(entry.Name()) {
-			continue
-		}
-		if err := walkFrom(folder, below, append(above, info), skip, visit); err != nil {
-			return err
+		if all || !Hidden(entry.Name()) {
+			if !walk(folder, path.Join(at, entry.Name()), append(above, info), all, yield) {
+				return false
+			}
 		}
 	}
-	return nil
+	return true
 }

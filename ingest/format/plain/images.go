@@ -9,8 +9,8 @@ import (
 	"image"
 	"image/color"
 	"image/draw"
-	"image/jpeg"
-	"image/png"
+	_ "image/jpeg" // a format of image.Decode
+	_ "image/png"  // another one
 	"io"
 	"io/fs"
 	"os"
@@ -22,6 +22,7 @@ import (
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -40,23 +41,8 @@ func Images() format.Format {
 	}
 }
 
-const (
-	pngMagic  = "\x89PNG\r\n\x1a\n"
-	jpegMagic = "\xff\xd8\xff"
-	tarMagic  = "ustar" // of POSIX and GNU tar, at tarOffset
-	tarOffset = 257
-	// maxImageFile limits the size of a file: its image must fit into a message, which is far smaller.
-	maxImageFile = 64 << 20
-)
-
-// isImages reports whether a file starts like an archive or an image.
-func isImages(first []byte) bool {
-	return isTar(first) || bytes.HasPrefix(first, []byte(pngMagic)) || bytes.HasPrefix(first, []byte(jpegMagic))
-}
-
-func isTar(first []byte) bool {
-	return len(first) >= tarOffset+len(tarMagic) && string(first[tarOffset:tarOffset+len(tarMagic)]) == tarMagic
-}
+// maxImageFile limits the size of a file: its image must fit into a message, which is far smaller.
+const maxImageFile = 64 << 20
 
 // imageReader reads images of the same shape.
 type imageReader struct {
@@ -98,14 +84,14 @@ func openImages(files []*input.Content, o layout.Options, want *layout.Features)
 // newImageReader reads the first image, whose shape all others must have.
 func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageReader, error) {
 	r := &imageReader{content: c, options: o, labels: labels}
-	first, err := c.Peek(tarOffset + len(tarMagic))
+	first, err := c.Peek(signature.TarBytes)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
-	if !isImages(first) {
+	if form, _ := signature.Of(first); form.Format != "images" {
 		return nil, input.WholeFile(c.Name, errors.New("neither a folder, a tar archive, nor a PNG or JPEG file"))
 	}
-	if isTar(first) {
+	if signature.IsTar(first) {
 		r.archive = tar.NewReader(c)
 	}
 	if r.ahead, err = r.read(); err == io.EOF {
@@ -203,14 +189,10 @@ func (r *imageReader) read() (*decodedImage, error) {
 	case len(data) > maxImageFile:
 		return nil, r.fail(name, fmt.Errorf("more than %d bytes: expected an image that fits a message", maxImageFile))
 	}
-	config, decode := png.DecodeConfig, png.Decode
-	switch {
-	case bytes.HasPrefix(data, []byte(jpegMagic)):
-		config, decode = jpeg.DecodeConfig, jpeg.Decode
-	case !bytes.HasPrefix(data, []byte(pngMagic)):
-		return nil, r.fail(name, errors.New("neither PNG nor JPEG: remove the file, or start its name with a dot"))
+	size, _, err := image.DecodeConfig(bytes.NewReader(data))
+	if err == image.ErrFormat {
+		err = errors.New("neither PNG nor JPEG: remove the file, or start its name with a dot")
 	}
-	size, err := config(bytes.NewReader(data))
 	if err != nil {
 		return nil, r.fail(name, err)
 	}
@@ -218,7 +200,7 @@ func (r *imageReader) read() (*decodedImage, error) {
 		return nil, r.fail(name, fmt.Errorf("an image of %d × %d pixels does not fit a message of %d bytes", size.Height, size.Width,
 			wire.MaxMessage))
 	}
-	pixels, err := decode(bytes.NewReader(data))
+	pixels, _, err := image.Decode(bytes.NewReader(data))
 	if err != nil {
 		return nil, r.fail(name, err)
 	}
@@ -324,12 +306,11 @@ type packedFolder struct {
 // derived from the names: otherwise classes in directories of their own would follow one another.
 func OpenFolder(name string, mixed bool) (*packedFolder, error) {
 	f := &packedFolder{FS: os.DirFS(name)}
-	err := input.WalkFiles(f.FS, func(path string, _ fs.FileInfo) error {
-		f.files = append(f.files, path)
-		return nil
-	})
-	if err != nil {
-		return nil, err
+	for file, err := range input.Walk(f.FS, false) {
+		if err != nil {
+			return nil, err
+		}
+		f.files = append(f.files, file.Path)
 	}
 	if len(f.files) == 0 {
 		return nil, errors.New("an empty folder: expected PNG or JPEG files, in a folder for each class")
