@@ -34,14 +34,12 @@ func LIBSVM() format.Format {
 // dense ones.
 type libsvmSource struct {
 	input.LineReader
-	options  layout.Options
-	dense    layout.Extent // of the features, if the rows are converted to dense ones
-	text     []byte        // last line, valid until the next one is read
-	pending  bool          // the last line is the next row
-	labelled bool          // some line had a label
-	bare     bool          // rows to predict have no labels, so an empty line is a row of zeros
-	blank    int           // number of empty lines before held
-	held     []byte        // the line after them; nil: end of file
+	options layout.Options
+	dense   layout.Extent // of the features, if the rows are converted to dense ones
+	text    []byte        // last line, valid until the next one is read
+	bare    bool          // rows to predict have no labels, so an empty line is a row of zeros
+	empty   int           // number of empty lines before first that are in no block yet
+	first   []byte        // the first other line; nil: it is in a block
 }
 
 // openLIBSVM reads the first line. Labels of this format are numbers.
@@ -59,10 +57,17 @@ func openLIBSVM(c *input.Content, o layout.Options, want *layout.Features) (form
 		return format.Table{}, err
 	}
 	spelt := speltNumbers(first)
-	if err = s.read(); err == io.EOF {
+	s.bare = o.Mode == layout.Predicting
+	empty := 0
+	for err = s.read(); err == nil && len(s.text) == 0; err = s.read() {
+		empty++
+	}
+	if err == io.EOF {
 		err = input.WholeFile(c.Name, input.ErrEmpty)
 	}
-	s.pending = true
+	if s.first = s.text; s.bare {
+		s.empty = empty
+	}
 	return format.Table{Source: s, LabelOf: value.NumberLabel, Describe: func(how *layout.Reading) {
 		if how.Label, how.NumberLabels = "", spelt; s.dense.Width > 0 {
 			how.Dense = &s.dense
@@ -176,24 +181,16 @@ func (s *libsvmSource) fail(field int, err error) error {
 
 // read reads the next line with more than a comment; in rows to predict without labels, also an empty one.
 func (s *libsvmSource) read() error {
-	for empty := 0; ; {
-		switch {
-		case s.pending:
-			s.pending = false
-			return nil
-		case s.blank > 0:
-			s.blank--
-			s.text = nil
-			return nil
-		case s.held != nil:
-			s.text, s.held = s.held, nil
-			return nil
-		}
+	switch {
+	case s.empty > 0:
+		s.empty, s.text = s.empty-1, nil
+		return nil
+	case s.first != nil:
+		s.text, s.first = s.first, nil
+		return nil
+	}
+	for {
 		line, err := s.ReadLine()
-		if err == io.EOF && s.bare && empty > 0 {
-			s.blank = empty
-			continue
-		}
 		if err != nil {
 			return err
 		}
@@ -201,18 +198,13 @@ func (s *libsvmSource) read() error {
 		if at >= 0 {
 			line = line[:at]
 		}
-		s.text = bytes.TrimSpace(line)
-		switch {
-		case len(s.text) > 0:
-			if _, _, field := s.cutLabel(); s.options.Mode == layout.Predicting && !s.labelled {
-				s.bare, s.labelled = field == 0, field > 0
-			}
-			if !s.bare || empty == 0 {
-				return nil
-			}
-			s.held, s.blank, empty = s.text, empty, 0
-		case at < 0:
-			empty++
+		if s.text = bytes.TrimSpace(line); len(s.text) > 0 {
+			_, _, field := s.cutLabel()
+			s.bare = s.bare && field == 0
+			return nil
+		}
+		if at < 0 && s.bare {
+			return nil
 		}
 	}
 }
