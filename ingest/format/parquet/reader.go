@@ -179,9 +179,9 @@ func (n *node) append(rows int) error {
 	}
 	for range rows {
 		for _, l := range n.leaves {
-			if v, err := l.peek(); err != nil {
+			if v, err := l.need(); err != nil {
 				return err
-			} else if v == nil || v.RepetitionLevel() != 0 {
+			} else if v.RepetitionLevel() != 0 {
 				return errTooFew
 			}
 		}
@@ -200,10 +200,8 @@ func (n *node) append(rows int) error {
 // appendLeaf appends the values of the next rows of a column without parts: as append, but several at a time.
 func (n *node) appendLeaf(rows int) error {
 	for l := n.leaf; rows > 0; {
-		if v, err := l.peek(); err != nil {
+		if _, err := l.need(); err != nil {
 			return err
-		} else if v == nil {
-			return errTooFew
 		}
 		values := l.ahead[l.at:min(l.at+rows, len(l.ahead))]
 		l.at, rows = l.at+len(values), rows-len(values)
@@ -226,12 +224,9 @@ func (n *node) appendLeaf(rows int) error {
 
 // next appends the next value.
 func (n *node) next() error {
-	v, err := n.leaves[0].peek()
+	v, err := n.leaves[0].need()
 	if err != nil {
 		return err
-	}
-	if v == nil {
-		return errTooFew
 	}
 	level := v.DefinitionLevel()
 	switch {
@@ -270,10 +265,8 @@ func (n *node) next() error {
 // skip skips a null, or an empty list.
 func (n *node) skip() error {
 	for _, l := range n.leaves {
-		if v, err := l.peek(); err != nil {
+		if _, err := l.need(); err != nil {
 			return err
-		} else if v == nil {
-			return errTooFew
 		}
 		l.at++
 	}
@@ -319,6 +312,15 @@ func (l *leaf) peek() (*parquet.Value, error) {
 		}
 	}
 	return &l.ahead[l.at], nil
+}
+
+// need is peek, but returns an error after the last value.
+func (l *leaf) need() (*parquet.Value, error) {
+	v, err := l.peek()
+	if v == nil && err == nil {
+		err = errTooFew
+	}
+	return v, err
 }
 
 // close releases the pages of a row group.

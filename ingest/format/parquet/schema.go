@@ -95,11 +95,7 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 	only := len(parts) == 1 && parts[0].Repeated()
 	switch {
 	case repeated:
-		item, of := s.all().node(c, path, false)
-		if item == nil {
-			return nil, nil
-		}
-		return &node{leaves: item.leaves, parts: []*node{item}, item: c.MaxDefinitionLevel(), repeats: c.MaxRepetitionLevel()}, arrow.ListOf(of)
+		return s.list(c, c, path)
 	case c.Leaf():
 		l := &leaf{file: s.file, column: c}
 		n, t = &node{leaf: l, leaves: []*leaf{l}}, s.leafType(c)
@@ -112,30 +108,32 @@ func (s *schema) node(c *parquet.Column, path string, repeated bool) (n *node, t
 		n = &node{leaves: append(slices.Clone(key.leaves), v.leaves...), parts: []*node{key, v}}
 		n.item, n.repeats, t = parts[0].MaxDefinitionLevel(), parts[0].MaxRepetitionLevel(), arrow.MapOf(keys, of)
 	case only && !parts[0].Leaf() && len(parts[0].Columns()) == 1:
-		item, of := s.all().node(parts[0].Columns()[0], path, parts[0].Columns()[0].Repeated())
-		if item == nil {
-			return nil, nil
-		}
-		n = &node{leaves: item.leaves, parts: []*node{item}, item: parts[0].MaxDefinitionLevel(), repeats: parts[0].MaxRepetitionLevel()}
-		t = arrow.ListOf(of)
+		n, t = s.list(parts[0], parts[0].Columns()[0], path)
 	case only:
-		if n, t = s.node(parts[0], path, true); n == nil {
-			return nil, nil
-		}
+		n, t = s.list(parts[0], parts[0], path)
 	default:
 		nodes, fields := s.fields(parts, path+".")
-		if len(nodes) == 0 {
-			return nil, nil
-		}
 		n, t = &node{parts: nodes}, arrow.StructOf(fields...)
 		for _, part := range nodes {
 			n.leaves = append(n.leaves, part.leaves...)
 		}
 	}
+	if n == nil || len(n.leaves) == 0 {
+		return nil, nil
+	}
 	if c.Optional() {
 		n.present = c.MaxDefinitionLevel()
 	}
 	return n, t
+}
+
+// list returns a list, of which c is what repeats, and of the item; nil: nothing in it is wanted.
+func (s *schema) list(c, of *parquet.Column, path string) (*node, arrow.DataType) {
+	item, t := s.all().node(of, path, of != c && of.Repeated())
+	if item == nil {
+		return nil, nil
+	}
+	return &node{leaves: item.leaves, parts: []*node{item}, item: c.MaxDefinitionLevel(), repeats: c.MaxRepetitionLevel()}, arrow.ListOf(t)
 }
 
 // all returns the schema of the items of a list or a map, of which all parts are wanted: paths to them have indices or keys.
