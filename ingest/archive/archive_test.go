@@ -216,6 +216,10 @@ func TestPatterns(t *testing.T) {
 	}
 	s := arrowtest.Must(openStore(folder+"/**", Options{}))(t)
 	checkPatterns(t, s, folder)
+	arrowtest.NoError(t, os.Symlink("nowhere", filepath.Join(folder, "a", "link")))
+	if _, err := list(t, s, folder, "a/*"); err == nil {
+		t.Error("a listing ends before a link that leads nowhere, without an error")
+	}
 	t.Chdir(folder)
 	if got, err := list(t, s, ".", "a/b/*"); err != nil || !slices.Equal(got, []string{"a/b/c.avro", "a/b/d.json"}) {
 		t.Error(got, err)

@@ -99,10 +99,8 @@ func (s *deltaState) check(t *table) error {
 	return nil
 }
 
-var (
-	commitName     = regexp.MustCompile(`^([0-9]{20})\.json$`)
-	checkpointName = regexp.MustCompile(`^([0-9]{20})\.checkpoint(\.([0-9]{10})\.([0-9]{10}))?\.parquet$`)
-)
+// logName matches a commit, or a checkpoint, which may have several parts.
+var logName = regexp.MustCompile(`^([0-9]{20})(\.json|\.checkpoint(\.[0-9]{10}\.([0-9]{10}))?\.parquet)$`)
 
 // deltaLog are the files of the log of a table of Delta Lake.
 type deltaLog struct {
@@ -154,26 +152,22 @@ func delta(t *table, at snapshotName) ([]dataFile, error) {
 // deltaLog lists the log.
 func (t *table) deltaLog() (log deltaLog, err error) {
 	log = deltaLog{commits: map[int64]string{}, last: -1, checkpoints: map[int64][]string{}}
-	parts := map[string][]string{} // of checkpoints, by version and number of parts
-	for entry, err := range t.store.Below(t.ctx, t.root+"/_delta_log") {
-		if err != nil {
-			return log, err
-		}
-		name := path.Base(entry.Path)
-		if commit := commitName.FindStringSubmatch(name); commit != nil {
-			version, err := strconv.ParseInt(commit[1], 10, 64)
-			if err != nil {
-				return log, input.WholeFile(entry.Path, err)
+	versions, _, err := t.versions("_delta_log", logName)
+	if err != nil {
+		return log, err
+	}
+	delete(versions, -1) // other files
+	for version, files := range versions {
+		parts := map[string][]string{} // of checkpoints, by the number of their parts
+		for _, file := range files {
+			name := logName.FindStringSubmatch(path.Base(file))
+			if name[2] == ".json" {
+				log.commits[version], log.last = file, max(log.last, version)
+				continue
 			}
-			log.commits[version], log.last = entry.Path, max(log.last, version)
-		} else if part := checkpointName.FindStringSubmatch(name); part != nil {
-			version, err := strconv.ParseInt(part[1], 10, 64)
-			if err != nil {
-				return log, input.WholeFile(entry.Path, err)
-			}
-			of := part[1] + part[4]
-			parts[of] = append(parts[of], entry.Path)
-			if n, _ := strconv.Atoi(cmp.Or(part[4], "1")); n == len(parts[of]) {
+			of := cmp.Or(name[4], "1")
+			parts[of] = append(parts[of], file)
+			if n, _ := strconv.Atoi(of); n == len(parts[of]) {
 				log.checkpoints[version], log.last = parts[of], max(log.last, version)
 			}
 		}

@@ -251,43 +251,36 @@ func (t *table) metadataFile() (string, error) {
 		t.root = strings.TrimSuffix(t.root, "/")
 		return file, nil
 	}
-	hint, highest := int64(-1), int64(-1)
-	var names []string // of the highest version, or of the hint
-	versions := map[int64][]string{}
-	for entry, err := range t.store.Below(t.ctx, t.root+"/metadata") {
-		if err != nil {
-			return "", err
-		}
-		base := path.Base(entry.Path)
-		if base == "version-hint.text" {
-			content, err := t.content(entry.Path)
+	versions, highest, err := t.versions("metadata", metadataVersion)
+	if err != nil {
+		return "", err
+	}
+	hint := int64(-1)
+	for _, file := range versions[-1] {
+		if path.Base(file) == "version-hint.text" {
+			content, err := t.content(file)
 			if err != nil {
 				return "", err
 			}
 			if hint, err = strconv.ParseInt(strings.TrimSpace(string(content)), 10, 64); err != nil {
-				return "", input.WholeFile(entry.Path, err)
+				return "", input.WholeFile(file, err)
 			}
-		} else if found := metadataVersion.FindStringSubmatch(base); found != nil {
-			version, err := strconv.ParseInt(found[1], 10, 64)
-			if err != nil {
-				return "", input.WholeFile(entry.Path, err)
-			}
-			versions[version], highest = append(versions[version], entry.Path), max(highest, version)
 		}
 	}
 	if hint >= 0 {
 		highest = hint
 	}
-	switch names = versions[highest]; {
-	case len(names) == 0 && hint >= 0:
-		return "", t.fail("no metadata of version %d, which metadata/version-hint.text names", hint)
-	case len(names) == 0:
+	switch names := versions[highest]; {
+	case highest < 0:
 		return "", t.fail("no table of Iceberg: expected files such as metadata/v1.metadata.json in it")
+	case len(names) == 0:
+		return "", t.fail("no metadata of version %d, which metadata/version-hint.text names", hint)
 	case len(names) > 1:
 		return "", t.fail("version %d has %d files of metadata, because several programs wrote at the same time: set examples.archive.files to "+
 			"the one that the catalog names, such as %s", highest, len(names), names[0])
+	default:
+		return names[0], nil
 	}
-	return names[0], nil
 }
 
 // snapshot returns a snapshot; nil if the table is empty.

@@ -9,7 +9,10 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -62,6 +65,25 @@ func (t *table) path(name string) string {
 		return name
 	}
 	return t.root + "/" + name
+}
+
+// versions returns the files of a directory whose names match, by the number that the first group of the pattern matches, and the highest
+// number, −1 if there are none. The other files have the number −1.
+func (t *table) versions(folder string, names *regexp.Regexp) (files map[int64][]string, last int64, err error) {
+	files, last = map[int64][]string{}, -1
+	for entry, err := range t.store.Below(t.ctx, t.root+"/"+folder) {
+		version := int64(-1)
+		if found := names.FindStringSubmatch(path.Base(entry.Path)); err == nil && found != nil {
+			if version, err = strconv.ParseInt(found[1], 10, 64); err != nil {
+				err = input.WholeFile(entry.Path, err)
+			}
+		}
+		if err != nil {
+			return nil, 0, err
+		}
+		files[version], last = append(files[version], entry.Path), max(last, version)
+	}
+	return files, last, nil
 }
 
 // maxMetadata is the maximum size of a file of metadata that is read as a whole, decompressed.
