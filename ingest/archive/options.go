@@ -6,32 +6,22 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Options are the keys under `examples.archive` of the configuration. The zero value means no archive.
+// Options are the keys under `examples.archive` of the configuration: [Keys] says what each means. The zero value means no archive.
 type Options struct {
-	// Files is a folder, or a pattern of the files; "": there is no archive.
-	Files string `yaml:"files" path:"file"`
-	// Layout is the name of a layout; "": it follows from the names of the files.
-	Layout string `yaml:"layout"`
-	// Partition, Offset, Timestamp and Key are the columns of rows with these properties of the message; "": as the layout has them.
-	Partition string `yaml:"partition"`
-	Offset    string `yaml:"offset"`
-	Timestamp string `yaml:"timestamp"`
-	Key       string `yaml:"key"`
-	// Snapshot is the state of a table that is read, and AsOf the time at which it was the current one; "": the current one.
-	Snapshot string `yaml:"snapshot"`
-	AsOf     string `yaml:"as_of"`
-	// Endpoint is the URL of a service that is compatible with S3; "": that of Amazon or Google.
-	Endpoint string `yaml:"endpoint"`
-	// Region is the region of the bucket; "": it is found.
-	Region string `yaml:"region"`
-	// AccessKeyFile is a file with the ID of an access key, its secret, and a session token if it has one, each in a line.
-	AccessKeyFile string `yaml:"access_key_file" path:"file"`
-	// TokenCommand is a program and its arguments. It prints a token, or an access key that expires.
-	TokenCommand []string `yaml:"token_command"`
-	// OnGap is what to do if messages between those of the archive, or before those of the topic, are missing.
-	OnGap string `yaml:"on_gap"`
-	// Alone means that there is no topic: the archive has all messages.
-	Alone bool `yaml:"-"`
+	Files         string   `yaml:"files" path:"file"`
+	Layout        string   `yaml:"layout"`
+	Partition     string   `yaml:"partition"`
+	Offset        string   `yaml:"offset"`
+	Timestamp     string   `yaml:"timestamp"`
+	Key           string   `yaml:"key"`
+	Snapshot      string   `yaml:"snapshot"`
+	AsOf          string   `yaml:"as_of"`
+	Endpoint      string   `yaml:"endpoint"`
+	Region        string   `yaml:"region"`
+	AccessKeyFile string   `yaml:"access_key_file" path:"file"`
+	TokenCommand  []string `yaml:"token_command"`
+	OnGap         string   `yaml:"on_gap"`
+	Alone         bool     `yaml:"-"` // there is no topic: the archive has all messages
 }
 
 const (

@@ -12,38 +12,24 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Options are the keys under `examples.outcome` of the configuration: labels that arrive on a separate topic. The zero
-// value has none; start from Defaults.
+// Options are the keys under `examples.outcome` of the configuration, for labels that arrive on a separate topic: [Keys] says what each
+// means. The zero value has none; start from Defaults.
 type Options struct {
-	// Topic is the outcomes topic; "": rows have their labels.
-	Topic string `yaml:"topic"`
-	// Key is the path of the join key in an outcome; "": the message key.
-	Key string `yaml:"key"`
-	// Label is the path of the label or labels in an outcome; "": other keys have the paths of targets or label columns.
-	Label string `yaml:"label"`
-	// Within is the maximum delay of an outcome after its row, by message timestamps.
-	Within time.Duration `yaml:"within"`
-	// Early is how far an outcome may precede its row.
-	Early time.Duration `yaml:"early"`
-	// Grace is how far messages may be out of order: by how much their time may be behind the latest one of their partition.
-	Grace time.Duration `yaml:"grace"`
-	// KeyFormat is the encoding of the message keys of the outcomes: see package ingest.
-	KeyFormat string `yaml:"key_format"`
-	// Unmatched is the fraction of outcomes without a row beyond which no version is offered.
-	Unmatched float64 `yaml:"unmatched"`
-	// Idle is the maximum lag of a silent partition of the topic, after which it no longer blocks rows; at most Within.
-	Idle time.Duration `yaml:"idle"`
-	// Absent is the label, the labels or the targets of a row without an outcome, one value for all targets or one each; or
-	// AbsentSkip.
-	Absent []string `yaml:"absent" single:"true"`
-	// Memory is the memory limit for waiting rows and outcomes.
-	Memory option.Bytes `yaml:"memory"`
-	// Format is that of the outcomes; "": that of the rows, with their schema and registry.
-	Format string `yaml:"format"`
-	// The contents of the messages.
+	Topic     string        `yaml:"topic"`
+	Key       string        `yaml:"key"`
+	Label     string        `yaml:"label"`
+	Within    time.Duration `yaml:"within"`
+	Early     time.Duration `yaml:"early"`
+	Grace     time.Duration `yaml:"grace"`
+	KeyFormat string        `yaml:"key_format"`
+	Unmatched float64       `yaml:"unmatched"`
+	Idle      time.Duration `yaml:"idle"`
+	Absent    []string      `yaml:"absent" single:"true"`
+	Memory    option.Bytes  `yaml:"memory"`
+	Format    string        `yaml:"format"`
+
 	message.Settings ` yaml:",inline"`
-	// Registry has the schemas of the messages.
-	Registry typed.Registry `yaml:"registry"`
+	Registry         typed.Registry `yaml:"registry"`
 
 	folder string // for data that does not fit into memory; "": memory is unlimited
 }

@@ -12,18 +12,15 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 )
 
-// Registry are the keys under `examples.registry` of the configuration. The zero value means no registry.
+// Registry are the keys under `examples.registry` of the configuration: [RegistryKeys] says what each means. The zero value means no
+// registry.
 type Registry struct {
-	// URL is the URL of the registry, such as https://registry:8081; "": there is none.
-	URL string `yaml:"url"`
-	// User is the user name, with the password in the first line of PasswordFile; "": none.
+	URL          string `yaml:"url"`
 	User         string `yaml:"user"`
 	PasswordFile string `yaml:"password_file" path:"file"`
-	// CA is a file with the CA certificates that sign the registry's; "": the system's.
-	CA string `yaml:"ca" path:"file"`
-	// Cert and Key are files with the client certificate and its key, for registries that require one. All files are PEM.
-	Cert string `yaml:"cert" path:"file"`
-	Key  string `yaml:"key" path:"file"`
+	CA           string `yaml:"ca" path:"file"`
+	Cert         string `yaml:"cert" path:"file"`
+	Key          string `yaml:"key" path:"file"`
 }
 
 // RegistryKeys is the table of the keys of a registry below a key under `examples`. meaning is that of the URL, which needs another key:
