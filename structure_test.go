@@ -62,8 +62,6 @@ var rules = []struct {
 		because: "options are declared beside the code that they set, and config imports them, not the other way round"},
 	{from: []string{"pipeline/worker"}, trees: []string{"pipeline/solver"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
-	{from: []string{"pipeline/worker/partition"}, trees: []string{"pipeline/worker/visit"},
-		because: "what is held of a partition does not depend on who works on it"},
 	{from: []string{"pipeline/solver"}, trees: []string{"pipeline/worker"},
 		because: "worker and solver meet on topics alone: what one needs of the other is a message"},
 	{from: []string{"pipeline/topics"}, trees: []string{"pipeline/source", "pipeline/dispatch", "pipeline/replay"},

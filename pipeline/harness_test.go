@@ -29,7 +29,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/solve"
@@ -277,7 +277,7 @@ func readLedger(t *testing.T, p *topics.Pipeline) *protocol.Ledger {
 // newSoleMembers returns a worker and a solver that own all partitions.
 func newSoleMembers(t *testing.T, p *topics.Pipeline, job topics.Job, rec event.Recorder) *dispatch.Members {
 	t.Helper()
-	return &dispatch.Members{Pipeline: p, Process: dispatch.NewProcess(openBLAS(t)), Cache: partition.NewRunCache(job.Memory), Recorder: rec,
+	return &dispatch.Members{Pipeline: p, Process: dispatch.NewProcess(openBLAS(t)), Cache: visit.NewRunCache(job.Memory), Recorder: rec,
 		Works: protocol.NewSoleOwner(job.Examples.Partitions), Solves: protocol.NewSoleOwner(1), JoinWorkers: func() {},
 		LeaveWorkers: func() {}, Leave: func() {}}
 }

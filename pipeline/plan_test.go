@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -63,7 +63,7 @@ func FuzzLedger(f *testing.F) {
 			}
 			if segments < 100_000 { // the segments of a plan at the limit take too long
 				for i, span := range p.Spans {
-					partition.New(p.Segment, partition.NewPart(span, i, nil))
+					visit.NewShare(p.Segment, &visit.Part{Span: span, Ordinal: i})
 				}
 			}
 		}

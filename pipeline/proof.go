@@ -12,7 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
@@ -137,7 +137,7 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 				return nil
 			}
 			rows := source.RowsIn(r.Pipeline, m)
-			got.Count(rows, partition.Checksum(m, n, rows))
+			got.Count(rows, visit.Checksum(m, n, rows))
 			return nil
 		})
 		if errors.As(err, new(*kafkalog.DeletedError)) {

@@ -15,7 +15,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -62,11 +62,11 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 		return nil, err
 	}
 	job.Examples.Found.Extent = files.Extent
-	bytes, err := partition.Bytes(job.Memory)
+	bytes, err := visit.CacheBytes(job.Memory)
 	if err != nil {
 		return nil, err
 	}
-	cache := partition.NewCache(bytes)
+	cache := visit.NewCache(bytes)
 	join := func(ctx context.Context) (execution, func(), error) {
 		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -68,7 +68,7 @@ func TestAnyArithmetic(t *testing.T) {
 		go func() {
 			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
 				o protocol.Owner, plan *schemas.Plan, watch int64) error {
-				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: partition.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
+				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
 			})
 		}()
 	}

@@ -20,7 +20,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -156,7 +155,7 @@ func (s *simulation) startRoles(workers, solvers int) {
 
 func (s *simulation) startWorker(i int) {
 	s.start(fmt.Sprint("worker ", i), func() { s.startWorker(i) }, func(a *actor) error {
-		p, cache := s.pipeline(a), partition.NewCache(s.job.Memory)
+		p, cache := s.pipeline(a), visit.NewCache(s.job.Memory)
 		return dispatch.Serve(context.Background(), p, simArithmetic, event.Ignore{}, func() dispatch.Member {
 			return s.join(a, s.workers,
 				i)
@@ -168,7 +167,7 @@ func (s *simulation) startWorker(i int) {
 
 func (s *simulation) startSolver(i int) {
 	s.start(fmt.Sprint("solver ", i), func() { s.startSolver(i) }, func(a *actor) error {
-		p, cache := s.pipeline(a), partition.NewCache(s.job.Memory)
+		p, cache := s.pipeline(a), visit.NewCache(s.job.Memory)
 		if s.stores {
 			p.Sums = &solver.Store{}
 		}
@@ -270,11 +269,11 @@ func (sequential) Run(ctx context.Context, s *visit.Scan) error {
 			if err != nil {
 				return err
 			}
-			collect, err := process(ctx, l)
+			outcome, err := process(ctx, l)
 			if err != nil {
 				return err
 			}
-			write, err := collect()
+			write, err := s.Collect(l, outcome)
 			if err == nil && write != nil {
 				err = write(ctx)
 			}

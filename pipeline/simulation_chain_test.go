@@ -18,7 +18,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -172,7 +172,7 @@ func (s *simulation) startRunner(i int) *actor {
 
 // members returns the memberships of a runner that executes its runs itself.
 func (s *simulation) members(a *actor, p *topics.Pipeline, i int) *dispatch.Members {
-	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: partition.NewCache(s.job.Memory), Recorder: event.Ignore{}}
+	m := &dispatch.Members{Pipeline: p, Process: s.process(a), Cache: visit.NewCache(s.job.Memory), Recorder: event.Ignore{}}
 	var works dispatch.Member
 	m.JoinWorkers = func() {
 		works = s.join(a, s.workers, i)

@@ -14,7 +14,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -157,8 +157,8 @@ func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64,
 	t.Helper()
 	p, blas := topics.OpenForRuns(log, job, nil), openBLAS(t)
 	noError(t, topics.Create(t.Context(), p, &job))
-	memory := must(partition.Bytes(job.Memory))(t)
-	cache := partition.NewCache(memory)
+	memory := must(visit.CacheBytes(job.Memory))(t)
+	cache := visit.NewCache(memory)
 	join := func(ctx context.Context) (execution, func(), error) {
 		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
 		if err != nil {

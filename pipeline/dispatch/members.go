@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 )
@@ -36,7 +35,7 @@ type TrainOptions struct {
 type Members struct {
 	*topics.Pipeline
 	Process
-	Cache         *partition.Cache // of the worker
+	Cache         *visit.Cache // of the worker
 	Recorder      event.Recorder
 	Works, Solves protocol.Owner
 	// JoinWorkers and LeaveWorkers join and leave the group of workers.
@@ -46,15 +45,15 @@ type Members struct {
 
 // Join joins the consumer groups of the pipeline. On the embedded broker this process owns all partitions. If cache is nil, nothing stays
 // in memory for later runs.
-func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *partition.Cache, blas *kernel.BLAS,
+func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *visit.Cache, blas *kernel.BLAS,
 	rec event.Recorder) (*Members, error) {
-	bytes, err := partition.Bytes(job.Memory)
+	bytes, err := visit.CacheBytes(job.Memory)
 	if err != nil {
 		return nil, err
 	}
 	limit(ctx, p, job, bytes)
 	if cache == nil {
-		cache = partition.NewRunCache(bytes)
+		cache = visit.NewRunCache(bytes)
 	}
 	CheckCache(ctx, p, cache)
 	m := &Members{Pipeline: p, Process: NewProcess(blas), Cache: cache, Recorder: rec,
@@ -101,7 +100,7 @@ func limit(ctx context.Context, p *topics.Pipeline, job topics.Job, bytes int64)
 
 // CheckCache empties a cache if the examples topic is or may be compacted: its messages may then no
 // longer be on the topic.
-func CheckCache(ctx context.Context, p *topics.Pipeline, cache *partition.Cache) {
+func CheckCache(ctx context.Context, p *topics.Pipeline, cache *visit.Cache) {
 	configs, err := p.Admin.Configs(ctx, p.Topics.Examples)
 	if err != nil || configs[p.Topics.Examples]["cleanup.policy"] != "delete" {
 		cache.Retain(nil)

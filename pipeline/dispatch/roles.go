@@ -16,7 +16,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/solver"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -70,8 +70,8 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 
 // open opens a pipeline for a role that needs topics, some of which must be compacted, with the memory for examples.
 func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder,
-	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *partition.Cache, error) {
-	bytes, err := partition.Bytes(job.Memory)
+	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *visit.Cache, error) {
+	bytes, err := visit.CacheBytes(job.Memory)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -84,7 +84,7 @@ func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Reco
 		return nil, nil, err
 	}
 	limit(ctx, p, job, bytes)
-	return p, partition.NewCache(bytes), nil
+	return p, visit.NewCache(bytes), nil
 }
 
 // Prune removes unneeded messages. An error is only recorded: the next run removes them.

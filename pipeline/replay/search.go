@@ -13,7 +13,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/stages"
@@ -120,7 +120,7 @@ func (t *trials) open(ctx context.Context) error {
 		return nil
 	}
 	p, job := t.pipeline, t.job
-	bytes, err := partition.Bytes(job.Memory)
+	bytes, err := visit.CacheBytes(job.Memory)
 	if err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (t *trials) open(ctx context.Context) error {
 	}
 	job.Name, job.Examples.Topic = prefix+strings.ToLower(p.Fresh()[:8]), p.Topics.Examples // not created
 	beside, created := p.Beside(job.Name), topics.Topics(job)
-	cache, nothing := partition.NewCache(bytes), func() {}
+	cache, nothing := visit.NewCache(bytes), func() {}
 	dispatch.CheckCache(ctx, beside, cache)
 	t.topics, t.Members = Names(created), &dispatch.Members{
 		Pipeline: beside, Process: t.process, Cache: cache, Recorder: t.recorder, JoinWorkers: nothing, LeaveWorkers: nothing, Leave: nothing,

@@ -8,7 +8,7 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 )
 
@@ -91,7 +91,7 @@ func (l *Local) End() {
 		p.Release(l.worker.Cache)
 	}
 	if l.failed {
-		for _, number := range partition.Numbers(l.worker.shares) {
+		for _, number := range visit.Numbers(l.worker.shares) {
 			l.worker.Cache.Drop(number)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -96,7 +96,7 @@ func (w *Worker) publications() int {
 // reserveFound reserves the memory for the matrices of the columns and labels that the survey has found in a share so
 // far, if the cache lacks it. If it is too small, it drops the messages of surveyed segments, given by their number
 // in each share.
-func (w *Worker) reserveFound(columns, labels int, surveyed map[*partition.Share]int) {
+func (w *Worker) reserveFound(columns, labels int, surveyed map[*visit.Share]int) {
 	need := protocol.SparseBytes(int64(columns), int64(labels), w.options.Solves)
 	if need <= w.reserved || w.Cache.Has(need-w.reserved) {
 		return
@@ -172,7 +172,7 @@ func (w *Worker) reserve(v protocol.Visit) error {
 }
 
 // made returns the dependencies of the run's batches other than their messages. The survey's result must be accepted.
-func (w *Worker) made() partition.Made {
+func (w *Worker) made() visit.Made {
 	type block struct {
 		Features          schemas.Features
 		Scores, Intercept bool
@@ -192,7 +192,7 @@ func (w *Worker) made() partition.Made {
 		weights = nil
 	}
 	preparation := wire.Record[float32]{Tensors: w.chain.Survey.Preparation}
-	return partition.Made{
+	return visit.Made{
 		Rows: wire.DigestJSON([]any{preparation.Digest(), w.Plan.Prepare, w.Plan.Holdout, w.Plan.Seed, w.Plan.Arithmetic, weights,
 			w.Plan.Forgotten, w.Plan.Augment, w.Plan.Members() > 1, w.Plan.Fold}),
 		Blocks: wire.DigestJSON(blocks),
@@ -200,7 +200,7 @@ func (w *Worker) made() partition.Made {
 }
 
 // reuse restores the batches of an earlier run to shares.
-func (w *Worker) reuse(shares []*partition.Share) {
+func (w *Worker) reuse(shares []*visit.Share) {
 	made := w.made()
 	for _, p := range shares {
 		w.Cache.Return(p, made, w.Plan.Chain != nil)

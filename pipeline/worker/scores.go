@@ -4,25 +4,23 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
+	"slices"
 
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
-// loadScores loads the scores before a stage, which the previous stage has published, for shares that lack them.
+// loadScores loads the scores before a stage, which the previous stage has published, for shares that lack them. Visits of an update
+// compute them from those before stage 0.
 // Residuals that are not sealed, or no longer on the topic, are computed and published again, if necessary from stage 0.
-func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.Share) error {
+func (w *Worker) loadScores(ctx context.Context, stage int, shares []*visit.Share) error {
 	w.setCovered(shares)
 	if w.Plan.Update() != nil {
-		w.beginScores(shares)
-		return nil
+		stage = 0
 	}
-	var without []*partition.Share
+	var without []*visit.Share
 	for _, p := range shares {
 		if p.Scores != stage {
 			p.Scores = protocol.NoStage // restore overwrites the scores before it detects wrong ones
@@ -53,7 +51,7 @@ func (w *Worker) loadScores(ctx context.Context, stage int, shares []*partition.
 			return err
 		}
 		if len(unsealed) > 0 {
-			return fmt.Errorf("partitions %v: %w, although they were published again", numbers(unsealed[0]), visit.ErrUnsealed)
+			return fmt.Errorf("partitions %v: %w, although they were published again", unsealed[0].Numbers(), visit.ErrUnsealed)
 		}
 	}
 	for _, p := range without {
@@ -68,7 +66,7 @@ const maxRepetitions = 3
 
 // withScores calls do once the scores before a stage are loaded. If residuals are deleted in the meantime, it computes
 // them again and repeats do.
-func (w *Worker) withScores(ctx context.Context, stage int, shares []*partition.Share, do func() error) error {
+func (w *Worker) withScores(ctx context.Context, stage int, shares []*visit.Share, do func() error) error {
 	for repetition := 0; ; repetition++ {
 		err := w.loadScores(ctx, stage, shares)
 		if err == nil {
@@ -84,7 +82,7 @@ func (w *Worker) withScores(ctx context.Context, stage int, shares []*partition.
 }
 
 // restore reads the scores of shares. It returns the shares whose residuals must be computed again.
-func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, shares []*partition.Share) (unsealed []*partition.Share,
+func (w *Worker) restore(ctx context.Context, before *visit.ResidualsReader, shares []*visit.Share) (unsealed []*visit.Share,
 	err error) {
 	for _, p := range shares {
 		switch err := before.Restore(ctx, p); {
@@ -105,56 +103,30 @@ func (w *Worker) scoresBefore(stage int) *visit.ResidualsReader {
 	_, parent := w.chain.Final(stage - 1)
 	return &visit.ResidualsReader{
 		Run: w.Run, Stage: stage - 1, Parent: parent, Classes: w.chain.Prepared.Labels.Len(),
-		Seal: func(p *partition.Share) *statistics.Seal { return w.seals.of(w.first(p), stage-1) },
-		From: model.LinkOf(w.Plan, stage-1), To: model.LinkOf(w.Plan, stage), Begins: w.Plan.BeginsMember(stage), Votes: w.Plan.Votes(stage - 1),
+		Seal: func(p *visit.Share) *statistics.Seal { return w.seals.of(w.first(p), stage-1) },
 	}
 }
 
-// setCovered sets the coverage of each share from the survey's result.
-func (w *Worker) setCovered(shares []*partition.Share) {
-	if w.covered == nil {
-		w.surveyed = map[int]coverage.Coverage{}
-		for _, c := range w.chain.Survey.Covered {
-			if len(c.Spans) > 0 {
-				w.surveyed[c.Spans[0].Partition] = c
-			}
+// setCovered sets the coverage of shares that lack it, from the survey's result and the plan of an update.
+func (w *Worker) setCovered(shares []*visit.Share) {
+	for _, p := range shares {
+		if p.Surveyed.Spans != nil || p.Covered.Spans != nil {
+			continue
 		}
-		w.covered = maps.Clone(w.surveyed)
-		if u := w.Plan.Update(); u != nil {
-			for i := range u.Refresh {
-				for _, c := range u.Refresh[i].Covered {
-					number := c.Spans[0].Partition
-					all := w.covered[number]
-					if all.Merge(c) == nil { // overlapping spans of a plan are detected when their sums are merged
-						w.covered[number] = all
-					}
+		numbers := p.Numbers()
+		add := func(to *coverage.Coverage, list []coverage.Coverage) {
+			for _, c := range list {
+				if len(c.Spans) > 0 && slices.Contains(numbers, c.Spans[0].Partition) {
+					_ = to.Merge(c) // overlapping spans of a plan are detected when their sums are merged
 				}
 			}
 		}
-	}
-	for _, p := range shares {
-		surveyed, covered := coverage.Coverage{}, coverage.Coverage{}
-		for _, part := range p.Parts { // partitions have no offsets in common
-			_ = surveyed.Merge(w.surveyed[part.Span.Partition])
-			_ = covered.Merge(w.covered[part.Span.Partition])
+		add(&p.Surveyed, w.chain.Survey.Covered)
+		p.Covered = p.Surveyed
+		if u := w.Plan.Update(); u != nil {
+			for i := range u.Refresh {
+				add(&p.Covered, u.Refresh[i].Covered)
+			}
 		}
-		p.Surveyed, p.Covered = surveyed, covered
-	}
-}
-
-// beginScores restores the batches of an earlier run, with the scores before stage 0. Visits of an update advance them.
-func (w *Worker) beginScores(shares []*partition.Share) {
-	var without []*partition.Share
-	for _, p := range shares {
-		if p.Scores != 0 {
-			without = append(without, p)
-		}
-	}
-	if len(without) == 0 {
-		return
-	}
-	w.reuse(without)
-	for _, p := range without {
-		p.ZeroScores()
 	}
 }

@@ -21,7 +21,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -161,7 +160,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			record.Release()
 			arrowtest.NoError(t, err)
 			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
-			covered[n].Count(testRows, partition.Checksum(m, n, testRows))
+			covered[n].Count(testRows, visit.Checksum(m, n, testRows))
 			arrowtest.Must(client.Log.Append(t.Context(), client.Topics.Examples, n, m.Message))(t)
 		}
 	}
@@ -198,7 +197,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 // newTestWorker returns a worker that has read the weights of its run and owns all partitions.
 func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, bytes int64) *Worker {
 	t.Helper()
-	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: partition.NewRunCache(bytes)}, event.Ignore{})
+	w := New(client, kernel.Gonum(), plan, 0, protocol.NewSoleOwner(testPartitions), Options{Cache: visit.NewRunCache(bytes)}, event.Ignore{})
 	arrowtest.Must(w.chain.Read(t.Context(), client))(t)
 	arrowtest.NoError(t, w.adopt(t.Context()))
 	return w
@@ -207,23 +206,21 @@ func newTestWorker(t *testing.T, plan *schemas.Plan, client *protocol.Client, by
 // scoresBeforeStage2 returns the scores of all rows before stage 2, from memory, or as read by a scan.
 func scoresBeforeStage2(t *testing.T, w *Worker) (all []float32) {
 	t.Helper()
-	of := map[*partition.Share][]float32{}
+	of := map[*visit.Share][]float32{}
 	arrowtest.NoError(t, w.executor.Run(t.Context(), &visit.Scan{
-		Run: w.Run, Shares: w.shares, Scores: w.scoresBefore(2),
-		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) ([]float32, error) {
-			return func(_ context.Context, l *visit.Load) (scores []float32, err error) {
-				for _, b := range l.Segment().Batches() {
-					scores = append(scores, b.Score.Data...)
-				}
-				for _, score := range l.Scores {
-					scores = append(scores, score.Data...)
-				}
-				return scores, nil
+		Run: w.Run, Shares: w.shares, Scores: w.scoresBefore(2), Extent: recent,
+		Processor: func() visit.Process {
+			return func(context.Context, *visit.Load) (*visit.Outcome, error) { return nil, nil }
+		},
+		Collect: func(l *visit.Load, _ *visit.Outcome) (visit.Write, error) {
+			for _, b := range l.Segment().Batches {
+				of[l.Share] = append(of[l.Share], b.Score.Data...)
 			}
-		}, func(at *visit.Load, scores []float32) (visit.Write, error) {
-			of[at.Share] = append(of[at.Share], scores...)
+			for _, score := range l.Scores {
+				of[l.Share] = append(of[l.Share], score.Data...)
+			}
 			return nil, nil
-		}),
+		},
 	}))
 	for _, p := range w.shares {
 		all = append(all, of[p]...)
@@ -384,35 +381,27 @@ func TestMemoryOfTerms(t *testing.T) {
 	}
 }
 
-// A visit that has read other rows than the survey is an error, whatever the difference.
-func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
-	span := coverage.Span{Partition: 3, From: 0, To: 4}
-	covered := coverage.Coverage{Spans: coverage.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}
-	for name, change := range map[string]func(*coverage.Coverage){
-		"the same": func(*coverage.Coverage) {},
-		"messages": func(c *coverage.Coverage) { c.Messages-- },
-		"rows":     func(c *coverage.Coverage) { c.Rows++ },
-		"checksum": func(c *coverage.Coverage) { c.Checksum++ },
-	} {
-		p, expected := partition.New(2, partition.NewPart(span, 0, nil)), covered
-		change(&expected)
-		p.Surveyed, p.Covered = expected, coverage.Coverage{}
-		sums := map[*partition.Share]*accumulate.Sum{}
-		part := func(at int) *accumulate.Sum {
-			half := coverage.Coverage{Spans: coverage.Spans{p.Segments[at].Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + at)}
-			return accumulate.NewSum(half, nil)
+// For any number of increments in a full run, a worker holds the terms of one, and sends their sum once.
+func TestTermsOfOneIncrementAreHeld(t *testing.T) {
+	const increments, perIncrement, segment = 1000, 6, 2
+	var list []coverage.Increment
+	for i := range increments {
+		span := coverage.Span{From: int64(i * perIncrement), To: int64((i + 1) * perIncrement)}
+		list = append(list, coverage.Increment{Number: i + 1, Weight: 1, Covered: []coverage.Coverage{{Spans: coverage.Spans{span}}}})
+	}
+	p := visit.NewShare(segment, &visit.Part{Span: coverage.Span{To: increments * perIncrement}, Increments: list})
+	open, sent := &openSeal{terms: map[int]*accumulate.Sum{}}, map[int]float64{}
+	for i, s := range p.Segments {
+		terms := accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms, []float64{float64(i + 1)})})
+		whole := arrowtest.Must(open.addTerms(&visit.Load{Share: p, Index: i}, terms))(t)
+		if len(open.terms) > 1 {
+			t.Fatalf("after segment %d there are the terms of %d increments", i, len(open.terms))
 		}
-		if whole, err := merge(sums, &visit.Load{Share: p, Index: 0}, part(0), 2, &accumulate.BufferPool{},
-			nil); whole != nil || err != nil {
-			t.Fatalf("%s: half a partition gives %v, %v", name, whole, err)
+		if whole != nil {
+			sent[s.Increment] += whole.Field(statistics.FieldTerms, 1)[0]
 		}
-		whole, err := merge(sums, &visit.Load{Share: p, Index: 1}, part(1), 2, &accumulate.BufferPool{}, nil)
-		if name == "the same" {
-			if err != nil || !whole.Coverage.Same(covered) {
-				t.Errorf("%v, %v", whole, err)
-			}
-		} else if !errors.As(err, new(*coverageError)) {
-			t.Errorf("%s: %v", name, err)
-		}
+	}
+	if len(open.terms) > 0 || len(sent) != increments || sent[999] != 2998+2999+3000 {
+		t.Errorf("%d sums are left, %d were sent, the last is %g", len(open.terms), len(sent), sent[999])
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -21,7 +20,7 @@ import (
 // sealStage publishes and seals the residuals after a final stage, for the shares whose residuals are not sealed yet.
 func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	_, parent := w.chain.Final(stage)
-	var open []*partition.Share
+	var open []*visit.Share
 	for _, p := range w.shares {
 		if seal := w.seals.of(w.first(p), stage); seal == nil || seal.Parent != parent {
 			open = append(open, p)
@@ -34,7 +33,7 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 	if err := w.withScores(ctx, stage, open, func() error { return w.publishStage(ctx, stage, open) }); err != nil {
 		return err
 	}
-	w.rec.Record(event.Sealed{Run: w.ID, Stage: stage, Partitions: partition.Numbers(open), Rows: rows(open), Elapsed: w.Clock.Since(began)})
+	w.rec.Record(event.Sealed{Run: w.ID, Stage: stage, Partitions: visit.Numbers(open), Rows: rows(open), Elapsed: w.Clock.Since(began)})
 	if stage == len(w.Plan.Stages)-1 {
 		w.commit(open)
 	}
@@ -43,7 +42,7 @@ func (w *Worker) sealStage(ctx context.Context, stage int) error {
 
 // commit commits the offsets that the partitions of shares had at the start of the run, so that monitoring tools show the lag of
 // training. A failure does not affect the run.
-func (w *Worker) commit(shares []*partition.Share) {
+func (w *Worker) commit(shares []*visit.Share) {
 	ends := map[int]int64{}
 	for _, p := range shares {
 		for _, part := range p.Parts {
@@ -69,64 +68,66 @@ const (
 
 // publishStage publishes the residuals after a stage for shares whose scores before it are loaded. It seals those of a share when
 // the brokers have acknowledged all of them.
-func (w *Worker) publishStage(ctx context.Context, stage int, shares []*partition.Share) error {
+func (w *Worker) publishStage(ctx context.Context, stage int, shares []*visit.Share) error {
 	current, err := w.stageVisit(ctx, protocol.Visit{Stage: stage})
 	if err != nil {
 		return err
 	}
 	_, current.Parent = w.chain.Final(stage)
-	attempt, sums, open := w.Fresh(), map[*partition.Share]*accumulate.Sum{}, map[*partition.Share]*openSeal{}
+	attempt, open := w.Fresh(), map[*visit.Share]*openSeal{}
 	for _, p := range shares {
-		p.BeginPublication()
 		open[p] = w.openSeal(current.Visit, p, attempt)
 	}
-	terms := w.termsOf(current)
+	outcomes := visit.Outcomes{}
 	return w.executor.Run(ctx, &visit.Scan{
-		Run: w.Run, Shares: shares, Scores: w.scoresBefore(stage),
+		Run: w.Run, Shares: shares, Scores: w.scoresBefore(stage), Extent: all,
 		MaxWrites: w.publications(), InOrder: true, // residuals are in the order of their examples
-		Processor: visit.Outcomes(func() func(context.Context, *visit.Load) (*visit.Outcome, error) {
-			p := current.Processor(&w.idle)
+		Processor: func() visit.Process {
+			p := current.Processor()
 			return func(ctx context.Context, l *visit.Load) (*visit.Outcome, error) { return p.Residuals(ctx, l, attempt) }
-		}, func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
+		},
+		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
-			whole, err := merge(sums, at, o.Sum, p.All(), w.Grams, w.Crosses)
+			whole, err := outcomes.Add(w.Run, at, o, len(p.Segments))
+			if err == nil && whole != nil {
+				err = whole.Check(w.Run, p, len(p.Segments))
+			}
 			if err != nil {
 				return nil, err
 			}
-			var writeTerms visit.Write
-			if o.Terms != nil {
-				if writeTerms, err = terms.add(at, o.Terms); err != nil {
-					return nil, err
-				}
+			terms, err := open[p].addTerms(at, o.Terms)
+			if err != nil {
+				return nil, err
 			}
 			return func(ctx context.Context) error {
 				if err := w.writeResiduals(ctx, open[p], at.Segment().Span.Partition, o); err != nil {
 					return err
 				}
-				if writeTerms != nil {
-					if err := writeTerms(ctx); err != nil {
+				if terms != nil {
+					if err := w.publishTerms(ctx, current, p, at.Segment().Increment, terms); err != nil {
 						return err
 					}
 				}
 				if whole == nil {
 					return nil
 				}
-				return w.seal(ctx, p, open[p], whole)
+				return w.seal(ctx, p, open[p], whole.Sum)
 			}, nil
-		}),
+		},
 	})
 }
 
 // openSeal is the seal of residuals that are still being written.
 type openSeal struct {
 	statistics.Seal
-	digesters map[int]*sink.Digester // by partition
+	digesters map[int]*sink.Digester  // by partition
+	terms     map[int]*accumulate.Sum // of a chain's increments that are not complete in the share
 }
 
 // openSeal returns the seal of a share without residuals.
-func (w *Worker) openSeal(v protocol.Visit, p *partition.Share, attempt string) *openSeal {
+func (w *Worker) openSeal(v protocol.Visit, p *visit.Share, attempt string) *openSeal {
 	s := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, v, p), Attempt: attempt},
-		digesters: map[int]*sink.Digester{}}
+		digesters: map[int]*sink.Digester{}, terms: map[int]*accumulate.Sum{}}
 	for _, part := range p.Parts {
 		number := part.Span.Partition
 		s.Parts = append(s.Parts, statistics.SealedPart{Partition: number, From: -1})
@@ -156,7 +157,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, number int,
 }
 
 // seal publishes the seal of a share's residuals, all of which are acknowledged. sum covers the share.
-func (w *Worker) seal(ctx context.Context, p *partition.Share, open *openSeal, sum *accumulate.Sum) error {
+func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *accumulate.Sum) error {
 	open.Covered, open.Sums = sum.Coverage, sum.Tensors()
 	for i := range open.Parts {
 		part := &open.Parts[i]
@@ -173,10 +174,43 @@ func (w *Worker) seal(ctx context.Context, p *partition.Share, open *openSeal, s
 		return err
 	}
 	w.seals.add(&open.Seal)
-	if !visit.EndsMember(w.Plan, open.Stage) { // the next member starts from other scores, and from the published votes
-		p.Published(open.Stage)
-	}
 	return nil
+}
+
+// addTerms adds the terms of a segment, if there are some, to those of its increment. It returns these once they are complete in the share;
+// otherwise nil. So a share holds the terms of the increments that it has begun: of one, if it has one partition.
+func (s *openSeal) addTerms(at *visit.Load, of *accumulate.Sum) (whole *accumulate.Sum, err error) {
+	if of == nil {
+		return nil, nil
+	}
+	number := at.Segment().Increment
+	if whole = s.terms[number]; whole == nil {
+		whole, s.terms[number] = of, of
+	} else if err := whole.Merge(of); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(at.Share.Segments[at.Index+1:], func(next *visit.Segment) bool { return next.Increment == number }) {
+		return nil, nil
+	}
+	delete(s.terms, number)
+	return whole, nil
+}
+
+// publishTerms writes the terms of an increment of a share.
+func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *visit.Share, increment int, terms *accumulate.Sum) error {
+	id := w.identity(statistics.KindIncrement, protocol.Visit{Stage: v.Stage, Number: increment, Parent: v.Parent}, p)
+	columns, classes := v.Of.Features.Size(), v.Of.Classes
+	if v.Of.Features.Sparse() {
+		o, err := statistics.OccurringOf(terms.Tensors(), statistics.FieldOccurring, columns, classes)
+		if err != nil {
+			return err
+		}
+		sparse := statistics.OccurringTerms{Identity: id, Occurring: o, Classes: classes}
+		return publish(ctx, w, sparse.Record())
+	}
+	both, _ := terms.Take(statistics.FieldTerms)
+	dense := statistics.Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, columns, classes}, Data: both.Data}}
+	return publish(ctx, w, dense.Record())
 }
 
 // seals are the known seals of a run, by this and other workers. The zero value is empty. A scan reads the seals of the
@@ -222,7 +256,7 @@ type sealDigest struct {
 }
 
 // findSeals reads the seals of shares that other workers owned before. There are none until stage 0 is final.
-func (w *Worker) findSeals(ctx context.Context, adopted []*partition.Share) error {
+func (w *Worker) findSeals(ctx context.Context, adopted []*visit.Share) error {
 	if final, _ := w.chain.Final(0); final == nil || w.Plan.Update() != nil || len(adopted) == 0 {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,7 +9,6 @@ import (
 
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -18,7 +18,7 @@ import (
 // survey finds the labels, counts the rows of each split, and quarantines unusable messages. Unless the run keeps the
 // preparation of the version that it starts from, the survey also sums the moments of columns and samples rows. A repeated
 // survey reads all messages again: those in memory lack the unusable ones, and the log may have changed.
-func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
+func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.Share) error {
 	offered, err := w.offeredModel(ctx)
 	if err != nil {
 		return err
@@ -27,48 +27,44 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*partiti
 	if err != nil {
 		return err
 	}
-	progress, found := w.progress(v, shares), map[*partition.Share]*visit.Findings{}
-	surveyed := map[*partition.Share]int{} // number of segments
+	progress, outcomes := w.progress(v, shares), visit.Outcomes{}
+	surveyed := map[*visit.Share]int{} // number of segments
 	if err := w.claim(ctx); err != nil {
 		return err
 	}
 	claimed, interval := w.Clock.Now(), w.claimInterval()
 	err = w.executor.Run(ctx, &visit.Scan{
-		Run: w.Run, Shares: shares, Whole: true, Extent: (*partition.Share).Recent, MaxWrites: maxWrites,
-		Processor: visit.Outcomes(current.Processor, func(at *visit.Load, of *visit.Findings) (visit.Write, error) {
+		Run: w.Run, Shares: shares, Whole: true, Extent: recent, MaxWrites: maxWrites, Processor: current.Processor,
+		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
-			progress(of.Sum.Rows)
-			for _, q := range of.Events {
+			progress(o.Sum.Rows)
+			for _, q := range o.Events {
 				w.rec.Record(q)
 			}
-			of.Events = nil
 			if current.Err() != nil {
 				return nil, nil
 			}
-			whole := found[p]
-			if whole == nil {
-				whole, found[p] = of, of
-			} else if err := whole.Merge(of); err != nil {
+			whole, err := outcomes.Add(w.Run, at, o, p.Recent)
+			if err != nil {
 				return nil, err
 			}
-			if err := solve.CheckClasses(len(whole.Labels)); err != nil {
+			found := cmp.Or(whole, outcomes[p]).Found
+			if err := solve.CheckClasses(len(found.Labels)); err != nil {
 				return nil, err
 			}
 			surveyed[p] = at.Index + 1
-			if columns := whole.ColumnRows.Columns(); columns > 0 {
-				w.reserveFound(columns, len(whole.Labels), surveyed)
+			if columns := found.ColumnRows.Columns(); columns > 0 {
+				w.reserveFound(columns, len(found.Labels), surveyed)
 			}
-			if at.Index < p.Recent()-1 {
-				if w.Clock.Since(claimed) < interval {
-					return nil, nil
-				}
-				claimed = w.Clock.Now()
-				return w.claim, nil
+			switch {
+			case whole != nil:
+				return func(ctx context.Context) error { return w.publishSurvey(ctx, current, v, p, whole) }, nil
+			case w.Clock.Since(claimed) < interval:
+				return nil, nil
 			}
-			delete(found, p)
-			identity := func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) }
-			return func(ctx context.Context) error { return w.publishSurvey(ctx, current.Records(whole, identity)) }, nil
-		}),
+			claimed = w.Clock.Now()
+			return w.claim, nil
+		},
 	})
 	if err != nil {
 		return err
@@ -95,13 +91,14 @@ func (w *Worker) claimInterval() time.Duration {
 }
 
 // publishSurvey writes the survey's records of a share.
-func (w *Worker) publishSurvey(ctx context.Context, r visit.SurveyRecords) error {
-	if r.Sample != nil {
-		if err := publish(ctx, w, r.Sample); err != nil {
+func (w *Worker) publishSurvey(ctx context.Context, of *visit.Survey, v protocol.Visit, p *visit.Share, o *visit.Outcome) error {
+	sample, survey := of.Records(o, func(kind wire.Kind) wire.Identity { return w.identity(kind, v, p) })
+	if sample != nil {
+		if err := publish(ctx, w, sample); err != nil {
 			return err
 		}
 	}
-	return publish(ctx, w, r.Visit)
+	return publish(ctx, w, survey)
 }
 
 // offeredModel returns the version for subscribers, with which the gate compares; nil if the run has no gate, or the

@@ -18,7 +18,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -33,36 +32,33 @@ type Worker struct {
 	watch    int64 // the run's end is on the plans topic at this offset or later
 	owner    protocol.Owner
 	chain    *protocol.Chain
-	all      []schemas.Share    // of the plan
-	shares   []*partition.Share // owned shares, in the plan's order
+	all      []schemas.Share // of the plan
+	shares   []*visit.Share  // owned shares, in the plan's order
 	seals    seals
 	written  written
-	surveyed map[int]coverage.Coverage // by the survey, by partition
-	covered  map[int]coverage.Coverage // by the survey and by the plan of an update
-	matrices *matrices                 // nil: not known yet
-	reserved int64                     // bytes of the cache reserved for the matrices
+	matrices *matrices // nil: not known yet
+	reserved int64     // bytes of the cache reserved for the matrices
 	executor visit.Executor
 	options  Options
-	records  *protocol.Records  // of a visit of which nothing is sent; nil: records are published
-	local    *sync.Mutex        // guards records
-	idle     []*visit.Processor // of the last visit, if it was to sparse rows
+	records  *protocol.Records // of a visit of which nothing is sent; nil: records are published
+	local    *sync.Mutex       // guards records
 	// grams are the digests of what the Gram matrices of the current stage depend on, for later runs. Nil means that no other run has them.
-	grams map[*partition.Share]wire.Digest
+	grams map[*visit.Share]wire.Digest
 }
 
 // Options are the resources of a worker.
 type Options struct {
 	// Cache is the worker's memory, with the data of earlier runs of the pipeline. Nil means that nothing stays in memory.
-	Cache *partition.Cache
+	Cache *visit.Cache
 	// Executor schedules the worker's goroutines; nil: [visit.Concurrent].
 	Executor visit.Executor
 	// Solves means that the process is also the run's solver, whose memory is reserved with that of the worker.
 	Solves bool
 }
 
-func (o Options) cache() *partition.Cache {
+func (o Options) cache() *visit.Cache {
 	if o.Cache == nil {
-		return partition.NewRunCache(0)
+		return visit.NewRunCache(0)
 	}
 	return o.Cache
 }
@@ -76,7 +72,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 		o.Executor = visit.Concurrent{}
 	}
 	if plan.Update().IsLocal() {
-		cache = partition.NewRunCache(0) // the solver's visits use the other
+		cache = visit.NewRunCache(0) // the solver's visits use the other
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, watch: watch, owner: owner, chain: chain,
@@ -124,7 +120,7 @@ func (w *Worker) work(ctx context.Context) error {
 	if lost, ok := errors.AsType[*protocol.IncompleteSourceError](err); ok {
 		failure.Source = schemas.SourceName(lost.Source, lost.Attempt)
 	}
-	for _, number := range partition.Numbers(w.shares) {
+	for _, number := range visit.Numbers(w.shares) {
 		w.Cache.Drop(number) // the stored data may be what does not match the log
 	}
 	return &StoppedError{Err: err, worker: w, failure: failure}
@@ -293,7 +289,7 @@ func (w *Worker) catchUp(ctx context.Context) error {
 	if w.Plan.Update().IsLocal() {
 		return nil // the solver makes the visits
 	}
-	var due []*partition.Share
+	var due []*visit.Share
 	for _, p := range w.shares {
 		if p.Visited != v {
 			due = append(due, p)
@@ -314,21 +310,21 @@ func (w *Worker) catchUp(ctx context.Context) error {
 }
 
 // visited records that a visit is complete.
-func (w *Worker) visited(v protocol.Visit, shares []*partition.Share, began time.Time) {
+func (w *Worker) visited(v protocol.Visit, shares []*visit.Share, began time.Time) {
 	w.rec.Record(event.Visited{
-		Run: w.ID, Stage: v.Stage, Visit: v.Number, Partitions: partition.Numbers(shares), Rows: rows(shares),
+		Run: w.ID, Stage: v.Stage, Visit: v.Number, Partitions: visit.Numbers(shares), Rows: rows(shares),
 		Elapsed: w.Clock.Since(began),
 	})
 }
 
 // visit makes one visit to shares, and publishes the statistics of each share as soon as they are complete.
-func (w *Worker) visit(ctx context.Context, v protocol.Visit, shares []*partition.Share) error {
+func (w *Worker) visit(ctx context.Context, v protocol.Visit, shares []*visit.Share) error {
 	if v.Stage == wire.Survey {
-		recent := slices.DeleteFunc(slices.Clone(shares), func(p *partition.Share) bool { return p.Recent() == 0 })
-		if len(recent) == 0 {
+		shares := slices.DeleteFunc(slices.Clone(shares), func(p *visit.Share) bool { return p.Recent == 0 })
+		if len(shares) == 0 {
 			return nil
 		}
-		return w.survey(ctx, v, recent)
+		return w.survey(ctx, v, shares)
 	}
 	if err := w.reserve(v); err != nil {
 		return err
@@ -341,11 +337,11 @@ func (w *Worker) adopt(ctx context.Context) error {
 	if err := protocol.CheckMembership(w.owner); err != nil {
 		return err
 	}
-	held := map[int]*partition.Share{}
+	held := map[int]*visit.Share{}
 	for _, p := range w.shares {
 		held[w.first(p)] = p
 	}
-	var shares, adopted []*partition.Share
+	var shares, adopted []*visit.Share
 	owned := w.owner.Owned()
 	for i, share := range w.all {
 		if _, mine := slices.BinarySearch(owned, share.First); !mine {
@@ -363,19 +359,19 @@ func (w *Worker) adopt(ctx context.Context) error {
 		p.Release(w.Cache)
 	}
 	w.shares = shares
-	w.Cache.Retain(partition.Numbers(shares))
+	w.Cache.Retain(visit.Numbers(shares))
 	if err := w.begin(ctx, adopted); err != nil {
 		return err
 	}
 	if len(adopted) == 0 && len(held) == 0 {
 		return nil
 	}
-	w.rec.Record(event.Owned{Run: w.ID, Partitions: partition.Numbers(shares)})
+	w.rec.Record(event.Owned{Run: w.ID, Partitions: visit.Numbers(shares)})
 	return w.findSeals(ctx, adopted)
 }
 
 // begin drops data of earlier runs that the log no longer has.
-func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
+func (w *Worker) begin(ctx context.Context, shares []*visit.Share) error {
 	for _, p := range shares {
 		for _, part := range p.Parts {
 			if err := w.Cache.Begin(ctx, w.Log, w.Topics.Examples, part.Span); err != nil {
@@ -387,15 +383,15 @@ func (w *Worker) begin(ctx context.Context, shares []*partition.Share) error {
 }
 
 // first returns the first partition that a share may have, which identifies it.
-func (w *Worker) first(p *partition.Share) int { return w.Plan.ShareOf(p.Parts[0].Span.Partition) }
+func (w *Worker) first(p *visit.Share) int { return w.Plan.ShareOf(p.Parts[0].Span.Partition) }
 
 // share returns the empty state of a share, by its index in the plan.
-func (w *Worker) share(index int) *partition.Share {
+func (w *Worker) share(index int) *visit.Share {
 	ordinal := 0
 	for _, earlier := range w.all[:index] {
 		ordinal += len(earlier.Partitions)
 	}
-	var parts []*partition.Part
+	var parts []*visit.Part
 	for i, number := range w.all[index].Partitions {
 		span := coverage.Span{Partition: number} // empty, if an update has no new rows in the partition
 		spans, increments := w.Plan.Spans.On(number), []coverage.Increment(nil)
@@ -408,9 +404,9 @@ func (w *Worker) share(index int) *partition.Share {
 		if w.Plan.Chain != nil && len(w.Plan.Chain.Increments) > 0 {
 			increments = w.Plan.Chain.Increments
 		}
-		parts = append(parts, partition.NewPart(span, ordinal+i, increments))
+		parts = append(parts, &visit.Part{Span: span, Ordinal: ordinal + i, Increments: increments})
 	}
-	p := partition.New(w.Plan.Segment, parts...)
+	p := visit.NewShare(w.Plan.Segment, parts...)
 	if u := w.Plan.Update(); u != nil {
 		for i := range u.Refresh {
 			p.AddPast(&u.Refresh[i], i+1, false, w.Plan.Segment)
@@ -437,7 +433,7 @@ func (w *Worker) owned() (numbers []int) {
 }
 
 // identity returns the identity of a share's record for a visit.
-func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *partition.Share) wire.Identity {
+func (w *Worker) identity(kind wire.Kind, v protocol.Visit, p *visit.Share) wire.Identity {
 	return wire.Identity{Kind: kind, Run: w.ID, Stage: v.Stage, Visit: v.Number, Partition: w.first(p), Parent: v.Parent}
 }
 
@@ -467,7 +463,7 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 }
 
 // progress returns a function that adds rows to those read in a visit, and records the progress of the visit.
-func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows int64) {
+func (w *Worker) progress(v protocol.Visit, shares []*visit.Share) func(rows int64) {
 	done, of := int64(0), rows(shares)
 	if v.Stage == wire.Survey && !w.Plan.Foreign && len(shares) == len(w.all) {
 		for _, s := range w.Plan.Sources {
@@ -481,7 +477,7 @@ func (w *Worker) progress(v protocol.Visit, shares []*partition.Share) func(rows
 }
 
 // rows returns the number of rows that the survey has found in shares.
-func rows(shares []*partition.Share) (n int64) {
+func rows(shares []*visit.Share) (n int64) {
 	for _, p := range shares {
 		n += p.Covered.Rows
 	}

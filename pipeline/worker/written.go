@@ -8,7 +8,7 @@ import (
 	"sync"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -103,7 +103,7 @@ func (w *Worker) repeat(ctx context.Context) error {
 }
 
 // repeatVisit makes a visit to a share due again.
-func (w *Worker) repeatVisit(p *partition.Share, v protocol.Visit) {
+func (w *Worker) repeatVisit(p *visit.Share, v protocol.Visit) {
 	p.Visited = protocol.Visit{}
 	p.Grams = 0
 	if v.Stage == wire.Survey { // the survey reads the log again, as it may have changed

@@ -6,8 +6,6 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -18,19 +16,17 @@ import (
 
 // Residuals computes the residuals of a segment after the stage, and measures the final predictions.
 func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Outcome, error) {
-	batches, err := p.batches(ctx, l)
+	batches, err := p.begin(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	sum, average, o := &accumulate.Sum{}, &accumulate.Sum{}, &Outcome{}
-	p.newest = l.Segment().Increment == newestJudged(p.Plan)
-	sparse := p.visit.Of.Features.Sparse()
+	o, average := &Outcome{}, &accumulate.Sum{}
 	chained := p.Plan.Chain != nil && !p.visit.Of.Link.Learnt
-	if chained && !sparse {
+	if chained && !p.visit.Of.Features.Sparse() {
 		p.beginTerms()
 	}
 	id := wire.Identity{
-		Kind: schemas.KindResiduals, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: l.Segment().Span.Partition,
+		Kind: schemas.KindResiduals, Run: p.ID, Stage: p.visit.Stage, Visit: p.visit.Number, Partition: p.segment.Span.Partition,
 		Parent: p.visit.Parent,
 	}
 	for _, b := range batches {
@@ -42,13 +38,7 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 		b.Shown = ""
 		p.residual.Reshape(n, k)
 		finished := sink.Finished{Score: b.After, Residual: p.residual, Votes: p.votesAfter(b)}
-		if p.visit.ByLeaves() {
-			p.finishLeaves(sum, average, b, finished.Votes)
-		} else if sparse {
-			p.finishSparse(sum, average, b, finished.Votes)
-		} else {
-			p.finishDense(sum, average, b, finished.Votes, chained)
-		}
+		p.finish(average, b, finished.Votes, chained)
 		messages, err := p.Codec.EncodeResiduals(id, attempt, b.Offset, finished)
 		if err != nil {
 			return nil, err
@@ -61,59 +51,69 @@ func (p *Processor) Residuals(ctx context.Context, l *Load, attempt string) (*Ou
 			}
 			o.Scores = append(o.Scores, part)
 		}
-		sum.Count(b.Examples, b.Checksum)
+		p.sum.Count(b.Examples, b.Checksum)
 		o.Rows += int64(n)
 	}
 	if chained {
-		if sparse {
-			o.Terms = p.occurringTerms(batches, p.predictedAfter)
+		if p.visit.Of.Features.Sparse() {
+			o.Terms = p.occurringTerms(batches)
 		} else {
 			o.Terms = p.termsOfSegment()
 		}
-		p.countVisited(sum, statistics.Increment(l.Segment().Increment))
+		p.countVisited(statistics.Increment(p.segment.Increment))
 	}
-	sum.Pack()
+	p.sum.Pack()
 	average.Pack()
-	sum.SetPart(statistics.PartAverage, average)
-	sum.Spans = coverage.Spans{l.Segment().Span}
-	o.Sum = sum
+	p.sum.SetPart(statistics.PartAverage, average)
+	p.sum.Spans = coverage.Spans{p.segment.Span}
+	o.Sum = p.sum
 	return o, nil
 }
 
-// finishDense measures the final predictions of a batch of dense rows, and fills b.After, p.residual and, at the end of a
-// member, votes. In a chain it also sums the terms of the increment.
-func (p *Processor) finishDense(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense, chained bool) {
-	block, made := p.blockOf(b)
-	for from, to := range model.Tiles(b.Len()) {
-		if !made {
-			p.expand(p.visit.Of, block, b, from, to)
+// finish measures the final predictions of a batch, and fills b.After, p.residual and, at the end of a
+// member, votes. In a chain on dense rows it also sums the terms of the increment.
+func (p *Processor) finish(average *accumulate.Sum, b *Batch, votes kernel.Dense, chained bool) {
+	stage := p.visit.Of
+	switch {
+	case p.visit.ByLeaves():
+		p.visit.fitted.ScoresOfLeaves(b.After, b.Score, p.leavesOf(b), stage.Features.Leaves())
+		p.finishRows(average, b, votes, 0, b.Len(), kernel.Dense{})
+	case stage.Features.Sparse():
+		p.visit.fitted.ScoresSparse(b.After, b.Score, stage.Features.ExpandSparse(b.Sparse))
+		if p.visit.counts != nil {
+			p.leaveSelfOut(b, p.visit.counts, p.visit.totals)
 		}
-		after, residual, before, tile := b.After.Slice(from, to), p.residual.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
-		rows, examples := b.Rows.Slice(from, to), min(max(b.Examples-from, 0), to-from)
-		p.finish(sum, rows, examples, after, residual, before, tile)
-		p.judgeOwn(sum, rows.Slice(0, examples), b.Offset, from)
-		if EndsMember(p.Plan, p.visit.Stage) {
-			p.vote(average, rows, examples, votes.Slice(from, to), b.Votes.Slice(from, to))
-		}
-		if chained {
-			p.addScores(tile, after, before, b.Fitted[from:to])
-			p.accumulator.Add(tile, residual, b.Fitted[from:to])
+		p.finishRows(average, b, votes, 0, b.Len(), kernel.Dense{})
+	default:
+		block, tiles := p.block(p.visit.Stage, stage, b)
+		for from, to := range tiles {
+			after, before, tile := b.After.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to)
+			p.visit.fitted.Scores(p.BLAS, after, before, tile)
+			p.finishRows(average, b, votes, from, to, tile)
+			if chained {
+				p.addScores(tile, after, before, b.Fitted[from:to])
+				p.accumulator.Add(tile, p.residual.Slice(from, to), b.Fitted[from:to])
+			}
 		}
 	}
 }
 
-// finish measures the final predictions of some rows, of which the leading ones are examples and the others are augmented.
-// It writes their scores after the stage to score, and their residuals to residual.
-func (p *Processor) finish(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual, before, block kernel.Dense) {
-	stage := p.visit.Of
-	p.visit.fitted.Scores(p.BLAS, score, before, block)
-	p.score.Reshape(score.Rows, score.Cols)
-	if stage.Link.Learnt {
-		p.shown(p.score, before, block)
+// finishRows measures the final predictions of the rows [from, to) of a batch, whose scores after the stage are in b.After. tile is their
+// block if the link is learnt.
+func (p *Processor) finishRows(average *accumulate.Sum, b *Batch, votes kernel.Dense, from, to int, tile kernel.Dense) {
+	rows, after := b.Rows.Slice(from, to), b.After.Slice(from, to)
+	examples := min(max(b.Examples-from, 0), to-from) // the others are augmented
+	p.score.Reshape(after.Rows, after.Cols)
+	if p.visit.Of.Link.Learnt {
+		p.shown(p.score, b.Score.Slice(from, to), tile)
 	} else {
-		copy(p.score.Data, score.Data)
+		copy(p.score.Data, after.Data)
 	}
-	p.conclude(sum, rows, examples, score, residual)
+	p.conclude(rows, examples, after, p.residual.Slice(from, to))
+	p.judgeOwn(rows.Slice(0, examples), b.Offset, from)
+	if endsMember(p.Plan, p.visit.Stage) {
+		p.vote(average, rows, examples, votes.Slice(from, to), b.Votes.Slice(from, to))
+	}
 }
 
 // tempers reports whether the losses of holdout rows are summed at several temperatures: only models of trees are chosen by them.
@@ -124,18 +124,18 @@ func (p *Processor) tempers() bool {
 
 // conclude measures the final predictions of the leading rows, from the scores in p.score, and writes the rows' residuals.
 // score is the score from which the next stage starts.
-func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples int, score, residual kernel.Dense) {
+func (p *Processor) conclude(rows accumulate.Rows, examples int, score, residual kernel.Dense) {
 	stage, temperature := p.visit.Of, p.Plan.Temperature(p.visit.Stage)
 	if temperature != 1 {
 		p.tempered.Reshape(p.score.Rows, p.score.Cols)
 		copy(p.tempered.Data, p.score.Data)
 	}
 	if p.tempers() {
-		p.temperatures.Add(sum, rows.Slice(0, examples), p.score.Slice(0, examples), stage.Link)
+		p.temperatures.Add(p.sum, rows.Slice(0, examples), p.score.Slice(0, examples), stage.Link)
 	}
 	p.predict(rows, p.score)
 	measured := rows.Slice(0, examples)
-	sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
+	p.sum.AddLosses(measured, p.loss[:examples], p.predicted[:examples], p.score.Slice(0, examples))
 	if stage.Link.Learnt { // the next stage starts from the score, which is never clipped
 		copy(residual.Data, score.Data)
 	} else {
@@ -148,17 +148,17 @@ func (p *Processor) conclude(sum *accumulate.Sum, rows accumulate.Rows, examples
 		stage.Link.Predict(p.score)
 	}
 	stage.Link.Probabilities(p.score, p.workspace.Link())
-	p.measureQuality(sum, measured, p.score.Slice(0, examples))
+	p.measureQuality(p.sum, measured, p.score.Slice(0, examples))
 }
 
-// EndsMember reports whether a stage is the last of a member, in a plan that averages several.
-func EndsMember(plan *schemas.Plan, stage int) bool {
+// endsMember reports whether a stage is the last of a member, in a plan that averages several.
+func endsMember(plan *schemas.Plan, stage int) bool {
 	return plan.Members() > 1 && plan.EndsMember(stage)
 }
 
 // votesAfter returns the votes of a batch's rows (n × k) after the stage, for [Processor.vote] to fill if the stage ends a
 // member; empty if no member is finished. They stay valid until they are written to the log.
-func (p *Processor) votesAfter(b *partition.Batch) kernel.Dense {
+func (p *Processor) votesAfter(b *Batch) kernel.Dense {
 	switch {
 	case !p.Plan.Votes(p.visit.Stage):
 		return kernel.Dense{}

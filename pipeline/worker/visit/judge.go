@@ -9,7 +9,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -111,12 +110,12 @@ func gatherRows(dst *kernel.Dense, from kernel.Dense, rows []int) {
 
 // judgeOwn adds the losses of the run's version on the rows of a message that the gate uses. p.loss has the losses of the
 // message's rows; first is the index of its first row.
-func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset int64, first int) {
-	split, gated := JudgedSplit(p.Plan)
-	if !gated || !p.newest || p.visit.Stage < len(p.Plan.Stages)-1 || !slices.Contains(rows.Splits, split) {
+func (p *Processor) judgeOwn(rows accumulate.Rows, offset int64, first int) {
+	if !p.judges(rows) {
 		return
 	}
-	groups := sum.Field(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
+	split, _ := JudgedSplit(p.Plan)
+	groups := p.sum.Field(schemas.FieldJudgedGroups, schemas.GateGroups, 2)
 	for i, class := range rows.Classes {
 		if w := p.judgedWeight(rows, i); class != examples.Unlabelled && rows.Splits[i] == split && w > 0 {
 			at := groups[2*schemas.GateGroup(offset, first+i):]
@@ -126,6 +125,12 @@ func (p *Processor) judgeOwn(sum *accumulate.Sum, rows accumulate.Rows, offset i
 	}
 }
 
+// judges reports whether the visit evaluates the run's version for the gate, and some of the rows count.
+func (p *Processor) judges(rows accumulate.Rows) bool {
+	split, gated := JudgedSplit(p.Plan)
+	return gated && p.newest && p.visit.Stage == len(p.Plan.Stages)-1 && slices.Contains(rows.Splits, split)
+}
+
 // judgedWeight returns the weight of a row that the gate uses: errors cost in the gate what they cost in training.
 func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
 	return float64(rows.Weights[row]) * p.visit.prepared.ClassWeight(rows.Classes[row])
@@ -133,7 +138,7 @@ func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
 
 // judgeAgain adds the losses of both versions on the rows of a revisited increment that the gate uses. p.loss has the
 // losses of the run's version on the rows of a batch, starting at row first.
-func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
+func (p *Processor) judgeAgain(rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
 	split, _ := JudgedSplit(p.Plan)
 	if p.judged.choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
 		return
@@ -146,7 +151,7 @@ func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs
 	p.judged.measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
 		return p.offered.MeasureInputs(model.Inputs{Prepared: x, Codes: codes}, truth, loss, predicted)
 	})
-	groups := sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
+	groups := p.sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
 	for j, i := range p.judged.Places {
 		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(offset, first+i):]
 		at[0] += w
@@ -156,7 +161,7 @@ func (p *Processor) judgeAgain(sum *accumulate.Sum, rows accumulate.Rows, inputs
 }
 
 // preparedRows returns the rows [from, to) of a batch.
-func preparedRows(b *partition.Batch, from, to int) model.Inputs {
+func preparedRows(b *Batch, from, to int) model.Inputs {
 	columns := len(b.Codes) / b.Len()
 	return model.Inputs{Prepared: b.Inputs.Slice(from, to), Codes: b.Codes[from*columns : to*columns]}
 }
@@ -165,7 +170,7 @@ func preparedRows(b *partition.Batch, from, to int) model.Inputs {
 // the targets in regression; their losses are added separately, each in its own unit, because the version may have
 // standardised them differently. A version with another task or loss, or with other labels in a multi-label task, is not
 // evaluated: its losses are not comparable.
-func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
+func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Rows, numbers []float64) {
 	split, _ := JudgedSplit(p.Plan)
 	m := p.offered.Model()
 	if !slices.Contains(rows.Splits, split) || m.Task() != p.Plan.Task() || numbers != nil && !slices.Equal(m.Labels(), p.Plan.Targets) {
@@ -210,7 +215,7 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		prediction = p.judged.measure(p.offered.Measure)
 	}
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
-	offered := found.Sum.Field(statistics.FieldOffered, fields)
+	offered := p.sum.Field(statistics.FieldOffered, fields)
 	losses := make([]float64, fields)
 	for j, i := range p.judged.Places {
 		w := float64(rows.Weights[i])
@@ -227,7 +232,7 @@ func (p *surveyor) judge(found *Findings, offset int64, batch *examples.Batch, r
 		if !p.Plan.ClassWeight.IsZero() {
 			name += "/" + batch.Label(i)
 		}
-		groups := found.Sum.Field(name, schemas.GateGroups, fields)
+		groups := p.sum.Field(name, schemas.GateGroups, fields)
 		floats.Add(groups[fields*schemas.GateGroup(offset, i):][:fields], losses)
 	}
 }

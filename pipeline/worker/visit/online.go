@@ -1,15 +1,10 @@
 package visit
 
 import (
-	"context"
-	"slices"
-
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
-	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
@@ -32,72 +27,78 @@ func (v *Visit) readOccurring(chain *protocol.Chain) (err error) {
 	}
 	v.occurring = w
 	if gated {
-		v.own, err = passedStages(v.Plan, chain, v.Stage)
+		v.own, err = v.passedStages(chain, chain.Fitted)
 	}
 	return err
 }
 
-// passedBefore returns the stages before a stage of an update on sparse rows, with the weights of the previous version:
-// rows are scored before they are counted.
-func (v *Visit) passedBefore(chain *protocol.Chain) (list []passed, err error) {
-	for t := range v.Stage {
-		s, err := chain.Stage(t)
-		if err != nil {
-			return nil, err
-		}
-		fitted, err := s.Fitted(chain.Initial(t), nil)
-		if err != nil {
-			return nil, err
-		}
-		list = append(list, passed{s, fitted, model.LinkOf(v.Plan, t+1)})
+// sumOccurring computes the sums of an update on sparse rows: tables with a row for each column that occurs in the segment. They are the
+// counts of a counted stage; otherwise the gradient, in the first visit the bound of the curvature, and in some visits the curvature.
+func (p *Processor) sumOccurring(batches []*Batch) summing {
+	stage, k := p.visit.Of, p.visit.Of.Classes
+	p.expandSparse(batches)
+	p.occurring.Begin(p.blocks)
+	p.occurring.Ascend()
+	columns, m := p.occurring.Columns(), p.occurring.Width()
+	if m > len(columns) { // that of ones
+		columns = append(columns[:len(columns):len(columns)], int32(stage.Features.Size()-1))
 	}
-	return list, nil
+	p.visit.occurring.gather(&p.weights, columns)
+	counted := stage.Features.Counted()
+	reaching, curved := p.visit.Number == 0 && !counted, !counted && solve.HasCurvature(p.visit.Number, p.Plan.Update().Passes)
+	var curvature, squares, reach []float64
+	cross := make([]float64, m*k) // Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
+	if curved {
+		curvature = make([]float64, m*k)
+	}
+	if reaching {
+		squares, reach = make([]float64, m), make([]float64, m)
+	}
+	return summing{func(i int, b *Batch) {
+		block := p.occurring.Batch(i)
+		p.countOverflowed(b.Overflowed)
+		p.advance(b)
+		p.score.Reshape(b.Len(), k)
+		p.occurringScores(p.score, b.Score, i)
+		p.measure(b.Rows)
+		if curved {
+			p.addCurvature(curvature, block, p.score, b.Fitted)
+		}
+		if counted {
+			b.Rows.Write(p.score)
+		} else {
+			b.Rows.Residuals(p.score)
+		}
+		kernel.AddCrossSparse(cross, block, p.score, b.Fitted)
+		if reaching {
+			kernel.AddDiagonalSparse(squares, reach, block, b.Fitted)
+		}
+		p.judgeSparse(b, i)
+	}, func() {
+		name := statistics.FieldGradient
+		if counted {
+			name = statistics.FieldCounted
+		}
+		p.occurring.Table(p.sum, name, cross)
+		if curved {
+			p.occurring.Table(p.sum, statistics.FieldCurvature, curvature)
+		}
+		if reaching {
+			p.occurring.Table(p.sum, statistics.FieldReach, reach)
+		}
+	}}
 }
 
-// updateSparse computes the sums of an update on sparse rows.
-func (p *Processor) updateSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
-	sum, rows := &accumulate.Sum{}, make([]occurringRows, 0, len(batches))
-	for _, b := range batches {
-		if ctx.Err() != nil {
-			return sum // the visit is abandoned
-		}
-		p.countOverflowed(sum, b.Overflowed)
-		p.advanceSparse(b)
-		sum.Count(b.Examples, b.Checksum)
-		rows = append(rows, occurringRows{block: p.visit.Of.Features.ExpandSparse(b.Sparse), before: b.Score, rows: b.Rows, fitted: b.Fitted})
-	}
-	p.summer.begin(rows)
-	p.visit.occurring.gather(&p.summer.weights, p.summer.columns)
-	p.summer.sum(ctx, sum, sumsOf(p.visit.Of, p.visit.Number, p.Plan.Update().Passes))
-	for i, b := range batches {
-		if p.judgesSparse() && ctx.Err() == nil {
-			p.judgeSparse(sum, b, i)
-		}
-	}
-	return sum
-}
-
-// advanceSparse computes the scores of a batch before the stage of the visit with the previous version.
-func (p *Processor) advanceSparse(b *partition.Batch) {
-	for b.At < p.visit.Stage {
-		before := p.visit.passed[b.At]
-		b.After.Reshape(b.Score.Rows, b.Score.Cols)
-		before.fitted.ScoresSparse(b.After, b.Score, before.stage.Features.ExpandSparse(b.Sparse))
-		b.Score, b.After = b.After, b.Score
-		link.Convert(b.Score, before.stage.Link, before.link, p.workspace.Link())
-		b.At++
-	}
-}
-
-// judgesSparse reports whether the visit evaluates for the gate, and the segment may have rows for it.
-func (p *Processor) judgesSparse() bool {
-	_, gated := JudgedSplit(p.Plan)
-	return gated && p.newest && p.visit.Stage == len(p.Plan.Stages)-1
+// occurringScores computes the scores of batch i after the stage into dst, from those before it.
+func (p *Processor) occurringScores(dst, before kernel.Dense, i int) {
+	copy(dst.Data, before.Data)
+	kernel.MulAddSparse(dst, p.occurring.Batch(i), p.weights)
+	sink.TakeBack(dst, before)
 }
 
 // judgeSparse adds the losses of the run's version on the rows of batch i that the gate uses.
-func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) {
-	if split, _ := JudgedSplit(p.Plan); !slices.Contains(b.Rows.Splits, split) {
+func (p *Processor) judgeSparse(b *Batch, i int) {
+	if !p.judges(b.Rows) {
 		return
 	}
 	k := p.visit.Of.Classes
@@ -107,19 +108,16 @@ func (p *Processor) judgeSparse(sum *accumulate.Sum, b *partition.Batch, i int) 
 		link.Convert(score, of.stage.Link, of.link, p.workspace.Link())
 		before, score = score, before
 	}
-	p.summer.scores(score, before, i)
+	p.occurringScores(score, before, i)
 	p.predict(b.Rows, score)
-	p.judgeOwn(sum, b.Rows.Slice(0, b.Examples), b.Offset, 0)
+	p.judgeOwn(b.Rows.Slice(0, b.Examples), b.Offset, 0)
 }
 
 // occurringTerms computes the terms of an increment on sparse rows, in a full run: the curvature at the final weights, or
-// the counts. predicted returns the predictions after the stage.
-func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*partition.Batch) kernel.Dense) *accumulate.Sum {
+// the counts.
+func (p *Processor) occurringTerms(batches []*Batch) *accumulate.Sum {
 	sum, k := &accumulate.Sum{}, p.visit.Of.Classes
-	p.blocks = p.blocks[:0]
-	for _, b := range batches {
-		p.blocks = append(p.blocks, p.visit.Of.Features.ExpandSparse(b.Sparse))
-	}
+	p.expandSparse(batches)
 	if len(batches) == 0 {
 		return sum
 	}
@@ -132,23 +130,18 @@ func (p *Processor) occurringTerms(batches []*partition.Batch, predicted func(*p
 			kernel.AddCrossSparse(terms, p.occurring.Batch(i), p.own, b.Fitted)
 			continue
 		}
-		p.summer.addCurvature(terms, p.occurring.Batch(i), predicted(b), b.Fitted)
+		p.residual.Reshape(b.After.Rows, b.After.Cols)
+		copy(p.residual.Data, b.After.Data)
+		p.visit.Of.Link.Predict(p.residual)
+		p.addCurvature(terms, p.occurring.Batch(i), p.residual, b.Fitted)
 	}
 	p.occurring.Table(sum, statistics.FieldOccurring, terms)
 	return sum
 }
 
-// predictedAfter returns the predictions for the scores of a batch after the stage.
-func (p *Processor) predictedAfter(b *partition.Batch) kernel.Dense {
-	p.residual.Reshape(b.After.Rows, b.After.Cols)
-	copy(p.residual.Data, b.After.Data)
-	p.visit.Of.Link.Predict(p.residual)
-	return p.residual
-}
-
 // leaveSelfOut removes a row's own counts from its scores in a counted stage of a full run of a chain: an update scores
 // rows before it counts them, and the next stage must not be fitted to scores that include the row's own label.
-func (p *Processor) leaveSelfOut(b *partition.Batch, counts []float32, totals []float64) {
+func (p *Processor) leaveSelfOut(b *Batch, counts []float32, totals []float64) {
 	stage := p.visit.Of
 	shape := solve.Shape{Columns: stage.Features.Size(), Penalised: stage.Features.Penalised(), Classes: stage.Classes}
 	weight := float64(solve.ChainWeight(p.Plan.Stages[p.visit.Stage].Features.Weight))
@@ -183,29 +176,6 @@ func (v *Visit) readCounts(final *schemas.Weights) (err error) {
 	return nil
 }
 
-// occurringRows are the rows of a message in a visit of an update on sparse rows.
-type occurringRows struct {
-	block  kernel.Sparse   // n × p
-	before kernel.Dense    // n × k: the scores before the stage
-	rows   accumulate.Rows // n
-	fitted []float32       // n: training weights, 0 for other rows
-}
-
-// occurringSums are the sums of a visit.
-type occurringSums struct {
-	link     link.Link
-	counted  bool // the counts rather than the gradient
-	curved   bool // also the curvature
-	reaching bool // also the bound of the curvature
-}
-
-// sumsOf returns the sums of visit number, of the given number of passes, for a stage.
-func sumsOf(stage *model.Stage, number, passes int) occurringSums {
-	counted := stage.Features.Counted()
-	return occurringSums{link: stage.Link, counted: counted, reaching: number == 0 && !counted,
-		curved: !counted && solve.HasCurvature(number, passes)}
-}
-
 // occurringWeights are those of a visit of an update on sparse rows: of occurring columns, and for all others those of the
 // previous version.
 type occurringWeights struct {
@@ -230,101 +200,18 @@ func (w *occurringWeights) gather(dst *kernel.Dense, columns []int32) {
 	}
 }
 
-// summer sums the messages of a segment. The zero value is ready for begin. It reuses its memory at the next call of begin.
-type summer struct {
-	batches    []occurringRows
-	blocks     []kernel.Sparse
-	occurring  accumulate.Occurring
-	columns    []int32      // occurring columns of the block, ascending; the last may be that of ones
-	weights    kernel.Dense // of the occurring columns
-	score      kernel.Dense
-	curvatures kernel.Dense
-	squared    []float32
-	loss       []float32
-	predicted  []int32
-	scratch    link.Scratch
-}
-
-// begin sets the messages for the next sums.
-func (s *summer) begin(batches []occurringRows) {
-	s.batches, s.blocks = batches, s.blocks[:0]
-	for i := range batches {
-		s.blocks = append(s.blocks, batches[i].block)
-	}
-	s.occurring.Begin(s.blocks)
-	s.occurring.Ascend()
-	s.columns = s.occurring.Columns()
-	if s.occurring.Width() > len(s.columns) {
-		s.columns = append(s.columns[:len(s.columns):len(s.columns)], int32(s.blocks[0].Width()-1))
-	}
-}
-
-// scores computes the scores of a message after the stage into dst, from those before it.
-func (s *summer) scores(dst, before kernel.Dense, batch int) {
-	copy(dst.Data, before.Data)
-	kernel.MulAddSparse(dst, s.occurring.Batch(batch), s.weights)
-	sink.TakeBack(dst, before)
-}
-
-// sum adds the sums of the messages to sum: tables with a row for each occurring column. They are undefined if ctx ends.
-func (s *summer) sum(ctx context.Context, sum *accumulate.Sum, of occurringSums) {
-	m, k := len(s.columns), s.weights.Cols
-	var curvature, squares, reach []float64
-	cross := make([]float64, m*k) // Σ w x (y − g)ᵀ, or the counts Σ w x yᵀ
-	if of.curved {
-		curvature = make([]float64, m*k)
-	}
-	if of.reaching {
-		squares, reach = make([]float64, m), make([]float64, m)
-	}
-	for i := range s.batches {
-		if ctx.Err() != nil {
-			return
-		}
-		b, block := &s.batches[i], s.occurring.Batch(i)
-		s.score.Reshape(block.Rows, k)
-		s.scores(s.score, b.before, i)
-		s.loss, s.predicted = slices.Grow(s.loss[:0], block.Rows)[:block.Rows], slices.Grow(s.predicted[:0], block.Rows)[:block.Rows]
-		of.link.Measure(s.score, b.rows.Truth, s.loss, s.predicted, &s.scratch)
-		sum.AddLosses(b.rows, s.loss, s.predicted, s.score)
-		if of.curved {
-			s.addCurvature(curvature, block, s.score, b.fitted)
-		}
-		if of.counted {
-			b.rows.Write(s.score)
-		} else {
-			b.rows.Residuals(s.score)
-		}
-		kernel.AddCrossSparse(cross, block, s.score, b.fitted)
-		if of.reaching {
-			kernel.AddDiagonalSparse(squares, reach, block, b.fitted)
-		}
-	}
-	name := statistics.FieldGradient
-	if of.counted {
-		name = statistics.FieldCounted
-	}
-	s.occurring.Table(sum, name, cross)
-	if of.curved {
-		s.occurring.Table(sum, statistics.FieldCurvature, curvature)
-	}
-	if of.reaching {
-		s.occurring.Table(sum, statistics.FieldReach, reach)
-	}
-}
-
 // addCurvature adds Σ w x² h, where h is the second derivative of the loss with respect to each score of a row, from the
 // predictions.
-func (s *summer) addCurvature(sums []float64, block kernel.Sparse, predictions kernel.Dense, weights []float32) {
-	s.curvatures.Reshape(predictions.Rows, predictions.Cols)
+func (p *Processor) addCurvature(sums []float64, block kernel.Sparse, predictions kernel.Dense, weights []float32) {
+	p.curvatures.Reshape(predictions.Rows, predictions.Cols)
 	for i, v := range predictions.Data {
-		s.curvatures.Data[i] = v * (1 - v)
+		p.curvatures.Data[i] = v * (1 - v)
 	}
 	from, to := block.Starts[0], block.Starts[block.Rows]
-	s.squared = append(s.squared[:0], make([]float32, to)...)
+	p.squared = append(p.squared[:0], make([]float32, to)...)
 	for i := from; i < to; i++ {
-		s.squared[i] = block.Values[i] * block.Values[i]
+		p.squared[i] = block.Values[i] * block.Values[i]
 	}
-	block.Values = s.squared
-	kernel.AddCrossSparse(sums, block, s.curvatures, weights)
+	block.Values = p.squared
+	kernel.AddCrossSparse(sums, block, p.curvatures, weights)
 }

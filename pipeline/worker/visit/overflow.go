@@ -98,16 +98,16 @@ func leaveOutOverflows(plan *schemas.Plan, examples *examples.Batch, x kernel.De
 
 // leaveOut treats overflowing rows of the current message as unlabelled, and records them. The error is that of
 // noteOverflow.
-func (p *surveyor) leaveOut(found *Findings, what string, overflowing []int, rows accumulate.Rows) error {
+func (p *surveyor) leaveOut(what string, overflowing []int, rows accumulate.Rows) error {
 	for _, i := range overflowing {
 		rows.Classes[i] = examples.Unlabelled
 	}
-	return p.noteOverflow(found, what, overflowing)
+	return p.noteOverflow(what, overflowing)
 }
 
 // noteOverflow records overflowing rows of the current message. It returns an error if the run is configured to stop at
 // them.
-func (p *surveyor) noteOverflow(found *Findings, what string, rows []int) error {
+func (p *surveyor) noteOverflow(what string, rows []int) error {
 	rows = slices.DeleteFunc(slices.Clone(rows), func(row int) bool { return slices.Contains(p.leftOut, row) })
 	if len(rows) == 0 {
 		return nil
@@ -117,6 +117,6 @@ func (p *surveyor) noteOverflow(found *Findings, what string, rows []int) error 
 		return err
 	}
 	p.leftOut, p.reasons = append(p.leftOut, rows...), append(p.reasons, err.Error())
-	found.PassedOver.Count(coverage.Overflowing, int64(len(rows)))
+	p.found.PassedOver.Count(coverage.Overflowing, int64(len(rows)))
 	return nil
 }

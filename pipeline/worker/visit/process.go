@@ -3,6 +3,7 @@ package visit
 import (
 	"context"
 	"fmt"
+	"iter"
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -10,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -18,11 +18,13 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// Processor processes segments of a visit in one goroutine. It reuses its memory for every message; one for sparse rows
-// also in the next visit.
+// Processor processes segments of a visit in one goroutine. It reuses its memory for every message.
 type Processor struct {
 	*Run
-	visit *Visit
+	visit   *Visit
+	segment *Segment
+	sum     *accumulate.Sum    // of the segment
+	sample  *accumulate.Sample // of the segment, for growing trees
 	// newest means that the segment belongs to the newest increment, again to one that an update revisits.
 	newest, again bool
 
@@ -30,7 +32,7 @@ type Processor struct {
 	exact           accumulate.Exact
 	workspace       model.Workspace
 	raw             kernel.Dense
-	block           kernel.Dense // of a batch whose block is not kept
+	shared          kernel.Dense // the block of a batch whose block is not kept
 	score, residual kernel.Dense
 	basis           kernel.Dense
 	loss            []float32
@@ -42,7 +44,10 @@ type Processor struct {
 	gram            accumulate.Block // of a stage that is fitted in blocks
 	blocks          []kernel.Sparse
 
-	summer summer // of an update on sparse rows
+	// of an update on sparse rows:
+	weights    kernel.Dense // of the columns that occur
+	curvatures kernel.Dense
+	squared    []float32
 
 	terms accumulate.Accumulator // of a chain: Σ w x (xᵀV)ᵀ
 	own   kernel.Dense           // xᵀV
@@ -54,34 +59,27 @@ type Processor struct {
 	judged  JudgedRows
 }
 
-// Processor returns a processor for the segments of a visit: the last idle one, which it removes, if there is one.
-func (v *Visit) Processor(idle *[]*Processor) (p *Processor) {
-	if last := len(*idle) - 1; last >= 0 {
-		p, *idle = (*idle)[last], (*idle)[:last]
+// Processor returns a processor for the segments of a visit.
+func (v *Visit) Processor() *Processor {
+	return &Processor{
+		Run: v.Run, visit: v, accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Grams, Crosses: v.Crosses},
+		exact: accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS, Crosses: v.Crosses},
 	}
-	if p == nil {
-		p = &Processor{
-			accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Grams, Crosses: v.Crosses},
-			exact:       accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS, Crosses: v.Crosses},
-		}
-	}
-	p.Run, p.visit = v.Run, v
-	return p
 }
 
 // batches returns the rows of a segment, decoded and prepared, and keeps them in memory if the budget allows. The error
 // wraps ErrUnsealed if the scores do not belong to these rows.
-func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, error) {
+func (p *Processor) batches(ctx context.Context, l *Load) ([]*Batch, error) {
 	segment := l.Segment()
-	if kept := segment.Batches(); kept != nil {
+	if kept := segment.Batches; kept != nil {
 		return kept, nil
 	}
-	batches := make([]*partition.Batch, 0, len(l.Messages))
+	batches := make([]*Batch, 0, len(l.Messages))
 	for i, m := range l.Messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
-		b, err := p.prepare(l.Segment().Span.Partition, m, segment)
+		b, err := p.prepare(segment.Span.Partition, m, segment)
 		if err != nil {
 			continue // quarantined by the survey, and not counted
 		}
@@ -108,7 +106,7 @@ func (p *Processor) batches(ctx context.Context, l *Load) ([]*partition.Batch, e
 // prepare decodes and prepares a message of a segment, and multiplies the rows' weights by that of the segment. The error
 // is the reason why the message is unusable. The run that added a past segment decided which of its messages count: it may
 // have accepted labels that are not classes, although this run does not.
-func (p *Processor) prepare(number int, m protocol.Message, segment *partition.Segment) (*partition.Batch, error) {
+func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*Batch, error) {
 	prepared, weight, open := p.visit.prepared, p.weightOf(segment), p.Plan.Open() || segment.Past
 	batch, err := p.decode(p.forgottenOf(segment), number, m, &rowShape{Sparse: prepared.Factors != nil, Width: prepared.Width(),
 		Columns: p.visit.columns})
@@ -116,7 +114,7 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *partition.S
 		return nil, err
 	}
 	defer batch.Release()
-	b := &partition.Batch{Offset: m.Offset, Checksum: partition.Checksum(m, number, batch.Rows), Examples: batch.Rows}
+	b := &Batch{Offset: m.Offset, Checksum: Checksum(m, number, batch.Rows), Examples: batch.Rows}
 	readFeatures(&p.raw, &p.features, batch)
 	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw, &p.features) {
 		if !batch.Sparse {
@@ -171,13 +169,23 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *partition.S
 	return b, nil
 }
 
-// blockOf returns memory for the block of a batch, and whether the block is already computed.
-func (p *Processor) blockOf(b *partition.Batch) (block kernel.Dense, made bool) {
-	return b.Block(p.visit.Stage, p.visit.Of.Features.Size(), &p.block, p.Cache)
+// block returns the block of a batch at a stage, and the tiles of its rows. A block that is not in memory is computed tile by tile.
+func (p *Processor) block(number int, of *model.Stage, b *Batch) (block kernel.Dense, tiles iter.Seq2[int, int]) {
+	block, made := b.Block(number, of.Features.Size(), &p.shared, p.Cache)
+	return block, func(yield func(from, to int) bool) {
+		for from, to := range model.Tiles(b.Inputs.Rows) {
+			if !made {
+				p.expand(of, block, b, from, to)
+			}
+			if !yield(from, to) {
+				return
+			}
+		}
+	}
 }
 
 // expand computes the rows [from, to) of a batch's block of a stage.
-func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Batch, from, to int) {
+func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *Batch, from, to int) {
 	tile := block.Slice(from, to)
 	if of.Features.Leaves() > 0 {
 		c := p.visit.prepared.Coder.Width()
@@ -191,168 +199,179 @@ func (p *Processor) expand(of *model.Stage, block kernel.Dense, b *partition.Bat
 	of.Expand(p.BLAS, &p.workspace, &tile, b.Inputs.Slice(from, to), before)
 }
 
+// summing sums batches of a segment into p.sum: each in turn, and then what end adds, unless it is nil.
+type summing struct {
+	add func(i int, b *Batch)
+	end func()
+}
+
+// summing returns how the visit sums the batches of a segment.
+func (p *Processor) summing(batches []*Batch) summing {
+	of := p.visit.Of
+	switch {
+	case p.visit.occurring != nil:
+		return p.sumOccurring(batches)
+	case p.visit.Number == wire.Growth:
+		return p.sumGrowth(batches)
+	case p.visit.Gram && p.countsPairs(batches):
+		return p.sumPairs()
+	case p.visit.ByLeaves():
+		return summing{add: func(_ int, b *Batch) { p.addLeavesGradient(b) }}
+	case of.Features.Counted():
+		return summing{add: func(_ int, b *Batch) { p.addCounts(b) }}
+	case of.Features.Sparse():
+		return p.sumSparse(batches)
+	case p.visit.Gram:
+		return p.sumGram()
+	case p.visit.Calibrates():
+		return p.sumCalibration()
+	}
+	return p.sumGradient()
+}
+
 // Sum returns the sums of a segment for the visit.
 func (p *Processor) Sum(ctx context.Context, l *Load) (*Outcome, error) {
-	batches, err := p.batches(ctx, l)
+	batches, err := p.begin(ctx, l)
 	if err != nil {
 		return nil, err
 	}
-	p.newest = l.Segment().Increment == newestJudged(p.Plan) && !l.Segment().Leaves
-	p.again = l.Segment().Past && !l.Segment().Leaves
-	var sum *accumulate.Sum
-	var sample *accumulate.Sample
-	switch {
-	case p.visit.occurring != nil:
-		sum = p.updateSparse(ctx, batches)
-	case p.visit.Number == wire.Growth:
-		sum, sample = p.sumGrowth(ctx, l, batches)
-	case p.visit.ByLeaves():
-		sum = p.sumLeaves(ctx, l, batches)
-	case p.visit.Of.Features.Counted():
-		sum = p.countSparse(ctx, batches)
-	case p.visit.Of.Features.Sparse():
-		sum = p.fitSparse(ctx, batches)
-	case p.visit.Gram:
-		sum = p.sumGram(ctx, l, batches)
-	case p.visit.Calibrates():
-		sum = p.calibrate(ctx, batches)
-	default:
-		sum = p.fit(ctx, l, batches)
-	}
-	if ctx.Err() != nil {
-		return nil, ctx.Err()
-	}
-	o := &Outcome{Rows: sum.Rows, Sum: sum, Sample: sample}
-	if l.Segment().Leaves { // not part of the coverage of the sums
-		o.Left = &coverage.Coverage{}
-		for _, b := range batches {
-			o.Left.Count(b.Examples, b.Checksum)
+	o, kind := &Outcome{}, p.summing(batches)
+	left := coverage.Coverage{}
+	for i, b := range batches {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
 		}
-	} else {
-		sum.Spans = coverage.Spans{l.Segment().Span}
+		if p.segment.Leaves { // not part of the coverage of the sums
+			left.Count(b.Examples, b.Checksum)
+		} else {
+			p.sum.Count(b.Examples, b.Checksum)
+		}
+		kind.add(i, b)
 	}
+	if kind.end != nil {
+		kind.end()
+	}
+	if p.segment.Leaves {
+		o.left = map[int]coverage.Coverage{p.segment.Increment: left}
+	} else {
+		p.sum.Spans = coverage.Spans{p.segment.Span}
+	}
+	o.Sum, o.Sample = p.sum, p.sample
 	return o, nil
+}
+
+// begin returns the rows of a segment, whose sums it begins.
+func (p *Processor) begin(ctx context.Context, l *Load) (batches []*Batch, err error) {
+	s := l.Segment()
+	p.segment, p.sum, p.sample = s, &accumulate.Sum{}, nil
+	p.newest, p.again = s.Increment == newestJudged(p.Plan) && !s.Leaves, s.Past && !s.Leaves
+	return p.batches(ctx, l)
 }
 
 // sumGram computes the Gram matrix of a stage's block: of the rows in the sample; in an update of new and of leaving rows, and
 // after a change of the stream of all.
-func (p *Processor) sumGram(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
-	segment, update := l.Segment(), p.Plan.Update()
-	summed, counted := !segment.Past || segment.Leaves || update.Restart, p.countsPairs(batches)
-	p.accumulator.Begin(p.visit.Of.Features.Size(), 0, !counted)
-	sum := p.accumulator.Sum()
-	var pairs []float64
-	for i, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
+func (p *Processor) sumGram() summing {
+	p.accumulator.Begin(p.visit.Of.Features.Size(), 0, true)
+	p.sum = p.accumulator.Sum()
+	return summing{func(i int, b *Batch) {
+		if !p.inGram(i) {
+			return
 		}
-		if !segment.Leaves { // also outside the sample: all must match the survey
-			sum.Count(b.Examples, b.Checksum)
-		}
-		if !summed || !p.visit.samples(segment, i) {
-			continue
-		}
-		if counted {
-			pairs = p.countPairs(sum, pairs, b)
-			continue
-		}
-		block, made := p.blockOf(b)
-		for from, to := range model.Tiles(b.Inputs.Rows) {
-			if !made {
-				p.expand(p.visit.Of, block, b, from, to)
-			}
+		block, tiles := p.block(p.visit.Stage, p.visit.Of, b)
+		for range tiles {
 		}
 		p.accumulator.AddGram(block, b.Fitted)
-		weight := sum.Field(statistics.FieldGramRows, 1)
-		for _, w := range b.Fitted {
-			weight[0] += float64(w)
-		}
-	}
-	whole := p.accumulator.End()
-	if pairs != nil {
-		whole.AddGram(pairs)
-	}
-	if segment.Leaves {
-		whole.Move(whole, statistics.FieldGram, statistics.Increment(segment.Increment).Leaving())
-		whole.Take(statistics.FieldGramRows)
-	}
-	return whole
+		p.weighGram(b)
+	}, func() {
+		p.accumulator.End()
+		p.nameGram()
+	}}
 }
 
-// fit computes the sums of a gradient.
-func (p *Processor) fit(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
+// inGram reports whether message i of the segment is part of the Gram matrix of the visit.
+func (p *Processor) inGram(i int) bool {
+	return (!p.segment.Past || p.segment.Leaves || p.Plan.Update().Restart) && p.visit.samples(p.segment, i)
+}
+
+// weighGram adds the weight of the rows of a batch to that of the rows of the Gram matrix.
+func (p *Processor) weighGram(b *Batch) {
+	weight := p.sum.Field(statistics.FieldGramRows, 1)
+	for _, w := range b.Fitted {
+		weight[0] += float64(w)
+	}
+}
+
+// nameGram names the Gram matrix of rows that leave.
+func (p *Processor) nameGram() {
+	if p.segment.Leaves {
+		p.sum.Move(p.sum, statistics.FieldGram, statistics.Increment(p.segment.Increment).Leaving())
+		p.sum.Take(statistics.FieldGramRows)
+	}
+}
+
+// sumGradient computes the sums of a gradient.
+func (p *Processor) sumGradient() summing {
 	p.accumulator.Begin(p.visit.Of.Features.Size(), p.visit.Of.Classes, false)
-	sum, update := p.accumulator.Sum(), p.Plan.Update() != nil
+	p.sum = p.accumulator.Sum()
+	update := p.Plan.Update() != nil
 	if update {
 		p.beginTerms()
 	}
-	for _, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
-		}
+	return summing{func(_ int, b *Batch) {
 		if update {
 			p.advance(b)
+			p.countForgotten(b)
 		}
-		sum.Count(b.Examples, b.Checksum)
-		block, made := p.blockOf(b)
-		for from, to := range model.Tiles(b.Inputs.Rows) {
-			if !made {
-				p.expand(p.visit.Of, block, b, from, to)
-			}
-			p.gradient(sum, b, block.Slice(from, to), from, to)
+		block, tiles := p.block(p.visit.Stage, p.visit.Of, b)
+		for from, to := range tiles {
+			p.gradient(b, block.Slice(from, to), from, to)
 		}
-	}
-	whole := p.accumulator.End()
-	if update {
-		p.nameSums(whole, l.Segment())
-		p.countForgotten(whole, l, batches)
-	}
-	return whole
+	}, func() {
+		p.accumulator.End()
+		if update {
+			p.nameSums()
+		}
+	}}
 }
 
 // gradient sums the loss and the cross moment of some rows of a batch.
-func (p *Processor) gradient(sum *accumulate.Sum, b *partition.Batch, tile kernel.Dense, from, to int) {
-	rows := b.Rows.Slice(from, to)
+func (p *Processor) gradient(b *Batch, tile kernel.Dense, from, to int) {
+	rows, before, fitted := b.Rows.Slice(from, to), b.Score.Slice(from, to), b.Fitted[from:to]
 	overflowed := p.visit.Of.Features.Overflowed(tile, b.Inputs.Slice(from, to))
 	if from == 0 {
 		overflowed += b.Overflowed
 	}
-	p.countOverflowed(sum, overflowed)
+	p.countOverflowed(overflowed)
 	if p.visit.Sample != nil {
-		p.accumulator.AddTrace(tile, p.visit.Of.Features.Penalised(), b.Fitted[from:to])
+		p.accumulator.AddTrace(tile, p.visit.Of.Features.Penalised(), fitted)
 	}
 	p.score.Reshape(to-from, p.visit.Of.Classes)
-	p.shown(p.score, b.Score.Slice(from, to), tile)
-	if p.Plan.Update() != nil {
-		p.addScores(tile, p.score, b.Score.Slice(from, to), b.Fitted[from:to])
+	p.shown(p.score, before, tile)
+	update := p.Plan.Update() != nil
+	if update {
+		p.addScores(tile, p.score, before, fitted)
 	}
-	p.measure(sum, rows, p.score)
-	if p.Plan.Update() != nil {
-		p.judgeOwn(sum, rows, b.Offset, from)
+	p.measure(rows)
+	if update {
+		p.judgeOwn(rows, b.Offset, from)
 		if p.again && p.visit.Offered != nil {
-			p.judgeAgain(sum, rows, preparedRows(b, from, to), b.Offset, from)
+			p.judgeAgain(rows, preparedRows(b, from, to), b.Offset, from)
 		}
 	}
 	rows.Residuals(p.score)
 	if p.visit.Number == 0 && p.Plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {
-		sum.AddResidual(p.score, b.Fitted[from:to])
+		p.sum.AddResidual(p.score, fitted)
 	}
-	p.accumulator.Add(tile, p.score, b.Fitted[from:to])
+	p.accumulator.Add(tile, p.score, fitted)
 }
 
-// calibrate sums the moments of G(ỹ), to which line 5 of Algorithm 2 is fitted in the second visit of its pass.
-func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
-	sum, classes := &accumulate.Sum{}, p.visit.Of.Classes
+// sumCalibration sums the moments of G(ỹ), to which line 5 of Algorithm 2 is fitted in the second visit of its pass.
+func (p *Processor) sumCalibration() summing {
+	classes := p.visit.Of.Classes
 	p.exact.Begin(p.visit.Of.Basis.Len()*classes, classes)
-	for _, b := range batches {
-		if ctx.Err() != nil {
-			break
-		}
-		block, made := p.blockOf(b)
-		for from, to := range model.Tiles(block.Rows) {
-			if !made {
-				p.expand(p.visit.Of, block, b, from, to)
-			}
+	return summing{func(_ int, b *Batch) {
+		block, tiles := p.block(p.visit.Stage, p.visit.Of, b)
+		for range tiles {
 		}
 		p.score.Reshape(b.Inputs.Rows, classes)
 		p.shown(p.score, b.Score, block)
@@ -361,13 +380,10 @@ func (p *Processor) calibrate(ctx context.Context, batches []*partition.Batch) *
 		weights := b.Fitted
 		if p.Plan.Task() == examples.SeveralLabels { // rows that the weights were not fitted to
 			weights = heldOut(b.Rows)
-			addCalibrated(sum, p.score, weights)
+			addCalibrated(p.sum, p.score, weights)
 		}
 		p.exact.Add(p.basis, p.score, weights)
-		sum.Count(b.Examples, b.Checksum)
-	}
-	p.exact.End(sum)
-	return sum
+	}, func() { p.exact.End(p.sum) }}
 }
 
 // heldOut returns the weights of the labelled holdout rows, and 0 for other rows.
@@ -397,10 +413,10 @@ func (p *Processor) shown(dst, before, block kernel.Dense) {
 	p.visit.Of.Shown(p.BLAS, &p.workspace, p.visit.fitted, dst, before, block)
 }
 
-// measure adds the losses and errors of scores, and turns the scores into predictions.
-func (p *Processor) measure(sum *accumulate.Sum, rows accumulate.Rows, score kernel.Dense) {
-	p.predict(rows, score)
-	sum.AddLosses(rows, p.loss, p.predicted, score)
+// measure adds the losses and errors of the scores of rows, and turns the scores into predictions.
+func (p *Processor) measure(rows accumulate.Rows) {
+	p.predict(rows, p.score)
+	p.sum.AddLosses(rows, p.loss, p.predicted, p.score)
 }
 
 // predict turns scores into predictions, and computes the loss and the predicted class of each row.
@@ -411,26 +427,8 @@ func (p *Processor) predict(rows accumulate.Rows, score kernel.Dense) {
 }
 
 // countOverflowed adds the number of rows that the first visit to a stage excludes.
-func (p *Processor) countOverflowed(sum *accumulate.Sum, rows int) {
+func (p *Processor) countOverflowed(rows int) {
 	if rows > 0 && p.visit.Number == 0 {
-		sum.Field(statistics.FieldOverflow, 1)[0] += float64(rows)
+		p.sum.Field(statistics.FieldOverflow, 1)[0] += float64(rows)
 	}
-}
-
-// Outcome is the result of a visit to a segment.
-type Outcome struct {
-	Rows     int64
-	Sum      *accumulate.Sum
-	Sample   *accumulate.Sample // for growing trees
-	Left     *coverage.Coverage // coverage of the rows that leave the window of a chain
-	Terms    *accumulate.Sum    // of a chain's increment, when a stage of a full run is published
-	Messages []wire.Message     // residuals, when a stage is published
-	Scores   []scored
-}
-
-// scored is the scores and votes of a part of an examples message, for the digest of a seal.
-type scored struct {
-	Offset       int64
-	Row          int
-	Score, Votes []float32
 }

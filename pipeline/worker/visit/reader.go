@@ -6,15 +6,14 @@ import (
 	"io"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
 
 // reader reads the data for the segments of a share, in order.
 type reader struct {
 	*Scan
-	share     *partition.Share
-	part      *partition.Part        // of examples and replay
+	share     *Share
+	part      *Part                  // of examples and replay
 	examples  protocol.Reader        // nil until first needed
 	next      int                    // next segment of the part to read
 	at        int64                  // offset after the last segment that was read
@@ -24,7 +23,7 @@ type reader struct {
 }
 
 // replayed returns the messages of a partition that count, as far as read.
-func (r *reader) replayed(part *partition.Part) *protocol.SpanCounting {
+func (r *reader) replayed(part *Part) *protocol.SpanCounting {
 	if r.part != part {
 		r.close()
 		r.part, r.next, r.ahead, r.examples, r.residuals, r.replay = part, 0, nil, nil, nil, r.counting.Replay(part.Span)
@@ -44,7 +43,7 @@ func (r *reader) close() {
 // read reads the data of a load that is not in memory.
 func (r *reader) read(ctx context.Context, l *Load) error {
 	segment := l.Segment()
-	if segment.Batches() != nil {
+	if segment.Batches != nil {
 		return nil
 	}
 	if !r.Whole {
@@ -80,7 +79,7 @@ func (r *reader) read(ctx context.Context, l *Load) error {
 		return nil
 	}
 	if r.residuals == nil {
-		r.residuals = r.Scores.reader(l.Share, segment.Part, segment.Residuals())
+		r.residuals = r.Scores.reader(l.Share, segment.Part, segment.residuals)
 	}
 	if err := r.residuals.load(ctx, l); err != nil {
 		return fmt.Errorf("read residuals %s%v: %w", topics.Residuals, segment.Span, err)
@@ -135,7 +134,7 @@ const wideGap = 64
 
 // readPast reads the messages of a past segment: those that counted when its increment was added.
 func (r *reader) readPast(ctx context.Context, l *Load) error {
-	span, increment := l.Segment().Span, r.Increment(l.Segment())
+	span, increment := l.Segment().Span, r.increment(l.Segment())
 	past := r.Log.Range(r.Topics.Examples, span.Partition, span.From, span.To)
 	defer past.Close()
 	l.Messages = []protocol.Message{}

@@ -5,12 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -20,13 +21,10 @@ import (
 // ResidualsReader reads the published residuals of a stage for the next stage.
 type ResidualsReader struct {
 	*Run
-	Stage    int
-	Parent   wire.Digest // the stage's final weights
-	Classes  int
-	Seal     func(*partition.Share) *statistics.Seal // returns nil if the share is not sealed
-	From, To link.Link                               // links of the stage and of the next one
-	Begins   bool                                    // the next stage is the first of a member, whose scores start at 0
-	Votes    bool                                    // the residuals have votes of finished members
+	Stage   int
+	Parent  wire.Digest // the stage's final weights
+	Classes int
+	Seal    func(*Share) *statistics.Seal // returns nil if the share is not sealed
 }
 
 // ErrUnsealed means that residuals do not match their seal, are gone, or have no seal. They are then computed and
@@ -48,12 +46,21 @@ type residualsReader struct {
 
 // reader returns a reader of the residuals of a partition in a share, which must be sealed. It starts at offset from of the residuals
 // topic, or at the start of the sealed range if that is later.
-func (r *ResidualsReader) reader(s *partition.Share, part *partition.Part, from int64) *residualsReader {
+func (r *ResidualsReader) reader(s *Share, part *Part, from int64) *residualsReader {
 	seal, number := r.Seal(s), part.Span.Partition
 	of := seal.Part(number)
 	return &residualsReader{
 		ResidualsReader: r, attempt: seal.Attempt, offset: -1,
 		messages: r.Log.Range(r.Topics.Residuals, number, max(from, of.From), of.To),
+	}
+}
+
+// convert turns scores after the stage into those before the next one, whose link may have another unit. Those of a member start at 0.
+func (r *ResidualsReader) convert(score kernel.Dense, scratch *link.Scratch) {
+	if r.Plan.BeginsMember(r.Stage + 1) {
+		clear(score.Data)
+	} else {
+		link.Convert(score, model.LinkOf(r.Plan, r.Stage), model.LinkOf(r.Plan, r.Stage+1), scratch)
 	}
 }
 
@@ -84,8 +91,8 @@ func (r *residualsReader) next(ctx context.Context) (*schemas.Residuals, error) 
 		if err != nil {
 			return nil, fmt.Errorf("%w: %w", ErrUnsealed, err)
 		}
-		if r.Votes != (part.Votes != nil) && len(part.Score) > 0 {
-			return nil, fmt.Errorf("%w: votes at offset %d: %v, expected %v", ErrUnsealed, part.Offset, part.Votes != nil, r.Votes)
+		if votes := r.Plan.Votes(r.Stage); votes != (part.Votes != nil) && len(part.Score) > 0 {
+			return nil, fmt.Errorf("%w: votes at offset %d: %v, expected %v", ErrUnsealed, part.Offset, part.Votes != nil, votes)
 		}
 		if part.Offset != r.offset {
 			r.row = 0
@@ -127,11 +134,7 @@ func (r *residualsReader) load(ctx context.Context, l *Load) error {
 		}
 	}
 	for _, score := range l.Scores {
-		if r.Begins {
-			clear(score.Data)
-		} else {
-			link.Convert(score, r.From, r.To, &r.scratch)
-		}
+		r.convert(score, &r.scratch)
 	}
 	return nil
 }
@@ -139,36 +142,31 @@ func (r *residualsReader) load(ctx context.Context, l *Load) error {
 // Restore reads the sealed residuals of a share and verifies them against the seal. It copies the scores to the batches in
 // memory, and records the start offsets of the other segments. The error wraps ErrUnsealed if the residuals must be computed
 // again. Some batches then have wrong scores.
-func (r *ResidualsReader) Restore(ctx context.Context, s *partition.Share) error {
+func (r *ResidualsReader) Restore(ctx context.Context, s *Share) error {
 	seal := r.Seal(s)
 	if seal == nil || seal.Parent != r.Parent {
 		return ErrUnsealed
 	}
-	if s.HasScoresAfter(r.Stage) { // published by this worker, and still in memory
-		s.Advance(r.From, r.To)
-		return nil
-	}
 	for _, part := range s.Parts {
-		if err := r.restore(ctx, s, part); err != nil {
+		if err := r.restore(ctx, s, part, seal.Part(part.Span.Partition)); err != nil {
 			return fmt.Errorf("read residuals %s[%d] of stage %d: %w", r.Topics.Residuals, part.Span.Partition, r.Stage, err)
 		}
 	}
-	if r.Begins {
-		s.ClearScores()
-	} else {
-		s.ConvertScores(r.From, r.To)
+	scratch := link.Scratch{}
+	for _, b := range s.batches() {
+		b.Shown = ""
+		r.convert(b.Score, &scratch)
 	}
 	return nil
 }
 
 // restore is Restore for a partition of the share, without conversion of the scores.
-func (r *ResidualsReader) restore(ctx context.Context, s *partition.Share, part *partition.Part) error {
-	seal := r.Seal(s).Part(part.Span.Partition)
+func (r *ResidualsReader) restore(ctx context.Context, s *Share, part *Part, seal statistics.SealedPart) error {
 	reader := r.reader(s, part, 0)
 	defer reader.close()
 	var digester sink.Digester
 	rows := int64(0)
-	s.BeginResiduals(part, seal.To)
+	part.beginResiduals(seal.To)
 	for {
 		m, err := reader.next(ctx)
 		if err == io.EOF {
@@ -179,13 +177,58 @@ func (r *ResidualsReader) restore(ctx context.Context, s *partition.Share, part 
 		}
 		digester.Add(m.Offset, m.Row, m.Score, m.Votes)
 		rows += int64(len(m.Score) / r.Classes)
-		if !s.AddResiduals(part, m, reader.at) {
+		if !part.addResiduals(m, reader.at) {
 			return fmt.Errorf("%w: offset %d is not of the run", ErrUnsealed, m.Offset)
 		}
 	}
-	s.EndResiduals(part)
+	part.endResiduals()
 	if digest := digester.Digest(); rows != seal.Rows || digest != seal.Scores {
 		return fmt.Errorf("%w: %d rows with digest %s, sealed %d with %s", ErrUnsealed, rows, digest.Short(), seal.Rows, seal.Scores.Short())
 	}
 	return nil
+}
+
+// beginResiduals starts recording the residuals offset of each segment of a partition, and clears its batches' votes: once a
+// member is finished, they are in the residuals. end is the offset after the partition's last residuals.
+func (p *Part) beginResiduals(end int64) {
+	for _, segment := range p.segments {
+		for _, b := range segment.Batches {
+			clear(b.Votes.Data)
+		}
+		segment.residuals = end
+	}
+}
+
+// addResiduals copies the scores and votes of a residuals message of a partition to its batch, if that is in memory, and
+// records the residuals offset of the segment. at is the message's offset on the residuals topic. The messages must be in
+// the order of the examples. The result is false if the examples message does not belong to the run.
+func (p *Part) addResiduals(m *schemas.Residuals, at int64) bool {
+	i, _ := slices.BinarySearchFunc(p.segments, m.Offset, func(s *Segment, offset int64) int {
+		if s.Span.To <= offset {
+			return -1
+		}
+		return 1
+	})
+	if i == len(p.segments) {
+		return false
+	}
+	segment := p.segments[i]
+	segment.residuals = min(segment.residuals, at)
+	from := m.Row * m.Classes
+	for _, b := range segment.Batches {
+		if b.Offset == m.Offset && from+len(m.Score) <= len(b.Score.Data) {
+			copy(b.Score.Data[from:], m.Score)
+			if m.Votes != nil && b.Votes.Rows > 0 {
+				copy(b.Votes.Data[from:], m.Votes)
+			}
+		}
+	}
+	return true
+}
+
+// endResiduals completes the offsets: for a segment without residuals, it records the offset of the next segment.
+func (p *Part) endResiduals() {
+	for i := len(p.segments) - 2; i >= 0; i-- {
+		p.segments[i].residuals = min(p.segments[i].residuals, p.segments[i+1].residuals)
+	}
 }

@@ -11,7 +11,6 @@ import (
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -179,7 +178,7 @@ func unknownLabel(open bool, unknown func(label string)) func(row int, label str
 
 // augment adds the plan's augmented training rows to a batch, after the rows of the message, and their raw features to
 // raw. A row and its variants share its weight, so that sums over the rows are means over the variants of an image.
-func (p *Processor) augment(b *partition.Batch, raw *kernel.Dense) {
+func (p *Processor) augment(b *Batch, raw *kernel.Dense) {
 	variants, image := stages.Variants(p.Plan.Augment), p.visit.prepared.Image
 	if len(variants) == 0 {
 		return

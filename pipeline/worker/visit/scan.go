@@ -1,38 +1,41 @@
 package visit
 
 import (
+	"cmp"
 	"context"
 	"iter"
+	"runtime"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
 // Scan processes the segments of shares:
 //
-//	readers ──loads──▶ processors ──outcomes──▶ collectors ──▶ writes
+//	reader ──loads──▶ processors ──outcomes──▶ collector ──▶ writes
 //
-// A reader reads the segments of a share in order, ahead of the processors. Each processor computes the outcome of one
-// segment at a time. The outcomes of each share are collected in segment order, whatever the order in which they were
-// computed.
+// The reader reads segments in order, ahead of the processors. Each processor computes the outcome of one segment at a time.
+// Outcomes are collected in the order of reading, whatever the order in which they were computed.
 type Scan struct {
 	*Run
-	Shares []*partition.Share
+	Shares []*Share
 	// Scores reads the scores before the stage, for segments that are not in memory; nil: there are none yet.
 	Scores *ResidualsReader
-	// Increment returns the increment of a past segment; nil if the run has none.
-	Increment func(*partition.Segment) *coverage.Increment
 	// Whole means that no segment is in memory, so that the scan can check that every message of the plan's sources exists.
 	Whole bool
-	// Extent returns the number of leading segments of a share to scan; nil: all.
-	Extent func(*partition.Share) int
-	// Processor is called once for each goroutine that processes segments. See [Outcomes].
-	Processor func() LoadProcessor
-	// Apart means that no segment of a share is read before all outcomes of the previous share are collected, because
-	// the sums of both would need too much memory.
+	// Extent returns the number of leading segments of a share to scan.
+	Extent func(*Share) int
+	// Processor returns the function with which a goroutine computes outcomes. It is called once for each.
+	Processor func() Process
+	// Collect is called for each outcome, in order within a share. If it returns a write, that runs while further outcomes are computed,
+	// and completes before the scan ends.
+	Collect func(*Load, *Outcome) (Write, error)
+	// Apart means that one share is read after the other, because the sums of several would need too much memory.
 	Apart bool
 	// MaxWrites is the maximum number of concurrent writes; 0 means 1.
 	MaxWrites int
@@ -40,26 +43,11 @@ type Scan struct {
 	InOrder bool
 }
 
-// LoadProcessor computes the outcome of a load, and returns the collector of the outcome.
-type LoadProcessor func(ctx context.Context, l *Load) (Collector, error)
-
-// Collector collects an outcome. If it returns a write, that runs while further outcomes are computed, and completes before the scan ends.
-type Collector func() (Write, error)
+// Process computes the outcome of a segment.
+type Process = func(context.Context, *Load) (*Outcome, error)
 
 // Write writes to the log.
 type Write = func(context.Context) error
-
-// Outcomes returns the processors of a scan. Each goroutine computes its outcomes with a function of its own, which process returns.
-// Collect is called for each outcome, in order within a share.
-func Outcomes[T any](process func() func(context.Context, *Load) (T, error), collect func(*Load, T) (Write, error)) func() LoadProcessor {
-	return func() LoadProcessor {
-		compute := process()
-		return func(ctx context.Context, l *Load) (Collector, error) {
-			outcome, err := compute(ctx, l)
-			return func() (Write, error) { return collect(l, outcome) }, err
-		}
-	}
-}
 
 // Executor schedules the work of a worker: in which goroutines, and in which order. Every process uses [Concurrent].
 type Executor interface {
@@ -69,7 +57,7 @@ type Executor interface {
 
 // Load is a segment with the data read for it.
 type Load struct {
-	Share    *partition.Share
+	Share    *Share
 	Index    int // of the segment in its share
 	Messages []protocol.Message
 	inMemory bool // the messages are in memory also without the load
@@ -79,23 +67,18 @@ type Load struct {
 	Progress   []statistics.PartitionProgress // of the sources, after the last segment of a partition in a whole scan
 	Scores     []kernel.Dense                 // of the messages, if the scan reads scores
 	Votes      []kernel.Dense                 // of the messages, if the scan reads scores; empty before a member is finished
-	bytes      int64                          // read ahead, until the outcome is collected
 }
 
 // Segment returns the segment.
-func (l *Load) Segment() *partition.Segment { return l.Share.Segments[l.Index] }
+func (l *Load) Segment() *Segment { return l.Share.Segments[l.Index] }
 
 // Loads yields the segments of a share in order, with the data read for those that are not in memory. It calls turn,
 // which may wait, before each.
-func (s *Scan) Loads(ctx context.Context, p *partition.Share, turn func() error) iter.Seq2[*Load, error] {
+func (s *Scan) Loads(ctx context.Context, p *Share, turn func() error) iter.Seq2[*Load, error] {
 	return func(yield func(*Load, error) bool) {
 		r := &reader{Scan: s, share: p}
 		defer r.close()
-		segments := p.All()
-		if s.Extent != nil {
-			segments = s.Extent(p)
-		}
-		for i := range segments {
+		for i := range s.Extent(p) {
 			l := &Load{Share: p, Index: i}
 			err := turn()
 			if err == nil {
@@ -111,5 +94,153 @@ func (s *Scan) Loads(ctx context.Context, p *partition.Share, turn func() error)
 				return
 			}
 		}
+	}
+}
+
+// Concurrent is the executor that uses all cores, reads ahead, and writes while it computes further outcomes. It is safe
+// for concurrent use.
+type Concurrent struct {
+	readAhead int64 // read-ahead in bytes, besides one segment; 0: defaultReadAhead
+}
+
+// defaultReadAhead is sufficient for 64 segments of 16 messages, each of the brokers' default maximum size. Topics may
+// allow far larger messages, whose number it limits.
+const defaultReadAhead = 1 << 30
+
+// Run executes a scan.
+func (c Concurrent) Run(ctx context.Context, s *Scan) error {
+	writing, ctx := errgroup.WithContext(ctx)
+	writing.SetLimit(max(s.MaxWrites, 1))
+	last := map[*Share]chan struct{}{} // closed after the last write of a share
+	err := c.compute(ctx, s, func(of *Share, write Write) {
+		before, done := last[of], make(chan struct{})
+		last[of] = done
+		writing.Go(func() error {
+			defer close(done)
+			if s.InOrder && before != nil {
+				<-before
+			}
+			return write(ctx)
+		})
+	})
+	if unwritten := writing.Wait(); unwritten != nil {
+		return unwritten // a failed write cancels the scan, and err only reports the cancellation
+	}
+	return err
+}
+
+// place is the place of a segment in the order of reading.
+type place struct {
+	*Load
+	bytes   int64 // read ahead, until the outcome is collected
+	outcome chan *Outcome
+}
+
+// compute returns when all outcomes are collected. It starts writes with background; they may still be running.
+func (c Concurrent) compute(ctx context.Context, s *Scan, background func(*Share, Write)) error {
+	group, ctx := errgroup.WithContext(ctx)
+	processors := runtime.GOMAXPROCS(0)
+	readAhead := cmp.Or(c.readAhead, defaultReadAhead)
+	ahead := semaphore.NewWeighted(readAhead) // bytes
+	// A segment takes a place before it is read, which limits the number of outcomes that wait for an earlier one. The first segment that is
+	// not collected always has one.
+	places, loaded := make(chan *place, 2*processors-1), make(chan *place)
+	group.Go(func() error {
+		defer close(places)
+		defer close(loaded)
+		return s.read(ctx, processors, places, func(p *place) error {
+			for _, m := range p.Messages {
+				p.bytes += int64(len(m.Value))
+			}
+			if p.bytes = min(p.bytes, readAhead); p.inMemory {
+				p.bytes = 0
+			}
+			if err := ahead.Acquire(ctx, p.bytes); err != nil {
+				return err
+			}
+			return send(ctx, loaded, p)
+		})
+	})
+	for range processors {
+		process := s.Processor()
+		group.Go(func() error {
+			for p := range loaded {
+				outcome, err := process(ctx, p.Load)
+				if err != nil {
+					return err
+				}
+				p.outcome <- outcome
+			}
+			return nil
+		})
+	}
+	group.Go(func() error {
+		for p := range places {
+			select {
+			case outcome := <-p.outcome:
+				write, err := s.Collect(p.Load, outcome)
+				if err != nil {
+					return err
+				}
+				if write != nil {
+					background(p.Share, write)
+				}
+				ahead.Release(p.bytes)
+			case <-ctx.Done():
+				return ctx.Err()
+			}
+		}
+		return nil
+	})
+	return group.Wait()
+}
+
+// read reads the segments of one share after the other, each once it has a place. The last shares, as many as there are processors, are
+// interleaved. Their last segments, which are short, then come at the end, so that no processor works on a long segment
+// while the others are idle.
+func (s *Scan) read(ctx context.Context, processors int, places chan<- *place, loaded func(*place) error) error {
+	var next *place
+	take := func() error {
+		next = &place{outcome: make(chan *Outcome, 1)}
+		return send(ctx, places, next)
+	}
+	for shares := s.Shares; len(shares) > 0; {
+		together := 1
+		if len(shares) <= processors && !s.Apart {
+			together = len(shares)
+		}
+		var reading []func() (*Load, error, bool)
+		for _, share := range shares[:together] {
+			pull, stop := iter.Pull2(s.Loads(ctx, share, take))
+			defer stop()
+			reading = append(reading, pull)
+		}
+		shares = shares[together:]
+		for len(reading) > 0 {
+			pull := reading[0]
+			reading = reading[1:]
+			l, err, any := pull()
+			if !any {
+				continue
+			}
+			reading = append(reading, pull)
+			if next.Load = l; err == nil {
+				err = loaded(next)
+			}
+			if err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// send sends a value, unless ctx is done first.
+func send[T any](ctx context.Context, to chan<- T, value T) error {
+	select {
+	case to <- value:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
 	}
 }

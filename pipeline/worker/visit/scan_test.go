@@ -6,22 +6,19 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // openEmbedded opens a log for one test.
@@ -41,16 +38,16 @@ func TestScanEndsWhenTheFirstSegmentFails(t *testing.T) {
 	var others sync.WaitGroup
 	others.Add(1)
 	bad := errors.New("bad")
-	s := scanOf(func(_ context.Context, l *Load) (int, error) {
+	s := scanOf(func(_ context.Context, l *Load) (*Outcome, error) {
 		switch l.Index {
 		case 0:
 			others.Wait()
-			return 0, bad
+			return nil, bad
 		case 1:
 			others.Done()
 		}
-		return 0, nil
-	}, func(*Load, int) (Write, error) { return nil, nil }, inMemory(40))
+		return &Outcome{}, nil
+	}, func(*Load, *Outcome) (Write, error) { return nil, nil }, inMemory(40))
 	if err := (Concurrent{}).Run(t.Context(), s); !errors.Is(err, bad) {
 		t.Error(err)
 	}
@@ -62,7 +59,7 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 	limit := int64(2 * runtime.GOMAXPROCS(0))
 	var ahead atomic.Int64
 	collected := 0
-	s := scanOf(func(_ context.Context, l *Load) (int, error) {
+	s := scanOf(func(_ context.Context, l *Load) (*Outcome, error) {
 		if l.Index == 3 {
 			for ahead.Load() < limit-1 { // the maximum number
 				runtime.Gosched()
@@ -71,8 +68,8 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 		if n := ahead.Add(1); n > limit {
 			t.Errorf("%d segments at once, expected at most %d", n, limit)
 		}
-		return 0, nil
-	}, func(at *Load, _ int) (Write, error) {
+		return &Outcome{}, nil
+	}, func(at *Load, _ *Outcome) (Write, error) {
 		if at.Index != collected {
 			t.Errorf("segment %d comes behind %v", at.Index, collected)
 		}
@@ -90,17 +87,17 @@ func TestScanIsCollectedInOrder(t *testing.T) {
 }
 
 // scanOf returns a scan of shares that are in memory.
-func scanOf(work func(context.Context, *Load) (int, error), collect func(*Load, int) (Write, error), shares ...*partition.Share) *Scan {
+func scanOf(work Process, collect func(*Load, *Outcome) (Write, error), shares ...*Share) *Scan {
 	s := inOrder(shares)
-	s.Processor = Outcomes(func() func(context.Context, *Load) (int, error) { return work }, collect)
+	s.Processor, s.Collect = func() Process { return work }, collect
 	return s
 }
 
 // inMemory returns a partition whose segments need not be read.
-func inMemory(segments int64) *partition.Share {
-	p, budget := partition.New(1, partition.NewPart(coverage.Span{From: 0, To: segments}, 0, nil)), partition.NewCache(0)
+func inMemory(segments int64) *Share {
+	p, budget := NewShare(1, &Part{Span: coverage.Span{From: 0, To: segments}}), NewCache(0)
 	for _, segment := range p.Segments {
-		segment.KeepBatches([]*partition.Batch{}, budget)
+		segment.KeepBatches([]*Batch{}, budget)
 	}
 	return p
 }
@@ -116,21 +113,20 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	for readAhead, limit := range map[int64]int64{1: 1, 2.5 * size: 2} {
 		var ahead atomic.Int64
 		rows := int64(0)
-		s := &Scan{
-			Run:    NewRun(protocol.NewClient(log, "test", nil), nil, &schemas.Plan{Foreign: true}, "", partition.NewCache(0)),
-			Shares: []*partition.Share{partition.New(1, partition.NewPart(coverage.Span{To: messages}, 0, nil))},
-			Processor: Outcomes(func() func(context.Context, *Load) (int, error) {
-				return func(_ context.Context, l *Load) (int, error) {
-					if n := ahead.Add(1); n > limit {
-						t.Errorf("%d segments at once, expected at most %d", n, limit)
-					}
-					return len(l.Messages), nil
+		s := inOrder([]*Share{NewShare(1, &Part{Span: coverage.Span{To: messages}})})
+		s.Run = NewRun(protocol.NewClient(log, "test", nil), nil, &schemas.Plan{Foreign: true}, "", NewCache(0))
+		s.Processor = func() Process {
+			return func(_ context.Context, l *Load) (*Outcome, error) {
+				if n := ahead.Add(1); n > limit {
+					t.Errorf("%d segments at once, expected at most %d", n, limit)
 				}
-			}, func(_ *Load, messages int) (Write, error) {
-				ahead.Add(-1)
-				rows += int64(messages)
-				return nil, nil
-			}),
+				return &Outcome{Rows: int64(len(l.Messages))}, nil
+			}
+		}
+		s.Collect = func(_ *Load, o *Outcome) (Write, error) {
+			ahead.Add(-1)
+			rows += o.Rows
+			return nil, nil
 		}
 		if err := (Concurrent{readAhead}).Run(t.Context(), s); err != nil || rows != messages {
 			t.Errorf("%d messages, %v", rows, err)
@@ -138,43 +134,13 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 	}
 }
 
-// No segment of a partition is processed before all of the previous partition are collected, and all are collected in
-// order.
-func TestPartitionsApart(t *testing.T) {
-	partitions := []*partition.Share{inMemory(7), inMemory(0), inMemory(1), inMemory(30)}
-	place := map[*partition.Share]int{}
-	segments := 0
-	begin := make([]int64, len(partitions)) // number of segments in the previous partitions
-	for i, p := range partitions {
-		place[p], begin[i] = i, int64(segments)
-		segments += len(p.Segments)
-	}
-	var collected atomic.Int64
-	collect := func(*Load, int) (Write, error) { collected.Add(1); return nil, nil }
-	s := scanOf(func(_ context.Context, l *Load) (int, error) {
-		if at := place[l.Share]; collected.Load() < begin[at] {
-			return 0, fmt.Errorf("partition %d: %d segments are collected, of %d before it", at, collected.Load(), begin[at])
-		}
-		return 0, nil
-	}, func(l *Load, outcome int) (Write, error) { return collect(l, outcome) }, partitions...)
-	s.Apart = true
-	if err := (Concurrent{}).Run(t.Context(), s); err != nil || collected.Load() != int64(segments) {
-		t.Fatalf("%d of %d segments: %v", collected.Load(), segments, err)
-	}
-	bad := errors.New("bad")
-	collect = func(*Load, int) (Write, error) { return nil, bad } // the reader waits for a token that nobody returns
-	if err := (Concurrent{}).Run(t.Context(), s); !errors.Is(err, bad) {
-		t.Errorf("a scan that can't collect: %v", err)
-	}
-}
-
 // Segments are read one partition after the other, interleaved for the last partitions, and in order within a partition.
 func TestOrderOfSegments(t *testing.T) {
-	partitions := func(segments ...int64) (all []*partition.Share) {
+	partitions := func(segments ...int64) (all []*Share) {
 		for n, length := range segments {
-			p := partition.New(1, partition.NewPart(coverage.Span{Partition: n, To: length}, n, nil))
+			p := NewShare(1, &Part{Span: coverage.Span{Partition: n, To: length}, Ordinal: n})
 			for _, segment := range p.Segments {
-				segment.KeepBatches([]*partition.Batch{}, partition.NewCache(0))
+				segment.KeepBatches([]*Batch{}, NewCache(0))
 			}
 			all = append(all, p)
 		}
@@ -182,7 +148,7 @@ func TestOrderOfSegments(t *testing.T) {
 	}
 	for _, test := range []struct {
 		processors int
-		partitions []*partition.Share
+		partitions []*Share
 		want       string
 	}{
 		{2, partitions(), "[]"},
@@ -194,78 +160,45 @@ func TestOrderOfSegments(t *testing.T) {
 		{3, partitions(2, 2, 2, 2), "[00 01 10 20 30 11 21 31]"},
 		{8, partitions(2, 1), "[00 10 01]"},
 	} {
-		c := &running{
-			Scan: inOrder(test.partitions), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load, 20),
-			outcomes: make(chan *finished, test.processors), tokens: make(chan struct{}, 20),
-		}
-		arrowtest.NoError(t, c.read(context.Background()))
-		got := []string{}
-		for l := range c.loaded {
-			got = append(got, fmt.Sprintf("%d%d", l.Segment().Span.Partition, l.Index))
-		}
+		got, places := []string{}, make(chan *place, 20)
+		arrowtest.NoError(t, inOrder(test.partitions).read(t.Context(), test.processors, places, func(p *place) error {
+			got = append(got, fmt.Sprintf("%d%d", p.Segment().Span.Partition, p.Index))
+			return nil
+		}))
 		if fmt.Sprint(got) != test.want {
 			t.Errorf("%d processors: %v, want %s", test.processors, got, test.want)
 		}
-		if held := len(c.tokens); held != len(got) {
-			t.Errorf("%d processors: %d tokens for %d segments", test.processors, held, len(got))
+		if held := len(places); held != len(got) {
+			t.Errorf("%d processors: %d places for %d segments", test.processors, held, len(got))
 		}
 	}
-	// A cancelled scan stops reading, at any point.
+	apart, got := inOrder(partitions(2, 1)), []int{}
+	apart.Apart = true
+	arrowtest.NoError(t, apart.read(t.Context(), 8, make(chan *place, 20), func(p *place) error {
+		got = append(got, p.Segment().Span.Partition)
+		return nil
+	}))
+	if !slices.Equal(got, []int{0, 0, 1}) {
+		t.Errorf("shares that are read apart: %v", got)
+	}
+	// A cancelled scan stops reading.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
-	c := &running{Scan: inOrder(partitions(2, 2, 2)), ahead: semaphore.NewWeighted(1), loaded: make(chan *Load),
-		outcomes: make(chan *finished, 2), tokens: make(chan struct{})}
-	if err := c.read(ctx); !errors.Is(err, context.Canceled) {
+	if err := inOrder(partitions(2, 2, 2)).read(ctx, 2, make(chan *place), nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("a scan that is cancelled ends with %v", err)
 	}
 }
 
 // inOrder is a scan of partitions.
-func inOrder(partitions []*partition.Share) *Scan {
-	return &Scan{Run: NewRun(nil, nil, &schemas.Plan{}, "", partition.NewCache(0)), Shares: partitions}
+func inOrder(partitions []*Share) *Scan {
+	return &Scan{Run: NewRun(nil, nil, &schemas.Plan{}, "", NewCache(0)), Shares: partitions,
+		Extent: func(s *Share) int { return len(s.Segments) }}
 }
 
 // No goroutine is left when the tests are done. In some tests a segment waits for another one, on any machine.
 func TestMain(m *testing.M) {
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 	goleak.VerifyTestMain(m)
-}
-
-// For any number of increments in a full run, a worker holds the terms of one, and sends their sum.
-func TestTermsOfOneIncrementAreHeld(t *testing.T) {
-	const increments, perIncrement, segment = 1000, 6, 2
-	var list []coverage.Increment
-	for i := range increments {
-		span := coverage.Span{From: int64(i * perIncrement), To: int64((i + 1) * perIncrement)}
-		list = append(list, coverage.Increment{Number: i + 1, Weight: 1,
-			Covered: []coverage.Coverage{{Spans: coverage.Spans{span}}}})
-	}
-	p := partition.New(segment, partition.NewPart(coverage.Span{To: increments * perIncrement}, 0, list))
-	terms, sent := NewIncrementTerms(p), map[int]float64{}
-	for i, s := range p.Segments {
-		whole, err := terms.Add(s, accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Vector(statistics.FieldTerms,
-			[]float64{float64(i + 1)})}))
-		arrowtest.NoError(t, err)
-		if len(terms.sums) > 1 {
-			t.Fatalf("after segment %d there are the terms of %d increments", i, len(terms.sums))
-		}
-		if whole != nil {
-			if _, twice := sent[s.Increment]; twice {
-				t.Errorf("the terms of increment %d are sent twice", s.Increment)
-			}
-			sent[s.Increment] = whole.Field(statistics.FieldTerms, 1)[0]
-		}
-	}
-	if len(terms.sums) > 0 || len(sent) != increments {
-		t.Errorf("%d sums are left, %d were sent; expected 0 and %d", len(terms.sums), len(sent), increments)
-	}
-	sum := 0.0
-	for _, part := range sent {
-		sum += part
-	}
-	if n := float64(len(p.Segments)); sum != n*(n+1)/2 || sent[999] != 2998+2999+3000 {
-		t.Errorf("the sum is %g, that of the last increment %g", sum, sent[999])
-	}
 }
 
 // For any ratio, the sample has about that fraction of the messages of each partition and of all partitions together, and
@@ -295,6 +228,43 @@ func TestGramSample(t *testing.T) {
 			if want := f * partitions * float64(messages); math.Abs(float64(total)-want) > 2+0.05*want {
 				t.Errorf("%v: %d messages of %d partitions of %d, expected %.0f", ratio, total, partitions, messages, want)
 			}
+		}
+	}
+}
+
+// A visit that has read other rows than the survey, or than the run that added those that leave, is an error, whatever the difference.
+func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
+	span, past := coverage.Span{Partition: 3, To: 4}, coverage.Span{Partition: 3, From: 4, To: 5}
+	covered := coverage.Coverage{Spans: coverage.Spans{span}, Messages: 4, Rows: 40, Checksum: 7}
+	gone := coverage.Coverage{Spans: coverage.Spans{past}, Messages: 1, Rows: 10, Checksum: 3}
+	for name, change := range map[string]func(surveyed, added *coverage.Coverage){
+		"the same":        func(*coverage.Coverage, *coverage.Coverage) {},
+		"messages":        func(c, _ *coverage.Coverage) { c.Messages-- },
+		"rows":            func(c, _ *coverage.Coverage) { c.Rows++ },
+		"checksum":        func(c, _ *coverage.Coverage) { c.Checksum++ },
+		"rows that leave": func(_, c *coverage.Coverage) { c.Rows++ },
+	} {
+		p, expected, added := NewShare(2, &Part{Span: span}), covered, gone
+		change(&expected, &added)
+		p.Surveyed, p.Covered = coverage.Coverage{}, expected
+		leave := coverage.Increment{Covered: []coverage.Coverage{added}}
+		p.AddPast(&leave, 0, true, 2)
+		run := NewRun(&protocol.Client{}, nil, &schemas.Plan{Chain: &schemas.Chain{Update: &schemas.Update{Leave: []coverage.Increment{leave}}}}, "",
+			NewCache(0))
+		outcomes := Outcomes{}
+		var whole *Outcome
+		for i, s := range p.Segments {
+			if whole != nil {
+				t.Fatalf("%s: %d segments of %d give %v", name, i, len(p.Segments), whole)
+			}
+			o := &Outcome{Sum: accumulate.NewSum(coverage.Coverage{Spans: coverage.Spans{s.Span}, Messages: 2, Rows: 20, Checksum: uint64(3 + i)}, nil)}
+			if s.Leaves {
+				o = &Outcome{Sum: &accumulate.Sum{}, left: map[int]coverage.Coverage{0: {Messages: 1, Rows: 10, Checksum: 3}}}
+			}
+			whole = arrowtest.Must(outcomes.Add(run, &Load{Share: p, Index: i}, o, len(p.Segments)))(t)
+		}
+		if err := whole.Check(run, p, len(p.Segments)); errors.Is(err, errChanged) == (name == "the same") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }

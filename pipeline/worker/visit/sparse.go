@@ -1,118 +1,92 @@
 package visit
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
 	"github.com/stagewise/stagewise/solve"
 )
 
-// fitSparse computes the sums of a gradient over batches of sparse rows, and in the first visit to a stage the substitute
+// sumSparse computes the sums of a gradient over batches of sparse rows, and in the first visit to a stage the substitute
 // of the Gram matrix. Sums are in double precision from the first row on: the rows of a tile have few columns in common.
-func (p *Processor) fitSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
-	sum, classes, columns := &accumulate.Sum{}, p.visit.Of.Classes, p.visit.Of.Features.Size()
-	values := 0
-	p.blocks = p.blocks[:0]
-	for _, b := range batches {
-		p.blocks = append(p.blocks, p.visit.Of.Features.ExpandSparse(b.Sparse))
-		values += len(b.Sparse.Values)
-	}
+func (p *Processor) sumSparse(batches []*Batch) summing {
+	classes, columns := p.visit.Of.Classes, p.visit.Of.Features.Size()
+	values := p.expandSparse(batches)
 	inBlock := p.visit.blocks != nil && p.visit.blocks.block != nil
 	few := values < columns && !inBlock
 	if few {
 		p.occurring.Begin(p.blocks)
-		sum, columns = p.occurring.Sum(), p.occurring.Width()
+		p.sum, columns = p.occurring.Sum(), p.occurring.Width()
 	}
 	if inBlock {
 		p.gram.Begin(p.visit.blocks.size)
 	}
-	for i, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
-		}
+	s := summing{add: func(i int, b *Batch) {
 		block := p.blocks[i]
-		p.countOverflowed(sum, b.Overflowed)
+		p.countOverflowed(b.Overflowed)
 		p.score.Reshape(b.Len(), classes)
 		if p.visit.blocks != nil {
 			p.scoresInBlocks(p.score, b, block)
 		} else {
 			p.visit.fitted.ScoresSparse(p.score, b.Score, block)
 		}
-		p.measure(sum, b.Rows, p.score)
+		p.measure(b.Rows)
 		b.Rows.Residuals(p.score)
 		if few {
 			block = p.occurring.Batch(i)
 		}
 		if inBlock {
-			p.addBlock(sum, b, p.score, block.Ones)
+			p.addBlock(b, block.Ones)
 		} else {
-			kernel.AddCrossSparse(p.Crosses.Cross(sum, columns, classes), block, p.score, b.Fitted)
+			kernel.AddCrossSparse(p.Crosses.Cross(p.sum, columns, classes), block, p.score, b.Fitted)
 		}
 		if p.visit.Number == 0 {
-			kernel.AddDiagonalSparse(sum.Field(statistics.FieldDiagonal, columns), sum.Field(statistics.FieldBounds, columns), block, b.Fitted)
+			kernel.AddDiagonalSparse(p.sum.Field(statistics.FieldDiagonal, columns), p.sum.Field(statistics.FieldBounds, columns), block, b.Fitted)
 		}
-		sum.Count(b.Examples, b.Checksum)
-	}
+	}}
 	if inBlock {
-		p.gram.End(sum)
+		s.end = func() { p.gram.End(p.sum) }
 	}
-	return sum
+	return s
 }
 
-// finishSparse measures the final predictions of a batch of sparse rows. It writes their scores after the stage to
-// b.After, their residuals to p.residual and, at the end of a member, their votes.
-func (p *Processor) finishSparse(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
-	p.visit.fitted.ScoresSparse(b.After, b.Score, p.visit.Of.Features.ExpandSparse(b.Sparse))
-	if p.visit.counts != nil {
-		p.leaveSelfOut(b, p.visit.counts, p.visit.totals)
-	}
-	p.score.Reshape(b.After.Rows, b.After.Cols)
-	copy(p.score.Data, b.After.Data)
-	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)
-	p.judgeOwn(sum, b.Rows.Slice(0, b.Examples), b.Offset, 0)
-	if EndsMember(p.Plan, p.visit.Stage) {
-		p.vote(average, b.Rows, b.Examples, votes, b.Votes)
-	}
-}
-
-// countSparse computes the sums of a counted stage, over batches of sparse rows: in the first visit the counts of each
-// class, in the second, with the counted weights, the losses of holdout rows at several multiples of the weights.
-func (p *Processor) countSparse(ctx context.Context, batches []*partition.Batch) *accumulate.Sum {
-	sum, classes, columns := &accumulate.Sum{}, p.visit.Of.Classes, p.visit.Of.Features.Size()
+// expandSparse sets the blocks of batches of sparse rows, and returns the number of their values.
+func (p *Processor) expandSparse(batches []*Batch) (values int) {
+	p.blocks = p.blocks[:0]
 	for _, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
-		}
-		block := p.visit.Of.Features.ExpandSparse(b.Sparse)
-		p.score.Reshape(b.Len(), classes)
-		p.countOverflowed(sum, b.Overflowed)
-		if p.visit.Number == 0 {
-			b.Rows.Write(p.score)
-			kernel.AddCrossSparse(sum.Field(statistics.FieldCounts, columns, classes), block, p.score, b.Fitted)
-			copy(p.score.Data, b.Score.Data) // W is 0
-			p.measure(sum, b.Rows, p.score)
-		} else {
-			p.visit.fitted.ScoresSparse(p.score, b.Score, block)
-			p.try(sum, b)
-			p.measure(sum, b.Rows, p.score)
-		}
-		sum.Count(b.Examples, b.Checksum)
+		p.blocks = append(p.blocks, p.visit.Of.Features.ExpandSparse(b.Sparse))
+		values += len(b.Sparse.Values)
 	}
-	return sum
+	return values
+}
+
+// addCounts adds a batch of sparse rows to the sums of a counted stage: in the first visit the counts of each
+// class, in the second, with the counted weights, the losses of holdout rows at several multiples of the weights.
+func (p *Processor) addCounts(b *Batch) {
+	classes, columns := p.visit.Of.Classes, p.visit.Of.Features.Size()
+	block := p.visit.Of.Features.ExpandSparse(b.Sparse)
+	p.score.Reshape(b.Len(), classes)
+	p.countOverflowed(b.Overflowed)
+	if p.visit.Number == 0 {
+		b.Rows.Write(p.score)
+		kernel.AddCrossSparse(p.sum.Field(statistics.FieldCounts, columns, classes), block, p.score, b.Fitted)
+		copy(p.score.Data, b.Score.Data) // W is 0
+	} else {
+		p.visit.fitted.ScoresSparse(p.score, b.Score, block)
+		p.try(b)
+	}
+	p.measure(b.Rows)
 }
 
 // try measures the holdout rows of a batch with each multiple. p.score has the scores with the multiple 1.
-func (p *Processor) try(sum *accumulate.Sum, b *partition.Batch) {
+func (p *Processor) try(b *Batch) {
 	weights := solve.CountWeights()
 	held := kernel.NewDense(len(weights), p.visit.Of.Classes) // scores of a row with each multiple
-	trials := sum.Field(statistics.FieldTrials, len(weights), solve.TrialFields)
+	trials := p.sum.Field(statistics.FieldTrials, len(weights), solve.TrialFields)
 	rows := b.Rows
 	for i, w := range heldOut(rows) {
 		if w == 0 {
@@ -170,7 +144,7 @@ func (v *Visit) readBlocks(chain *protocol.Chain) error {
 }
 
 // scoresInBlocks computes the scores of a batch with the given block, with the weights of the visit, into dst.
-func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block kernel.Sparse) {
+func (p *Processor) scoresInBlocks(dst kernel.Dense, b *Batch, block kernel.Sparse) {
 	v := p.visit.blocks
 	next := slices.Index(v.Names, b.Shown) + 1
 	if next == 0 && b.Shown != v.Since {
@@ -192,11 +166,11 @@ func (p *Processor) scoresInBlocks(dst kernel.Dense, b *partition.Batch, block k
 	copy(dst.Data, b.After.Data)
 }
 
-// addBlock adds the Gram matrix of the visit's inputs, and their cross moment with the residuals.
-func (p *Processor) addBlock(sum *accumulate.Sum, b *partition.Batch, residual kernel.Dense, ones bool) {
+// addBlock adds the Gram matrix of the visit's inputs, and their cross moment with the residuals in p.score.
+func (p *Processor) addBlock(b *Batch, ones bool) {
 	v := p.visit.blocks
 	chosen := b.Choose(v.block, p.Cache)
 	chosen.Ones = ones
 	p.gram.Add(chosen, b.Fitted)
-	kernel.AddCrossSparse(sum.Field(statistics.FieldCross, v.size, residual.Cols), chosen, residual, b.Fitted)
+	kernel.AddCrossSparse(p.sum.Field(statistics.FieldCross, v.size, p.score.Cols), chosen, p.score, b.Fitted)
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/model"
-	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -64,7 +63,7 @@ func (s *Survey) Err() error {
 }
 
 // Processor returns a function that surveys segments in one goroutine.
-func (s *Survey) Processor() func(context.Context, *Load) (*Findings, error) {
+func (s *Survey) Processor() Process {
 	p := &surveyor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Grams}}
 	if s.Plan.Update() != nil {
 		p.predictor = s.Earlier.Predictor(s.BLAS)
@@ -75,56 +74,33 @@ func (s *Survey) Processor() func(context.Context, *Load) (*Findings, error) {
 	return p.segment
 }
 
-// Findings are the results of the survey in a segment, or in the merged segments of a share.
-type Findings struct {
-	accumulate.Findings
-	Sum    *accumulate.Sum
-	Events []event.Quarantined // of the messages in quarantine, in a segment
-	sample *accumulate.Sample
-}
-
-// Merge adds the findings of the next segment.
-func (f *Findings) Merge(next *Findings) error {
-	if err := f.Sum.MergeWhole(next.Sum, nil, nil); err != nil {
-		return err
-	}
-	f.sample.Merge(next.sample)
-	return f.Findings.Merge(&next.Findings)
-}
-
-// SurveyRecords are the survey's records of a share.
-type SurveyRecords struct {
-	Sample *wire.Record[float32] // nil: the run keeps the preparation of a version
-	Visit  *wire.Record[float64]
-}
-
-// Records returns the records of a share's findings, which it takes apart. identity returns the identity of the record of a kind.
-func (s *Survey) Records(f *Findings, identity func(wire.Kind) wire.Identity) (r SurveyRecords) {
-	first := s.first
+// Records returns the records of the survey of a share, which it takes apart. A run that keeps the preparation of a version has no sample
+// of rows. identity returns the identity of the record of a kind.
+func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sample *wire.Record[float32], visit *wire.Record[float64]) {
+	first, f := s.first, o.Found
 	if s.Plan.Prepares() {
-		r.Sample = f.sample.Record(identity(statistics.KindSample)).Record()
+		sample = o.Sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !f.Sum.HasGram() {
-		f.Sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
+	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !o.Sum.HasGram() {
+		o.Sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
 	}
 	maps.DeleteFunc(f.Untrained, func(label string, rows int64) bool { return rows == 0 || f.Labels[label] > 0 })
-	visit := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: f.Sum.Coverage, Sums: f.Sum.Tensors()},
+	v := statistics.SurveyVisit{
+		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()},
 		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.ColumnRows.Record(),
 		Columns: first.columns, Image: first.image, Labels: f.Labels.Text(), Quarantined: f.Quarantined, PassedOver: f.PassedOver,
 		Unknown: f.Unknown.List(), Untrained: f.Untrained.List(), Bad: f.Bad,
 	}
 	for i := range f.Parts {
-		visit.Parts = append(visit.Parts, f.Parts[i].Covered)
+		v.Parts = append(v.Parts, f.Parts[i].Covered)
 		if s.Plan.Chain != nil {
-			visit.Chained = append(visit.Chained, f.Parts[i].Chained)
+			v.Chained = append(v.Chained, f.Parts[i].Chained)
 		}
 	}
 	if s.Plan.Prepares() && len(f.Labels) > 0 {
-		visit.LabelRows = f.Labels.Rows()
+		v.LabelRows = f.Labels.Rows()
 	}
-	r.Visit = visit.Record()
-	return r
+	return sample, v.Record()
 }
 
 // skippedSpans returns the messages of a segment that do not count: those passed over, and those in quarantine.

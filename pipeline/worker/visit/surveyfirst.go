@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -59,7 +58,7 @@ func (s *Survey) checkRead(l *Load) error {
 			continue
 		}
 		if !slices.ContainsFunc(l.Messages, func(m protocol.Message) bool {
-			return m.Offset == read.offset && partition.Checksum(m, span.Partition, 0) == read.checksum
+			return m.Offset == read.offset && Checksum(m, span.Partition, 0) == read.checksum
 		}) {
 			return &replacedError{s.Client.Topics.Examples, span.Partition, read.offset}
 		}
@@ -129,7 +128,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			whole, err = s.firstIn(found, examples)
 			examples.Release()
 			if had.shape != found.shape || len(had.shift) != len(found.shift) || len(had.targets) != len(found.targets) {
-				found.read = append(found.read, readMessage{span.Partition, m.Offset, partition.Checksum(m, span.Partition, 0)})
+				found.read = append(found.read, readMessage{span.Partition, m.Offset, Checksum(m, span.Partition, 0)})
 			}
 			if isOfRun(err) {
 				return false, err

@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -26,6 +25,9 @@ type surveyor struct {
 	*Survey
 	*first
 	accumulator accumulate.Accumulator
+	sum         *accumulate.Sum // of the segment, as are the next
+	sample      *accumulate.Sample
+	found       *accumulate.Findings
 	x           kernel.Dense
 	features    examples.SparseRows
 	lacking     []int32
@@ -40,26 +42,27 @@ type surveyor struct {
 }
 
 // segment surveys one segment.
-func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
+func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 	if err := p.checkRead(l); err != nil {
 		return nil, err
 	}
 	number := l.Segment().Span.Partition
-	found := &Findings{Findings: accumulate.NewFindings(), sample: &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}}
+	found := accumulate.NewFindings()
 	found.PassedOver, found.Parts = l.PassedOver, []accumulate.SurveyedPart{{Partition: number}}
+	p.sample, p.found = &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}, &found
 	part := &found.Parts[0]
 	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
-	found.Sum = p.accumulator.Sum()
+	p.sum = p.accumulator.Sum()
 	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
-	counted := make([]partition.Counted, 0, len(l.Messages))
+	messages := make([]counted, 0, len(l.Messages))
 	for _, m := range l.Messages {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}
 		before := len(found.Unknown)
 		p.leftOut, p.reasons = nil, nil
-		checksum, err := p.message(found, number, m)
+		checksum, err := p.message(number, m)
 		switch {
 		case err == nil:
 			if len(found.Unknown) > before { // the first rows of a label show its origin
@@ -68,7 +71,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 			if len(p.reasons) > 0 {
 				some = append(some, p.quarantined(number, m, strings.Join(p.reasons, "; ")))
 			}
-			counted = append(counted, partition.Counted{Offset: m.Offset, Checksum: checksum})
+			messages = append(messages, counted{m.Offset, checksum})
 		case concernsRun(err) || p.Plan.OnBadMessage == schemas.StopOnBadMessage:
 			return nil, fmt.Errorf("examples %s[%d]@%d: %w", p.Client.Topics.Examples, number, m.Offset, p.shownCause(number, m.Offset, err))
 		default:
@@ -79,37 +82,38 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Findings, error) {
 	if p.Plan.Chain != nil {
 		part.Skipped, part.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
-			found.Bad.Usable(len(counted))
+			found.Bad.Usable(len(messages))
 			for _, q := range bad {
 				found.Bad.Bad(number, q.Offset, schemas.WithoutValues(q.Reason)) // for reports
 			}
 		}
 	}
+	o := &Outcome{Found: &found, Sample: p.sample}
 	for _, q := range slices.Concat(bad, some) {
-		found.Events = append(found.Events, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
+		o.Events = append(o.Events, event.Quarantined{Partition: number, Offset: q.Offset, Reason: q.Reason})
 	}
 	if err := p.quarantine.put(ctx, number, p.quarantine.choose(l.Segment(), bad, some)); err != nil {
 		return nil, err
 	}
-	found.Sum = p.accumulator.End()
-	found.Sum.Pack()
+	o.Sum = p.accumulator.End()
+	o.Sum.Pack()
 	found.ColumnRows.Pack()
-	found.Sum.Spans = coverage.Spans{l.Segment().Span}
-	part.Covered = found.Sum.Coverage
+	o.Sum.Spans = coverage.Spans{l.Segment().Span}
+	part.Covered = o.Sum.Coverage
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
 		part.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
-		part.Increments[l.Segment().Increment] = found.Sum.Coverage
+		part.Increments[l.Segment().Increment] = o.Sum.Coverage
 	}
 	if n := found.PassedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
-		found.Sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
+		o.Sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
 	}
-	l.Segment().SetCounted(counted)
-	return found, nil
+	l.Segment().counted = messages
+	return o, nil
 }
 
 // message adds a message to the findings, and returns its checksum. The error is the reason why the message is unusable;
 // nothing is added then.
-func (p *surveyor) message(found *Findings, number int, m protocol.Message) (checksum uint64, err error) {
+func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err error) {
 	batch, err := p.decode(p.Plan.Forgotten, number, m, p.shape)
 	if err != nil {
 		return 0, err
@@ -129,7 +133,7 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 		}
 		return 0, nil // no message of the run has rows
 	}
-	if err := p.noteOverflow(found, "features", overflowing); err != nil {
+	if err := p.noteOverflow("features", overflowing); err != nil {
 		return 0, err
 	}
 	rows, fitted := RowsOf(p.Plan, number, m.Offset, batch)
@@ -140,11 +144,11 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 			return 0, err
 		}
 	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
-		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { found.Unknown[label]++ }); err != nil {
+		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { p.found.Unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	case p.labels != nil:
-		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { found.Unknown[label]++ }); err != nil {
+		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { p.found.Unknown[label]++ }); err != nil {
 			return 0, err
 		}
 	}
@@ -166,66 +170,66 @@ func (p *surveyor) message(found *Findings, number int, m protocol.Message) (che
 				if p.labels != nil {
 					label = p.labels.Spelt(label)
 				}
-				found.Labels.Add(label, rows)
-				found.Untrained[label] += 1 - rows
+				p.found.Labels.Add(label, rows)
+				p.found.Untrained[label] += 1 - rows
 			}
 		}
 	}
 	if numbers == nil {
-		found.PassedOver.Count(coverage.NoLabel, batch.WithoutLabel())
+		p.found.PassedOver.Count(coverage.NoLabel, batch.WithoutLabel())
 	}
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
-			p.countColumns(found, fitted)
+			p.countColumns(fitted)
 			if d := len(p.shift); d > 0 {
 				p.x.Reshape(batch.Rows, d)
 				p.features.Leading(p.x.Data, d)
-				found.Sum.AddColumns(p.x, p.shift, fitted)
+				p.sum.AddColumns(p.x, p.shift, fitted)
 			}
 		} else {
-			p.moments(found, number, m.Offset, fitted)
+			p.moments(number, m.Offset, fitted)
 		}
 		if numbers != nil {
-			found.Sum.AddTargets(numbers, p.targets, fitted)
+			p.sum.AddTargets(numbers, p.targets, fitted)
 		}
 	}
 	if u := p.Plan.Update(); u != nil && u.Sparse {
-		p.countColumns(found, fitted)
+		p.countColumns(fitted)
 	}
 	n := batch.Rows
 	if p.offered != nil && p.newest {
-		p.judge(found, m.Offset, batch, rows, numbers)
+		p.judge(m.Offset, batch, rows, numbers)
 	}
 	if p.predictor != nil {
 		if numbers != nil {
 			targets, overflowed := standardizeTargets(p.predictor.Model(), numbers, len(p.Plan.Targets))
 			rows.Targets = targets
-			if err := p.leaveOut(found, "standardized targets", overflowed, rows); err != nil {
+			if err := p.leaveOut("standardized targets", overflowed, rows); err != nil {
 				return 0, err
 			}
 		}
-		if err := p.score(found, m.Offset, batch, rows); err != nil {
+		if err := p.score(m.Offset, batch, rows); err != nil {
 			return 0, err
 		}
 	} else {
-		found.Sum.AddRows(rows) // there are no scores yet
+		p.sum.AddRows(rows) // there are no scores yet
 	}
-	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { found.PassedOver.Count(coverage.ForgottenRow, int64(end-first)) })
-	checksum = partition.Checksum(m, number, n)
-	found.Sum.Count(n, checksum)
+	p.Plan.Forgotten.In(number, m.Offset, n, func(first, end int) { p.found.PassedOver.Count(coverage.ForgottenRow, int64(end-first)) })
+	checksum = Checksum(m, number, n)
+	p.sum.Count(n, checksum)
 	return checksum, nil
 }
 
 // moments adds the data for a preparation: the sample of rows, the moments of columns, and the Gram matrix if the plan has
 // principal components.
-func (p *surveyor) moments(found *Findings, number int, offset int64, fitted []float32) {
+func (p *surveyor) moments(number int, offset int64, fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
-			found.sample.Offer(wire.Hash(p.Plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
+			p.sample.Offer(wire.Hash(p.Plan.Seed, uint64(number), uint64(offset), uint64(i)), p.x.Row(i))
 		}
 	}
 	prepare.ScaleRows(p.Plan.Prepare, p.x)
-	found.Sum.AddColumns(p.x, p.shift, fitted)
+	p.sum.AddColumns(p.x, p.shift, fitted)
 	if p.Plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)
 	}
@@ -233,7 +237,7 @@ func (p *surveyor) moments(found *Findings, number int, offset int64, fitted []f
 
 // sampleRows returns the number of rows to sample from a share: its part of the survey's sample by offsets, plus six standard
 // deviations.
-func sampleRows(all coverage.Spans, share *partition.Share) int {
+func sampleRows(all coverage.Spans, share *Share) int {
 	offsets, own := int64(0), int64(0)
 	for _, s := range all {
 		offsets += s.Len()
@@ -246,7 +250,7 @@ func sampleRows(all coverage.Spans, share *partition.Share) int {
 }
 
 // countColumns counts, for each column, the training rows in which it is not 0.
-func (p *surveyor) countColumns(found *Findings, fitted []float32) {
+func (p *surveyor) countColumns(fitted []float32) {
 	for i, w := range fitted {
 		if w > 0 {
 			indices, _ := p.features.Row(i)
@@ -254,14 +258,14 @@ func (p *surveyor) countColumns(found *Findings, fitted []float32) {
 				p.lacking = p.predictor.Model().Lacking(p.lacking[:0], indices)
 				indices = p.lacking
 			}
-			found.ColumnRows.Add(indices)
+			p.found.ColumnRows.Add(indices)
 		}
 	}
 }
 
 // score predicts the rows of a message with the previous version, and adds the losses: each row is scored before it is
 // trained on. The error means that the run is configured to stop at rows that overflow.
-func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
+func (p *surveyor) score(offset int64, batch *examples.Batch, rows accumulate.Rows) error {
 	n := batch.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	var probabilities kernel.Dense
@@ -272,13 +276,13 @@ func (p *surveyor) score(found *Findings, offset int64, batch *examples.Batch, r
 		batch.Features(p.x.Data, len(p.shift))
 		probabilities = p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
 	}
-	if err := p.leaveOut(found, "inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
+	if err := p.leaveOut("inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
 		return err
 	}
-	found.Sum.AddLosses(rows, p.loss, p.predicted, probabilities)
-	found.Sum.AddQuality(rows, probabilities, p.predicted)
-	found.Sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
-	part, message := &found.Parts[0], statistics.MessageLosses{Offset: offset}
+	p.sum.AddLosses(rows, p.loss, p.predicted, probabilities)
+	p.sum.AddQuality(rows, probabilities, p.predicted)
+	p.sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
+	part, message := &p.found.Parts[0], statistics.MessageLosses{Offset: offset}
 	for i, class := range rows.Classes {
 		if class < 0 || rows.Splits[i] != examples.Train {
 			continue

@@ -10,7 +10,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -34,7 +33,7 @@ type quarantine struct {
 
 // choose returns the messages of a segment that belong on the topic: unusable ones, and usable ones with unknown labels.
 // In a full run of a chain most increments belong to earlier runs, which have already written theirs.
-func (q *quarantine) choose(s *partition.Segment, bad, unknown []schemas.Quarantined) []schemas.Quarantined {
+func (q *quarantine) choose(s *Segment, bad, unknown []schemas.Quarantined) []schemas.Quarantined {
 	chain := q.Plan.Chain
 	if chain == nil || chain.Update != nil || len(chain.Increments) == 0 {
 		return append(bad, unknown...)

@@ -1,13 +1,11 @@
 package visit
 
 import (
-	"context"
 	"slices"
 
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas/statistics"
 )
 
@@ -19,7 +17,7 @@ func (v *Visit) ByLeaves() bool {
 }
 
 // leavesOf returns the leaves of a batch's rows in the trees of the stage.
-func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
+func (p *Processor) leavesOf(b *Batch) tree.Leaves {
 	features := p.visit.Of.Features
 	leaves, found := b.Leaves(features, features.Trees(), &p.leaves, p.Cache)
 	if !found {
@@ -28,83 +26,67 @@ func (p *Processor) leavesOf(b *partition.Batch) tree.Leaves {
 	return *leaves
 }
 
-// sumLeaves computes the sums of a gradient, or the Gram matrix of the stage: Σ h x xᵀ, where h is the mean curvature of the
-// loss of a row at its score before the stage. So the preconditioner is close to the Hessian, and few passes find the minimum.
-func (p *Processor) sumLeaves(ctx context.Context, l *Load, batches []*partition.Batch) *accumulate.Sum {
-	sum := &accumulate.Sum{}
-	var matrix []float64
-	for i, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
-		}
-		sum.Count(b.Examples, b.Checksum) // also outside the sample: all must match the survey
-		sampled := p.visit.Gram && p.visit.samples(l.Segment(), i)
-		if sampled || !p.visit.Gram && p.visit.Sample != nil {
-			p.curvatureBefore(b)
-		}
-		switch {
-		case !p.visit.Gram:
-			p.gradientOfLeaves(sum, b, p.leavesOf(b))
-		case sampled:
-			if matrix == nil {
-				n := p.visit.Of.Features.Size()
-				matrix = p.Grams.Get(n * (n + 1) / 2)
-				clear(matrix)
-			}
-			p.addPairs(sum, matrix, b, p.leavesOf(b))
-		}
-	}
-	if matrix != nil {
-		sum.AddGram(matrix)
-	}
-	return sum
-}
-
-// countsPairs reports whether the Gram matrix of batches, of unweighted leaves, can be counted by pairs of leaves: the
-// rows' weights are 0 or 1, so each number is identical to that of a product of blocks in float32.
-func (p *Processor) countsPairs(batches []*partition.Batch) bool {
+// countsPairs reports whether the Gram matrix of batches is counted by pairs of leaves: where the rows' weights are 0 or 1, each number is
+// identical to that of a product of blocks in float32.
+func (p *Processor) countsPairs(batches []*Batch) bool {
 	if p.visit.Of.Features.Leaves() == 0 || p.visit.ByLeaves() {
-		return false
+		return p.visit.ByLeaves()
 	}
-	return !slices.ContainsFunc(batches, func(b *partition.Batch) bool {
+	return !slices.ContainsFunc(batches, func(b *Batch) bool {
 		return slices.ContainsFunc(b.Fitted, func(w float32) bool { return w != 0 && w != 1 })
 	})
 }
 
-// countPairs counts the pairs of leaves of a batch's rows into a packed Gram matrix, which it allocates for the first rows
-// that count.
-func (p *Processor) countPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch) []float64 {
-	sum.Field(statistics.FieldGramRows, 1)
-	if n := p.visit.Of.Features.Size(); matrix == nil && slices.Contains(b.Fitted, 1) {
-		matrix = p.Grams.Get(n * (n + 1) / 2)
-		clear(matrix)
-	}
-	if matrix != nil {
-		p.visit.Of.Features.FindLeaves(&p.leaves, b.Codes)
-		p.curvature = append(p.curvature[:0], b.Fitted...)
-		p.addPairs(sum, matrix, b, p.leaves)
-	}
-	return matrix
+// sumPairs computes the Gram matrix of a stage from pairs of leaves: Σ h x xᵀ. If the sums are computed from leaves, h is the mean
+// curvature of the loss of a row at its score before the stage, times its weight: so the preconditioner is close to the Hessian, and few
+// passes find the minimum. Otherwise h is the weight.
+func (p *Processor) sumPairs() summing {
+	var matrix []float64 // packed; nil without rows
+	return summing{func(i int, b *Batch) {
+		if !p.inGram(i) {
+			return
+		}
+		p.weighGram(b)
+		if n := p.visit.Of.Features.Size(); matrix == nil && slices.ContainsFunc(b.Fitted, func(w float32) bool { return w != 0 }) {
+			matrix = p.Grams.Get(n * (n + 1) / 2)
+			clear(matrix)
+		}
+		if matrix == nil {
+			return
+		}
+		if p.visit.ByLeaves() {
+			p.curvatureBefore(b)
+		} else {
+			p.curvature = append(p.curvature[:0], b.Fitted...)
+		}
+		p.addPairs(matrix, p.leavesOf(b))
+	}, func() {
+		if matrix != nil {
+			p.sum.AddGram(matrix)
+		}
+		p.nameGram()
+	}}
 }
 
-// gradientOfLeaves sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace
-// of that of all rows, from the batch's curvature in p.curvature.
-func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, leaves tree.Leaves) {
-	p.countOverflowed(sum, b.Overflowed)
+// addLeavesGradient sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace
+// of that of all rows.
+func (p *Processor) addLeavesGradient(b *Batch) {
+	p.countOverflowed(b.Overflowed)
+	features, k, leaves := p.visit.Of.Features, p.visit.Of.Classes, p.leavesOf(b)
 	if p.visit.Sample != nil {
+		p.curvatureBefore(b)
 		trace := 0.0
 		for _, h := range p.curvature {
 			trace += float64(h)
 		}
-		sum.Field(statistics.FieldTrace, 1)[0] += trace * float64(leaves.Trees)
+		p.sum.Field(statistics.FieldTrace, 1)[0] += trace * float64(leaves.Trees)
 	}
-	features, k := p.visit.Of.Features, p.visit.Of.Classes
 	p.score.Reshape(b.Len(), k)
 	p.visit.fitted.ScoresOfLeaves(p.score, b.Score, leaves, features.Leaves())
-	p.measure(sum, b.Rows, p.score)
+	p.measure(b.Rows)
 	b.Rows.Residuals(p.score)
 	weighted(p.score, b.Fitted)
-	cross := sum.Field(statistics.FieldCross, features.Size(), k)
+	cross := p.sum.Field(statistics.FieldCross, features.Size(), k)
 	grown := leaves.Trees * features.Leaves()
 	tree.AddResiduals(cross[:grown*k], leaves, features.Leaves(), p.score.Data)
 	if features.Size() > grown { // the intercept
@@ -116,7 +98,7 @@ func (p *Processor) gradientOfLeaves(sum *accumulate.Sum, b *partition.Batch, le
 }
 
 // addPairs adds the products of a batch's rows, with their curvature in p.curvature, to a packed Gram matrix.
-func (p *Processor) addPairs(sum *accumulate.Sum, matrix []float64, b *partition.Batch, leaves tree.Leaves) {
+func (p *Processor) addPairs(matrix []float64, leaves tree.Leaves) {
 	features := p.visit.Of.Features
 	n := leaves.Trees * features.Leaves()
 	tree.AddPairs(matrix[:n*(n+1)/2], leaves, features.Leaves(), p.curvature)
@@ -127,14 +109,10 @@ func (p *Processor) addPairs(sum *accumulate.Sum, matrix []float64, b *partition
 			last[n] += float64(h)
 		}
 	}
-	weight := sum.Field(statistics.FieldGramRows, 1)
-	for _, w := range b.Fitted {
-		weight[0] += float64(w)
-	}
 }
 
 // curvatureBefore writes the weighted curvature of each row of a batch at its score before the stage to p.curvature.
-func (p *Processor) curvatureBefore(b *partition.Batch) {
+func (p *Processor) curvatureBefore(b *Batch) {
 	p.residual.Reshape(b.Len(), p.visit.Of.Classes)
 	copy(p.residual.Data, b.Score.Data)
 	p.visit.Of.Link.Predict(p.residual)
@@ -142,7 +120,7 @@ func (p *Processor) curvatureBefore(b *partition.Batch) {
 }
 
 // curvatureAt is curvatureBefore for given predictions of the scores.
-func (p *Processor) curvatureAt(b *partition.Batch, predictions kernel.Dense) {
+func (p *Processor) curvatureAt(b *Batch, predictions kernel.Dense) {
 	p.curvature = p.visit.Of.Link.Curvature(p.curvature[:0], predictions)
 	for i, w := range b.Fitted {
 		if w == 0 {
@@ -169,58 +147,41 @@ func weighted(residuals kernel.Dense, weights []float32) {
 	}
 }
 
-// finishLeaves measures the final predictions of a batch, and fills b.After, p.residual and, at the end of a member,
-// votes.
-func (p *Processor) finishLeaves(sum, average *accumulate.Sum, b *partition.Batch, votes kernel.Dense) {
-	p.visit.fitted.ScoresOfLeaves(b.After, b.Score, p.leavesOf(b), p.visit.Of.Features.Leaves())
-	p.score.Reshape(b.After.Rows, b.After.Cols)
-	copy(p.score.Data, b.After.Data)
-	p.conclude(sum, b.Rows, b.Examples, b.After, p.residual)
-	if EndsMember(p.Plan, p.visit.Stage) {
-		p.vote(average, b.Rows, b.Examples, votes, b.Votes)
-	}
-}
-
 // sumGrowth computes the sums for growing trees: for each word of each column the residuals and the curvature of all
 // training rows before the stage, and a sample of these rows, drawn again for the stage.
-func (p *Processor) sumGrowth(ctx context.Context, l *Load, batches []*partition.Batch) (*accumulate.Sum, *accumulate.Sample) {
+func (p *Processor) sumGrowth(batches []*Batch) summing {
 	coder, k := p.visit.prepared.Coder, p.visit.Of.Classes
-	sum, sample := &accumulate.Sum{}, &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
+	p.sample = &accumulate.Sample{Max: p.Plan.Stages[p.visit.Stage].Features.Sample}
 	words, each := coder.Words(), tree.Codes*(k+1)
 	row := make([]float32, statistics.GrowthWidth(coder.Width(), k))
 	rows := 0
 	for _, b := range batches {
 		rows += b.Len()
 	}
-	sample.Expect(rows, len(row))
-	for _, b := range batches {
-		if ctx.Err() != nil {
-			break // the visit is abandoned
-		}
+	p.sample.Expect(rows, len(row))
+	return summing{add: func(_ int, b *Batch) {
 		p.score.Reshape(b.Len(), k)
 		copy(p.score.Data, b.Score.Data)
-		p.measure(sum, b.Rows, p.score)
+		p.measure(b.Rows)
 		p.curvatureAt(b, p.score)
 		b.Rows.Residuals(p.score)
 		for i, w := range b.Fitted {
 			if w == 0 {
 				continue
 			}
-			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, l.Segment().Span.Partition, b.Offset, i)
-			if sample.Wants(hash) {
+			hash := statistics.GrowthHash(p.Plan.Seed, p.visit.Stage, p.segment.Span.Partition, b.Offset, i)
+			if p.sample.Wants(hash) {
 				growthRow(row, b.Codes[i*coder.Width():][:coder.Width()], p.score.Row(i), w)
-				sample.Offer(hash, row)
+				p.sample.Offer(hash, row)
 			}
 		}
 		weighted(p.score, b.Fitted)
-		sums := sum.Field(statistics.FieldWords, len(words), tree.Codes, k+1)
+		sums := p.sum.Field(statistics.FieldWords, len(words), tree.Codes, k+1)
 		for j, column := range words {
 			w := tree.Words{Column: column, Sums: sums[j*each:][:each]}
 			w.AddWords(b.Codes, coder.Width(), p.score.Data, p.curvature)
 		}
-		sum.Count(b.Examples, b.Checksum)
-	}
-	return sum, sample
+	}}
 }
 
 // growthRow writes a row of a sample for growing trees: its codes, its residuals and its weight.

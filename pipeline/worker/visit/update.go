@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -32,34 +31,34 @@ type passed struct {
 	link   link.Link // of the next stage
 }
 
-// passedStages returns the stages before one, with their final weights.
-func passedStages(plan *schemas.Plan, chain *protocol.Chain, stage int) (list []passed, err error) {
-	for t := range stage {
+// passedStages returns the stages before that of the visit, with the weights that fitted returns.
+func (v *Visit) passedStages(chain *protocol.Chain, fitted func(*model.Stage, int) (*sink.Fitted, error)) (list []passed, err error) {
+	for t := range v.Stage {
 		s, err := chain.Stage(t)
 		if err != nil {
 			return nil, err
 		}
-		fitted, err := chain.Fitted(s, t)
+		fitted, err := fitted(s, t)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, passed{s, fitted, model.LinkOf(plan, t+1)})
+		list = append(list, passed{s, fitted, model.LinkOf(v.Plan, t+1)})
 	}
 	return list, nil
 }
 
 // advance computes the scores of a batch before the stage of the visit.
-func (p *Processor) advance(b *partition.Batch) {
+func (p *Processor) advance(b *Batch) {
 	for b.At < p.visit.Stage {
 		before := p.visit.passed[b.At]
-		block, made := b.Block(b.At, before.stage.Features.Size(), &p.block, p.Cache)
 		b.After.Reshape(b.Score.Rows, b.Score.Cols)
-		for from, to := range model.Tiles(b.Inputs.Rows) {
-			tile, score := block.Slice(from, to), b.Score.Slice(from, to)
-			if !made {
-				p.expand(before.stage, block, b, from, to)
+		if before.stage.Features.Sparse() {
+			before.fitted.ScoresSparse(b.After, b.Score, before.stage.Features.ExpandSparse(b.Sparse))
+		} else {
+			block, tiles := p.block(b.At, before.stage, b)
+			for from, to := range tiles {
+				before.fitted.Scores(p.BLAS, b.After.Slice(from, to), b.Score.Slice(from, to), block.Slice(from, to))
 			}
-			before.fitted.Scores(p.BLAS, b.After.Slice(from, to), score, tile)
 		}
 		b.Score, b.After = b.After, b.Score
 		link.Convert(b.Score, before.stage.Link, before.link, p.workspace.Link())
@@ -69,7 +68,7 @@ func (p *Processor) advance(b *partition.Batch) {
 
 // weightOf returns the factor of the weights of a segment's rows: the decayed weight in a full run of a chain, otherwise
 // 1. An update multiplies sums instead.
-func (r *Run) weightOf(s *partition.Segment) float64 {
+func (r *Run) weightOf(s *Segment) float64 {
 	if r.Plan.Chain == nil || len(r.Plan.Chain.Increments) == 0 {
 		return 1
 	}
@@ -78,21 +77,19 @@ func (r *Run) weightOf(s *partition.Segment) float64 {
 
 // forgottenOf returns the rows of a segment with weight 0. Leaving rows have the weights with which they were added: those
 // of the previous version.
-func (r *Run) forgottenOf(s *partition.Segment) coverage.Forgotten {
+func (r *Run) forgottenOf(s *Segment) coverage.Forgotten {
 	if s.Leaves {
 		return r.Earlier.Manifest.Plan.Forgotten
 	}
 	return r.Plan.Forgotten
 }
 
-// Increment returns the increment of a past segment.
-func (r *Run) Increment(s *partition.Segment) *coverage.Increment {
-	u := r.Plan.Update()
-	switch {
-	case s.Leaves:
-		return &u.Leave[s.Increment]
+// increment returns the increment of a past segment.
+func (r *Run) increment(s *Segment) *coverage.Increment {
+	if s.Leaves {
+		return &r.Plan.Update().Leave[s.Increment]
 	}
-	return &u.Refresh[s.Increment-1]
+	return &r.Plan.Update().Refresh[s.Increment-1]
 }
 
 // beginTerms starts summing the terms of a segment's increment.
@@ -113,69 +110,31 @@ func (p *Processor) addScores(tile, after, before kernel.Dense, weights []float3
 	p.terms.Add(tile, p.own, weights)
 }
 
-// nameSums renames the sums of a segment to the names of its increment.
-func (p *Processor) nameSums(sum *accumulate.Sum, s *partition.Segment) {
-	increment := statistics.Increment(s.Increment)
-	sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
-	sum.Move(sum, statistics.FieldCross, increment.Cross())
-	p.countVisited(sum, increment)
+// nameSums renames the sums of the segment to the names of its increment.
+func (p *Processor) nameSums() {
+	increment := statistics.Increment(p.segment.Increment)
+	p.sum.Move(p.terms.End(), statistics.FieldCross, increment.Scores())
+	p.sum.Move(p.sum, statistics.FieldCross, increment.Cross())
+	p.countVisited(increment)
 }
 
-// countVisited records the losses of a segment as those of its increment.
-func (p *Processor) countVisited(sum *accumulate.Sum, increment statistics.Increment) {
-	losses := statistics.LossesOf(sum.Tensors())
-	visited := sum.Field(increment.Visited(), 4)
+// countVisited records the losses of the segment as those of its increment.
+func (p *Processor) countVisited(increment statistics.Increment) {
+	losses := statistics.LossesOf(p.sum.Tensors())
+	visited := p.sum.Field(increment.Visited(), 4)
 	visited[0], visited[1] = losses[examples.Train].Weight, losses[examples.Train].Loss
 	if split, gated := JudgedSplit(p.Plan); gated {
 		visited[2], visited[3] = losses[split].Weight, losses[split].Loss
 	}
 }
 
-// countForgotten counts the forgotten rows of a past segment. Those of new rows are counted by the survey.
-func (p *Processor) countForgotten(sum *accumulate.Sum, l *Load, batches []*partition.Batch) {
-	if !l.Segment().Past {
-		return
+// countForgotten counts the forgotten rows of a batch of a past segment. Those of new rows are counted by the survey.
+func (p *Processor) countForgotten(b *Batch) {
+	if p.segment.Past {
+		p.Plan.Forgotten.In(p.segment.Span.Partition, b.Offset, b.Examples, func(first, end int) {
+			p.sum.Field(statistics.FieldForgotten, 1+len(p.Plan.Update().Refresh))[p.segment.Increment] += float64(end - first)
+		})
 	}
-	count := func(first, end int) {
-		sum.Field(statistics.FieldForgotten, 1+len(p.Plan.Update().Refresh))[l.Segment().Increment] += float64(end - first)
-	}
-	for _, b := range batches {
-		p.Plan.Forgotten.In(l.Segment().Span.Partition, b.Offset, b.Examples, count)
-	}
-}
-
-// IncrementTerms sums the terms of the increments in a share, at the end of a stage of a full run of a chain. The memory of
-// an increment's terms is released after the last of the share's segments with rows of it. As
-// an increment is one or a few ranges of offsets in a partition, memory seldom holds the terms of more than one if the share
-// has one partition.
-type IncrementTerms struct {
-	left map[int]int // number of segments, by increment
-	sums map[int]*accumulate.Sum
-}
-
-// NewIncrementTerms returns the empty terms of a share.
-func NewIncrementTerms(p *partition.Share) *IncrementTerms {
-	t := &IncrementTerms{left: map[int]int{}, sums: map[int]*accumulate.Sum{}}
-	for _, segment := range p.Segments {
-		t.left[segment.Increment]++
-	}
-	return t
-}
-
-// Add adds the terms of the share's next segment. It returns the sum of its increment once it is complete; otherwise nil.
-func (t *IncrementTerms) Add(segment *partition.Segment, terms *accumulate.Sum) (whole *accumulate.Sum, err error) {
-	i := segment.Increment
-	if t.sums[i] == nil {
-		t.sums[i] = terms
-	} else if err := t.sums[i].Merge(terms); err != nil {
-		return nil, err
-	}
-	if t.left[i]--; t.left[i] > 0 {
-		return nil, nil
-	}
-	whole = t.sums[i]
-	delete(t.sums, i)
-	return whole, nil
 }
 
 // termsOfSegment returns the terms of the segment that the processor has summed.

@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/pipeline/worker/partition"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
@@ -29,15 +28,15 @@ type Run struct {
 	ID      string
 	Plan    *schemas.Plan
 	BLAS    *kernel.BLAS
-	Cache   *partition.Cache // for data kept in memory
-	Earlier *model.Model     // the version that the run starts from; nil: none
+	Cache   *Cache       // for data kept in memory
+	Earlier *model.Model // the version that the run starts from; nil: none
 
 	counting *protocol.Counting // decides which messages count
 	noLabels value.Missing      // texts that are not labels
 }
 
 // NewRun returns a run without a version from which it starts.
-func NewRun(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, id string, cache *partition.Cache) *Run {
+func NewRun(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, id string, cache *Cache) *Run {
 	return &Run{Client: client, ID: id, Plan: plan, BLAS: blas, Cache: cache, counting: protocol.NewCounting(plan),
 		noLabels: layout.MissingLabels(plan)}
 }
@@ -69,9 +68,10 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 	if err != nil {
 		return nil, err
 	}
-	stage, update, sparse := s.Of, run.Plan.Update() != nil, s.Of.Features.Sparse()
-	if update && sparse {
-		if s.passed, err = s.passedBefore(chain); err != nil {
+	stage, update := s.Of, run.Plan.Update() != nil
+	if update && stage.Features.Sparse() { // rows are scored with the previous version before they are counted
+		s.passed, err = s.passedStages(chain, func(of *model.Stage, t int) (*sink.Fitted, error) { return of.Fitted(chain.Initial(t), nil) })
+		if err != nil {
 			return nil, err
 		}
 		return s, s.readOccurring(chain)
@@ -82,7 +82,7 @@ func New(run *Run, chain *protocol.Chain, v protocol.Visit) (*Visit, error) {
 		}
 	}
 	if update {
-		if s.passed, err = passedStages(run.Plan, chain, v.Stage); err != nil {
+		if s.passed, err = s.passedStages(chain, chain.Fitted); err != nil {
 			return nil, err
 		}
 		s.fitted, err = chain.FittedFor(stage, v) // a solver that takes over makes earlier visits again
@@ -137,7 +137,7 @@ func newGramSample(want, total int64) *gramSample {
 
 // samples reports whether a message of a segment is part of the Gram matrix, given its ordinal among the accepted messages of
 // the segment.
-func (v *Visit) samples(s *partition.Segment, message int) bool {
+func (v *Visit) samples(s *Segment, message int) bool {
 	return v.Sample == nil || v.Sample.has(s.Part.Ordinal, int64(s.Index)*v.Plan.Segment+int64(message))
 }
 

@@ -1,4 +1,4 @@
-package partition
+package visit
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -75,7 +74,7 @@ func TestReserve(t *testing.T) {
 	if !b.Reserve(400) || left(b) != 200 {
 		t.Errorf("%d bytes left, expected 200 without what was idle", left(b))
 	}
-	if s.SetCounted([]Counted{{}}); b.Messages(s) != nil {
+	if s.counted = []counted{{}}; b.Messages(s) != nil {
 		t.Error("what was idle is still there")
 	}
 	if b.Reserve(201) || b.tryReserve(1) || b.Has(0) {
@@ -88,10 +87,10 @@ func TestReserve(t *testing.T) {
 
 // The memory limit is the requested one, otherwise part of the free memory.
 func TestBytes(t *testing.T) {
-	if n, err := Bytes(7); n != 7 || err != nil {
+	if n, err := CacheBytes(7); n != 7 || err != nil {
 		t.Errorf("asked for 7: %d, %v", n, err)
 	}
-	if n, err := Bytes(0); n <= 0 || err != nil {
+	if n, err := CacheBytes(0); n <= 0 || err != nil {
 		t.Errorf("asked for none: %d, %v", n, err)
 	}
 }
@@ -104,7 +103,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 		bytes := int64(random.IntN(20_000))
 		budget, runs := NewCache(bytes), random.IntN(2) == 0
 		budget.runs = runs
-		s := New(4, NewPart(coverage.Span{Partition: 1, From: 3, To: 20}, 0, nil))
+		s := NewShare(4, &Part{Span: coverage.Span{Partition: 1, From: 3, To: 20}})
 		shared := kernel.Dense{}
 		for range 50 {
 			segment := s.Segments[random.IntN(len(s.Segments))]
@@ -122,7 +121,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 			case 3:
 				budget.Reserve(0)
 			default:
-				for _, b := range segment.Batches() {
+				for _, b := range segment.Batches {
 					stage, columns := random.IntN(3), 1+random.IntN(20)
 					block, made := b.Block(stage, columns, &shared, budget)
 					if again, kept := b.Block(stage, columns, &shared, budget); made && !kept || again.Rows != b.Inputs.Rows {
@@ -139,7 +138,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 				}
 			}
 			for _, segment := range s.Segments {
-				for _, b := range segment.Batches() {
+				for _, b := range segment.Batches {
 					held += b.bytes()
 				}
 			}
@@ -159,7 +158,7 @@ func TestReleaseGivesBackAllThatWasTaken(t *testing.T) {
 func TestBlock(t *testing.T) {
 	const n, columns = 65, 4
 	row := rowBytes(3, 2*2)
-	segment := New(1, NewPart(coverage.Span{To: 1}, 0, nil)).Segments[0]
+	segment := NewShare(1, &Part{Span: coverage.Span{To: 1}}).Segments[0]
 	for name, test := range map[string]struct {
 		budget      int64
 		kept, after bool // whether the batch's block is kept for 4 columns, and then for 5
@@ -187,7 +186,7 @@ func TestBlock(t *testing.T) {
 // kept returns the state of a span of four messages, two per segment, with a batch of two rows and two classes for each
 // message of the segments in memory.
 func kept(inMemory ...int) *Share {
-	s := New(2, NewPart(coverage.Span{Partition: 5, From: 10, To: 14}, 2, nil))
+	s := NewShare(2, &Part{Span: coverage.Span{Partition: 5, From: 10, To: 14}})
 	for _, i := range inMemory {
 		span := s.Segments[i].Span
 		s.Segments[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewCache(1<<20))
@@ -200,8 +199,8 @@ func TestNew(t *testing.T) {
 	increment := func(partition int, from, to int64) coverage.Increment {
 		return coverage.Increment{Covered: []coverage.Coverage{{Spans: coverage.Spans{{Partition: partition, From: from, To: to}}}}}
 	}
-	s := New(2, NewPart(coverage.Span{Partition: 4, From: 3, To: 6}, 2, nil), NewPart(coverage.Span{Partition: 5}, 3, nil),
-		NewPart(coverage.Span{Partition: 6, To: 4}, 4, []coverage.Increment{increment(6, 2, 4), increment(6, 0, 2)}))
+	s := NewShare(2, &Part{Span: coverage.Span{Partition: 4, From: 3, To: 6}}, &Part{Span: coverage.Span{Partition: 5}},
+		&Part{Span: coverage.Span{Partition: 6, To: 4}, Increments: []coverage.Increment{increment(6, 2, 4), increment(6, 0, 2)}})
 	refresh, leave := increment(5, 0, 2), increment(4, 0, 2)
 	s.AddPast(&refresh, 1, false, 2)
 	s.AddPast(&leave, 0, true, 2)
@@ -215,57 +214,11 @@ func TestNew(t *testing.T) {
 [6]@2–4 0 1 true false false
 [5]@0–2 1 0 false true false
 [4]@0–2 0 0 false true true
-`; got != want || s.Recent() != 4 || s.Staying() != 5 || s.All() != 6 || !slices.Equal(Numbers([]*Share{s}), []int{4, 5, 6}) {
-		t.Errorf("%d, %d and %d segments:\n%s", s.Recent(), s.Staying(), s.All(), got)
+`; got != want || s.Recent != 4 || s.Staying != 5 || len(s.Segments) != 6 || !slices.Equal(Numbers([]*Share{s}), []int{4, 5, 6}) {
+		t.Errorf("%d, %d and %d segments:\n%s", s.Recent, s.Staying, len(s.Segments), got)
 	}
-	if s.Scores == 0 || s.HasScoresAfter(0) || s.inMemory() || s.Visited != (protocol.Visit{}) {
+	if s.Scores == 0 || s.Visited != (protocol.Visit{}) {
 		t.Error("an empty share has scores, or rows in memory")
-	}
-}
-
-// The scores after a stage become those before the next one, in the unit of its link, and back. Then they are no longer
-// valid after it.
-func TestAdvance(t *testing.T) {
-	softmax, identity := link.Named(link.Softmax), link.Named(link.Identity)
-	s := kept(0, 1)
-	for i, b := range s.batches() {
-		b.After = kernel.Dense{Rows: 2, Cols: 2, Data: []float32{float32(i), 0, 0, 0}}
-	}
-	s.Published(3)
-	if !s.HasScoresAfter(3) || s.HasScoresAfter(2) {
-		t.Fatal("the state has other scores than those after stage 3")
-	}
-	s.Advance(softmax, identity)
-	if s.HasScoresAfter(3) {
-		t.Error("advanced, the scores are still those after the stage")
-	}
-	for i, b := range s.batches() {
-		if got := b.Score.Data; got[2] != 0.5 || got[3] != 0.5 || i > 0 && got[0] <= 0.5 {
-			t.Errorf("message %d: scores %v, expected the probabilities", i, got)
-		}
-	}
-	s.ConvertScores(identity, softmax)
-	for i, b := range s.batches() {
-		if got := b.Score.Data; got[2] != got[3] || i > 0 && got[0] <= got[1] {
-			t.Errorf("message %d: scores %v, expected the logits", i, got)
-		}
-	}
-	s.ZeroScores()
-	if s.Scores != 0 || slices.ContainsFunc(s.batches(), func(b *Batch) bool { return slices.Max(b.Score.Data) != 0 }) {
-		t.Error("the scores before stage 0 are not zero")
-	}
-}
-
-// Scores after a stage are valid if the whole partition is in memory, and until another publication begins.
-func TestPublished(t *testing.T) {
-	s := kept(0)
-	if s.Published(0); s.HasScoresAfter(0) {
-		t.Error("a partition that is half in memory has all scores")
-	}
-	s = kept(0, 1)
-	s.Published(0)
-	if s.BeginPublication(); s.HasScoresAfter(0) {
-		t.Error("the scores after stage 0 count while others overwrite them")
 	}
 }
 
@@ -276,30 +229,30 @@ func TestResiduals(t *testing.T) {
 		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
 	}
 	s := kept(0)
-	s.BeginResiduals(s.Parts[0], 100)
+	s.Parts[0].beginResiduals(100)
 	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
-		if !s.AddResiduals(s.Parts[0], p, at) {
+		if !s.Parts[0].addResiduals(p, at) {
 			t.Errorf("offset %d is not of the run", p.Offset)
 		}
 	}
-	if s.AddResiduals(s.Parts[0], part(14, 0, 1, 2), 70) {
+	if s.Parts[0].addResiduals(part(14, 0, 1, 2), 70) {
 		t.Error("an offset behind the span is of the run")
 	}
-	s.AddResiduals(s.Parts[0], part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
-	s.EndResiduals(s.Parts[0])
+	s.Parts[0].addResiduals(part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
+	s.Parts[0].endResiduals()
 	first, second := s.Segments[0], s.Segments[1]
-	if first.Residuals() != 50 || second.Residuals() != 100 {
-		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.Residuals(), second.Residuals())
+	if first.residuals != 50 || second.residuals != 100 {
+		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.residuals, second.residuals)
 	}
 	for i, want := range [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
-		if got := first.Batches()[i].Score.Data; !slices.Equal(got, want) {
+		if got := first.Batches[i].Score.Data; !slices.Equal(got, want) {
 			t.Errorf("message %d has scores %v, expected %v", i, got, want)
 		}
 	}
-	s.BeginResiduals(s.Parts[0], 100)
-	s.AddResiduals(s.Parts[0], part(12, 0, 1, 2), 80)
-	if s.EndResiduals(s.Parts[0]); first.Residuals() != 80 || second.Residuals() != 80 {
-		t.Errorf("residuals begin at %d and %d, expected both at 80", first.Residuals(), second.Residuals())
+	s.Parts[0].beginResiduals(100)
+	s.Parts[0].addResiduals(part(12, 0, 1, 2), 80)
+	if s.Parts[0].endResiduals(); first.residuals != 80 || second.residuals != 80 {
+		t.Errorf("residuals begin at %d and %d, expected both at 80", first.residuals, second.residuals)
 	}
 }
 
@@ -307,21 +260,17 @@ func TestResiduals(t *testing.T) {
 // had before.
 func TestVotes(t *testing.T) {
 	s := kept(0)
-	first := s.Segments[0].Batches()[0]
+	first := s.Segments[0].Batches[0]
 	first.Votes = kernel.NewDense(first.Len(), 2)
 	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
 	read := func() []float32 {
-		s.BeginResiduals(s.Parts[0], 100)
-		s.AddResiduals(s.Parts[0], part, 50)
-		s.EndResiduals(s.Parts[0])
+		s.Parts[0].beginResiduals(100)
+		s.Parts[0].addResiduals(part, 50)
+		s.Parts[0].endResiduals()
 		return first.Votes.Data
 	}
 	if got := read(); !slices.Equal(got, []float32{0, 0, 0.25, 0.75}) {
 		t.Errorf("votes %v", got)
-	}
-	s.ClearScores()
-	if got := first.Votes.Data; slices.Max(got) == 0 || slices.Max(first.Score.Data) != 0 {
-		t.Errorf("a member begins with scores %v and votes %v", first.Score.Data, got)
 	}
 	if part.Votes = nil; slices.Max(read()) != 0 {
 		t.Errorf("votes %v, but no member is finished", first.Votes.Data)
@@ -349,37 +298,37 @@ func TestChecksum(t *testing.T) {
 func TestBatchesComeBack(t *testing.T) {
 	const budget = 1 << 20
 	made := Made{Rows: "rows", Blocks: "blocks"}
-	counted := func(offset int64, checksum uint64) []Counted { return []Counted{{offset, checksum}} }
+	one := func(offset int64, checksum uint64) []counted { return []counted{{offset, checksum}} }
 	for name, test := range map[string]struct {
 		made    Made
 		own     bool // the blocks depend only on Made
-		counted []Counted
+		counted []counted
 		rows    bool // restored
 		block   bool
 	}{
-		"the same":            {made, true, counted(3, 7), true, true},
-		"blocks of scores":    {made, false, counted(3, 7), true, false},
-		"other blocks":        {Made{"rows", "other"}, true, counted(3, 7), true, false},
-		"other rows":          {Made{"other", "blocks"}, true, counted(3, 7), false, false},
-		"another message":     {made, true, counted(3, 8), false, false},
-		"no message":          {made, true, []Counted{}, false, false},
-		"more messages":       {made, true, []Counted{{3, 7}, {4, 9}}, false, false},
+		"the same":            {made, true, one(3, 7), true, true},
+		"blocks of scores":    {made, false, one(3, 7), true, false},
+		"other blocks":        {Made{"rows", "other"}, true, one(3, 7), true, false},
+		"other rows":          {Made{"other", "blocks"}, true, one(3, 7), false, false},
+		"another message":     {made, true, one(3, 8), false, false},
+		"no message":          {made, true, []counted{}, false, false},
+		"more messages":       {made, true, []counted{{3, 7}, {4, 9}}, false, false},
 		"no survey made here": {made, true, nil, false, false},
 	} {
 		cache, span := NewCache(budget), coverage.Span{To: 4}
 		b := newBatch(3, 65, 3, 2)
 		b.Checksum = 7
-		before := New(4, NewPart(span, 0, nil))
+		before := NewShare(4, &Part{Span: span})
 		before.Segments[0].KeepBatches([]*Batch{b}, cache)
 		b.Block(0, 5, &kernel.Dense{}, cache)
 		cache.Leave(before, made, func(int) bool { return test.own })
-		if before.Segments[0].Batches() != nil || !cache.Has(budget) {
+		if before.Segments[0].Batches != nil || !cache.Has(budget) {
 			t.Errorf("%s: what was left is not idle", name)
 		}
-		after := New(4, NewPart(span, 0, nil))
-		after.Segments[0].SetCounted(test.counted)
+		after := NewShare(4, &Part{Span: span})
+		after.Segments[0].counted = test.counted
 		cache.Return(after, test.made, false)
-		got := after.Segments[0].Batches()
+		got := after.Segments[0].Batches
 		if back := len(got) == 1 && got[0] == b; back != test.rows {
 			t.Errorf("%s: the batches come back, %v; expected %v", name, back, test.rows)
 		}
@@ -400,14 +349,14 @@ func TestBatchesComeBack(t *testing.T) {
 
 // segmentAt returns the segment of so many messages at an offset.
 func segmentAt(from, n int64) *Segment {
-	return New(n, NewPart(coverage.Span{From: from, To: from + n}, 0, nil)).Segments[0]
+	return NewShare(n, &Part{Span: coverage.Span{From: from, To: from + n}}).Segments[0]
 }
 
 // keep stores a message of a segment that takes so many bytes, and counts it.
 func keep(c *Cache, s *Segment, bytes int) {
 	m := protocol.Message{Message: wire.Message{Value: make([]byte, bytes-112)}, Offset: s.Span.From}
 	c.Keep(s, []protocol.Message{m})
-	s.SetCounted([]Counted{{Offset: m.Offset}})
+	s.counted = []counted{{offset: m.Offset}}
 }
 
 // What the run no longer uses is dropped when the run needs the memory, least recently used first, and nothing else is.

@@ -1,4 +1,4 @@
-package partition
+package visit
 
 import (
 	"container/list"
@@ -61,9 +61,9 @@ func NewCache(bytes int64) *Cache { return &Cache{free: bytes, entries: map[key]
 // NewRunCache is [NewCache] for one run: what that run no longer uses is dropped.
 func NewRunCache(bytes int64) *Cache { return &Cache{free: bytes, entries: map[key]*entry{}} }
 
-// Bytes returns the memory limit of a worker in bytes: asked, or if that is 0 half of the free memory, of the machine and
+// CacheBytes returns the memory limit of a worker in bytes: asked, or if that is 0 half of the free memory, of the machine and
 // within the limit of the container.
-func Bytes(asked int64) (int64, error) {
+func CacheBytes(asked int64) (int64, error) {
 	if asked > 0 {
 		return asked, nil
 	}
@@ -240,7 +240,7 @@ func (c *Cache) Messages(s *Segment) []protocol.Message {
 	}
 	list := make([]protocol.Message, 0, len(s.counted))
 	for _, m := range e.messages {
-		if n := len(list); n < len(s.counted) && s.counted[n].Offset == m.Offset {
+		if n := len(list); n < len(s.counted) && s.counted[n].offset == m.Offset {
 			list = append(list, m)
 		}
 	}
@@ -268,15 +268,15 @@ func (c *Cache) Leave(p *Share, made Made, hasBlock func(stage int) bool) {
 		c.made = made
 	}
 	for _, s := range p.Segments {
-		if s.batches == nil || s.Leaves {
+		if s.Batches == nil || s.Leaves {
 			continue
 		}
-		e := &entry{key: key{partition: s.Span.Partition, from: s.Span.From, rows: true}, to: s.Span.To, batches: s.batches}
-		for _, b := range s.batches {
+		e := &entry{key: key{partition: s.Span.Partition, from: s.Span.From, rows: true}, to: s.Span.To, batches: s.Batches}
+		for _, b := range s.Batches {
 			b.forget(hasBlock)
 			e.bytes += b.bytes()
 		}
-		s.batches = nil
+		s.Batches = nil
 		if before := c.entries[e.key]; before != nil {
 			c.drop(before)
 		}
@@ -293,7 +293,7 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 	defer c.mutex.Unlock()
 	for _, s := range p.Segments {
 		e := c.entries[key{partition: s.Span.Partition, from: s.Span.From, rows: true}]
-		if e == nil || e.to != s.Span.To || made.Rows != c.made.Rows || s.batches != nil {
+		if e == nil || e.to != s.Span.To || made.Rows != c.made.Rows || s.Batches != nil {
 			continue
 		}
 		if !s.Past && !s.has(e.batches) { // for past segments, the checksum of a visit verifies it
@@ -302,11 +302,11 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 		}
 		c.use(e)
 		delete(c.entries, e.key)
-		s.batches = e.batches
+		s.Batches = e.batches
 		if before := c.entries[key{partition: s.Span.Partition, from: s.Span.From}]; before != nil {
 			c.rest(before)
 		}
-		for _, b := range s.batches {
+		for _, b := range s.Batches {
 			if made.Blocks != c.made.Blocks {
 				b.forget(func(int) bool { return false })
 			}
