@@ -6,23 +6,24 @@ import "slices"
 func (r *Rows) Slice(from, to int) *Rows {
 	cut := *r
 	cut.Rows = to - from
-	cut.Floats, cut.Bytes, cut.Targets = slice(r, r.Floats, from, to), slice(r, r.Bytes, from, to), slice(r, r.Targets, from, to)
+	k := len(r.Targets) / max(r.Rows, 1)
+	cut.Floats, cut.Bytes = slice(r.Floats, from*r.Cols, to*r.Cols), slice(r.Bytes, from*r.Cols, to*r.Cols)
+	cut.Targets = slice(r.Targets, from*k, to*k)
 	if r.Sparse != nil {
 		cut.Sparse = r.Sparse.Slice(from, to)
 	}
-	cut.Words, cut.Numbers, cut.NoLabel = slice(r, r.Words, from, to), slice(r, r.Numbers, from, to), slice(r, r.NoLabel, from, to)
-	cut.LabelLists, cut.Weights, cut.Splits = slice(r, r.LabelLists, from, to), slice(r, r.Weights, from, to), slice(r, r.Splits, from, to)
-	cut.Served, cut.SourceKeys = slice(r, r.Served, from, to), slice(r, r.SourceKeys, from, to)
+	cut.Words, cut.Numbers, cut.NoLabel = slice(r.Words, from, to), slice(r.Numbers, from, to), slice(r.NoLabel, from, to)
+	cut.LabelLists, cut.Weights, cut.Splits = slice(r.LabelLists, from, to), slice(r.Weights, from, to), slice(r.Splits, from, to)
+	cut.Served, cut.SourceKeys = slice(r.Served, from, to), slice(r.SourceKeys, from, to)
 	return &cut
 }
 
-// slice returns the values of some rows of a column, which may be absent.
-func slice[V any](r *Rows, column []V, from, to int) []V {
+// slice returns a part of a column, which may be absent, or have fewer values than there are rows if the last ones could not be read.
+func slice[V any](column []V, from, to int) []V {
 	if len(column) == 0 {
 		return nil
 	}
-	width := len(column) / r.Rows
-	return column[from*width : to*width]
+	return column[from:to]
 }
 
 // Append appends rows that have the same columns.
