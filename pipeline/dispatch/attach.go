@@ -1,6 +1,7 @@
 package dispatch
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -43,9 +44,7 @@ func Attach(ctx context.Context, p *topics.Pipeline, id string, rec event.Record
 		return nil, nil, &UnknownRunError{id, p.Topics.Plans}
 	}
 	rec.Record(event.Began{Run: id, Followed: true, Stages: plan.Stages, Members: plan.Members()})
-	f := newFollower(p, plan, l, rec)
-	f.Attached = true
-	report, err := f.Follow(ctx)
+	report, err := follow(ctx, p, plan, l, true, rec)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -83,18 +82,18 @@ func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 
 // Follow follows a run to its end, records its progress, and returns its report. l has the run's plan.
 func Follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) (*schemas.Report, error) {
-	return newFollower(p, plan, l, rec).Follow(ctx)
+	return follow(ctx, p, plan, l, false, rec)
 }
 
-// newFollower returns a follower of a run, which records its progress until it has ended.
-func newFollower(p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, rec event.Recorder) *follower {
-	chain := protocol.NewOutline(plan, p.Codec)
-	return &follower{Pipeline: p, plan: plan, run: chain.Run, rec: rec, chain: chain, End: l.End(chain.Run)}
-}
-
-func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
-	if f.End == nil {
-		if err := f.untilEnd(ctx); err != nil {
+// follow is [Follow]. If the run is attached, all of its roles are in other processes. The roles of this process report their own waits.
+func follow(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, l *protocol.Ledger, attached bool,
+	rec event.Recorder) (*schemas.Report, error) {
+	f := &follower{Pipeline: p, plan: plan, attached: attached, rec: rec, chain: protocol.NewOutline(plan, p.Codec)}
+	run := f.chain.Run
+	end := l.End(run)
+	if end == nil {
+		var err error
+		if end, err = f.untilEnd(ctx); err != nil {
 			return nil, err
 		}
 	}
@@ -102,19 +101,17 @@ func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	if end := l.End(f.run); end != nil { // the one that counts
-		f.End = end
+	end = cmp.Or(l.End(run), end) // the one that counts
+	rec.Record(event.Ended{Run: run, State: end.State, Reason: end.Reason})
+	if end.State != schemas.Done {
+		return nil, &RunError{run, end.State, end.Reason}
 	}
-	f.rec.Record(event.Ended{Run: f.run, State: f.End.State, Reason: f.End.Reason})
-	if f.End.State != schemas.Done {
-		return nil, &RunError{f.run, f.End.State, f.End.Reason}
-	}
-	report, err := f.Report(ctx, f.run)
+	report, err := f.Report(ctx, run)
 	switch {
 	case protocol.IsMissing(err):
-		return nil, &ReportGoneError{f.run, f.Topics.Versions}
+		return nil, &ReportGoneError{run, f.Topics.Versions}
 	case err != nil:
-		return nil, fmt.Errorf("read the report of run %s: %w", f.run, err)
+		return nil, fmt.Errorf("read the report of run %s: %w", run, err)
 	}
 	return report, nil
 }
@@ -122,46 +119,42 @@ func (f *follower) Follow(ctx context.Context) (*schemas.Report, error) {
 // follower reads the topics of a run without taking part in it. It ignores damaged messages.
 type follower struct {
 	*topics.Pipeline
-	plan  *schemas.Plan
-	run   string // run id
-	rec   event.Recorder
-	chain *protocol.Chain
-	End   *schemas.End // nil: not read yet
-	// Attached means that all roles of the run are in other processes. The roles of this process report their own waits.
-	Attached bool
+	plan     *schemas.Plan
+	attached bool
+	rec      event.Recorder
+	chain    *protocol.Chain
 }
 
-// untilEnd reads the run's messages until its end.
-func (f *follower) untilEnd(ctx context.Context) error {
-	weights := f.Topics.Weights
+// untilEnd reads the run's messages until its end, and returns it.
+func (f *follower) untilEnd(ctx context.Context) (*schemas.End, error) {
+	weights, run := f.Topics.Weights, f.chain.Run
 	_, end, err := f.Log.Bounds(ctx, weights, 0)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	next := min(f.plan.Since.Weights, end) // the topic may be recreated
 	plans, err := f.FollowPlans(ctx, nil, nil, protocol.Position{Topic: weights, Offset: next, Compacted: true})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer plans.Close()
-	f.End = plans.End(f.run)
-	quiet, told := time.Duration(0), !f.Attached
-	for wait := protocol.MinPatience; f.End == nil; {
+	quiet, told := time.Duration(0), !f.attached
+	for wait := protocol.MinPatience; plans.End(run) == nil; {
 		if !told && next >= end { // what was there has been read
 			tellWaits(ctx, f.Pipeline, f.chain, plans.Ledger, 0, f.rec)
 			told = true
 		}
 		delivery, late, err := plans.Await(ctx, wait)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if late {
-			if !plans.GoesOn(f.run) {
-				f.missed(plans.Ledger)
-				return nil
+			if plans.Plan(run) == nil && plans.End(run) == nil {
+				return &schemas.End{Run: run, State: "ended", Reason: "its plan is no longer on " + f.Topics.Plans +
+					"; run the same command again to begin the next run"}, nil
 			}
 			quiet += wait
-			if f.Attached {
+			if f.attached {
 				tellWaits(ctx, f.Pipeline, f.chain, plans.Ledger, quiet, f.rec)
 			}
 			wait = protocol.Patience(wait)
@@ -174,10 +167,9 @@ func (f *follower) untilEnd(ctx context.Context) error {
 			next = delivery.Offset + 1
 			f.apply(delivery.Message)
 		}
-		f.End = plans.End(f.run)
 	}
 	// Reports of stages precede the end of the run, but on another topic.
-	return f.Remaining(ctx, weights, 0, next, math.MaxInt64, func(m protocol.Message) error {
+	return plans.End(run), f.Remaining(ctx, weights, 0, next, math.MaxInt64, func(m protocol.Message) error {
 		f.apply(m)
 		return nil
 	})
@@ -191,18 +183,10 @@ func (e *ReportGoneError) Error() string {
 	return fmt.Sprintf("run %s is done, but its report is no longer on %s", e.Run, e.Topic)
 }
 
-// missed sets the end of a run that has ended although the subscription has not delivered the end.
-func (f *follower) missed(l *protocol.Ledger) {
-	if f.End = l.End(f.run); f.End == nil {
-		f.End = &schemas.End{Run: f.run, State: "ended", Reason: "its plan is no longer on " + f.Topics.Plans +
-			"; run the same command again to begin the next run"}
-	}
-}
-
 // apply applies a message of the run on the weights topic: a stage report, or a record of the chain.
 func (f *follower) apply(m protocol.Message) {
 	switch {
-	case m.Run() != f.run:
+	case m.Run() != f.chain.Run:
 	case m.Kind() == schemas.KindStage:
 		if stage, err := schemas.DecodeJSON[schemas.StageReport](m.Message); err == nil {
 			f.rec.Record(event.StageEnded{StageReport: *stage, Stages: len(f.plan.Stages)})
@@ -213,7 +197,7 @@ func (f *follower) apply(m protocol.Message) {
 		}
 		if f.chain.Began() {
 			v, _ := f.chain.Due()
-			f.rec.Record(event.Advanced{Run: f.run, Stage: v.Stage, Visit: v.Number})
+			f.rec.Record(event.Advanced{Run: f.chain.Run, Stage: v.Stage, Visit: v.Number})
 			return
 		}
 		f.rec.Record(f.chain.Surveyed(0))

@@ -16,6 +16,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // TrainOptions are the options of a submission. The zero value finishes earlier runs first.
@@ -124,7 +125,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	var first sync.Once // error of the first role to fail, which stops the others
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	rec := event.Serialised(newOnce(m.Recorder))
+	rec := event.Serialised(&once{next: m.Recorder, recorded: map[int]bool{}})
 	role := func(do func() error) func() {
 		return func() {
 			if ended := do(); ended != nil {
@@ -188,27 +189,22 @@ func UnlessStopped(working context.Context, err error) error {
 // follower record them, because another process may solve the run.
 type once struct {
 	next     event.Recorder
-	surveyed bool
-	stages   map[int]bool
+	recorded map[int]bool // by stage
 }
-
-func newOnce(next event.Recorder) *once { return &once{next: next, stages: map[int]bool{}} }
 
 // Record records an event unless it repeats.
 func (o *once) Record(e event.Event) {
+	stage := protocol.NoStage - 1
 	switch e := e.(type) {
 	case event.Surveyed:
-		if o.surveyed {
-			return
-		}
-		o.surveyed = true
+		stage = wire.Survey
 	case event.StageEnded:
-		if o.stages[e.Stage] {
-			return
-		}
-		o.stages[e.Stage] = true
+		stage = e.Stage
 	}
-	o.next.Record(e)
+	if !o.recorded[stage] {
+		o.next.Record(e)
+		o.recorded[stage] = stage >= wire.Survey
+	}
 }
 
 // Process is the computing resources of a process.

@@ -24,9 +24,9 @@ import (
 // this process. It returns when ctx ends. There may be any number of workers. It creates missing topics.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p, cache, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
-		return []string{t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine}, []string{t.Versions, t.Plans}
-	})
+	p := topics.OpenForRuns(log, job, nil)
+	t := p.Topics
+	cache, err := open(ctx, p, job, rec, []string{t.Versions, t.Plans}, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Quarantine)
 	if err != nil {
 		return err
 	}
@@ -42,10 +42,9 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 // It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p, cache, err := open(ctx, log, job, rec, func(t protocol.Topics) (all, compacted []string) {
-		compacted = []string{t.Versions, t.State, t.Plans}
-		return append([]string{t.Examples, t.Statistics, t.Weights, t.Quarantine}, compacted...), compacted
-	})
+	p := topics.OpenForRuns(log, job, nil)
+	t := p.Topics
+	cache, err := open(ctx, p, job, rec, []string{t.Versions, t.State, t.Plans}, t.Examples, t.Statistics, t.Weights, t.Quarantine)
 	if err != nil {
 		return err
 	}
@@ -68,23 +67,21 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	return Serve(ctx, p, Arithmetic(blas), rec, join, solve)
 }
 
-// open opens a pipeline for a role that needs topics, some of which must be compacted, with the memory for examples.
-func open(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder,
-	needs func(protocol.Topics) (all, compacted []string)) (*topics.Pipeline, *visit.Cache, error) {
+// open creates and checks the topics that a role needs, some of which must be compacted, and returns the memory for examples.
+func open(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder, compacted []string,
+	others ...string) (*visit.Cache, error) {
 	bytes, err := visit.CacheBytes(job.Memory)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	p := topics.OpenForRuns(log, job, nil)
-	all, compacted := needs(p.Topics)
-	if err := topics.Require(ctx, p, &job, all...); err != nil {
-		return nil, nil, err
+	if err := topics.Require(ctx, p, &job, append(others, compacted...)...); err != nil {
+		return nil, err
 	}
 	if err := topics.CheckPolicies(ctx, p, rec, compacted...); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	limit(ctx, p, job, bytes)
-	return p, visit.NewCache(bytes), nil
+	return visit.NewCache(bytes), nil
 }
 
 // Prune removes unneeded messages. An error is only recorded: the next run removes them.

@@ -39,40 +39,11 @@ type RunState struct {
 // Runs returns the runs of a pipeline, ordered by the time of their last state change. The plans topic drops runs that
 // ended long ago.
 func Runs(ctx context.Context, p *topics.Pipeline) ([]RunState, error) {
-	l, err := p.ReadLedger(ctx)
+	d, err := Described(ctx, p)
 	if err != nil {
 		return nil, err
 	}
-	versions, err := p.Versions(ctx)
-	if err != nil {
-		return nil, err
-	}
-	made := map[string]*schemas.Manifest{}
-	for i := range versions {
-		made[versions[i].Run] = &versions[i].Manifest
-	}
-	var states []RunState
-	first := "" // first unfinished run
-	for id, plan := range l.Runs() {
-		s := RunState{Run: id, Since: l.Changed(id), Rows: rowsOf(plan)}
-		if v := made[id]; v != nil {
-			s.Version, s.Rows = v.Version, v.Rows[examples.Train.String()]
-		}
-		switch end := l.End(id); {
-		case end != nil:
-			s.State, s.Reason = end.State, end.Reason
-		case first == "":
-			first = id
-			if s.State, s.Reason, err = progress(ctx, p, plan); err != nil {
-				return nil, err
-			}
-		default:
-			s.State, s.Reason = waiting, "for run "+first+", which goes first"
-		}
-		states = append(states, s)
-	}
-	slices.SortStableFunc(states, func(a, b RunState) int { return a.Since.Compare(b.Since) })
-	return states, nil
+	return d.states, nil
 }
 
 // rowsOf returns the number of training rows of a plan's sources; −1 if it also reads messages without a source.
@@ -183,14 +154,37 @@ type described struct {
 	states []RunState
 }
 
-// Described reads the runs and versions of the pipeline for [Describe].
-func Described(ctx context.Context, p *topics.Pipeline) (d *described, err error) {
-	d = &described{Pipeline: p}
-	if d.ledger, err = d.ReadLedger(ctx); err != nil {
+// Described reads the runs and versions of the pipeline for [Runs] and [Describe].
+func Described(ctx context.Context, p *topics.Pipeline) (*described, error) {
+	l, err := p.ReadLedger(ctx)
+	if err != nil {
 		return nil, err
 	}
-	d.states, err = Runs(ctx, p)
-	return d, err
+	versions, err := p.Versions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	d, first := &described{Pipeline: p, ledger: l}, "" // first unfinished run
+	for id, plan := range l.Runs() {
+		s := RunState{Run: id, Since: l.Changed(id), Rows: rowsOf(plan)}
+		if i := slices.IndexFunc(versions, func(v protocol.Finished) bool { return v.Run == id }); i >= 0 {
+			s.Version, s.Rows = versions[i].Version, versions[i].Rows[examples.Train.String()]
+		}
+		switch end := l.End(id); {
+		case end != nil:
+			s.State, s.Reason = end.State, end.Reason
+		case first == "":
+			first = id
+			if s.State, s.Reason, err = progress(ctx, p, plan); err != nil {
+				return nil, err
+			}
+		default:
+			s.State, s.Reason = waiting, "for run "+first+", which goes first"
+		}
+		d.states = append(d.states, s)
+	}
+	slices.SortStableFunc(d.states, func(a, b RunState) int { return a.Since.Compare(b.Since) })
+	return d, nil
 }
 
 // Run returns the state of a run, by id or version.
