@@ -224,7 +224,6 @@ type injector struct {
 	fleet   *fleet
 	watch   *watch
 	journal *journal
-	before  func()                 // called at the beginning; nil: nothing is
 	submit  func(again bool) error // starts another process of the front
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
@@ -236,9 +235,6 @@ type injector struct {
 
 // run injects each fault at its moment, and returns when the run has ended and all faults are repaired.
 func (i *injector) run(ctx context.Context, faults []fault) error {
-	if i.before != nil {
-		i.before()
-	}
 	all := kinds()
 	for _, f := range faults {
 		if !i.watch.await(ctx, f.at) {

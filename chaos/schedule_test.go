@@ -101,8 +101,8 @@ func TestSchedulesReachEverything(t *testing.T) {
 	}
 }
 
-// In a campaign of chains the processes that retrain are killed, and stopped for longer than their sessions.
-func TestSchedulesOfChainsReachRunners(t *testing.T) {
+// The processes that submit or retrain are killed, and stopped for longer than their sessions.
+func TestSchedulesReachTheFront(t *testing.T) {
 	killed, stopped := 0, 0
 	for seed := range uint64(seeds) {
 		for _, f := range schedule(seed, []int{6, 6, 6}) {
@@ -198,13 +198,10 @@ func TestCircumstances(t *testing.T) {
 		if again := circumstancesOf(seed); !reflect.DeepEqual(faults, again.schedule(seed, visits)) {
 			t.Fatalf("seed %d: another schedule the second time", seed)
 		}
-		for k, of := range map[kind]bool{brokerDown: in.down, skewClocks: in.skewed, electBehind: in.behind} {
+		for k, of := range map[kind]bool{skewClocks: in.skewed, electBehind: in.behind} {
 			if of {
 				counts[k]++
 			}
-		}
-		if in.down && in.behind {
-			t.Errorf("seed %d: %+v", seed, in)
 		}
 		elected, brokers := 0, 0
 		for i, f := range faults {
@@ -221,11 +218,11 @@ func TestCircumstances(t *testing.T) {
 				brokers++
 			}
 		}
-		if elected > 0 != in.behind || brokers > 1 || in.down && brokers > 0 {
+		if elected > 0 != in.behind || brokers > 1 {
 			t.Errorf("seed %d: %+v with %v", seed, in, faults)
 		}
 	}
-	for _, k := range []kind{brokerDown, skewClocks, electBehind} {
+	for _, k := range []kind{skewClocks, electBehind} {
 		if counts[k] < seeds/10 {
 			t.Errorf("%s comes in %d of %d chains", k, counts[k], seeds)
 		}
