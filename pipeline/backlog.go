@@ -9,27 +9,21 @@ import (
 
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// backlogTopic is an examples topic.
-type backlogTopic interface {
-	// Range reads the messages of a span in offset order. The caller closes the reader.
-	Range(coverage.Span) protocol.Reader
-	// Examples returns the trainable rows of a message, without forgotten ones. The error means that it has none.
-	Examples(partition int, m protocol.Message) (*examples.Batch, error)
-	String() string // its name
-}
-
 // backlog is the messages of a topic that no run of a chain has processed. It divides them into increments. Cuts alternate
 // between the partitions by the distance of offsets from the start of their partition: if the topic does not grow, they
 // depend on nothing else. Create one with [newBacklog]; [backlog.begin] sets its start.
 type backlog struct {
-	topic  backlogTopic
-	labels func(*examples.Batch) []string // the first two labels of a message; nil: any increment may be the first
+	*topics.Pipeline
+	forgotten *source.Forgotten
+	labels    func(*examples.Batch) []string // the first two labels of a message; nil: any increment may be the first
 
 	begins []int64     // by partition: its start when it was first seen
 	ends   []int64     // by partition: end of the last run; nil: unknown
@@ -54,16 +48,17 @@ type counted struct {
 	labels []string // the first two, if the chain determines its classes from the rows
 }
 
-// newBacklog returns the backlog of a topic. labels returns the first two labels of a message's trainable rows; it is nil if the
-// first increment does not need rows of two classes.
-func newBacklog(topic backlogTopic, labels func(*examples.Batch) []string) *backlog {
-	return &backlog{topic: topic, labels: labels}
+// newBacklog returns the backlog of a pipeline's examples, without forgotten rows. labels returns the first two labels of a message's
+// trainable rows; it is nil if the first increment does not need rows of two classes.
+func newBacklog(p *topics.Pipeline, forgotten *source.Forgotten, labels func(*examples.Batch) []string) *backlog {
+	return &backlog{Pipeline: p, forgotten: forgotten, labels: labels}
 }
 
 // begin sets the backlog to that at the end of a run: ends is the end of the run by partition, begins are the starts of
 // the partitions, and marks the last messages processed by the run and its predecessors.
 func (b *backlog) begin(begins, ends []int64, marks []coverage.Mark) {
-	*b = backlog{topic: b.topic, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends), marks: marks}
+	*b = backlog{Pipeline: b.Pipeline, forgotten: b.forgotten, labels: b.labels, begins: begins, ends: ends, read: slices.Clone(ends),
+		marks: marks}
 }
 
 // refresh sets the current bounds of the topic. Deleted messages that no run has processed are lost.
@@ -341,7 +336,7 @@ func (b *backlog) readMore(ctx context.Context, partition int) error {
 // read.
 func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(wire.Message) bool) (to int64, err error) {
 	partition := span.Partition
-	r := b.topic.Range(span)
+	r := b.Log.Range(b.Topics.Examples, partition, span.From, span.To)
 	defer r.Close()
 	to = span.From
 	for messages := 0; messages < readAhead; {
@@ -350,14 +345,15 @@ func (b *backlog) readSpan(ctx context.Context, span coverage.Span, wanted func(
 			return span.To, nil
 		}
 		if err != nil {
-			return to, fmt.Errorf("count the rows of %v[%d]: %w", b.topic, partition, err)
+			return to, fmt.Errorf("count the rows of %s[%d]: %w", b.Topics.Examples, partition, err)
 		}
 		if to = m.Offset + 1; !wanted(m.Message) {
 			continue
 		}
 		c := counted{offset: m.Offset, until: schemas.TimeOf(m.Message, m.Time.UnixMilli()), mark: markOf(partition, m),
 			counts: b.late.known(m.Message), lacks: schemas.LackingOf(m.Message)}
-		if examples, err := b.topic.Examples(partition, m); err == nil {
+		if examples, err := b.Codec.DecodeExamples(m.Value); err == nil {
+			examples = examples.Without(b.forgotten.Rows, partition, m.Offset)
 			c.rows, c.counts = examples.Rows, c.counts && weighs(examples)
 			if b.labels != nil {
 				c.labels = b.labels(examples)

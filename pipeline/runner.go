@@ -18,8 +18,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // execution executes a run until it has ended, or follows its execution, and returns its report. The ledger has the run's
@@ -65,33 +63,11 @@ func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here sc
 	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
 	forgotten := source.NewForgotten()
 	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
-		backlog: newBacklog(examplesTopic{p, forgotten}, firstLabels(job)), forgotten: forgotten,
+		backlog: newBacklog(p, forgotten, firstLabels(job)), forgotten: forgotten,
 		settings: job.Settings(), report: &Retraining{Name: job.Name},
 		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
 		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
 }
-
-// examplesTopic is the examples topic of a pipeline without forgotten rows, for its backlog.
-type examplesTopic struct {
-	*topics.Pipeline
-	forgotten *source.Forgotten
-}
-
-// Range implements [backlogTopic].
-func (t examplesTopic) Range(s coverage.Span) protocol.Reader {
-	return t.Log.Range(t.Topics.Examples, s.Partition, s.From, s.To)
-}
-
-// Examples implements [backlogTopic].
-func (t examplesTopic) Examples(partition int, m protocol.Message) (*examples.Batch, error) {
-	batch, err := t.Codec.DecodeExamples(m.Value)
-	if err != nil {
-		return nil, err
-	}
-	return batch.Without(t.forgotten.Rows, partition, m.Offset), nil
-}
-
-func (t examplesTopic) String() string { return t.Topics.Examples }
 
 // run makes one version after the other, while this process is the active one of its group.
 func (r *runner) run(ctx context.Context, untilEnd bool) error {
@@ -141,19 +117,19 @@ func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
 
 // Record implements [event.Recorder] for the ingest of the job's topic: it adds what is lost to the report.
 func (r *runner) Record(e event.Event) {
-	if lost, ok := e.(event.ColumnLost); ok && lost.Rows > 0 {
-		r.reported.Lock()
-		if r.report.LostColumns == nil {
+	r.reported.Lock()
+	switch lost := e.(type) {
+	case event.ColumnLost:
+		if r.report.LostColumns == nil && lost.Rows > 0 {
 			r.report.LostColumns = map[string]int64{}
 		}
-		r.report.LostColumns[lost.Column] += lost.Rows
-		r.reported.Unlock()
-	}
-	if lost, ok := e.(event.Lost); ok {
-		r.reported.Lock()
+		if lost.Rows > 0 {
+			r.report.LostColumns[lost.Column] += lost.Rows
+		}
+	case event.Lost:
 		r.report.LostMessages += lost.To - lost.From
-		r.reported.Unlock()
 	}
+	r.reported.Unlock()
 	r.rec.Record(e)
 }
 

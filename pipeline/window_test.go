@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
@@ -242,21 +242,21 @@ func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
 
 // fakeTopic has the offsets of the messages of each partition, in order. Its messages have no rows that can be decoded.
 type fakeTopic struct {
+	protocol.Log
 	offsets [][]int64
 	read    int // messages
 	asked   coverage.Spans
 }
 
-func (t *fakeTopic) Range(s coverage.Span) protocol.Reader {
+func (t *fakeTopic) Range(_ string, partition int, from, to int64) protocol.Reader {
+	s := coverage.Span{Partition: partition, From: from, To: to}
 	t.asked = append(t.asked, s)
 	return &fakeReader{t, s}
 }
 
-func (t *fakeTopic) Examples(int, protocol.Message) (*examples.Batch, error) {
-	return nil, errors.New("no rows")
+func (t *fakeTopic) backlog() *backlog {
+	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t, Codec: protocol.NewCodec(nil, 0)}}, source.NewForgotten(), nil)
 }
-
-func (t *fakeTopic) String() string { return "test.examples" }
 
 func (t *fakeTopic) bounds() (bounds []coverage.Span) {
 	for n, offsets := range t.offsets {
@@ -289,7 +289,7 @@ func (r *fakeReader) Close() error { return nil }
 
 // backlogOf returns the backlog of a topic from its beginning.
 func backlogOf(topic *fakeTopic) *backlog {
-	b := newBacklog(topic, nil)
+	b := topic.backlog()
 	var begins []int64
 	for _, span := range topic.bounds() {
 		begins = append(begins, span.From)
@@ -348,7 +348,7 @@ func TestDeletedOffsetsAreLost(t *testing.T) {
 // cut, and none before them is asked for.
 func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 	topic := &fakeTopic{offsets: [][]int64{{6, 7}, {0, 1}}}
-	b := newBacklog(topic, nil)
+	b := topic.backlog()
 	b.begin([]int64{6, 0}, []int64{0, 2}, nil)
 	b.refresh(topic.bounds())
 	b.follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())

@@ -279,18 +279,10 @@ func (c *Chain) Surveyed(elapsed time.Duration) event.Surveyed {
 // Read applies all messages of the run on the weights topic, and returns the offset from which to subscribe. The error is
 // an *[ExpiredError], beside that offset, if the topic has lost the first records of the chain.
 func (c *Chain) Read(ctx context.Context, client *Client) (next int64, err error) {
-	first, next, err := c.read(ctx, client)
-	if err == nil && first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
-		err = &ExpiredError{c.Run, client.Topics.Weights, first}
-	}
-	return next, err
-}
-
-// read is Read, and also returns the first offset of the topic.
-func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err error) {
 	topic := client.Topics.Weights
-	if first, end, err = client.Log.Bounds(ctx, topic, 0); err != nil {
-		return 0, 0, err
+	first, end, err := client.Log.Bounds(ctx, topic, 0)
+	if err != nil {
+		return 0, err
 	}
 	from := max(first, c.Plan.Since.Weights)
 	if from > end { // the topic was recreated after the plan was written
@@ -301,10 +293,12 @@ func (c *Chain) read(ctx context.Context, client *Client) (first, end int64, err
 		return err
 	})
 	if err != nil {
-		return 0, 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
+		return 0, fmt.Errorf("read weights of run %s: %w", c.Run, err)
 	}
-	c.next = end
-	return first, end, nil
+	if c.next = end; first > c.Plan.Since.Weights && (c.Survey == nil || len(c.early) > 0) {
+		return end, &ExpiredError{c.Run, topic, first}
+	}
+	return end, nil
 }
 
 // Follow applies the next message of a subscription to the weights topic. See [Chain.Add].

@@ -70,26 +70,21 @@ func (c *Client) plansFrom(ctx context.Context, versions []schemas.Place) (int64
 // while its manifest exists. Then it records the removal on the plans topic. It can be repeated after an interruption.
 // Until then, copies by a second solver may be left, which form an incomplete version.
 func (c *Client) RemoveVersion(ctx context.Context, place schemas.Place) error {
-	if err := c.removeVersion(ctx, place); err != nil {
+	tombstones, whole, err := c.tombstones(ctx, place.Run, place.From, place.To)
+	if err == nil && !whole { // compaction has kept later copies of some messages: see readFrom
+		tombstones, _, err = c.tombstones(ctx, place.Run, 0, math.MaxInt64)
+	}
+	if err == nil {
+		_, err = c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)
+	}
+	if err == nil {
+		removal := &schemas.Removal{Run: place.Run, Version: place.Version}
+		_, err = c.Log.Append(ctx, c.Topics.Plans, 0, removal.Message())
+	}
+	if err != nil {
 		return fmt.Errorf("remove version %d: %w", place.Version, err)
 	}
 	return nil
-}
-
-func (c *Client) removeVersion(ctx context.Context, place schemas.Place) error {
-	tombstones, whole, err := c.tombstones(ctx, place.Run, place.From, place.To)
-	if err == nil && !whole { // compaction has kept later copies of some messages: see version.readAll
-		tombstones, _, err = c.tombstones(ctx, place.Run, 0, math.MaxInt64)
-	}
-	if err != nil {
-		return err
-	}
-	if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...); err != nil {
-		return err
-	}
-	removal := &schemas.Removal{Run: place.Run, Version: place.Version}
-	_, err = c.Log.Append(ctx, c.Topics.Plans, 0, removal.Message())
-	return err
 }
 
 // tombstones returns tombstones for the messages of a run in a range of the versions topic, the manifest's first. whole

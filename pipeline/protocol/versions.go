@@ -327,39 +327,31 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 // it.
 func (c *Client) PublishVersion(ctx context.Context, manifest *schemas.Manifest, records []*wire.Record[float32],
 	report func() *schemas.Report) (*schemas.Place, error) {
-	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: -1}
+	place := &schemas.Place{Run: manifest.Run, Version: manifest.Version, From: math.MaxInt64}
+	add := func(messages []wire.Message, err error) error {
+		if err == nil {
+			place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...)
+			place.From = min(place.From, place.Manifest)
+		}
+		return err
+	}
 	for _, r := range records {
 		for m, err := range r.EachWithin(c.Codec.chunk, c.Codec.mem) {
-			at := int64(0)
-			if err == nil {
-				at, err = c.Log.Append(ctx, c.Topics.Versions, 0, m)
-			}
-			if err != nil {
+			if err := add([]wire.Message{m}, err); err != nil {
 				return nil, err
-			}
-			if place.From < 0 {
-				place.From = at
 			}
 		}
 	}
 	if report != nil {
-		messages, err := report().Messages()
-		if err != nil {
-			return nil, err
-		}
-		if _, err := c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
+		if err := add(report().Messages()); err != nil {
 			return nil, err
 		}
 	}
-	messages, err := manifest.Messages()
+	err := add(manifest.Messages())
+	if err == nil { // other writers may have written in between
+		_, place.To, err = c.Log.Bounds(ctx, c.Topics.Versions, 0)
+	}
 	if err != nil {
-		return nil, err
-	}
-	if place.Manifest, err = c.Log.Append(ctx, c.Topics.Versions, 0, messages...); err != nil {
-		return nil, err
-	}
-	// Other writers may have written in between.
-	if _, place.To, err = c.Log.Bounds(ctx, c.Topics.Versions, 0); err != nil {
 		return nil, err
 	}
 	return place, nil
