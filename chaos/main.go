@@ -3,8 +3,8 @@
 // Command chaos is a fault campaign. It starts three Kafka brokers and several worker and solver processes, trains on real data
 // again and again while it injects faults, and compares every run with a run without faults.
 //
-// The faults of a run are a function of its seed: their kinds, their targets, and the stage and visit of each, as
-// seen on the topics. Proxies between the processes and the brokers delay and break connections. A run is correct
+// The faults of a run are a function of its seed: their kinds, their targets, and the number of records of weights on the topics after
+// which each comes. Proxies between the processes and the brokers delay and break connections. A run is correct
 // if it ends in time; if its report equals that of the run without faults, with the weights equal to the bit; if subscribers
 // see its version once; and if no process ends on its own. A process that gets SIGTERM must end within 10 s and without an
 // error.
@@ -17,7 +17,7 @@
 // With --chain a run is a chain that stagewise run makes of all that the examples topic has, in topics of its own: two
 // processes retrain, of which one is active. It is correct if it ends in time, if every version equals that of the
 // chain without faults, and if no process ends on its own but those that retrain, once all is learnt, without an error.
-// Moments are versions and records of weights. Some chains are made while each process has a wrong clock, and in
+// Some chains are made while each process has a wrong clock, and in
 // some, whose topics have two replicas, a lagging broker becomes the leader, so that acknowledged messages are lost. Then the versions may differ, but all rows are learnt.
 //
 // With --embedded one process with the embedded broker makes the chain. The process is killed, its disk fills up, and a byte of its log is
@@ -162,6 +162,7 @@ type campaign struct {
 	fleet   *fleet
 	journal *journal
 	runs    int // so far
+	records int // of weights, of the first run or chain, which has no faults
 
 	// Of single runs:
 	forgetful bool            // the brokers keep the examples only for minutes
@@ -290,6 +291,9 @@ func (c *campaign) underFaults(ctx context.Context, w *watch, i *injector, fault
 	}
 	for _, p := range c.cluster.proxies {
 		p.LoseAnswers(0)
+	}
+	if c.records == 0 {
+		c.records = len(w.records)
 	}
 	return nil
 }

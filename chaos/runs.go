@@ -50,13 +50,12 @@ func (c *campaign) allRuns(ctx context.Context, o options, out io.Writer) error 
 	}
 	fmt.Fprintf(out, "chaos: without faults, weights %s, equal to those of one process with the embedded broker\n",
 		c.reference.WeightsDigest.Short())
-	visits := visitsOf(c.config.Job().Stages)
 	err := c.each(ctx, o, out, func(seed uint64, n int, faults map[kind]int) (string, error) {
 		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
 			return "", fmt.Errorf("recreate the examples topic: %w", err)
 		}
 		return map[bool]string{false: "equal", true: "equal, examples stay for minutes"}[c.forgetful],
-			c.run(ctx, schedule(seed, visits), faults)
+			c.run(ctx, schedule(seed, c.records), faults)
 	})
 	if err != nil {
 		return err
@@ -206,19 +205,15 @@ func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err
 	}
 	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s, equal to those of one process with the embedded broker\n", len(want),
 		want[len(want)-1].Digest.Short())
-	visits := slices.Repeat([]int{chainVisits}, len(want))
 	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
 		in := circumstancesOf(seed)
-		got, err := c.chain(ctx, in, in.schedule(seed, visits), faults)
+		got, err := c.chain(ctx, in, in.schedule(seed, c.records), faults)
 		if err == nil && faults[electBehind] == 0 {
 			err = sameVersions(want, got)
 		}
 		return fmt.Sprintf("%d versions", len(got)), err
 	})
 }
-
-// chainVisits is how many records of weights of each version a fault may come after.
-const chainVisits = 6
 
 // version is what must be the same of a version, whatever happens while it is made.
 type version struct {
@@ -349,15 +344,15 @@ func circumstancesOf(seed uint64) circumstances {
 
 // schedule returns the faults of a chain under the circumstances. Brokers that fail in other ways too could all be
 // down at once, and would lose more than is to be lost.
-func (c circumstances) schedule(seed uint64, visits []int) []fault {
-	list := schedule(seed, visits)
+func (c circumstances) schedule(seed uint64, records int) []fault {
+	list := schedule(seed, records)
 	if !c.behind {
 		return list
 	}
 	list = slices.DeleteFunc(list, func(f fault) bool { return f.kind.ofBrokers() })
-	at := drawMoment(c.draw, visits[:max(len(visits)*2/3, 1)]) // so that the chain goes on after it
+	at := c.draw.IntN(max(records*2/3, 1)) // so that the chain goes on after it
 	f := fault{kind: electBehind, at: at, lasts: between(c.draw, minBehind, maxBehind), target: c.draw.IntN(1 << 16)}
-	place := slices.IndexFunc(list, func(o fault) bool { return f.at.before(o.at) })
+	place := slices.IndexFunc(list, func(o fault) bool { return f.at < o.at })
 	if place < 0 {
 		place = len(list)
 	}

@@ -13,28 +13,11 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	links "github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// moment is how far a run is: the visit that is due. The survey is the moment (-1, 0). At the moment (t, 0) with t > 0 the
-// workers first publish and seal the residuals of stage t − 1. After the last stage the version is finished. Of a chain, stage is the
-// number of versions that are made, and visit counts the records of weights of the run that makes the next.
-type moment struct{ stage, visit int }
-
-func (m moment) before(other moment) bool {
-	return cmp.Or(cmp.Compare(m.stage, other.stage), cmp.Compare(m.visit, other.visit)) < 0
-}
-
-func (m moment) String() string {
-	if m.stage == wire.Survey {
-		return "survey"
-	}
-	return fmt.Sprintf("stage %d visit %d", m.stage, m.visit)
-}
 
 // kind is a kind of fault.
 type kind string
@@ -58,8 +41,8 @@ func (k kind) ofBrokers() bool {
 // fault is one entry of a schedule.
 type fault struct {
 	kind   kind
-	at     moment        // when it is injected
-	after  time.Duration // the delay after that moment
+	at     int           // the number of records of weights after which it is injected; 0: once the run is planned
+	after  time.Duration // the delay after that
 	lasts  time.Duration // until it is repaired
 	target int           // which process or broker, modulo their number
 	amount int           // how many answers are lost; delayBroker: milliseconds
@@ -67,7 +50,7 @@ type fault struct {
 }
 
 func (f fault) String() string {
-	return fmt.Sprintf("%s (target %d) at %s + %v for %v", f.kind, f.target, f.at, f.after, f.lasts)
+	return fmt.Sprintf("%s (target %d) after %d records + %v for %v", f.kind, f.target, f.at, f.after, f.lasts)
 }
 
 // weighted is a kind of fault with its relative frequency and the range of its duration.
@@ -128,44 +111,37 @@ const (
 	maxAfter = 60 * time.Millisecond
 )
 
-// schedule returns the faults of a run, in order. It is a function of the seed and of how many visits each stage has, or in a chain
-// each version. At least minFaults come before the end of the last; some runs have one more while the
-// version is finished. Brokers fail once in a schedule: while two are down, a write lacks the second of three replicas
-// that it needs, and the controllers have no majority; if the third failed too, what was acknowledged could be lost.
-func schedule(seed uint64, visits []int) []fault {
-	all := kinds()
+// schedule returns the faults of a run, in order. It is a function of the seed and of the number of records of weights that the run
+// writes. At least minFaults come before the last record; some runs have one more while the version is finished. Brokers fail once in a
+// schedule: while two are down, a write lacks the second of three replicas that it needs, and the controllers have no majority; if the
+// third failed too, what was acknowledged could be lost.
+func schedule(seed uint64, records int) []fault {
 	draw := rand.New(rand.NewPCG(seed, 0))
 	n := minFaults + draw.IntN(maxFaults-minFaults+1)
 	var faults []fault
 	for len(faults) < n {
-		f := drawFault(draw, all)
+		f := drawFault(draw)
 		if f.kind.ofBrokers() && slices.ContainsFunc(faults, func(o fault) bool { return o.kind.ofBrokers() }) {
 			continue
 		}
-		f.at = drawMoment(draw, visits)
+		if f.at = draw.IntN(records); draw.IntN(8) == 0 {
+			f.at = 0 // the survey is long, and has one record
+		}
 		// Repeating the command would start another run if this one has ended meanwhile.
-		f.again = f.again && f.at.stage <= 0
+		f.again = f.again && f.at <= records/4
 		faults = append(faults, f)
 	}
-	if f := drawFault(draw, all); draw.IntN(3) == 0 && !f.kind.ofBrokers() {
-		f.at, f.again = moment{len(visits), 0}, false
+	if f := drawFault(draw); draw.IntN(3) == 0 && !f.kind.ofBrokers() {
+		f.at, f.again = records, false
 		faults = append(faults, f)
 	}
-	slices.SortStableFunc(faults, func(a, b fault) int {
-		if a.at == b.at {
-			return cmp.Compare(a.after, b.after)
-		}
-		if a.at.before(b.at) {
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(faults, func(a, b fault) int { return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.after, b.after)) })
 	return faults
 }
 
-// drawFault draws a fault without its moment.
-func drawFault(draw *rand.Rand, all []weighted) fault {
-	sum := 0
+// drawFault draws a fault, without when it comes.
+func drawFault(draw *rand.Rand) fault {
+	all, sum := kinds(), 0
 	for _, k := range all {
 		sum += k.weight
 	}
@@ -185,32 +161,6 @@ func drawFault(draw *rand.Rand, all []weighted) fault {
 		f.amount = 20 + draw.IntN(280)
 	}
 	return f
-}
-
-// drawMoment draws a stage and then one of its visits, so that short stages get as many faults as long ones.
-func drawMoment(draw *rand.Rand, visits []int) moment {
-	stage := wire.Survey + draw.IntN(len(visits)+1)
-	if stage == wire.Survey {
-		return moment{wire.Survey, 0}
-	}
-	return moment{stage, draw.IntN(visits[stage])}
-}
-
-// visitsOf returns the largest number of visits of each stage.
-func visitsOf(stages []schemas.Stage) (list []int) {
-	for _, s := range stages {
-		list = append(list, visits(s))
-	}
-	return list
-}
-
-// visits returns the largest number of visits of a stage. If the stage ends sooner, the faults of its later visits come after it.
-func visits(s schemas.Stage) int {
-	l := links.Named(s.Link)
-	if l.Quadratic {
-		return 1
-	}
-	return l.VisitsPerPass() * s.Passes
 }
 
 // between draws a duration in [low, high], in whole milliseconds.
@@ -392,18 +342,17 @@ func (i *injector) check(err error) {
 	i.errs = append(i.errs, err)
 }
 
-// watch follows a run on the topics, without the proxies, so that the injector knows when a moment has come.
+// watch follows a run on the topics, without the proxies, so that the injector knows how far it is.
 type watch struct {
 	plans *protocol.Plans
 	known map[string]bool // runs before the watch
 
 	mutex   sync.Mutex
-	chain   bool         // follow every run of a chain, until ctx ends
-	records int          // weights records since the last version of the chain
-	run     string       // the run's id; "" until its plan is published. Of a chain that of the first
-	due     moment       // how far the run is
-	end     *schemas.End // nil: it goes on
-	changed chan struct{}
+	chain   bool            // follow every run of a chain, until ctx ends
+	run     string          // the run's id; "" until its plan is published. Of a chain that of the first
+	records map[string]bool // the keys of its records of weights, or those of all runs of the chain
+	end     *schemas.End    // nil: it goes on
+	changed chan struct{}   // closed with the next change
 }
 
 // newWatch watches the next run of a pipeline. The caller calls follow.
@@ -417,7 +366,7 @@ func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, erro
 	if err != nil {
 		return nil, err
 	}
-	w := &watch{plans: plans, known: map[string]bool{}, due: moment{wire.Survey - 1, 0}, changed: make(chan struct{})}
+	w := &watch{plans: plans, known: map[string]bool{}, records: map[string]bool{}, changed: make(chan struct{})}
 	for run := range plans.Runs() {
 		w.known[run] = true
 	}
@@ -429,71 +378,43 @@ func (w *watch) follow(ctx context.Context) error {
 	defer w.plans.Close()
 	for w.state() == nil {
 		d, _, err := w.plans.Await(ctx, protocol.MinPatience)
-		if err == nil && d != nil {
-			err = w.see(d.Message.Message)
-		}
 		if err != nil {
 			return fmt.Errorf("follow the run: %w", err)
+		}
+		if d != nil {
+			w.see(d.Message.Message)
 		}
 	}
 	return nil
 }
 
-// see takes a message of either topic into account. A record that is published again is no progress of a run; of a chain it may be.
-func (w *watch) see(m wire.Message) error {
+// see takes a message of either topic into account.
+func (w *watch) see(m wire.Message) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
 	for run := range w.plans.Runs() {
 		if w.run == "" && !w.known[run] {
 			w.run = run
-			w.move(moment{wire.Survey, 0})
 		}
 	}
-	isRecord := m.Kind() == statistics.KindPrepare || m.Kind() == schemas.KindWeights
-	made := w.plans.NextVersion() - 1
-	switch {
-	case w.run == "":
-	case w.chain && made > w.due.stage && made > 0:
-		w.records = 0
-		w.move(moment{made, 0})
-	case w.chain && isRecord:
-		w.records++
-		w.move(moment{made, w.records - 1})
-	case isRecord && m.Run() == w.run:
-		id, err := wire.IdentityOf(m)
-		if err != nil {
-			return err
-		}
-		if schemas.EndsStage(m) {
-			w.move(moment{id.Stage + 1, 0})
-		} else {
-			w.move(moment{max(id.Stage, 0), id.Visit})
-		}
-	case !w.chain && w.plans.End(w.run) != nil:
+	if w.run == "" {
+		return
+	}
+	if kind := m.Kind(); (kind == statistics.KindPrepare || kind == schemas.KindWeights) && (w.chain || m.Run() == w.run) {
+		w.records[m.Key] = true
+	}
+	if !w.chain {
 		w.end = w.plans.End(w.run)
-		w.change()
 	}
-	return nil
-}
-
-// move records how far the run is.
-func (w *watch) move(due moment) {
-	if w.due.before(due) {
-		w.due = due
-		w.change()
-	}
-}
-
-func (w *watch) change() {
 	close(w.changed)
 	w.changed = make(chan struct{})
 }
 
-// await waits for a moment. It returns false if the run or ctx ends before.
-func (w *watch) await(ctx context.Context, at moment) bool {
+// await waits until the run has written a number of records. It returns false if the run or ctx ends before.
+func (w *watch) await(ctx context.Context, records int) bool {
 	for {
 		w.mutex.Lock()
-		come, ended, changed := !w.due.before(at), w.end != nil, w.changed
+		come, ended, changed := w.run != "" && len(w.records) >= records, w.end != nil, w.changed
 		w.mutex.Unlock()
 		if ended || come {
 			return !ended
@@ -523,5 +444,5 @@ func (w *watch) id() string {
 func (w *watch) String() string {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return fmt.Sprintf("run %q at %s", w.run, w.due)
+	return fmt.Sprintf("run %q after %d records", w.run, len(w.records))
 }

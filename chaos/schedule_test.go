@@ -8,58 +8,40 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// trained returns the stages of the runs of `make chaos`.
-func trained(t *testing.T) []schemas.Stage {
-	t.Helper()
-	c := arrowtest.Must(config.Load("digits.yaml", nil))(t)
-	return c.Job().Stages
-}
 
 const seeds = 2000
 
 // A schedule is a function of its seed. It has enough faults, in order, at moments that exist, and brokers fail at most once.
 func TestScheduleLaws(t *testing.T) {
-	stages := trained(t)
+	const records = 30
 	for seed := range uint64(seeds) {
-		faults, early, brokers := schedule(seed, visitsOf(stages)), 0, 0
-		if again := schedule(seed, visitsOf(stages)); !reflect.DeepEqual(faults, again) {
+		faults, early, brokers := schedule(seed, records), 0, 0
+		if again := schedule(seed, records); !reflect.DeepEqual(faults, again) {
 			t.Fatalf("seed %d: %v and %v", seed, faults, again)
 		}
 		for i, f := range faults {
-			if i > 0 && f.at.before(faults[i-1].at) {
+			if i > 0 && f.at < faults[i-1].at {
 				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
 			}
-			switch s := f.at.stage; {
-			case s == len(stages):
-				if f.at.visit != 0 {
-					t.Errorf("seed %d: %v", seed, f)
-				}
-			case s == wire.Survey:
+			if f.at < records {
 				early++
-			default:
-				early++
-				if f.at.visit >= visits(stages[s]) {
-					t.Errorf("seed %d: %v: the stage has %d visits", seed, f, visits(stages[s]))
-				}
 			}
 			if f.kind.ofBrokers() {
 				brokers++
 			}
-			if f.again && f.at.stage > 0 {
+			if f.again && f.at > records/4 {
 				t.Errorf("seed %d: %v: repeats the command when the run may have ended", seed, f)
 			}
-			if f.after < 0 || f.after > maxAfter || f.lasts < 0 || f.lasts > maxLongStop || f.target < 0 || f.amount < 1 {
+			if f.at < 0 || f.at > records || f.after < 0 || f.after > maxAfter || f.lasts < 0 || f.lasts > maxLongStop || f.target < 0 ||
+				f.amount < 1 {
 				t.Errorf("seed %d: %v", seed, f)
 			}
 		}
 		if early < minFaults || len(faults) > maxFaults+1 {
-			t.Errorf("seed %d: %d faults, %d before the end of the last stage", seed, len(faults), early)
+			t.Errorf("seed %d: %d faults, %d before the last record", seed, len(faults), early)
 		}
 		if brokers > 1 {
 			t.Errorf("seed %d: brokers fail %d times", seed, brokers)
@@ -67,55 +49,40 @@ func TestScheduleLaws(t *testing.T) {
 	}
 }
 
-// In a long campaign each kind of fault comes in the survey, in each stage and at the end.
+// In a long campaign each kind of fault comes in the survey, in each part of a run and at the end.
 func TestSchedulesReachEverything(t *testing.T) {
-	stages := trained(t)
+	const records, part = 30, 5
 	type where struct {
-		kind  kind
-		stage int
+		kind kind
+		part int
 	}
-	seen, longStops := map[where]int{}, 0
+	seen, longStops, killed := map[where]int{}, 0, 0
 	for seed := range uint64(seeds) {
-		for _, f := range schedule(seed, visitsOf(stages)) {
-			seen[where{f.kind, f.at.stage}]++
+		for _, f := range schedule(seed, records) {
+			seen[where{f.kind, (f.at + part - 1) / part}]++
 			if f.lasts >= minLongStop {
 				longStops++
+			}
+			if f.kind == killFront {
+				killed++
+			}
+			if f.at == records {
+				seen[where{f.kind, records}]++
 			}
 		}
 	}
 	for _, k := range kinds() {
-		if k.weight == 0 {
-			continue
-		}
-		for stage := wire.Survey; stage <= len(stages); stage++ {
-			if stage == len(stages) && k.kind.ofBrokers() {
-				continue // the run would end before the broker's failure has an effect
+		for _, at := range []int{0, 1, 2, 3, 4, 5, 6, records} {
+			if k.weight == 0 || at == records && k.kind.ofBrokers() { // the run would end before the broker's failure has an effect
+				continue
 			}
-			if seen[where{k.kind, stage}] == 0 {
-				t.Errorf("%s never comes in stage %d", k.kind, stage)
+			if seen[where{k.kind, at}] == 0 {
+				t.Errorf("%s never comes in part %d", k.kind, at)
 			}
 		}
 	}
-	if longStops < seeds/10 {
-		t.Errorf("%d of %d schedules stop a process for longer than its session", longStops, seeds)
-	}
-}
-
-// The processes that submit or retrain are killed, and stopped for longer than their sessions.
-func TestSchedulesReachTheFront(t *testing.T) {
-	killed, stopped := 0, 0
-	for seed := range uint64(seeds) {
-		for _, f := range schedule(seed, []int{6, 6, 6}) {
-			switch {
-			case f.kind == killFront:
-				killed++
-			case f.kind == stopFront && f.lasts >= minLongStop:
-				stopped++
-			}
-		}
-	}
-	if killed < seeds/2 || stopped < seeds/10 {
-		t.Errorf("%d kills and %d long stops in %d schedules", killed, stopped, seeds)
+	if longStops < seeds/10 || killed < seeds/2 {
+		t.Errorf("%d schedules stop %d processes for longer than their sessions, and kill %d that submit or retrain", seeds, longStops, killed)
 	}
 }
 
@@ -190,12 +157,12 @@ func TestCompare(t *testing.T) {
 
 // Circumstances are a function of the seed, each comes often, and brokers lose messages once in a chain where nothing else happens to them.
 func TestCircumstances(t *testing.T) {
-	visits := []int{6, 6, 6}
+	const records = 18
 	counts := map[kind]int{}
 	for seed := range uint64(seeds) {
 		in := circumstancesOf(seed)
-		faults := in.schedule(seed, visits)
-		if again := circumstancesOf(seed); !reflect.DeepEqual(faults, again.schedule(seed, visits)) {
+		faults := in.schedule(seed, records)
+		if again := circumstancesOf(seed); !reflect.DeepEqual(faults, again.schedule(seed, records)) {
 			t.Fatalf("seed %d: another schedule the second time", seed)
 		}
 		for k, of := range map[kind]bool{skewClocks: in.skewed, electBehind: in.behind} {
@@ -205,12 +172,12 @@ func TestCircumstances(t *testing.T) {
 		}
 		elected, brokers := 0, 0
 		for i, f := range faults {
-			if i > 0 && f.at.before(faults[i-1].at) {
+			if i > 0 && f.at < faults[i-1].at {
 				t.Errorf("seed %d: %v comes after %v", seed, f, faults[i-1])
 			}
 			if f.kind == electBehind {
 				elected++
-				if f.lasts < minBehind || f.lasts > maxBehind || f.at.stage >= len(visits)-1 {
+				if f.lasts < minBehind || f.lasts > maxBehind || f.at >= records*2/3 {
 					t.Errorf("seed %d: %v", seed, f)
 				}
 			}
