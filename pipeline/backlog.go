@@ -385,23 +385,17 @@ func markOf(partition int, m protocol.Message) coverage.Mark {
 // increment has them before the unprocessed messages of their partition, so that the messages of a source are counted in
 // order. The zero value has none.
 type lateSources struct {
-	names   []string                            // names of the valid sources, late or not
-	counted []map[schemas.Origin]*countedSource // by partition, and by source origin without a sequence number
-	left    coverage.Spans                      // spans with unread messages of this kind, among others
-}
-
-// countedSource is a source with its progress in a partition.
-type countedSource struct {
-	schemas.SourceSeal
-	next int64 // next sequence number
+	names   []string                 // names of the valid sources, late or not
+	counted []*protocol.SpanCounting // by partition, after the progress of the sources
+	left    coverage.Spans           // spans with unread messages of this kind, among others
 }
 
 // findLate finds the uncounted messages of sources before the ends of a backlog. progress is the sources' progress in
 // runs, and begins the current starts of the topic's partitions.
 func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, begins []coverage.Span, ends []int64) (l lateSources) {
-	l.counted = make([]map[schemas.Origin]*countedSource, len(ends))
+	counting := protocol.NewCounting(&schemas.Plan{Sources: sources, Chain: &schemas.Chain{Progress: progress}})
 	for n := range ends {
-		l.counted[n] = map[schemas.Origin]*countedSource{}
+		l.counted = append(l.counted, counting.Replay(coverage.Span{Partition: n}))
 	}
 	for _, seal := range sources {
 		l.names = append(l.names, seal.Name())
@@ -410,9 +404,7 @@ func findLate(sources []schemas.SourceSeal, progress []schemas.SourceProgress, b
 			if n >= len(ends) || n >= len(begins) {
 				continue
 			}
-			next := nextOf(progress, &seal, n)
-			l.counted[n][schemas.Origin{Source: seal.ID, Attempt: seal.Attempt}] = &countedSource{seal, next}
-			before := max(next-int64(n), 0) / int64(seal.Partitions) // number of its messages counted
+			before := max(nextOf(progress, &seal, n)-int64(n), 0) / int64(seal.Partitions) // number of its messages counted
 			late := coverage.Span{Partition: n, From: max(span.From+before, begins[n].From), To: min(span.To, ends[n])}
 			if before < seal.In(n) && !late.Empty() {
 				l.left = append(l.left, late)
@@ -457,17 +449,10 @@ func (l *lateSources) expire(partition int, begin int64) {
 	}
 }
 
-// counts reports whether the next message in a partition is an uncounted one of a valid source, by the rules of
-// protocol.SpanCounting.
+// counts reports whether the next message in a partition is an uncounted one of a valid source.
 func (l *lateSources) counts(partition int, m wire.Message) bool {
-	origin, _ := schemas.OriginOf(m)
-	s := l.counted[partition][schemas.Origin{Source: origin.Source, Attempt: origin.Attempt}]
-	if s == nil || origin.Next > 0 || origin.Sequence < s.next || origin.Sequence >= s.Messages ||
-		origin.Sequence%int64(s.Partitions) != int64(partition) {
-		return false
-	}
-	s.next = origin.Sequence + int64(s.Partitions)
-	return true
+	origin, ingested := schemas.OriginOf(m)
+	return ingested && origin.Next == 0 && l.counted[partition].Accept(m) == ""
 }
 
 // known reports whether a message belongs to a valid source, or needs none.
