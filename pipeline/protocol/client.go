@@ -43,7 +43,6 @@ type Client struct {
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
 	ledger *atomic.Pointer[Ledger]      // what was read of the plans topic: see ReadLedger; nil: nothing is remembered
-	swept  *atomic.Int64                // offset of the versions topic: see sweepVersions; nil: nothing is remembered
 }
 
 // keepRuns returns KeepRuns or its default.
@@ -54,7 +53,7 @@ func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
 		Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
-		ledger: new(atomic.Pointer[Ledger]), swept: new(atomic.Int64),
+		ledger: new(atomic.Pointer[Ledger]),
 	}
 }
 
@@ -64,7 +63,7 @@ func (c *Client) Beside(name string) *Client {
 	beside.Topics, beside.GiveUp = TopicsOf(name), 0
 	beside.Topics.Examples = c.Topics.Examples
 	beside.Grams, beside.Crosses, beside.newest = new(accumulate.BufferPool), new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
-	beside.ledger, beside.swept = new(atomic.Pointer[Ledger]), new(atomic.Int64)
+	beside.ledger = new(atomic.Pointer[Ledger])
 	return &beside
 }
 
