@@ -71,7 +71,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	} else if window, err = r.lostWindow(ctx); err != nil {
 		return err
 	}
-	r.chain.setWindow(window)
+	r.chain.window = window
 	r.chain.least = window.AtLeast
 	if r.chain.renews {
 		if r.chain.least, err = r.offeredRows(ctx, l); err != nil {

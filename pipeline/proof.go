@@ -153,10 +153,10 @@ func (r *runner) holds(ctx context.Context, bounds coverage.Span, increment *cov
 // keepWhatIsHeld removes deleted messages of the examples topic from the window. Then it removes those that retention may
 // delete before a full run has ended, unless these are all.
 func (r *runner) keepWhatIsHeld(ctx context.Context, l *protocol.Ledger, bounds []coverage.Span) error {
-	if !r.chain.losesTo(bounds) {
+	gone, rows := r.chain.deleted(bounds), r.chain.learnt()
+	if len(gone) == 0 {
 		return nil
 	}
-	gone, rows := r.chain.deleted(bounds), r.chain.learnt()
 	if staying, err := topics.Staying(ctx, r.Pipeline, r.retention, bounds); err != nil {
 		return err
 	} else if going := r.chain.deleted(staying); len(r.chain.spans(nil).Without(going)) > 0 {

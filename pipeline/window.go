@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"cmp"
-	"math"
 	"slices"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -18,29 +17,12 @@ type chainState struct {
 	head    *schemas.Manifest        // of the newest version; nil: there is none
 	stored  *protocol.StateWindow    // window after the head; nil: it is gone
 	window  *schemas.Window          // the same, as far as the log still has it; nil: nothing is left
-	oldest  []int64                  // by partition: first offset in the window
 	counted []schemas.SourceProgress // progress of sources when the chain was restarted; see beginAgain
 	renews  bool                     // the window differs from that of the head: the next run must be full
 	had     int64                    // number of unforgotten rows in the window, before some were found to be gone
 	least   int64                    // see schemas.Chain.AtLeast
 	number  int                      // number of the next run in the chain
 	attempt int                      // number of failed runs with that number
-}
-
-// setWindow sets the window.
-func (s *chainState) setWindow(w *schemas.Window) {
-	if s.window, s.oldest = w, nil; w == nil {
-		return
-	}
-	for i := range w.Increments {
-		for _, covered := range w.Increments[i].Increment.Covered {
-			span := covered.Spans[0]
-			for len(s.oldest) <= span.Partition {
-				s.oldest = append(s.oldest, math.MaxInt64)
-			}
-			s.oldest[span.Partition] = min(s.oldest[span.Partition], span.From)
-		}
-	}
 }
 
 // rows returns the number of rows in the window, including forgotten ones; 0 without a window.
@@ -81,13 +63,6 @@ func (s *chainState) deleted(begins []coverage.Span) (spans coverage.Spans) {
 	return spans
 }
 
-// losesTo reports whether partitions with these starts lack a part of the window.
-func (s *chainState) losesTo(begins []coverage.Span) bool {
-	return s.window != nil && slices.ContainsFunc(begins, func(b coverage.Span) bool {
-		return b.Partition < len(s.oldest) && s.oldest[b.Partition] < b.From
-	})
-}
-
 // leaveOut removes spans and then empty increments from the window. The next run must be full. If nothing is left, there
 // is no window: the next version is again the first.
 func (s *chainState) leaveOut(spans coverage.Spans) {
@@ -106,7 +81,7 @@ func (s *chainState) leaveOut(spans coverage.Spans) {
 	if s.renews = true; len(rest.Increments) == 0 {
 		rest = nil
 	}
-	s.setWindow(rest)
+	s.window = rest
 }
 
 // beginAgain restarts the chain with the next messages, because no rows are left in its window. The head stays until then,
