@@ -17,8 +17,8 @@
 // With --chain a run is a chain that stagewise run makes of all that the examples topic has, in topics of its own: two
 // processes retrain, of which one is active. It is correct if it ends in time, if every version equals that of the
 // chain without faults, and if no process ends on its own but those that retrain, once all is learnt, without an error.
-// Some chains are made while each process has a wrong clock, and in
-// some, whose topics have two replicas, a lagging broker becomes the leader, so that acknowledged messages are lost. Then the versions may differ, but all rows are learnt.
+// Some chains are made while each process has a wrong clock, and in some, whose topics have two replicas, a lagging broker becomes the
+// leader, so that acknowledged messages are lost. Then the versions may differ, but all rows are learnt.
 //
 // With --embedded one process with the embedded broker makes the chain. The process is killed, its disk fills up, and a byte of its log is
 // flipped, even if it is killed before it detects this. If it was only killed, every version must equal that of the chain without faults.

@@ -16,7 +16,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/worker"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // TrainOptions are the options of a submission. The zero value finishes earlier runs first.
@@ -125,7 +124,7 @@ func (m *Members) Execute(ctx context.Context, plan *schemas.Plan, l *protocol.L
 	var first sync.Once // error of the first role to fail, which stops the others
 	working, stop := context.WithCancel(ctx)
 	defer stop()
-	rec := event.Serialised(&once{next: m.Recorder, recorded: map[int]bool{}})
+	rec := event.Serialised(&once{next: m.Recorder, recorded: map[any]bool{}})
 	role := func(do func() error) func() {
 		return func() {
 			if ended := do(); ended != nil {
@@ -189,21 +188,21 @@ func UnlessStopped(working context.Context, err error) error {
 // follower record them, because another process may solve the run.
 type once struct {
 	next     event.Recorder
-	recorded map[int]bool // by stage
+	recorded map[any]bool // by stage; "survey" for the survey
 }
 
 // Record records an event unless it repeats.
 func (o *once) Record(e event.Event) {
-	stage := protocol.NoStage - 1
+	var what any
 	switch e := e.(type) {
 	case event.Surveyed:
-		stage = wire.Survey
+		what = "survey"
 	case event.StageEnded:
-		stage = e.Stage
+		what = e.Stage
 	}
-	if !o.recorded[stage] {
+	if !o.recorded[what] {
 		o.next.Record(e)
-		o.recorded[stage] = stage >= wire.Survey
+		o.recorded[what] = what != nil
 	}
 }
 
