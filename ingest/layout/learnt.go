@@ -111,7 +111,7 @@ func (l *Learnt) Check(width int, columns examples.Columns) error {
 		return but("dense rows")
 	}
 	if columns != nil && l.Columns != nil {
-		lacks, more := columnsWithout(l.Columns, columns), columnsWithout(columns, l.Columns)
+		lacks, more := columns.Lacking(l.Columns), l.Columns.Lacking(columns)
 		switch {
 		case len(lacks) > 0 && len(more) > 0:
 			return but(fmt.Sprintf("%s lacks %s and has %s", l.source(), columnsNamed(lacks), SomeNames(more)))
@@ -138,21 +138,6 @@ func columnsNamed(names []string) string {
 		return "the column " + SomeNames(names)
 	}
 	return "the columns " + SomeNames(names)
-}
-
-// columnsWithout returns the names of the columns of a table with values that another table's columns lack.
-func columnsWithout(columns, others examples.Columns) (names []string) {
-	has := map[string]bool{}
-	for _, c := range others {
-		has[c.Source()] = true
-	}
-	for _, c := range columns {
-		if name := c.Source(); !has[name] {
-			has[name] = true
-			names = append(names, name)
-		}
-	}
-	return names
 }
 
 // inOrder returns the column numbers in the order of feature positions: file order, or for columns with names the order of

@@ -119,7 +119,6 @@ func (l *Layout) layByPlace(want Features) error {
 	columns := want.Columns
 	if columns == nil || l.hasList(want.Width) {
 		columns = make(examples.Columns, want.Width)
-		l.offsetLists(want)
 	}
 	sources := sourcesOf(columns)
 	used, err := l.usedPlaces(len(sources))
@@ -131,6 +130,9 @@ func (l *Layout) layByPlace(want Features) error {
 		c := &l.Cells[at]
 		if c.Kind == tabular.List {
 			c.Role, c.At = Feature, l.Features
+			if offsets := want.offsets(); len(offsets) == c.Length {
+				c.Offsets = offsets
+			}
 			l.Features += c.Length
 			sources = sources[c.Length:]
 			continue
@@ -146,21 +148,16 @@ func (l *Layout) hasList(length int) bool {
 	return slices.ContainsFunc(l.Cells, func(c Cell) bool { return c.Kind == tabular.List && c.Length == length })
 }
 
-// offsetLists sets the offsets of a list of all features to those used in training.
-func (l *Layout) offsetLists(want Features) {
+// offsets returns the offset of each feature; nil without any.
+func (want Features) offsets() (offsets []float64) {
 	if !want.Columns.HasOffsets() {
-		return
+		return nil
 	}
-	var offsets []float64
 	for _, column := range want.Columns {
 		offsets = append(offsets, column.Offset)
 		offsets = append(offsets, make([]float64, column.Features()-1)...)
 	}
-	for at := range l.Cells {
-		if c := &l.Cells[at]; c.Kind == tabular.List && c.Length == len(offsets) {
-			c.Offsets = offsets
-		}
-	}
+	return offsets
 }
 
 // ignoreAll excludes all columns from reading.

@@ -49,12 +49,7 @@ func NewRequest(o Options, want Features) (*Request, error) {
 		r.numeric = append(r.numeric, c.Role == Feature)
 	}
 	if !want.Sparse && len(names) == want.Width && !l.missing.HasNumbers() && !slices.Contains(r.numeric, false) {
-		list := Cell{Role: Feature, Field: tabular.Field{Kind: tabular.List, Length: want.Width}}
-		if want.Columns.HasOffsets() {
-			for _, c := range want.Columns {
-				list.Offsets = append(list.Offsets, c.Offset)
-			}
-		}
+		list := Cell{Role: Feature, Field: tabular.Field{Kind: tabular.List, Length: want.Width}, Offsets: want.offsets()}
 		r.Cells = []Cell{list}
 	}
 	return r, nil

@@ -141,11 +141,16 @@ func (c Columns) WithUnits(o Columns) Columns {
 	return c
 }
 
-// Lacking returns the names of the columns of o that are not among these.
+// Lacking returns the names of the columns of a table with the values of o, without those that have the values of c.
 func (c Columns) Lacking(o Columns) (names []string) {
+	has := map[string]bool{}
+	for _, own := range c {
+		has[own.Source()] = true
+	}
 	for _, other := range o {
-		if !slices.ContainsFunc(c, func(own Column) bool { return own.Name == other.Name }) {
-			names = append(names, other.Name)
+		if name := other.Source(); !has[name] {
+			has[name] = true
+			names = append(names, name)
 		}
 	}
 	return names

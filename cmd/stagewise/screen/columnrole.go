@@ -179,7 +179,7 @@ func (c *column) word(all bool) (columnRole, string) {
 	case different*2 > present && present >= fewRows:
 		return roleIdentifier, fmt.Sprintf("%s different words in %s rows", humanize.Comma(int64(different)), humanize.Comma(int64(present)))
 	default:
-		return roleCategory, c.withMissing(fmt.Sprintf("%d words: %s", len(words), some(words)))
+		return roleCategory, c.withMissing(fmt.Sprintf("%d words: %s", len(words), frequent(words, topWords, 0)))
 	}
 }
 
@@ -245,7 +245,7 @@ func (c *column) label() (role columnRole, why string, err error) {
 			humanize.Comma(int64(present)))
 	}
 	words, _ := c.counted()
-	why = fmt.Sprintf("%d labels: %s", len(words), shares(words, present))
+	why = fmt.Sprintf("%d labels: %s", len(words), frequent(words, maxShares, present))
 	if c.missing > 0 {
 		why += "; none in " + rowCount(c.missing)
 	}
@@ -267,29 +267,21 @@ func isReadType(name string) bool {
 	return strings.HasPrefix(name, "timestamp") || slices.Contains([]string{"date", "date32", "date64"}, name)
 }
 
-// some lists the most frequent words.
-func some(words []word) string {
-	var listed []string
-	for _, w := range words[:min(len(words), topWords)] {
-		listed = append(listed, quoted(w.text))
-	}
-	if len(words) > topWords {
-		listed = append(listed, "…")
-	}
-	return strings.Join(listed, ", ")
-}
-
 // maxShares is the maximum number of labels shown with their shares.
 const maxShares = 5
 
-// shares lists the most frequent labels with their shares of the rows.
-func shares(words []word, rows int) string {
+// frequent lists the most frequent words, with their shares of the rows if there are rows.
+func frequent(words []word, most, rows int) string {
 	var listed []string
-	for i, w := range words {
-		if i == maxShares {
-			return strings.Join(append(listed, "…"), ", ")
+	for _, w := range words[:min(len(words), most)] {
+		text := quoted(w.text)
+		if rows > 0 {
+			text = fmt.Sprintf("%s %.3g %%", text, 100*float64(w.rows)/float64(rows))
 		}
-		listed = append(listed, fmt.Sprintf("%s %.3g %%", quoted(w.text), 100*float64(w.rows)/float64(rows)))
+		listed = append(listed, text)
+	}
+	if len(words) > most {
+		listed = append(listed, "…")
 	}
 	return strings.Join(listed, ", ")
 }
