@@ -63,9 +63,7 @@ func passes(t *testing.T, from, to net.Conn, frame []byte) {
 		sent <- err
 	}()
 	expect(t, to, frame)
-	if err := <-sent; err != nil {
-		t.Fatal(err)
-	}
+	arrowtest.NoError(t, <-sent)
 }
 
 func expectBroken(t *testing.T, c net.Conn) {

@@ -36,9 +36,7 @@ func archives(t testing.TB) map[string]*txtar.Archive {
 	}
 	all := map[string]*txtar.Archive{}
 	for _, path := range paths {
-		if all[path], err = txtar.ParseFile(path); err != nil {
-			t.Fatal(err)
-		}
+		all[path] = arrowtest.Must(txtar.ParseFile(path))(t)
 	}
 	return all
 }
@@ -512,8 +510,6 @@ func TestResolvedArchiveHasNoTopic(t *testing.T) {
 		if !c.Examples.Archive.Alone {
 			t.Errorf("%s: the archive is not alone", content)
 		}
-		if content, err = json.Marshal(c); err != nil {
-			t.Fatal(err)
-		}
+		content = arrowtest.Must(json.Marshal(c))(t)
 	}
 }

@@ -21,10 +21,7 @@ func TestPythonArchives(t *testing.T) {
 	}
 	command := exec.Command(interpreter, "testdata/archives.py", t.TempDir())
 	command.Stderr = os.Stderr
-	printed, err := command.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	printed := must(command.Output())(t)
 	archives := 0
 	for line := range strings.Lines(string(printed)) {
 		var of struct {
@@ -40,9 +37,7 @@ func TestPythonArchives(t *testing.T) {
 			o.Archive.Files, o.Archive.Layout, o.BatchRows = of.Files, of.Layout, len(of.Rows)
 		})
 		a, err := o.OpenArchive(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		noError(t, err)
 		v, rows := valuesOf(t, o), a.Range(0, 0, 1<<40)
 		for offset := int64(0); err == nil; offset++ {
 			row, e := rows.Next(t.Context())

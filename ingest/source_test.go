@@ -546,21 +546,10 @@ func TestFile(t *testing.T) {
 }
 
 // noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
 
 // The standard input has the ID and the rows of a file with the same bytes, in every format recognised by its first bytes
 // or its end.

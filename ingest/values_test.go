@@ -364,9 +364,7 @@ func addAll(t *testing.T, o Options, values ...string) *examples.Rows {
 		for _, value := range values {
 			noError(t, words.Add(t.Context(), TopicMessage{Value: []byte(value)}))
 		}
-		if o, err = words.Options(); err != nil {
-			t.Fatal(err)
-		}
+		o = must(words.Options())(t)
 	}
 	v := valuesOf(t, o)
 	for _, value := range values {

@@ -296,9 +296,7 @@ func TestPageSaysThatItIsOld(t *testing.T) {
 	awaitVersion(t, ctx, 10)
 	stop()
 	do(t, ctx, chromedp.Poll[chromedp.Void](`document.getElementById("verdict").textContent.startsWith("No connection.")`))
-	if listener, err = net.Listen("tcp", address); err != nil {
-		t.Fatal(err)
-	}
+	listener = must(net.Listen("tcp", address))(t)
 	board.Put(simulated(10, 1, 1))
 	defer serve()()
 	awaitVersion(t, ctx, 11)
@@ -330,17 +328,12 @@ func TestPageOfRunsFits(t *testing.T) {
 			r.Report.Splits["test"] = test
 			runs = append(runs, r)
 		}
-		page, err := os.Create(filepath.Join(folder, name+".html"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must(os.Create(filepath.Join(folder, name+".html")))(t)
 		if err := WritePage(page, About{Title: "Search over stages.0.ridge and stages.0.features.bandwidth_scale", Pipeline: "digits",
 			Date: "2026-01-02T03:04:05Z"}, runs); err != nil {
 			t.Fatal(err)
 		}
-		if err := page.Close(); err != nil {
-			t.Fatal(err)
-		}
+		noError(t, page.Close())
 	}
 	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox) // the pages are ours, and the tests may run as root
 	ctx, cancel := chromedp.NewExecAllocator(context.Background(), options...)
@@ -387,13 +380,8 @@ func TestPageOfRunsFits(t *testing.T) {
 				if *shots == "" {
 					continue
 				}
-				png, err := chromedp.Run(ctx, chromedp.FullScreenshot(100))
-				if err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(filepath.Join(*shots, fmt.Sprintf("runs-%s-%s-%d.png", name, scheme, width)), png, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				png := must(chromedp.Run(ctx, chromedp.FullScreenshot(100)))(t)
+				noError(t, os.WriteFile(filepath.Join(*shots, fmt.Sprintf("runs-%s-%s-%d.png", name, scheme, width)), png, 0o644))
 			}
 		}
 	}

@@ -105,9 +105,7 @@ func TestPage(t *testing.T) {
 	first := made("a", 0.001, 2)
 	first.Galleries = []Gallery{{"filters", []Picture{{Shape: examples.Image{1, 1, 3}, Values: []float32{0, 127.5, 255}}}}}
 	first.Bars = []Table{{Title: "importance", Caption: "of columns", Head: []string{"column"}, Rows: []Bar{{Name: "<b>", Length: 0.5}}}}
-	if err := WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, WritePage(&page, About{Title: "Runs compared", Pipeline: "p"}, []Compared{first, made("b", 0.25, 3), {Title: "c", State: "failed"}}))
 	text := page.String()
 	for _, outside := range []string{"http://", "https://", "src=", "href=", "url(", "@import", "ZgotmplZ", "<b>"} {
 		if strings.Contains(strings.ReplaceAll(text, svgSpace, ""), outside) {
@@ -131,9 +129,7 @@ func TestPageOfManyClasses(t *testing.T) {
 	s := run.Report.Splits["test"]
 	s.Confusion = make([][]int64, mostClasses+1)
 	run.Report.Splits["test"] = s
-	if err := WritePage(&page, About{}, []Compared{run}); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, WritePage(&page, About{}, []Compared{run}))
 	if strings.Contains(page.String(), `"confusion":[`) || run.Report.Splits["test"].Confusion == nil {
 		t.Error("the page has the matrix, or the report has lost it")
 	}

@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -302,9 +303,7 @@ func TestManyVersionsAreRead(t *testing.T) {
 	noError(t, r.apply(t.Context(), ledger))
 	began := time.Now()
 	for any := true; any; {
-		if any, err = r.describeNext(t.Context()); err != nil {
-			t.Fatal(err)
-		}
+		any = must(r.describeNext(t.Context()))(t)
 	}
 	t.Logf("%d versions are read in %v", versions, time.Since(began))
 	list, quality := r.versions()
@@ -372,21 +371,10 @@ func TestSilenceIsShown(t *testing.T) {
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
 
 // Whatever numbers the records of a run have, the page has JSON, and shows what it can.
 func TestAnyNumbersAreShown(t *testing.T) {

@@ -588,10 +588,7 @@ func TestColumnsThatMostNewRowsLack(t *testing.T) {
 			lost, bad, drifts, lacking := map[string]int64{}, map[string]bool{}, 0, 0
 			retrain := func() {
 				t.Helper()
-				var err error
-				if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, rec); err != nil {
-					t.Fatal(err)
-				}
+				report = must(Retrain(t.Context(), log, openBLAS(t), job, true, rec))(t)
 				for column, rows := range report.LostColumns {
 					lost[column] += rows
 				}

@@ -341,21 +341,10 @@ func long(t *testing.T) {
 }
 
 // noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
 
 // deleteRecords deletes the messages of a partition before an offset, as retention does.
 func deleteRecords(t *testing.T, log *kafkalog.Log, topic string, partition int32, before int64) {

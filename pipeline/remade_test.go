@@ -199,9 +199,7 @@ func TestSourceThatFails(t *testing.T) {
 		_, err := r.Next(t.Context())
 		return err
 	}
-	if err := read(); err != nil {
-		t.Fatal(err)
-	}
+	noError(t, read())
 	source.err = errors.New("the bucket does not answer")
 	if err := read(); !errors.Is(err, source.err) || strings.Contains(err.Error(), "is not the same") {
 		t.Errorf("got error %v, expected that of the source", err)

@@ -200,9 +200,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		noError(t, err)
 		for _, v := range versions {
-			if models[v.Version], err = p.Model(t.Context(), v.Run); err != nil {
-				t.Fatal(err)
-			}
+			models[v.Version] = must(p.Model(t.Context(), v.Run))(t)
 		}
 		// losses returns the log losses of a version on the test rows of a message.
 		losses := func(version int, offset int64) (list []float64) {

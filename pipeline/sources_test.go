@@ -210,9 +210,7 @@ func topicsOf(t *testing.T, log *kafkalog.Log, prefix string) (topics map[string
 	for _, topic := range found {
 		messages[topic.Name] = readTopic(t, log, topic.Name)
 	}
-	if topics, err = log.Configs(t.Context(), replay.Names(found)...); err != nil {
-		t.Fatal(err)
-	}
+	topics = must(log.Configs(t.Context(), replay.Names(found)...))(t)
 	return topics, messages
 }
 

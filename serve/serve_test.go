@@ -27,6 +27,7 @@ import (
 	"github.com/stagewise/stagewise/ingest"
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -465,21 +466,10 @@ func TestOptionsThatAreWrong(t *testing.T) {
 }
 
 // noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // must returns a value, or ends the test if the error with it is not nil.
-func must[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
+func must[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
 
 // purchases are table columns with words that look like numbers and booleans: a number and two words, which are seven
 // features.

@@ -145,9 +145,7 @@ func (pr *problem) calibrate(t *testing.T, stage schemas.Stage) (chain []Step, p
 		}
 		next, err := fit.Next()
 		arrowtest.NoError(t, err)
-		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
-			t.Fatal(err)
-		}
+		step = arrowtest.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
 		if next.W != nil || next.Calibration != nil {
 			chain = append(chain, step)
 		}

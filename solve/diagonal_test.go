@@ -78,9 +78,7 @@ func sparseVisits(t *testing.T, pr *problem, stage schemas.Stage, size int) (vis
 		e, err := f.Observe(len(visits), step, sums)
 		arrowtest.NoError(t, err)
 		visits = append(visits, sparseVisit{w, step.Block, statistics.LossesOf(sums), e})
-		if step, err = f.Next(); err != nil {
-			t.Fatal(err)
-		}
+		step = arrowtest.Must(f.Next())(t)
 		if step.Final {
 			return visits, step, f
 		}

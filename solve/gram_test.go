@@ -61,9 +61,7 @@ func TestIdentityWithASampledGramMatrix(t *testing.T) {
 					t.Errorf("pass %d raises J from %v to %v", pass.Number, before, pass.Objective)
 				}
 				before = pass.Objective
-				if step, err = fit.Next(); err != nil {
-					t.Fatal(err)
-				}
+				step = arrowtest.Must(fit.Next())(t)
 				if v >= size.passes {
 					t.Fatalf("%d passes", v+1)
 				}

@@ -235,9 +235,7 @@ func (pr *problem) runAmong(t *testing.T, stages []schemas.Stage, number int, in
 			return visits, next, fit
 		}
 		// the next visit is made with the record that was published
-		if step, err = StepOf(next.Tensors(pr.shape), pr.shape); err != nil {
-			t.Fatal(err)
-		}
+		step = arrowtest.Must(StepOf(next.Tensors(pr.shape), pr.shape))(t)
 	}
 }
 

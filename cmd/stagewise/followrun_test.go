@@ -189,9 +189,7 @@ func TestPipe(t *testing.T) {
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
 		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p")
 	}
-	if of.server, err = of.serve(of.versions); err != nil {
-		t.Fatal(err)
-	}
+	of.server = valueOf(of.serve(of.versions))(t)
 	var requests strings.Builder
 	rows := `{"rows": [[3, 1]]}`
 	cases := []struct {

@@ -28,6 +28,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/spf13/cobra"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/serve"
 )
@@ -392,21 +393,10 @@ stages:
 `
 
 // noError ends the test if err is not nil.
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // valueOf returns a value, or ends the test if the error with it is not nil.
-func valueOf[T any](value T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return value
-	}
-}
+func valueOf[T any](value T, err error) func(testing.TB) T { return arrowtest.Must(value, err) }
 
 // shellWords are the words of a line of a shell, whose texts may be in single quotes; a comment after two spaces is none of it.
 func shellWords(line string) (words []string) {

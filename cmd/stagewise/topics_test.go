@@ -18,9 +18,7 @@ func onBrokers(t *testing.T) (on []string, log *kafkalog.Log) {
 	cluster, err := kfake.NewCluster(kfake.NumBrokers(1))
 	noError(t, err)
 	t.Cleanup(cluster.Close)
-	if log, err = kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}); err != nil {
-		t.Fatal(err)
-	}
+	log = valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: cluster.ListenAddrs()}))(t)
 	t.Cleanup(func() { log.Close() })
 	return []string{"-c", "good.yaml", "--set", "brokers=" + cluster.ListenAddrs()[0]}, log
 }

@@ -258,9 +258,7 @@ func valueCases(t *testing.T) (cases []valueCase) {
 				if whole, err := number.Int64(); ok && err == nil {
 					row[name] = whole
 				} else if ok {
-					if row[name], err = number.Float64(); err != nil {
-						t.Fatal(err)
-					}
+					row[name] = valueOf(number.Float64())(t)
 				}
 			}
 		}

@@ -350,10 +350,7 @@ func tableOf(t *testing.T, root string) *table {
 // live returns the files of a table.
 func live(t *testing.T, layout, root string, at snapshotName) ([]dataFile, error) {
 	t.Helper()
-	l, err := layoutOf(layout, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := arrowtest.Must(layoutOf(layout, ""))(t)
 	return liveFiles(t.Context(), tableOf(t, root).store, l, root, at)
 }
 

@@ -17,6 +17,8 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
 // cleanForever is the environment variable with the data directory of the processes killed by TestKilledWhileCleaning.
@@ -83,21 +85,10 @@ func open(t testing.TB, o Options) *Log {
 	return l
 }
 
-func noError(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
+var noError = arrowtest.NoError
 
 // must returns v, or ends the test if err is not nil.
-func must[T any](v T, err error) func(testing.TB) T {
-	return func(t testing.TB) T {
-		t.Helper()
-		noError(t, err)
-		return v
-	}
-}
+func must[T any](v T, err error) func(testing.TB) T { return arrowtest.Must(v, err) }
 
 var errTooMany = errors.New("more messages than offsets")
 

@@ -154,10 +154,7 @@ func messages(t testing.TB, codec Codec, r *wire.Record[float32]) []wire.Message
 func add(t testing.TB, c *Chain, r *wire.Record[float32]) (grown bool) {
 	t.Helper()
 	for _, m := range messages(t, c.codec, r) {
-		var err error
-		if grown, err = c.Add(m); err != nil {
-			t.Fatal(err)
-		}
+		grown = arrowtest.Must(c.Add(m))(t)
 	}
 	return grown
 }

@@ -264,9 +264,7 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 			r, err := client.Codec.DecodeResiduals(*m, testClasses)
 			arrowtest.NoError(t, err)
 			r.Score[0]++
-			if *m, err = r.Encode(memory.DefaultAllocator); err != nil {
-				t.Fatal(err)
-			}
+			*m = arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
 		},
 		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
 		"deleted messages": func(w *Worker, number int) {

@@ -112,10 +112,7 @@ func TestLabelRows(t *testing.T) {
 			list = append(list, examples.LabelRows{Label: fmt.Sprintf("a free text with number %07d", i), Rows: int64(1 + i%3)})
 		}
 		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Stage: wire.Survey}}, Unknown: list, Untrained: list}
-		messages, err := v.Record().EncodeWithin(wire.MaxMessage, mem)
-		if err != nil {
-			t.Fatal(err)
-		}
+		messages := arrowtest.Must(v.Record().EncodeWithin(wire.MaxMessage, mem))(t)
 		collector := wire.Collector[float64]{}
 		var got *wire.Record[float64]
 		for _, m := range messages {
@@ -126,9 +123,7 @@ func TestLabelRows(t *testing.T) {
 			if headers > 2000 {
 				t.Fatalf("%d labels: headers of %d bytes", n, headers)
 			}
-			if got, err = collector.Add(m, mem); err != nil {
-				t.Fatal(err)
-			}
+			got = arrowtest.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
 		if err != nil || !reflect.DeepEqual(survey.Unknown, list) || !reflect.DeepEqual(survey.Untrained, list) || len(survey.Sums) > 0 {

@@ -119,10 +119,7 @@ func TestChunksInAnyOrder(t *testing.T) {
 		random.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		c, got := &Collector[float64]{}, map[Digest]int{}
 		for _, m := range queue {
-			r, err := c.Add(m, mem)
-			if err != nil {
-				t.Fatal(err)
-			}
+			r := arrowtest.Must(c.Add(m, mem))(t)
 			if r != nil {
 				got[r.Digest()]++
 			}

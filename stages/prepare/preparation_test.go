@@ -47,9 +47,7 @@ func TestApply(t *testing.T) {
 		t.Errorf("prepared rows are %v, expected %v", x.Data, want)
 	}
 
-	if p, err = New(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()); err != nil {
-		t.Fatal(err)
-	}
+	p = arrowtest.Must(New(schemas.Prepare{Scale: ScaleStandard, PCA: 2}, surveyed()))(t)
 	dst := kernel.NewDense(3, 2)
 	p.Apply(kernel.Gonum(), dst, kernel.Dense{Rows: 3, Cols: 3, Data: raw})
 	if want := []float32{1, 3, 0, 4, 2, 2}; p.Inputs() != 2 || !slices.Equal(dst.Data, want) {

@@ -40,9 +40,7 @@ func certificate(t *testing.T, name string) (cert, key string, parsed *x509.Cert
 	cert, key = filepath.Join(folder, "cert.pem"), filepath.Join(folder, "key.pem")
 	arrowtest.NoError(t, errors.Join(os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: content}), 0o600),
 		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), 0o600)))
-	if parsed, err = x509.ParseCertificate(content); err != nil {
-		t.Fatal(err)
-	}
+	parsed = arrowtest.Must(x509.ParseCertificate(content))(t)
 	return cert, key, parsed
 }
 
