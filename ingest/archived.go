@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -109,12 +110,12 @@ func Unpack(partition int, offset int64, all []byte) TopicMessage {
 	return m
 }
 
-// CheckCopy returns an *[archive.ConflictError] if the rows of a message and of its copy in a file of an archive differ. from is the file
+// CheckCopy returns an error if the rows of a message and of its copy in a file of an archive differ. from is the file
 // with the message; "": the topic has it. A message that can't be used is not compared.
 func (v *Values) CheckCopy(ctx context.Context, m TopicMessage, from string, archived TopicMessage, file string) error {
 	if differs := v.compare(ctx, m, archived); differs != nil && ctx.Err() == nil {
-		return &archive.ConflictError{Topic: v.whole.FromTopic, Partition: m.Partition, Offset: m.Offset, File: file, Other: from,
-			Reason: differs.Error()}
+		return fmt.Errorf("%s[%d]@%d: %s has another message than %s: %w. Is the archive of another topic, or was the topic made again? "+
+			"Remove the wrong files from examples.archive.files", v.whole.FromTopic, m.Partition, m.Offset, file, cmp.Or(from, "the topic"), differs)
 	}
 	return ctx.Err()
 }

@@ -83,6 +83,19 @@ func (r *Range) Next(ctx context.Context) (Row, error) {
 	return Row{}, r.failed
 }
 
+// GapError means that neither an archive nor the topic has some messages.
+type GapError struct {
+	Topic     string
+	Partition int
+	From, To  int64 // the offsets, [From, To)
+}
+
+// Error includes the remedy.
+func (e *GapError) Error() string {
+	return fmt.Sprintf("%s[%d]: neither the archive nor the topic has the offsets %d to %d: add the files with them to "+
+		"examples.archive.files, or set examples.archive.on_gap to %s to count them as lost", e.Topic, e.Partition, e.From, e.To-1, GapContinue)
+}
+
 // row returns the next row of all open files, and opens those that may have it.
 func (r *Range) row(ctx context.Context) (Row, error) {
 	for {
