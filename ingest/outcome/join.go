@@ -5,21 +5,15 @@ import (
 	"container/heap"
 	"errors"
 	"math"
+	"path/filepath"
 	"slices"
-	"time"
+	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // Never precedes all times.
 const Never = math.MinInt64
-
-// Rule configures the join.
-type Rule struct {
-	Within time.Duration // maximum delay of an outcome after its row
-	Early  time.Duration // how far an outcome may precede its row
-	Grace  time.Duration // how far a message may be behind the latest time of its partition
-}
 
 // Message is a row message: its position, and its join key.
 type Message struct {
@@ -82,10 +76,11 @@ type mark struct{ offset, time int64 }
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns an empty join. It reads rows and outcomes from the given positions, those before the cursor again, until [Join.Resume].
-// Data in excess of memory bytes is stored in a directory; "": there is none, and memory is unlimited.
-func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor, memory int64, folder string) *Join {
-	j := &Join{within: rule.Within.Milliseconds(), early: rule.Early.Milliseconds(), grace: rule.Grace.Milliseconds(),
+// New returns an empty join, one of several, which share the memory of the options. It reads rows and outcomes from the given positions,
+// those before the cursor again, until [Join.Resume].
+func New(o Options, number, of int, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor) *Join {
+	memory, folder := int64(o.Memory)/int64(max(of, 1)), ""
+	j := &Join{within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
 	for _, of := range []struct {
@@ -98,8 +93,8 @@ func New(rule Rule, rows, outcomes []examples.JoinInput, cursor examples.JoinCur
 		}
 	}
 	budget := &budget{}
-	if folder != "" {
-		budget.limit = memory
+	if o.folder != "" {
+		budget.limit, folder = memory, filepath.Join(o.folder, strconv.Itoa(number))
 	}
 	j.waiting, j.kept = newTable(budget, folder), newTable(budget, folder)
 	budget.tables = []*table{j.waiting, j.kept}

@@ -19,13 +19,6 @@ const (
 	KeyAvro = "avro" // a string or an integer after the prefix of a schema registry, or a record with one such field
 )
 
-// KeyError means that a message key does not have the configured encoding.
-type KeyError struct{ Key, Format string }
-
-func (e *KeyError) Error() string {
-	return fmt.Sprintf("the message key has the bytes % x, expected %s (examples.outcome.key_format)", e.Key[:min(len(e.Key), 32)], e.Format)
-}
-
 // ReadKey returns the text of a message key.
 func ReadKey(key, format string) (string, error) {
 	readers := map[string]func(string) (string, bool){KeyJSON: jsonKey, KeyLong: longKey, KeyAvro: registryKey}
@@ -38,7 +31,7 @@ func ReadKey(key, format string) (string, error) {
 	}
 	text, ok := readers[format](key)
 	if !ok {
-		return "", &KeyError{key, format}
+		return "", fmt.Errorf("the message key has the bytes % x, expected %s (examples.outcome.key_format)", key[:min(len(key), 32)], format)
 	}
 	return text, nil
 }

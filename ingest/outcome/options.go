@@ -1,9 +1,7 @@
 package outcome
 
 import (
-	"fmt"
 	"math"
-	"path/filepath"
 	"reflect"
 	"time"
 
@@ -53,9 +51,6 @@ func Defaults() Options {
 		Idle: defaultIdle, Memory: defaultMemory}
 }
 
-// Rule returns the rule of the join.
-func (o Options) Rule() Rule { return Rule{Within: o.Within, Early: o.Early, Grace: o.Grace} }
-
 // IdleAfter returns the maximum lag of a silent partition after which it no longer blocks rows.
 func (o Options) IdleAfter() time.Duration { return min(o.Idle, o.Within) }
 
@@ -79,14 +74,6 @@ func (o Options) IsZero() bool {
 func (o Options) Waiting(rate, size int64) (rows, bytes int64) {
 	rows = int64(float64(rate) * (o.Within + o.Grace).Seconds())
 	return rows, rows * (size + overhead)
-}
-
-// Disk returns the directory and the memory limit of one of several joins. The directory is "" if there is none.
-func (o Options) Disk(number, of int) (folder string, memory int64) {
-	if o.folder != "" {
-		folder = filepath.Join(o.folder, fmt.Sprint(number))
-	}
-	return folder, int64(o.Memory) / int64(max(of, 1))
 }
 
 // Keys is the table of the keys under `examples.outcome` of the configuration, with their names under examples.

@@ -182,9 +182,7 @@ func (f *Feed) start() {
 				cursor = c
 			}
 		}
-		folder, memory := f.Job.Examples.Outcome.Disk(number, all)
-		join := outcome.New(f.Job.Examples.Outcome.Rule(), inputsOf(j.from.Rows, rows), inputsOf(j.from.Outcomes, outcomes), cursor, memory,
-			folder)
+		join := outcome.New(f.Job.Examples.Outcome, number, all, inputsOf(j.from.Rows, rows), inputsOf(j.from.Outcomes, outcomes), cursor)
 		j.joins, j.pairs = append(j.joins, join), append(j.pairs, pair)
 		for _, q := range rows {
 			j.rows[q] = join
