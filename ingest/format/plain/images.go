@@ -63,7 +63,8 @@ type decodedImage struct {
 	pixels image.Image
 }
 
-// openImages reads images with the names of their directories as classes, or without classes to predict.
+// openImages reads images with the names of their directories as classes, or without classes to predict. All have the shape of the first
+// one.
 func openImages(files []*input.Content, o layout.Options, want *layout.Features) (format.Reader, error) {
 	if want != nil && want.Image != (examples.Image{}) {
 		o.Image = nil
@@ -71,31 +72,19 @@ func openImages(files []*input.Content, o layout.Options, want *layout.Features)
 			o.Image = append(o.Image, fmt.Sprint(n))
 		}
 	}
-	r, err := newImageReader(files[0], o, want == nil)
-	if err != nil {
-		return nil, err
-	}
-	if want != nil && r.batch.Cols != want.Width {
-		return nil, r.fail(r.first, fmt.Errorf("an image of %s: expected %d features", r.batch.Image, want.Width))
-	}
-	return r, nil
-}
-
-// newImageReader reads the first image, whose shape all others must have.
-func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageReader, error) {
-	r := &imageReader{content: c, options: o, labels: labels}
-	first, err := c.Peek(signature.TarBytes)
+	r := &imageReader{content: files[0], options: o, labels: want == nil}
+	first, err := r.content.Peek(signature.TarBytes)
 	if err != nil && err != io.EOF {
 		return nil, err
 	}
 	if form, _ := signature.Of(first); form.Format != "images" {
-		return nil, input.WholeFile(c.Name, errors.New("neither a folder, a tar archive, nor a PNG or JPEG file"))
+		return nil, input.WholeFile(r.content.Name, errors.New("neither a folder, a tar archive, nor a PNG or JPEG file"))
 	}
 	if signature.IsTar(first) {
-		r.archive = tar.NewReader(c)
+		r.archive = tar.NewReader(r.content)
 	}
 	if r.ahead, err = r.read(); err == io.EOF {
-		return nil, input.WholeFile(c.Name, errors.New("no images: expected PNG or JPEG files"))
+		return nil, input.WholeFile(r.content.Name, errors.New("no images: expected PNG or JPEG files"))
 	} else if err != nil {
 		return nil, err
 	}
@@ -105,12 +94,14 @@ func newImageReader(c *input.Content, o layout.Options, labels bool) (*imageRead
 		size := r.ahead.pixels.Bounds().Size()
 		r.batch.Image = examples.Image{size.Y, size.X, channelsOf(r.ahead.pixels)}
 	}
-	if n := r.batch.Image.Channels(); n != 1 && n != 3 {
-		return nil, r.fail(r.first, fmt.Errorf("examples.image %v: expected 1 or 3 channels", o.Image))
-	}
 	r.batch.Cols = r.batch.Image.Size()
-	if layout.ByteRowBytes(r.batch.Cols)+examples.MaxLabel > layout.MaxBatchBytes {
+	switch n := r.batch.Image.Channels(); {
+	case n != 1 && n != 3:
+		return nil, r.fail(r.first, fmt.Errorf("examples.image %v: expected 1 or 3 channels", o.Image))
+	case layout.ByteRowBytes(r.batch.Cols)+examples.MaxLabel > layout.MaxBatchBytes:
 		return nil, r.fail(r.first, fmt.Errorf("an image of %s does not fit a message of %d bytes", r.batch.Image, wire.MaxMessage))
+	case want != nil && r.batch.Cols != want.Width:
+		return nil, r.fail(r.first, fmt.Errorf("an image of %s: expected %d features", r.batch.Image, want.Width))
 	}
 	return r, nil
 }
