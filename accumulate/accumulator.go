@@ -15,9 +15,7 @@ const tileRows = 4096
 // Accumulator sums the blocks of one segment. The zero value with BLAS set is ready. It keeps its memory between segments
 // and is not safe for concurrent use.
 type Accumulator struct {
-	BLAS    *kernel.BLAS
-	Buffers *BufferPool // memory for Gram matrices; nil: new memory for each
-	Crosses *CrossPool  // memory for cross moments; nil: new memory for each
+	BLAS *kernel.BLAS
 
 	cross    kernel.Cross // float32 tile of the cross moment
 	gram     kernel.Dense // float32 tile of the Gram matrix
@@ -102,26 +100,20 @@ func (a *Accumulator) flushCross() {
 	if k == 0 {
 		return
 	}
-	cross := a.Crosses.Cross(a.sum, p, k)
+	cross := a.sum.Field(statistics.FieldCross, p, k)
 	if a.rows > 0 {
 		a.cross.AddTo(cross)
 		a.rows = 0
 	}
 }
 
-// flushGram gives the tile to the sum. One tile stays in single precision: see [tiles]. Of several, each is added at once, as a segment's
-// sum may wait for its turn.
+// flushGram adds the tile to the sum.
 func (a *Accumulator) flushGram() {
 	if a.gramRows == 0 { // a matrix of zeros would be megabytes
 		return
 	}
 	p := a.gram.Rows
-	tile := a.Buffers.tile(p * (p + 1) / 2)
-	kernel.PackLower(tile, a.gram)
-	a.sum.addTile(tile, a.Buffers)
-	if !a.sum.isTile() {
-		a.sum.addTiles()
-	}
+	kernel.AddLower(a.sum.Field(statistics.FieldGram, p*(p+1)/2), a.gram)
 	a.gramRows = 0
 }
 

@@ -6,7 +6,6 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Block sums the Gram matrix of a block of sparse columns over the rows of a segment. Two columns of a block seldom
@@ -106,22 +105,4 @@ func (b *Block) transpose() {
 			b.starts[j+1]++
 		}
 	}
-}
-
-// mergedPairs returns the sum of two fields of pairs (m × 2 each).
-func mergedPairs(a, b wire.Tensor[float64]) wire.Tensor[float64] {
-	x, y := a.Data, b.Data
-	pairs := make([]float64, 0, len(x)+len(y))
-	for len(x) > 0 && len(y) > 0 {
-		switch {
-		case x[0] < y[0]:
-			pairs, x = append(pairs, x[0], x[1]), x[2:]
-		case y[0] < x[0]:
-			pairs, y = append(pairs, y[0], y[1]), y[2:]
-		default:
-			pairs, x, y = append(pairs, x[0], x[1]+y[1]), x[2:], y[2:]
-		}
-	}
-	pairs = append(append(pairs, x...), y...)
-	return wire.Matrix(a.Name, len(pairs)/2, 2, pairs)
 }

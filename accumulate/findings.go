@@ -26,7 +26,7 @@ type SurveyedPart struct {
 
 // NewFindings returns empty findings.
 func NewFindings() Findings {
-	return Findings{Labels: LabelSet{}, Unknown: LabelSet{}, Untrained: LabelSet{}}
+	return Findings{Labels: LabelSet{}, Unknown: LabelSet{}, Untrained: LabelSet{}, ColumnRows: ColumnRows{}}
 }
 
 // Merge adds the findings in the next segment.
@@ -34,7 +34,7 @@ func (f *Findings) Merge(next *Findings) error {
 	f.Labels.Merge(next.Labels)
 	f.Unknown.Merge(next.Unknown)
 	f.Untrained.Merge(next.Untrained)
-	f.ColumnRows.Merge(&next.ColumnRows)
+	f.ColumnRows.Merge(next.ColumnRows)
 	f.Quarantined += next.Quarantined
 	f.PassedOver.Add(next.PassedOver)
 	f.Bad.Merge(next.Bad)

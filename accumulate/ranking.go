@@ -106,15 +106,6 @@ func (s *Sum) Pack() {
 	}
 }
 
-// ofPairs reports whether the values of a field are pairs of a place and its value.
-func ofPairs(name string) bool {
-	switch strings.TrimPrefix(name, statistics.PartAverage+"/") {
-	case statistics.FieldBlock, statistics.FieldRanking:
-		return true
-	}
-	return false
-}
-
 // rankingOf returns the histograms of a split over k classes; nil if there are none.
 func (s *Sum) rankingOf(split examples.Split, h histograms) []float64 {
 	if h.count == 0 {

@@ -12,8 +12,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -22,16 +22,12 @@ import (
 type Sum struct {
 	coverage.Coverage
 	fields    []wire.Tensor[float64]
-	tiles     tiles      // of the Gram matrix, which are not in its field yet
 	occurring *occurring // nil: the fields are of all columns
 }
 
 // Field is the array of that name, made of zeros if it is absent. It panics if
 // it is there with another number of values.
 func (s *Sum) Field(name string, shape ...int) []float64 {
-	if name == statistics.FieldGram {
-		s.addTiles()
-	}
 	size := 1
 	for _, n := range shape {
 		size *= n
@@ -57,11 +53,6 @@ func (s *Sum) Move(from *Sum, name, as string) {
 	}
 }
 
-// AddGram adds the field gram, of a packed Gram matrix that it does not copy: the memory is that of a [BufferPool].
-func (s *Sum) AddGram(matrix []float64) {
-	s.fields = append(s.fields, wire.Vector(statistics.FieldGram, matrix))
-}
-
 // read returns the values of the field of that name, or zeros if it is absent or has another shape: the sum is of records of a topic.
 func (s *Sum) read(name string, shape ...int) []float64 {
 	if data, err := s.Tensors().Shaped(name, shape...); err == nil {
@@ -76,9 +67,6 @@ func (s *Sum) read(name string, shape ...int) []float64 {
 
 // Take removes a field and returns it. It returns false if the field is absent.
 func (s *Sum) Take(name string) (wire.Tensor[float64], bool) {
-	if name == statistics.FieldGram {
-		s.addTiles()
-	}
 	for i, f := range s.fields {
 		if f.Name == name {
 			s.fields = slices.Delete(s.fields, i, i+1)
@@ -96,13 +84,7 @@ func (s *Sum) set(field wire.Tensor[float64]) {
 
 // Tensors returns the fields in the order in which they were added. It shares their memory.
 func (s *Sum) Tensors() wire.Tensors[float64] {
-	s.addTiles()
 	return s.fields
-}
-
-// find is Find of [Sum.Tensors], but for tiles of the Gram matrix that are not in its field.
-func (s *Sum) find(name string) (wire.Tensor[float64], bool) {
-	return wire.Tensors[float64](s.fields).Find(name)
 }
 
 // NewSum is the sum with these fields, which it does not copy.
@@ -110,74 +92,31 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 	return &Sum{Coverage: covered, fields: fields}
 }
 
-// Merge adds o to s. It does not change o and does not keep its memory. It returns a *schemas.OverlapError if both cover
-// the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
+// Merge adds o to s. A field that s lacks is that of o from then on, so o must not be used any more. It returns a
+// *schemas.OverlapError if both cover the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
 func (s *Sum) Merge(o *Sum) error {
-	o.addTiles()
-	return s.merge(o, slices.Clone)
-}
-
-// MergeWhole is Merge for a sum that nobody uses afterwards. A field that s lacks is that of o from then on: partitions with rows to visit
-// may come after one that has none. The memory of its Gram matrix and cross moments otherwise goes to the pools, which may be nil.
-func (s *Sum) MergeWhole(o *Sum, buffers *BufferPool, crosses *CrossPool) error {
-	if !o.isTile() {
-		o.addTiles() // their sum is added, not one after the other
-	}
-	had := s.HasGram()
-	var merged []string // cross moments
+	s.Spread()
 	for _, f := range o.fields {
-		if _, both := s.find(f.Name); both && crosses != nil && statistics.IsCross(f.Name) {
-			merged = append(merged, f.Name)
-		}
-	}
-	if err := s.merge(o, func(data []float64) []float64 { return data }); err != nil {
-		return err
-	}
-	if had {
-		buffers.Put(o)
-	}
-	for _, name := range merged {
-		crosses.PutField(o, name)
-	}
-	return nil
-}
-
-// merge is Merge for a sum whose Gram matrix is a field or one tile. A field that s lacks becomes what keep makes of that of o.
-func (s *Sum) merge(o *Sum, keep func([]float64) []float64) error {
-	s.Spread(nil)
-	for _, f := range o.fields {
-		mine, ok := s.find(f.Name)
-		pairs := ofPairs(f.Name) && len(f.Data)%2 == 0 && len(mine.Data)%2 == 0
-		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !statistics.ByColumn(f.Name)
-		if ok && !pairs && !sameTables(mine, f) && !same {
+		mine, ok := s.Tensors().Find(f.Name)
+		same := slices.Equal(mine.Shape, o.occurring.shape(f)) && !isTable(f.Name)
+		if ok && !sameTables(mine, f) && !same {
 			return &wire.ShapeError{Tensor: f.Name, Got: o.occurring.shape(f), Want: mine.Shape}
 		}
-	}
-	if mine, theirs := s.gramSize(), o.gramSize(); mine > 0 && theirs > 0 && mine != theirs {
-		return &wire.ShapeError{Tensor: statistics.FieldGram, Got: []int{theirs}, Want: []int{mine}}
 	}
 	if err := s.Coverage.Merge(o.Coverage); err != nil {
 		return err
 	}
-	if o.isTile() {
-		s.mergeTile(o)
-	} else if o.HasGram() {
-		s.addTiles()
-	}
 	for _, f := range o.fields {
-		mine, ok := s.find(f.Name)
+		mine, ok := s.Tensors().Find(f.Name)
 		switch {
 		case o.occurring != nil && byColumn(f.Name):
 			o.occurring.addTo(s.Field(f.Name, o.occurring.shape(f)...), f)
 		case !ok:
-			f.Data = keep(f.Data)
 			s.fields = append(s.fields, f)
-		case ofPairs(f.Name):
-			s.set(mergedPairs(mine, f))
-		case statistics.ByColumn(f.Name):
+		case isTable(f.Name):
 			s.set(mergedTables(mine, f))
 		default:
-			add(mine.Data, f.Data)
+			kernel.Add(mine.Data, f.Data)
 		}
 	}
 	return nil

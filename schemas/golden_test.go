@@ -92,7 +92,7 @@ func kinds() map[wire.Kind]again {
 				return record(exactGram)(m, mem)
 			}
 			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
-				g, err := statistics.BlockGramOf(r, func(size int) []float64 { return make([]float64, size) })
+				g, err := statistics.BlockGramOf(r)
 				return encoded[float32]{g.BlockRecord}, err
 			})(m, mem)
 		},

@@ -64,7 +64,7 @@ func (b *blockwise) Observe(v int, step Step, sums wire.Tensors[float64]) (*Eval
 	if step.Block != nil {
 		return e, b.solve(step.Block, sums)
 	}
-	gradient, err := b.ridgeGradient(sums, b.penalised())
+	gradient, err := b.gradient(sums, b.penalised())
 	if err != nil {
 		return nil, err
 	}

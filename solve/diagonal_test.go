@@ -166,7 +166,7 @@ func TestSparseSoftmaxConverges(t *testing.T) {
 	f := &generalized{common: common{settings: settings{stage}, link: link.Named(link.Softmax), shape: pr.shape, stop: newStop(nil)}}
 	sums := pr.sparseSums(link.Softmax, w)
 	arrowtest.Must(f.open(sums))(t)
-	gradient := arrowtest.Must(f.ridgeGradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
+	gradient := arrowtest.Must(f.gradient(sums, w[:pr.shape.Penalised*pr.shape.Classes]))(t)
 	for i, g := range gradient {
 		if math.Abs(g) > 1e-4 {
 			t.Errorf("gradient %d is %v at the minimum", i, g)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"sync/atomic"
 
 	"github.com/stagewise/stagewise/internal/link"
@@ -123,8 +124,6 @@ type Evaluation struct {
 	Number    int     // number of the pass: 1, 2, …
 	Objective float64 // J at the visit's weights; for a learnt link the mean loss
 	Accepted  bool    // whether the objective has not risen
-	// Kept means that the fit has kept the memory of the cross moment of sparse rows.
-	Kept bool
 }
 
 // Fit is the state of one stage's fit. Call Precondition once, then Observe for each visit in order, and Next after the last
@@ -133,8 +132,8 @@ type Fit interface {
 	// Precondition factors the Gram matrix of visit 0, which may be complete before the rest of the visit. sums has the
 	// fields gram and gram_rows.
 	Precondition(sums wire.Tensors[float64]) error
-	// Observe takes the reduced sums of visit v, made with the published step w. It may overwrite the cross moment of
-	// sparse rows, and keep it and the diagonals of the first visit. It returns nil if the visit gives no gradient.
+	// Observe takes the reduced sums of visit v, made with the published step w. It may overwrite and keep the cross moment, and
+	// the diagonals of the first visit. It returns nil if the visit gives no gradient.
 	Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error)
 	// Ridge returns the ridge of the fit. The first call of Observe chooses a ridge that is auto.
 	Ridge() schemas.Ridge
@@ -377,20 +376,20 @@ func (e *NoSampleError) Error() string {
 
 // cross returns the mean cross moment Ê[x rᵀ] of a visit (p × k).
 func (c *common) cross(sums wire.Tensors[float64]) ([]float64, error) {
-	mean := make([]float64, c.shape.Columns*c.shape.Classes)
-	return mean, c.crossTo(mean, sums)
-}
-
-// crossTo writes the mean cross moment of a visit into mean, which may be that of the sums.
-func (c *common) crossTo(mean []float64, sums wire.Tensors[float64]) error {
 	sum, err := sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	mean := slices.Clone(sum)
+	return mean, c.meanCross(mean)
+}
+
+// meanCross divides the cross moment of a visit by the weight of its rows.
+func (c *common) meanCross(cross []float64) error {
 	var overflown atomic.Bool
-	onCores(len(sum), 1, func(from, to int) {
-		for i, v := range sum[from:to] {
-			if mean[from+i] = v / c.weight; !Finite(mean[from+i]) {
+	onCores(len(cross), 1, func(from, to int) {
+		for i := from; i < to; i++ {
+			if cross[i] /= c.weight; !Finite(cross[i]) {
 				overflown.Store(true)
 			}
 		}
@@ -401,16 +400,15 @@ func (c *common) crossTo(mean []float64, sums wire.Tensors[float64]) error {
 	return nil
 }
 
-// ridgeGradient returns ∇J = Ê[x (g(Wx) − y)ᵀ] + λW (p × k) at the penalised weights. The residuals in the sums are y − g(Wx).
-func (c *common) ridgeGradient(sums wire.Tensors[float64], penalised []float32) ([]float64, error) {
-	gradient := make([]float64, c.shape.Columns*c.shape.Classes)
-	return gradient, c.ridgeGradientTo(gradient, sums, penalised)
-}
-
-// ridgeGradientTo writes ∇J into gradient, which may be the cross moment of the sums.
-func (c *common) ridgeGradientTo(gradient []float64, sums wire.Tensors[float64], penalised []float32) error {
-	if err := c.crossTo(gradient, sums); err != nil {
-		return err
+// gradient returns ∇J = Ê[x (g(Wx) − y)ᵀ] + λW (p × k) at the penalised weights, in the memory of the sums' cross moment, whose
+// residuals are y − g(Wx): with ten million columns it takes hundreds of megabytes.
+func (c *common) gradient(sums wire.Tensors[float64], penalised []float32) ([]float64, error) {
+	gradient, err := sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
+	if err == nil {
+		err = c.meanCross(gradient)
+	}
+	if err != nil {
+		return nil, err
 	}
 	onCores(len(gradient), 1, func(from, to int) {
 		for i := from; i < to; i++ {
@@ -419,7 +417,7 @@ func (c *common) ridgeGradientTo(gradient []float64, sums wire.Tensors[float64],
 			}
 		}
 	})
-	return nil
+	return gradient, nil
 }
 
 // start returns the weights of a visit (zeros if the stage begins without), the penalised ones among them, and the

@@ -56,11 +56,8 @@ func (g *generalized) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evalu
 		g.done = g.accepted.step == nil
 		return evaluation, nil
 	}
-	evaluation.Accepted, evaluation.Kept = true, g.shape.Sparse
-	if trial.gradient, err = g.crossMemory(sums); err != nil {
-		return nil, err
-	}
-	if err := g.ridgeGradientTo(trial.gradient, sums, penalised); err != nil {
+	evaluation.Accepted = true
+	if trial.gradient, err = g.gradient(sums, penalised); err != nil {
 		return nil, err
 	}
 	trial.preconditioned = solved(g.factor, trial.gradient, g.shape.Classes)

@@ -179,6 +179,10 @@ func (pr *problem) moments(x, r *mat.Dense) (gram, cross []float64) {
 
 // observe gives the sums of a visit to a fit, the Gram matrix of visit 0 first.
 func observe(fit Fit, v int, w Step, sums wire.Tensors[float64]) (*Evaluation, error) {
+	sums = slices.Clone(sums) // the fit overwrites the cross moment
+	for i, f := range sums {
+		sums[i].Data = slices.Clone(f.Data)
+	}
 	if v == 0 {
 		if err := fit.Precondition(sums); err != nil {
 			return nil, err

@@ -2,7 +2,6 @@ package solve
 
 import (
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -33,11 +32,8 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 	}
 	q.next = nil // the weights of this visit, which the caller has
 	weights, penalised, ridge := q.start(w)
-	gradient, err := q.crossMemory(sums)
+	gradient, err := q.gradient(sums, penalised)
 	if err != nil {
-		return nil, err
-	}
-	if err := q.ridgeGradientTo(gradient, sums, penalised); err != nil {
 		return nil, err
 	}
 	q.visit, q.passes = v, q.passes+1
@@ -62,15 +58,6 @@ func (q *quadratic) Observe(v int, w Step, sums wire.Tensors[float64]) (*Evaluat
 		q.next = q.steps.Next(direction)
 	}
 	return &Evaluation{Number: q.passes, Objective: q.objective, Accepted: true}, nil
-}
-
-// crossMemory returns the memory of a visit's cross moment (p × k) for sparse rows; otherwise other memory of that
-// size, as the sums are kept.
-func (c *common) crossMemory(sums wire.Tensors[float64]) ([]float64, error) {
-	if !c.shape.Sparse {
-		return make([]float64, c.shape.Columns*c.shape.Classes), nil
-	}
-	return sums.Shaped(statistics.FieldCross, c.shape.Columns, c.shape.Classes)
 }
 
 // firstLength returns the length of the first step. A Gram matrix, even of a sample, approximates the curvature of J:

@@ -9,7 +9,6 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -31,11 +30,6 @@ type Client struct {
 	// KeepRuns is the number of ended runs that Prune leaves on the plans topic; 0 means 32.
 	KeepRuns int
 
-	// Grams and Crosses are the buffer pools of Gram matrices and of cross moments that the roles share; nil: each buffer is
-	// allocated.
-	Grams   *accumulate.BufferPool
-	Crosses *accumulate.CrossPool
-
 	// Distribute means that updates are planned for all workers, however small they are.
 	Distribute bool
 	// MatrixBytes is the maximum size of the matrices of a stage of sparse rows. Without a maximum it is 0.
@@ -52,8 +46,7 @@ func (c *Client) keepRuns() int { return cmp.Or(c.KeepRuns, 32) }
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
-		Grams: new(accumulate.BufferPool), Crosses: new(accumulate.CrossPool), newest: new(atomic.Pointer[model.Model]),
-		ledger: new(atomic.Pointer[Ledger]),
+		newest: new(atomic.Pointer[model.Model]), ledger: new(atomic.Pointer[Ledger]),
 	}
 }
 
@@ -62,8 +55,7 @@ func (c *Client) Beside(name string) *Client {
 	beside := *c
 	beside.Topics, beside.GiveUp = TopicsOf(name), 0
 	beside.Topics.Examples = c.Topics.Examples
-	beside.Grams, beside.Crosses, beside.newest = new(accumulate.BufferPool), new(accumulate.CrossPool), new(atomic.Pointer[model.Model])
-	beside.ledger = new(atomic.Pointer[Ledger])
+	beside.newest, beside.ledger = new(atomic.Pointer[model.Model]), new(atomic.Pointer[Ledger])
 	return &beside
 }
 

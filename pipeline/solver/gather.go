@@ -87,7 +87,7 @@ func (s *Solver) sealSum(stage int) []*part {
 func (s *Solver) blockGram(kind wire.Kind) *part {
 	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (sum *accumulate.Sum, err error) {
 		if isSingle(id) {
-			sum, err = singleGram(s.inbox.single(id), s.Grams.Get)
+			sum, err = singleGram(s.inbox.single(id))
 		} else {
 			sum, err = exactGram(s.inbox.double(id))
 		}
@@ -294,7 +294,7 @@ func (s *Solver) reducePart(g *gathering, p *part) (missing *wire.Identity, err 
 		}
 		if p.total == nil {
 			p.total = sum
-		} else if err := p.total.MergeWhole(sum, s.Grams, s.Crosses); err != nil {
+		} else if err := p.total.Merge(sum); err != nil {
 			return nil, err
 		}
 	}
@@ -368,9 +368,9 @@ func exactGram(r *wire.Record[float64]) (*accumulate.Sum, error) {
 	return sumOf(g), nil
 }
 
-// singleGram returns the Gram matrix in a record of single precision, in memory that get returns, with the weight of its rows.
-func singleGram(r *wire.Record[float32], get func(size int) []float64) (*accumulate.Sum, error) {
-	g, err := statistics.BlockGramOf(r, get)
+// singleGram returns the Gram matrix in a record of single precision, with the weight of its rows.
+func singleGram(r *wire.Record[float32]) (*accumulate.Sum, error) {
+	g, err := statistics.BlockGramOf(r)
 	if err != nil {
 		return nil, err
 	}

@@ -140,17 +140,13 @@ func (s *Solver) observe(ctx context.Context, f *fitting, v protocol.Visit) erro
 			english.Plural(int(f.overflow), "row", ""))
 	}
 	evaluation, err := f.fit.Observe(v.Number, step, sum.Tensors())
-	sum.Take(statistics.FieldDiagonal) // the fit has their memory
-	sum.Take(statistics.FieldBounds)
+	for _, name := range []string{statistics.FieldDiagonal, statistics.FieldBounds, statistics.FieldCross} {
+		sum.Take(name) // the fit has its memory
+	}
 	if err != nil || evaluation == nil {
 		return err
 	}
 	s.passed(f, v.Number, evaluation, sum)
-	if evaluation.Kept {
-		sum.Take(statistics.FieldCross)
-	} else if f.shape.Sparse {
-		s.Crosses.Put(sum)
-	}
 	return nil
 }
 
@@ -199,9 +195,6 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 		factor()
 	}
 	err = cmp.Or(err, <-factored) // in any case: it uses the gram matrix
-	if s.plan.Update() != nil {
-		s.Grams.Put(gram) // now part of the moments
-	}
 	return s.Clock.Since(began), err
 }
 

@@ -88,7 +88,7 @@ func (w *Worker) publishStage(ctx context.Context, stage int, shares []*visit.Sh
 		},
 		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			p := at.Share
-			whole, err := outcomes.Add(w.Run, at, o, len(p.Segments))
+			whole, err := outcomes.Add(at, o, len(p.Segments))
 			if err == nil && whole != nil {
 				err = whole.Check(w.Run, p, len(p.Segments))
 			}

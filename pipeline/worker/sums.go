@@ -69,7 +69,7 @@ func (w *Worker) sums(ctx context.Context, current *visit.Visit, shares []*visit
 		Collect: func(at *visit.Load, o *visit.Outcome) (visit.Write, error) {
 			progress(o.Sum.Rows)
 			p := at.Share
-			whole, err := outcomes.Add(w.Run, at, o, extent(p))
+			whole, err := outcomes.Add(at, o, extent(p))
 			if err == nil && whole != nil {
 				err = whole.Check(w.Run, p, extent(p))
 			}
@@ -92,7 +92,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *visit.Share
 		}
 	}
 	if u := w.Plan.Update(); u.SumsGrams() && !schemas.KeepsTerms(v.Number, u.Passes) {
-		visit.AddTerms(u, o.Sum, w.Crosses)
+		visit.AddTerms(u, o.Sum)
 	}
 	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()}
 	return publish(ctx, w, r.Record())
@@ -111,9 +111,6 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
-	if w.records == nil { // otherwise the solver keeps the matrix
-		defer w.Grams.Put(sum)
-	}
 	record := gram.BlockRecord()
 	if of, shared := w.grams[p]; shared {
 		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)

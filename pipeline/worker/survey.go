@@ -44,7 +44,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 			if current.Err() != nil {
 				return nil, nil
 			}
-			whole, err := outcomes.Add(w.Run, at, o, p.Recent)
+			whole, err := outcomes.Add(at, o, p.Recent)
 			if err != nil {
 				return nil, err
 			}
@@ -53,7 +53,7 @@ func (w *Worker) survey(ctx context.Context, v protocol.Visit, shares []*visit.S
 				return nil, err
 			}
 			surveyed[p] = at.Index + 1
-			if columns := found.ColumnRows.Columns(); columns > 0 {
+			if columns := len(found.ColumnRows); columns > 0 {
 				w.reserveFound(columns, len(found.Labels), surveyed)
 			}
 			switch {

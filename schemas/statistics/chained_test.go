@@ -232,15 +232,3 @@ func TestScores(t *testing.T) {
 		t.Error(got)
 	}
 }
-
-// The cross moments of a sum are those of all rows and of each increment, and no other field.
-func TestCrossMoments(t *testing.T) {
-	of := Increment(3)
-	for field, want := range map[string]bool{
-		FieldCross: true, of.Cross(): true, of.Scores(): true, of.Terms(): false, of.Visited(): false, FieldGram: false, "scores": false, "": false,
-	} {
-		if got := IsCross(field); got != want {
-			t.Errorf("%q is a cross moment: %v, expected %v", field, got, want)
-		}
-	}
-}

@@ -60,15 +60,8 @@ func (g *Gram) BlockRecord() *wire.Record[float32] { return wire.RecordOf[float3
 // ExactRecord makes the record of a Gram matrix of rows that leave, in double precision, since it is a sum of rounded matrices.
 func (g *Gram) ExactRecord() *wire.Record[float64] { return wire.RecordOf[float64](g) }
 
-// BlockGramOf is the inverse of [Gram.BlockRecord]. It calls get for the memory of the matrix: a slice of size values.
-// An error wraps [wire.ErrDamaged].
-func BlockGramOf(r *wire.Record[float32], get func(size int) []float64) (*Gram, error) {
-	g := &Gram{}
-	if matrix, ok := r.Tensors.Find(FieldGram); ok {
-		g.Matrix = get(len(matrix.Data))
-	}
-	return read(r, g)
-}
+// BlockGramOf is the inverse of [Gram.BlockRecord]. An error wraps [wire.ErrDamaged].
+func BlockGramOf(r *wire.Record[float32]) (*Gram, error) { return read(r, &Gram{}) }
 
 // ExactGramOf is the inverse of [Gram.ExactRecord]. An error wraps [wire.ErrDamaged].
 func ExactGramOf(r *wire.Record[float64]) (*Gram, error) { return read(r, &Gram{}) }

@@ -2,7 +2,6 @@ package statistics
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -26,12 +25,6 @@ func (i Increment) Visited() string { return i.name("visited") }
 
 // Leaving is the name of the Gram matrix of the rows that leave.
 func (i Increment) Leaving() string { return i.name("leaves") }
-
-// IsCross reports whether a field is a cross moment [p, k]: of all rows, or one of those of an increment.
-func IsCross(field string) bool {
-	of, _, numbered := strings.Cut(field, "/")
-	return field == FieldCross || numbered && (of == "scores" || of == "cross")
-}
 
 // VisitedIn returns Σw and Σw·loss of the training rows of the increment in sums; zero if they have none.
 func (i Increment) VisitedIn(sums wire.Tensors[float64]) (l Losses) {

@@ -38,12 +38,8 @@ func (p *Processor) sumOccurring(batches []*Batch) summing {
 	stage, k := p.visit.Of, p.visit.Of.Classes
 	p.expandSparse(batches)
 	p.occurring.Begin(p.blocks)
-	p.occurring.Ascend()
-	columns, m := p.occurring.Columns(), p.occurring.Width()
-	if m > len(columns) { // that of ones
-		columns = append(columns[:len(columns):len(columns)], int32(stage.Features.Size()-1))
-	}
-	p.visit.occurring.gather(&p.weights, columns)
+	m := len(p.occurring.Columns())
+	p.visit.occurring.gather(&p.weights, p.occurring.Columns())
 	counted := stage.Features.Counted()
 	reaching, curved := p.visit.Number == 0 && !counted, !counted && solve.HasCurvature(p.visit.Number, p.Plan.Update().Passes)
 	var curvature, squares, reach []float64
@@ -122,7 +118,7 @@ func (p *Processor) occurringTerms(batches []*Batch) *accumulate.Sum {
 		return sum
 	}
 	p.occurring.Begin(p.blocks)
-	terms := make([]float64, p.occurring.Width()*k)
+	terms := make([]float64, len(p.occurring.Columns())*k)
 	for i, b := range batches {
 		if p.visit.Of.Features.Counted() {
 			p.own.Reshape(b.Len(), k)

@@ -37,13 +37,13 @@ type Outcomes map[*Share]*Outcome
 
 // Add adds the outcome of the next of a number of segments of a share. It returns the outcome of all of them when it is complete, otherwise
 // nil.
-func (all Outcomes) Add(run *Run, at *Load, next *Outcome, segments int) (*Outcome, error) {
+func (all Outcomes) Add(at *Load, next *Outcome, segments int) (*Outcome, error) {
 	whole := all[at.Share]
 	if whole == nil {
-		next.Sum.Spread(run.Crosses)
+		next.Sum.Spread()
 		whole = &Outcome{Sum: next.Sum, Sample: next.Sample, Found: next.Found, left: next.left}
 		all[at.Share] = whole
-	} else if err := whole.merge(run, next); err != nil {
+	} else if err := whole.merge(next); err != nil {
 		return nil, err
 	}
 	if at.Index < segments-1 {
@@ -54,8 +54,8 @@ func (all Outcomes) Add(run *Run, at *Load, next *Outcome, segments int) (*Outco
 }
 
 // merge adds the outcome of the next segment.
-func (o *Outcome) merge(run *Run, next *Outcome) error {
-	if err := o.Sum.MergeWhole(next.Sum, run.Grams, run.Crosses); err != nil {
+func (o *Outcome) merge(next *Outcome) error {
+	if err := o.Sum.Merge(next.Sum); err != nil {
 		return err
 	}
 	if next.Sample != nil {

@@ -62,8 +62,8 @@ type Processor struct {
 // Processor returns a processor for the segments of a visit.
 func (v *Visit) Processor() *Processor {
 	return &Processor{
-		Run: v.Run, visit: v, accumulator: accumulate.Accumulator{BLAS: v.BLAS, Buffers: v.Grams, Crosses: v.Crosses},
-		exact: accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS, Crosses: v.Crosses},
+		Run: v.Run, visit: v, accumulator: accumulate.Accumulator{BLAS: v.BLAS},
+		exact: accumulate.Exact{BLAS: v.BLAS}, terms: accumulate.Accumulator{BLAS: v.BLAS},
 	}
 }
 

@@ -261,7 +261,7 @@ func TestVisitCoversWhatTheSurveyDid(t *testing.T) {
 			if s.Leaves {
 				o = &Outcome{Sum: &accumulate.Sum{}, left: map[int]coverage.Coverage{0: {Messages: 1, Rows: 10, Checksum: 3}}}
 			}
-			whole = arrowtest.Must(outcomes.Add(run, &Load{Share: p, Index: i}, o, len(p.Segments)))(t)
+			whole = arrowtest.Must(outcomes.Add(&Load{Share: p, Index: i}, o, len(p.Segments)))(t)
 		}
 		if err := whole.Check(run, p, len(p.Segments)); errors.Is(err, errChanged) == (name == "the same") {
 			t.Errorf("%s: %v", name, err)

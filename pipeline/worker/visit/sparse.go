@@ -15,15 +15,13 @@ import (
 // of the Gram matrix. Sums are in double precision from the first row on: the rows of a tile have few columns in common.
 func (p *Processor) sumSparse(batches []*Batch) summing {
 	classes, columns := p.visit.Of.Classes, p.visit.Of.Features.Size()
-	values := p.expandSparse(batches)
+	p.expandSparse(batches)
 	inBlock := p.visit.blocks != nil && p.visit.blocks.block != nil
-	few := values < columns && !inBlock
-	if few {
-		p.occurring.Begin(p.blocks)
-		p.sum, columns = p.occurring.Sum(), p.occurring.Width()
-	}
 	if inBlock {
 		p.gram.Begin(p.visit.blocks.size)
+	} else {
+		p.occurring.Begin(p.blocks)
+		p.sum, columns = p.occurring.Sum(), len(p.occurring.Columns())
 	}
 	s := summing{add: func(i int, b *Batch) {
 		block := p.blocks[i]
@@ -36,13 +34,11 @@ func (p *Processor) sumSparse(batches []*Batch) summing {
 		}
 		p.measure(b.Rows)
 		b.Rows.Residuals(p.score)
-		if few {
-			block = p.occurring.Batch(i)
-		}
 		if inBlock {
 			p.addBlock(b, block.Ones)
 		} else {
-			kernel.AddCrossSparse(p.Crosses.Cross(p.sum, columns, classes), block, p.score, b.Fitted)
+			block = p.occurring.Batch(i)
+			kernel.AddCrossSparse(p.sum.Field(statistics.FieldCross, columns, classes), block, p.score, b.Fitted)
 		}
 		if p.visit.Number == 0 {
 			kernel.AddDiagonalSparse(p.sum.Field(statistics.FieldDiagonal, columns), p.sum.Field(statistics.FieldBounds, columns), block, b.Fitted)
@@ -54,14 +50,12 @@ func (p *Processor) sumSparse(batches []*Batch) summing {
 	return s
 }
 
-// expandSparse sets the blocks of batches of sparse rows, and returns the number of their values.
-func (p *Processor) expandSparse(batches []*Batch) (values int) {
+// expandSparse sets the blocks of batches of sparse rows.
+func (p *Processor) expandSparse(batches []*Batch) {
 	p.blocks = p.blocks[:0]
 	for _, b := range batches {
 		p.blocks = append(p.blocks, p.visit.Of.Features.ExpandSparse(b.Sparse))
-		values += len(b.Sparse.Values)
 	}
-	return values
 }
 
 // addCounts adds a batch of sparse rows to the sums of a counted stage: in the first visit the counts of each

@@ -64,7 +64,7 @@ func (s *Survey) Err() error {
 
 // Processor returns a function that surveys segments in one goroutine.
 func (s *Survey) Processor() Process {
-	p := &surveyor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS, Buffers: s.Grams}}
+	p := &surveyor{Survey: s, first: s.first, accumulator: accumulate.Accumulator{BLAS: s.BLAS}}
 	if s.Plan.Update() != nil {
 		p.predictor = s.Earlier.Predictor(s.BLAS)
 	}
@@ -81,7 +81,7 @@ func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sa
 	if s.Plan.Prepares() {
 		sample = o.Sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 && !o.Sum.HasGram() {
+	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
 		o.Sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
 	}
 	maps.DeleteFunc(f.Untrained, func(label string, rows int64) bool { return rows == 0 || f.Labels[label] > 0 })

@@ -97,7 +97,6 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 	}
 	o.Sum = p.accumulator.End()
 	o.Sum.Pack()
-	found.ColumnRows.Pack()
 	o.Sum.Spans = coverage.Spans{l.Segment().Span}
 	part.Covered = o.Sum.Coverage
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {

@@ -41,17 +41,12 @@ func (p *Processor) countsPairs(batches []*Batch) bool {
 // curvature of the loss of a row at its score before the stage, times its weight: so the preconditioner is close to the Hessian, and few
 // passes find the minimum. Otherwise h is the weight.
 func (p *Processor) sumPairs() summing {
-	var matrix []float64 // packed; nil without rows
 	return summing{func(i int, b *Batch) {
 		if !p.inGram(i) {
 			return
 		}
 		p.weighGram(b)
-		if n := p.visit.Of.Features.Size(); matrix == nil && slices.ContainsFunc(b.Fitted, func(w float32) bool { return w != 0 }) {
-			matrix = p.Grams.Get(n * (n + 1) / 2)
-			clear(matrix)
-		}
-		if matrix == nil {
+		if !slices.ContainsFunc(b.Fitted, func(w float32) bool { return w != 0 }) {
 			return
 		}
 		if p.visit.ByLeaves() {
@@ -59,13 +54,9 @@ func (p *Processor) sumPairs() summing {
 		} else {
 			p.curvature = append(p.curvature[:0], b.Fitted...)
 		}
-		p.addPairs(matrix, p.leavesOf(b))
-	}, func() {
-		if matrix != nil {
-			p.sum.AddGram(matrix)
-		}
-		p.nameGram()
-	}}
+		n := p.visit.Of.Features.Size()
+		p.addPairs(p.sum.Field(statistics.FieldGram, n*(n+1)/2), p.leavesOf(b))
+	}, p.nameGram}
 }
 
 // addLeavesGradient sums the loss and the cross moment of a batch, and, if the Gram matrix is that of a sample, the trace

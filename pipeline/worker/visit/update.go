@@ -144,14 +144,11 @@ func (p *Processor) termsOfSegment() *accumulate.Sum {
 	cross, _ := ofResiduals.Tensors().Find(statistics.FieldCross)
 	both := wire.Tensor[float64]{Name: statistics.FieldTerms, Shape: append([]int{2}, scores.Shape...),
 		Data: slices.Concat(scores.Data, cross.Data)}
-	p.Crosses.Put(ofScores)
-	p.Crosses.Put(ofResiduals)
 	return accumulate.NewSum(coverage.Coverage{}, wire.Tensors[float64]{both})
 }
 
-// AddTerms makes the terms of the increments in the sums of a share those of increment 0: their sum, weighted by increment. Their memory
-// is returned to crosses, which may be nil.
-func AddTerms(u *schemas.Update, sum *accumulate.Sum, crosses *accumulate.CrossPool) {
+// AddTerms makes the terms of the increments in the sums of a share those of increment 0: their sum, weighted by increment.
+func AddTerms(u *schemas.Update, sum *accumulate.Sum) {
 	weights := []float64{1}
 	for _, c := range u.Refresh {
 		if u.Restart {
@@ -164,7 +161,7 @@ func AddTerms(u *schemas.Update, sum *accumulate.Sum, crosses *accumulate.CrossP
 		var all []float64
 		for i, weight := range weights {
 			of := name(statistics.Increment(i))
-			part, any := sum.Tensors().Find(of)
+			part, any := sum.Take(of)
 			if !any {
 				continue
 			}
@@ -172,7 +169,6 @@ func AddTerms(u *schemas.Update, sum *accumulate.Sum, crosses *accumulate.CrossP
 				shape, all = part.Shape, make([]float64, len(part.Data))
 			}
 			floats.AddScaled(all, weight, part.Data)
-			crosses.PutField(sum, of)
 		}
 		if all != nil {
 			copy(sum.Field(name(0), shape...), all)
