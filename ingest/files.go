@@ -14,11 +14,10 @@ import (
 // withFiles returns the options with the names expanded to files.
 func (o Options) withFiles() (_ Options, err error) {
 	o.parts = map[string][]input.Partition{}
-	part := func(table string, values []input.Partition) { o.parts[table] = values }
-	if o.Train, err = filesOf(o.Train, part); err != nil {
+	if o.Train, err = filesOf(o.Train, o.parts); err != nil {
 		return o, err
 	}
-	o.Test, err = filesOf(o.Test, part)
+	o.Test, err = filesOf(o.Test, o.parts)
 	return o, err
 }
 
@@ -71,11 +70,11 @@ func (s *Source) FolderColumns() (features, others []string) {
 // is a *input.Error. * and ? don't match the start of a hidden name. A directory is expanded to the tables in it, unless
 // it has images.
 func Files(names []string) ([]string, error) {
-	return filesOf(names, func(string, []input.Partition) {})
+	return filesOf(names, map[string][]input.Partition{})
 }
 
-// filesOf is Files, and calls part for each table in a directory, with the partition values in its path.
-func filesOf(names []string, part func(table string, values []input.Partition)) ([]string, error) {
+// filesOf is Files, and adds the tables in directories to parts, with the partition values in their paths.
+func filesOf(names []string, parts map[string][]input.Partition) ([]string, error) {
 	var files []string
 	for _, name := range names {
 		found, err := input.Glob(name)
@@ -91,7 +90,7 @@ func filesOf(names []string, part func(table string, values []input.Partition)) 
 				return nil, err
 			}
 			for _, table := range tables {
-				part(table, values[table])
+				parts[table] = values[table]
 			}
 			if len(tables) == 0 {
 				tables = []string{file}

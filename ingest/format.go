@@ -53,13 +53,13 @@ func formatNamed(name string) format.Format {
 	return f
 }
 
+// formatWith returns the first format for which a condition holds.
 func formatWith(is func(format.Format) bool) (f format.Format, ok bool) {
 	all := formats()
-	i := slices.IndexFunc(all, is)
-	if i < 0 {
-		return format.Format{}, false
+	if i := slices.IndexFunc(all, is); i >= 0 {
+		return all[i], true
 	}
-	return all[i], true
+	return f, false
 }
 
 // formatsOf returns the possible formats of the files, according to their names; all formats if there are no files.

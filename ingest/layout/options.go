@@ -159,8 +159,8 @@ func (o Options) Key(name string) string {
 // ToPredictWith returns the options for rows to predict with a model.
 func (o Options) ToPredictWith(want Features) Options {
 	o.Mode, o.Needs = Predicting, nil
-	for _, of := range sourcesOf(want.Columns) {
-		o.Needs = append(o.Needs, of.name)
+	for _, columns := range bySource(want.Columns) {
+		o.Needs = append(o.Needs, columns[0].Source())
 	}
 	if o.Mixed() {
 		o.Needs = append(o.Needs, o.Categorical...)

@@ -80,21 +80,22 @@ func (l *Layout) giveText() error {
 func (l *Layout) layByName(want Features, otherwise string) error {
 	l.ignoreAll()
 	var missing []string
-	for _, of := range sourcesOf(want.Columns) {
-		at, err := l.find(of.name)
+	for _, columns := range bySource(want.Columns) {
+		name := columns[0].Source()
+		at, err := l.find(name)
 		if l.Names == nil {
-			at, err = l.Column(Column(of.name))
+			at, err = l.Column(Column(name))
 		}
 		switch {
 		case err != nil:
 			return err
 		case at < 0:
-			missing = append(missing, of.name)
+			missing = append(missing, name)
 		case l.Cells[at].Kind == tabular.List:
 			return l.Locate(at, errors.New("a list of numbers: the model has this column with one number in each row"))
 		}
 		if at >= 0 {
-			l.place(&l.Cells[at], of.columns)
+			l.place(&l.Cells[at], columns)
 		}
 	}
 	if len(missing) > 0 {
@@ -120,7 +121,7 @@ func (l *Layout) layByPlace(want Features) error {
 	if columns == nil || l.hasList(want.Width) {
 		columns = make(examples.Columns, want.Width)
 	}
-	sources := sourcesOf(columns)
+	sources := bySource(columns)
 	used, err := l.usedPlaces(len(sources))
 	if err != nil {
 		return err
@@ -137,7 +138,7 @@ func (l *Layout) layByPlace(want Features) error {
 			sources = sources[c.Length:]
 			continue
 		}
-		l.place(c, sources[0].columns)
+		l.place(c, sources[0])
 		sources = sources[1:]
 	}
 	return l.Finish()

@@ -158,21 +158,15 @@ func (l *Layout) putTime(c Cell, features []float32, text string) error {
 	return nil
 }
 
-// source is a table column that a model needs: for one of its own columns, or for several parts of the same times.
-type source struct {
-	name    string
-	columns examples.Columns
-}
-
-// sourcesOf returns the table columns for the columns of a model.
-func sourcesOf(columns examples.Columns) (sources []source) {
-	sources = make([]source, 0, len(columns))
+// bySource returns the columns of a model by the table column that it needs for them: one, or several parts of the same times.
+func bySource(columns examples.Columns) (sources []examples.Columns) {
+	sources = make([]examples.Columns, 0, len(columns))
 	for i, c := range columns {
-		if last := len(sources) - 1; c.Time != "" && last >= 0 && sources[last].name == c.Source() && sources[last].columns[0].Time != "" {
-			sources[last].columns = columns[i-len(sources[last].columns) : i+1]
+		if last := len(sources) - 1; c.Time != "" && last >= 0 && sources[last][0].Time != "" && sources[last][0].Source() == c.Source() {
+			sources[last] = columns[i-len(sources[last]) : i+1]
 			continue
 		}
-		sources = append(sources, source{c.Source(), columns[i : i+1]})
+		sources = append(sources, columns[i:i+1])
 	}
 	return sources
 }
