@@ -62,7 +62,10 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	if r.choose != nil {
 		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
-	if r.chain.stored, err = r.readWindow(ctx, *head); err != nil {
+	if head.Window != nil {
+		r.chain.stored, err = protocol.ReadStateWindow(ctx, r.Client, *head.Window)
+	}
+	if err != nil && !errors.Is(err, wire.ErrDamaged) { // a damaged window is gone
 		return err
 	}
 	var window *schemas.Window
@@ -86,18 +89,6 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 	r.proven = false
 	r.backlog.begin(slices.Clone(head.Plan.Chain.Begins), slices.Clone(r.chain.window.Ends), head.Plan.Chain.Marks)
 	return nil
-}
-
-// readWindow reads the window after a version; nil if it is not on the state topic, or damaged.
-func (r *runner) readWindow(ctx context.Context, head schemas.Manifest) (*protocol.StateWindow, error) {
-	if head.Window == nil {
-		return nil, nil
-	}
-	w, err := protocol.ReadStateWindow(ctx, r.Client, *head.Window)
-	if errors.Is(err, wire.ErrDamaged) {
-		return nil, nil
-	}
-	return w, err
 }
 
 // newestOfChain returns the manifest of the newest complete version of a chain; nil if there is none.

@@ -58,15 +58,15 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 		return r, err
 	}
 	r.Scored = schemas.ScoredBy(all)
-	of, err := s.examples(ctx, partition)
-	if err != nil {
+	bounds := coverage.Span{Partition: partition}
+	if bounds.From, bounds.To, err = s.client.Log.Bounds(ctx, s.From, partition); err != nil {
 		return r, err
 	}
-	why, err := of.why(ctx, last)
+	why, err := s.why(ctx, bounds, last)
 	if why == "" || err != nil {
 		return r, err
 	}
-	switch proved, err := s.lastProved(ctx, of, first, end); {
+	switch proved, err := s.lastProved(ctx, bounds, first, end); {
 	case err != nil:
 		return r, err
 	case proved < 0:
@@ -80,17 +80,17 @@ func (s *scorer) reachedBy(ctx context.Context, partition int) (r reached, err e
 // lastProved returns the offset of the last message of examples that has the predictions which the topic has between
 // two offsets, or which has expired; −1 if there is none. What comes after it, the topic of examples has lost: all that
 // it had from some offset on.
-func (s *scorer) lastProved(ctx context.Context, of *batch, first, end int64) (int64, error) {
+func (s *scorer) lastProved(ctx context.Context, bounds coverage.Span, first, end int64) (int64, error) {
 	for count := int64(lookBack); ; count *= 2 {
 		from := max(first, end-count)
 		latest := map[int64]*schemas.Prediction{} // of each message
-		err := s.each(ctx, of.partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
+		err := s.each(ctx, bounds.Partition, from, end, func(p *schemas.Prediction) { latest[p.Offset] = p })
 		if err != nil {
 			return 0, err
 		}
 		offsets := slices.Sorted(maps.Keys(latest))
 		lost := sort.Search(len(offsets), func(i int) bool {
-			why, unknown := of.why(ctx, latest[offsets[i]])
+			why, unknown := s.why(ctx, bounds, latest[offsets[i]])
 			err = cmp.Or(err, unknown)
 			return why != ""
 		})
@@ -105,26 +105,14 @@ func (s *scorer) lastProved(ctx context.Context, of *batch, first, end int64) (i
 	}
 }
 
-// examples is a partition of the topic of examples as it is now.
-type batch struct {
-	*scorer
-	partition  int
-	first, end int64
-}
-
-func (s *scorer) examples(ctx context.Context, partition int) (*batch, error) {
-	first, end, err := s.client.Log.Bounds(ctx, s.From, partition)
-	return &batch{s, partition, first, end}, err
-}
-
-// why returns why a prediction is not for the message at its offset. "" means that it is, or that there is no such message.
-func (e *batch) why(ctx context.Context, p *schemas.Prediction) (why string, err error) {
-	bounds := coverage.Span{Partition: e.partition, From: e.first, To: e.end}
+// why returns why a prediction is not for the message at its offset of the examples, which have the given bounds. "" means that it is, or
+// that there is no such message.
+func (s *scorer) why(ctx context.Context, bounds coverage.Span, p *schemas.Prediction) (why string, err error) {
 	same := func(m protocol.Message) bool { return checksum(m) == p.Checksum }
-	found, err := protocol.Still(ctx, e.client.Log, e.From, bounds, p.Offset, same)
+	found, err := protocol.Still(ctx, s.client.Log, s.From, bounds, p.Offset, same)
 	switch found {
 	case protocol.FoundEnd:
-		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, e.From, e.partition, e.end)
+		why = fmt.Sprintf("the last one is of offset %d, and %s[%d] ends at %d: it was recreated", p.Offset, s.From, bounds.Partition, bounds.To)
 	case protocol.FoundOther:
 		why = fmt.Sprintf("the last one is of another message at offset %d: the topic was recreated", p.Offset)
 	}

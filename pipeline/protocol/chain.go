@@ -307,24 +307,19 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 	return c.Add(m.Message)
 }
 
-// differs reports whether the weights topic has diverged from the chain: whether the head of the chain is not accepted
-// there. A topic with more records of the same chain does not differ, nor does one whose first records have expired.
-func (c *Chain) differs(ctx context.Context, client *Client) (bool, error) {
-	there := NewOutline(c.Plan, c.codec)
-	_, err := there.Read(ctx, client)
-	if errors.As(err, new(*ExpiredError)) {
-		return false, nil
-	}
-	return err == nil && !there.Has(c.Head()), err
-}
-
 // Renew compares the chain with the weights topic. After an unclean leader election, accepted records may be lost, and
 // records written since may have offsets that were already read. A role calls Renew when it has waited long for a message.
-// If the topic differs, the role restarts from the topic; otherwise Renew applies the messages that the chain lacks. The
-// error is an *[ExpiredError] if records have expired that the chain has not accepted.
+// If the head of the chain is not accepted on the topic, the topic differs, and the role restarts from it; otherwise Renew applies the
+// messages that the chain lacks. A topic with more records of the same chain does not differ, nor does one whose first records have
+// expired. The error is an *[ExpiredError] if records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
-	if differs, err = c.differs(ctx, client); err != nil || differs {
-		return differs, err
+	there := NewOutline(c.Plan, c.codec)
+	_, err = there.Read(ctx, client)
+	switch expired := errors.As(err, new(*ExpiredError)); {
+	case err != nil && !expired:
+		return false, err
+	case !expired && !there.Has(c.Head()):
+		return true, nil
 	}
 	_, err = c.Read(ctx, client)
 	return false, err

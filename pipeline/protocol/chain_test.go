@@ -220,9 +220,6 @@ func TestDiffers(t *testing.T) {
 		for _, record := range step.topic {
 			arrowtest.Must(WriteRecord(t.Context(), client, client.Topics.Weights, 0, record))(t)
 		}
-		if differs, err := c.differs(t.Context(), client); differs != step.differs || err != nil {
-			t.Errorf("%d records, of which the chain has %d: differs is %v, %v", len(step.topic), len(c.digests), differs, err)
-		}
 		want := c.Root
 		if step.head != nil {
 			want = step.head.Digest()

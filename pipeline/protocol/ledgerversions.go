@@ -71,10 +71,8 @@ func (l *Ledger) Wanted(want string) iter.Seq[schemas.Place] {
 
 // ForSubscribers reports whether a version is the latest for subscribers, or would be if none were pinned.
 func (l *Ledger) ForSubscribers(version schemas.Place) bool {
-	return slices.ContainsFunc([]*schemas.Place{l.Pinned(), l.Offered()}, func(p *schemas.Place) bool {
-		return p != nil &&
-			p.Run == version.Run
-	})
+	pinned, offered := l.Pinned(), l.Offered()
+	return pinned != nil && pinned.Run == version.Run || offered != nil && offered.Run == version.Run
 }
 
 // goneOnFrom reports whether the next run of a chain may continue from a version.
