@@ -19,7 +19,7 @@ const firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
 // manyChecks is the number of checks that must have failed for a follower to read the whole plans topic again.
 const manyChecks = 10
 
-// untilTopics is how often a pipeline is looked for that has no topics yet.
+// untilTopics is the longest wait for the topics of a pipeline that has none yet.
 const untilTopics = 5 * time.Second
 
 // run follows until ctx ends.
@@ -144,12 +144,12 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	}
 }
 
-// confirm notes that all is well but for an error, which may be nil, and when the brokers were asked that said that the
-// version is the one to have, if they were asked.
-func (f *Follower) confirm(asked time.Time, but error) {
+// confirm records the last error, and when the brokers were asked that confirm the version. A nil error means success, a zero time that
+// they were not asked.
+func (f *Follower) confirm(asked time.Time, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.err = but
+	f.err = err
 	if !asked.IsZero() {
 		f.confirmed = asked
 	}

@@ -30,8 +30,8 @@ type Follower struct {
 	mutex     sync.Mutex
 	changed   chan struct{}
 	written   time.Time // when the version was written
-	confirmed time.Time // when the brokers were asked that said last that the version is the one to have
-	err       error     // what went wrong last; nil: nothing since the last success
+	confirmed time.Time // when the brokers last confirmed the version
+	err       error     // the last error; nil: none since the last success
 	waiting   map[string]error
 }
 
@@ -116,7 +116,7 @@ func (f *Follower) Changed() <-chan struct{} {
 	return f.changed
 }
 
-// Status is what a follower has, and how well it knows that this is what it should have.
+// Status describes the version of a follower, and when the brokers confirmed it.
 type Status struct {
 	Version int           // its number; 0: there is none, and the other fields are zero but for Silence and Err
 	Run     string        // id of the run that made it
@@ -124,8 +124,8 @@ type Status struct {
 	Parent  string        // id of the run of the version before it in its chain; "": there is none
 	Written time.Time     // when it was written, by the clock of who wrote it
 	Age     time.Duration // since it was written
-	Silence time.Duration // since the brokers were asked that said last that this is the version to have; since the year 1 if they never did
-	Err     error         // what went wrong last; nil: nothing, or all went well since
+	Silence time.Duration // since the brokers last confirmed the version; since the year 1 if they never have
+	Err     error         // the last error; nil: there is none, or a success came after it
 }
 
 // Status returns the status of this moment.

@@ -30,13 +30,14 @@ type partition struct {
 	end    int64          // offset after the last message in the state
 }
 
-// errOvertaken says that another process has predicted for the same messages and written first.
+// errOvertaken means that another process has written predictions for the same messages first.
 var errOvertaken = errors.New("another process was faster")
 
-// errLost says that a topic has lost its last messages, as after an unclean election of a leader.
+// errLost means that a topic has lost its last messages, as after an unclean leader election.
 var errLost = errors.New("the topic has lost its last messages")
 
-// run returns nil when all messages that the topic had when scoring began have predictions. Without UntilEnd it runs until ctx ends.
+// run predicts for the messages of the partition until ctx ends. With UntilEnd it returns nil when the messages that the topic had at the
+// start have predictions.
 func (p *partition) run(ctx context.Context) error {
 	for from := int64(-1); ; {
 		err := p.score(ctx)
