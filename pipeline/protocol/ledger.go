@@ -2,7 +2,6 @@ package protocol
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -24,7 +23,10 @@ type Ledger struct {
 	topic   string
 	last    Message          // the last applied message
 	lines   map[string]*line // by key: the messages on the topic that have no tombstone
+	order   []*line          // the same in the order of the topic, among lines that others have replaced
 	damaged []error          // why messages were skipped
+	owned   bool             // no other ledger has the state
+	plans   wire.Documents   // incomplete ones
 	ledgerState
 }
 
@@ -44,7 +46,7 @@ type submitted struct {
 // ledgerState is what the lines of a ledger say. [Ledger.fold] makes it; nothing changes it.
 type ledgerState struct {
 	runs      map[string]*run
-	plans     []*run      // the runs with plans, in their order
+	planned   []*run      // the runs with plans, in their order
 	chained   *ChainedRun // run of the last plan of a chain that counts; nil: there is none
 	seals     []*schemas.SourceSeal
 	gone      []*schemas.SourceSeal // of removed sources, in order of removal
@@ -77,65 +79,78 @@ func (l *Ledger) Report(rec event.Recorder) {
 // only Next.
 func (l *Ledger) Add(m Message) error {
 	known := len(l.damaged)
-	l.set(m)
-	if l.fold(); len(l.damaged) > known {
+	if added := l.set(m); added && l.owned {
+		l.apply(l.lines[m.Key])
+	} else {
+		l.fold()
+	}
+	if len(l.damaged) > known {
 		return l.damaged[known]
 	}
 	return nil
 }
 
-// set makes a message the last one of its key. A plan or an end that was written twice stays where it was first.
-func (l *Ledger) set(m Message) {
+// set makes a message the last one of its key, and reports whether it is the first one. A plan or an end that was written twice stays
+// where it was first.
+func (l *Ledger) set(m Message) (added bool) {
 	l.Next, l.last = m.Offset+1, m
 	before, kind := l.lines[m.Key], m.Kind()
 	switch {
 	case m.Value != nil:
 		if before == nil || kind != schemas.KindPlan && kind != schemas.KindEnd || !bytes.Equal(before.Value, m.Value) {
 			l.lines[m.Key] = &line{Message: m}
+			l.order = append(l.order, l.lines[m.Key])
 		}
-		return
+		return before == nil
 	case before != nil && before.Kind() == schemas.KindPlan: // a plan that lacks a chunk does not count
-		for key, other := range l.lines {
-			if other.Run() == before.Run() && other.Kind() == schemas.KindPlan {
-				l.lines[key] = &line{Message: other.Message}
+		for i, other := range l.order {
+			if other.Run() == before.Run() && other.Kind() == schemas.KindPlan && l.lines[other.Key] == other {
+				l.order[i] = &line{Message: other.Message}
+				l.lines[other.Key] = l.order[i]
 			}
 		}
 	}
 	delete(l.lines, m.Key)
+	return false
 }
 
 // fold makes the state from the lines.
 func (l *Ledger) fold() {
 	l.ledgerState = ledgerState{runs: map[string]*run{}, lacking: map[string]bool{}, removed: map[int]string{}}
-	var plans wire.Documents
-	byOffset := func(a, b *line) int { return cmp.Compare(a.Offset, b.Offset) }
-	for _, m := range slices.SortedFunc(maps.Values(l.lines), byOffset) {
-		if !m.known {
-			value, known, err := decodeLine(&plans, m.Message.Message)
-			if err != nil {
-				l.damaged = append(slices.Clip(l.damaged), fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err))
-			}
-			if known { // else another ledger may share the line
-				m.value, m.known = value, true
-			}
+	l.owned, l.plans = true, wire.Documents{}
+	l.order = slices.DeleteFunc(slices.Clone(l.order), func(m *line) bool { return l.lines[m.Key] != m })
+	for _, m := range l.order {
+		l.apply(m)
+	}
+}
+
+// apply adds the next line to the state.
+func (l *Ledger) apply(m *line) {
+	if !m.known {
+		value, known, err := decodeLine(&l.plans, m.Message.Message)
+		if err != nil {
+			l.damaged = append(slices.Clip(l.damaged), fmt.Errorf("%s[0]@%d: %w", l.topic, m.Offset, err))
 		}
-		switch v := m.value.(type) {
-		case submitted:
-			l.applyPlan(v, m)
-		case *schemas.End:
-			l.applyEnd(v, m.Time)
-		case *schemas.SourceSeal:
-			l.seals = append(l.seals, v)
-		case *schemas.SourceRemoval:
-			l.gone = append(l.gone, &v.Seal)
-		case *schemas.Division:
-			l.applyDivision(v)
-		case *schemas.Removal:
-			l.removed[v.Version] = v.Run
-			l.versions = slices.DeleteFunc(l.versions, func(p schemas.Place) bool { return p.Run == v.Run })
-		case *schemas.Pin:
-			l.pinned = v.Run
+		if known { // else another ledger may share the line
+			m.value, m.known = value, true
 		}
+	}
+	switch v := m.value.(type) {
+	case submitted:
+		l.applyPlan(v, m)
+	case *schemas.End:
+		l.applyEnd(v, m.Time)
+	case *schemas.SourceSeal:
+		l.seals = append(l.seals, v)
+	case *schemas.SourceRemoval:
+		l.gone = append(l.gone, &v.Seal)
+	case *schemas.Division:
+		l.applyDivision(v)
+	case *schemas.Removal:
+		l.removed[v.Version] = v.Run
+		l.versions = slices.DeleteFunc(slices.Clone(l.versions), func(p schemas.Place) bool { return p.Run == v.Run })
+	case *schemas.Pin:
+		l.pinned = v.Run
 	}
 }
 
@@ -211,7 +226,7 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 	if there = first; first {
 		l.lines = map[string]*line{}
 	} else {
-		l.lines, from = maps.Clone(l.lines), max(from, last.Offset)
+		l.lines, l.order, l.owned, from = maps.Clone(l.lines), slices.Clone(l.order), false, max(from, last.Offset)
 	}
 	messages := 0
 	if err == nil && from < end {
@@ -231,7 +246,8 @@ func (c *Client) readPlans(ctx context.Context, l *Ledger) (there bool, err erro
 		l.fold()
 		if c.ledger != nil {
 			known := *l
-			known.lines = maps.Clone(l.lines)
+			known.lines, known.order = maps.Clone(l.lines), slices.Clone(l.order)
+			l.owned = false
 			c.ledger.Store(&known)
 		}
 	}

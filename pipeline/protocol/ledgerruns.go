@@ -35,7 +35,7 @@ func (l *Ledger) applyPlan(s submitted, m *line) {
 	if r.plan, r.offset = s.plan, m.Offset; r.end == nil {
 		r.changed = m.Time
 	}
-	l.plans = append(l.plans, r)
+	l.planned = append(l.planned, r)
 	if chain := s.plan.Chain; chain != nil {
 		l.applyChained(r, chain)
 	}
@@ -63,7 +63,7 @@ func (l *Ledger) applyChained(r *run, chain *schemas.Chain) {
 func (l *Ledger) applyEnd(end *schemas.End, written time.Time) {
 	if end.Source != "" { // its seal is void
 		other := func(s *schemas.SourceSeal) bool { return s.Name() == end.Source }
-		l.seals, l.gone = slices.DeleteFunc(l.seals, other), slices.DeleteFunc(l.gone, other)
+		l.seals, l.gone = slices.DeleteFunc(slices.Clone(l.seals), other), slices.DeleteFunc(slices.Clone(l.gone), other)
 		l.lacking[end.Source] = true
 	}
 	if end = l.unlessTaken(end); end.Version != nil {
@@ -81,7 +81,7 @@ func (l *Ledger) applyEnd(end *schemas.End, written time.Time) {
 		return
 	}
 	// The later runs have not started. Their records come after the current ends of the topics.
-	for _, later := range l.plans[slices.Index(l.plans, r)+1:] {
+	for _, later := range l.planned[slices.Index(l.planned, r)+1:] {
 		if later.end == nil {
 			plan := *later.plan
 			plan.Since = end.Since
@@ -173,7 +173,7 @@ func (l *Ledger) Unfinished() iter.Seq2[string, *schemas.Plan] {
 }
 
 func (l *Ledger) runsThat(wanted func(*run) bool) iter.Seq2[string, *schemas.Plan] {
-	plans := l.plans // those of now, whatever is added meanwhile
+	plans := l.planned // those of now, whatever is added meanwhile
 	return func(yield func(string, *schemas.Plan) bool) {
 		for _, r := range plans {
 			if wanted(r) && !yield(r.id, r.plan) {
@@ -185,7 +185,7 @@ func (l *Ledger) runsThat(wanted func(*run) bool) iter.Seq2[string, *schemas.Pla
 
 // AnyUnfinished reports whether any run has no end.
 func (l *Ledger) AnyUnfinished() bool {
-	return slices.ContainsFunc(l.plans, func(r *run) bool { return r.end == nil })
+	return slices.ContainsFunc(l.planned, func(r *run) bool { return r.end == nil })
 }
 
 // Current reports whether a run is the first unfinished one, and starts to read at the given offsets.
@@ -202,7 +202,7 @@ func (l *Ledger) Chained() *ChainedRun { return l.chained }
 // Overtaken returns the ends of the runs of a chain that do not count because others preceded them, if their ends are not
 // on the topic. The caller writes them.
 func (l *Ledger) Overtaken() (ends []*schemas.End) {
-	for _, r := range l.plans {
+	for _, r := range l.planned {
 		if r.overtaken {
 			ends = append(ends, r.end)
 		}

@@ -19,7 +19,7 @@ func (l *Ledger) addVersion(place schemas.Place) {
 	at, there := l.version(place.Version)
 	l.highest = max(l.highest, place.Version)
 	if !there && l.removed[place.Version] != place.Run {
-		l.versions = slices.Insert(l.versions, at, place)
+		l.versions = slices.Insert(slices.Clone(l.versions), at, place)
 	}
 }
 

@@ -178,7 +178,7 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (map[string]bool, erro
 		keep(l.chained.Parent)
 	}
 	last := c.keepRuns()
-	for _, r := range slices.Backward(l.plans) {
+	for _, r := range slices.Backward(l.planned) {
 		ended := r.end != nil && !r.overtaken
 		if ended {
 			last--
