@@ -248,7 +248,8 @@ func compact(log memoryLog, topic string) {
 	}
 }
 
-// A process that has read the topic reads only what was written since, and has the ledger of a process that reads all of it.
+// A process that has read the topic reads only what was written since, and one that follows it nothing; both have the ledger of a process
+// that reads all of it.
 func TestLedgerOfAProcess(t *testing.T) {
 	begun := newTestClient().Beside("test")
 	log, read := begun.Log.(memoryLog), 0
@@ -257,14 +258,21 @@ func TestLedgerOfAProcess(t *testing.T) {
 		return fmt.Sprint(unfinished(l), slices.Sorted(maps.Keys(maps.Collect(l.Runs()))), len(l.Versions()), number(l.Pinned()), l.NextVersion(),
 			l.Chained(), l.Next, slices.Collect(l.Sources()), len(l.Removed()), l.Division("t", l.NextVersion()+1))
 	}
+	followed := arrowtest.Must(begun.RereadLedger(t.Context()))(t)
 	compare := func(what string) (offsets int) {
 		t.Helper()
+		for _, m := range log[begun.Topics.Plans][followed.Next:] {
+			arrowtest.NoError(t, followed.Add(Message{Message: m, Offset: followed.Next}))
+		}
 		read = 0
 		l := arrowtest.Must(begun.ReadLedger(t.Context()))(t)
 		offsets = read
 		all, err := begun.RereadLedger(t.Context())
 		if err != nil || describe(l) != describe(all) {
 			t.Fatalf("%s: the ledger is %s; read again it is %s, %v", what, describe(l), describe(all), err)
+		}
+		if what != "recreated" && describe(followed) != describe(all) {
+			t.Fatalf("%s: the ledger that was followed is %s, expected %s", what, describe(followed), describe(all))
 		}
 		return offsets
 	}
