@@ -316,7 +316,7 @@ func TestReportOfAChain(t *testing.T) {
 			t.Errorf("%+v", *u)
 		}
 	}
-	p := topics.OpenForRuns(log, job, nil)
+	p := topics.OpenFor(log, job, nil)
 	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
 		t.Errorf("runs added %v of %v", hulls, all)

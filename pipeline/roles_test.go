@@ -113,7 +113,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				fill(t, log, job, 4, 8)
 			}
-			p, here := topics.OpenForRuns(log, job, nil), dispatch.Arithmetic(openBLAS(t))
+			p, here := topics.OpenFor(log, job, nil), dispatch.Arithmetic(openBLAS(t))
 			other, killed := here, errors.New("killed")
 			other.BLAS = "another"
 			var plan *schemas.Plan

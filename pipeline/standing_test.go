@@ -423,7 +423,7 @@ func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, m
 func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
-	p := topics.OpenForRuns(log, job, nil)
+	p := topics.OpenFor(log, job, nil)
 	client := *p.Client
 	client.Log = forgetfulLog{client.Log, p.Topics.Plans}
 	p.Client = &client

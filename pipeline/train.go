@@ -23,7 +23,7 @@ import (
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
-	p := topics.OpenForRuns(log, job, o.Allocator)
+	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
 		return nil, nil, err
@@ -83,7 +83,7 @@ func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job to
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (id string, err error) {
 	rec = event.Serialised(rec)
-	p := topics.OpenForRuns(log, job, o.Allocator)
+	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
 		return "", err

@@ -155,7 +155,7 @@ func TestLeaveOut(t *testing.T) {
 // retrainWithin learns all that the topic has, with windows of so many bytes.
 func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64, rec event.Recorder) {
 	t.Helper()
-	p, blas := topics.OpenForRuns(log, job, nil), openBLAS(t)
+	p, blas := topics.OpenFor(log, job, nil), openBLAS(t)
 	noError(t, topics.Create(t.Context(), p, &job))
 	memory := must(visit.CacheBytes(job.Memory))(t)
 	cache := visit.NewCache(memory)

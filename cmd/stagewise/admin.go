@@ -38,7 +38,7 @@ func newTopicsCreate() *cobra.Command {
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
 		rec := waitRecorder(cmd)
 		return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
-			return topics.CreateTopics(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job(), rec)
+			return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), rec)
 		}))
 	})
 }

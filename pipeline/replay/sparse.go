@@ -78,10 +78,9 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 	if c.rows > 0 && float64(c.rows)*held < leastHeldOut {
 		return job, nil
 	}
-	trial := job
-	trial.Examples.Holdout, trial.Stages = held, slices.Clone(job.Stages)
-	ridge := schemas.Ridge(otherRidge)
-	if stage := &trial.Stages[0]; job.Untuned {
+	trial, ridge := candidate{name: "the fit", stages: slices.Clone(job.Stages), prepare: job.Prepare, fit: true}, schemas.Ridge(otherRidge)
+	trial.least = len(trial.stages)
+	if stage := &trial.stages[0]; job.Untuned {
 		if !c.chained && job.Unlinked && job.Examples.Task() == examples.OneLabel {
 			stage.Link = quadraticLink(job.Examples.Task())
 		}
@@ -89,22 +88,24 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 			stage.Passes, ridge = quadraticPasses, quadraticRidge
 		}
 	}
-	var fits []fitted
+	var fits []found
 	if job.Untuned {
 		if c.chained {
 			ridge = schemas.RidgeAuto
 		}
-		for _, trial.Prepare = range sparsePreparations() {
-			fit, err := c.fit(ctx, withRidge(trial, ridge), nil)
+		for _, trial.prepare = range sparsePreparations() {
+			fit, err := c.try(ctx, trial.withRidge(ridge))
 			if err != nil {
 				return job, fmt.Errorf("choose a preparation: %w", err)
 			}
-			fits = append(fits, fit...)
+			if fit.end > 0 {
+				fits = append(fits, fit)
+			}
 		}
 		if len(fits) == 0 {
 			return job, nil // the run reports the error
 		}
-		trial.Prepare = slices.MinFunc(fits, byLoss).job.Prepare
+		trial.prepare = slices.MinFunc(fits, byLoss).prepare
 	}
 	if !c.chained {
 		var err error
@@ -116,14 +117,14 @@ func (c *chooser) tuned(ctx context.Context) (topics.Job, error) {
 		}
 	}
 	best := bestOf(fits)
-	keys := fmt.Sprintf("ridge %v", c.fittedStage(best.job).Ridge)
+	keys := fmt.Sprintf("ridge %v", c.fittedStage(best.stages).Ridge)
 	if job.Untuned {
-		if s := &best.job.Stages[0]; link.Named(s.Link).Quadratic {
-			s.Passes = best.passes
+		if s := &best.stages[0]; link.Named(s.Link).Quadratic {
+			s.Passes = max(1, best.passes)
 		}
-		keys = described(best.job.Prepare, best.job.Stages[0])
+		keys = described(best.prepare, best.stages[0])
 	}
-	job.Prepare, job.Stages = best.job.Prepare, best.job.Stages
+	job.Prepare, job.Stages = best.prepare, best.stages
 	event.Notice(c.recorder, "stages: held-out rows are predicted best with %s, which now learns from all rows", keys)
 	return job, nil
 }
@@ -171,92 +172,51 @@ func (c *chooser) asBefore(ctx context.Context) (topics.Job, error) {
 	return job, nil
 }
 
-// fitted is a fit of a job to fewer rows.
-type fitted struct {
-	job     topics.Job
-	passes  int
-	loss    float64 // of held-out rows
-	version *schemas.Warm
-}
-
-func byLoss(a, b fitted) int { return cmp.Compare(a.loss, b.loss) }
+func byLoss(a, b found) int { return cmp.Compare(a.loss, b.loss) }
 
 // fittedStage returns the first stage of a fit whose ridge is chosen.
-func (c *chooser) fittedStage(fit topics.Job) schemas.Stage {
-	return fit.Stages[slices.IndexFunc(c.job.Stages, autoColumns)]
+func (c *chooser) fittedStage(fit []schemas.Stage) schemas.Stage {
+	return fit[slices.IndexFunc(c.job.Stages, autoColumns)]
 }
 
 // bestOf returns the fit with the lowest loss, or, if the loss is quadratic, the first one, with the largest ridge, whose loss is
 // nearly the lowest.
-func bestOf(fits []fitted) fitted {
+func bestOf(fits []found) found {
 	best := slices.MinFunc(fits, byLoss)
-	if s := best.job.Stages; link.Named(s[len(s)-1].Link).Quadratic {
-		return fits[slices.IndexFunc(fits, func(f fitted) bool { return f.loss <= nearlyQuadratic*best.loss })]
+	if s := best.stages; link.Named(s[len(s)-1].Link).Quadratic {
+		return fits[slices.IndexFunc(fits, func(f found) bool { return f.loss <= nearlyQuadratic*best.loss })]
 	}
 	return best
 }
 
-// withRidge returns a job whose auto ridges are set.
-func withRidge(job topics.Job, ridge schemas.Ridge) topics.Job {
-	job.Stages = slices.Clone(job.Stages)
-	for i := range job.Stages {
-		if s := &job.Stages[i]; autoColumns(*s) {
+// withRidge returns the candidate whose auto ridges are set.
+func (c candidate) withRidge(ridge schemas.Ridge) candidate {
+	c.stages = slices.Clone(c.stages)
+	for i := range c.stages {
+		if s := &c.stages[i]; autoColumns(*s) {
 			s.Ridge = ridge
 		}
 	}
-	return job
+	return c
 }
 
-// path fits a job with each ridge, until the loss no longer falls. Each fit starts from the weights of the previous one, unless the
+// path fits a candidate with each ridge, until the loss no longer falls. Each fit starts from the weights of the previous one, unless the
 // loss is quadratic, since few passes from 0 are a part of that fit.
-func (c *chooser) path(ctx context.Context, job topics.Job) (fits []fitted, err error) {
-	var from *schemas.Warm
+func (c *chooser) path(ctx context.Context, trial candidate) (fits []found, err error) {
 	for _, ridge := range sparseRidges() {
-		fit, err := c.fit(ctx, withRidge(job, ridge), from)
-		if err != nil || len(fit) == 0 {
+		fit, err := c.try(ctx, trial.withRidge(ridge))
+		if err != nil || fit.end == 0 {
 			return fits, err
 		}
-		fits = append(fits, fit...)
-		if n := len(fits); n > 1 && fit[0].loss > (1-leastGain)*fits[n-2].loss {
+		fits = append(fits, fit)
+		if n := len(fits); n > 1 && fit.loss > (1-leastGain)*fits[n-2].loss {
 			break
 		}
-		if !link.Named(c.fittedStage(job).Link).Quadratic {
-			from = fit[0].version
+		if !link.Named(c.fittedStage(trial.stages).Link).Quadratic {
+			trial.from = fit.version
 		}
 	}
 	return fits, nil
-}
-
-// fit trains a job on as many rows as are enough, from a version if there is one, and returns the fit; none if it can't be trained.
-// A quadratic fit ends where the holdout loss no longer falls. Other fits converge, as the run on all rows will: if they ended early,
-// the fits with smaller ridges, which start from the others, would be lower for their passes alone.
-func (c *chooser) fit(ctx context.Context, job topics.Job, from *schemas.Warm) ([]fitted, error) {
-	ended := job
-	ended.Stages = slices.Clone(job.Stages)
-	for i := range ended.Stages {
-		if s := &ended.Stages[i]; s.Stop == nil && link.Named(s.Link).Quadratic {
-			s.Stop = &schemas.Stop{Split: examples.Holdout.String(), Patience: 1}
-		}
-	}
-	all, err := c.plans(ended)
-	if err != nil {
-		return nil, err
-	}
-	plan := *all
-	plan.Spans, plan.Warm = c.enough(plan.Spans), from
-	run, err := c.train(ctx, &plan)
-	if err != nil || run.Report == nil {
-		return nil, err
-	}
-	last := run.Report.Stages[len(run.Report.Stages)-1]
-	if last.HoldoutLoss == nil {
-		return nil, errNoHoldout
-	}
-	shown := c.fittedStage(job)
-	shown.Passes = last.Passes
-	f := fitted{job, max(1, last.Passes), *last.HoldoutLoss, run.version}
-	event.Notice(c.recorder, "stages: tried %s: the loss of held-out rows is %.4f", described(job.Prepare, shown), f.loss)
-	return []fitted{f}, nil
 }
 
 // enough returns the first of some spans, which have about as many rows each, with as many rows as are enough.
@@ -266,6 +226,13 @@ func (c *chooser) enough(spans coverage.Spans) coverage.Spans {
 		most = min(len(spans), int((enoughSparse*n+c.rows-1)/c.rows))
 	}
 	return slices.Clone(spans[:most])
+}
+
+// described formats the preparation and the fit of a candidate as configuration keys.
+func (c *chooser) described(f *found) string {
+	s := c.fittedStage(f.stages)
+	s.Passes = f.passes
+	return described(f.prepare, s)
 }
 
 // described formats a preparation and a fit as configuration keys.

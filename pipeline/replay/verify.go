@@ -7,6 +7,7 @@
 package replay
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -91,9 +92,6 @@ func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []source.Earlier
 		return err
 	}
 	missing := &MissingExamplesError{Topic: p.Topics.Examples}
-	if p.Remade != nil {
-		missing.From, _ = p.Remade.Source()
-	}
 	for i := range runs {
 		for _, needed := range reads(runs[i].Plan) {
 			gone := needed
@@ -104,13 +102,17 @@ func CheckHistory(ctx context.Context, p *topics.Pipeline, runs []source.Earlier
 			default:
 				continue
 			}
-			missing.add(gone, runs[i].Name())
+			missing.First, missing.Spans = cmp.Or(missing.First, runs[i].Name()), append(missing.Spans, gone)
 		}
 	}
-	if len(missing.Spans) > 0 {
-		return missing
+	if len(missing.Spans) == 0 {
+		return nil
 	}
-	return nil
+	missing.Spans = missing.Spans.Hulls()
+	if p.Remade != nil {
+		missing.From, _ = p.Remade.Source()
+	}
+	return missing
 }
 
 // reads returns the spans of the examples topic that a run reads.
@@ -220,20 +222,6 @@ type MissingExamplesError struct {
 	Spans coverage.Spans // missing spans, one for each partition
 	First string         // first version trained on them: "version 3"
 	From  string         // topic from which they can't be made again either; "": they can't be made again
-}
-
-// add adds a missing span.
-func (e *MissingExamplesError) add(gone coverage.Span, by string) {
-	if e.First == "" {
-		e.First = by
-	}
-	for i := range e.Spans {
-		if s := &e.Spans[i]; s.Partition == gone.Partition {
-			s.From, s.To = min(s.From, gone.From), max(s.To, gone.To)
-			return
-		}
-	}
-	e.Spans = append(e.Spans, gone)
 }
 
 // Error includes partitions and offsets.

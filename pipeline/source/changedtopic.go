@@ -101,16 +101,26 @@ func digestOf(m protocol.Message) wire.Digest {
 	return wire.Digest(wire.DigestJSON([]any{m.Time.UnixMilli(), m.Key, m.Value}).Short())
 }
 
-// behind returns the position from which to read a changed partition of the topic, so that no offset is read twice.
-func (f *Following) behind(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) (_ schemas.TopicPosition,
-	err error) {
+// proven returns the position from which to read a partition of the topic: read, if it still has the last message. Otherwise changed is
+// set, and if the operator has configured what to do, no offset before the position is read twice.
+func (f *Following) proven(ctx context.Context, topic string, bounds []coverage.Span, read schemas.TopicPosition) (
+	_ schemas.TopicPosition, changed *ChangedTopicError, err error) {
+	err = f.checkUnchanged(ctx, topic, bounds, read)
+	changed, ok := errors.AsType[*ChangedTopicError](err)
+	if !ok {
+		return read, nil, err
+	}
+	if !f.decided() {
+		return read, changed, nil
+	}
 	end := int64(0) // the partition no longer exists
 	if read.Partition < len(bounds) {
 		end = bounds[read.Partition].To
 	}
 	read.Next, read.Last = min(read.Next, end), ""
-	if read.Next > 0 {
-		read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
+	if read.Next == 0 {
+		return read, changed, nil
 	}
-	return read, err
+	read.Last, err = f.digestAt(ctx, topic, read.Partition, read.Next-1)
+	return read, changed, err
 }

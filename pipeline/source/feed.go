@@ -38,10 +38,10 @@ type Feed struct {
 	recorded  time.Time       // when the origins of all messages were last written
 }
 
-// added is a message whose rows are in the batch, and how they are added.
+// added is a message whose rows are in the batch.
 type added struct {
 	value ingest.TopicMessage
-	add   func() (full bool, err error)
+	label string // its outcome, if rows wait for them
 }
 
 var (
@@ -125,33 +125,35 @@ func (f *Feed) feed(ctx context.Context) error {
 	}
 	subscription := f.Log.Subscribe(ctx, nil, follow...)
 	defer subscription.Close()
-	type place struct {
-		topic     string
-		partition int
+	type task struct {
+		every time.Duration
+		last  *time.Time // zero: there is nothing to do
+		do    func(context.Context) error
 	}
-	heard := map[place]time.Time{} // time of the last message
+	tasks := []task{{waitForRows, &f.since, f.flush}}
+	if f.joining != nil {
+		tasks = append(tasks, task{passEvery, &f.joining.passed, f.pass})
+	}
+	if f.Remade != nil {
+		tasks = append(tasks, task{f.recordEvery(), &f.recorded, f.record})
+	}
+	heard := map[protocol.Position]time.Time{} // by partition: time of the last message
 	for {
 		timeout := time.Hour
-		if !f.since.IsZero() {
-			timeout = max(0, waitForRows-f.Clock.Since(f.since))
+		for _, t := range tasks {
+			if !t.last.IsZero() {
+				timeout = min(timeout, max(0, t.every-f.Clock.Since(*t.last)))
+			}
 		}
-		if f.joining != nil {
-			timeout = min(timeout, max(0, passEvery-f.Clock.Since(f.joining.passed)))
-		}
-		if f.Remade != nil {
-			timeout = min(timeout, max(0, f.recordEvery()-f.Clock.Since(f.recorded)))
-		}
-		d, late, err := subscription.Next(ctx, timeout)
+		d, _, err := subscription.Next(ctx, timeout)
 		switch {
 		case errors.As(err, new(*kafkalog.DeletedError)):
 			return errors.Join(f.flush(ctx), err) // the messages that were read may also be lost
 		case err != nil:
 			return err
-		case late && f.joining == nil:
-			err = f.flush(ctx)
 		case d != nil:
 			// Recreating a topic takes a while, in which its readers receive nothing.
-			at := place{d.Topic, d.Partition}
+			at := protocol.Position{Topic: d.Topic, Partition: d.Partition}
 			if f.Clock.Since(heard[at]) >= waitForRows {
 				err = f.checkLast(ctx, d.Topic, f.lastOf(d.Topic, d.Partition))
 			}
@@ -160,14 +162,10 @@ func (f *Feed) feed(ctx context.Context) error {
 			}
 			heard[at] = f.Clock.Now()
 		}
-		if err == nil && f.joining != nil && f.Clock.Since(f.joining.passed) >= passEvery {
-			err = f.pass(ctx)
-		}
-		if err == nil && !f.since.IsZero() && f.Clock.Since(f.since) >= waitForRows {
-			err = f.flush(ctx)
-		}
-		if err == nil && f.Remade != nil && f.Clock.Since(f.recorded) >= f.recordEvery() {
-			err = f.record(ctx)
+		for _, t := range tasks {
+			if err == nil && !t.last.IsZero() && f.Clock.Since(*t.last) >= t.every {
+				err = t.do(ctx)
+			}
 		}
 		if err != nil {
 			return err
@@ -211,7 +209,7 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 	if err != nil {
 		return err
 	}
-	if err := f.put(ctx, value, func() (bool, error) { return f.values.Add(ctx, value) }); err != nil {
+	if err := f.put(ctx, added{value: value}); err != nil {
 		return err
 	}
 	f.read[partition] = m
@@ -230,27 +228,30 @@ func (f *Feed) valueOf(ctx context.Context, partition int, m protocol.Message) (
 	return value, err
 }
 
-// put adds the rows of a message to the batch with add, or quarantines the message. If the batch is full, as add reports,
-// it is written first.
-func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (full bool, err error)) error {
-	full, flush := false, func() error { return f.flush(ctx) }
-	again := func() (err error) {
-		full, err = add()
+// put adds the rows of a message to the batch, or quarantines the message. If the batch is full, it is written first.
+func (f *Feed) put(ctx context.Context, m added) error {
+	value, full := m.value, false
+	add := func() (err error) {
+		if f.joining != nil {
+			full, err = f.values.AddLabelled(ctx, value, m.label)
+		} else {
+			full, err = f.values.Add(ctx, value)
+		}
 		return err
 	}
 	// A window of time drops whole messages, so the rows of one are not of times that are far apart.
 	apart := f.Job.Retrain.Window.Time.Milliseconds() / partsOfWindow
 	if apart > 0 && f.times[0] > 0 && value.Time > f.times[0]+apart {
-		if err := flush(); err != nil {
+		if err := f.flush(ctx); err != nil {
 			return err
 		}
 	}
-	err := f.whileAway(ctx, flush, again)
+	err := f.whileAway(ctx, f.flush, add)
 	if full {
-		if err := flush(); err != nil {
+		if err := f.flush(ctx); err != nil {
 			return err
 		}
-		err = again()
+		err = add()
 	}
 	if err != nil && ctx.Err() != nil {
 		return ctx.Err()
@@ -260,7 +261,7 @@ func (f *Feed) put(ctx context.Context, value ingest.TopicMessage, add func() (f
 			return err
 		}
 	} else if f.values.Watches() {
-		f.batch = append(f.batch, added{value, add})
+		f.batch = append(f.batch, m)
 	}
 	if err == nil && value.Time > 0 {
 		if f.times[0] == 0 {
@@ -308,7 +309,7 @@ func (f *Feed) refuseLost(ctx context.Context) error {
 	for _, m := range batch {
 		columns := lost.Of(m.value)
 		if len(columns) == 0 {
-			if err := f.put(ctx, m.value, m.add); err != nil {
+			if err := f.put(ctx, m); err != nil {
 				return err
 			}
 			continue
@@ -483,24 +484,23 @@ func (f *Feed) quarantine(ctx context.Context) error {
 // rows for now.
 func (f *Feed) noticeColumns(end bool) {
 	for _, name := range f.values.Absent(end) {
-		if _, said := f.absent.LoadOrStore(name, true); said {
+		if !f.first("no values of " + name) {
 			continue
 		}
 		instead := f.values.Instead(name)
 		if instead != "" {
 			instead = ": " + instead
 		}
+		key, then := "columns.use", "Missing values are handled according to examples.missing"
 		if served := f.Job.Examples.Served; name == string(served.Label) || name == string(served.Version) {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value%s. Check its name in examples.served. Rows "+
-				"without it count as not served", name, f.Topic, instead)
-		} else {
-			event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value%s. Check its name in examples.columns.use. "+
-				"Missing values are handled according to examples.missing", name, f.Topic, instead)
+			key, then = "served", "Rows without it count as not served"
 		}
+		event.Notice(f.Recorder, "column %q of %s: none of the first rows has a value%s. Check its name in examples.%s. %s", name, f.Topic,
+			instead, key, then)
 	}
 	needed := f.values.NeededOffsets()
 	for _, name := range slices.Sorted(maps.Keys(needed)) {
-		if _, said := f.needOffsets.LoadOrStore(name, true); !said {
+		if f.first("an offset of " + name) {
 			event.Notice(f.Recorder, "column %q of %s: its values are too large for float32 to keep their differences. Set "+
 				"examples.offsets: {%s: %s} before a version learns them",
 				name, f.Topic, name, strconv.FormatFloat(needed[name], 'f', -1, 64))

@@ -141,15 +141,18 @@ type Following struct {
 	earlier      bool
 	usedRows     atomic.Bool // a message of the topic can be used
 	usedOutcomes atomic.Bool // a message of the outcomes topic can be used
-	needOffsets  sync.Map    // columns reported as needing an offset
-	absent       sync.Map    // columns reported as having no values
+	noticed      sync.Map    // what was reported, once
 
 	outcomes    []coverage.Span                       // of the outcomes topic, when following started; nil: the rows have labels
 	byPartition bool                                  // rows have their outcomes in the same partition
-	silent      atomic.Bool                           // the silence of the outcomes topic was reported
 	joined      []atomic.Pointer[examples.JoinCounts] // by examples partition: what was counted
-	alone       atomic.Bool                           // it was reported that outcomes have no row
 	waits       []atomic.Int64                        // by examples partition: number of rows that still wait for their outcomes at the end
+}
+
+// first reports whether it is the first call with what is reported once.
+func (f *Following) first(what string) bool {
+	_, said := f.noticed.LoadOrStore(what, true)
+	return !said
 }
 
 // checkUsable returns a *NothingUsableError if the topic, or that of the outcomes, has had messages, but never a usable
@@ -313,23 +316,18 @@ func (f *Following) unlessChanged(ctx context.Context, last protocol.TopicProgre
 	from := protocol.TopicProgress{Attempt: last.Attempt + 1, Partitions: last.Partitions} // after the change
 	var changed *ChangedTopicError                                                         // the first one
 	for _, read := range last.Positions {
-		err := f.checkUnchanged(ctx, f.Topic, f.Bounds, read)
-		different, ok := errors.AsType[*ChangedTopicError](err)
-		if err != nil && !ok {
+		now, different, err := f.proven(ctx, f.Topic, f.Bounds, read)
+		if err != nil {
 			return from, err
 		}
 		if changed == nil {
 			changed = different
 		}
-		if ok && f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind {
-			was := read.Next
-			if read, err = f.behind(ctx, f.Topic, f.Bounds, read); err != nil {
-				return from, err
-			}
+		if different != nil && f.Job.Examples.OnChangedTopic == ingest.ChangedTopicBehind {
 			event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading continues at offset %d; messages that arrived before offset %d "+
-				"meanwhile are not read", f.Topic, read.Partition, different.Why, read.Next, was)
+				"meanwhile are not read", f.Topic, read.Partition, different.Why, now.Next, read.Next)
 		}
-		from.Raise(read)
+		from.Raise(now)
 	}
 	switch {
 	case changed == nil:
@@ -347,3 +345,130 @@ func (f *Following) unlessChanged(ctx context.Context, last protocol.TopicProgre
 // lookBack is the number of messages of a source in an examples partition that are searched for the last valid one. After
 // it there are at most the duplicates of some writes, and messages by processes that have not seen it yet.
 const lookBack = 16
+
+// errGrown means that partitions were added to the topic.
+var errGrown = errors.New("partitions were added to the followed topic: reading them too")
+
+// watchEvery is the interval at which the lag of the topic is measured.
+const watchEvery = 5 * time.Second
+
+// watch reports the lag of the topic, until ctx ends or partitions are added to the topic.
+func (f *Following) watch(ctx context.Context) error {
+	ticker := time.NewTicker(watchEvery)
+	defer ticker.Stop()
+	for {
+		messages, partitions, err := f.waiting.Count(ctx, func(partition int) int64 {
+			if partition < len(f.next) {
+				return f.next[partition].Load()
+			}
+			return 0
+		})
+		if err != nil {
+			return err
+		}
+		f.Recorder.Record(event.SourceLag{Topic: f.Topic, Messages: messages})
+		if partitions > len(f.Bounds) {
+			return errGrown
+		}
+		if f.outcomes != nil {
+			if partitions, err = f.Log.Partitions(ctx, f.Job.Examples.Outcome.Topic); err != nil {
+				return err
+			}
+			if partitions > len(f.outcomes) {
+				return errGrown
+			}
+		}
+		select {
+		case <-ticker.C:
+		case <-f.caughtUp:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// errOtherIngests means that another process ingests the topic.
+var errOtherIngests = errors.New("another process ingests the topic")
+
+// FollowInTurn follows the job's topic while this process is the active member of the consumer group. If the brokers deny
+// access to the group, it follows concurrently with others: messages written by several processes count once.
+func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) error {
+	if p.Admin.Embedded() {
+		return FollowTopic(ctx, p, job, false, rec)
+	}
+	group := p.Admin.Join(p.Topics.Ingesters(), p.Topics.Plans)
+	defer func() {
+		if err := group.Leave(); err != nil {
+			event.Notice(rec, "leave the group of ingesters: %v", err)
+		}
+	}()
+	for {
+		err := topics.AwaitTurn(ctx, p, group, protocol.RoleIngest, errOtherIngests, nil, rec)
+		if err == nil {
+			err = followAsOwner(ctx, p, job, group, rec)
+		}
+		if denied, ok := errors.AsType[*protocol.MembershipError](err); ok {
+			event.Notice(rec, "can't find out whether other processes ingest %s, ingesting it anyway: %v", job.Examples.FromTopic, denied)
+			return FollowTopic(ctx, p, job, false, rec)
+		}
+		if !errors.Is(err, errOtherIngests) {
+			return err
+		}
+	}
+}
+
+// followAsOwner follows the job's topic until this process is no longer the active one. The error is then errOtherIngests.
+func followAsOwner(ctx context.Context, p *topics.Pipeline, job topics.Job, owner protocol.Owner, rec event.Recorder) error {
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- FollowTopic(following, p, job, false, rec) }()
+	for {
+		select {
+		case err := <-ended:
+			return err
+		case <-owner.Changed():
+		}
+		if active, err := protocol.Owns(owner, 0); err != nil || !active {
+			stop()
+			<-ended
+			return cmp.Or(err, errOtherIngests)
+		}
+	}
+}
+
+const (
+	firstWait = time.Second      // first wait before a request to an unavailable schema registry is retried; doubled each time
+	maxWait   = 30 * time.Second // maximum wait
+	saidAfter = 20               // number of waits after which the operator is notified again
+)
+
+// whileAway calls read, and retries it while the schema registry is unavailable, since no message is at fault. before is
+// called before the first wait.
+func (f *Following) whileAway(ctx context.Context, before func(context.Context) error, read func() error) error {
+	err := read()
+	if _, away := ingest.Unusable(err); !away {
+		return err
+	}
+	if err := before(ctx); err != nil {
+		return err
+	}
+	said := f.away.Add(1) == 1 // only the first of all waiting feeds reports it
+	defer f.away.Add(-1)
+	for pause, waits := firstWait, 0; ; pause, waits = min(2*pause, maxWait), waits+1 {
+		if said && waits%saidAfter == 0 {
+			event.Notice(f.Recorder, "%s waits for the schema registry; no message is skipped: %v", f.Topic, err)
+		}
+		if err := f.Pause(ctx, pause); err != nil {
+			return err
+		}
+		err = read()
+		if _, away := ingest.Unusable(err); away && ctx.Err() == nil {
+			continue
+		}
+		if said && ctx.Err() == nil {
+			event.Notice(f.Recorder, "the schema registry answers again: continuing with %s", f.Topic)
+		}
+		return err
+	}
+}

@@ -2,15 +2,18 @@ package source
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -74,8 +77,7 @@ func Files(ctx context.Context, p *topics.Pipeline, job topics.Job, r topics.Exa
 	if err != nil {
 		return nil, err
 	}
-	f := &filesOf{Pipeline: p, job: job, rec: rec, staying: staying, forgotten: forgotten,
-		last: &lastMessages{Pipeline: p, ledger: ledger, bounds: bounds}}
+	f := &filesOf{Pipeline: p, job: job, rec: rec, ledger: ledger, bounds: bounds, staying: staying, forgotten: forgotten}
 	for _, s := range sources {
 		seals, known, err := f.ingest(ctx, s)
 		if err != nil {
@@ -96,9 +98,13 @@ type filesOf struct {
 	*topics.Pipeline
 	job       topics.Job
 	rec       event.Recorder
-	staying   []coverage.Span // of the examples topic
+	ledger    *protocol.Ledger
+	bounds    []coverage.Span // of the examples topic
+	staying   []coverage.Span // those that retention keeps
 	forgotten *Forgotten
-	last      *lastMessages
+	// origins are those of the last messages of all partitions, as left by an interrupted ingest. They are read once, before the first
+	// source is published: later messages are our own. By partition read so far; zero: no last message, or one of another producer.
+	origins []schemas.Origin
 }
 
 // ingest returns the seals of a source: one, or several for a file that has grown. known means that all its rows are
@@ -127,9 +133,9 @@ func (f *filesOf) ingest(ctx context.Context, s ingest.Source) (seals []*schemas
 	if seal != nil {
 		return []*schemas.SourceSeal{seal}, true, nil
 	}
-	bounds := f.last.bounds
+	bounds := f.bounds
 	if seals, err = f.grown(ctx, s, parts); err != nil || len(seals) > 0 {
-		return seals, slices.Equal(bounds, f.last.bounds), err
+		return seals, slices.Equal(bounds, f.bounds), err
 	}
 	if seal, err = f.publish(ctx, s); err != nil {
 		return nil, false, err
@@ -146,98 +152,97 @@ func (f *filesOf) isForgotten(s ingest.Source, id string) error {
 // present returns the seal of a source whose messages are on the topic, and restores it if it was removed; nil if there is
 // neither.
 func (f *filesOf) present(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
-	seal, err := SealOf(ctx, f.Pipeline, f.last.ledger, f.staying, s.ID)
-	switch {
-	case err != nil:
+	split := s.Split.String()
+	seal, err := SealOf(ctx, f.Pipeline, f.ledger, f.staying, s.ID)
+	if err != nil {
 		return nil, err
-	case seal == nil:
-		return bringBack(ctx, f.Pipeline, f.last.ledger, f.staying, s, f.rec)
-	case seal.Split != s.Split.String():
-		return nil, fmt.Errorf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
-			"both; move it to examples.%[5]s", strings.Join(s.Files, ", "), s.Split, f.Topics.Examples, strings.Join(seal.Files, ", "),
-			seal.Split)
 	}
-	return seal, nil
+	if seal != nil && seal.Split != split {
+		return nil, fmt.Errorf("%s is in examples.%s, but the same bytes are already on %s as %s in examples.%s: an example can't be in "+
+			"both; move it to examples.%[5]s", strings.Join(s.Files, ", "), split, f.Topics.Examples, strings.Join(seal.Files, ", "), seal.Split)
+	}
+	if seal != nil {
+		return seal, nil
+	}
+	for _, seal := range f.ledger.Removed() {
+		if seal.ID != s.ID || seal.Split != split {
+			continue
+		}
+		present, err := present(ctx, f.Pipeline, seal, f.staying)
+		if err != nil {
+			return nil, err
+		}
+		if !present {
+			continue
+		}
+		if _, err := f.Log.Append(ctx, f.Topics.Plans, 0, seal.Message()); err != nil {
+			return nil, fmt.Errorf("bring back the source of %v: %w", s.Files, err)
+		}
+		event.Notice(f.rec, "%s was removed earlier, and is restored", strings.Join(s.Files, ", "))
+		return seal, nil
+	}
+	return nil, nil
 }
 
-// publish ingests a source.
+// publish writes a source to the examples topic and seals it.
 func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.SourceSeal, error) {
-	seal, err := publishSource(ctx, f.Pipeline, s, f.job.Examples, f.last, f.rec)
+	attempt, err := f.attempt(ctx, s.ID, f.job.Examples.BatchRows)
 	if err != nil {
 		return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
 	}
-	f.last.bounds, err = f.Log.Spans(ctx, f.Topics.Examples) // the next source comes after this one
-	return seal, err
-}
-
-// publishSource writes a source to the examples topic and seals it.
-func publishSource(ctx context.Context, p *topics.Pipeline, s ingest.Source, o ingest.Options, last *lastMessages,
-	rec event.Recorder) (*schemas.SourceSeal, error) {
-	attempt, err := last.attempt(ctx, s.ID, o.BatchRows)
-	if err != nil {
-		return nil, err
-	}
 	write := func(ctx context.Context, partition int, messages ...wire.Message) (int64, error) {
-		return p.Log.Append(ctx, p.Topics.Examples, partition, messages...)
+		return f.Log.Append(ctx, f.Topics.Examples, partition, messages...)
 	}
-	seal, err := ingest.Publish(ctx, s, attempt, write, p.Memory, func(rows int64) {
-		rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
+	seal, err := ingest.Publish(ctx, s, attempt, write, f.Memory, func(rows int64) {
+		f.rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	}, func(columns map[string]int64) {
 		for _, column := range slices.Sorted(maps.Keys(columns)) {
-			rec.Record(event.ColumnLost{File: s.Files[0], Column: column, Rows: columns[column]})
+			f.rec.Record(event.ColumnLost{File: s.Files[0], Column: column, Rows: columns[column]})
 		}
 	})
+	if err == nil {
+		_, err = f.Log.Append(ctx, f.Topics.Plans, 0, seal.Message())
+	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("ingest %v: %w", s.Files, err)
 	}
-	if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
-		return nil, fmt.Errorf("seal the source: %w", err)
-	}
-	return seal, nil
-}
-
-// lastMessages are the origins of the last messages of all partitions, as left by an interrupted ingest. They are read
-// once, before the first source is published: later messages are our own.
-type lastMessages struct {
-	*topics.Pipeline
-	ledger  *protocol.Ledger
-	bounds  []coverage.Span
-	origins []schemas.Origin // by partition read so far; zero: no last message, or one of another producer
+	f.bounds, err = f.Log.Spans(ctx, f.Topics.Examples) // the next source comes after this one
+	return seal, err
 }
 
 // attempt returns the attempt at writing a source with the given number of rows per message. If the partitions end with
 // messages of an interrupted attempt, ingest continues that attempt, and the examples get the offsets that they would have
 // had without the interruption. If other messages follow, a message is missing, a write was duplicated, the messages had
 // another number of rows, or the attempt was sealed, a new attempt starts, and the earlier messages never count.
-func (t *lastMessages) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
-	for n := len(t.origins); n < len(t.bounds); n++ { // all, or those added since the previous source
-		last, _, err := origin(ctx, t.Pipeline, n, t.bounds[n].To-1, t.bounds[n].From)
+func (f *filesOf) attempt(ctx context.Context, id string, batchRows int) (ingest.Attempt, error) {
+	for n := len(f.origins); n < len(f.bounds); n++ { // all, or those added since the previous source
+		last, _, err := origin(ctx, f.Pipeline, n, f.bounds[n].To-1, f.bounds[n].From)
 		if err != nil {
 			return ingest.Attempt{}, err
 		}
-		t.origins = append(t.origins, last)
+		f.origins = append(f.origins, last)
 	}
-	begun := ingest.Attempt{Spans: make([]coverage.Span, len(t.bounds))}
-	fresh := ingest.Attempt{Spans: make([]coverage.Span, len(t.bounds))}
+	begun := ingest.Attempt{Spans: make([]coverage.Span, len(f.bounds))}
+	fresh := ingest.Attempt{Spans: make([]coverage.Span, len(f.bounds))}
 	whole := true
-	for n, bounds := range t.bounds {
+	for n, bounds := range f.bounds {
 		fresh.Spans[n] = coverage.Span{Partition: n, From: bounds.To, To: bounds.To}
 		begun.Spans[n] = fresh.Spans[n]
-		last := t.origins[n]
+		last := f.origins[n]
 		if last.Source != id {
 			continue
 		}
 		begun.ID = last.Attempt
-		begun.Spans[n].From = bounds.To - (last.Sequence/int64(len(t.bounds)) + 1)
-		head, _, err := origin(ctx, t.Pipeline, n, begun.Spans[n].From, bounds.From)
+		begun.Spans[n].From = bounds.To - (last.Sequence/int64(len(f.bounds)) + 1)
+		head, _, err := origin(ctx, f.Pipeline, n, begun.Spans[n].From, bounds.From)
 		if err != nil {
 			return begun, err
 		}
 		whole = whole && head == schemas.Origin{Source: id, Attempt: last.Attempt, Sequence: int64(n)}
 	}
-	clear(t.origins) // the next source has nothing at the ends
+	clear(f.origins) // the next source has nothing at the ends
 	name := schemas.SourceName(id, begun.ID)
-	whole = whole && !t.ledger.Incomplete(name) && !t.ledger.Sealed(name)
+	whole = whole && !f.ledger.Incomplete(name) && !f.ledger.Sealed(name)
 	if whole && begun.ID != "" && begun.ID == attemptID(begun.Spans, batchRows) {
 		return begun, nil
 	}
@@ -283,30 +288,6 @@ func SealOf(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds 
 	return nil, nil
 }
 
-// bringBack restores a removed source if its messages are still on the topic with the requested split: it writes the seal
-// again, and returns it. It returns nil if there is no such source. bounds are those of the examples topic.
-func bringBack(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bounds []coverage.Span, s ingest.Source,
-	rec event.Recorder) (*schemas.SourceSeal, error) {
-	for _, seal := range l.Removed() {
-		if seal.ID != s.ID || seal.Split != s.Split.String() {
-			continue
-		}
-		present, err := present(ctx, p, seal, bounds)
-		if err != nil {
-			return nil, err
-		}
-		if !present {
-			continue
-		}
-		if _, err := p.Log.Append(ctx, p.Topics.Plans, 0, seal.Message()); err != nil {
-			return nil, fmt.Errorf("bring back the source of %v: %w", s.Files, err)
-		}
-		event.Notice(rec, "%s was removed earlier, and is restored", strings.Join(s.Files, ", "))
-		return seal, nil
-	}
-	return nil, nil
-}
-
 // present reports whether the messages of a sealed source are still on the topic: whether the topic has their offsets, and
 // the source's last message is at the offset in its seal. If the topic was recreated, that message belongs to another
 // source. The survey detects missing messages in between.
@@ -322,4 +303,128 @@ func present(ctx context.Context, p *topics.Pipeline, seal *schemas.SourceSeal, 
 		}
 	}
 	return seal.Messages == 0, nil
+}
+
+// Ingested is the job's files on the examples topic.
+type Ingested struct {
+	Seals      []schemas.SourceSeal
+	Vocabulary []string                 // of text columns, if words are counted
+	Sparse     bool                     // the rows are sparse
+	Extent     layout.Extent            // of sparse rows that were converted to dense ones
+	Retention  topics.ExamplesRetention // of the examples topic
+	Took       time.Duration
+}
+
+// Reading returns the options with the properties detected in the files.
+func (i *Ingested) Reading(o ingest.Options) ingest.Options {
+	o.Words = o.Words.Counting(i.Vocabulary)
+	o.Found.Extent = i.Extent
+	return o
+}
+
+// IngestExamples ingests the job's files, or the current messages of its source topic. If the topic no longer has the last
+// message that was read, it notifies the operator and ingests nothing more: a run trains on the rows read before.
+func IngestExamples(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (*Ingested, error) {
+	began := time.Now()
+	files, err := IngestFiles(ctx, p, job, rec)
+	if err != nil || job.Examples.FromTopic == "" {
+		return files, err
+	}
+	err = FollowTopic(ctx, p, job, true, rec)
+	if changed, ok := errors.AsType[*ChangedTopicError](err); ok {
+		event.Notice(rec, "%v", changed)
+	} else if err != nil {
+		return nil, err
+	}
+	files.Took = time.Since(began)
+	return files, nil
+}
+
+// IngestFiles ingests the job's files.
+func IngestFiles(ctx context.Context, p *topics.Pipeline, job topics.Job, rec event.Recorder) (*Ingested, error) {
+	began := p.Clock.Now()
+	r, err := topics.CheckRetention(ctx, p, rec)
+	if err != nil {
+		return nil, err
+	}
+	files, err := Files(ctx, p, job, r, rec)
+	if err != nil {
+		return nil, err
+	}
+	files.Took = p.Clock.Since(began)
+	return files, nil
+}
+
+// grown returns the seals of the sources that make up a source, possibly including its own: for a log file that has grown,
+// the seals of its parts, the file at earlier times. It ingests rows that were added since. Without parts, it returns no
+// seals and ingests nothing.
+func (f *filesOf) grown(ctx context.Context, s ingest.Source, parts []*schemas.SourceSeal) (seals []*schemas.SourceSeal, err error) {
+	if parts == nil {
+		return nil, nil
+	}
+	for _, part := range parts {
+		seal, err := f.present(ctx, ingest.Source{ID: part.ID, Split: s.Split, Files: part.Files})
+		if err != nil || seal == nil {
+			return nil, err // without it, the file is ingested as one that has not grown
+		}
+		seals = append(seals, seal)
+	}
+	rest, more, err := s.Rest(parts[len(parts)-1])
+	if err != nil || !more {
+		return seals, err
+	}
+	event.Notice(f.rec, "%s begins with the rows of %s, which are already ingested: ingesting the added rows", strings.Join(s.Files, ", "),
+		strings.Join(parts[0].Files, ", "))
+	seal, err := f.publish(ctx, rest)
+	if err != nil {
+		return nil, err
+	}
+	return append(seals, seal), nil
+}
+
+// begun returns the seals, current or removed, of sources whose rows are the first rows of a source's file. It returns an error if
+// one of them is forgotten.
+func (f *filesOf) begun(ctx context.Context, s ingest.Source) ([]*schemas.SourceSeal, error) {
+	begun, err := s.Begun(ctx, f.sealed())
+	for _, seal := range begun {
+		if f.forgotten.Sources[seal.ID] {
+			return nil, f.isForgotten(s, seal.ID)
+		}
+	}
+	return begun, err
+}
+
+// checkOnce returns an error if the topic has rows of a source, or the first of them, in another one too, which was read differently: a
+// chain trains on the whole topic, and so twice on these rows. begun are the sources whose rows its file starts with, and parts those
+// that it consists of.
+func (f *filesOf) checkOnce(ctx context.Context, s ingest.Source, begun, parts []*schemas.SourceSeal) error {
+	for _, other := range begun {
+		if other.ID == s.ID || slices.ContainsFunc(parts, func(part *schemas.SourceSeal) bool { return part.ID == other.ID }) {
+			continue
+		}
+		seal, err := SealOf(ctx, f.Pipeline, f.ledger, f.staying, other.ID)
+		if err != nil {
+			return err
+		}
+		if seal == nil {
+			continue
+		}
+		twice := fmt.Errorf("%s: its rows, or the first of them, are already on %s as source %s (%s), ingested with other keys, and a "+
+			"chain would learn them twice: restore the keys under examples, or exclude one of the sources with `stagewise sources remove`",
+			strings.Join(s.Files, ", "), f.Topics.Examples, wire.Digest(other.ID).Short(), strings.Join(other.Files, ", "))
+		if f.job.Examples.Once {
+			return twice
+		}
+		event.Notice(f.rec, "%v", twice)
+		return nil
+	}
+	return nil
+}
+
+// sealed returns the seals of all sources, including removed ones.
+func (f *filesOf) sealed() (seals []*schemas.SourceSeal) {
+	for id := range f.ledger.Sources() {
+		seals = append(seals, f.ledger.Seals(id)...)
+	}
+	return append(seals, f.ledger.Removed()...)
 }

@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
+
+	"github.com/dustin/go-humanize/english"
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
@@ -79,14 +82,14 @@ func (f *Following) sameEncoding(ctx context.Context) (bool, error) {
 		spans []coverage.Span
 	}{{f.Topic, f.Bounds}, {f.Job.Examples.Outcome.Topic, f.outcomes}} {
 		for _, s := range input.spans {
-			err := f.Between(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
+			err := f.each(ctx, input.topic, s.Partition, s.From, min(s.To, s.From+sampledKeys), func(m protocol.Message) error {
 				if m.Key != "" && len(m.Value) > 0 {
 					_, format := outcome.KeyEncoding(m.Key)
 					formats[format] = true
 				}
 				return nil
 			})
-			if err != nil && !errors.As(err, new(*kafkalog.DeletedError)) {
+			if err != nil {
 				return false, err
 			}
 		}
@@ -137,16 +140,16 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 	for i := range joined.Outcomes {
 		in := &joined.Outcomes[i]
 		read := schemas.TopicPosition{Partition: in.Partition, Next: in.Next, Last: in.Last}
-		err := f.checkUnchanged(ctx, o.Outcome.Topic, f.outcomes, read)
-		if changed, ok := errors.AsType[*ChangedTopicError](err); ok && f.decided() {
-			if read, err = f.behind(ctx, o.Outcome.Topic, f.outcomes, read); err != nil {
-				return err
-			}
+		read, changed, err := f.proven(ctx, o.Outcome.Topic, f.outcomes, read)
+		switch {
+		case err != nil:
+			return err
+		case changed != nil && !f.decided():
+			return changed
+		case changed != nil:
 			event.Notice(f.Recorder, "%s[%d] has changed: %s. Reading continues at offset %d", changed.Topic, changed.Partition, changed.Why,
 				read.Next)
 			in.Next, in.Last, in.From, in.Since = read.Next, read.Last, read.Next, in.Time
-		} else if err != nil {
-			return err
 		}
 	}
 	f.state.Joined = &joined
@@ -302,7 +305,7 @@ func (f *Feed) usable(ctx context.Context, err error) (bool, error) {
 
 // keyOf returns the key of a row.
 func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string, ok bool, err error) {
-	err = f.whileAway(ctx, func() error { return f.flush(ctx) }, func() (err error) {
+	err = f.whileAway(ctx, f.flush, func() (err error) {
 		key, ok, err = f.joining.keys.Of(ctx, value)
 		return err
 	})
@@ -311,7 +314,7 @@ func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string
 
 // labelsOf returns the labels of an outcome. reason is why it is unusable.
 func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
-	err = f.whileAway(ctx, func() error { return f.flush(ctx) }, func() (err error) {
+	err = f.whileAway(ctx, f.flush, func() (err error) {
 		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil))
 		return err
 	})
@@ -422,9 +425,7 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 				return err
 			}
 		}
-		value := ingest.Unpack(d.Partition, d.Offset, d.Value)
-		err := f.put(ctx, value, func() (bool, error) { return f.values.AddLabelled(ctx, value, said) })
-		if err != nil {
+		if err := f.put(ctx, added{ingest.Unpack(d.Partition, d.Offset, d.Value), said}); err != nil {
 			return err
 		}
 		f.joining.full = f.full()
@@ -514,7 +515,7 @@ func (f *Feed) countJoined() {
 	if row.topic == "" || result.topic == "" {
 		return // there are no keys to show
 	}
-	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.alone.CompareAndSwap(false, true) {
+	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.first("outcomes without a row") {
 		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
 			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
 			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, row, result)
@@ -544,5 +545,222 @@ func (f *Following) countsJoined() (all examples.JoinCounts) {
 func (f *Following) recordJoined() {
 	if f.outcomes != nil {
 		f.Recorder.Record(event.Joined{Rows: f.Topic, Outcomes: f.Job.Examples.Outcome.Topic, Counts: f.countsJoined()})
+	}
+}
+
+// partitionReader reads a range of a partition.
+type partitionReader struct {
+	topic     string
+	partition int
+	rows      bool
+	next, to  int64
+	reader    protocol.Reader
+	head      protocol.Message
+	time      int64 // latest timestamp so far
+}
+
+// inOrder processes the messages of partitions in timestamp order.
+func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader) error {
+	defer func() {
+		for _, r := range readers {
+			r.close()
+		}
+	}()
+	var open []*partitionReader
+	read := func(r *partitionReader) error {
+		more, err := f.readHead(ctx, r)
+		if more {
+			open = append(open, r)
+		}
+		return err
+	}
+	for _, r := range readers {
+		if err := read(r); err != nil {
+			return err
+		}
+	}
+	for len(open) > 0 {
+		first := 0
+		for i, r := range open {
+			if r.before(open[first]) {
+				first = i
+			}
+		}
+		r := open[first]
+		open = slices.Delete(open, first, first+1)
+		if err := f.handle(ctx, r.topic, r.partition, r.head); err != nil {
+			return err
+		}
+		if err := read(r); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// before reports whether the next message of a partition precedes that of another one.
+func (r *partitionReader) before(other *partitionReader) bool {
+	switch {
+	case r.time != other.time:
+		return r.time < other.time
+	case r.rows != other.rows:
+		return r.rows
+	}
+	return r.partition < other.partition
+}
+
+func (r *partitionReader) close() {
+	if r.reader != nil {
+		_ = r.reader.Close() // only read from
+		r.reader = nil
+	}
+}
+
+// skip continues at an offset, before which messages are deleted.
+func (f *Feed) skip(r *partitionReader, first int64) {
+	if first = min(first, r.to); first > r.next && r.next > 0 {
+		f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.partition, From: r.next, To: first})
+	}
+	r.next = max(r.next, first)
+	r.close()
+}
+
+// readHead reads the next message of a partition that is not deleted; false: there is none.
+func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
+	for r.next < r.to {
+		if r.reader == nil {
+			first, _, err := f.Log.Bounds(ctx, r.topic, r.partition)
+			if err != nil {
+				return false, err
+			}
+			if f.skip(r, first); r.next >= r.to {
+				return false, nil
+			}
+			r.reader = f.Log.Range(r.topic, r.partition, r.next, r.to)
+		}
+		m, err := r.reader.Next(ctx)
+		if err == nil {
+			r.head, r.next, r.time = m, m.Offset+1, max(r.time, outcome.TimeOf(m.Time))
+			return true, nil
+		}
+		if err == io.EOF {
+			return false, nil
+		}
+		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		if !ok || deleted.Wanted >= deleted.First {
+			return false, err
+		}
+		f.skip(r, deleted.First)
+	}
+	return false, nil
+}
+
+// passEvery is the interval of checks for silent partitions.
+const passEvery = 5 * time.Second
+
+// pass advances silent partitions to the time that the others have passed: see package outcome.
+func (f *Feed) pass(ctx context.Context) error {
+	j := f.joining
+	j.passed = f.Clock.Now()
+	idle := f.Job.Examples.Outcome.IdleAfter().Milliseconds()
+	topic := f.Job.Examples.Outcome.Topic
+	latest, err := f.latest(ctx, topic)
+	if err != nil {
+		return err
+	}
+	latestRow, err := f.latest(ctx, f.Topic)
+	if err != nil {
+		return err
+	}
+	// Whether a partition is read to its end is checked after the times of the others: earlier messages were then read.
+	for _, side := range []struct {
+		topic  string
+		rows   bool
+		joins  map[int]*outcome.Join // by partition
+		latest int64
+	}{{topic, false, j.of, latest}, {f.Topic, true, j.rows, latestRow}} {
+		for _, n := range slices.Sorted(maps.Keys(side.joins)) {
+			join, next := side.joins[n], j.readTo[n]
+			if side.rows {
+				next = f.state.Position(n).Next
+				if m, ok := f.read[n]; ok {
+					next = m.Offset + 1
+				}
+			}
+			if side.latest == outcome.Never || side.latest-idle <= join.Time(side.rows, n) {
+				continue
+			}
+			ended, err := f.ended(ctx, side.topic, n, next)
+			if err != nil {
+				return err
+			}
+			if ended {
+				join.Pass(side.rows, n, side.latest-idle)
+			}
+		}
+	}
+	for _, join := range j.joins {
+		if err := join.Advance(f.decide(ctx)); err != nil {
+			return err
+		}
+		deadline, waits := join.FirstDeadline()
+		if waits && latest < deadline && latestRow > deadline+idle && !f.untilEnd && f.first("silent outcomes") {
+			event.Notice(f.Recorder, "rows of %s wait for outcomes longer than examples.outcome.within, because %s has no later "+
+				"message: outcomes may still arrive. A message with an empty value is enough to continue", f.Topic, topic)
+		}
+	}
+	f.countJoined()
+	return f.afterEvent(ctx)
+}
+
+// lastOffsets is the number of offsets at the end of a partition that are searched for a message.
+const lastOffsets = 16
+
+// latest returns the newest timestamp in a topic's partitions.
+func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error) {
+	time = outcome.Never
+	spans, err := f.Log.Spans(ctx, topic)
+	if err != nil {
+		return time, err
+	}
+	for _, s := range spans {
+		err := f.each(ctx, topic, s.Partition, max(s.From, s.To-lastOffsets), s.To, func(m protocol.Message) error {
+			time = max(time, outcome.TimeOf(m.Time))
+			return nil
+		})
+		if err != nil {
+			return time, err
+		}
+	}
+	return time, nil
+}
+
+// ended reports whether a partition has no messages from an offset on.
+func (f *Feed) ended(ctx context.Context, topic string, partition int, from int64) (bool, error) {
+	_, end, err := f.Log.Bounds(ctx, topic, partition)
+	if err != nil || from >= end {
+		return err == nil, err
+	}
+	r := f.Log.Range(topic, partition, from, end)
+	defer r.Close()
+	if _, err = r.Next(ctx); err == io.EOF {
+		return true, nil
+	}
+	if errors.As(err, new(*kafkalog.DeletedError)) {
+		return false, nil
+	}
+	return false, err
+}
+
+// noticeWaiting reports the number of rows that still wait at the end.
+func (f *Following) noticeWaiting() {
+	waits := int64(0)
+	for n := range f.waits {
+		waits += f.waits[n].Load()
+	}
+	if waits > 0 {
+		event.Notice(f.Recorder, "%s of %s without an outcome yet: %s has no message later than their time plus "+
+			"examples.outcome.within. They become examples when the topics are read further", english.Plural(int(waits), "message", ""), f.Topic,
+			f.Job.Examples.Outcome.Topic)
 	}
 }

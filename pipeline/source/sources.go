@@ -170,39 +170,28 @@ func unfinished(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, bou
 
 // followed returns the followed topics of the last messages of the examples partitions.
 func followed(ctx context.Context, p *topics.Pipeline, bounds []coverage.Span) (states []SourceState, err error) {
+	progress, since := map[string][]protocol.TopicProgress{}, map[string]time.Time{} // by topic
 	for n, span := range bounds {
-		byTopic := map[string]*protocol.TopicProgress{}
-		since := map[string]time.Time{}
 		err := p.Between(ctx, p.Topics.Examples, n, max(span.From, span.To-lookBack), span.To, func(m protocol.Message) error {
 			topic, ok := schemas.TopicOf(m.Message)
 			if !ok {
 				return nil
 			}
-			if byTopic[topic] == nil {
-				byTopic[topic] = &protocol.TopicProgress{}
+			if progress[topic] == nil {
+				progress[topic] = make([]protocol.TopicProgress, len(bounds))
 			}
-			since[topic] = m.Time
-			return byTopic[topic].Add(topic, m.Message)
+			if m.Time.After(since[topic]) {
+				since[topic] = m.Time
+			}
+			return progress[topic][n].Add(topic, m.Message)
 		})
 		if err != nil {
 			return nil, fmt.Errorf("read examples: %w", err)
 		}
-		for topic, state := range byTopic {
-			i := slices.IndexFunc(states, func(s SourceState) bool { return s.ID == schemas.TopicSource(topic) })
-			if i < 0 {
-				i = len(states)
-				states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: examples.Train.String(), State: Followed, Rows: -1,
-					Messages: -1, Left: -1})
-			}
-			all := protocol.TopicProgress{Positions: states[i].Read}
-			for _, position := range state.Positions {
-				all.Raise(position)
-			}
-			states[i].Read = all.Positions
-			if since[topic].After(states[i].Since) {
-				states[i].Since = since[topic]
-			}
-		}
+	}
+	for topic, of := range progress {
+		states = append(states, SourceState{ID: schemas.TopicSource(topic), Split: examples.Train.String(), State: Followed, Since: since[topic],
+			Rows: -1, Messages: -1, Left: -1, Read: protocol.MergeTopicProgress(of).Positions})
 	}
 	return states, nil
 }

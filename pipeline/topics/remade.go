@@ -4,10 +4,15 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"io"
+	"math"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest"
@@ -15,6 +20,8 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Remade is a log whose examples topic also has the expired messages that can be made again.
@@ -190,4 +197,336 @@ func (l *Remade) lose(of coverage.Span) {
 // Source returns the name of the followed topic, and reports whether an archive has its earlier messages.
 func (l *Remade) Source() (topic string, archived bool) {
 	return l.options.FromTopic, l.options.Archive.Files != ""
+}
+
+// maker makes a range of the messages of an examples partition again, from the origins and the followed topic.
+type maker struct {
+	*Remade
+	partition int
+	next, to  int64
+
+	origins   *schemas.Origins   // of the span with next; nil: none
+	values    *ingest.Values     // for rows as in the template of origins; nil: not begun
+	following map[int]*following // by partition of the followed topic
+	forgets   []schemas.Forget   // the forget topic; nil: not read
+}
+
+// following is the reader of a partition of the followed topic. Its next message is at the last offset that was asked for, or later.
+type following struct {
+	ahead
+	asked int64
+}
+
+// Close closes all readers.
+func (r *maker) Close() (err error) {
+	for _, s := range r.following {
+		err = errors.Join(err, s.Close())
+	}
+	return err
+}
+
+// errLost means that the followed topic lacks messages that a message was made from.
+var errLost = errors.New("messages of the followed topic are gone")
+
+// Next makes the next message.
+func (r *maker) Next(ctx context.Context) (m protocol.Message, err error) {
+	for r.next < r.to {
+		if r.origins == nil {
+			if r.origins, err = r.originsAt(ctx, r.partition, r.next); err != nil {
+				return m, err
+			}
+			if r.origins == nil {
+				return m, r.deleted(r.to)
+			}
+		}
+		for _, s := range r.origins.Stubs {
+			if s.Offset >= r.next && s.Offset < r.to {
+				m, err = r.make(ctx, s)
+				if errors.Is(err, errLost) {
+					r.lose(r.origins.Span)
+					return m, r.deleted(r.origins.Span.To)
+				}
+				if err == nil {
+					r.next = s.Offset + 1
+				}
+				return m, err
+			}
+		}
+		r.next, r.origins, r.values = r.origins.Span.To, nil, nil
+	}
+	return m, io.EOF
+}
+
+// deleted returns the error about messages up to an offset that have expired and can't be made again.
+func (r *maker) deleted(to int64) error {
+	return &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: r.next, First: to, End: r.to}
+}
+
+// changed returns the error for a message that has expired and can't be made again, since that gives another one. why is the reason.
+func (r *maker) changed(offset int64, why error) error {
+	return fmt.Errorf("%s[%d]@%d has expired, and is not the same if it is made again from %s: %w. Restore the keys under examples with "+
+		"which it was made, and the schemas of its messages", r.topic, r.partition, offset, r.options.FromTopic, why)
+}
+
+var errOtherRows = errors.New("its rows are now others")
+
+// make makes a message again.
+func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, err error) {
+	m = protocol.Message{Message: wire.Message{Key: s.Key, Headers: s.Headers}, Offset: s.Offset, Time: time.UnixMilli(s.Time)}
+	if r.values == nil {
+		o := r.options
+		o.Options = o.After(ingest.RowsOf(r.origins.Template, o.FromTopic))
+		o.BatchRows = math.MaxInt // the origins say which rows are in a message
+		if r.values, err = ingest.NewValues(o); err != nil {
+			return m, r.changed(s.Offset, err)
+		}
+	}
+	origins, err := examples.RowOriginsOf(m.Message)
+	if err != nil {
+		return m, err
+	}
+	r.values.Take()
+	var blank []bool // by row: it is forgotten, and no longer on the followed topic
+	for _, o := range origins {
+		for i := range int64(o.Messages) {
+			gone, err := r.add(ctx, o.Partition, o.Offset+i, &s, len(blank), len(blank)+o.Rows)
+			if err != nil {
+				return m, err
+			}
+			blank = append(blank, slices.Repeat([]bool{gone}, o.Rows)...)
+		}
+	}
+	var record arrow.Record
+	if rows := r.values.Take(); rows != nil {
+		record = rows.Record(r.memory)
+		defer record.Release()
+	}
+	switch {
+	case slices.Contains(blank, true):
+		checksum, _ := strconv.ParseUint(s.Checksum, 16, 32) // the rows that are there are not compared
+		had := uint32(checksum)
+		m.Had = &had
+		m.Value, err = examples.WithBlanks(r.origins.Template, record, blank, r.memory)
+	case record != nil:
+		m.Value, err = examples.Encode(record, r.memory)
+	}
+	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
+		err = r.changed(s.Offset, errOtherRows)
+	}
+	return m, err
+}
+
+// add adds the rows of a message of the followed topic, which were the rows [first, end) of a message of the examples. It reports whether
+// they are gone because they are forgotten. The error is errLost if the message has been deleted.
+func (r *maker) add(ctx context.Context, partition int, offset int64, s *schemas.Stub, first, end int) (gone bool, err error) {
+	m, err := r.followed(ctx, partition, offset)
+	deleted, other := errors.As(err, new(*kafkalog.DeletedError)), false
+	switch {
+	case err == nil && m != nil:
+		if _, err = r.values.Add(ctx, ingest.MessageOf(partition, offset, m.Time, m.Message, m.Row)); err == nil {
+			return false, nil
+		}
+		unusable, _ := ingest.Unusable(err)
+		other = unusable && ctx.Err() == nil
+	case err == nil:
+		other, err = true, fmt.Errorf("%s[%d] has no message at offset %d, and its rows are not forgotten", r.options.FromTopic, partition,
+			offset)
+	}
+	if deleted || other || ingest.IsGap(err) {
+		if gone, failure := r.forgotten(ctx, s, first, end); gone || failure != nil {
+			return gone, failure
+		}
+	}
+	switch {
+	case deleted:
+		return false, errLost
+	case other:
+		return false, r.changed(s.Offset, err)
+	}
+	return false, fmt.Errorf("make %s[%d]@%d again: %w", r.topic, r.partition, s.Offset, err)
+}
+
+// forgotten reports whether the rows [first, end) of a message are forgotten.
+func (r *maker) forgotten(ctx context.Context, s *schemas.Stub, first, end int) (bool, error) {
+	if r.forgets == nil {
+		r.forgets = []schemas.Forget{}
+		err := r.raw.Remaining(ctx, r.raw.Topics.Forget, 0, 0, math.MaxInt64, func(m protocol.Message) error {
+			if m.Value == nil || m.Kind() != schemas.KindForget {
+				return nil
+			}
+			f, err := schemas.DecodeJSON[schemas.Forget](m.Message)
+			if err == nil {
+				r.forgets = append(r.forgets, *f)
+			}
+			return err
+		})
+		if err != nil && !errors.Is(err, kafkalog.ErrUnknownTopic) {
+			return false, err
+		}
+	}
+	var rows coverage.Forgotten
+	for i := range r.forgets {
+		rows = append(rows, r.forgets[i].Names(r.partition, s.Offset, s.Checksum)...)
+	}
+	these := coverage.ForgottenRows{Partition: r.partition, From: s.Offset, To: s.Offset + 1, First: first, End: end}
+	return rows.Covers(coverage.Forgotten{these}), nil
+}
+
+// wideGap is the maximum number of messages that are read and discarded. Across a wider gap, the reader seeks.
+const wideGap = 64
+
+// followed returns the message at an offset of the followed topic; nil: there is none.
+func (r *maker) followed(ctx context.Context, partition int, offset int64) (*protocol.Message, error) {
+	s := r.following[partition]
+	if s == nil || offset < s.asked || offset-s.asked > wideGap {
+		_, end, err := r.Log.Bounds(ctx, r.options.FromTopic, partition)
+		if err == nil && s != nil {
+			err = s.Close()
+		}
+		if err != nil {
+			return nil, err
+		}
+		s = &following{ahead: ahead{Reader: r.Log.Range(r.options.FromTopic, partition, offset, end)}}
+		r.following[partition] = s
+	}
+	for s.asked = offset; ; s.head = nil {
+		m, err := s.peek(ctx)
+		if err != nil {
+			delete(r.following, partition) // its errors are final
+			err = errors.Join(err, s.Close())
+			if hole, ok := errors.AsType[*kafkalog.DeletedError](err); ok && hole.Wanted < offset && hole.First <= offset {
+				return r.followed(ctx, partition, offset) // nothing that is asked for is in the hole
+			}
+			return nil, err
+		}
+		if m == nil || m.Offset > offset {
+			return nil, nil
+		}
+		if m.Offset == offset {
+			return m, nil
+		}
+	}
+}
+
+const (
+	// maxStubs is the maximum number of messages whose origins are in one message. All of them can be made again, or none.
+	maxStubs = 256
+	// maxStubBytes is the maximum length of their keys and headers, of which JSON has less than twice as much.
+	maxStubBytes = wire.MaxMessage / 4
+)
+
+// Record writes the origins of the messages of an examples partition before an offset, as far as they are not on the origins
+// topic. It returns the offsets that have expired before their origins were written: they can't be made again.
+func (l *Remade) Record(ctx context.Context, partition int, end int64) (lost coverage.Span, err error) {
+	first, _, err := l.Log.Bounds(ctx, l.topic, partition)
+	if err == nil {
+		err = l.read(ctx)
+	}
+	if err != nil {
+		return lost, err
+	}
+	l.mutex.Lock()
+	next := l.recorded[partition]
+	l.mutex.Unlock()
+	if next > 0 && next < first {
+		lost = coverage.Span{Partition: partition, From: next, To: first}
+	}
+	from := max(next, first)
+	w := originsWriter{Remade: l, Origins: schemas.Origins{Span: coverage.Span{Partition: partition, From: from, To: from}}}
+	err = l.raw.Between(ctx, l.topic, partition, w.Span.From, end, func(m protocol.Message) error { return w.add(ctx, m) })
+	if err == nil {
+		err = w.flush(ctx)
+	}
+	if err == nil {
+		err = l.trim(ctx)
+	}
+	if err != nil {
+		return lost, fmt.Errorf("write the origins of the messages of %s[%d]: %w", l.topic, partition, err)
+	}
+	l.mutex.Lock()
+	l.recorded[partition] = max(l.recorded[partition], end, w.Span.To)
+	l.mutex.Unlock()
+	return lost, nil
+}
+
+// trim deletes leading origins of messages that can't be made again, since the followed topic lacks theirs. The last ones of a partition
+// stay, from which the next Record goes on.
+func (l *Remade) trim(ctx context.Context) error {
+	source, err := l.Log.Spans(ctx, l.options.FromTopic)
+	if err != nil {
+		return err
+	}
+	l.mutex.Lock()
+	keep, first := l.next, l.next
+	for _, pieces := range l.pieces {
+		for i, p := range pieces {
+			if first = min(first, p.at); i == len(pieces)-1 || p.within(source) {
+				keep = min(keep, p.at)
+			}
+		}
+	}
+	for n := range l.pieces {
+		l.pieces[n] = slices.DeleteFunc(l.pieces[n], func(p piece) bool { return p.at < keep })
+	}
+	l.mutex.Unlock()
+	if first == keep {
+		return nil
+	}
+	err = l.Log.DeleteBefore(ctx, l.raw.Topics.Origins, 0, keep)
+	if errors.As(err, new(*kafkalog.AccessError)) {
+		return nil // the permission is optional
+	}
+	return err
+}
+
+// originsWriter writes the origins of consecutive messages.
+type originsWriter struct {
+	*Remade
+	schemas.Origins
+	schema string // fingerprint
+	bytes  int    // length of keys and headers
+}
+
+// add adds a message, or passes over one that ingest did not make from the followed topic.
+func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
+	origins, err := examples.RowOriginsOf(m.Message)
+	if topic, _ := schemas.TopicOf(m.Message); err != nil || len(origins) == 0 || topic != w.options.FromTopic {
+		err := w.flush(ctx)
+		w.Span.From, w.Span.To = m.Offset+1, m.Offset+1
+		return err
+	}
+	schema := schemas.SchemaOf(m.Message)
+	if len(w.Stubs) == maxStubs || w.bytes > maxStubBytes || schema != w.schema {
+		if err := w.flush(ctx); err != nil {
+			return err
+		}
+	}
+	if len(w.Stubs) == 0 {
+		if w.Template, err = examples.Template(m.Value, w.memory); err != nil {
+			return err
+		}
+		w.First, w.schema, w.bytes = map[int]int64{}, schema, 0
+	}
+	for _, o := range origins {
+		if at, ok := w.First[o.Partition]; !ok || o.Offset < at {
+			w.First[o.Partition] = o.Offset
+		}
+	}
+	w.Stubs = append(w.Stubs, schemas.Stub{Offset: m.Offset, Time: m.Time.UnixMilli(), Key: m.Key, Headers: m.Headers,
+		Checksum: schemas.ForgetChecksum(m.Message)})
+	for _, h := range m.Headers {
+		w.bytes += len(h.Key) + len(h.Value)
+	}
+	w.Span.To = m.Offset + 1
+	return nil
+}
+
+// flush writes the origins that were added.
+func (w *originsWriter) flush(ctx context.Context) error {
+	if len(w.Stubs) == 0 {
+		return nil
+	}
+	_, err := w.Log.Append(ctx, w.raw.Topics.Origins, 0, w.Message())
+	w.Stubs, w.Span.From = nil, w.Span.To
+	return err
 }

@@ -60,9 +60,11 @@ func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
 	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Memory: mem, Sums: &solver.Store{}}
 }
 
-// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, and make expired examples again.
+// OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and are given up if no
+// process starts them.
 func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 	p := Open(log, job.Name, mem)
+	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	p.Log = withArchive(p.Log, job.Examples)
 	if p.Foreign = newForeignTopic(log, job.Examples.Topic); p.Foreign != nil {
 		p.Topics.Examples = p.Foreign.topic
@@ -71,14 +73,6 @@ func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
 		p.Remade = NewRemade(p.Client, job.Examples, p.Memory)
 		p.Log = p.Remade
 	}
-	return p
-}
-
-// OpenForRuns returns the pipeline of a job for a process that executes its runs, and gives up runs that no process
-// starts.
-func OpenForRuns(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
-	p := OpenFor(log, job, mem)
-	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	return p
 }
 
@@ -295,13 +289,7 @@ func Create(ctx context.Context, p *Pipeline, job *Job) error {
 // CreateTopics creates the missing topics of a job. It returns an error if an existing one deletes messages that
 // must stay.
 func CreateTopics(ctx context.Context, p *Pipeline, job Job, rec event.Recorder) error {
-	if topic := job.Examples.Topic; topic != "" { // each of its partitions has residuals
-		var err error
-		if job.Examples.Partitions, err = p.Log.Partitions(ctx, topic); err != nil {
-			return fmt.Errorf("examples.topic: %w", err)
-		}
-	}
-	if err := p.Admin.Create(ctx, topicsOf(p, job)...); err != nil {
+	if err := Create(ctx, p, &job); err != nil {
 		return err
 	}
 	return CheckPolicies(ctx, p, rec, kept(p.Topics)...)

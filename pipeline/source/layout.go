@@ -10,9 +10,80 @@ import (
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 )
+
+// AfterChain returns the options for files or a topic whose rows extend a chain of versions: with the layout of the earlier
+// rows. Without a chain, or without files and a topic, it returns the options unchanged. No row of a chain may be on the
+// topic twice, because a chain trains on all of it.
+func AfterChain(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
+	if !o.ReadsRows() {
+		return o, nil
+	}
+	m, err := p.Model(ctx, protocol.Latest)
+	switch {
+	case protocol.IsMissing(err):
+		return o, nil
+	case err != nil:
+		return o, fmt.Errorf("read what the chain has learnt: %w", err)
+	case m.Manifest.Plan.Chain == nil:
+		return o, nil
+	}
+	p.Remember(m) // the next run continues from it, if it is the newest of the chain
+	o.Once = true
+	o.Options = o.After(&layout.Learnt{Version: m.Manifest.Version, Sparse: m.Sparse(), Width: m.Width(), Columns: m.Columns(),
+		Topic: o.FromTopic, First: m.Manifest.Plan.Input.FirstIndex})
+	return o, nil
+}
+
+// AfterIngested returns the options for files or a topic from which the first version of a chain is trained together with earlier
+// sources, such as those of `ingest`: with the layout of these. If the options already have the layout of a version, or
+// there are no such sources, it returns the options unchanged.
+func AfterIngested(ctx context.Context, p *topics.Pipeline, o ingest.Options) (ingest.Options, error) {
+	if !o.ReadsRows() || o.Found.Learnt != nil {
+		return o, nil
+	}
+	first, err := firstIngested(ctx, p)
+	if err != nil || first == nil {
+		return o, err
+	}
+	if learnt := ingest.RowsOf(first.Value, o.FromTopic); learnt != nil {
+		o.Options = o.After(learnt)
+	}
+	return o, nil
+}
+
+// firstIngested returns the first message of a source ingested from files; nil: there is none on the topic.
+func firstIngested(ctx context.Context, p *topics.Pipeline) (first *protocol.Message, err error) {
+	l, bounds, forgotten, err := readTopics(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	for id := range l.Sources() {
+		if forgotten.Sources[id] {
+			continue
+		}
+		seal, err := SealOf(ctx, p, l, bounds, id)
+		if err != nil {
+			return nil, err
+		}
+		if seal == nil {
+			continue
+		}
+		for _, span := range seal.Spans {
+			err := p.Between(ctx, p.Topics.Examples, span.Partition, span.From, min(span.From+1, span.To), func(m protocol.Message) error {
+				first = &m
+				return nil
+			})
+			if err != nil || first != nil {
+				return first, err
+			}
+		}
+	}
+	return nil, nil
+}
 
 // withLayout returns the options of the job for rows that follow those on the examples topic: columns with names have the
 // same positions, whatever their order in the options, and the same words, units and offsets. Without such rows, the words of
@@ -54,24 +125,29 @@ func (f *Following) withLayout(ctx context.Context, spans []coverage.Span) (o in
 
 // addWords adds the words of the messages of a partition that are not deleted, until there are enough.
 func (f *Following) addWords(ctx context.Context, words *ingest.TopicWords, bound coverage.Span) error {
-	for from := bound.From; from < bound.To; {
-		err := f.Between(ctx, f.Topic, bound.Partition, from, bound.To, func(m protocol.Message) error {
-			if words.Enough() {
-				return errEnough
-			}
-			value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Row)
-			return f.whileAway(ctx, func() error { return nil }, func() error { return words.Add(ctx, value) })
-		})
-		if err == nil || errors.Is(err, errEnough) {
-			return nil
+	err := f.each(ctx, f.Topic, bound.Partition, bound.From, bound.To, func(m protocol.Message) error {
+		if words.Enough() {
+			return errEnough
 		}
+		value := ingest.MessageOf(bound.Partition, m.Offset, m.Time, m.Message, m.Row)
+		return f.whileAway(ctx, func(context.Context) error { return nil }, func() error { return words.Add(ctx, value) })
+	})
+	if errors.Is(err, errEnough) {
+		return nil
+	}
+	return err
+}
+
+// each calls with for the messages of a range that are not deleted.
+func (f *Following) each(ctx context.Context, topic string, partition int, from, to int64, with func(protocol.Message) error) error {
+	for {
+		err := f.Between(ctx, topic, partition, from, to, with)
 		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
 		if !ok || deleted.Wanted >= deleted.First {
 			return err
 		}
 		from = deleted.First
 	}
-	return nil
 }
 
 var errEnough = errors.New("enough rows are read")
