@@ -9,6 +9,7 @@ import (
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/sink"
 )
 
@@ -306,4 +307,19 @@ func (p *Predictor) sparseScores() {
 		p.begin(t, p.sparse.Rows)
 		p.overflowed = append(p.overflowed, s.fitted.ScoresSparse(p.score, p.before, s.Features.ExpandSparse(p.sparse))...)
 	}
+}
+
+// Filters returns the filters of a stage of patches, one a row (f × q), and their shape: a filter is compared with
+// whitened patches, and has their pixels. Both are zero for a stage of another kind.
+func (m *Model) Filters(stage int) (filters kernel.Dense, shape examples.Image) {
+	t, ok := m.preparation.Find(statistics.OfStage(statistics.TensorFilters, stage))
+	if !ok || len(t.Shape) != 2 {
+		return filters, shape
+	}
+	size := m.Manifest.Plan.Stages[stage].Features.Patch
+	filters = kernel.NewDense(t.Shape[1], t.Shape[0])
+	for i, v := range t.Data {
+		filters.Data[i%filters.Rows*filters.Cols+i/filters.Rows] = v
+	}
+	return filters, examples.Image{size, size, m.Image().Channels()}
 }

@@ -6,8 +6,8 @@ import (
 	"encoding/hex"
 	"hash"
 	"iter"
-	"math"
 
+	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -66,23 +66,19 @@ type Digester struct {
 // Add adds the scores of the next part in row order: the offset of its examples message, its first row, and its scores
 // and then its votes, if it has any (row-major).
 func (d *Digester) Add(offset int64, row int, score, votes []float32) {
-	if d.sha == nil {
-		d.sha = sha256.New()
-	}
 	d.buffer = binary.LittleEndian.AppendUint64(d.buffer[:0], uint64(offset))
 	d.buffer = binary.LittleEndian.AppendUint64(d.buffer, uint64(row))
-	for _, values := range [][]float32{score, votes} {
-		for _, v := range values {
-			d.buffer = binary.LittleEndian.AppendUint32(d.buffer, math.Float32bits(v))
-		}
-	}
-	d.sha.Write(d.buffer)
+	d.buffer = append(append(d.buffer, arrow.GetBytes(score)...), arrow.GetBytes(votes)...)
+	d.begun().Write(d.buffer)
 }
 
 // Digest returns the digest of all scores added so far.
-func (d *Digester) Digest() wire.Digest {
+func (d *Digester) Digest() wire.Digest { return wire.Digest(hex.EncodeToString(d.begun().Sum(nil))) }
+
+// begun returns the hash of what was added.
+func (d *Digester) begun() hash.Hash {
 	if d.sha == nil {
 		d.sha = sha256.New()
 	}
-	return wire.Digest(hex.EncodeToString(d.sha.Sum(nil)))
+	return d.sha
 }

@@ -111,3 +111,36 @@ func mustMatch(what string, got, want int) {
 		panic(fmt.Sprintf("sink: %s are %d, expected %d", what, got, want))
 	}
 }
+
+// Vote adds what a member predicts (n × k) to the votes (n × k): the sum of what the members before it predict. Members vote in their
+// order.
+func Vote(votes, prediction kernel.Dense) {
+	mustMatch("columns of the votes", votes.Cols, prediction.Cols)
+	for i, v := range prediction.Data {
+		votes.Data[i] += v
+	}
+}
+
+// Average writes the mean of what members predict into dst (n × k), given their votes (n × k).
+func Average(dst, votes kernel.Dense, members int) {
+	mustMatch("columns of the average", dst.Cols, votes.Cols)
+	for i, v := range votes.Data {
+		dst.Data[i] = v / float32(members)
+	}
+}
+
+// maxScore bounds the length of a row of scores: the cubes that a calibration is fitted to fit float32, and squares
+// have room for the sum over rows.
+const maxScore = 1 << 40
+
+// TakeBack makes the scores (n × k) of rows that overflow those before the stage (n × k), as if the stage had added
+// nothing, and returns these rows.
+func TakeBack(scores, before kernel.Dense) (overflowed []int) {
+	for i := range scores.Rows {
+		if row := scores.Row(i); len(row) > 0 && !(kernel.SquaredLength(row) <= maxScore*maxScore) {
+			copy(row, before.Row(i))
+			overflowed = append(overflowed, i)
+		}
+	}
+	return overflowed
+}

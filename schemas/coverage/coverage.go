@@ -32,3 +32,58 @@ func (c *Coverage) Merge(o Coverage) error {
 	*c = Coverage{spans, c.Messages + o.Messages, c.Rows + o.Rows, c.Checksum + o.Checksum}
 	return nil
 }
+
+// Mark is the last message of a partition that a chain has processed. An offset alone does not identify a message: after
+// a topic was truncated or recreated, another message may have the same offset.
+type Mark struct {
+	Partition int    `json:"partition"` // partition number
+	Offset    int64  `json:"offset"`    // message offset
+	Checksum  string `json:"checksum"`  // checksum of the value and timestamp: see MessageChecksum
+}
+
+// Marks returns the marks of a chain after a run that has processed more messages: for each partition the mark with the
+// highest offset. Both lists, and the result, are in partition order with one mark per partition.
+func Marks(before, more []Mark) (after []Mark) {
+	for len(before) > 0 || len(more) > 0 {
+		switch {
+		case len(more) == 0 || len(before) > 0 && before[0].Partition < more[0].Partition:
+			after, before = append(after, before[0]), before[1:]
+		case len(before) == 0 || more[0].Partition < before[0].Partition:
+			after, more = append(after, more[0]), more[1:]
+		default:
+			if before[0].Offset > more[0].Offset {
+				more = append([]Mark{before[0]}, more[1:]...)
+			}
+			before = before[1:]
+		}
+	}
+	return after
+}
+
+// BadMessages counts the unusable messages with new rows, and describes the first of them. The zero value has no messages.
+type BadMessages struct {
+	Messages  int64  `json:"messages"`  // number of unusable messages
+	Of        int64  `json:"of"`        // number of all messages, usable or not
+	Partition int    `json:"partition"` // partition of the first unusable message
+	Offset    int64  `json:"offset"`    // offset of the first unusable message
+	Reason    string `json:"reason"`    // why the first unusable message is unusable
+}
+
+// Usable adds a number of usable messages.
+func (b *BadMessages) Usable(n int) { b.Of += int64(n) }
+
+// Bad adds an unusable message. Messages of a partition must be added in offset order.
+func (b *BadMessages) Bad(partition int, offset int64, reason string) {
+	b.Merge(BadMessages{1, 1, partition, offset, reason})
+}
+
+// Merge adds other messages. The first unusable message is that of the lowest partition.
+func (b *BadMessages) Merge(o BadMessages) {
+	if o.Messages > 0 && (b.Messages == 0 || o.Partition < b.Partition) {
+		b.Partition, b.Offset, b.Reason = o.Partition, o.Offset, o.Reason
+	}
+	b.Messages, b.Of = b.Messages+o.Messages, b.Of+o.Of
+}
+
+// Most reports whether most of the messages are unusable.
+func (b *BadMessages) Most() bool { return 2*b.Messages > b.Of }

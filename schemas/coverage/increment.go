@@ -1,9 +1,6 @@
 package coverage
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Maximum bytes of JSON of an increment of a window: of its own, and of each partition and each span.
 const (
@@ -76,16 +73,6 @@ func (c Increment) Without(spans Spans) Increment {
 	}
 	c.Covered, c.Skipped = left, c.Skipped.Without(spans)
 	return c
-}
-
-// Meets reports whether an increment overlaps spans, given by partition.
-func (c *Increment) Meets(on map[int]Spans) bool {
-	meets := func(s Span) bool {
-		return slices.ContainsFunc(on[s.Partition], func(o Span) bool { return s.From < o.To && o.From < s.To })
-	}
-	return slices.ContainsFunc(c.Skipped, meets) || slices.ContainsFunc(c.Covered, func(covered Coverage) bool {
-		return len(covered.Spans) == 0 || slices.ContainsFunc(covered.Spans, meets)
-	})
 }
 
 // Rows returns the number of accepted rows of all splits.

@@ -9,6 +9,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -245,3 +246,61 @@ func (e *Batch) setValues(values *arrowvalue.Values) (ok bool, err error) {
 func isFloat(values *arrowvalue.Values) bool {
 	return values.Column.DataType().ID() == arrow.FLOAT32 || values.Column.DataType().ID() == arrow.FLOAT64
 }
+
+// Align makes [Batch.Features] return the features with the offsets of these columns, which may differ from those of the
+// message, for example if files are ingested at different times. A message without columns is assumed to have the same
+// columns. An error wraps [wire.ErrDamaged].
+func (e *Batch) Align(columns Columns) error {
+	e.deltas = nil
+	text := e.Columns()
+	if e.Sparse || columns == nil || text == "" || !columns.HasOffsets() && !strings.Contains(text, `"offset"`) {
+		return nil
+	}
+	own, err := ParseColumns(text)
+	if err != nil {
+		return err
+	}
+	if own.Features() != e.Width || columns.Features() != e.Width {
+		return fmt.Errorf("%w: %d features, its columns have %d", wire.ErrDamaged, e.Width, own.Features())
+	}
+	deltas, differ, at := make([]float64, e.Width), false, 0
+	for i, column := range own {
+		deltas[at] = column.Offset - columns[min(i, len(columns)-1)].Offset
+		differ = differ || deltas[at] != 0
+		at += column.Features()
+	}
+	if differ {
+		e.deltas = deltas
+	}
+	return nil
+}
+
+// align adds the differences of [Batch.Align] to features (Rows × Width).
+func (e *Batch) align(dst []float32) {
+	for i := range dst {
+		if delta := e.deltas[i%e.Width]; delta != 0 {
+			dst[i] = float32(float64(dst[i]) + delta)
+		}
+	}
+}
+
+// Without returns the examples, which are at an offset of a partition, with forgotten rows blanked: they have weight 0,
+// no label, no targets, and features of 0. Their number and split are kept. The result shares the memory of e, and is
+// released in its place.
+func (e *Batch) Without(forgotten coverage.Forgotten, partition int, offset int64) *Batch {
+	left := e
+	forgotten.In(partition, offset, e.Rows, func(first, end int) {
+		if left == e {
+			without := *e
+			without.forgotten = make([]bool, e.Rows)
+			left = &without
+		}
+		for row := first; row < end; row++ {
+			left.forgotten[row] = true
+		}
+	})
+	return left
+}
+
+// forgot reports whether a row is forgotten.
+func (e *Batch) forgot(row int) bool { return e.forgotten != nil && e.forgotten[row] }

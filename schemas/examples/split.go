@@ -55,3 +55,24 @@ func (f Fold) Has(hash uint64) bool {
 	place, _ := bits.Mul64(hash, uint64(f.Of))
 	return f.Of > 0 && place == uint64(f.Number)
 }
+
+// Task is the prediction task of a model.
+type Task uint8
+
+// The tasks.
+const (
+	OneLabel      Task = iota // single-label: one of k classes
+	SeveralLabels             // multi-label: any of k labels
+	Numbers                   // regression: k targets
+)
+
+// Noun returns the name of what k counts.
+func (t Task) Noun() string {
+	switch t {
+	case SeveralLabels:
+		return "label"
+	case Numbers:
+		return "number"
+	}
+	return "class"
+}

@@ -73,3 +73,88 @@ func read[S any, T wire.Number](r *wire.Record[T], into *S) (*S, error) {
 	}
 	return into, nil
 }
+
+// Kinds of the sums of a stage that a chain keeps: [Moments] and [Terms].
+const (
+	KindMoments   wire.Kind = "moments"
+	KindTerms     wire.Kind = "terms"
+	KindIncrement wire.Kind = "increment"
+)
+
+// FieldTerms is the name of the sums of an increment: Σ w x (xᵀV)ᵀ and Σ w x (y − g)ᵀ [2, p, k].
+const FieldTerms = "terms"
+
+// Moments are the sums of a stage over the window after a run of a chain: over its increments, each multiplied by its weight.
+type Moments struct {
+	Terms               // at the weights V of each increment's last visit
+	Gram      []float64 `tensor:"gram,omitzero"` // Σ w x xᵀ, p(p+1)/2: the lower triangle row by row; nil if the record has none
+	Curvature float64   `header:"curvature"`     // measured by the run along its steps; 0: none
+}
+
+// Record makes the record of the moments.
+func (m *Moments) Record() *wire.Record[float64] { return wire.RecordOf[float64](m) }
+
+// MomentsOf is the inverse of [Moments.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
+func MomentsOf(r *wire.Record[float64], p, k int) (*Moments, error) {
+	m, err := read(r, &Moments{Terms: Terms{columns: p, classes: k}})
+	if n := p * (p + 1) / 2; err == nil && m.Gram != nil && len(m.Gram) != n {
+		return nil, r.Damaged(&wire.ShapeError{Tensor: FieldGram, Got: []int{len(m.Gram)}, Want: []int{n}})
+	}
+	return m, err
+}
+
+// Terms are the terms of an increment's quadratic at a stage, other than its Gram matrix, at weight 1.
+//
+// In a record of the kind increment, they are those of an increment in a share,
+// at the end of a stage of a full run of a chain. They have their own records, so that a worker need not keep those of all increments until
+// it seals the share.
+type Terms struct {
+	wire.Identity // Visit is the index of the increment among those that the run visited
+	// Sums are Σ x (xᵀV)ᵀ and Σ x (g − y)ᵀ, 2 × p × k; in the kind increment Σ w x (y − g)ᵀ.
+	Sums             wire.Tensor[float64] `tensor:"terms"`
+	columns, classes int                  // expected by Check
+}
+
+// TermsWith returns terms of p columns and k classes.
+func TermsWith(id wire.Identity, scores, gradient []float64, p, k int) Terms {
+	both := append(append(make([]float64, 0, 2*p*k), scores...), gradient...)
+	return Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, p, k}, Data: both}}
+}
+
+// Scores returns Σ x (xᵀV)ᵀ, p × k.
+func (t *Terms) Scores() []float64 { return t.Sums.Data[:len(t.Sums.Data)/2] }
+
+// Gradient returns Σ x (g − y)ᵀ, p × k.
+func (t *Terms) Gradient() []float64 { return t.Sums.Data[len(t.Sums.Data)/2:] }
+
+// Record makes the record of the terms.
+func (t *Terms) Record() *wire.Record[float64] { return wire.RecordOf[float64](t) }
+
+// TermsOf is the inverse of [Terms.Record], for p columns and k classes. An error wraps [wire.ErrDamaged].
+func TermsOf(r *wire.Record[float64], p, k int) (*Terms, error) {
+	return read(r, &Terms{columns: p, classes: k})
+}
+
+// Check returns an error if the sums have another shape.
+func (t *Terms) Check() error {
+	_, err := wire.Tensors[float64]{t.Sums}.Shaped(FieldTerms, 2, t.columns, t.classes)
+	return err
+}
+
+// IncrementFieldOf returns the terms in a record as the field of their increment in a sum. sparse reports whether the record is
+// that of an [OccurringTerms]; p and k are the shape of the block. An error wraps [wire.ErrDamaged].
+func IncrementFieldOf(r *wire.Record[float64], sparse bool, p, k int) (field wire.Tensor[float64], err error) {
+	as := Increment(r.Visit)
+	if sparse {
+		terms, err := OccurringTermsOf(r, p, k)
+		if err != nil {
+			return field, err
+		}
+		return terms.Tensor(as.Occurring(), k), nil
+	}
+	terms, err := TermsOf(r, p, k)
+	if err != nil {
+		return field, err
+	}
+	return wire.Tensor[float64]{Name: as.Terms(), Shape: []int{2, p, k}, Data: terms.Sums.Data}, nil
+}

@@ -1,9 +1,12 @@
 package wire
 
 import (
+	"encoding/json"
 	"fmt"
 	"hash/crc32"
+	"regexp"
 	"strconv"
+	"strings"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -158,3 +161,35 @@ func IdentityOf(m Message) (id Identity, err error) {
 func (id Identity) Before(other Identity) bool {
 	return id.Stage < other.Stage || id.Stage == other.Stage && id.Visit < other.Visit
 }
+
+// JSONMessage makes a message whose value is JSON. It panics if the value can't be encoded.
+func JSONMessage(kind Kind, run, key string, value any) Message {
+	return Message{Key: key, Headers: []Header{{"kind", string(kind)}, {"run", run}}, Value: JSON(value)}
+}
+
+// JSON returns the JSON of a value. It panics if the value can't be encoded.
+func JSON(value any) []byte {
+	content, err := json.Marshal(value)
+	if err != nil {
+		panic(fmt.Sprintf("schemas: no JSON for %T: %v", value, err))
+	}
+	return content
+}
+
+// HeaderTrace is the header of a message or a request with its place in a trace (https://www.w3.org/TR/trace-context).
+const HeaderTrace = "traceparent"
+
+// traceContext matches a version, a trace, its span, and flags.
+var traceContext = regexp.MustCompile(`^[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$`)
+
+// ValidTrace returns a value of [HeaderTrace]; "" if it is invalid, and must be ignored.
+func ValidTrace(text string) string {
+	if !traceContext.MatchString(text) || strings.HasPrefix(text, "ff") || strings.Contains(text, "-"+strings.Repeat("0", 32)+"-") ||
+		strings.Contains(text, "-"+strings.Repeat("0", 16)+"-") {
+		return ""
+	}
+	return text
+}
+
+// Trace returns the place of the message in a trace; "" if it is unknown.
+func (m Message) Trace() string { return ValidTrace(m.Get(HeaderTrace)) }

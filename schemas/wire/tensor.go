@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
@@ -112,4 +113,12 @@ func (t Tensors[T]) write(h *hasher) {
 		writeNumbers(h, tensor.Data)
 		h.text(tensor.Text...)
 	}
+}
+
+// Finite returns v, or the largest number if v has overflowed: JSON has no infinities and no NaN.
+func Finite(v float64) float64 {
+	if math.IsNaN(v) || math.IsInf(v, 0) {
+		return math.MaxFloat64
+	}
+	return v
 }
