@@ -116,17 +116,17 @@ func (s *settings) lastStage(c *Config) {
 // config returns the defaults with what was set over them.
 func (s *settings) config() (*Config, error) {
 	c := Defaults()
-	for i := range s.given.Stages {
+	for i := range s.set["stages"].items {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
-		if s.has(key + ".features.kind") {
-			if stage.Features = stages.DefaultsOf(s.given.Stages[i].Features.Kind); stages.Grown(stage.Features) {
+		if kind := key + ".features.kind"; s.has(kind) {
+			if stage.Features = stages.DefaultsOf(s.set[kind].value.String()); stages.Grown(stage.Features) {
 				solve.GrownDefaults(&stage.Stage)
 			}
 		}
-		if len(s.given.Examples.Targets) > 0 {
+		if targets := "examples.targets"; s.has(targets) && s.set[targets].value.Len() > 0 {
 			stage.Link = schemas.Link(model.LinksOf(examples.Numbers)[0])
 		}
-		if s.given.Examples.Labels == layout.LabelsSeveral {
+		if labels := "examples.labels"; s.has(labels) && s.set[labels].value.String() == layout.LabelsSeveral {
 			stage.Link = schemas.Link(model.LinksOf(examples.SeveralLabels)[0])
 		}
 		if s.hasBelow(key + ".stop") {
@@ -151,10 +151,10 @@ func (s *settings) config() (*Config, error) {
 
 // decode decodes the values that were set over the defaults in c. A list has as many elements in c as were set.
 func (s *settings) decode(c *Config) error {
-	v, given := viper.New(), reflect.ValueOf(&s.given).Elem()
-	for key := range s.set {
+	v := viper.New()
+	for key, set := range s.set {
 		if s.has(key) {
-			v.Set(key, option.Field(given, key).Interface())
+			v.Set(key, set.value.Interface())
 		}
 	}
 	err := v.UnmarshalExact(c, viper.DecodeHook(decodeHook), func(d *mapstructure.DecoderConfig) {

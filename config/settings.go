@@ -24,7 +24,8 @@ type origin struct {
 
 // setting is how a key was set, and where.
 type setting struct {
-	given   bool // it has a value: it is no mapping, no list of mappings and no null
+	value   reflect.Value // invalid for a mapping, a list of mappings and a null
+	items   int           // of a list of mappings
 	written string
 	origin
 }
@@ -32,7 +33,6 @@ type setting struct {
 // settings are what was set, and what was wrong on the way. Later settings replace earlier ones.
 type settings struct {
 	path      string             // of the file
-	given     Config             // the values that were set
 	set       map[string]setting // by full key (stages.0.features.size)
 	suggested map[string]bool    // the keys that misspelled ones were probably meant for
 	ignored   []string           // names of variables with our prefix that are not keys
@@ -43,27 +43,30 @@ func newSettings(path string) *settings {
 	return &settings{path: path, set: map[string]setting{}, suggested: map[string]bool{}}
 }
 
-// put sets the value v of a key, whose field has a tag, to y. A null resets the key to its default, or to none if the tag says so.
-func (s *settings) put(key string, v reflect.Value, tag reflect.StructTag, y *yaml.Node, at origin) {
+// put sets a key, which has a field, to y. A null resets the key to its default, or to none if the tag says so.
+func (s *settings) put(key string, field reflect.StructField, y *yaml.Node, at origin) {
 	y = resolve(y)
-	switch t := behind(v.Type()); {
+	switch t := behind(field.Type); {
 	case y.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(y.ShortTag(), "!!") && !secretive.MatchString(key):
 		s.wrong(key, written(y), "a value without a tag (!)", at)
 	case isNull(y):
 		s.reset(key)
-		v.SetZero()
-		s.set[key] = setting{given: tag.Get("null") == "none", written: written(y), origin: at}
+		null := setting{written: written(y), origin: at}
+		if field.Tag.Get("null") == "none" {
+			null.value = reflect.Zero(t)
+		}
+		s.set[key] = null
 	case isValue(t):
-		s.putValue(key, v, tag, y, at)
+		s.putValue(key, t, field.Tag, y, at)
 	case isList(t):
-		s.putList(key, v, y, at)
+		s.putList(key, t, y, at)
 	default:
-		s.putMapping(key, v, y, at)
+		s.putMapping(key, t, y, at)
 	}
 }
 
-func (s *settings) putValue(key string, v reflect.Value, tag reflect.StructTag, y *yaml.Node, at origin) {
-	t, single := behind(v.Type()), tag.Get("single")
+func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y *yaml.Node, at origin) {
+	single := tag.Get("single")
 	inFile := at.line > 0 // no other source has lines
 	list := y
 	if t.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode && (isPath(tag) || single != "" || !inFile && t == reflect.TypeFor[[]string]()) {
@@ -84,11 +87,7 @@ func (s *settings) putValue(key string, v reflect.Value, tag reflect.StructTag, 
 			return filepath.Join(filepath.Dir(s.path), path)
 		})
 	}
-	if v.Kind() == reflect.Pointer {
-		v.Set(reflect.New(t))
-	}
-	reflect.Indirect(v).Set(value)
-	s.set[key] = setting{given: true, written: written(y), origin: at}
+	s.set[key] = setting{value: value, written: written(y), origin: at}
 }
 
 // eachPath changes a path, or each of a list of paths, but no empty one and no standard input.
@@ -102,22 +101,20 @@ func eachPath(value reflect.Value, change func(path string) string) {
 	}
 }
 
-func (s *settings) putList(key string, v reflect.Value, y *yaml.Node, at origin) {
+func (s *settings) putList(key string, t reflect.Type, y *yaml.Node, at origin) {
 	if y.Kind != yaml.SequenceNode {
 		s.wrong(key, written(y), "a list of mappings, each after a hyphen (-)", at)
 		return
 	}
 	s.reset(key)
-	s.set[key] = setting{origin: at}
-	v.Set(reflect.MakeSlice(v.Type(), len(y.Content), len(y.Content)))
+	s.set[key] = setting{items: len(y.Content), origin: at}
 	for i, item := range y.Content {
 		// Not put: that would make an element of defaults from a null.
-		s.putMapping(join(key, strconv.Itoa(i)), v.Index(i), resolve(item), at.lineOf(item))
+		s.putMapping(join(key, strconv.Itoa(i)), t.Elem(), resolve(item), at.lineOf(item))
 	}
 }
 
-func (s *settings) putMapping(key string, v reflect.Value, y *yaml.Node, at origin) {
-	t := behind(v.Type())
+func (s *settings) putMapping(key string, t reflect.Type, y *yaml.Node, at origin) {
 	if y.Kind != yaml.MappingNode {
 		s.wrong(key, written(y), "a mapping with "+option.Enumerate(namesOf(t), "or"), at)
 		return
@@ -126,7 +123,7 @@ func (s *settings) putMapping(key string, v reflect.Value, y *yaml.Node, at orig
 	// Merged mappings (<<) come first, because the mapping's own keys replace theirs.
 	for i := 0; i < len(y.Content); i += 2 {
 		if isMerge(y.Content[i]) {
-			s.merge(key, v, y.Content[i+1], at)
+			s.merge(key, t, y.Content[i+1], at)
 		}
 	}
 	lines := map[string]int{}
@@ -149,22 +146,14 @@ func (s *settings) putMapping(key string, v reflect.Value, y *yaml.Node, at orig
 		case !known || strings.Contains(name.Value, "."):
 			s.unknown(t, key, name.Value, written(value), at)
 		default:
-			s.put(join(key, name.Value), fieldIn(v, field), field.Tag, value, at)
+			s.put(join(key, name.Value), field, value, at)
 		}
 		lines[name.Value] = name.Line
 	}
 }
 
-// fieldIn returns a field of a struct, which it makes if v is a nil pointer.
-func fieldIn(v reflect.Value, field reflect.StructField) reflect.Value {
-	if v.Kind() == reflect.Pointer && v.IsNil() {
-		v.Set(reflect.New(v.Type().Elem()))
-	}
-	return reflect.Indirect(v).FieldByIndex(field.Index)
-}
-
 // merge puts what the key << of a mapping holds: a mapping, or a list of them of which the first counts most.
-func (s *settings) merge(key string, v reflect.Value, y *yaml.Node, at origin) {
+func (s *settings) merge(key string, t reflect.Type, y *yaml.Node, at origin) {
 	merged := []*yaml.Node{y}
 	if list := resolve(y); list.Kind == yaml.SequenceNode {
 		merged = slices.Clone(list.Content)
@@ -176,7 +165,7 @@ func (s *settings) merge(key string, v reflect.Value, y *yaml.Node, at origin) {
 			s.wrong(join(key, "<<"), written(m), "a mapping to merge, or a list of mappings", at)
 			continue
 		}
-		s.putMapping(key, v, m, at)
+		s.putMapping(key, t, m, at)
 	}
 }
 
@@ -198,12 +187,12 @@ func (s *settings) reset(key string) {
 }
 
 // has reports whether a key has a value.
-func (s *settings) has(key string) bool { return s.set[key].given }
+func (s *settings) has(key string) bool { return s.set[key].value.IsValid() }
 
 // hasBelow reports whether a key below key has a value.
 func (s *settings) hasBelow(key string) bool {
 	for k, set := range s.set {
-		if strings.HasPrefix(k, key+".") && set.given {
+		if strings.HasPrefix(k, key+".") && set.value.IsValid() {
 			return true
 		}
 	}
@@ -267,7 +256,7 @@ func (s *settings) impossible(problems []option.Problem) {
 		set, ok := s.set[p.Key]
 		if !ok {
 			set = s.set[p.Key[:max(0, strings.LastIndexByte(p.Key, '.'))]] // the mapping that lacks the key
-		} else if set.given {
+		} else if set.value.IsValid() {
 			p.Value = userInfo.ReplaceAllString(set.written, "://"+notShown+"@")
 		}
 		s.problems = append(s.problems, Problem{p, cmp.Or(set.source, s.path), set.line})

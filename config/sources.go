@@ -32,7 +32,7 @@ func (s *settings) file(content []byte) bool {
 		s.wrong("YAML", written(root), "key: value on each line, as in name: mnist", at)
 		return false
 	}
-	s.putMapping("", reflect.ValueOf(&s.given).Elem(), root, at)
+	s.putMapping("", reflect.TypeFor[Config](), root, at)
 	return true
 }
 
@@ -118,8 +118,7 @@ func (s *settings) assign(key, line string, at origin) {
 	isSecret := known && field.Type == reflect.TypeFor[kafkalog.Secret]()
 	switch {
 	case isSecret && at.source == prefix+strings.ToUpper(strings.ReplaceAll(key, ".", "_")):
-		option.Field(reflect.ValueOf(&s.given).Elem(), key).Set(reflect.ValueOf(kafkalog.NewSecret(line)))
-		s.set[key] = setting{given: true, written: notShown, origin: at}
+		s.set[key] = setting{value: reflect.ValueOf(kafkalog.NewSecret(line)), written: notShown, origin: at}
 		return
 	case isSecret:
 		s.wrong(key, notShown, want(&yaml.Node{}, field.Type, errSecret), at)
@@ -139,25 +138,20 @@ func (s *settings) assign(key, line string, at origin) {
 	if secretive.MatchString(key) { // any part of it, as one part may be misspelled
 		shown = notShown
 	}
-	v, tag, path := reflect.ValueOf(&s.given).Elem(), reflect.StructTag(""), ""
+	t, path := reflect.TypeFor[Config](), ""
 	for name := range strings.SplitSeq(key, ".") {
-		t := behind(v.Type())
-		field, known := fieldAt(t, name)
-		switch {
-		case isList(t):
+		field, known = fieldAt(t, name)
+		if isList(t) {
 			i, err := strconv.Atoi(name)
-			if err != nil || strconv.Itoa(i) != name || i < 0 || i >= v.Len() {
-				s.wrong(quoted(key), shown, fmt.Sprintf("the number of a stage, from 0: the list has %d", v.Len()), at)
+			if n := s.set[path].items; err != nil || strconv.Itoa(i) != name || i < 0 || i >= n {
+				s.wrong(quoted(key), shown, fmt.Sprintf("the number of a stage, from 0: the list has %d", n), at)
 				return
 			}
-			v = v.Index(i)
-		case !known:
+		} else if !known {
 			s.unknown(t, path, name, shown, at)
 			return
-		default:
-			v = fieldIn(v, field)
 		}
-		tag, path = field.Tag, join(path, name)
+		t, path = behind(field.Type), join(path, name)
 	}
-	s.put(path, v, tag, y, at)
+	s.put(path, field, y, at)
 }
