@@ -131,7 +131,8 @@ func TestSameVersions(t *testing.T) {
 func TestCompare(t *testing.T) {
 	of := func(change func(*schemas.Report)) *schemas.Report {
 		r := &schemas.Report{
-			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d", Stages: []schemas.StageReport{{Seconds: 1, TrainLoss: 0.5}},
+			Version: 1, Run: "a", Rows: 10, Seconds: 3, WeightsDigest: "d",
+			Stages: []schemas.StageReport{{Seconds: 1, Measured: schemas.Measured{TrainLoss: 0.5}}},
 			Splits: map[string]schemas.SplitReport{"train": {Rows: 10, Confusion: [][]int64{{5, 0}, {1, 4}}}},
 		}
 		change(r)

@@ -39,8 +39,8 @@ func made(title string, ridge schemas.Ridge, stages int) Compared {
 		}}
 	for t := range stages {
 		plan.Stages = append(plan.Stages, schemas.Stage{Link: "softmax", Ridge: ridge, Passes: 12})
-		report.Stages = append(report.Stages, schemas.StageReport{Stage: t, Passes: 2, TrainError: 10, TrainLoss: 0.2, TestError: &half,
-			TestLoss: &third, ByPass: []schemas.PassReport{
+		report.Stages = append(report.Stages, schemas.StageReport{Stage: t, Passes: 2,
+			Measured: schemas.Measured{TrainError: 10, TrainLoss: 0.2, TestError: &half, TestLoss: &third}, ByPass: []schemas.PassReport{
 				{Pass: 1, TrainError: 90, TrainLoss: 2.3, TestError: &half, TestLoss: &third}, {Pass: 2, TrainError: 10, TrainLoss: 0.02, TestError: &half, TestLoss: &third}}})
 	}
 	return Compared{Title: title, State: "done", Plan: plan, Report: report}

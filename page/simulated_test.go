@@ -83,8 +83,8 @@ func simulated(versions, workers, number int) *State {
 		}
 		if t < 3 {
 			last := passes[len(passes)-1]
-			step.Done = &schemas.StageReport{Stage: t, Link: "softmax", Passes: 8, Seconds: 4.2, TrainError: last.TrainError,
-				TrainLoss: last.TrainLoss, TestError: last.TestError, TestLoss: last.TestLoss, ByPass: passes}
+			step.Done = &schemas.StageReport{Stage: t, Link: "softmax", Passes: 8, Seconds: 4.2, ByPass: passes,
+				Measured: schemas.Measured{TrainError: last.TrainError, TrainLoss: last.TrainLoss, TestError: last.TestError, TestLoss: last.TestLoss}}
 		}
 		run.Stages = append(run.Stages, step)
 	}

@@ -12,19 +12,14 @@ const KindStage wire.Kind = "stage"
 // StageReport describes a finished stage of a run. It is an entry of a [Report], and also its own message for followers of
 // the run. Errors are in percent, losses are those of the stage's link, and both are null without rows of the split.
 type StageReport struct {
-	Stage        int      `json:"stage"`                   // stage number, from 0
-	Member       int      `json:"member,omitempty"`        // with averaging: the member that the stage belongs to, from 1
-	Link         string   `json:"link"`                    // link of the stage: see Stage
-	Passes       int      `json:"passes"`                  // passes of the fit
-	Ridge        Ridge    `json:"ridge"`                   // ridge of the fit
-	Weight       *Weight  `json:"weight,omitempty"`        // weight of class_counts features
-	Seconds      float64  `json:"seconds"`                 // duration of the stage
-	TrainError   float64  `json:"train_error"`             // percent
-	TestError    *float64 `json:"test_error"`              // percent; null without test rows
-	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
-	TestLoss     *float64 `json:"test_loss"`               // loss of the stage's link; null without test rows
-	HoldoutError *float64 `json:"holdout_error,omitempty"` // percent
-	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
+	Stage   int     `json:"stage"`            // stage number, from 0
+	Member  int     `json:"member,omitempty"` // with averaging: the member that the stage belongs to, from 1
+	Link    string  `json:"link"`             // link of the stage: see Stage
+	Passes  int     `json:"passes"`           // passes of the fit
+	Ridge   Ridge   `json:"ridge"`            // ridge of the fit
+	Weight  *Weight `json:"weight,omitempty"` // weight of class_counts features
+	Seconds float64 `json:"seconds"`          // duration of the stage
+	Measured
 	// Overflow is the number of rows left out because their inputs or features overflow; for an update, among the rows that it visits.
 	Overflow int64 `json:"overflow,omitempty"`
 	// Tempered is the temperature that predicts the holdout rows best; only for a stage of trees, and with holdout rows.
@@ -44,7 +39,12 @@ type TemperedReport struct {
 
 // AverageReport measures the mean prediction of members. Errors and losses are as in a [StageReport].
 type AverageReport struct {
-	Members      int      `json:"members"`                 // number of members in the mean, from the first
+	Members int `json:"members"` // number of members in the mean, from the first
+	Measured
+}
+
+// Measured has the errors and losses of predictions.
+type Measured struct {
 	TrainError   float64  `json:"train_error"`             // percent
 	TestError    *float64 `json:"test_error"`              // percent; null without test rows
 	TrainLoss    float64  `json:"train_loss"`              // loss of the stage's link
@@ -53,13 +53,13 @@ type AverageReport struct {
 	HoldoutLoss  *float64 `json:"holdout_loss,omitempty"`  // loss of the stage's link
 }
 
-// Final returns the errors of the run's final predictions, if the stage is the last: those of the mean of the members or,
-// without averaging, of the stage. The errors on test and holdout rows are nil without such rows.
-func (s *StageReport) Final() (train float64, test, holdout *float64) {
-	if a := s.Average; a != nil {
-		return a.TrainError, a.TestError, a.HoldoutError
+// Final returns the errors and losses of the run's final predictions, if the stage is the last: those of the mean of the members or,
+// without averaging, of the stage.
+func (s *StageReport) Final() Measured {
+	if s.Average != nil {
+		return s.Average.Measured
 	}
-	return s.TrainError, s.TestError, s.HoldoutError
+	return s.Measured
 }
 
 // PassReport describes a pass of a stage: the effect of the weights of the visit before it. Errors and losses are as in a [StageReport].

@@ -48,7 +48,7 @@ func TestLastStageThatIsNearlyBest(t *testing.T) {
 			s := solve.Defaults()
 			s.Features = stages.DefaultsOf(kind)
 			list = append(list, s)
-			report.Stages = append(report.Stages, schemas.StageReport{HoldoutLoss: &test.losses[i]})
+			report.Stages = append(report.Stages, schemas.StageReport{Measured: schemas.Measured{HoldoutLoss: &test.losses[i]}})
 		}
 		losses := lossesOf(report, list, true)
 		if got := lastNear(losses, list, lowest(losses, 1)); got != test.want {
@@ -63,7 +63,7 @@ func TestLossAtBestTemperature(t *testing.T) {
 	plain, tempered, temperatures := []float64{3, 2, 2.5, 9, 9, 9}, []float64{3, 1.9, 1.8, 9, 9, 9}, []float64{1, 1.2, 1.7, 1, 1, 1}
 	report, list := &schemas.Report{}, []schemas.Stage{}
 	for i := range plain {
-		report.Stages = append(report.Stages, schemas.StageReport{HoldoutLoss: &plain[i],
+		report.Stages = append(report.Stages, schemas.StageReport{Measured: schemas.Measured{HoldoutLoss: &plain[i]},
 			Tempered: &schemas.TemperedReport{Temperature: temperatures[i], HoldoutLoss: tempered[i]}})
 	}
 	for range 3 {

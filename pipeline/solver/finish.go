@@ -45,7 +45,7 @@ func (s *Solver) finish(ctx context.Context) (*schemas.Place, error) {
 	if report.TestError != nil {
 		manifest.Metrics["test_error"] = *report.TestError
 	}
-	if _, _, holdout := report.Stages[len(report.Stages)-1].Final(); holdout != nil {
+	if holdout := report.Stages[len(report.Stages)-1].Final().HoldoutError; holdout != nil {
 		manifest.Metrics["holdout_error"] = *holdout
 	}
 	if s.plan.Task() != examples.Numbers {
@@ -98,16 +98,16 @@ func (s *Solver) report(version int) *schemas.Report {
 		Quarantined: s.chain.Survey.Quarantined, PassedOver: s.chain.Survey.PassedOver, Stages: s.stages,
 		Splits: map[string]schemas.SplitReport{}, Temperature: s.plan.Stages[len(s.plan.Stages)-1].Temperature,
 	}
-	last := s.stages[len(s.stages)-1]
-	r.TrainError, r.TestError, _ = last.Final()
+	final := s.stages[len(s.stages)-1].Final()
+	r.TrainError, r.TestError = final.TrainError, final.TestError
 	r.Thresholds = s.thresholds()
 	if majority := s.last.MajorityOf(labels.Len()); majority >= 0 {
 		r.Majority = r.Labels[majority]
 	}
-	final := finalReport{Sum: s.last, Labels: labels.Text(), TargetScale: s.chain.Prepared.TargetScale, Thresholds: r.Thresholds,
+	last := finalReport{Sum: s.last, Labels: labels.Text(), TargetScale: s.chain.Prepared.TargetScale, Thresholds: r.Thresholds,
 		Threshold: s.threshold()}
 	for split, metrics := range event.MetricsOf(s.last.Tensors()) {
-		r.Splits[split.String()] = final.split(split, metrics)
+		r.Splits[split.String()] = last.split(split, metrics)
 	}
 	s.chained.report(s.plan, r)
 	return r

@@ -24,9 +24,9 @@ func (m splitMetrics) percentAndLoss(split examples.Split) (percent, loss *float
 	return nil, nil
 }
 
-// average returns the report of the mean of the given number of members.
-func (m splitMetrics) average(members int) *schemas.AverageReport {
-	r := &schemas.AverageReport{Members: members, TrainError: m[examples.Train].Error, TrainLoss: m[examples.Train].Loss}
+// measured returns the errors and losses.
+func (m splitMetrics) measured() schemas.Measured {
+	r := schemas.Measured{TrainError: m[examples.Train].Error, TrainLoss: m[examples.Train].Loss}
 	r.TestError, r.TestLoss = m.percentAndLoss(examples.Test)
 	r.HoldoutError, r.HoldoutLoss = m.percentAndLoss(examples.Holdout)
 	return r
@@ -34,11 +34,9 @@ func (m splitMetrics) average(members int) *schemas.AverageReport {
 
 // pass returns the report of a pass, with the evaluation of its fit.
 func (m splitMetrics) pass(e *solve.Evaluation) *schemas.PassReport {
-	r := &schemas.PassReport{Pass: e.Number, Objective: wire.Finite(e.Objective), Accepted: e.Accepted}
-	r.TrainError, r.TrainLoss = m[examples.Train].Error, m[examples.Train].Loss
-	r.TestError, r.TestLoss = m.percentAndLoss(examples.Test)
-	r.HoldoutError, r.HoldoutLoss = m.percentAndLoss(examples.Holdout)
-	return r
+	of := m.measured()
+	return &schemas.PassReport{Pass: e.Number, Objective: wire.Finite(e.Objective), Accepted: e.Accepted, TrainError: of.TrainError,
+		TrainLoss: of.TrainLoss, TestError: of.TestError, TestLoss: of.TestLoss, HoldoutError: of.HoldoutError, HoldoutLoss: of.HoldoutLoss}
 }
 
 // finalReport is the metrics of the final predictions of a run.

@@ -249,7 +249,7 @@ func (s *Solver) endStage(ctx context.Context, f *fitting, parent wire.Digest) e
 	if s.plan.Members() > 1 {
 		r.Member = s.plan.Member(f.number) + 1
 		if s.plan.EndsMember(f.number) {
-			r.Average = splitMetrics(event.MetricsOf(s.last.Tensors())).average(r.Member)
+			r.Average = &schemas.AverageReport{Members: r.Member, Measured: splitMetrics(event.MetricsOf(s.last.Tensors())).measured()}
 		}
 	}
 	s.stages = append(s.stages, r)
@@ -272,10 +272,7 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 	if n := len(r.ByPass); n > 0 {
 		r.Passes = r.ByPass[n-1].Pass
 	}
-	metrics := splitMetrics(event.MetricsOf(sealed.Tensors()))
-	r.TrainError, r.TrainLoss = metrics[examples.Train].Error, metrics[examples.Train].Loss
-	r.TestError, r.TestLoss = metrics.percentAndLoss(examples.Test)
-	r.HoldoutError, r.HoldoutLoss = metrics.percentAndLoss(examples.Holdout)
+	r.Measured = splitMetrics(event.MetricsOf(sealed.Tensors())).measured()
 	r.Tempered = temperedReport(sealed)
 	return r
 }

@@ -16,16 +16,16 @@ import (
 // Column is a table column of examples, and defines its features. A numeric column is one feature. A categorical column has one feature
 // per category, 1 in rows of this category and otherwise 0, and one more for all other words.
 type Column struct {
-	Name       string
-	Categories []string // of a categorical column; empty: numeric
+	Name       string   `json:"name"`
+	Categories []string `json:"categories,omitempty"` // of a categorical column; empty: numeric
 	// Offset is subtracted from the numbers, so that float32 represents their differences: milliseconds since 1970 would be rounded to
 	// multiples of 131072.
-	Offset float64
+	Offset float64 `json:"offset,omitempty"`
 	// Time is the part of a timestamp that the numbers are, see [value.PartOfTime]; "": none. The name of such a column is that of the
 	// timestamp column, a point and the part.
-	Time string
+	Time string `json:"time,omitempty"`
 	// Unit is the unit of the timestamps that are numbers; "": none of the rows had a number.
-	Unit value.Unit
+	Unit value.Unit `json:"unit,omitempty"`
 }
 
 // Source returns the name of the table column with the values: the timestamp column, or the column itself.
@@ -51,13 +51,7 @@ func (c Column) Features() int {
 
 // columnJSON is the JSON of a categorical column, a column with an offset, and a part of timestamps. The JSON of other numeric columns is
 // the name, because there may be thousands in each message.
-type columnJSON struct {
-	Name       string     `json:"name"`
-	Categories []string   `json:"categories,omitempty"`
-	Offset     float64    `json:"offset,omitempty"`
-	Time       string     `json:"time,omitempty"`
-	Unit       value.Unit `json:"unit,omitempty"`
-}
+type columnJSON Column
 
 // MarshalJSON returns the column's name as a JSON string, or an object if it has categories or an offset, or is a part of timestamps.
 func (c Column) MarshalJSON() ([]byte, error) {
@@ -70,7 +64,7 @@ func (c Column) MarshalJSON() ([]byte, error) {
 // UnmarshalJSON is the inverse of [Column.MarshalJSON].
 func (c *Column) UnmarshalJSON(content []byte) error {
 	if err := json.Unmarshal(content, &c.Name); err == nil {
-		c.Categories, c.Offset, c.Time, c.Unit = nil, 0, "", ""
+		*c = Column{Name: c.Name}
 		return nil
 	}
 	var object columnJSON

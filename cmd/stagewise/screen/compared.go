@@ -247,7 +247,7 @@ func stageHead(heldOut bool) string {
 // stageRows returns the row of a stage. After the last stage of the second and each later member comes a row of the mean of all members so
 // far.
 func stageRows(s *schemas.StageReport, stages int, heldOut bool) string {
-	of := func(number, link, passes, seconds string, m *schemas.AverageReport) string {
+	of := func(number, link, passes, seconds string, m *schemas.Measured) string {
 		text := fmt.Sprintf(row, number, link, passes, Percent(&m.TrainError), Percent(m.TestError), loss(&m.TrainLoss), loss(m.TestLoss),
 			seconds)
 		if heldOut {
@@ -256,12 +256,9 @@ func stageRows(s *schemas.StageReport, stages int, heldOut bool) string {
 		}
 		return strings.TrimRight(text, " \n") + "\n"
 	}
-	text := of(fmt.Sprintf("%d/%d", s.Stage+1, stages), s.Link, fmt.Sprint(s.Passes), fmt.Sprintf("%.1f", s.Seconds), &schemas.AverageReport{
-		TrainError: s.TrainError, HoldoutError: s.HoldoutError, TestError: s.TestError, TrainLoss: s.TrainLoss,
-		HoldoutLoss: s.HoldoutLoss, TestLoss: s.TestLoss,
-	})
+	text := of(fmt.Sprintf("%d/%d", s.Stage+1, stages), s.Link, fmt.Sprint(s.Passes), fmt.Sprintf("%.1f", s.Seconds), &s.Measured)
 	if a := s.Average; a != nil && a.Members > 1 {
-		text += of("mean", fmt.Sprintf("of %d", a.Members), "", "", a)
+		text += of("mean", fmt.Sprintf("of %d", a.Members), "", "", &a.Measured)
 	}
 	return text
 }

@@ -128,7 +128,7 @@ func Conclude(w io.Writer, r *schemas.Report, report, model string) {
 	if r.TestError != nil {
 		fmt.Fprintf(w, "test error %s, ", Percent(r.TestError))
 	}
-	if _, _, holdout := r.Stages[len(r.Stages)-1].Final(); holdout != nil {
+	if holdout := r.Stages[len(r.Stages)-1].Final().HoldoutError; holdout != nil {
 		fmt.Fprintf(w, "holdout error %s, ", Percent(holdout))
 	}
 	fmt.Fprintf(w, "train error %s, %.1f s\n", Percent(&r.TrainError), r.Seconds)

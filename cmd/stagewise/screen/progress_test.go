@@ -38,7 +38,7 @@ func recordStage(record func(event.Event), clock *time.Time) {
 		*clock = clock.Add(60 * time.Millisecond)
 	}
 	record(event.StageEnded{Stages: 2, StageReport: schemas.StageReport{Link: "softmax", Passes: 12, Seconds: 1.25,
-		TrainError: 1.5, TrainLoss: 0.05, TestError: new(2.25)}})
+		Measured: schemas.Measured{TrainError: 1.5, TrainLoss: 0.05, TestError: new(2.25)}}})
 }
 
 func TestProgressWithoutTerminal(t *testing.T) {
