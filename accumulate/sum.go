@@ -92,8 +92,8 @@ func NewSum(covered coverage.Coverage, fields wire.Tensors[float64]) *Sum {
 	return &Sum{Coverage: covered, fields: fields}
 }
 
-// Merge adds o to s. A field that s lacks is that of o from then on, so o must not be used any more. It returns a
-// *schemas.OverlapError if both cover the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
+// Merge adds o to s. A field that s lacks is that of o from then on, so o must not be used any more. It returns an
+// error if both cover the same offset, and a *schemas.ShapeError if a field differs in shape; s is then unchanged.
 func (s *Sum) Merge(o *Sum) error {
 	s.Spread()
 	for _, f := range o.fields {

@@ -49,7 +49,9 @@ func (c *Config) problems() []option.Problem {
 		all = append(all, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
 	under := func(prefix string, problems []option.Problem) {
-		all = append(all, option.ProblemsUnder(prefix, problems)...)
+		for _, p := range problems {
+			wrong(join(prefix, p.Key), p.Value, p.Want)
+		}
 	}
 
 	switch {

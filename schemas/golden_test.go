@@ -142,7 +142,7 @@ func record[T wire.Number, V interface{ Record() *wire.Record[T] }](decode func(
 		if err != nil {
 			return m, err
 		}
-		messages, err := value.Record().Encode(mem)
+		messages, err := value.Record().EncodeWithin(wire.MaxMessage, mem)
 		if err != nil {
 			return m, err
 		}
@@ -447,7 +447,7 @@ func TestDamagedModels(t *testing.T) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 	}
-	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).Encode(mem))(t)[0].Value
+	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage, mem))(t)[0].Value
 	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil ||
 		err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
 		t.Error(err)

@@ -179,15 +179,3 @@ type Problem struct {
 func (p Problem) Error() string {
 	return fmt.Sprintf("%s: %s: expected %s", p.Key, p.Value, p.Want)
 }
-
-// ProblemsUnder returns problems with keys as those of keys below another key; "" is no key.
-func ProblemsUnder(prefix string, problems []Problem) []Problem {
-	below := make([]Problem, len(problems))
-	for i, p := range problems {
-		if prefix != "" {
-			p.Key = prefix + "." + p.Key
-		}
-		below[i] = p
-	}
-	return below
-}

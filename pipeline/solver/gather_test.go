@@ -576,7 +576,7 @@ func newTestSolver(rec event.Recorder) *Solver {
 // deliver passes all messages of a record to the solver.
 func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
 	t.Helper()
-	messages := arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
+	messages := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}

@@ -24,17 +24,12 @@ func (s Span) Len() int64 { return max(s.To-s.From, 0) }
 // String returns the span as [partition]@from–to.
 func (s Span) String() string { return fmt.Sprintf("[%d]@%d–%d", s.Partition, s.From, s.To) }
 
-// OverlapError reports that two spans share offsets. Adding their sums would count examples twice.
-type OverlapError struct{ A, B Span }
-
-// Error implements error.
-func (e *OverlapError) Error() string { return fmt.Sprintf("spans %v and %v overlap", e.A, e.B) }
-
 // Spans is a set of disjoint spans, sorted by partition and offset. Adjacent spans are merged into one. The zero value is
 // the empty set.
 type Spans []Span
 
-// Union returns the set of all offsets of a and b, or an *[OverlapError] if they share any. Neither needs to be sorted.
+// Union returns the set of all offsets of a and b, or an error if they share any, because adding sums over both would count
+// examples twice. Neither needs to be sorted.
 func (a Spans) Union(b Spans) (Spans, error) {
 	all := append(slices.Clone(a), b...)
 	all = slices.DeleteFunc(all, Span.Empty)
@@ -49,7 +44,7 @@ func (a Spans) Union(b Spans) (Spans, error) {
 			continue
 		}
 		if union[last].To > s.From {
-			return nil, &OverlapError{union[last], s}
+			return nil, fmt.Errorf("spans %v and %v overlap", union[last], s)
 		}
 		union[last].To = s.To
 	}

@@ -19,13 +19,8 @@ const (
 	Unknown    = -2 // a row with a label that is not a class
 )
 
-// LabelListError is the error of a message whose rows have lists of labels.
-type LabelListError struct{}
-
-// Error implements error.
-func (LabelListError) Error() string {
-	return "a list of labels for each example: expected one label, or examples.labels: several"
-}
+// ErrLabelLists is the error of a message whose rows have lists of labels.
+var ErrLabelLists = errors.New("a list of labels for each example: expected one label, or examples.labels: several")
 
 // UnknownLabel returns the error of a label that is not in the frozen set of classes. It wraps [wire.ErrDamaged].
 func UnknownLabel(row int, label string) error {

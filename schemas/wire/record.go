@@ -138,15 +138,9 @@ func (t *Tensor[T]) segments() []segment[T] {
 // IsSingle reports whether a message belongs to a record in single precision.
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
-// Encode encodes the record as messages of at most [MaxMessage] bytes. Each has the digest of the whole record. Encode
-// panics if a tensor does not fit its shape. It returns an error if a single text exceeds a message, or if the record
-// takes more than 10,000 messages.
-func (r *Record[T]) Encode(mem memory.Allocator) ([]Message, error) {
-	return r.EncodeWithin(MaxMessage, mem)
-}
-
-// EncodeWithin is [Record.Encode] with messages of about that many bytes at most. A message may be longer, because it has
-// at least one row of a tensor.
+// EncodeWithin encodes the record as messages of about that many bytes at most, such as [MaxMessage]. A message may be longer, because it
+// has at least one row of a tensor. Each has the digest of the whole record. EncodeWithin panics if a tensor does not fit its shape. It
+// returns an error if a single text exceeds a message, or if the record takes more than 10,000 messages.
 func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) (messages []Message, err error) {
 	for m, err := range r.EachWithin(bytes, mem) {
 		if err != nil {

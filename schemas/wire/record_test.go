@@ -43,7 +43,7 @@ func collect[T Number](t *testing.T, c *Collector[T], messages []Message, mem me
 func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 	t.Helper()
 	mem := arrowtest.Allocator(t)
-	messages := arrowtest.Must(r.Encode(mem))(t)
+	messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 	for i, m := range messages {
 		if len(m.Value) > MaxMessage {
 			t.Errorf("chunk %d of %d has %d bytes", i, len(messages), len(m.Value))
@@ -113,7 +113,7 @@ func TestChunksInAnyOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var queue []Message
 		for _, r := range records {
-			messages := arrowtest.Must(r.Encode(mem))(t)
+			messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 			queue = append(append(queue, messages...), messages[random.IntN(len(messages))])
 		}
 		random.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
@@ -161,7 +161,7 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"too many", set("chunks", "10001"), damaged + ": chunk 0 of 10001"},
 		{"value", func(m *Message) { m.Value = nil }, decoding + damaged},
 		{"float32", func(m *Message) {
-			m.Value = arrowtest.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).Encode(mem))(t)[0].Value
+			m.Value = arrowtest.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": schema a7e965b85f74, expected c21849451d83"},
 		{"digest", set("digest", "0123456789abcdef"), decoding + damaged + ": its digest is " + digest.Short() + `, its header says "0123456789ab"`},
 		{"no digest", set("digest", ""), decoding + damaged + ": its digest is " + digest.Short() + `, its header says ""`},
@@ -170,10 +170,10 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"notes", set("notes", "1"), decoding + damaged + ": its digest is "},
 		{"too many notes", set("notes", "3"), decoding + damaged + ": its digest is "},
 		{"values", func(m *Message) {
-			m.Value = arrowtest.Must(sums(Vector("x", []float64{1, 3})).Encode(mem))(t)[0].Value
+			m.Value = arrowtest.Must(sums(Vector("x", []float64{1, 3})).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": its digest is "},
 	} {
-		m := arrowtest.Must(sums(Vector("x", []float64{1, 2})).Encode(mem))(t)[0]
+		m := arrowtest.Must(sums(Vector("x", []float64{1, 2})).EncodeWithin(MaxMessage, mem))(t)[0]
 		c.damage(&m)
 		collector := &Collector[float64]{}
 		r, err := collector.Add(m, mem)
@@ -189,7 +189,7 @@ func TestRecordsThatAreRefused(t *testing.T) {
 // A record with a damaged chunk is refused, and its next copy is accepted.
 func TestDamagedRecordsComeAgain(t *testing.T) {
 	mem := arrowtest.Allocator(t)
-	whole := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60))).Encode(mem))(t)
+	whole := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60))).EncodeWithin(MaxMessage, mem))(t)
 	bad := slices.Clone(whole)
 	bad[0].Value = slices.Clone(bad[0].Value)
 	bad[0].Value[len(bad[0].Value)/2] ^= 1
@@ -215,7 +215,7 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"great shape":    {{&Tensor[float64]{Name: "a", Shape: []int{1 << 40, 1 << 40}}, 0, nil, nil}},
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
-		m := arrowtest.Must(sums().Encode(mem))(t)[0]
+		m := arrowtest.Must(sums().EncodeWithin(MaxMessage, mem))(t)[0]
 		m.Value = arrowtest.Must(encodeSegments(segments, nil, mem))(t)
 		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
@@ -229,7 +229,7 @@ func TestEncodeRefusesOtherShapes(t *testing.T) {
 			t.Error(got)
 		}
 	}()
-	sums(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).Encode(memory.NewGoAllocator())
+	sums(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).EncodeWithin(MaxMessage, memory.NewGoAllocator())
 }
 
 // Records that differ have different digests, even if their content has the same bytes.
@@ -492,7 +492,7 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 	for i := range writers {
 		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*120)))
 		r.Partition = i
-		messages := arrowtest.Must(r.Encode(mem))(t)
+		messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 		for _, m := range messages {
 			size += len(m.Value)
 		}

@@ -52,7 +52,7 @@ func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *rowShape) er
 	case batch.Sparse && plan.Chain != nil && len(model.CheckOccurring(plan.Stages)) > 0:
 		return model.CheckOccurring(plan.Stages)[0]
 	case batch.HasLists() && plan.Task() == examples.OneLabel:
-		return examples.LabelListError{}
+		return examples.ErrLabelLists
 	case rows != nil && batch.Sparse != rows.Sparse:
 		kinds := map[bool]string{false: "dense", true: "sparse"}
 		return fmt.Errorf("%w: %s rows, the first message of the run has %s ones", wire.ErrDamaged, kinds[batch.Sparse], kinds[rows.Sparse])
@@ -72,7 +72,7 @@ func checkExamples(plan *schemas.Plan, batch *examples.Batch, rows *rowShape) er
 
 // concernsRun reports whether an error in a message ends the run. On other errors the message is quarantined.
 func concernsRun(err error) bool {
-	return errors.As(err, &examples.LabelListError{}) || errors.As(err, &option.Problem{})
+	return errors.Is(err, examples.ErrLabelLists) || errors.As(err, &option.Problem{})
 }
 
 // readFeatures copies the features of dense examples to dense (n × width), or of sparse ones to sparse.
