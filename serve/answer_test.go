@@ -385,54 +385,28 @@ func severalLabels(m *schemas.Manifest) {
 	m.Plan.Labels, m.Plan.Stages[0].Link = schemas.LabelsSeveral, link.Logistic
 }
 
-// probable is one of the most probable labels, which are integers.
-type probable struct {
-	Label       int64   `json:"label"`
-	Probability float32 `json:"probability"`
-}
-
-// topOf returns the most probable labels of rows according to the model.
-func topOf(m *model.Model, rows [][]float32, top int) (labels []int64, want [][]probable) {
-	for _, row := range rows {
-		all := make([]float32, len(m.Labels()))
-		m.Probabilities(all, denseOf(row))
-		var list []probable
-		for _, class := range mostProbable(nil, all, top) {
-			label, _ := strconv.ParseInt(m.Labels()[class], 10, 64) // an integer
-			list = append(list, probable{label, all[class]})
-		}
-		labels, want = append(labels, list[0].Label), append(want, list)
-	}
-	return labels, want
-}
-
-func sameTop(a, b [][]probable) bool {
-	return slices.EqualFunc(a, b, func(x, y []probable) bool {
-		return slices.EqualFunc(x, y, func(p, q probable) bool {
-			return p.Label == q.Label && near([]float32{p.Probability}, []float32{q.Probability})
-		})
-	})
-}
-
 // In a multi-label task, the labels of a row are also integers, beside its most probable ones.
 func TestSeveralWholeLabels(t *testing.T) {
 	m := wholeModel(t, 40, severalLabels)
 	s := newServer(t, Defaults(), Fixed(m))
 	rows, body := someRows(t, 20)
-	_, want := topOf(m, rows, 2)
-	var given [][]int64
+	var given, top [][]int64
 	for _, row := range rows {
 		all := make([]float32, len(m.Labels()))
 		m.Probabilities(all, denseOf(row))
 		given = append(given, examples.WholeNumbers(m.Given(all)))
+		best := mostProbable(nil, all, 2)
+		top = append(top, examples.WholeNumbers([]string{m.Labels()[best[0]], m.Labels()[best[1]]}))
 	}
 	var got struct {
 		Labels [][]int64
-		Top    [][]probable
+		Top    [][]struct{ Label int64 }
 	}
 	w := askWith(s, typeJSON, body, headerTop, "2")
-	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK || !slices.EqualFunc(got.Labels, given,
-		slices.Equal) || !sameTop(got.Top, want) {
+	if err := json.Unmarshal(w.Body.Bytes(), &got); err != nil || w.Code != http.StatusOK ||
+		!slices.EqualFunc(got.Labels, given, slices.Equal) || !slices.EqualFunc(got.Top, top, func(a []struct{ Label int64 }, b []int64) bool {
+		return len(a) == 2 && a[0].Label == b[0] && a[1].Label == b[1]
+	}) {
 		t.Errorf("%v: %d: %.300s", err, w.Code, w.Body)
 	}
 	r, err := ipc.NewReader(askWith(s, typeArrow, listsOf(t, rows, 20), headerTop, "2").Body)
