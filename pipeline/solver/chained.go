@@ -19,7 +19,6 @@ import (
 type chained struct {
 	start    start
 	found    surveyed
-	fits     fits
 	left     left
 	compared *gateComparison // with the version for subscribers; nil: the gate has no rows to compare
 }
@@ -75,7 +74,7 @@ type start struct {
 }
 
 // update returns the fit of a stage of an update.
-func (s *Solver) update(number int, shape solve.Shape) solve.Fit {
+func (s *Solver) update(number int, shape solve.Shape) *solve.Update {
 	c, u := &s.chained, s.plan.Update()
 	if u.Restart {
 		visited := make([]solve.Visited, 1, 1+len(u.Refresh))
@@ -83,7 +82,7 @@ func (s *Solver) update(number int, shape solve.Shape) solve.Fit {
 		for i := range u.Refresh {
 			visited = append(visited, solve.Visited{Weight: 1, Rows: c.start.fittedOf(u.Refresh[i].Number)})
 		}
-		return s.keepUpdate(number, solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number)))
+		return solve.NewRestart(s.withRidges(number)[number], shape, visited, u.Passes, s.factorsOf(number))
 	}
 	moments := c.start.moments[number]
 	moments.Decay(u.Decay)
@@ -102,20 +101,7 @@ func (s *Solver) update(number int, shape solve.Shape) solve.Fit {
 		visited = append(visited, solve.Visited{Weight: u.Refresh[i].Weight, Rows: c.start.fittedOf(u.Refresh[i].Number),
 			Terms: c.start.refreshed[i][number]})
 	}
-	return s.keepUpdate(number, solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes,
-		s.factorsOf(number)))
-}
-
-// keepUpdate keeps the update of a stage for the state of the next run.
-func (s *Solver) keepUpdate(number int, fit *solve.Update) *solve.Update {
-	if number == len(s.plan.Stages)-1 && s.hasGateRows() {
-		fit.EndVisited()
-	}
-	if s.chained.fits.updates == nil {
-		s.chained.fits.updates = map[int]*solve.Update{}
-	}
-	s.chained.fits.updates[number] = fit
-	return fit
+	return solve.NewUpdate(s.withRidges(number)[number], shape, moments, weight, visited, u.Passes, s.factorsOf(number))
 }
 
 // fittedOf returns Σw of the training rows of an increment.
@@ -141,27 +127,10 @@ func leaving(u *schemas.Update, number int) int {
 // left is the state that a run of a chain leaves to the next one.
 type left struct {
 	head
-	terms     [][]encoded    // by stage and visited increment
-	sums      []encoded      // by stage; none in an update on sparse rows
-	encoding  sync.WaitGroup // of both
-	fitted    []float64      // Σw of the training rows of each visited increment
-	forgotten []int64        // numbers of forgotten rows, by increment that an update has visited
-}
-
-// fits are the inputs of the state at the end of each stage.
-type fits struct {
-	grams   [][]float64           // by stage of a full run
-	updates map[int]*solve.Update // by stage
-	columns []columnsFit          // by stage of an update on sparse rows
-}
-
-// keepGram keeps the Gram matrix of a stage of a chain's full run.
-func (s *Solver) keepGram(stage int, sums wire.Tensors[float64]) {
-	if s.plan.Chain == nil || s.plan.Update() != nil {
-		return
-	}
-	gram, _ := sums.Find(statistics.FieldGram)
-	s.chained.fits.grams = append(s.chained.fits.grams[:min(stage, len(s.chained.fits.grams))], slices.Clone(gram.Data))
+	terms     [][]encoded // by stage and visited increment
+	sums      []encoded   // by stage; none in an update on sparse rows
+	fitted    []float64   // Σw of the training rows of each visited increment
+	forgotten []int64     // numbers of forgotten rows, by increment that an update has visited
 }
 
 // endChained keeps the state of a stage for the next run. sum is of the last visit, or in a full run of the seals.
@@ -173,7 +142,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 	case f.shape.Chained:
 		err = s.endColumns(f, sum)
 	case s.plan.Update() != nil:
-		moments, terms, fitted := c.fits.updates[f.number].After()
+		moments, terms, fitted := f.fit.(*solve.Update).After()
 		c.left.fitted, c.left.forgotten = fitted, takeForgotten(sum, s.places())
 		s.leaveStage(f.shape, moments, terms)
 	case f.stage.Link.Learnt:
@@ -190,7 +159,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 // endFull keeps the state of a stage of a full run on dense rows.
 func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
 	c, p, k := &s.chained, f.shape.Columns, f.shape.Classes
-	moments := &solve.Moments{Gram: c.fits.grams[f.number], Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
+	moments := &solve.Moments{Gram: f.gram, Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
 	terms := make([]solve.Terms, len(c.found.Increments))
 	c.left.fitted = make([]float64, len(terms))
 	for i := range terms {
@@ -216,16 +185,14 @@ func (s *Solver) leaveStage(of solve.Shape, m *solve.Moments, terms []solve.Term
 	left := &s.chained.left
 	id := s.stateIdentity(statistics.KindMoments, len(left.moments), 0)
 	left.moments = append(left.moments, m)
-	s.leaveTerms(len(terms), func(id wire.Identity, i int) encoded {
-		return s.encodes(func() *wire.Record[float64] {
-			t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
-			return t.Record()
-		})
+	s.leaveTerms(len(terms), func(id wire.Identity, i int) ([]wire.Message, error) {
+		t := statistics.TermsWith(id, terms[i].Scores, terms[i].Gradient, of.Columns, of.Classes)
+		return s.Codec.EncodeDouble(t.Record())
 	})
-	left.sums = append(left.sums, s.encodes(func() *wire.Record[float64] {
+	left.sums = append(left.sums, func() ([]wire.Message, error) {
 		sums := statistics.TermsWith(id, m.Scores, m.Gradient, of.Columns, of.Classes)
-		return (&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).Record()
-	}))
+		return s.Codec.EncodeDouble((&statistics.Moments{Terms: sums, Gram: m.Gram, Curvature: m.Curvature}).Record())
+	})
 }
 
 // leave keeps the state for the next run of the chain in memory.
@@ -239,40 +206,10 @@ func (s *Solver) leave(m *model.Model) {
 }
 
 // Store is a solver process's memory between the runs of a chain: the sums from which the next run continues, which are
-// also on the state topic, and reusable buffers. The zero value is empty. A store is safe for concurrent use.
+// also on the state topic. The zero value is empty. A store is safe for concurrent use.
 type Store struct {
-	mutex   sync.Mutex
-	head    *head
-	scratch *scratch
-}
-
-// scratch is buffers of megabytes, which would otherwise be mapped and cleared in each run.
-type scratch struct {
-	factors [2]solve.Buffer // of alternating stages: those of the previous stage may still be in use
-}
-
-// lend returns buffers for exclusive use, until they are given back.
-func (s *Store) lend() *scratch {
-	if s == nil {
-		return &scratch{}
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	lent := s.scratch
-	if s.scratch = nil; lent == nil {
-		lent = &scratch{}
-	}
-	return lent
-}
-
-// giveBack takes back lent buffers.
-func (s *Store) giveBack(lent *scratch) {
-	if s == nil {
-		return
-	}
-	s.mutex.Lock()
-	defer s.mutex.Unlock()
-	s.scratch = lent
+	mutex sync.Mutex
+	head  *head
 }
 
 // head is the state at the end of a chain.
@@ -284,9 +221,6 @@ type head struct {
 
 // pop returns the sums after a run, and removes them from the store, because the next run modifies them.
 func (s *Store) pop(run string) *head {
-	if s == nil {
-		return nil
-	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	h := s.head
@@ -298,9 +232,6 @@ func (s *Store) pop(run string) *head {
 }
 
 func (s *Store) put(h *head) {
-	if s == nil {
-		return
-	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.head = h

@@ -52,7 +52,6 @@ func (s *Solver) columnUpdate(number int, shape solve.Shape) (fit columnsFit) {
 	} else {
 		fit = solve.NewSparseUpdate(stage, shape, c.sums[number], columns, s.plan.Update().Passes)
 	}
-	s.chained.fits.columns = append(s.chained.fits.columns[:number], fit)
 	return fit
 }
 
@@ -148,7 +147,7 @@ func (s *Solver) beginColumns(ctx context.Context) error {
 func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c := &s.chained
 	if s.updatesSparse() {
-		terms, fitted := c.fits.columns[f.number].After()
+		terms, fitted := f.fit.(columnsFit).After()
 		c.left.columns, c.left.fitted = c.start.columns, []float64{fitted}
 		if kept := c.left.columns.terms; kept != nil {
 			kept[s.plan.Chain.Number] = append(kept[s.plan.Chain.Number], terms)
@@ -184,20 +183,17 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c.left.columns.sums = append(c.left.columns.sums, sums)
 	s.leaveColumns(terms, f.shape.Classes)
 	how := statistics.OccurringSums{Identity: s.stateIdentity(statistics.KindMoments, f.number, 0), Summed: []float64{sums.Prior, sums.Grid}}
-	c.left.sums = append(c.left.sums, s.encodes(how.Record))
+	c.left.sums = append(c.left.sums, func() ([]wire.Message, error) { return s.Codec.EncodeDouble(how.Record()) })
 	return nil
 }
 
 // leaveColumns keeps the records of the terms of the visited increments, in single precision if they are exact in it.
 func (s *Solver) leaveColumns(all []statistics.Occurring, k int) {
-	s.leaveTerms(len(all), func(id wire.Identity, i int) encoded {
-		return func() ([]wire.Message, error) {
-			terms := all[i]
-			t := statistics.OccurringTerms{Identity: id, Occurring: terms, Classes: k}
-			if single := t.SingleRecord(); single != nil {
-				return s.Codec.EncodeSingle(single)
-			}
-			return s.Codec.EncodeDouble(t.Record())
+	s.leaveTerms(len(all), func(id wire.Identity, i int) ([]wire.Message, error) {
+		t := statistics.OccurringTerms{Identity: id, Occurring: all[i], Classes: k}
+		if single := t.SingleRecord(); single != nil {
+			return s.Codec.EncodeSingle(single)
 		}
+		return s.Codec.EncodeDouble(t.Record())
 	})
 }

@@ -83,18 +83,26 @@ func (s *Solver) sealSum(stage int) []*part {
 	return append(parts, s.terms(stage)...)
 }
 
-// blockGram gathers the Gram matrix of a stage's block.
+// blockGram gathers the Gram matrix of a stage's block: in single precision, or, of rows that leave the window, in double.
 func (s *Solver) blockGram(kind wire.Kind) *part {
-	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (sum *accumulate.Sum, err error) {
+	return &part{kind: kind, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
+		var g *statistics.Gram
+		var err error
 		if isSingle(id) {
-			sum, err = singleGram(s.inbox.single(id))
+			g, err = statistics.BlockGramOf(s.inbox.single(id))
 		} else {
-			sum, err = exactGram(s.inbox.double(id))
+			g, err = statistics.ExactGramOf(s.inbox.double(id))
 		}
-		if err == nil && kind == statistics.KindLeave { // the sum of all parts has both
-			leavingSum(sum)
+		if err != nil {
+			return nil, err
 		}
-		return sum, err
+		sum := accumulate.NewSum(coverage.Coverage{}, g.Fields())
+		if kind == statistics.KindLeave { // the sum of all parts has both; the window has the weight of these rows
+			sum.Move(sum, statistics.FieldGram, statistics.FieldLeave)
+		} else {
+			sum.Field(statistics.FieldGramRows, 1)[0] = g.Weight
+		}
+		return sum, nil
 	}}
 }
 
@@ -359,35 +367,6 @@ func (s *Solver) terms(stage int) (parts []*part) {
 	return parts
 }
 
-// exactGram returns the Gram matrix in a record of double precision, with the weight of its rows.
-func exactGram(r *wire.Record[float64]) (*accumulate.Sum, error) {
-	g, err := statistics.ExactGramOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return sumOf(g), nil
-}
-
-// singleGram returns the Gram matrix in a record of single precision, with the weight of its rows.
-func singleGram(r *wire.Record[float32]) (*accumulate.Sum, error) {
-	g, err := statistics.BlockGramOf(r)
-	if err != nil {
-		return nil, err
-	}
-	return sumOf(g), nil
-}
-
-func sumOf(g *statistics.Gram) *accumulate.Sum {
-	weight := wire.Vector(statistics.FieldGramRows, []float64{g.Weight})
-	return accumulate.NewSum(coverage.Coverage{}, append(g.Fields(), weight))
-}
-
-// leavingSum gives the Gram matrix of a sum the name of that of rows that leave the window, whose weight the window has.
-func leavingSum(sum *accumulate.Sum) {
-	sum.Move(sum, statistics.FieldGram, statistics.FieldLeave)
-	sum.Take(statistics.FieldGramRows)
-}
-
 // An update of few rows takes longer to distribute than to visit, so its solver visits them: with the code of workers, and the same
 // records, of which none is sent. A solver that takes over makes the visits again.
 
@@ -396,10 +375,8 @@ type Visits interface {
 	// Begin begins the visits, with the accepted records of a chain, which grow between visits, and the version that the run starts
 	// from.
 	Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error
-	// Visit makes a visit to all partitions, and returns its records.
-	Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error)
-	// Grams returns the records of the Gram matrices of a stage.
-	Grams(ctx context.Context, stage int) (*protocol.Records, error)
+	// Visit makes a visit to all partitions, or sums the Gram matrices of its stage, and returns the records.
+	Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error)
 	// End releases the memory of the visits.
 	End()
 }
@@ -423,12 +400,11 @@ func (s *Solver) gatherLocal(ctx context.Context, g *gathering) (*accumulate.Sum
 
 // visitLocal makes the visit of a gathering.
 func (s *Solver) visitLocal(ctx context.Context, g *gathering) (err error) {
-	var records *protocol.Records
-	if statistics.OfGram(g.parts[0].kind) {
-		records, err = s.options.Local.Grams(ctx, g.Stage)
-	} else {
-		records, err = s.options.Local.Visit(ctx, g.Visit)
+	v, grams := g.Visit, statistics.OfGram(g.parts[0].kind)
+	if grams { // of the first visit to the stage
+		v = protocol.Visit{Stage: g.Stage}
 	}
+	records, err := s.options.Local.Visit(ctx, v, grams)
 	if err != nil {
 		return fmt.Errorf("visit %d: %w", g.Number, err)
 	}

@@ -150,7 +150,6 @@ func TestFailureThatCounts(t *testing.T) {
 			plan, err := s.plan.Messages()
 			arrowtest.NoError(t, err)
 			s.Log = plansLog{messages: plan}
-			s.scratch = &scratch{}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
@@ -194,7 +193,6 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 		for range 2 {
 			arrowtest.Must(s.receive(t.Context(), time.Second))(t)
 		}
-		s.scratch = &scratch{}
 		v, _ := s.chain.Due()
 		_, err = s.gather(t.Context(), s.gathering(v, s.visitSum()))
 		if counts, want := errors.As(err, new(*failureError)), failure.Parent == survey.Digest(); counts != want {
@@ -211,7 +209,6 @@ func TestFailureOfExpiredWeights(t *testing.T) {
 	failure := &schemas.Failure{Run: s.run, Parent: s.chain.Root, Partitions: []int{0}, Expired: true, Reason: "the weights are gone"}
 	s.subscription = &scripted{deliveries: []*protocol.Delivery{{Topic: s.Topics.Statistics,
 		Message: protocol.Message{Message: failure.Message()}}}}
-	s.scratch = &scratch{}
 	v, _ := s.chain.Due()
 	if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.As(err, new(*failureError)) {
 		t.Errorf("gather ends with %v, expected the failure", err)
@@ -326,7 +323,6 @@ func TestSolverFindsWhatItHasMissed(t *testing.T) {
 			s.owner = groupOwner{make(chan struct{})}
 			s.plan.Spans, s.plan.Since.Statistics = append(s.plan.Spans, coverage.Span{Partition: 1, To: 1}), []int64{0}
 			s = New(s.Client, nil, s.plan, 0, s.owner, Options{}, &skipped) // of the modified plan
-			s.scratch = &scratch{}
 			plan := arrowtest.Must(s.plan.Messages())(t)
 			claim = (&schemas.Claim{Run: s.run}).Message()
 			script := &scripted{late: 4}
@@ -396,7 +392,7 @@ func TestWaitingIsSaid(t *testing.T) {
 			s.owner = groupOwner{make(chan struct{})}
 		}
 		plan := arrowtest.Must(s.plan.Messages())(t)
-		s.Log, s.scratch, s.subscription = plansLog{messages: plan}, &scratch{}, &scripted{late: 3}
+		s.Log, s.subscription = plansLog{messages: plan}, &scripted{late: 3}
 		s.inbox.Begin(wire.Survey)
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 		if _, err := s.gather(t.Context(), s.gathering(v, s.visitSum())); !errors.Is(err, errOver) {
@@ -415,7 +411,6 @@ func TestSolverGivesUp(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			s.owner, s.GiveUp = groupOwner{make(chan struct{})}, 100*time.Second
-			s.scratch = &scratch{}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			if test.begun {
@@ -473,7 +468,7 @@ func TestVisitThatIsGone(t *testing.T) {
 					Covered: coverage.Coverage{Spans: plan.Spans}}).Record())
 				write(s.Topics.Statistics, messages, err)
 			}
-			s.Log, s.scratch, s.subscription = log, &scratch{}, &scripted{late: 3}
+			s.Log, s.subscription = log, &scripted{late: 3}
 			s.inbox.Begin(0)
 			sum, err := s.gather(t.Context(), s.gathering(v, s.visitSum()))
 			switch gone := errors.As(err, new(*goneError)); {
@@ -511,7 +506,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 			} else {
 				log.topics[s.Topics.Weights] = weights
 			}
-			s.Log, s.scratch, s.subscription = log, &scratch{}, script
+			s.Log, s.subscription = log, script
 			s.owner = groupOwner{make(chan struct{})}
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
@@ -725,7 +720,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
 			}
 		}
-		s.subscription, s.scratch = &scripted{deliveries: deliveries}, &scratch{}
+		s.subscription = &scripted{deliveries: deliveries}
 		s.inbox.Begin(wire.Survey)
 		found := &surveyFindings{Findings: accumulate.NewFindings()}
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}

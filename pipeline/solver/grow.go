@@ -10,7 +10,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/tree"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages"
@@ -26,14 +25,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	}
 	s.inbox.Begin(number)
 	sample := &accumulate.Sample{Max: s.plan.Stages[number].Features.Sample}
-	visits := &part{kind: statistics.KindVisit, read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(s.inbox.double(id))
-		if err != nil {
-			return nil, err
-		}
-		return accumulate.NewSum(coverage.Coverage{}, visit.Sums), nil
-	}}
-	sum, err := s.gather(ctx, s.gathering(v, visits, s.samples(sample)))
+	sum, err := s.gather(ctx, s.gathering(v, s.visitSum(), s.samples(sample)))
 	if err != nil {
 		return err
 	}

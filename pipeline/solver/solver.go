@@ -43,7 +43,7 @@ type Solver struct {
 	read         map[int]*protocol.Written // last record, by partition of the statistics topic
 	missed       bool                      // the statistics may have missing records: see readMissed
 	claims       int                       // number of claims
-	scratch      *scratch
+	factors      [2]solve.Buffer           // of alternating stages: those of the previous stage may still be in use
 	stages       []schemas.StageReport
 	last         *accumulate.Sum // seals of the last sealed stage; at the end of a member, of the mean of the members so far
 	visited      []schemas.Share // that visits to stages read
@@ -68,6 +68,9 @@ type Options struct {
 func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch int64, owner protocol.Owner, o Options,
 	rec event.Recorder) *Solver {
 	chain := protocol.NewChain(plan, client.Codec, rec)
+	if o.Store == nil {
+		o.Store = &Store{}
+	}
 	return &Solver{
 		visited: plan.Shares(plan.Partitions()), surveyed: plan.Shares(plan.Surveyed()), options: o,
 		Client: client, blas: blas, rec: rec, plan: plan, run: chain.Run, watch: watch, owner: owner, chain: chain,
@@ -147,9 +150,6 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 	}
 	s.subscription = s.Log.Subscribe(ctx, s.owner.Changed(), s.positions(next)...)
 	defer s.subscription.Close()
-	s.scratch = s.options.Store.lend()
-	defer func() { s.options.Store.giveBack(s.scratch) }()
-	defer s.chained.left.encoding.Wait()
 	if s.plan.Update().IsLocal() {
 		defer s.options.Local.End()
 		if err := s.options.Local.Begin(ctx, s.chain, earlier); err != nil {
@@ -169,7 +169,7 @@ func (s *Solver) solve(ctx context.Context) (*schemas.Place, error) {
 
 // factorsOf returns the buffer for the factors of a stage.
 func (s *Solver) factorsOf(stage int) *solve.Buffer {
-	return &s.scratch.factors[stage%len(s.scratch.factors)]
+	return &s.factors[stage%len(s.factors)]
 }
 
 // positions returns the start of a solver's subscriptions: the weights from the end of its chain, the plans, because

@@ -35,6 +35,7 @@ type fitting struct {
 	sum      *accumulate.Sum     // of the last visit
 	pass     *schemas.PassReport // completed by the last visit; nil: none
 	overflow int64               // rows that the first visit excluded
+	gram     []float64           // in a full run of a chain, for the state
 }
 
 // stage fits one stage: it observes the accepted visits and publishes the weights for the next one, until a record is
@@ -78,7 +79,11 @@ func (s *Solver) fitting(number int) (*fitting, error) {
 	if s.updatesSparse() {
 		f.fit = s.columnUpdate(number, f.shape)
 	} else if s.plan.Update() != nil {
-		f.fit = s.update(number, f.shape)
+		update := s.update(number, f.shape)
+		if number == len(s.plan.Stages)-1 && s.hasGateRows() {
+			update.EndVisited()
+		}
+		f.fit = update
 	} else {
 		updated := s.plan.Chain != nil && s.plan.Chain.Number == 1 && !f.shape.Sparse
 		f.fit = solve.NewFit(s.memberStages(number), number%s.plan.MemberStages(), updated, f.shape, s.factorsOf(number))
@@ -183,7 +188,10 @@ func (s *Solver) precondition(ctx context.Context, v protocol.Visit, f *fitting,
 	if err != nil {
 		return 0, err
 	}
-	s.keepGram(v.Stage, gram.Tensors())
+	if s.plan.Chain != nil && s.plan.Update() == nil {
+		field, _ := gram.Tensors().Find(statistics.FieldGram)
+		f.gram = slices.Clone(field.Data)
+	}
 	began, factored := s.Clock.Now(), make(chan error, 1)
 	factor := func() { factored <- f.fit.Precondition(gram.Tensors()) }
 	if s.plan.Update().IsLocal() {

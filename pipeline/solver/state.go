@@ -137,28 +137,8 @@ func (s *Solver) momentsOf(r *wire.Record[float64]) (*solve.Moments, error) {
 	return &solve.Moments{Gram: m.Gram, Scores: m.Scores(), Gradient: m.Gradient(), Curvature: m.Curvature}, nil
 }
 
-// encoded returns the messages of a record for the state topic.
+// encoded returns the messages of a record for the state topic. A run may leave very many, so each is encoded when it is written.
 type encoded func() ([]wire.Message, error)
-
-// encodes returns the messages of a record in double precision. An update encodes it while workers visit later stages; a full run, which
-// may have very many increments, one record after the other at its end.
-func (s *Solver) encodes(record func() *wire.Record[float64]) encoded {
-	encode := func() ([]wire.Message, error) { return s.Codec.EncodeDouble(record()) }
-	if s.plan.Update() == nil {
-		return encode
-	}
-	var messages []wire.Message
-	var err error
-	done := make(chan struct{})
-	s.chained.left.encoding.Go(func() {
-		defer close(done)
-		messages, err = encode()
-	})
-	return func() ([]wire.Message, error) {
-		<-done
-		return messages, err
-	}
-}
 
 // stateIdentity returns the identity of a record of a stage on the state topic. The visit is the place of an increment among the visited
 // ones.
@@ -167,10 +147,11 @@ func (s *Solver) stateIdentity(kind wire.Kind, stage, visit int) wire.Identity {
 }
 
 // leaveTerms keeps the records of the terms of the visited increments at the next stage.
-func (s *Solver) leaveTerms(visited int, encode func(id wire.Identity, place int) encoded) {
+func (s *Solver) leaveTerms(visited int, encode func(id wire.Identity, place int) ([]wire.Message, error)) {
 	left, list := &s.chained.left, make([]encoded, visited)
 	for i := range list {
-		list[i] = encode(s.stateIdentity(statistics.KindTerms, len(left.terms), i), i)
+		id := s.stateIdentity(statistics.KindTerms, len(left.terms), i)
+		list[i] = func() ([]wire.Message, error) { return encode(id, i) }
 	}
 	left.terms = append(left.terms, list)
 }
