@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"sync"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -37,7 +36,7 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 		last = max(last, number)
 	}
 	w := New(l.client, l.blas, l.plan, 0, protocol.NewSoleOwner(last+1), l.option, l.rec)
-	w.chain, w.Earlier, w.Cache, w.local = chain, earlier, l.option.cache(), &sync.Mutex{}
+	w.chain, w.Earlier, w.Cache = chain, earlier, l.option.cache()
 	l.worker, l.failed = w, false
 	for i := range w.all {
 		w.shares = append(w.shares, w.share(i))
@@ -45,34 +44,19 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 	return w.begin(ctx, w.shares)
 }
 
-// Visit makes a visit, and returns its records.
-func (l *Local) Visit(ctx context.Context, v protocol.Visit) (*protocol.Records, error) {
-	return l.collect(ctx, func(w *Worker) error {
-		began := w.Clock.Now()
-		err := w.visit(ctx, v, w.shares)
-		if err == nil {
-			w.visited(v, w.shares, began)
-		}
-		return err
-	})
-}
-
-// Grams returns the records of the Gram matrices of a stage.
-func (l *Local) Grams(ctx context.Context, stage int) (*protocol.Records, error) {
-	return l.collect(ctx, func(w *Worker) error {
-		v := protocol.Visit{Stage: stage}
-		if err := w.reserve(v); err != nil {
-			return err
-		}
-		return w.withScores(ctx, stage, w.shares, func() error { return w.sumGrams(ctx, v, w.shares) })
-	})
-}
-
-// collect returns the records that do publishes.
-func (l *Local) collect(ctx context.Context, do func(*Worker) error) (*protocol.Records, error) {
-	w := l.worker
+// Visit makes a visit, or sums the Gram matrices of its stage, and returns the records.
+func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error) {
+	w, began := l.worker, l.client.Clock.Now()
 	w.records = &protocol.Records{}
-	if err := do(w); err != nil {
+	var err error
+	if grams {
+		if err = w.reserve(v); err == nil {
+			err = w.withScores(ctx, v.Stage, w.shares, func() error { return w.sumGrams(ctx, v, w.shares) })
+		}
+	} else if err = w.visit(ctx, v, w.shares); err == nil {
+		w.visited(v, w.shares, began)
+	}
+	if err != nil {
 		l.failed = ctx.Err() == nil
 		return nil, err
 	}

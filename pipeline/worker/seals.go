@@ -318,7 +318,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 			return nil
 		}
 		w.seals.add(seal)
-		w.written.add(whole)
+		w.written[whole.Identity] = whole
 		return nil
 	})
 	if err != nil {

@@ -35,13 +35,13 @@ type Worker struct {
 	all      []schemas.Share // of the plan
 	shares   []*visit.Share  // owned shares, in the plan's order
 	seals    seals
-	written  written
 	matrices *matrices // nil: not known yet
 	reserved int64     // bytes of the cache reserved for the matrices
 	executor visit.Executor
 	options  Options
-	records  *protocol.Records // of a visit of which nothing is sent; nil: records are published
-	local    *sync.Mutex       // guards records
+	mutex    sync.Mutex                          // guards records and written
+	records  *protocol.Records                   // of a visit of which nothing is sent; nil: records are published
+	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
 	// grams are the digests of what the Gram matrices of the current stage depend on, for later runs. Nil means that no other run has them.
 	grams map[*visit.Share]wire.Digest
 }
@@ -76,7 +76,7 @@ func New(client *protocol.Client, blas *kernel.BLAS, plan *schemas.Plan, watch i
 	}
 	return &Worker{
 		Run: visit.NewRun(client, blas, plan, chain.Run, cache), rec: rec, watch: watch, owner: owner, chain: chain,
-		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()),
+		executor: o.Executor, options: o, all: plan.Shares(plan.Partitions()), written: map[wire.Identity]*protocol.Written{},
 	}
 }
 
@@ -164,20 +164,11 @@ func (e *StoppedError) Report(ctx context.Context) error {
 				return fmt.Errorf("report that %s: %w", e.failure.Reason, err)
 			}
 		}
-		if change, err := w.await(ctx, subscription, wait); err != nil || change == runEnded || change == chainGrown {
-			return err
-		}
-		if len(e.failure.Partitions) == 0 {
-			return nil
-		}
-		if goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since); err != nil || !goesOn {
-			return err
-		}
-		differs, err := w.chain.RenewUnread(ctx, w.Client)
+		change, err := w.await(ctx, subscription, wait)
 		if errors.As(err, new(*protocol.ExpiredError)) {
 			err = nil
 		}
-		if err != nil || differs || w.chain.Head() != e.failure.Parent {
+		if err != nil || change == runEnded || change == chainDiffers || w.chain.Head() != e.failure.Parent || len(e.failure.Partitions) == 0 {
 			return err
 		}
 	}
@@ -206,26 +197,11 @@ func (w *Worker) visits(ctx context.Context) (err error) {
 			return err
 		}
 		switch change, err := w.await(ctx, subscription, wait); {
-		case err != nil:
+		case err != nil || change == runEnded:
 			return err
-		case change == runEnded:
-			return nil
+		case change == chainDiffers:
+			return errDiffers
 		case change == nothing:
-			if goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since); err != nil || !goesOn {
-				return err
-			}
-			head := w.chain.Head()
-			differs, err := w.chain.RenewUnread(ctx, w.Client)
-			if err != nil {
-				return err
-			}
-			if differs {
-				return errDiffers
-			}
-			if w.chain.Head() != head {
-				wait = protocol.MinPatience
-				continue
-			}
 			if err := w.repeat(ctx); err != nil {
 				return err
 			}
@@ -243,10 +219,11 @@ const (
 	nothing       change = iota // timeout
 	ownersChanged               // the worker may own other partitions
 	chainGrown                  // a record of the weights topic was accepted
+	chainDiffers                // the weights topic has other accepted weights
 	runEnded
 )
 
-// await waits for an event that may change what is due, but no longer than timeout.
+// await waits for an event that may change what is due, but no longer than timeout: then it compares with the log.
 func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, timeout time.Duration) (change, error) {
 	for deadline := w.Clock.Now().Add(timeout); ; {
 		d, late, err := subscription.Next(ctx, w.Clock.Until(deadline))
@@ -254,7 +231,7 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 		case err != nil:
 			return nothing, err
 		case late:
-			return nothing, nil
+			return w.renew(ctx)
 		case d == nil:
 			return ownersChanged, nil
 		case d.Topic == w.Topics.Plans && protocol.Ends(d.Message.Message, w.ID):
@@ -265,6 +242,25 @@ func (w *Worker) await(ctx context.Context, subscription protocol.Subscription, 
 			}
 		}
 	}
+}
+
+// renew returns what has changed on the log without an event.
+func (w *Worker) renew(ctx context.Context) (change, error) {
+	goesOn, err := w.GoesOn(ctx, w.ID, w.Plan.Since)
+	if err != nil || !goesOn {
+		return runEnded, err
+	}
+	head := w.chain.Head()
+	differs, err := w.chain.RenewUnread(ctx, w.Client)
+	switch {
+	case err != nil:
+		return nothing, err
+	case differs:
+		return chainDiffers, nil
+	case w.chain.Head() != head:
+		return chainGrown, nil
+	}
+	return nothing, nil
 }
 
 // catchUp does everything that is due for the worker's shares.
@@ -445,8 +441,8 @@ func (w *Worker) statisticsOf(first int) int {
 // publish writes a record of a share's statistics, or adds it to the records of a visit of which nothing is sent.
 func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) error {
 	if w.records != nil {
-		w.local.Lock()
-		defer w.local.Unlock()
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
 		switch r := any(r).(type) {
 		case *wire.Record[float64]:
 			w.records.Doubles = append(w.records.Doubles, r)
@@ -457,7 +453,9 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 	}
 	written, err := protocol.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)
 	if err == nil {
-		w.written.add(written)
+		w.mutex.Lock()
+		defer w.mutex.Unlock()
+		w.written[r.Identity] = written
 	}
 	return err
 }

@@ -5,53 +5,12 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"sync"
 
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// written is the places of the worker's records that a solver may still be waiting for. The zero value is empty. Gram
-// matrices are published while another stage is visited, so it is safe for concurrent use.
-type written struct {
-	mutex sync.Mutex
-	all   map[wire.Identity]*protocol.Written
-}
-
-// add adds a record, or replaces the one with the same identity.
-func (w *written) add(r *protocol.Written) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	if w.all == nil {
-		w.all = map[wire.Identity]*protocol.Written{}
-	}
-	w.all[r.Identity] = r
-}
-
-// keep drops the records for which needed returns false.
-func (w *written) keep(needed func(wire.Identity) bool) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	maps.DeleteFunc(w.all, func(id wire.Identity, _ *protocol.Written) bool { return !needed(id) })
-}
-
-// those returns the records for which wanted returns true.
-func (w *written) those(wanted func(wire.Identity) bool) (list []*protocol.Written) {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for id, r := range w.all {
-		if wanted(id) {
-			list = append(list, r)
-		}
-	}
-	slices.SortFunc(list, func(a, b *protocol.Written) int {
-		return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition,
-			b.Partition))
-	})
-	return list
-}
 
 // ofVisit reports whether a record belongs to the statistics of a visit. The Gram matrices of an update do not depend on
 // weights, so each visit to a stage needs those of the stage.
@@ -74,8 +33,8 @@ func ofSeal(id wire.Identity, v protocol.Visit, seal int) bool {
 
 // forgetWritten drops the records that a solver does not wait for when a visit and the seals of a stage are due.
 func (w *Worker) forgetWritten(v protocol.Visit, seal int) {
-	w.written.keep(func(id wire.Identity) bool {
-		return w.ofVisit(id, v) || ofSeal(id, v, seal) || w.isGramOfUpdate(id) && id.Stage > v.Stage // or published ahead
+	maps.DeleteFunc(w.written, func(id wire.Identity, _ *protocol.Written) bool {
+		return !w.ofVisit(id, v) && !ofSeal(id, v, seal) && !(w.isGramOfUpdate(id) && id.Stage > v.Stage) // or published ahead
 	})
 }
 
@@ -116,16 +75,26 @@ func (w *Worker) repeatVisit(p *visit.Share, v protocol.Visit) {
 // lost returns the shares, by first partition, of those wanted records that are no longer on the log where a solver reads them.
 func (w *Worker) lost(ctx context.Context, wanted func(wire.Identity) bool) (map[int]bool, error) {
 	lost := map[int]bool{}
-	for _, r := range w.written.those(wanted) {
-		if !r.Precedes(w.Plan.Since.Statistics) {
-			if there, err := w.Holds(ctx, r); err != nil || there {
-				if err != nil {
-					return nil, err
-				}
-				continue
-			}
+	for _, id := range slices.SortedFunc(maps.Keys(w.written), compareRecords) {
+		if !wanted(id) {
+			continue
 		}
-		lost[r.Partition] = true
+		there, err := false, error(nil)
+		if r := w.written[id]; !r.Precedes(w.Plan.Since.Statistics) {
+			there, err = w.Holds(ctx, r)
+		}
+		if err != nil {
+			return nil, err
+		}
+		if !there {
+			lost[id.Partition] = true
+		}
 	}
 	return lost, nil
+}
+
+// compareRecords orders the records of a run.
+func compareRecords(a, b wire.Identity) int {
+	return cmp.Or(cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Visit, b.Visit), cmp.Compare(a.Partition,
+		b.Partition), cmp.Compare(a.Parent, b.Parent))
 }

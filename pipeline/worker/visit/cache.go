@@ -312,7 +312,8 @@ func (c *Cache) Return(p *Share, made Made, chained bool) {
 			}
 		}
 	}
-	c.dropIf(func(e *entry) bool { return e.rows && !chained && p.Has(e.partition) })
+	numbers := p.Numbers()
+	c.dropIf(func(e *entry) bool { return e.rows && !chained && slices.Contains(numbers, e.partition) })
 }
 
 // KeepGram stores the record of a share's Gram matrix for later runs, if there is room for it besides everything else. number is the

@@ -189,7 +189,7 @@ func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Ro
 		truth.Targets = rows.Targets
 	} else {
 		truth.Classes = make([]int32, batch.Rows)
-		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), unknownLabel(true, func(string) {}))
+		_ = batch.Classes(truth.Classes, examples.NewLabels(m.Labels()), func(int, string) error { return nil })
 	}
 	if batch.Sparse != m.Sparse() {
 		return

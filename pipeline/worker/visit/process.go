@@ -122,24 +122,14 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 		}
 	}
 	b.Rows, b.Fitted = RowsOf(p.Plan, number, m.Offset, batch)
-	ignore := func(string) {}
-	switch p.Plan.Task() {
-	case examples.Numbers:
-		numbers, err := ReadTargets(p.Plan, batch, b.Rows)
-		if err != nil {
-			return nil, err
-		}
+	numbers, err := readTruth(p.Plan, open, batch, &b.Rows, prepared.Labels, func(string) {})
+	if err != nil {
+		return nil, err
+	}
+	if numbers != nil {
 		targets, overflowed := standardizeTargets(prepared, numbers, prepared.Labels.Len())
 		b.Rows.Targets = targets
 		b.LeaveOut(overflowed)
-	case examples.SeveralLabels:
-		if err := readLabelSets(open, batch, &b.Rows, prepared.Labels, ignore); err != nil {
-			return nil, err
-		}
-	default:
-		if err := readLabels(open, batch, b.Rows, prepared.Labels, ignore); err != nil {
-			return nil, err
-		}
 	}
 	for i, class := range b.Rows.Classes {
 		switch {

@@ -153,27 +153,29 @@ func standardizeTargets(by standardizer, targets []float64, k int) (dst kernel.D
 	return dst, sink.TakeBack(dst, kernel.NewDense(dst.Rows, k))
 }
 
-// readLabelSets finds the label sets of a message's rows (n × k). Unknown labels are handled as in readLabels.
-func readLabelSets(open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
-	rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
-	return batch.LabelSets(rows.Targets.Data, rows.Classes, labels, unknownLabel(open, unknown))
-}
-
-// readLabels finds the classes of a message's rows, or marks rows as unlabelled. If open, as in a chain that may learn further
-// labels, unknown is called with each label that is not a class. Otherwise such a label is an error.
-func readLabels(open bool, batch *examples.Batch, rows accumulate.Rows, labels *examples.Labels, unknown func(label string)) error {
-	return batch.Classes(rows.Classes, labels, unknownLabel(open, unknown))
-}
-
-// unknownLabel returns the function that readLabels calls for labels that are not classes.
-func unknownLabel(open bool, unknown func(label string)) func(row int, label string) error {
-	if !open {
-		return examples.UnknownLabel
+// readTruth finds the targets of a message's rows, which it returns raw, or their classes or sets of labels, unless labels is nil. It marks
+// rows without any as unlabelled. If open, as in a chain that may learn further labels, unknown is called with each label that is not a
+// class. Otherwise such a label is an error.
+func readTruth(plan *schemas.Plan, open bool, batch *examples.Batch, rows *accumulate.Rows, labels *examples.Labels,
+	unknown func(label string)) (numbers []float64, err error) {
+	switch {
+	case plan.Task() == examples.Numbers:
+		return ReadTargets(plan, batch, *rows)
+	case labels == nil:
+		return nil, nil
 	}
-	return func(_ int, label string) error {
-		unknown(label)
-		return nil
+	other := examples.UnknownLabel
+	if open {
+		other = func(_ int, label string) error {
+			unknown(label)
+			return nil
+		}
 	}
+	if plan.Task() == examples.SeveralLabels {
+		rows.Targets = kernel.NewDense(batch.Rows, labels.Len())
+		return nil, batch.LabelSets(rows.Targets.Data, rows.Classes, labels, other)
+	}
+	return nil, batch.Classes(rows.Classes, labels, other)
 }
 
 // augment adds the plan's augmented training rows to a batch, after the rows of the message, and their raw features to

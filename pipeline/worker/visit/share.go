@@ -78,9 +78,6 @@ func (s *Share) AddPast(increment *coverage.Increment, place int, leaves bool, s
 	}
 }
 
-// Has reports whether a partition belongs to the share.
-func (s *Share) Has(number int) bool { return slices.Contains(s.Numbers(), number) }
-
 // Numbers returns the numbers of the partitions.
 func (s *Share) Numbers() (numbers []int) {
 	for _, part := range s.Parts {

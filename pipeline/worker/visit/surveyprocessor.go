@@ -136,20 +136,9 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 		return 0, err
 	}
 	rows, fitted := RowsOf(p.Plan, number, m.Offset, batch)
-	var numbers []float64
-	switch {
-	case p.Plan.Task() == examples.Numbers:
-		if numbers, err = ReadTargets(p.Plan, batch, rows); err != nil {
-			return 0, err
-		}
-	case p.Plan.Task() == examples.SeveralLabels && p.labels != nil:
-		if err := readLabelSets(p.Plan.Open(), batch, &rows, p.labels, func(label string) { p.found.Unknown[label]++ }); err != nil {
-			return 0, err
-		}
-	case p.labels != nil:
-		if err := readLabels(p.Plan.Open(), batch, rows, p.labels, func(label string) { p.found.Unknown[label]++ }); err != nil {
-			return 0, err
-		}
+	numbers, err := readTruth(p.Plan, p.Plan.Open(), batch, &rows, p.labels, func(label string) { p.found.Unknown[label]++ })
+	if err != nil {
+		return 0, err
 	}
 	for i := range rows.Classes {
 		if numbers != nil {
