@@ -2,9 +2,6 @@ package kernel
 
 import "fmt"
 
-// conjoinedWords is the number of words that one call of an assembly loop conjoins.
-const conjoinedWords = 16
-
 // Conjoin writes the bitwise AND of rows of words into dst. A row begins at each offset and is as long as dst. Without
 // offsets, all bits are set. Conjoin panics if a row extends past the end of words.
 func Conjoin(dst, words []uint64, offsets []int) {
@@ -14,11 +11,6 @@ func Conjoin(dst, words []uint64, offsets []int) {
 		}
 	}
 	at := 0
-	if len(offsets) > 0 && hasAVX2() {
-		for ; at+conjoinedWords <= len(dst); at += conjoinedWords {
-			conjoinRows(&dst[at], &words[at], &offsets[0], len(offsets))
-		}
-	}
 	for ; at+8 <= len(dst); at += 8 {
 		conjoin8((*[8]uint64)(dst[at:]), words[min(at, len(words)):], offsets)
 	}

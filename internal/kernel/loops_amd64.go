@@ -47,11 +47,6 @@ func mulSparseRow(dst *float32, indices *int32, values *float32, w *float32, n i
 //go:noescape
 func crossSparseRow(sum *float64, indices *int32, values *float32, r *float32, weight float32, n int, k int)
 
-// conjoinRows writes the bitwise AND of n rows of 16 words, which begin at the offsets; n > 0.
-//
-//go:noescape
-func conjoinRows(dst *uint64, words *uint64, offsets *int, n int)
-
 // addLeafRows adds the rows of w of its leaves in count trees to the first k ≤ 16 values of each row of scores, tree after tree; leaves is count×rows, a tree has each rows of w, and rows of scores and of w begin stride values apart; rows, count, k > 0.
 //
 //go:noescape

@@ -3916,38 +3916,6 @@ next:
 	VZEROUPPER
 	RET
 
-// func conjoinRows(dst *uint64, words *uint64, offsets *int, n int)
-// Requires: AVX, AVX2
-TEXT ·conjoinRows(SB), NOSPLIT, $0-32
-	MOVQ    dst+0(FP), AX
-	MOVQ    words+8(FP), CX
-	MOVQ    offsets+16(FP), DX
-	MOVQ    n+24(FP), BX
-	MOVQ    (DX), SI
-	VMOVUPS (CX)(SI*8), Y0
-	VMOVUPS 32(CX)(SI*8), Y1
-	VMOVUPS 64(CX)(SI*8), Y2
-	VMOVUPS 96(CX)(SI*8), Y3
-	JMP     next
-
-row:
-	MOVQ  (DX), SI
-	VPAND (CX)(SI*8), Y0, Y0
-	VPAND 32(CX)(SI*8), Y1, Y1
-	VPAND 64(CX)(SI*8), Y2, Y2
-	VPAND 96(CX)(SI*8), Y3, Y3
-
-next:
-	ADDQ    $0x08, DX
-	DECQ    BX
-	JNZ     row
-	VMOVUPS Y0, (AX)
-	VMOVUPS Y1, 32(AX)
-	VMOVUPS Y2, 64(AX)
-	VMOVUPS Y3, 96(AX)
-	VZEROUPPER
-	RET
-
 // func addLeafRows(scores *float32, leaves *uint8, w *float32, rows int, count int, each int, k int, stride int)
 // Requires: AVX
 TEXT ·addLeafRows(SB), NOSPLIT, $0-64
