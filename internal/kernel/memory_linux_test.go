@@ -67,10 +67,7 @@ func TestLoopsStayInTheirMemory(t *testing.T) {
 					"ScaleRows":      func() { ScaleRows(floats(n, k), floats(1, n).Data, floats(1, k).Data, 1) },
 					"MulAddSparse":   func() { MulAddSparse(wide, sparse, floats(n, k)) },
 					"AddCrossSparse": func() { AddCrossSparse(guarded(t, make([]float64, n*k)), sparse, wide, fill(1, n, 1).Data) },
-					"Conjoin": func() {
-						Conjoin(guarded(t, make([]uint64, k)), guarded(t, make([]uint64, n+k-1)), guarded(t, []int{0, n - 1}))
-					},
-					"AddLeafRows": func() { AddLeafRows(wide.Data, codes, floats(n, k).Data, n, n, k) },
+					"AddLeafRows":    func() { AddLeafRows(wide.Data, codes, floats(n, k).Data, n, n, k) },
 					"AddLeafResiduals": func() {
 						AddLeafResiduals(guarded(t, make([]float64, n*k)), codes, wide.Data, n, n, k)
 					},

@@ -5,8 +5,6 @@ import (
 	"maps"
 	"math/bits"
 	"slices"
-
-	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // Finder finds the leaves of rows in a forest. Make it with [NewFinder]. It is immutable.
@@ -176,7 +174,16 @@ func (f *Finder) conjoin(l *Leaves, row []uint8) []uint64 {
 		t := &f.dense[j]
 		l.offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
 	}
-	kernel.Conjoin(l.kept, f.kept, l.offsets)
+	at := 0
+	for ; at+8 <= f.words; at += 8 {
+		conjoin8((*[8]uint64)(l.kept[at:]), f.kept[min(at, len(f.kept)):], l.offsets)
+	}
+	for ; at < f.words; at++ {
+		l.kept[at] = ^uint64(0)
+		for _, from := range l.offsets {
+			l.kept[at] &= f.kept[from+at]
+		}
+	}
 	for j := range f.sparse {
 		t := &f.sparse[j]
 		from := int(t.rows[row[t.column]]) * len(t.at)
@@ -185,4 +192,24 @@ func (f *Finder) conjoin(l *Leaves, row []uint8) []uint64 {
 		}
 	}
 	return l.kept
+}
+
+// conjoin8 writes eight words of the conjunction. It is a separate function so that they stay in registers.
+//
+//go:noinline
+func conjoin8(dst *[8]uint64, words []uint64, offsets []int) {
+	a, b, c, d := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
+	e, f, g, h := ^uint64(0), ^uint64(0), ^uint64(0), ^uint64(0)
+	for _, from := range offsets {
+		w := (*[8]uint64)(words[from:])
+		a &= w[0]
+		b &= w[1]
+		c &= w[2]
+		d &= w[3]
+		e &= w[4]
+		f &= w[5]
+		g &= w[6]
+		h &= w[7]
+	}
+	dst[0], dst[1], dst[2], dst[3], dst[4], dst[5], dst[6], dst[7] = a, b, c, d, e, f, g, h
 }
