@@ -14,8 +14,13 @@ import (
 // column rule out, in all trees, depend on the column's code alone. So a table holds them, as bitmasks: one word per
 // tree, or per two trees of up to 32 leaves. A row takes one bitwise AND of such words per column.
 type Finder struct {
-	trees, leaves, columns int
+	trees, leaves int
+	tables
+}
 
+// tables hold bitmasks of the codes of columns. A row takes the AND of those of its codes.
+type tables struct {
+	columns       int
 	words         int      // of a bitmask
 	kept          []uint64 // the tables of dense columns, concatenated
 	dense, sparse []table
@@ -36,21 +41,37 @@ func NewFinder(forest Forest, columns int) *Finder {
 	if err := forest.Check(columns); err != nil || columns < 1 {
 		panic(fmt.Sprintf("tree: NewFinder: a forest over %d columns: %v", columns, err))
 	}
-	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves, columns: columns}
-	f.words = (f.trees*f.leafBits() + 63) / 64
-	rules := map[int32][]rule{} // of each column, in the order of their words
+	f := &Finder{trees: forest.Trees(), leaves: forest.Leaves}
+	rules := make(rules)
 	first := 0
 	for t, size := range forest.Sizes {
 		shift := t * f.leafBits() % 64
 		walk(forest.Lefts[first:][:size], func(node, leaf, left, _ int) {
-			order, ruled := int(forest.Compared[first+node]), (uint64(1)<<(left+1)-1)<<leaf<<shift
-			column := forest.Orders.Columns[order]
-			rules[column] = append(rules[column], rule{t * f.leafBits() / 64, ^ruled, forest.Orders.RanksOf(order), forest.Cuts[first+node]})
+			ruled := (uint64(1)<<(left+1) - 1) << leaf << shift
+			rules.add(forest, first+node, rule{word: t * f.leafBits() / 64, kept: ^ruled})
 		})
 		first += int(size)
 	}
-	for _, column := range slices.Sorted(maps.Keys(rules)) {
-		t := newTable(int(column), rules[column], f.words)
+	f.tables = rules.tables(columns, (f.trees*f.leafBits()+63)/64)
+	return f
+}
+
+// rules are those of each column, in the order of their words.
+type rules map[int32][]rule
+
+// add adds the rule of a node.
+func (all rules) add(f Forest, node int, r rule) {
+	order := int(f.Compared[node])
+	r.ranks, r.cut = f.Orders.RanksOf(order), f.Cuts[node]
+	column := f.Orders.Columns[order]
+	all[column] = append(all[column], r)
+}
+
+// tables returns the tables of rules.
+func (all rules) tables(columns, words int) tables {
+	f := tables{columns: columns, words: words}
+	for _, column := range slices.Sorted(maps.Keys(all)) {
+		t := newTable(int(column), all[column], words)
 		if t.at != nil {
 			f.sparse = append(f.sparse, t)
 			continue
@@ -70,10 +91,11 @@ func (f *Finder) leafBits() int {
 	return 64
 }
 
-// rule is a node: the bits of a word that a row of a rank above the cut keeps.
+// rule is a node: the bits of a word that a row of a rank above the cut keeps, or with below one of a rank up to it.
 type rule struct {
 	word  int
 	kept  uint64
+	below bool
 	ranks []uint8 // of the codes; nil: each code is its own rank
 	cut   uint8
 }
@@ -83,7 +105,7 @@ func (r *rule) fails(code int) bool {
 	if r.ranks != nil {
 		code = int(r.ranks[code])
 	}
-	return code > int(r.cut)
+	return (code > int(r.cut)) != r.below
 }
 
 // newTable returns the table of a column. It has all words if the rules touch about half of them or more, otherwise
@@ -128,8 +150,7 @@ type Leaves struct {
 	Rows, Trees int
 	Data        []uint8
 
-	kept    []uint64 // scratch for one row
-	offsets []int
+	conjunction
 }
 
 // Reshape resizes l. It reuses its memory. The values are unspecified.
@@ -142,13 +163,10 @@ func (l Leaves) Tree(t int) []uint8 { return l.Data[t*l.Rows:][:l.Rows:l.Rows] }
 
 // Find writes the leaves of rows, given their codes (rows × columns, row-major), into dst, whose memory it reuses.
 func (f *Finder) Find(dst *Leaves, codes []uint8) {
-	n := len(codes) / f.columns
-	if len(codes) != n*f.columns {
-		panic(fmt.Sprintf("tree: %d codes of %d columns", len(codes), f.columns))
-	}
+	n := f.rows(codes)
 	dst.Reshape(n, f.trees)
 	for i := range n {
-		kept := f.conjoin(dst, codes[i*f.columns:][:f.columns])
+		kept := f.conjoin(&dst.conjunction, codes[i*f.columns:][:f.columns])
 		if f.leaves > 32 {
 			for t := range f.trees {
 				dst.Data[t*n+i] = uint8(bits.TrailingZeros64(kept[t]))
@@ -167,31 +185,46 @@ func (f *Finder) Find(dst *Leaves, codes []uint8) {
 	}
 }
 
-// conjoin returns the bits that all codes of a row keep, in the scratch of l.
-func (f *Finder) conjoin(l *Leaves, row []uint8) []uint64 {
-	l.kept, l.offsets = slices.Grow(l.kept[:0], f.words)[:f.words], slices.Grow(l.offsets[:0], len(f.dense))[:len(f.dense)]
+// rows returns the number of rows with these codes.
+func (f *tables) rows(codes []uint8) int {
+	n := len(codes) / f.columns
+	if len(codes) != n*f.columns {
+		panic(fmt.Sprintf("tree: %d codes of %d columns", len(codes), f.columns))
+	}
+	return n
+}
+
+// conjunction is scratch of [tables.conjoin] for one row.
+type conjunction struct {
+	kept    []uint64
+	offsets []int
+}
+
+// conjoin returns the bits that all codes of a row keep, valid until the next call.
+func (f *tables) conjoin(c *conjunction, row []uint8) []uint64 {
+	c.kept, c.offsets = slices.Grow(c.kept[:0], f.words)[:f.words], slices.Grow(c.offsets[:0], len(f.dense))[:len(f.dense)]
 	for j := range f.dense {
 		t := &f.dense[j]
-		l.offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
+		c.offsets[j] = t.first + int(t.rows[row[t.column]])*f.words
 	}
 	at := 0
 	for ; at+8 <= f.words; at += 8 {
-		conjoin8((*[8]uint64)(l.kept[at:]), f.kept[min(at, len(f.kept)):], l.offsets)
+		conjoin8((*[8]uint64)(c.kept[at:]), f.kept[min(at, len(f.kept)):], c.offsets)
 	}
 	for ; at < f.words; at++ {
-		l.kept[at] = ^uint64(0)
-		for _, from := range l.offsets {
-			l.kept[at] &= f.kept[from+at]
+		c.kept[at] = ^uint64(0)
+		for _, from := range c.offsets {
+			c.kept[at] &= f.kept[from+at]
 		}
 	}
 	for j := range f.sparse {
 		t := &f.sparse[j]
 		from := int(t.rows[row[t.column]]) * len(t.at)
 		for i, word := range t.at {
-			l.kept[word] &= t.kept[from+i]
+			c.kept[word] &= t.kept[from+i]
 		}
 	}
-	return l.kept
+	return c.kept
 }
 
 // conjoin8 writes eight words of the conjunction. It is a separate function so that they stay in registers.
