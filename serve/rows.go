@@ -33,20 +33,20 @@ type rows interface {
 
 // open returns the rows of a body.
 func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
-	want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
-	switch p.sent {
-	case typeArrow:
+	if p.sent == openInference {
+		stream, err := p.tensors(body)
+		if err != nil {
+			return nil, err
+		}
+		body = stream
+	}
+	if p.sent == typeArrow || p.sent == openInference {
+		want := layout.Features{Width: p.Width(), Columns: p.Columns(), Sparse: p.Sparse()}
 		return &batchRows{batches: arrow.Stream(ctx, "the request", body, p.unpack, p.version.options, want),
 			texts: arrow.JSONRows(body, func(bytes int) error {
 				p.again += bytes
 				return p.unpack(input.Unpacked{})
 			})}, nil
-	case openInference:
-		t, err := p.openTensors(body)
-		if err != nil {
-			return nil, err
-		}
-		return &batchRows{batches: t.batches(ctx, p.version.options, want), texts: t.texts}, nil
 	}
 	r, err := p.reader()
 	if err != nil {
@@ -62,7 +62,7 @@ func (p *prediction) open(ctx context.Context, body []byte) (rows, error) {
 	return newJSONRows(f, p.version, r)
 }
 
-// batchRows are the rows of an Arrow stream, or of tensors.
+// batchRows are the rows of an Arrow stream.
 type batchRows struct {
 	batches iter.Seq2[*examples.Rows, error]
 	texts   iter.Seq[[]byte]      // the rows as JSON

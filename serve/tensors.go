@@ -1,26 +1,21 @@
 package serve
 
 import (
-	"bufio"
 	"bytes"
-	"context"
 	"encoding/binary"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"math"
 	"slices"
 	"strconv"
-	"strings"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/float16"
+	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
-	"github.com/stagewise/stagewise/ingest/format"
-	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
-	"github.com/stagewise/stagewise/ingest/layout"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -31,30 +26,23 @@ const headerLength = "Inference-Header-Content-Length"
 type tensor struct {
 	name     string
 	datatype string
-	kind     tabular.Kind
-	bits     int // of a value; 0: a text
+	of       arrow.DataType // the type of its values; nil: there is no such datatype
+	size     int            // bytes of a value; 0: a text
 	shape    []int
 	data     value.Cell // JSON; nil: they are in bytes
 	bytes    []byte
 }
 
-// table is the rows of a request of the Open Inference Protocol: a [tabular.Source].
+// table is the rows of a request of the Open Inference Protocol: a column for each tensor.
 type table struct {
-	columns []inputColumn
+	fields  []arrow.Field
+	columns []arrow.Array
 	rows    int
-	read    int // number of rows read
 }
 
-// inputColumn is a column of the rows, from a tensor.
-type inputColumn struct {
-	tabular.Field
-	tabular.Column
-	of *tensor
-}
-
-// openTensors returns the inputs of a request of the Open Inference Protocol, for which it reserves memory, and sets the requested contents
-// of the answer.
-func (p *prediction) openTensors(body []byte) (*table, error) {
+// tensors returns the inputs of a request of the Open Inference Protocol as an Arrow stream, for which it reserves memory, and sets the
+// requested contents of the answer.
+func (p *prediction) tensors(body []byte) ([]byte, error) {
 	text, length := body, p.request.Header.Get(headerLength)
 	if length != "" {
 		n, err := strconv.Atoi(length)
@@ -101,7 +89,19 @@ func (p *prediction) openTensors(body []byte) (*table, error) {
 	case len(t.columns) == 0:
 		return nil, errors.New("no inputs that are columns of the model")
 	}
-	return t, nil
+	return t.stream()
+}
+
+// stream returns the rows as an Arrow stream.
+func (t *table) stream() ([]byte, error) {
+	var stream bytes.Buffer
+	schema := arrow.NewSchema(t.fields, nil)
+	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
+	if err := w.Write(array.NewRecord(schema, t.columns, int64(t.rows))); err != nil {
+		return nil, err
+	}
+	err := w.Close()
+	return stream.Bytes(), err
 }
 
 // tensorOf returns an input. Its binary data are the first bytes of rest, and are removed from it.
@@ -136,26 +136,20 @@ func tensorOf(input value.Cell, rest *[]byte) (t tensor, err error) {
 // maxDimensions limits the depth of lists in a tensor.
 const maxDimensions = 8
 
-// setType sets the kind and the size of the values. It reports false if there is no such datatype.
+// setType sets the type and the size of the values. It reports false if there is no such datatype.
 func (t *tensor) setType() bool {
-	name := strings.TrimRight(t.datatype, "0123456789")
-	length := t.datatype[len(name):]
-	t.bits, _ = strconv.Atoi(length)
-	switch {
-	case strings.HasPrefix(length, "0"):
-		return false
-	case t.datatype == "BYTES":
-		t.kind = tabular.Text
-	case t.datatype == "BOOL":
-		t.kind, t.bits = tabular.Boolean, 8
-	case name == "FP" && slices.Contains([]int{16, 32, 64}, t.bits):
-		t.kind = tabular.Numeric
-	case (name == "INT" || name == "UINT") && slices.Contains([]int{8, 16, 32, 64}, t.bits):
-		t.kind = tabular.Whole
-	default:
-		return false
+	t.of = map[string]arrow.DataType{
+		"BYTES": arrow.BinaryTypes.String, "BOOL": arrow.FixedWidthTypes.Boolean,
+		"FP16": arrow.FixedWidthTypes.Float16, "FP32": arrow.PrimitiveTypes.Float32, "FP64": arrow.PrimitiveTypes.Float64,
+		"INT8": arrow.PrimitiveTypes.Int8, "INT16": arrow.PrimitiveTypes.Int16,
+		"INT32": arrow.PrimitiveTypes.Int32, "INT64": arrow.PrimitiveTypes.Int64,
+		"UINT8": arrow.PrimitiveTypes.Uint8, "UINT16": arrow.PrimitiveTypes.Uint16,
+		"UINT32": arrow.PrimitiveTypes.Uint32, "UINT64": arrow.PrimitiveTypes.Uint64,
+	}[t.datatype]
+	if fixed, ok := t.of.(arrow.FixedWidthDataType); ok {
+		t.size = fixed.Bytes()
 	}
-	return true
+	return t.of != nil
 }
 
 // check checks the shape and the number of bytes, and returns the number of values. A value takes at least one of most bytes.
@@ -173,8 +167,8 @@ func (t *tensor) check(most int) (values int, err error) {
 		}
 		values *= n
 	}
-	if size := t.bits / 8; t.data == nil && size > 0 && values*size != len(t.bytes) {
-		return 0, fmt.Errorf("binary_data_size %d: shape %v of %s has %d bytes", len(t.bytes), t.shape, t.datatype, values*size)
+	if t.data == nil && t.size > 0 && values*t.size != len(t.bytes) {
+		return 0, fmt.Errorf("binary_data_size %d: shape %v of %s has %d bytes", len(t.bytes), t.shape, t.datatype, values*t.size)
 	}
 	return values, nil
 }
@@ -204,22 +198,21 @@ func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, s
 		return fmt.Errorf("%d values in a row: expected an input for each column of the model, with its name, or one with all %d values",
 			width, len(names))
 	}
-	p.again += values*(textBytes+t.bits/8) + len(t.data) + len(t.bytes) + columnBytes*len(names)
+	p.again += values*(textBytes+t.size) + len(t.data) + len(t.bytes) + columnBytes*len(names)
 	if err := p.unpack(input.Unpacked{}); err != nil {
 		return err
 	}
-	columns := make([]tabular.Column, len(names))
-	if err := t.read(columns, values); err != nil {
+	columns, err := t.columns(len(names), values)
+	if err != nil {
 		return err
 	}
 	for i, c := range columns {
-		f := tabular.Field{Name: names[i], Kind: t.kind, Type: t.datatype, Digits: t.kind == tabular.Text}
 		if width > len(names) {
-			if f.Length, f.Kind = width, tabular.List; t.kind == tabular.Text {
-				f.Kind = tabular.TextList
-			}
+			c = array.MakeFromData(array.NewData(arrow.FixedSizeListOf(int32(width), t.of), n, []*memory.Buffer{nil},
+				[]arrow.ArrayData{c.Data()}, 0, 0))
 		}
-		to.columns = append(to.columns, inputColumn{f, c, t})
+		to.fields = append(to.fields, arrow.Field{Name: names[i], Type: c.DataType(), Nullable: true})
+		to.columns = append(to.columns, c)
 	}
 	return nil
 }
@@ -227,108 +220,100 @@ func (p *prediction) addTensor(to *table, t *tensor, names []string, most int, s
 // columnBytes is the memory of a column besides its values, and textBytes that of a value besides its text.
 const columnBytes, textBytes = 1 << 10, 32
 
-// read appends the values to columns: value i is in column i mod their number.
-func (t *tensor) read(columns []tabular.Column, values int) error {
-	for i := range columns {
-		columns[i].Truths = t.kind == tabular.Boolean
+// columns returns the values in k columns: value i is in column i mod k.
+func (t *tensor) columns(k, values int) (columns []arrow.Array, err error) {
+	if t.data == nil && t.size > 0 && t.datatype != "BOOL" { // Arrow has the same bytes
+		for j := range k {
+			content := make([]byte, 0, len(t.bytes)/k)
+			for i := j * t.size; i < len(t.bytes); i += k * t.size {
+				content = append(content, t.bytes[i:i+t.size]...)
+			}
+			buffers := []*memory.Buffer{nil, memory.NewBufferBytes(content)}
+			columns = append(columns, array.MakeFromData(array.NewData(t.of, values/k, buffers, nil, 0, 0)))
+		}
+		return columns, nil
+	}
+	builders := make([]array.Builder, k)
+	for j := range builders {
+		builders[j] = array.NewBuilder(memory.DefaultAllocator, t.of)
 	}
 	i := 0
-	next := func() (c *tabular.Column, err error) {
+	next := func() (b array.Builder, err error) {
 		if i == values {
 			return nil, fmt.Errorf("more values than those of shape %v", t.shape)
 		}
-		c = &columns[i%len(columns)]
 		i++
-		return c, nil
+		return builders[(i-1)%k], nil
 	}
-	var err error
 	if t.data != nil {
 		err = eachItem(t.data, len(t.shape), func(item value.Cell) error {
-			c, err := next()
-			if err == nil && !t.parse(c, item) {
+			b, err := next()
+			if err == nil && !appendItem(b, item) {
 				err = fmt.Errorf("value %d: %s: expected %s", i-1, item, t.datatype)
 			}
 			return err
 		})
-	} else {
-		for rest := t.bytes; len(rest) > 0 && err == nil; {
-			var c *tabular.Column
-			if c, err = next(); err == nil {
-				rest, err = t.decode(c, rest)
-			}
+	}
+	for rest := t.bytes; len(rest) > 0 && err == nil; {
+		var b array.Builder
+		if b, err = next(); err == nil {
+			rest, err = appendBinary(b, rest)
 		}
 	}
 	if err == nil && i < values {
 		err = fmt.Errorf("%d values, expected the %d of shape %v", i, values, t.shape)
 	}
-	return err
+	for _, b := range builders {
+		columns = append(columns, b.NewArray())
+	}
+	return columns, err
 }
 
-// parse appends a value in JSON. It reports false if it is not of the datatype.
-func (t *tensor) parse(c *tabular.Column, item value.Cell) bool {
-	text, err := string(item), error(nil)
-	switch whole := int64(0); {
-	case item.Null():
-		c.AppendNull(t.kind == tabular.Text)
-	case t.kind == tabular.Text:
-		if text, err = textOf(item); err == nil {
-			c.AppendText(text)
-		}
-	case t.kind == tabular.Boolean:
-		truth, ok := map[string]float64{"true": 1, "false": 0, "1": 1, "0": 0}[text]
-		c.Numbers = append(c.Numbers, truth)
-		return ok
-	case t.kind == tabular.Numeric:
-		v, ok := item.Number()
-		switch t.bits {
-		case 16:
-			v = float64(float16.New(float32(v)).Float32())
-		case 32:
-			v = float64(float32(v))
-		}
-		c.Numbers = append(c.Numbers, v)
-		return ok && !math.IsInf(v, 0)
-	case t.datatype[0] == 'U':
-		unsigned, e := strconv.ParseUint(text, 10, t.bits)
-		c.AppendWhole(int64(unsigned), true)
-		err = e
-	default:
-		whole, err = strconv.ParseInt(text, 10, t.bits)
-		c.AppendWhole(whole, false)
+// appendItem appends a value in JSON. It reports false if it is not of the type.
+func appendItem(to array.Builder, item value.Cell) bool {
+	if item.Null() {
+		to.AppendNull()
+		return true
 	}
-	return err == nil
+	number, isNumber := item.Number()
+	switch to := to.(type) {
+	case *array.StringBuilder:
+		text, err := textOf(item)
+		to.Append(text)
+		return err == nil
+	case *array.Float16Builder:
+		half := float16.New(float32(number))
+		to.Append(half)
+		number = float64(half.Float32())
+	case *array.Float32Builder:
+		to.Append(float32(number))
+		number = float64(float32(number))
+	case *array.Float64Builder:
+		to.Append(number)
+	default:
+		return to.AppendValueFromString(string(item)) == nil
+	}
+	return isNumber && !math.IsInf(number, 0)
 }
 
-// decode appends the first binary value, and returns the others.
-func (t *tensor) decode(c *tabular.Column, data []byte) (rest []byte, err error) {
-	if t.kind == tabular.Text {
-		n := math.MaxInt
-		if len(data) >= 4 {
-			n = int(binary.LittleEndian.Uint32(data)) + 4
+// appendBinary appends the first text or boolean of binary data, and returns the others.
+func appendBinary(to array.Builder, data []byte) (rest []byte, err error) {
+	if truths, ok := to.(*array.BooleanBuilder); ok {
+		if data[0] > 1 {
+			err = fmt.Errorf("%d: expected BOOL, 0 or 1", data[0])
 		}
-		if n > len(data) {
-			return nil, errors.New("the binary data end within a text: expected its length in 4 bytes, and the text")
-		}
-		c.AppendText(string(data[4:n]))
-		return data[n:], value.CheckUTF8(data[4:n])
+		truths.Append(data[0] == 1)
+		return data[1:], err
 	}
-	var word [8]byte
-	size := copy(word[:], data[:t.bits/8])
-	switch v := binary.LittleEndian.Uint64(word[:]); {
-	case t.kind == tabular.Boolean && v > 1:
-		return nil, fmt.Errorf("%d: expected %s, 0 or 1", v, t.datatype)
-	case t.datatype == "FP16":
-		c.Numbers = append(c.Numbers, float64(float16.FromBits(uint16(v)).Float32()))
-	case t.datatype == "FP32":
-		c.Numbers = append(c.Numbers, float64(math.Float32frombits(uint32(v))))
-	case t.datatype == "FP64":
-		c.Numbers = append(c.Numbers, math.Float64frombits(v))
-	case t.datatype[0] == 'I':
-		c.AppendWhole(int64(v<<(64-t.bits))>>(64-t.bits), false)
-	default:
-		c.AppendWhole(int64(v), true)
+	n := math.MaxInt
+	if len(data) >= 4 {
+		n = int(binary.LittleEndian.Uint32(data)) + 4
 	}
-	return data[size:], nil
+	if n > len(data) {
+		return nil, errors.New("the binary data end within a text: expected its length in 4 bytes, and the text")
+	}
+	to.(*array.StringBuilder).Append(string(data[4:n]))
+	return data[n:], value.CheckUTF8(data[4:n])
 }
 
 // eachItem calls put with the values in lists of a depth.
@@ -345,89 +330,4 @@ func eachItem(list value.Cell, depth int, put func(value.Cell) error) error {
 		}
 	}
 	return nil
-}
-
-// Fields implements tabular.Source.
-func (t *table) Fields() (fields []tabular.Field) {
-	for _, c := range t.columns {
-		fields = append(fields, c.Field)
-	}
-	return fields
-}
-
-// Read implements tabular.Source.
-func (t *table) Read(n int, _ []bool, b *tabular.Block) error {
-	b.Reset(len(t.columns))
-	from := t.read
-	t.read = min(from+n, t.rows)
-	b.Rows = t.read - from
-	for i, c := range t.columns {
-		to, width := &b.Columns[i], max(c.Length, 1)
-		first, last := from*width, t.read*width
-		for end := width; c.Length > 0 && end <= last-first; end += width {
-			to.Ends = append(to.Ends, end)
-		}
-		if to.Truths = c.Truths; len(c.Texts) > 0 {
-			to.Texts, to.Nulls = append(to.Texts, c.Texts[first:last]...), append(to.Nulls, c.Nulls[first:last]...)
-		} else {
-			to.Numbers = append(to.Numbers, c.Numbers[first:last]...)
-		}
-	}
-	return nil
-}
-
-// batches returns the features of the rows.
-func (t *table) batches(ctx context.Context, o layout.Options, want layout.Features) iter.Seq2[*examples.Rows, error] {
-	return func(yield func(*examples.Rows, error) bool) {
-		source := func(*input.Content, layout.Options, *layout.Features) (format.Table, error) {
-			return format.Table{Source: t, HasNames: true}, nil
-		}
-		empty := &input.Content{Reader: bufio.NewReader(strings.NewReader("")), Name: "the request"}
-		r, err := format.Format{Name: openInference, Table: source}.Open([]*input.Content{empty}, o, &want, nil)
-		if err != nil {
-			yield(nil, err)
-			return
-		}
-		format.BatchesOf(ctx, r)(yield)
-	}
-}
-
-// texts returns the rows as JSON: objects of values by the names of the inputs.
-func (t *table) texts(yield func([]byte) bool) {
-	for row := range t.rows {
-		text := []byte{'{'}
-		for i, c := range t.columns {
-			name, _ := json.Marshal(c.Name) // a string can be encoded
-			text = append(append(appendComma(text, i == 0), name...), ':')
-			if c.Length == 0 {
-				text = c.appendValue(text, row)
-				continue
-			}
-			for j := range c.Length {
-				text = c.appendValue(append(text, "[,"[min(j, 1)]), row*c.Length+j)
-			}
-			text = append(text, ']')
-		}
-		if !yield(append(text, '}')) {
-			return
-		}
-	}
-}
-
-// appendValue appends value i as JSON.
-func (c *inputColumn) appendValue(dst []byte, i int) []byte {
-	switch {
-	case len(c.Texts) > 0 && c.Nulls[i]:
-		return append(dst, "null"...)
-	case c.of.kind == tabular.Text:
-		text, _ := json.Marshal(c.Texts[i]) // a string can be encoded
-		return append(dst, text...)
-	case len(c.Texts) > 0: // integers that are too large for numbers
-		return append(dst, c.Texts[i]...)
-	case c.of.kind == tabular.Boolean && c.Numbers[i] == c.Numbers[i]:
-		return strconv.AppendBool(dst, c.Numbers[i] != 0)
-	case c.of.kind == tabular.Whole && c.Numbers[i] == c.Numbers[i]: // which may have more digits than a float32
-		return strconv.AppendInt(dst, int64(c.Numbers[i]), 10)
-	}
-	return value.AppendNumber(dst, c.Numbers[i], max(c.of.bits, 32))
 }
