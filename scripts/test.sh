@@ -23,7 +23,7 @@ cd "$(dirname "$0")/.."
 export GOFLAGS="${GOFLAGS:+$GOFLAGS }-trimpath"
 
 # The packages whose tests run goroutines, but for numeric ones: kernels are twenty times slower under the detector.
-concurrent="./internal/kafkalog ./internal/kafkalog/embedded ./ingest ./pipeline ./pipeline/event ./pipeline/protocol ./pipeline/solver
+concurrent="./internal/kafkalog ./ingest ./pipeline ./pipeline/event ./pipeline/protocol ./pipeline/solver
 ./pipeline/worker/visit ./client ./serve/... ./score ./page"
 
 # No file is left out of vet and lint because of a tag of tests. The tests with a tag are compiled with all of them too: once.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"syscall"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
@@ -37,29 +37,22 @@ func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return l.identity.Handshake(ctx, conn, address)
 }
 
-func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
-	conn, err := l.connect(ctx, network, address)
+func (l *Log) dialPlain(ctx context.Context, network, address string) (conn net.Conn, err error) {
+	if l.broker != nil {
+		conn, err = l.broker.listener.pipe(ctx)
+	} else {
+		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+	}
 	if err != nil {
 		return nil, err
 	}
-	return closeWith(l.ctx, conn), nil
-}
-
-func (l *Log) connect(ctx context.Context, network, address string) (net.Conn, error) {
-	if l.broker != nil {
-		return l.broker.Pipe(ctx)
-	}
-	return new(net.Dialer).DialContext(ctx, network, address)
+	return &connection{conn, context.AfterFunc(l.ctx, func() { conn.Close() })}, nil
 }
 
 // connection is a connection that closes when a context ends.
 type connection struct {
 	net.Conn
 	forget func() bool // stops watching the context
-}
-
-func closeWith(ctx context.Context, conn net.Conn) *connection {
-	return &connection{conn, context.AfterFunc(ctx, func() { conn.Close() })}
 }
 
 func (c *connection) Close() error {
@@ -76,18 +69,20 @@ func (l *Log) mismatch(ctx context.Context, err error) error {
 	}
 	encrypted := l.identity.Encrypted()
 	for _, address := range l.addresses {
-		switch {
+		check := ""
+		switch requests := l.requests(ctx, address, l.dial); {
 		case !encrypted && l.speaksTLS(ctx, address):
-			return &AccessError{Err: err, Check: "security.tls.enabled: " + address + " speaks TLS"}
-		case encrypted && answers(ctx, address, l.dialPlain):
-			return &AccessError{Err: err, Check: "security.tls.enabled: " + address + " does not speak TLS"}
-		case l.isController(ctx, address):
-			return &AccessError{Err: err, Check: "brokers: " + address + " is the port of a KRaft controller: expected the port of a broker, " +
-				"as in its listeners"}
-		case answers(ctx, address, l.dial): // it responds before the login and closes the connection at the login
-			return &AccessError{Err: err, Check: fmt.Sprintf("security.sasl: %s does not accept %s by mechanism %s",
-				address, l.identity.Principal(), l.identity.Mechanism())}
+			check = "security.tls.enabled: " + address + " speaks TLS"
+		case encrypted && l.requests(ctx, address, l.dialPlain) != nil:
+			check = "security.tls.enabled: " + address + " does not speak TLS"
+		case requests == nil:
+			continue
+		case !slices.ContainsFunc(requests, func(r kmsg.ApiVersionsResponseApiKey) bool { return r.ApiKey == int16(kmsg.Metadata) }):
+			check = "brokers: " + address + " is the port of a KRaft controller: expected the port of a broker, as in its listeners"
+		default: // it responds before the login and closes the connection at the login
+			check = fmt.Sprintf("security.sasl: %s does not accept %s by mechanism %s", address, l.identity.Principal(), l.identity.Mechanism())
 		}
+		return &AccessError{Err: err, Check: check}
 	}
 	return err
 }
@@ -99,34 +94,21 @@ func (l *Log) speaksTLS(ctx context.Context, address string) bool {
 	return err == nil && secure.SpeaksTLS(ctx, conn, address)
 }
 
-// isController reports whether the listener at an address is for controllers only: it does not answer metadata requests.
-func (l *Log) isController(ctx context.Context, address string) bool {
-	const metadata = 3 // https://kafka.apache.org/protocol#protocol_api_keys
-	requests := requestsOf(ctx, address, l.dial)
-	return len(requests) > 0 && !slices.ContainsFunc(requests, func(v kafka.ApiVersion) bool { return v.ApiKey == metadata })
-}
-
-// answers reports whether a broker answers an ApiVersions request, which needs no login.
-func answers(ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error)) bool {
-	return requestsOf(ctx, address, dial) != nil
-}
-
-// requestsOf returns the requests that a broker supports; nil if it does not say.
-func requestsOf(ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error)) []kafka.ApiVersion {
+// requests returns the requests that a broker supports, for which it needs no login; nil if it does not say.
+func (l *Log) requests(
+	ctx context.Context, address string, dial func(context.Context, string, string) (net.Conn, error),
+) []kmsg.ApiVersionsResponseApiKey {
 	ctx, cancel := context.WithTimeout(ctx, mismatchTimeout)
 	defer cancel()
-	conn, err := (&kafka.Dialer{ClientID: clientID, DialFunc: dial}).DialContext(ctx, "tcp", address)
+	conn, err := dial(ctx, "tcp", address)
 	if err != nil {
 		return nil
 	}
 	defer conn.Close()
-	deadline, _ := ctx.Deadline()
-	if err := conn.SetDeadline(deadline); err != nil {
-		return nil
-	}
-	requests, err := conn.ApiVersions()
+	defer context.AfterFunc(ctx, func() { conn.Close() })()
+	found, err := (&call{request: kmsg.NewPtrApiVersionsRequest()}).RawExchange(conn)
 	if err != nil {
 		return nil
 	}
-	return requests
+	return found.(*answer).Response.(*kmsg.ApiVersionsResponse).ApiKeys
 }

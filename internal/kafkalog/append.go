@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"net"
 	"slices"
 	"time"
@@ -46,11 +45,10 @@ func (l *Log) Append(ctx context.Context, topic string, partition int, messages 
 // size.
 func fit(messages []Message, limit int) (n, size int) {
 	const (
-		batchOverhead  = 61 // the header of a record batch
 		recordOverhead = 36 // upper bound: lengths, timestamp and offset deltas, number of headers
 		headerOverhead = 10
 	)
-	size = batchOverhead
+	size = headerBytes
 	for _, m := range messages {
 		record := recordOverhead + len(m.Key) + len(m.Value)
 		for _, h := range m.Headers {
@@ -92,7 +90,7 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 		written := response.Topics[0].Partitions[0]
 		base, err = written.BaseOffset, failure(written.ErrorCode)
 		if l.broker != nil && errors.Is(err, kafka.Unknown) {
-			return l.broker.Explain(err)
+			return l.broker.explain(err)
 		}
 		return err
 	})
@@ -104,10 +102,10 @@ func (l *Log) produce(ctx context.Context, topic string, partition int, messages
 // writeTime for the response.
 func (l *Log) write(ctx context.Context, broker int32, request *kmsg.ProduceRequest) (*kmsg.ProduceResponse, error) {
 	if l.broker != nil {
-		if err := l.broker.BeginWrite(ctx); err != nil {
+		if err := l.broker.writes.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
-		defer l.broker.EndWrite()
+		defer l.broker.writes.Release(1)
 	}
 	whole, abandon := context.WithCancel(context.WithoutCancel(ctx))
 	defer abandon()
@@ -137,7 +135,6 @@ func mayBeWritten(err error) bool {
 // encode returns messages as an uncompressed record batch: https://kafka.apache.org/documentation/#recordbatch
 // It copies each value once.
 func encode(messages []Message, at time.Time) []byte {
-	const lengthAt, checksumAt, checkedFrom = 8, 17, 21
 	b := kmsg.RecordBatch{PartitionLeaderEpoch: -1, Magic: 2, LastOffsetDelta: int32(len(messages) - 1), FirstTimestamp: at.UnixMilli(),
 		MaxTimestamp: at.UnixMilli(), ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1, NumRecords: int32(len(messages))}
 	records, size := make([]kmsg.Record, len(messages)), 0
@@ -160,7 +157,7 @@ func encode(messages []Message, at time.Time) []byte {
 	for _, r := range records {
 		raw = r.AppendTo(raw)
 	}
-	binary.BigEndian.PutUint32(raw[lengthAt:], uint32(len(raw)-lengthAt-4))
-	binary.BigEndian.PutUint32(raw[checksumAt:], crc32.Checksum(raw[checkedFrom:], crc32.MakeTable(crc32.Castagnoli)))
+	binary.BigEndian.PutUint32(raw[beforeLength-4:], uint32(len(raw)-beforeLength))
+	binary.BigEndian.PutUint32(raw[atChecksum:], checksumOf(raw))
 	return raw
 }

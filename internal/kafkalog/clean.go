@@ -27,22 +27,18 @@ const (
 // and segment.ms together. If the broker does not start again, the error is returned by this and all later calls of the
 // Log.
 func (l *Log) Clean(ctx context.Context) error {
-	if l.broker == nil {
-		return nil
-	}
-	if err := context.Cause(l.ctx); err != nil {
-		return err
-	}
-	if err := l.clean(ctx); err != nil {
-		return fmt.Errorf("clean the log: %w", err)
-	}
-	return nil
+	return l.clean("clean the log", func() error { return l.broker.clean(ctx, l.now()) })
 }
 
 // Compact removes superseded and tombstoned messages of compacted topics from the embedded broker's files, including the
 // active segment. It blocks readers and writers like [Log.Clean]. On other brokers, which compact their logs themselves,
 // it does nothing.
 func (l *Log) Compact(ctx context.Context, topics ...string) error {
+	return l.clean("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(ctx, l.now(), topics...) })
+}
+
+// clean calls do if there is an embedded broker. what describes it, for its error.
+func (l *Log) clean(what string, do func() error) error {
 	if l.broker == nil {
 		return nil
 	}
@@ -51,24 +47,10 @@ func (l *Log) Compact(ctx context.Context, topics ...string) error {
 	}
 	l.cleaning.Lock()
 	defer l.cleaning.Unlock()
-	dead, err := l.broker.Restart(ctx, l.now(), topics...)
-	if dead {
-		l.end(err)
-	}
-	if err != nil {
-		return fmt.Errorf("compact %s: %w", strings.Join(topics, ", "), err)
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
 	}
 	return nil
-}
-
-func (l *Log) clean(ctx context.Context) error {
-	l.cleaning.Lock()
-	defer l.cleaning.Unlock()
-	dead, err := l.broker.Clean(ctx, l.now())
-	if dead {
-		l.end(err)
-	}
-	return err
 }
 
 // keepClean cleans the log periodically until the log is closed. After an error, the first of which may be passed in, it

@@ -187,9 +187,9 @@ func TestCleanWhileInUse(t *testing.T) {
 			done = true
 		default:
 		}
-		before := l.broker.Cluster()
+		before := l.broker.cluster
 		noError(t, l.Clean(ctx))
-		if l.broker.Cluster() != before {
+		if l.broker.cluster != before {
 			restarts++
 		}
 	}
@@ -297,9 +297,9 @@ func TestCleanWithADamagedFile(t *testing.T) {
 	}
 	obstacle := filepath.Join(dir, "log", "partitions", "damaged-0", "5.dat")
 	noError(t, os.Mkdir(obstacle, 0o755))
-	running := l.broker.Cluster()
-	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.Cluster() != running {
-		t.Errorf("%v, restarted %v", err, l.broker.Cluster() != running)
+	running := l.broker.cluster
+	if err := l.Clean(ctx); err == nil || !strings.Contains(err.Error(), "damaged[0]") || l.broker.cluster != running {
+		t.Errorf("%v, restarted %v", err, l.broker.cluster != running)
 	}
 	if first, end, err := l.Bounds(ctx, "large", 0); first != 9 || end != 10 || err != nil {
 		t.Errorf("[%d, %d), %v", first, end, err)

@@ -36,7 +36,7 @@ func (l *Log) DeleteBefore(ctx context.Context, topic string, partition int, off
 			}
 		}
 		if l.broker != nil {
-			return l.broker.KeepEnd(topic, partition, offset)
+			return l.broker.keepEnd(topic, partition, offset)
 		}
 		return nil
 	})

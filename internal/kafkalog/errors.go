@@ -1,18 +1,15 @@
 package kafkalog
 
 import (
-	"context"
 	"errors"
 	"fmt"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
 var (
 	// ErrUnknownTopic means that the topic or the partition does not exist.
 	ErrUnknownTopic = errors.New("unknown topic or partition")
 	// ErrClosed means that the log or the reader was closed.
-	ErrClosed = embedded.ErrClosed
+	ErrClosed = errors.New("log is closed")
 )
 
 // DeletedError means that the partition no longer has an offset that a reader needs: retention deleted it, or the topic
@@ -32,19 +29,34 @@ func (e *DeletedError) Error() string {
 }
 
 // WriteError means that the embedded broker could not write to its files, for example because the disk is full.
-type WriteError = embedded.WriteError
+type WriteError struct {
+	// Path is the file or directory.
+	Path string
+	// Err is the error of the file system.
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("the embedded broker could not write to %s: %v; make room or allow it there, or set data_dir to a "+
+		"folder on another disk", e.Path, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *WriteError) Unwrap() error { return e.Err }
 
 // LockedError means that another process uses the data directory.
-type LockedError = embedded.LockedError
+type LockedError struct {
+	// Dir is the data directory.
+	Dir string
+	// PID is the id of the process that uses it, or 0 if it is unknown.
+	PID int
+	// Listen is the address at which its broker listens for other programs; empty: it does not.
+	Listen string
+}
 
-// DamagedError means that a file of the embedded broker's log is damaged.
-type DamagedError = embedded.DamagedError
-
-// Repaired is a repaired part of the embedded broker's log.
-type Repaired = embedded.Repaired
-
-// Repair repairs the log in the data directory of an embedded broker: see [embedded.Repair].
-func Repair(ctx context.Context, dir string) ([]Repaired, error) { return embedded.Repair(ctx, dir) }
-
-// IsLoopback reports whether an address is one at which an embedded broker may listen: see [embedded.IsLoopback].
-func IsLoopback(address string) bool { return embedded.IsLoopback(address) }
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("data directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("data directory %s is in use by process %d", e.Dir, e.PID)
+}

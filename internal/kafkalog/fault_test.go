@@ -40,7 +40,7 @@ func TestTransientErrorsAreRetried(t *testing.T) {
 			l := openTopic(t)
 			ctx := testContext(t)
 			fault := func(key kmsg.Key) *kfake.FaultHandle {
-				return l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
+				return l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: 3})
 			}
 			hit := fault(kmsg.Produce)
 			must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
@@ -66,8 +66,8 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	ctx := testContext(t)
 	must(l.Append(ctx, "t", 0, numberedUpTo(3, 10)...))(t)
 	behind := 4
-	l.broker.Cluster().ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.Cluster().KeepControl()
+	l.broker.cluster.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.cluster.KeepControl()
 		if behind == 0 {
 			return nil, nil, false
 		}
@@ -136,7 +136,7 @@ func TestAppliedWriteIsRepeatedInOrder(t *testing.T) {
 		ctx := testContext(t)
 		var repeated []string
 		l.repeated = func(topic string) { repeated = append(repeated, topic) }
-		l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
+		l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure})
 		base := must(l.Append(ctx, "t", 0, numbered(0, 900<<10), numbered(1, 900<<10), numbered(2, 10)))(t)
 		if base != 1 {
 			t.Errorf("base offset %d, want that of the acknowledged write", base)
@@ -156,7 +156,7 @@ func TestWriteIsNotAbandoned(t *testing.T) {
 	l := openTopic(t)
 	for answered, want := range map[bool]error{true: nil, false: context.Canceled} {
 		ctx, cancel := context.WithCancel(testContext(t))
-		l.broker.Cluster().ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.cluster.ControlKey(int16(kmsg.Produce), func(kmsg.Request) (kmsg.Response, error, bool) {
 			cancel()
 			return nil, nil, !answered
 		})
@@ -173,7 +173,7 @@ func TestRepeatedWrites(t *testing.T) {
 	l := openTopic(t)
 	repeated := 0
 	l.repeated = func(string) { repeated++ }
-	cluster := l.broker.Cluster()
+	cluster := l.broker.cluster
 	for _, failure := range []*kerr.Error{kerr.NotLeaderForPartition, kerr.LeaderNotAvailable, kerr.NotEnoughReplicas, kerr.FencedLeaderEpoch} {
 		cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: failure, Count: 2})
 		must(l.Append(testContext(t), "t", 0, numbered(0, 10)))(t)
@@ -205,7 +205,7 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 				kerr.UnsupportedForMessageFormat, kerr.UnknownServerError)
 		}
 		for _, failure := range failures {
-			hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: -1})
+			hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{key}, Topic: "t", Err: failure, Count: -1})
 			err := call()
 			if !errors.Is(err, kafka.Error(failure.Code)) || !strings.Contains(err.Error(), "t[0]") || hit.Hits() != 1 {
 				t.Errorf("%s: %v after %d requests, expected %s", key.Name(), err, hit.Hits(), failure.Message)
@@ -219,7 +219,7 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 func TestThrottling(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
-	l.broker.Cluster().ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+	l.broker.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
 		answer := r.ResponseKind().(*kmsg.ProduceResponse)
 		answer.ThrottleMillis = 60_000
 		topic := kmsg.NewProduceResponseTopic()
@@ -233,7 +233,7 @@ func TestThrottling(t *testing.T) {
 	if base, err := l.Append(ctx, "t", 0, numbered(0, 10)); base != 17 || err != nil {
 		t.Errorf("%d, %v", base, err)
 	}
-	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
+	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
 	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 1}))
 	if hit.Hits() != 2 {
 		t.Errorf("creation met %d refusals", hit.Hits())
@@ -294,7 +294,7 @@ func TestOutageIsReported(t *testing.T) {
 func TestContextEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx, cancel := context.WithCancel(testContext(t))
-	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
+	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
 	go func() {
 		defer cancel()
 		_ = hit.Wait(ctx, 3)
@@ -308,8 +308,8 @@ func TestContextEndsRetries(t *testing.T) {
 func TestCloseEndsRetries(t *testing.T) {
 	l := openTopic(t)
 	ctx := testContext(t)
-	hit := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
-	polls := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
+	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Produce}, Topic: "t", Err: kerr.NotLeaderForPartition, Count: -1})
+	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "t", Count: -1, Observe: true})
 	ended := make(chan error, 2)
 	go func() {
 		_, err := l.Append(ctx, "t", 0, numbered(0, 10))
@@ -342,7 +342,7 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	l := openEmbedded(t)
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "quiet", Partitions: 8}, Topic{Name: "t", Partitions: 1}))
-	polls := l.broker.Cluster().Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "quiet", Count: -1, Observe: true})
+	polls := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Fetch}, Topic: "quiet", Count: -1, Observe: true})
 	for p := range 8 {
 		f := l.Follow("quiet", p, 0)
 		defer f.Close()
@@ -480,8 +480,8 @@ func TestSettingsOfATopicThatABrokerDoesNotKnowYet(t *testing.T) {
 	ctx := testContext(t)
 	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
 	asked := 0
-	l.broker.Cluster().ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		l.broker.Cluster().KeepControl()
+	l.broker.cluster.ControlKey(int16(kmsg.DescribeConfigs), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		l.broker.cluster.KeepControl()
 		if asked++; asked > 3 {
 			return nil, nil, false
 		}

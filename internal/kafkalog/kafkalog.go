@@ -23,7 +23,6 @@ import (
 
 	"github.com/segmentio/kafka-go"
 
-	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -102,8 +101,8 @@ type Log struct {
 	transport *kafka.Transport // all connections
 	client    *kafka.Client    // kafka-go's requests, sent through transport
 	leaders   leaders
-	broker    *embedded.Broker // nil if the brokers are not embedded
-	dataDir   string           // of the embedded broker
+	broker    *broker // nil if the brokers are not embedded
+	dataDir   string  // of the embedded broker
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed permanently
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -135,6 +134,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 	if l.now == nil {
 		l.now = time.Now
 	}
+	l.ctx, l.end = context.WithCancelCause(context.Background())
 	var cleaned error
 	if len(o.Brokers) > 0 {
 		var wrong []option.Problem
@@ -147,15 +147,11 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 		var err error
 		l.dataDir = o.DataDir
-		wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
-		l.broker, cleaned, err = embedded.Start(ctx, embedded.Options{Dir: o.DataDir, Listen: o.Listen, Sync: o.Sync,
-			Locked: wait.failed}, l.now())
-		if wait.over(err); err != nil {
+		if l.broker, cleaned, err = startBroker(ctx, o, l.now(), l.end); err != nil {
 			return nil, err
 		}
-		l.addresses = []string{l.broker.Address().String()}
+		l.addresses = []string{l.broker.listener.address().String()}
 	}
-	l.ctx, l.end = context.WithCancelCause(context.Background())
 	l.transport = &kafka.Transport{Dial: l.dial, ClientID: clientID, SASL: l.identity.SASL(), Context: l.ctx, IdleTimeout: idleTime,
 		MetadataTTL: brokersAge, MetadataTopics: []string{}} // no topics, whose leaders it need not know
 	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
@@ -165,7 +161,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		cleaning.Wait()
 		l.transport.CloseIdleConnections()
 		if l.broker != nil {
-			return l.broker.Stop()
+			return l.broker.stop()
 		}
 		return nil
 	})
@@ -207,7 +203,9 @@ func (l *Log) Close() error { return l.close() }
 // was written since, it removes the directory again.
 func (l *Log) Discard() error {
 	if l.broker != nil {
-		l.broker.DiscardUnused()
+		l.broker.mu.Lock()
+		l.broker.discard = true
+		l.broker.mu.Unlock()
 	}
 	return l.Close()
 }
@@ -221,7 +219,7 @@ func (l *Log) DataDir() string { return l.dataDir }
 // Addr returns the addresses of the brokers with which the log was opened, or that of the embedded broker's listener, if
 // it has one.
 func (l *Log) Addr() []string {
-	if l.broker != nil && !l.broker.Listens() {
+	if l.broker != nil && l.broker.listener.port == nil {
 		return nil
 	}
 	return slices.Clone(l.addresses)

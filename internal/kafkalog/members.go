@@ -8,8 +8,6 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go"
-
-	"github.com/stagewise/stagewise/internal/kafkalog/embedded"
 )
 
 // IsEmbedded reports whether the broker is embedded in a process: this one, or another one with a listener.
@@ -19,7 +17,7 @@ func (l *Log) IsEmbedded(ctx context.Context) (is bool, err error) {
 	}
 	err = l.retry(ctx, "", "ask which cluster it is", func(ctx context.Context) error {
 		found, err := l.metadata(ctx, []string{})
-		is = err == nil && found.ClusterID != nil && *found.ClusterID == embedded.ClusterID
+		is = err == nil && found.ClusterID != nil && *found.ClusterID == clusterID
 		return err
 	})
 	return is, err

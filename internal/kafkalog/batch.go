@@ -1,4 +1,4 @@
-package embedded
+package kafkalog
 
 import (
 	"encoding/binary"
@@ -93,10 +93,10 @@ func (b *batch) with(records []kmsg.Record) []byte {
 		kept.Records = records[i].AppendTo(kept.Records)
 		kept.MaxTimestamp = max(kept.MaxTimestamp, b.time(&records[i]))
 	}
-	return encode(kept)
+	return encodeBatch(kept)
 }
 
-func encode(b kmsg.RecordBatch) []byte {
+func encodeBatch(b kmsg.RecordBatch) []byte {
 	b.Length = int32(headerBytes - beforeLength + len(b.Records))
 	raw := b.AppendTo(nil)
 	binary.BigEndian.PutUint32(raw[atChecksum:], checksumOf(raw))
@@ -111,7 +111,7 @@ func checksumOf(raw []byte) uint32 {
 func newEmpty(from, to int64) (raw []byte) {
 	for from < to {
 		n := min(to-from, math.MaxInt32)
-		raw = append(raw, encode(kmsg.RecordBatch{FirstOffset: from, Magic: 2, LastOffsetDelta: int32(n - 1), FirstTimestamp: noTime,
+		raw = append(raw, encodeBatch(kmsg.RecordBatch{FirstOffset: from, Magic: 2, LastOffsetDelta: int32(n - 1), FirstTimestamp: noTime,
 			MaxTimestamp: noTime, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1})...)
 		from += n
 	}

@@ -1,4 +1,4 @@
-package embedded
+package kafkalog
 
 import (
 	"context"
@@ -22,16 +22,14 @@ const (
 )
 
 // lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
-// the context ends, and calls locked, which may be nil, with the time of its first attempt.
+// the context ends, and calls locked with the time of its first attempt.
 func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *flock.Flock, made []string, err error) {
 	for began := time.Now(); ; {
 		lock, made, err = lockNow(dir)
 		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
 			return lock, made, err
 		}
-		if locked != nil {
-			locked(began, err)
-		}
+		locked(began, err)
 		select {
 		case <-time.After(lockInterval):
 		case <-ctx.Done():

@@ -1,4 +1,4 @@
-package embedded
+package kafkalog
 
 import (
 	"bytes"
@@ -54,7 +54,7 @@ func newBatch(base int64, attributes int16, records ...written) batch {
 		r.Length = int32(len(r.AppendTo(nil)) - 1) // a length of 0 takes one byte
 		b.Records = r.AppendTo(b.Records)
 	}
-	whole, _ := batchAt(encode(b))
+	whole, _ := batchAt(encodeBatch(b))
 	return whole
 }
 
@@ -661,7 +661,7 @@ func TestBatchInsideOfAMessage(t *testing.T) {
 	outer := newBatch(0, 0, written{"outer", "v", 0})
 	end := len(outer.raw) - 5 // before the header of the record
 	outer.Records = slices.Concat(outer.raw[headerBytes:end-len(inner)], inner, outer.raw[end:])
-	outer, _ = batchAt(encode(outer.RecordBatch))
+	outer, _ = batchAt(encodeBatch(outer.RecordBatch))
 	l := newLog(t, nil, []batch{outer, newBatch(1, 0, written{"next", "v", 0})})
 	arrowtest.NoError(t, l.open())
 	damage(t, filepath.Join(l.folder("t", 0), "0"+dataSuffix), headerBytes+9, 1)
