@@ -3,7 +3,6 @@ package secure
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"net/http"
@@ -38,14 +37,7 @@ func (o SASL) grants(wrong func(key, value, want string)) *renewed {
 	// A redirect would send the secret to another address. A token outlives a keep-alive connection.
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{}}
 	if o.TokenCA != "" {
-		transport.TLSClientConfig.RootCAs = x509.NewCertPool()
-		content, err := load(o.TokenCA)
-		switch {
-		case err != nil:
-			wrong("token_ca", o.TokenCA, "a PEM file that can be read: "+err.Error())
-		case !transport.TLSClientConfig.RootCAs.AppendCertsFromPEM(content):
-			wrong("token_ca", o.TokenCA, "a PEM file with a certificate")
-		}
+		transport.TLSClientConfig.RootCAs = authorities("token_ca", o.TokenCA, wrong)
 	}
 	g := &grants{
 		http: &http.Client{Transport: transport, Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {

@@ -37,6 +37,24 @@ type TLS struct {
 	ServerName string
 }
 
+// Keys documents the keys under `security`.
+func Keys() []option.Key {
+	on := map[string]string{"tls.enabled": "security.tls.enabled: true, or no value here"}
+	with := func(other, want string) map[string]string {
+		return map[string]string{"tls.enabled": on["tls.enabled"], other: want}
+	}
+	return append([]option.Key{
+		{Name: "tls.enabled", Meaning: "connect to the brokers over TLS. See [secured clusters](security.md)"},
+		{Name: "tls.ca", Needs: on,
+			Meaning: "PEM file with the CA certificates that sign the brokers' certificates. None: the CAs of the system"},
+		{Name: "tls.certificate", Needs: with("tls.key", "its private key in security.tls.key"),
+			Meaning: "PEM file with the client certificate, for brokers that require one; needs `security.tls.key`"},
+		{Name: "tls.key", Needs: with("tls.certificate", "its certificate in security.tls.certificate"),
+			Meaning: "PEM file with the private key of the client certificate, not encrypted"},
+		{Name: "tls.server_name", Needs: on, Meaning: "the name in the brokers' certificates. None: the host of each broker's address"},
+	}, option.Under("sasl", saslKeys())...)
+}
+
 // Check reads the files and returns all problems of o, by their full keys.
 func (o Options) Check() []option.Problem {
 	_, wrong := o.Identity()
@@ -46,83 +64,67 @@ func (o Options) Check() []option.Problem {
 // Identity reads the files and returns the identity described by o, or all problems of o.
 func (o Options) Identity() (Identity, []option.Problem) {
 	var i Identity
-	var wrong []option.Problem
-	if i.tls, wrong = o.TLS.config(); i.tls != nil && len(i.tls.Certificates) > 0 {
-		i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
+	wrong := option.Check(Keys(), o, Options{})
+	if o.TLS.Enabled && len(wrong) == 0 {
+		if i.tls, wrong = o.TLS.config(); len(i.tls.Certificates) > 0 && len(wrong) == 0 {
+			i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
+		}
 	}
 	how, more := o.SASL.login()
 	if i.sasl = how.Mechanism; i.sasl != nil {
 		i.user = how.Principal
 	}
 	for _, p := range more {
-		wrong = append(wrong, problem("sasl."+p.Key, p.Value, p.Want))
+		p.Key = "sasl." + p.Key
+		wrong = append(wrong, p)
+	}
+	for i := range wrong {
+		wrong[i].Key = "security." + wrong[i].Key
 	}
 	return i, wrong
 }
 
-// config returns nil if TLS is not enabled or a setting is invalid.
-func (t TLS) config() (*tls.Config, []option.Problem) {
-	var wrong []option.Problem
-	if !t.Enabled {
-		for _, said := range [...]struct{ key, value string }{
-			{"ca", t.CA}, {"certificate", t.Certificate}, {"key", t.Key}, {"server_name", t.ServerName},
-		} {
-			if said.value != "" {
-				wrong = append(wrong, problem("tls."+said.key, said.value, "security.tls.enabled: true, or no value here"))
-			}
-		}
-		return nil, wrong
+// config reads the files.
+func (t TLS) config() (config *tls.Config, problems []option.Problem) {
+	wrong := func(key, value, want string) {
+		problems = append(problems, option.Problem{Key: "tls." + key, Value: value, Want: want})
 	}
-	config := &tls.Config{ServerName: t.ServerName}
+	config = &tls.Config{ServerName: t.ServerName}
 	if t.CA != "" {
-		config.RootCAs = x509.NewCertPool()
-		content, err := load(t.CA)
-		switch {
-		case err != nil:
-			wrong = append(wrong, problem("tls.ca", t.CA, "a PEM file that can be read: "+err.Error()))
-		case !config.RootCAs.AppendCertsFromPEM(content):
-			wrong = append(wrong, problem("tls.ca", t.CA, "a PEM file with a certificate"))
-		}
+		config.RootCAs = authorities("ca", t.CA, wrong)
 	}
-	switch {
-	case t.Certificate != "" && t.Key != "":
-		certificate, unusable := t.pair()
-		if unusable != (option.Problem{}) {
-			wrong = append(wrong, unusable)
-		}
-		config.Certificates = []tls.Certificate{certificate}
-	case t.Certificate != "":
-		wrong = append(wrong, problem("tls.certificate", t.Certificate, "its private key in security.tls.key"))
-	case t.Key != "":
-		wrong = append(wrong, problem("tls.key", t.Key, "its certificate in security.tls.certificate"))
+	if t.Certificate == "" {
+		return config, problems
 	}
-	if len(wrong) > 0 {
-		return nil, wrong
-	}
-	return config, nil
-}
-
-// problem returns what is wrong with a key below security.
-func problem(key, value, want string) option.Problem {
-	return option.Problem{Key: "security." + key, Value: value, Want: want}
-}
-
-// pair reads the client certificate and its key.
-func (t TLS) pair() (tls.Certificate, option.Problem) {
 	certificate, err := load(t.Certificate)
-	if err != nil {
-		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
+	block, _ := pem.Decode(certificate)
+	key, unreadable := load(t.Key)
+	switch {
+	case err != nil:
+		wrong("certificate", t.Certificate, "a PEM file that can be read: "+err.Error())
+	case block == nil:
+		wrong("certificate", t.Certificate, "a PEM file with a certificate")
+	case unreadable != nil:
+		wrong("key", t.Key, "a PEM file that can be read: "+unreadable.Error())
+	default:
+		pair, err := tls.X509KeyPair(certificate, key)
+		if err != nil {
+			wrong("key", t.Key, "the private key, PEM and not encrypted, of "+t.Certificate+": "+err.Error())
+		}
+		config.Certificates = []tls.Certificate{pair}
 	}
-	if block, _ := pem.Decode(certificate); block == nil {
-		return tls.Certificate{}, problem("tls.certificate", t.Certificate, "a PEM file with a certificate")
+	return config, problems
+}
+
+// authorities returns the CA certificates in a file, or calls wrong.
+func authorities(key, file string, wrong func(key, value, want string)) *x509.CertPool {
+	pool := x509.NewCertPool()
+	content, err := load(file)
+	switch {
+	case err != nil:
+		wrong(key, file, "a PEM file that can be read: "+err.Error())
+	case !pool.AppendCertsFromPEM(content):
+		wrong(key, file, "a PEM file with a certificate")
 	}
-	key, err := load(t.Key)
-	if err != nil {
-		return tls.Certificate{}, problem("tls.key", t.Key, "a PEM file that can be read: "+err.Error())
-	}
-	pair, err := tls.X509KeyPair(certificate, key)
-	if err != nil {
-		return tls.Certificate{}, problem("tls.key", t.Key, "the private key, PEM and not encrypted, of "+t.Certificate+": "+err.Error())
-	}
-	return pair, option.Problem{}
+	return pool
 }

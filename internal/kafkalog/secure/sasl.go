@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -110,21 +111,6 @@ func names() (names []string) {
 	return names
 }
 
-// set returns the keys that have a value, except the mechanism and the password: the environment may set one for other
-// commands.
-func (o SASL) set() (keys []option.Problem) {
-	for _, k := range [...]struct{ key, value string }{
-		{"username", o.Username}, {"password_file", o.PasswordFile}, {"token_url", o.TokenURL}, {"token_ca", o.TokenCA},
-		{"token_scopes", strings.Join(o.TokenScopes, ", ")}, {"token_parameters", strings.Join(o.TokenParameters, ", ")},
-		{"token_file", o.TokenFile}, {"token_command", strings.Join(o.TokenCommand, " ")}, {"extensions", strings.Join(o.Extensions, ", ")},
-	} {
-		if k.value != "" {
-			keys = append(keys, option.Problem{Key: k.key, Value: k.value})
-		}
-	}
-	return keys
-}
-
 // login reads the files in the options, and returns the login, or all problems of the options.
 func (o SASL) login() (login, []option.Problem) {
 	var wrong []option.Problem
@@ -140,15 +126,19 @@ func (o SASL) login() (login, []option.Problem) {
 		bad("mechanism", o.Mechanism, want)
 		return login{}, wrong
 	}
-	for _, k := range o.set() {
+	for _, k := range saslKeys() {
+		field := option.Field(reflect.ValueOf(o), k.Name)
+		if k.Name == "mechanism" || k.Name == "password" || field.Len() == 0 { // the environment may have a password for other commands
+			continue
+		}
 		var takers []string
 		for _, m := range mechanisms() {
-			if slices.Contains(m.keys, k.Key) {
+			if slices.Contains(m.keys, k.Name) {
 				takers = append(takers, m.name)
 			}
 		}
 		if !slices.Contains(takers, o.Mechanism) {
-			bad(k.Key, k.Value, "security.sasl.mechanism to be "+option.Enumerate(takers, "or")+", or no value here")
+			bad(k.Name, option.Shown(field.Interface()), "security.sasl.mechanism to be "+option.Enumerate(takers, "or")+", or no value here")
 		}
 	}
 	if o.Mechanism == "" {

@@ -106,9 +106,8 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// The documented keys, the fields of the options, and the keys of mechanisms match.
+// The documented keys and the keys of mechanisms match.
 func TestKeys(t *testing.T) {
-	every := SASL{"x", "x", NewSecret("x"), "x", "x", "x", []string{"x"}, []string{"x"}, "x", []string{"x"}, []string{"x"}}
 	var documented, taken []string
 	for _, k := range saslKeys() {
 		if k.Name != "mechanism" && k.Name != "password" {
@@ -118,13 +117,10 @@ func TestKeys(t *testing.T) {
 	for _, m := range mechanisms() {
 		taken = append(taken, m.keys...)
 	}
+	slices.Sort(documented)
 	slices.Sort(taken)
-	var set []string
-	for _, k := range every.set() {
-		set = append(set, k.Key)
-	}
-	if !slices.Equal(set, documented) || !slices.Equal(slices.Compact(taken), slices.Sorted(slices.Values(documented))) {
-		t.Errorf("set %v, documented %v, taken %v", set, documented, taken)
+	if taken = slices.Compact(taken); !slices.Equal(taken, documented) {
+		t.Errorf("documented %v, taken %v", documented, taken)
 	}
 }
 
