@@ -1,6 +1,7 @@
 """The estimators: what they take, what they predict, and what they say of wrong input. The program must be on the PATH."""
 
 import contextlib
+import math
 import os
 import pickle
 import pty
@@ -70,6 +71,8 @@ class Inputs(unittest.TestCase):
         want = StagewiseClassifier().fit(X, y).predict_proba(X)
         for rows in (X.tolist(), X.astype(object), scipy.sparse.csr_array(X)):
             np.testing.assert_allclose(StagewiseClassifier().fit(rows, y).predict_proba(X), want, atol=1e-6)
+        masked, filled = (StagewiseClassifier(stages=STAGES).fit(rows, y) for rows in (np.ma.masked_greater(X, 5), np.where(X > 5, np.nan, X)))
+        np.testing.assert_array_equal(masked.predict_proba(np.ma.masked_greater(X, 5)), filled.predict_proba(np.where(X > 5, np.nan, X)))
         wide = np.random.default_rng(1).normal(size=(200, 300))
         target = (wide[:, 0] > 0).astype(int)
         for dtype in (np.float32, np.float64):
@@ -503,10 +506,15 @@ class Chains(unittest.TestCase):
         y[304:307] = "NaN"
         model = StagewiseClassifier(stages=STAGES)
         model.update(X[:300], y[:300])
-        with self.assertWarnsRegex(UserWarning, "^7 rows have no label") as warned:
+        with self.assertWarnsRegex(UserWarning, "^7 rows are not learnt, because they have no label") as warned:
             model.update(X[300:], y[300:])
         self.assertEqual(warned.filename, __file__)
         self.assertEqual(model.classes_.tolist(), ["a", "b"])
+        self.assertTrue(math.isnan(model.update(X[300:], y[300:])))  # the same rows count once, and no version is made
+        X[X[:, 0] > 1, 0], y = 1e20, np.where(X[:, 0] > 0, "a", "b")
+        with self.assertWarnsRegex(UserWarning, f"^{(X[:, 0] > 1).sum()} rows are not learnt, because they have values that are too large") as warned:
+            StagewiseClassifier(stages=STAGES).fit(X, y)
+        self.assertEqual(warned.filename, __file__)
 
     def test_the_folder_goes(self) -> None:
         X, y = load_iris(return_X_y=True)

@@ -202,10 +202,14 @@ def _top(name: str, names: Sequence[str]) -> str:
     return name if name in names or name.partition(".")[0] not in names else name.partition(".")[0]
 
 
+def unmasked(rows: Any) -> Any:
+    """Returns rows in which masked values are missing."""
+    return np.ma.filled(rows.astype(np.float64), np.nan) if isinstance(rows, np.ma.MaskedArray) else rows
+
+
 def array_of(rows: Any) -> Any:
     """Returns rows without names as an array (n × d)."""
-    if isinstance(rows, np.ma.MaskedArray):  # a value that is masked is missing
-        rows = np.ma.filled(rows.astype(np.float64), np.nan)
+    rows = unmasked(rows)
     if isinstance(rows, list | tuple) and len(lengths := {len(r) for r in rows if hasattr(r, "__len__")}) > 1:
         raise ValueError(f"rows of {', '.join(map(str, sorted(lengths)))} values: expected as many in each row")
     array = rows if isinstance(rows, np.ndarray) else np.asarray(rows)

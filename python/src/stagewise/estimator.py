@@ -54,6 +54,12 @@ _FORGOT = (
     "data_dir before it"
 )
 
+# what the report counts of rows that are passed over, in words
+_NOT_LEARNT = {
+    "no_label": "no label (null, empty or one of examples.missing_values)",
+    "overflow": "values that are too large for sums of squares: divide these columns, or take their logarithms",
+}
+
 
 @dataclass
 class Target:
@@ -203,7 +209,7 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
                 dtype = object
             elif getattr(X, "dtype", None) == object and not any(isinstance(v, str) for v in np.asarray(X).flat):
                 dtype = "numeric"
-            X = validate_data(self, X, reset=reset, accept_sparse="csr", dtype=dtype, ensure_all_finite="allow-nan")
+            X = validate_data(self, arrow.unmasked(X), reset=reset, accept_sparse="csr", dtype=dtype, ensure_all_finite="allow-nan")
             if kind == "sparse" and X.shape[1] <= _MOST_COLUMNS:
                 X, kind = X.toarray(), "array"
             elif kind == "array" and not reset and self._kind == "sparse":
@@ -270,8 +276,10 @@ class Estimator(Parameters, BaseEstimator):  # type: ignore[misc]
         self.report_ = Report(json.loads(Path(report).read_text()))
         # A later full version counts the rows of its window again.
         counted = [u for u in self.report_.get("updates", []) if u["kind"] == "update" or u["version"] == 1]
-        if without := sum(update.get("no_label", 0) for update in counted):
-            warnings.warn(f"{without} rows have no label (null, empty or one of examples.missing_values), and are not learnt", stacklevel=4)
+        counted.append(self.report_.get("passed_over", {}))
+        for reason, of_rows in _NOT_LEARNT.items():
+            if without := sum(part.get(reason, 0) for part in counted):
+                warnings.warn(f"{without} rows are not learnt, because they have {of_rows}", stacklevel=3 if command == "train" else 4)
         self._content = Path(model).read_bytes()
         self.model_ = Model(self._content)
 
