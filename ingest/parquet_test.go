@@ -286,7 +286,7 @@ func TestPandasFrame(t *testing.T) {
 		t.Errorf("by name: %v, error %v", got.Floats, err)
 	}
 	_, _, err = readRows(File(t.Context(), name, Defaults(), layout.Features{Width: 3, Columns: byName("n", "y", "z")}))
-	if got := f.text(err); got != `frame.parquet: the file lacks columns that the model needs: "y" and "z"` {
+	if got := f.text(err); got != `frame.parquet: missing columns that the model needs: "y" and "z"` {
 		t.Error(got)
 	}
 	chosen := o

@@ -324,6 +324,8 @@ func TestProtocolRefusals(t *testing.T) {
 		{plain, one(`"shape":[1,2],"datatype":"FP16","parameters":{"binary_data_size":4}`), "12345", "1 bytes follow"},
 		{plain, one(`"shape":[1,2],"datatype":"FP32","data":[1,2],"parameters":{"binary_data_size":4}`), "1234", "expected one of them"},
 		{named, one(`"shape":[1,2],"datatype":"FP32","data":[1,2]`), "", "one with all 3 values"},
+		{named, `{"inputs":[{"name":"Age","shape":[1],"datatype":"INT8","data":[1]},{"name":"City","shape":[1],"datatype":"BYTES","data":["a"]}]}`, "",
+			`no inputs that are columns of the model: "age", "city" and "height"`},
 		{named, one(`"shape":[1,3],"datatype":"BYTES","data":["1",7,"2"]`), "", "value 1: 7: expected BYTES"},
 		{named, one(`"shape":[1,3],"datatype":"BYTES","parameters":{"binary_data_size":6}`), "\xff\xff\xff\xffab", "end within a text"},
 		{named, one(`"shape":[1,3],"datatype":"BYTES","parameters":{"binary_data_size":5}`), "\x01\x00\x00\x00\xff", "UTF-8"},

@@ -16,6 +16,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/input"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas/value"
 )
 
@@ -87,7 +88,11 @@ func (p *prediction) tensors(body []byte) ([]byte, error) {
 	case len(rest) > 0:
 		return nil, fmt.Errorf("%d bytes follow the binary data of the inputs", len(rest))
 	case len(t.columns) == 0:
-		return nil, errors.New("no inputs that are columns of the model")
+		text := "no inputs that are columns of the model"
+		if names != nil {
+			text += ": " + layout.SomeNames(names)
+		}
+		return nil, errors.New(text)
 	}
 	return t.stream()
 }

@@ -99,7 +99,7 @@ func (l *Layout) layByName(want Features, otherwise string) error {
 		}
 	}
 	if len(missing) > 0 {
-		return l.Locate(-1, fmt.Errorf("the file lacks columns that the model needs: %s%s", SomeNames(missing), otherwise))
+		return l.Locate(-1, fmt.Errorf("missing columns that the model needs: %s%s", SomeNames(missing), otherwise))
 	}
 	if l.Options.Mixed() {
 		l.Table = want.Columns

@@ -93,7 +93,7 @@ class Tables(unittest.TestCase):
     def test_errors_say_what_was_expected(self) -> None:
         series = pandas.Series({"length": 1.5, "colour": "red"})
         bad: list[tuple[Any, str]] = [
-            (pa.table({"length": [1.0]}), 'lacks columns that the model needs: "colour"'),
+            (pa.table({"length": [1.0]}), 'missing columns that the model needs: "colour"'),
             (pa.table({"length": ["long"], "colour": ["red"]}), 'column "length": row 0: "long" is not a number'),
             (pa.table({"length": [1.0], "colour": [[1.5]]}), r'column "colour": a list of numbers'),
             (pandas.DataFrame({"length": pandas.to_datetime(["2026-01-01"]), "colour": ["red"]}), r'column "length": type timestamp'),
