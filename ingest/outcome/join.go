@@ -424,6 +424,12 @@ func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
 // Waiting returns the number of waiting rows.
 func (j *Join) Waiting() int { return j.waiting.open }
 
+// Waits reports whether the time of a row with a key is not over.
+func (j *Join) Waits(key string) (bool, error) {
+	rows, err := j.waiting.get(key)
+	return len(rows) > 0, err
+}
+
 // Counts returns the numbers of rows and outcomes so far.
 func (j *Join) Counts() examples.JoinCounts { return j.counts }
 

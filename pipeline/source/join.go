@@ -33,7 +33,7 @@ type joining struct {
 	joins    []*outcome.Join          // one for each partition of the rows, or one for all
 	pairs    []int                    // the partitions, or -1
 	came     map[int]protocol.Message // by outcomes partition: last message read
-	last     [2]keyRead               // keys of the last row and the last outcome read, as bytes and as read
+	last     [2]keyRead               // keys of a row and an outcome that were read late, to be shown
 	readTo   map[int]int64            // by outcomes partition: offset up to which everything is read
 	absent   string                   // label of rows without an outcome
 	skips    bool                     // rows without an outcome are skipped
@@ -379,7 +379,9 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		}
 	}
 	if len(labels) > 0 {
-		f.joining.last[1] = keyRead{topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}
+		if err := f.joining.noteOutcome(keyRead{topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}); err != nil {
+			return err
+		}
 	}
 	if !again {
 		f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
@@ -503,6 +505,21 @@ func (k keyRead) String() string {
 		bytes[:min(len(bytes), maxKeyShown)], k.key[:min(len(k.key), maxKeyShown)])
 }
 
+// noteOutcome keeps the key of an outcome to be shown. If many outcomes have no row, the outcome must be one of them.
+func (j *joining) noteOutcome(read keyRead) error {
+	join := j.of[read.partition]
+	if counts := join.Counts(); j.last[1].topic != "" && manyAlone(counts) {
+		if waits, err := join.Waits(read.key); err != nil || waits {
+			return err
+		}
+	}
+	j.last[1] = read
+	return nil
+}
+
+// manyAlone reports whether more than a tenth of the outcomes have no row.
+func manyAlone(counts examples.JoinCounts) bool { return 10*counts.Alone() > counts.Outcomes }
+
 // countJoined publishes what the feed has counted.
 func (f *Feed) countJoined() {
 	var counts examples.JoinCounts
@@ -515,7 +532,7 @@ func (f *Feed) countJoined() {
 	if row.topic == "" || result.topic == "" {
 		return // there are no keys to show
 	}
-	if all := f.countsJoined(); all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes && f.first("outcomes without a row") {
+	if all := f.countsJoined(); all.Outcomes >= minOutcomes && manyAlone(all) && f.first("outcomes without a row") {
 		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
 			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
 			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, row, result)
