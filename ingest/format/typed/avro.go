@@ -112,8 +112,8 @@ func (r *avroMessages) parse(s *message.Schema) (schema *avro.Schema, err error)
 	return schema, err
 }
 
-// hasEmptyRecord reports whether a schema has a record without fields. To count records, the library makes a new map for each: half of the time
-// of a message.
+// hasEmptyRecord reports whether a schema has a record without fields. To count records, the library makes a new map for each: half of the
+// time of a message.
 func hasEmptyRecord(schema *avro.Schema) bool {
 	return bytes.Contains(schema.Canonical(), []byte(`"fields":[]`))
 }
