@@ -164,7 +164,7 @@ func (r *reader) change(do func()) {
 func (r *reader) state() *State {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
-	s := &State{Topics: r.topics.list(), Run: r.follows.state(), Quarantine: r.quarantine.state(r.topics.held(r.client.Topics.Quarantine))}
+	s := &State{Topics: r.topics.list(), Run: r.follows.state(), Quarantine: r.quarantine.state(r.topics.of(aboutQuarantine).held())}
 	s.Versions, s.Quality = r.versions()
 	for _, p := range r.places {
 		if s.Run != nil && p.Run == s.Run.ID {

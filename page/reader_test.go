@@ -179,8 +179,9 @@ func TestVisitsAreSummed(t *testing.T) {
 			noError(t, err)
 		}
 	}
-	if len(f.of) != 4 || !maps.Equal(f.survey, f.of) || !maps.Equal(f.seals[0], f.of) {
-		t.Errorf("of the partitions %v, %v are surveyed, and %v sealed", f.of, f.survey, f.seals[0])
+	if survey, sealed := f.parts[place{wire.Survey, 0}], f.parts[place{0, residuals}]; len(f.of) != 4 || !maps.Equal(survey.have, f.of) ||
+		!maps.Equal(sealed.have, f.of) {
+		t.Errorf("of the partitions %v, %v are surveyed, and %v sealed", f.of, survey, sealed)
 	}
 	for i, stage := range f.state().Stages {
 		passes := report.Stages[i].ByPass
@@ -512,9 +513,7 @@ func TestWhatProcessesWaitFor(t *testing.T) {
 		{[]int{1}, "[works on the survey: 0 of 1 partitions are published waits for other workers stands by: others own all partitions waits for a stands by] for workers to survey 1 partition of 2"},
 		{[]int{0, 1}, "[waits for the solver waits for the solver stands by: others own all partitions solves stands by] for the solver"},
 	} {
-		for _, p := range c.surveyed {
-			f.survey[p] = true
-		}
+		f.publish(place{wire.Survey, 0}, "", c.surveyed)
 		s := r.state()
 		var waits []string
 		for _, w := range append(s.Staff.Workers, s.Staff.Solvers...) {

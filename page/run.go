@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -35,20 +36,22 @@ type followed struct {
 	end     *schemas.End  // nil: it goes on
 	news    time.Time
 	reports map[int]*schemas.StageReport
-	passes  map[int][]*pass // of each stage, in the order of their visits
+	parts   map[place]*part
 	records wire.Collector[float64]
 	failure string // why a worker can't make the visit that is due; empty: none has said so
 	failed  wire.Digest
-	seals   map[int]map[int]bool // by stage, the partitions whose residuals are sealed
-	survey  map[int]bool         // the partitions that are surveyed
 }
 
-// pass is what a visit has measured so far.
-type pass struct {
-	visit  int
-	parent wire.Digest
-	have   map[int]bool // partitions; nil once all are there
-	whole  bool
+// place is what workers publish in parts: a visit, or the residuals of a stage.
+type place struct{ stage, visit int }
+
+// residuals is the visit of a place that has the residuals of a stage.
+const residuals = -1
+
+// part is what is published of a place.
+type part struct {
+	parent wire.Digest  // of a visit
+	have   map[int]bool // partitions
 	losses [examples.Splits]statistics.Losses
 }
 
@@ -202,9 +205,7 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	f := &followed{
 		plan: plan, chain: protocol.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{}, shares: map[int][]int{},
-		reports: map[int]*schemas.StageReport{},
-		passes:  map[int][]*pass{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete}, seals: map[int]map[int]bool{},
-		survey: map[int]bool{},
+		reports: map[int]*schemas.StageReport{}, parts: map[place]*part{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete},
 	}
 	for _, share := range plan.Shares(plan.Partitions()) {
 		f.shares[share.First] = share.Partitions
@@ -235,7 +236,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 	case weights && kind == schemas.KindStage:
 		if report, err := schemas.DecodeJSON[schemas.StageReport](m.Message); err == nil {
 			f.reports[report.Stage] = report
-			delete(f.passes, report.Stage)
+			maps.DeleteFunc(f.parts, func(at place, _ *part) bool { return at.stage == report.Stage && at.visit != residuals })
 		}
 	case weights:
 		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
@@ -243,12 +244,7 @@ func (f *followed) add(weights bool, m protocol.Message) {
 		f.addVisit(m.Message)
 	case kind == statistics.KindSeal:
 		if id, err := wire.IdentityOf(m.Message); err == nil {
-			if f.seals[id.Stage] == nil {
-				f.seals[id.Stage] = map[int]bool{}
-			}
-			for _, number := range f.shares[id.Partition] {
-				f.seals[id.Stage][number] = true
-			}
+			f.publish(place{id.Stage, residuals}, "", f.shares[id.Partition])
 		}
 	case kind == schemas.KindFailure:
 		if failure, err := schemas.DecodeJSON[schemas.Failure](m.Message); err == nil {
@@ -265,52 +261,62 @@ func (f *followed) addVisit(m wire.Message) {
 		return
 	}
 	if id.Stage == wire.Survey {
-		for _, number := range of {
-			f.survey[number] = true
-		}
+		f.publish(place{wire.Survey, 0}, "", of)
 		return
 	}
-	if id.Stage < 0 || id.Stage >= len(f.plan.Stages) || f.reports[id.Stage] != nil {
-		return
-	}
-	p := f.pass(id)
-	if p == nil || p.whole || p.have[of[0]] {
+	at := place{id.Stage, id.Visit}
+	if id.Stage < 0 || id.Stage >= len(f.plan.Stages) || id.Visit < 0 || f.reports[id.Stage] != nil || f.parts[at].has(id.Parent, of[0]) {
 		return
 	}
 	record, err := f.codec.CollectDouble(&f.records, m)
 	if err != nil || record == nil {
 		return
 	}
-	for split, sums := range statistics.LossesOf(record.Tensors) {
-		l := &p.losses[split]
-		l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
-	}
-	for _, number := range of {
-		p.have[number] = true
-	}
-	if len(p.have) == len(f.of) {
-		p.whole, p.have = true, nil
+	if p := f.publish(at, id.Parent, of); p != nil {
+		for split, sums := range statistics.LossesOf(record.Tensors) {
+			l := &p.losses[split]
+			l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
+		}
 	}
 }
 
-// pass returns that of a visit, given a part of it; nil if there are too many already. Parts of another solver's visit,
-// with another parent, replace those of an earlier one.
-func (f *followed) pass(id wire.Identity) *pass {
-	list := f.passes[id.Stage]
-	at, there := slices.BinarySearchFunc(list, id.Visit, func(p *pass, visit int) int { return p.visit - visit })
-	if there && list[at].parent == id.Parent {
-		return list[at]
-	}
-	if !there && len(list) == maxMeasures {
+// has reports whether a partition of a visit with this parent is published.
+func (p *part) has(parent wire.Digest, partition int) bool {
+	return p != nil && p.parent == parent && p.have[partition]
+}
+
+// publish adds partitions to a place; it returns nil if there are too many places already. Parts of another solver's visit, with another
+// parent, replace those of an earlier one.
+func (f *followed) publish(at place, parent wire.Digest, partitions []int) *part {
+	p := f.parts[at]
+	if p == nil && len(f.parts) >= maxMeasures+len(f.plan.Stages) {
 		return nil
 	}
-	p := &pass{visit: id.Visit, parent: id.Parent, have: map[int]bool{}}
-	if there {
-		list[at] = p
-	} else {
-		f.passes[id.Stage] = slices.Insert(list, at, p)
+	if p == nil || p.parent != parent {
+		p = &part{parent: parent, have: map[int]bool{}}
+		f.parts[at] = p
+	}
+	for _, number := range partitions {
+		p.have[number] = true
+	}
+	if len(p.have) == len(f.of) {
+		p.have = f.of
 	}
 	return p
+}
+
+// passes returns what the whole visits of a stage have measured, in their order, and whether any part of one is published.
+func (f *followed) passes(stage int) (list []Measure, begun bool) {
+	for at, p := range f.parts {
+		if at.stage != stage || at.visit == residuals {
+			continue
+		}
+		if begun = true; len(p.have) == len(f.of) && p.losses[examples.Train].Rows > 0 {
+			list = append(list, p.measure(at.visit))
+		}
+	}
+	slices.SortFunc(list, func(a, b Measure) int { return a.Visit - b.Visit })
+	return list, begun
 }
 
 // underWay reports whether the run goes on.
@@ -355,7 +361,7 @@ func (f *followed) state() *Run {
 	}
 	if f.end != nil {
 		s.State, s.Reason, s.Stage = f.end.State, f.end.Reason, len(f.plan.Stages)
-	} else if f.chain.Survey != nil || len(f.survey) > 0 {
+	} else if f.chain.Survey != nil || f.parts[place{wire.Survey, 0}] != nil {
 		s.State = stateRunning
 	}
 	have := f.have(due, seal)
@@ -377,12 +383,9 @@ func (f *followed) state() *Run {
 		if u := f.plan.Update(); u != nil {
 			step.Most = u.Passes
 		}
-		for _, p := range f.passes[t] {
-			if p.whole && p.losses[examples.Train].Rows > 0 {
-				step.Passes = append(step.Passes, p.measure())
-			}
-		}
-		step.Planned = step.Done == nil && len(f.passes[t]) == 0 && f.end == nil && t > due.Stage
+		var begun bool
+		step.Passes, begun = f.passes(t)
+		step.Planned = step.Done == nil && !begun && f.end == nil && t > due.Stage
 		s.Stages = append(s.Stages, step)
 	}
 	return s
@@ -403,23 +406,18 @@ func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage, f.plan.Update().IsLocal():
 		return f.of
 	case seal != protocol.NoStage:
-		return f.seals[seal]
+		due = protocol.Visit{Stage: seal, Number: residuals}
 	case due.Stage == wire.Survey:
-		return f.survey
+		due = protocol.Visit{Stage: wire.Survey}
 	}
-	for _, p := range f.passes[due.Stage] {
-		if p.visit == due.Number && p.parent == due.Parent {
-			if p.whole {
-				return f.of
-			}
-			return p.have
-		}
+	if p := f.parts[place{due.Stage, due.Number}]; p != nil && p.parent == due.Parent {
+		return p.have
 	}
 	return nil
 }
 
 // measure returns what the visit has measured.
-func (p *pass) measure() Measure {
+func (p *part) measure(visit int) Measure {
 	of := func(split examples.Split) (err, loss *float64) {
 		l := p.losses[split]
 		if l.Rows == 0 {
@@ -428,7 +426,7 @@ func (p *pass) measure() Measure {
 		e, o := wire.Finite(l.ErrorPercent()), wire.Finite(l.MeanLoss())
 		return &e, &o
 	}
-	m := Measure{Visit: p.visit}
+	m := Measure{Visit: visit}
 	m.TrainError, m.TrainLoss = of(examples.Train)
 	m.TestError, m.TestLoss = of(examples.Test)
 	m.HoldoutError, m.HoldoutLoss = of(examples.Holdout)
@@ -459,18 +457,8 @@ func (r *reader) pollStaff(ctx context.Context) error {
 		return err
 	}
 	s.Embedded = embedded
-	t := r.client.Topics
 	s.Hidden = []string{}
-	for _, group := range []struct {
-		name, role string
-		members    *[]Worker
-		runs       bool // its members take part in runs
-	}{
-		{t.Ingesters(), protocol.RoleIngest, &s.Ingesters, false}, {t.Workers(), protocol.RoleWork, &s.Workers, true},
-		{t.Solvers(), protocol.RoleSolve, &s.Solvers, true},
-		{t.Runners(), protocol.RoleRun, &s.Runners, true}, {t.Scorers(), protocol.RoleScore, &s.Scorers, false},
-		{t.Servers(), protocol.RoleServe, &s.Servers, false},
-	} {
+	for _, group := range s.groups(r.client.Topics) {
 		*group.members = []Worker{}
 		owners, err := r.log.Owners(ctx, group.name)
 		switch {
@@ -489,14 +477,30 @@ func (r *reader) pollStaff(ctx context.Context) error {
 	now := r.now()
 	r.change(func() {
 		r.staff, r.polled = s, true
-		for role, members := range map[string][]Worker{protocol.RoleRun: s.Runners, protocol.RoleScore: s.Scorers,
-			protocol.RoleServe: s.Servers} {
-			if len(members) > 0 {
-				r.last[role] = now
+		for _, group := range s.groups(r.client.Topics) {
+			if len(*group.members) > 0 {
+				r.last[group.role] = now
 			}
 		}
 	})
 	return nil
+}
+
+// group is the processes of a role.
+type group struct {
+	role, name string // name is that of its consumer group
+	members    *[]Worker
+	runs       bool   // its members take part in runs
+	does       string // what a member without a part in runs does
+}
+
+// groups returns the processes by their roles.
+func (s *Staff) groups(t protocol.Topics) []group {
+	return []group{
+		{protocol.RoleIngest, t.Ingesters(), &s.Ingesters, false, "ingests"}, {protocol.RoleWork, t.Workers(), &s.Workers, true, ""},
+		{protocol.RoleSolve, t.Solvers(), &s.Solvers, true, ""}, {protocol.RoleRun, t.Runners(), &s.Runners, true, ""},
+		{protocol.RoleScore, t.Scorers(), &s.Scorers, false, "predicts"}, {protocol.RoleServe, t.Servers(), &s.Servers, false, "answers"},
+	}
 }
 
 // knows reports whether the processes are known.
@@ -513,27 +517,24 @@ func worker(o kafkalog.Owner) Worker {
 func (r *reader) working(now *Run) Staff {
 	s := r.staff
 	s.Hidden = append([]string{}, s.Hidden...)
-	for _, list := range []*[]Worker{&s.Ingesters, &s.Workers, &s.Solvers, &s.Runners, &s.Scorers, &s.Servers} {
-		*list = clone(*list)
-	}
-	for _, idle := range []struct {
-		members []Worker
-		does    string
-	}{{s.Ingesters, "ingests " + r.options.Source}, {s.Scorers, "predicts"}, {s.Servers, "answers"}} {
-		for i := range idle.members {
-			if w := &idle.members[i]; len(w.Partitions) > 0 || idle.does == "answers" {
-				w.Waits = idle.does
-			} else {
+	idle := now == nil || !now.underWay()
+	for _, group := range s.groups(r.client.Topics) {
+		*group.members = append([]Worker{}, *group.members...)
+		for i := range *group.members {
+			switch w := &(*group.members)[i]; {
+			case group.runs && idle:
+				w.Waits = "waits for a run"
+			case group.runs:
+			case len(w.Partitions) == 0 && group.role != protocol.RoleServe:
 				w.Waits = "stands by"
+			case group.role == protocol.RoleIngest:
+				w.Waits = group.does + " " + r.options.Source
+			default:
+				w.Waits = group.does
 			}
 		}
 	}
-	if now == nil || !now.underWay() {
-		for _, list := range [][]Worker{s.Workers, s.Solvers, s.Runners} {
-			for i := range list {
-				list[i].Waits = "waits for a run"
-			}
-		}
+	if idle {
 		return s
 	}
 	f := r.follows.now
@@ -589,8 +590,6 @@ func (r *reader) working(now *Run) Staff {
 	}
 	return s
 }
-
-func clone(list []Worker) []Worker { return append([]Worker{}, list...) }
 
 // waits says what the run waits for.
 func (r *reader) waits(s *State) {

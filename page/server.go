@@ -20,6 +20,7 @@ import (
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
 //go:embed browser
@@ -199,14 +200,13 @@ type section struct {
 // NewBoard returns a board with an empty state.
 func NewBoard() *Board {
 	b := &Board{changed: make(chan struct{})}
+	staff := Staff{Hidden: []string{}}
+	for _, group := range staff.groups(protocol.Topics{}) {
+		*group.members = []Worker{}
+	}
 	b.Put(&State{
 		Summary: Summary{Level: Notice, Verdict: "The topics are being read.", Needs: []Need{}, Facts: []Fact{}}, Topics: []Topic{},
-		Versions: []Version{},
-		Staff: Staff{
-			Hidden: []string{}, Ingesters: []Worker{}, Workers: []Worker{}, Solvers: []Worker{}, Runners: []Worker{}, Scorers: []Worker{},
-			Servers: []Worker{},
-		},
-		Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
+		Versions: []Version{}, Staff: staff, Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
 	})
 	return b
 }

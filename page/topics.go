@@ -178,16 +178,6 @@ func (p *polled) held() (n int64) {
 	return n
 }
 
-// held returns how many offsets a topic has.
-func (t *topicNames) held(name string) int64 {
-	for _, p := range t.all {
-		if p.name == name {
-			return p.held()
-		}
-	}
-	return 0
-}
-
 // list returns the topics for the page.
 func (t *topicNames) list() []Topic {
 	list := []Topic{}
@@ -209,22 +199,19 @@ func (t *topicNames) learn(ends []int64) {
 	}
 }
 
-// of returns the topic of a role. nil means that it was not polled.
+// of returns the topic of a role: one without partitions if it was not polled.
 func (t *topicNames) of(role string) *polled {
 	for _, p := range t.all {
 		if p.role == role {
 			return p
 		}
 	}
-	return nil
+	return &polled{}
 }
 
 // behind returns how many messages of the examples no version has looked at. It is not known before the topics were polled.
 func (t *topicNames) behind() (lag int64, known bool) {
 	examples := t.of(roleExamples)
-	if examples == nil {
-		return 0, false
-	}
 	for p, s := range examples.partitions {
 		from := s.From
 		if p < len(t.learnt) {
@@ -244,7 +231,7 @@ func (r *reader) lags(s *State) {
 			}
 		}
 	}
-	if s := r.topics.of(roleSource); s != nil && len(s.partitions) > 0 && !r.topics.unknown {
+	if len(r.topics.of(roleSource).partitions) > 0 && !r.topics.unknown {
 		lag(roleSource, r.topics.waits, "messages that are not ingested")
 	}
 	if n, known := r.topics.behind(); known {

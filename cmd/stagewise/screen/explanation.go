@@ -33,37 +33,93 @@ import (
 // ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed. The labels are read beside the features,
 // as rows to predict are read without them.
 func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
-	labels := &truth{model: m, classOf: explain.ClassOf(m), label: o.Label, targets: o.Targets}
-	labels.noLabel = layout.MissingLabels(m.Manifest.Plan)
-	if err := ingest.Survey(ctx, file, o, labels); err != nil {
+	truth := &texts{columns: []string{string(o.Label)}}
+	if m.Task() == examples.Numbers {
+		truth.columns = o.Targets
+	}
+	if err := ingest.Survey(ctx, file, o, truth); err != nil {
 		return nil, err
 	}
-	if labels.err != nil {
-		return nil, fmt.Errorf("%s: %w", file, labels.err)
+	if truth.err != nil {
+		return nil, fmt.Errorf("%s: %w", file, truth.err)
 	}
-	rows := &explain.Rows{}
-	chosen := labels.choose(rows, limit, seed)
-	rows.Features = kernel.NewDense(len(chosen), m.Width())
+	rows, noLabel, classOf := &explain.Rows{}, layout.MissingLabels(m.Manifest.Plan), explain.ClassOf(m)
+	var list []labelled
+	all := len(truth.cells[0])
+	for i := range all {
+		row := labelled{number: i}
+		if m.Task() != examples.Numbers {
+			if noLabel.Has(truth.cells[0][i]) {
+				rows.Unlabelled++
+				continue
+			}
+			if row.class = classOf(truth.cells[0][i]); row.class < 0 {
+				rows.Unknown++
+				continue
+			}
+		} else if row.targets = numbersOf(truth.cells, i); row.targets == nil {
+			rows.Unlabelled++
+			continue
+		}
+		list = append(list, row)
+	}
+	if limit < len(list) {
+		drawn := rand.New(rand.NewPCG(seed, uint64(len(list)))).Perm(len(list))[:limit]
+		slices.Sort(drawn)
+		for i, at := range drawn { // which is not before i
+			list[i] = list[at]
+		}
+		list = list[:limit]
+	}
+	rows.Features = kernel.NewDense(len(list), m.Width())
 	trained := layout.Features{Width: m.Width(), Image: m.Image(), Columns: m.Columns(), Labels: m.Labels()}
 	seen, next := 0, 0
 	for batch, err := range ingest.File(ctx, file, o, trained) {
 		if err != nil {
 			return nil, err
 		}
-		for ; next < len(chosen) && chosen[next] < seen+batch.Rows; next++ {
-			at := chosen[next] - seen
+		for ; next < len(list) && list[next].number < seen+batch.Rows; next++ {
+			at := list[next].number - seen
 			if batch.Bytes != nil {
 				examples.FromBytes(rows.Features.Row(next), batch.Bytes[at*batch.Cols:(at+1)*batch.Cols])
 			} else {
 				copy(rows.Features.Row(next), batch.Floats[at*batch.Cols:(at+1)*batch.Cols])
 			}
+			list[next].addTo(rows)
 		}
 		seen += batch.Rows
 	}
-	if seen != labels.rows() {
-		return nil, fmt.Errorf("%s: %d rows have features and %d a label: set --header or --header=false", file, seen, labels.rows())
+	if seen != all {
+		return nil, fmt.Errorf("%s: %d rows have features and %d a label: set --header or --header=false", file, seen, all)
 	}
 	return rows, nil
+}
+
+// labelled is the truth of a row: its class, or for a model of numbers its targets.
+type labelled struct {
+	number  int
+	class   int32
+	targets []float64
+}
+
+// addTo adds the truth after that of other rows.
+func (l labelled) addTo(rows *explain.Rows) {
+	if rows.Numbers = append(rows.Numbers, int64(l.number)); l.targets == nil {
+		rows.Classes = append(rows.Classes, l.class)
+	}
+	rows.Targets = append(rows.Targets, l.targets...)
+}
+
+// numbersOf returns the numbers of a row; nil if one of them is none.
+func numbersOf(cells [][]string, row int) (numbers []float64) {
+	for _, column := range cells {
+		v, err := value.Number(column[row])
+		if err != nil || layout.CheckTarget(v) != nil {
+			return nil
+		}
+		numbers = append(numbers, v)
+	}
+	return numbers
 }
 
 // errNothingHeldOut says that a version has learnt from all rows of its run.
@@ -78,67 +134,49 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 	if len(held) == 0 {
 		return nil, split, errNothingHeldOut
 	}
-	rows, classOf := &explain.Rows{Features: kernel.NewDense(len(held), m.Width())}, explain.ClassOf(m)
+	rows, classOf := &explain.Rows{Features: kernel.Dense{Cols: m.Width()}}, explain.ClassOf(m)
 	for i, row := range held {
-		if row.Targets != nil {
-			rows.Targets = append(rows.Targets, row.Targets...)
-		} else if class := classOf(row.Label); class >= 0 {
-			rows.Classes = append(rows.Classes, class)
-		} else {
+		l := labelled{i, classOf(row.Label), row.Targets}
+		if row.Targets == nil && l.class < 0 {
 			rows.Unknown++
 			continue
 		}
-		copy(rows.Features.Row(rows.Len()), row.Features)
-		rows.Numbers = append(rows.Numbers, int64(i))
+		l.addTo(rows)
+		rows.Features.Data = append(rows.Features.Data, row.Features...)
+		rows.Features.Rows++
 	}
-	rows.Features = kernel.Dense{Rows: rows.Len(), Cols: m.Width(), Data: rows.Features.Data[:rows.Len()*m.Width()]}
 	return rows, split, nil
 }
 
-// truth is a [layout.Survey] that keeps the labels of all rows, or their numbers to predict.
-type truth struct {
-	model   *model.Model
-	classOf func(string) int32
-	noLabel value.Missing
-	label   layout.Column
-	targets []string
-
+// texts is a [layout.Survey] that keeps the cells of columns.
+type texts struct {
+	columns []string // by name or number; "": the default column of labels
+	cells   [][]string
 	layout  *layout.Layout // of the file that is read
-	at      []int          // columns of the label, or of the numbers
-	classes []int32
-	numbers [][]float64 // of each column; NaN: there is none
-	err     error       // no such column
+	at      []int          // its columns
+	err     error          // no such column
 }
 
-// Classes of rows that are left out.
-const (
-	unknown    = -1
-	unlabelled = -2
-)
-
 // Wants implements [layout.Survey].
-func (t *truth) Wants(c layout.Cell) bool { return isWords(c.Field) }
+func (t *texts) Wants(c layout.Cell) bool { return isWords(c.Field) }
 
 // More implements [layout.Survey].
-func (t *truth) More(int) int {
+func (t *texts) More(int) int {
 	if t.err != nil {
 		return 0
 	}
 	return blockRows
 }
 
-// find finds the columns of the truth.
-func (t *truth) find(l *layout.Layout) error {
-	names := t.targets
-	if t.model.Task() != examples.Numbers {
-		byDefault := layout.Column("label")
-		if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
-			byDefault = "0"
-		}
-		names = []string{string(cmp.Or(t.label, byDefault))}
+// find finds the columns in a file.
+func (t *texts) find(l *layout.Layout) error {
+	t.layout, t.at, t.cells = l, nil, append(t.cells, make([][]string, len(t.columns)-len(t.cells))...)
+	byDefault := "label"
+	if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
+		byDefault = "0"
 	}
-	t.at = nil
-	for _, name := range names {
+	for _, name := range t.columns {
+		name = cmp.Or(name, byDefault)
 		at, isNumber := layout.Column(name).Number()
 		if !isNumber {
 			at = slices.Index(l.Names, name)
@@ -148,83 +186,24 @@ func (t *truth) find(l *layout.Layout) error {
 		}
 		t.at = append(t.at, at)
 	}
-	if t.numbers == nil && t.model.Task() == examples.Numbers {
-		t.numbers = make([][]float64, len(t.at))
-	}
 	return nil
 }
 
-// Add implements [layout.Survey]: it keeps the truth of the rows.
-func (t *truth) Add(l *layout.Layout, column int, cell tabular.Cell) error {
+// Add implements [layout.Survey].
+func (t *texts) Add(l *layout.Layout, column int, cell tabular.Cell) error {
 	if t.layout != l { // another file
-		t.layout, t.err = l, t.find(l)
+		t.err = t.find(l)
 	}
 	for i, at := range t.at {
-		if at != column || t.err != nil {
-			continue
-		}
-		text, err := cell.Text()
-		if err != nil {
-			return err
-		}
-		switch {
-		case t.numbers != nil:
-			v, err := value.Number(text)
-			if err == nil {
-				err = layout.CheckTarget(v)
-			}
+		if at == column && t.err == nil {
+			text, err := cell.Text()
 			if err != nil {
-				v = math.NaN()
+				return err
 			}
-			t.numbers[i] = append(t.numbers[i], v)
-		case t.noLabel.Has(text):
-			t.classes = append(t.classes, unlabelled)
-		default:
-			t.classes = append(t.classes, t.classOf(text))
+			t.cells[i] = append(t.cells[i], strings.Clone(text))
 		}
 	}
 	return nil
-}
-
-// rows returns the number of rows.
-func (t *truth) rows() int {
-	if len(t.numbers) > 0 {
-		return len(t.numbers[0])
-	}
-	return len(t.classes)
-}
-
-// choose adds the truth of rows that have one: all, or so many of them, in the order of the file.
-func (t *truth) choose(rows *explain.Rows, limit int, seed uint64) (chosen []int) {
-	for i := range t.rows() {
-		switch {
-		case t.numbers != nil && slices.ContainsFunc(t.numbers, func(of []float64) bool { return of[i] != of[i] }),
-			t.numbers == nil && t.classes[i] == unlabelled:
-			rows.Unlabelled++
-		case t.numbers == nil && t.classes[i] == unknown:
-			rows.Unknown++
-		default:
-			chosen = append(chosen, i)
-		}
-	}
-	if limit < len(chosen) {
-		drawn := rand.New(rand.NewPCG(seed, uint64(len(chosen)))).Perm(len(chosen))[:limit]
-		slices.Sort(drawn)
-		for i, at := range drawn {
-			drawn[i] = chosen[at]
-		}
-		chosen = drawn
-	}
-	for _, i := range chosen {
-		rows.Numbers = append(rows.Numbers, int64(i))
-		if t.numbers == nil {
-			rows.Classes = append(rows.Classes, t.classes[i])
-		}
-		for _, of := range t.numbers {
-			rows.Targets = append(rows.Targets, of[i])
-		}
-	}
-	return chosen
 }
 
 // CheckExplain returns an error for options that can't be right.
