@@ -100,42 +100,28 @@ func fields(runs []Compared) (rows []Row) {
 
 // fieldsOf returns the values of a plan by their keys.
 func fieldsOf(plan *schemas.Plan) map[string]string {
-	p := *plan
-	p.Submission, p.Since, p.Trigger = "", schemas.Since{}, false
-	text, err := json.Marshal(p)
-	if err != nil {
+	var root map[string]any
+	decoder := json.NewDecoder(bytes.NewReader(wire.JSON(plan)))
+	decoder.UseNumber()
+	if decoder.Decode(&root) != nil {
 		return nil // a plan came from JSON
 	}
-	var tree any
-	decoder := json.NewDecoder(bytes.NewReader(text))
-	decoder.UseNumber()
-	if err := decoder.Decode(&tree); err != nil {
-		return nil
-	}
-	root := tree.(map[string]any)
 	for _, key := range []string{"submission", "since", "trigger", "spans", "sources", "expiring", "outside", "forgotten"} {
 		delete(root, key)
 	}
 	fields := map[string]string{}
 	flatten("", root, fields)
-	spans := func(key string, list coverage.Spans) {
-		var texts []string
+	texts := map[string][]string{}
+	for key, list := range map[string]coverage.Spans{"spans": plan.Spans, "expiring": plan.Expiring, "outside": plan.Outside} {
 		for _, s := range list {
-			texts = append(texts, s.String())
-		}
-		if len(texts) > 0 {
-			fields[key] = strings.Join(texts, " ")
+			texts[key] = append(texts[key], s.String())
 		}
 	}
-	spans("spans", plan.Spans)
-	spans("expiring", plan.Expiring)
-	spans("outside", plan.Outside)
-	var sources []string
 	for i := range plan.Sources {
-		sources = append(sources, wire.Digest(plan.Sources[i].ID).Short())
+		texts["sources"] = append(texts["sources"], wire.Digest(plan.Sources[i].ID).Short())
 	}
-	if len(sources) > 0 {
-		fields["sources"] = strings.Join(sources, " ")
+	for key, list := range texts {
+		fields[key] = strings.Join(list, " ")
 	}
 	if len(plan.Forgotten) > 0 {
 		fields["forgotten"] = wire.DigestJSON(plan.Forgotten).Short()
@@ -145,38 +131,27 @@ func fieldsOf(plan *schemas.Plan) map[string]string {
 
 // flatten adds the values below a key. A list of plain values is one value.
 func flatten(key string, value any, fields map[string]string) {
-	below := func(name string) string {
-		if key == "" {
-			return name
-		}
-		return key + "." + name
+	below := func(name string, of any) { flatten(strings.TrimPrefix(key+"."+name, "."), of, fields) }
+	isTree := func(of any) bool {
+		_, isMap := of.(map[string]any)
+		_, isList := of.([]any)
+		return isMap || isList
 	}
-	switch v := value.(type) {
-	case map[string]any:
-		for name, of := range v {
-			flatten(below(name), of, fields)
+	list, isList := value.([]any)
+	switch tree, isMap := value.(map[string]any); {
+	case isMap:
+		for name, of := range tree {
+			below(name, of)
 		}
-		return
-	case []any:
-		plain := !slices.ContainsFunc(v, func(of any) bool {
-			switch of.(type) {
-			case map[string]any, []any:
-				return true
-			}
-			return false
-		})
-		if plain {
-			fields[key] = strings.Trim(fmt.Sprint(v), "[]")
-			return
+	case slices.ContainsFunc(list, isTree):
+		for i, of := range list {
+			below(strconv.Itoa(i), of)
 		}
-		for i, of := range v {
-			flatten(below(strconv.Itoa(i)), of, fields)
-		}
-		return
-	case nil:
-		return
+	case isList:
+		fields[key] = strings.Trim(fmt.Sprint(list), "[]")
+	case value != nil:
+		fields[key] = fmt.Sprint(value)
 	}
-	fields[key] = fmt.Sprint(value)
 }
 
 // foldStages makes one field of those of all stages, where each of the plans has one value.
@@ -382,12 +357,17 @@ func (o Order) at() int { return max(slices.Index(Orders(), o.By), 0) }
 // Measure returns the name of the order's measure in tables.
 func (o Order) Measure() string { return orders[o.at()].words }
 
+// value returns a measure of a run's rows; nil if it has none.
+func (o Order) value(at int, r *schemas.Report, split string) *float64 {
+	if r == nil || r.Splits[split].Rows == 0 {
+		return nil
+	}
+	return orders[at].value(r.Splits[split])
+}
+
 // Text returns the measure of a report's rows, of the order's split, or None.
 func (o Order) Text(r *schemas.Report) string {
-	if r == nil || r.Splits[o.Split].Rows == 0 {
-		return None
-	}
-	if v := orders[o.at()].value(r.Splits[o.Split]); v != nil {
+	if v := o.value(o.at(), r, o.Split); v != nil {
 		return number(*v)
 	}
 	return None
@@ -413,38 +393,33 @@ func (o Order) split(runs []Compared) string {
 	return examples.Train.String()
 }
 
-// key returns the measures by which a run is sorted, the least first: the order's own, and another one for runs that have the same. They
-// are infinite without rows.
-func (o Order) key(r Compared, split string) (key [2]float64) {
-	others := [2]int{o.at(), 1}
+// Ranks returns the indices of runs, the best first, and how many of them have the measure: the others are last. Runs with the same measure
+// are sorted by the log loss, or else by the error.
+func (o Order) Ranks(runs []Compared) (ranks []int, ranked int) {
+	split, also := o.split(runs), 1
 	if o.at() == 1 {
-		others[1] = 0
+		also = 0
 	}
-	for i, at := range others {
-		key[i] = math.Inf(1)
-		if r.Report == nil || r.Report.Splits[split].Rows == 0 {
-			continue
-		}
-		if v := orders[at].value(r.Report.Splits[split]); v != nil {
-			key[i] = orders[at].sign * *v
-		}
-	}
-	return key
-}
-
-// Ranks returns the indices of runs, the best first, and those without predictions last.
-func (o Order) Ranks(runs []Compared) (ranks []int) {
-	keys, split := make([][2]float64, len(runs)), o.split(runs)
+	keys := make([][2]float64, len(runs))
 	for i, r := range runs {
-		ranks, keys[i] = append(ranks, i), o.key(r, split)
+		ranks = append(ranks, i)
+		for k, at := range []int{o.at(), also} {
+			keys[i][k] = math.Inf(1)
+			if v := o.value(at, r.Report, split); v != nil {
+				keys[i][k] = orders[at].sign * *v
+			}
+		}
+		if !math.IsInf(keys[i][0], 1) {
+			ranked++
+		}
 	}
 	slices.SortStableFunc(ranks, func(a, b int) int { return slices.Compare(keys[a][:], keys[b][:]) })
-	return ranks
+	return ranks, ranked
 }
 
 // Best returns the index of the run with the best predictions, the first of several; −1 if no run has predictions.
 func (o Order) Best(runs []Compared) int {
-	if ranks := o.Ranks(runs); len(ranks) > 0 && !math.IsInf(o.key(runs[ranks[0]], o.split(runs))[0], 1) {
+	if ranks, ranked := o.Ranks(runs); ranked > 0 {
 		return ranks[0]
 	}
 	return -1
@@ -452,7 +427,8 @@ func (o Order) Best(runs []Compared) int {
 
 // Sorted returns runs by their ranks.
 func (o Order) Sorted(runs []Compared) (sorted []Compared) {
-	for _, i := range o.Ranks(runs) {
+	ranks, _ := o.Ranks(runs)
+	for _, i := range ranks {
 		sorted = append(sorted, runs[i])
 	}
 	return sorted

@@ -209,7 +209,7 @@ func TestOrders(t *testing.T) {
 		if by == "auc" || by == "average_precision" {
 			want = []int{1, 2, 0, 3}
 		}
-		if got := o.Ranks(runs); !slices.Equal(got, want) || o.Best(runs) != want[0] {
+		if got, ranked := o.Ranks(runs); !slices.Equal(got, want) || ranked != 3 || o.Best(runs) != want[0] {
 			t.Errorf("by %s the order is %v, expected %v", by, got, want)
 		}
 		if text := o.Text(lacks.Report); text != None {

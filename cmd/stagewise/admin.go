@@ -32,58 +32,51 @@ func newTopics() *cobra.Command {
 }
 
 func newTopicsCreate() *cobra.Command {
-	return new(configFlags).command(&cobra.Command{
+	return onLog(withLog, &cobra.Command{
 		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
 		Example: "  stagewise topics create -c digits.yaml",
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		rec := waitRecorder(cmd)
-		return failed(withLog(cmd.Context(), c, rec, func(log *kafkalog.Log) error {
-			return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), rec)
-		}))
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), waitRecorder(cmd))
 	})
 }
 
 func newTopicsList() *cobra.Command {
-	return new(configFlags).command(&cobra.Command{
+	return onLog(withLog, &cobra.Command{
 		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
 		Example: "  stagewise topics list -c digits.yaml",
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-			found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
-			if err != nil {
-				return err
-			}
-			if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
-				return err
-			}
-			return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
-		}))
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
+		if err != nil {
+			return err
+		}
+		if err := screen.WriteTopics(cmd.OutOrStdout(), found.Topics); err != nil {
+			return err
+		}
+		return errors.Join(append([]error{screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)}, found.Wrong...)...)
 	})
 }
 
 func newTopicsApply() *cobra.Command {
 	var dry bool
-	cmd := new(configFlags).command(&cobra.Command{
+	cmd := onLog(withLog, &cobra.Command{
 		Use: "apply -c FILE", Short: "Apply the configured settings to existing topics", Args: cobra.NoArgs,
 		Long: "Apply the configured settings to existing topics: cleanup policies, and the times and sizes under\ntopics in the " +
 			"configuration. Brokers delete messages beyond a shorter retention. The numbers of\npartitions and replicas do not " +
 			"change.",
 		Example: "  stagewise topics apply -c digits.yaml --dry-run",
-	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-			found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Job().Name, nil), c.Job())
-			if err != nil {
-				return err
-			}
-			if dry {
-				return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
-			}
-			applied, err := topics.Apply(cmd.Context(), log, found.Differences)
-			for _, d := range applied {
-				fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
-			}
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
+		if err != nil {
 			return err
-		}))
+		}
+		if dry {
+			return screen.WriteDifferences(cmd.OutOrStdout(), found.Differences)
+		}
+		applied, err := topics.Apply(cmd.Context(), log, found.Differences)
+		for _, d := range applied {
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %s is %s now, it was %s\n", d.Topic, d.Name, d.Configured, d.Has)
+		}
+		return err
 	})
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "print the differences without applying them")
 	return cmd
@@ -97,48 +90,47 @@ func topicNames(c *config.Config) []string {
 	return append(names, protocol.TopicsOf(c.Name).Predictions) // of score, if anybody has used it
 }
 
-// deleteFlags are the flags of topics delete.
-type deleteFlags struct {
-	from       configFlags
-	yes, force bool
-}
-
 func newTopicsDelete() *cobra.Command {
-	var f deleteFlags
-	cmd := f.from.command(&cobra.Command{
+	var yes, force bool
+	cmd := onLog(withLog, &cobra.Command{
 		Use: "delete -c FILE", Short: "Delete the topics, with all examples and weights, after confirmation", Args: cobra.NoArgs,
 		Long: "Show the existing topics and their numbers of messages, ask for confirmation, and delete the topics.\nNothing is " +
 			"deleted while a process works on the pipeline: it would use deleted topics or recreate\nthem. Read-only processes, " +
 			"such as serve, page and subscribers, do not prevent deletion.",
 		Example: "  stagewise topics delete -c digits.yaml\n" +
 			"  stagewise topics delete -c digits.yaml --yes",
-	}, nil, f.run)
-	cmd.Flags().BoolVar(&f.yes, "yes", false, "delete without confirmation")
-	cmd.Flags().BoolVar(&f.force, "force", false, "delete even while processes work on the pipeline")
-	return cmd
-}
-
-func (f *deleteFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
-	return failed(withLog(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-		found, err := existing(cmd.Context(), log, c.Name, topicNames(c))
-		if err != nil {
-			return err
+	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		var names []string
+		var table screen.Table
+		for _, name := range topicNames(c) {
+			spans, err := protocol.NewClient(log, c.Name, nil).Log.Spans(cmd.Context(), name)
+			if errors.Is(err, kafkalog.ErrUnknownTopic) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			messages := int64(0)
+			for _, s := range spans {
+				messages += s.Len()
+			}
+			names = append(names, name)
+			table.Row(name, english.Plural(int(messages), "message", ""))
 		}
-		if len(found) == 0 {
+		if len(names) == 0 {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s has no topics\n", c.Name)
 			return nil
 		}
-		if !f.force {
+		if !force {
 			if err := checkNobodyWorks(cmd.Context(), log, c.Name, c.Brokers); err != nil {
 				return err
 			}
 		}
-		var names []string
-		for _, t := range found {
-			names = append(names, t.name)
-		}
-		if !f.yes {
-			if err := confirm(cmd.Context(), cmd.InOrStdin(), cmd.ErrOrStderr(), found); err != nil {
+		if !yes {
+			if err := table.Write(cmd.ErrOrStderr()); err != nil {
+				return err
+			}
+			if err := confirm(cmd, len(names)); err != nil {
 				return err
 			}
 		}
@@ -149,37 +141,10 @@ func (f *deleteFlags) run(cmd *cobra.Command, _ []string, c *config.Config) erro
 			fmt.Fprintf(cmd.OutOrStdout(), "%s no longer exists\n", name)
 		}
 		return nil
-	}))
-}
-
-// existingTopic is a topic, and how many offsets it has.
-type existingTopic struct {
-	name     string
-	messages int64
-}
-
-// existing returns those of the topics of a pipeline that exist.
-func existing(ctx context.Context, log *kafkalog.Log, pipeline string, names []string) (found []existingTopic, err error) {
-	client := protocol.NewClient(log, pipeline, nil)
-	for _, name := range names {
-		exists, err := log.Exists(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		if !exists {
-			continue
-		}
-		spans, err := client.Log.Spans(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		t := existingTopic{name: name}
-		for _, s := range spans {
-			t.messages += s.Len()
-		}
-		found = append(found, t)
-	}
-	return found, nil
+	})
+	cmd.Flags().BoolVar(&yes, "yes", false, "delete without confirmation")
+	cmd.Flags().BoolVar(&force, "force", false, "delete even while processes work on the pipeline")
+	return cmd
 }
 
 // checkNobodyWorks returns an error if a process works on a pipeline, or nobody can say whether one does.
@@ -215,19 +180,12 @@ func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, b
 	return nil
 }
 
-// confirm shows what goes, and returns an error unless the answer is yes.
-func confirm(ctx context.Context, in io.Reader, w io.Writer, found []existingTopic) error {
-	var table screen.Table
-	for _, t := range found {
-		table.Row(t.name, english.Plural(int(t.messages), "message", ""))
-	}
-	if err := table.Write(w); err != nil {
-		return err
-	}
-	fmt.Fprintf(w, "Permanently delete %s? (y/N) ", english.PluralWord(len(found), "this topic", fmt.Sprintf("these %d topics", len(found))))
+// confirm asks whether to delete topics, and returns an error unless the answer is yes.
+func confirm(cmd *cobra.Command, n int) error {
+	fmt.Fprintf(cmd.ErrOrStderr(), "Permanently delete %s? (y/N) ", english.PluralWord(n, "this topic", fmt.Sprintf("these %d topics", n)))
 	answers := make(chan string, 1)
 	go func() { // it ends with the answer, or with the process, which an interruption ends
-		answer, _ := bufio.NewReader(in).ReadString('\n') // what can't be read is no yes
+		answer, _ := bufio.NewReader(cmd.InOrStdin()).ReadString('\n') // what can't be read is no yes
 		answers <- answer
 	}()
 	select {
@@ -237,8 +195,8 @@ func confirm(ctx context.Context, in io.Reader, w io.Writer, found []existingTop
 			return nil
 		}
 		return errors.New("nothing is deleted; --yes deletes without confirmation")
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-cmd.Context().Done():
+		return cmd.Context().Err()
 	}
 }
 
@@ -337,14 +295,11 @@ func newWeightsRemove() *cobra.Command {
 	return cmd
 }
 
-// exportFlags are the flags of weights export.
-type exportFlags struct {
-	from                               configFlags
-	version, modelFile, output, format string
-}
-
 func newWeightsExport() *cobra.Command {
-	var f exportFlags
+	var (
+		from                               configFlags
+		version, modelFile, output, format string
+	)
 	cmd := &cobra.Command{
 		Use: "export (-c FILE | --model FILE) -o FILE", Short: "Export a version as a model file for predict, or in a format of other " +
 			"programs", Args: cobra.NoArgs,
@@ -352,16 +307,49 @@ func newWeightsExport() *cobra.Command {
 		Example: "  stagewise weights export -c digits.yaml -o digits.model\n" +
 			"  stagewise weights export -c digits.yaml --version 7 -o digits." + model.ExportNames()[1] + "\n" +
 			"  stagewise weights export --model digits.model -o digits." + model.ExportNames()[1],
-		RunE: func(cmd *cobra.Command, _ []string) error { return f.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			export, ok := model.ExportNamed(cmp.Or(format, model.ExportOfFile(output)))
+			switch names, last := model.ExportNames(), len(model.ExportNames())-1; {
+			case !ok:
+				return option.Problem{Key: "--format", Value: format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
+			case from.file == "" && modelFile == "":
+				return errors.New("expected -c FILE, or --model FILE")
+			case from.file != "" && modelFile != "":
+				return errors.New("expected either -c FILE or --model FILE, not both")
+			case modelFile != "" && version != "":
+				return option.Problem{Key: "--version", Value: version, Want: "no value: --model selects the version"}
+			case modelFile != "" && len(from.set) > 0:
+				return errors.New("--set: expected -c FILE: --set overrides its keys")
+			}
+			if err := screen.CheckWritable(output); err != nil {
+				return err
+			}
+			write := func(m *model.Model, err error) error {
+				if err != nil {
+					return err
+				}
+				return screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error { return export.Write(w, m) })
+			}
+			if modelFile != "" {
+				return failed(write(readModel(modelFile)))
+			}
+			c, err := from.load()
+			if err != nil {
+				return err
+			}
+			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
+				return write(topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(version, protocol.Latest)))
+			}))
+		},
 	}
-	f.from.add(cmd)
+	from.add(cmd)
 	delete(cmd.Flags().Lookup("config").Annotations, cobra.BashCompOneRequiredFlag) // --model may take its place
-	cmd.Flags().StringVar(&f.version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
+	cmd.Flags().StringVar(&version, "version", "", "the `version` to export: a version number, a run id, or "+protocol.Latest+
 		", the pinned version or else the newest offered one (default "+protocol.Latest+")")
-	cmd.Flags().StringVar(&f.modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
-	cmd.Flags().StringVar(&f.format, "format", "", "output `format`: "+strings.Join(model.ExportNames(), ", ")+
+	cmd.Flags().StringVar(&modelFile, "model", "", "export the model in a `file`, without connecting to brokers")
+	cmd.Flags().StringVar(&format, "format", "", "output `format`: "+strings.Join(model.ExportNames(), ", ")+
 		"; default: by the extension of the file, or else "+model.ExportNames()[0])
-	cmd.Flags().StringVarP(&f.output, "output", "o", "", "write the model to a `file` (-: standard output)")
+	cmd.Flags().StringVarP(&output, "output", "o", "", "write the model to a `file` (-: standard output)")
 	markRequired(cmd, "output")
 	must(cmd.RegisterFlagCompletionFunc("format", cobra.FixedCompletions(model.ExportNames(), cobra.ShellCompDirectiveNoFileComp)))
 	return cmd
@@ -374,54 +362,6 @@ func formats() string {
 		lines = append(lines, fmt.Sprintf("  %-13s%s", f.Name, f.Doc))
 	}
 	return strings.Join(lines, "\n")
-}
-
-// check returns the format, or what is wrong with the flags.
-func (f *exportFlags) check() (model.Export, error) {
-	format, ok := model.ExportNamed(cmp.Or(f.format, model.ExportOfFile(f.output)))
-	switch {
-	case !ok:
-		names, last := model.ExportNames(), len(model.ExportNames())-1
-		return format, option.Problem{Key: "--format", Value: f.format, Want: strings.Join(names[:last], ", ") + " or " + names[last]}
-	case f.from.file == "" && f.modelFile == "":
-		return format, errors.New("expected -c FILE, or --model FILE")
-	case f.from.file != "" && f.modelFile != "":
-		return format, errors.New("expected either -c FILE or --model FILE, not both")
-	case f.modelFile != "" && f.version != "":
-		return format, option.Problem{Key: "--version", Value: f.version, Want: "no value: --model selects the version"}
-	case f.modelFile != "" && len(f.from.set) > 0:
-		return format, errors.New("--set: expected -c FILE: --set overrides its keys")
-	}
-	return format, screen.CheckWritable(f.output)
-}
-
-func (f *exportFlags) run(cmd *cobra.Command) error {
-	format, err := f.check()
-	if err != nil {
-		return err
-	}
-	if f.modelFile != "" {
-		m, err := readModel(f.modelFile)
-		if err != nil {
-			return failed(err)
-		}
-		return failed(f.write(cmd, format, m))
-	}
-	c, err := f.from.load()
-	if err != nil {
-		return err
-	}
-	return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-		m, err := topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(f.version, protocol.Latest))
-		if err != nil {
-			return err
-		}
-		return f.write(cmd, format, m)
-	}))
-}
-
-func (f *exportFlags) write(cmd *cobra.Command, format model.Export, m *model.Model) error {
-	return screen.Write(f.output, cmd.OutOrStdout(), func(w io.Writer) error { return format.Write(w, m) })
 }
 
 func newRuns() *cobra.Command {
@@ -478,10 +418,7 @@ func newRunsShow() *cobra.Command {
 			}
 			open := func(pipeline string) *topics.Pipeline { return openExamples(log, c, pipeline) }
 			list := screen.Compared(runs)
-			if list[0].Galleries, err = screen.Galleries(cmd.Context(), open, blas, &runs[0]); err != nil {
-				return err
-			}
-			if list[0].Bars, err = screen.OfRun(cmd.Context(), open, blas, &runs[0]); err != nil {
+			if err := screen.AddLearnt(cmd.Context(), &list[0], open, blas, &runs[0]); err != nil {
 				return err
 			}
 			if err := writePage(cmd, html, screen.AboutRun(list[0], runs[0]), list); err != nil {
@@ -608,7 +545,7 @@ func newForget() *cobra.Command {
 		what   source.ToForget
 		report string
 	)
-	cmd := new(configFlags).command(&cobra.Command{
+	cmd := onPipeline(&cobra.Command{
 		Use: "forget -c FILE ROW…", Short: "Exclude examples from all future training",
 		Long: "Forget examples: runs submitted later do not learn from them. Give a row as\nTOPIC/PARTITION/OFFSET/ROW, or all rows " +
 			"of a message as TOPIC/PARTITION/OFFSET; offset and row may\nbe ranges, such as 3-7. Rows that ingest read from a " +
@@ -621,7 +558,7 @@ func newForget() *cobra.Command {
   stagewise forget -c clicks.yaml --source 724a0b99d628   ingested files, by their id in sources list
   stagewise forget -c clicks.yaml --lost restore          after the loss of the forget topic, forget the rows that versions name
   stagewise forget -c clicks.yaml --key user-4711 --report forgot.json   also write as JSON where data of the rows stays`,
-	}, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
+	}, func(c *config.Config, args []string) error {
 		if err := requireOwnExamples(c, "forget rows in the pipeline that owns it, and the next run here excludes them"); err != nil {
 			return err
 		}
@@ -640,19 +577,19 @@ func newForget() *cobra.Command {
 				return err
 			}
 		}
-		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-			done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
-			if done == nil {
-				return err
-			}
-			if report != screen.StandardOutput {
-				err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
-			}
-			return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
-				*source.Forgot
-				Unlisted string `json:"unlisted"`
-			}{done, "copies of model files and exports: no list of them is kept"}))
-		}))
+		return nil
+	}, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
+		if done == nil {
+			return err
+		}
+		if report != screen.StandardOutput {
+			err = errors.Join(err, screen.WriteForgot(cmd.OutOrStdout(), done, what.Now))
+		}
+		return errors.Join(err, screen.WriteJSON(report, cmd.OutOrStdout(), struct {
+			*source.Forgot
+			Unlisted string `json:"unlisted"`
+		}{done, "copies of model files and exports: no list of them is kept"}))
 	})
 	cmd.Flags().StringArrayVar(&what.Sources, "source", nil, "all rows of a source, given by its id or the first digits; see sources "+
 		"list")

@@ -99,8 +99,11 @@ func (f *configFlags) command(cmd *cobra.Command, show *displayFlags,
 	return cmd
 }
 
-// onPipeline completes a short command on a pipeline that exists. check may be nil; what it returns is wrong with the command line.
-func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) error,
+// opener opens the log of a configuration: withLog or withPipeline.
+type opener func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error
+
+// onLog completes a short command on a log. check may be nil; what it returns is wrong with the command line.
+func onLog(with opener, cmd *cobra.Command, check func(c *config.Config, args []string) error,
 	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
 	return new(configFlags).command(cmd, nil, func(cmd *cobra.Command, args []string, c *config.Config) error {
 		if check != nil {
@@ -108,8 +111,14 @@ func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) 
 				return err
 			}
 		}
-		return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error { return do(cmd, args, c, log) }))
+		return failed(with(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error { return do(cmd, args, c, log) }))
 	})
+}
+
+// onPipeline is onLog for a pipeline that exists.
+func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) error,
+	do func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error) *cobra.Command {
+	return onLog(withPipeline, cmd, check, do)
 }
 
 // printEach prints values that a command has changed, each on a line.
@@ -314,8 +323,7 @@ func (f *displayFlags) recorder(c *config.Config, stderr io.Writer) (recorder ev
 // session is how a command uses the log of its configuration.
 type session struct {
 	role string // of a service, whose metrics are served, and which SIGTERM may end; "": the command ends by itself
-	// with is withLog or withPipeline.
-	with func(context.Context, *config.Config, event.Recorder, func(*kafkalog.Log) error) error
+	with opener
 	// input are options that may name the standard input, which is copied to a temporary file for the session. nil means that it is not read.
 	input *ingest.Options
 }

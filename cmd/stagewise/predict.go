@@ -35,9 +35,9 @@ import (
 
 func newPredict() *cobra.Command {
 	var (
-		modelFile, input, output, format, label, delimiter, encoding string
-		header                                                       bool
-		contributions                                                int
+		modelFile, output string
+		rows              rowFlags
+		contributions     int
 	)
 	cmd := &cobra.Command{
 		Use: "predict --model FILE -i FILE", Args: cobra.NoArgs,
@@ -63,48 +63,61 @@ func newPredict() *cobra.Command {
 					return failed(fmt.Errorf("--contributions: %w", err))
 				}
 			}
-			o := ingest.TrainedOn(m.Manifest.Plan)
-			o.Format, o.Label, o.Delimiter = cmp.Or(format, o.Format), cmp.Or(layout.Column(label), o.Label), cmp.Or(delimiter, o.Delimiter)
-			o.Encoding = cmp.Or(encoding, o.Encoding)
-			if cmd.Flags().Changed("header") {
-				if o.Header = &header; !header && layout.Column(label).IsName() {
-					return option.Problem{Key: "--header", Value: "false", Want: "true: --label gives a column by name"}
-				}
-			}
-			if input == ingest.StandardInput {
-				remove, err := o.Spool(cmd.Context(), cmd.InOrStdin())
-				if err != nil {
-					return failed(err)
-				}
-				defer remove()
-			}
-			err = screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
-				return predict(cmd.Context(), w, blas, m, input, contributions, o)
+			return rows.read(cmd, m, func(o ingest.Options) error {
+				return screen.Write(output, cmd.OutOrStdout(), func(w io.Writer) error {
+					return predict(cmd.Context(), w, blas, m, rows.input, contributions, o)
+				})
 			})
-			if problem, ok := errors.AsType[option.Problem](err); ok && cmd.Flags().Lookup(problem.Key) != nil {
-				problem.Key = "--" + problem.Key // the options of ingest are flags here
-				return problem
-			}
-			return failed(err)
 		},
 	}
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
+	cmd.Flags().StringVarP(&rows.input, "input", "i", "", "read the rows from a `file` (-: standard input), with or without labels, in any "+
 		"ingest format; named columns may be in any order")
 	cmd.Flags().StringVarP(&output, "output", "o", screen.StandardOutput, "write the predictions to a `file` (-: standard output)")
-	cmd.Flags().StringVar(&format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
+	cmd.Flags().StringVar(&rows.format, "format", "", "input `format`; default: the format of the training files or of the file name's "+
 		"extension")
-	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
-	cmd.Flags().StringVar(&delimiter, "delimiter", "",
+	cmd.Flags().StringVar(&rows.label, "label", "", "the label `column`; default: as in the training files")
+	cmd.Flags().StringVar(&rows.delimiter, "delimiter", "",
 		"field delimiter `character`; default: as in the training files, or detected from the first rows")
-	cmd.Flags().StringVar(&encoding, "encoding", "", "the `name` of the text encoding, such as latin-1; default: as in the training "+
+	cmd.Flags().StringVar(&rows.encoding, "encoding", "", "the `name` of the text encoding, such as latin-1; default: as in the training "+
 		"files, or UTF-8")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names (--header=false: it is an example); default: "+
+	cmd.Flags().BoolVar(&rows.header, "header", false, "the first row has the column names (--header=false: it is an example); default: "+
 		"detected from the row")
 	cmd.Flags().IntVar(&contributions, "contributions", 0, "add a field contributions with the `number` of columns that add the most to each "+
 		"score, as JSON")
 	markRequired(cmd, "model", "input")
 	return cmd
+}
+
+// rowFlags are the flags that say how a file of rows is read. Zero values stand for those of the training files.
+type rowFlags struct {
+	input, format, label, delimiter, encoding string
+	header                                    bool
+}
+
+// read calls do with the options for reading the file. The standard input is copied to a temporary file until do returns.
+func (f *rowFlags) read(cmd *cobra.Command, m *model.Model, do func(o ingest.Options) error) error {
+	o := ingest.TrainedOn(m.Manifest.Plan)
+	o.Format, o.Label, o.Delimiter = cmp.Or(f.format, o.Format), cmp.Or(layout.Column(f.label), o.Label), cmp.Or(f.delimiter, o.Delimiter)
+	o.Encoding = cmp.Or(f.encoding, o.Encoding)
+	if cmd.Flags().Changed("header") {
+		if o.Header = &f.header; !f.header && layout.Column(f.label).IsName() {
+			return option.Problem{Key: "--header", Value: "false", Want: "true: --label gives a column by name"}
+		}
+	}
+	if f.input == ingest.StandardInput {
+		remove, err := o.Spool(cmd.Context(), cmd.InOrStdin())
+		if err != nil {
+			return failed(err)
+		}
+		defer remove()
+	}
+	err := do(o)
+	if problem, ok := errors.AsType[option.Problem](err); ok && cmd.Flags().Lookup(problem.Key) != nil {
+		problem.Key = "--" + problem.Key // the options of ingest are flags here
+		return problem
+	}
+	return failed(err)
 }
 
 // readModel reads a model file.
@@ -192,10 +205,10 @@ const labelSeparator = ";"
 
 func newExplain() *cobra.Command {
 	var (
-		from                                             configFlags
-		version, modelFile, input, label, jsonFile, page string
-		header                                           bool
-		limit, top                                       int
+		from                               configFlags
+		version, modelFile, jsonFile, page string
+		input                              rowFlags
+		limit, top                         int
 	)
 	o := explain.Defaults()
 	cmd := &cobra.Command{
@@ -214,9 +227,9 @@ func newExplain() *cobra.Command {
 				return err
 			case jsonFile == screen.StandardOutput && page == screen.StandardOutput:
 				return errors.New("--json and --html: expected - for only one of them")
-			case from.file == "" && (modelFile == "" || input == ""):
+			case from.file == "" && (modelFile == "" || input.input == ""):
 				return errors.New("expected --model FILE and -i FILE, or -c FILE")
-			case from.file != "" && (modelFile != "" || input != "" || label != "" || cmd.Flags().Changed("header")):
+			case from.file != "" && (modelFile != "" || input.input != "" || input.label != "" || cmd.Flags().Changed("header")):
 				return errors.New("-c: expected neither --model, -i, --label nor --header: the rows are on the topic")
 			case from.file == "" && (version != "" || len(from.set) > 0):
 				return errors.New("--version and --set: expected -c FILE")
@@ -261,25 +274,13 @@ func newExplain() *cobra.Command {
 			if err := explain.CheckModel(m); err != nil {
 				return err
 			}
-			from := ingest.TrainedOn(m.Manifest.Plan)
-			if from.Label = cmp.Or(layout.Column(label), from.Label); cmd.Flags().Changed("header") {
-				from.Header = &header
-			}
-			if input == ingest.StandardInput {
-				remove, err := from.Spool(cmd.Context(), cmd.InOrStdin())
+			return input.read(cmd, m, func(from ingest.Options) error {
+				rows, err := screen.ReadLabelled(cmd.Context(), m, input.input, from, limit, o.Seed)
 				if err != nil {
-					return failed(err)
+					return err
 				}
-				defer remove()
-			}
-			rows, err := screen.ReadLabelled(cmd.Context(), m, input, from, limit, o.Seed)
-			if problem, ok := errors.AsType[option.Problem](err); ok {
-				problem.Key = "--" + problem.Key
-				return problem
-			} else if err != nil {
-				return failed(err)
-			}
-			return failed(write(m, rows, input))
+				return write(m, rows, input.input)
+			})
 		},
 	}
 	from.add(cmd)
@@ -287,9 +288,9 @@ func newExplain() *cobra.Command {
 	cmd.Flags().StringVar(&version, "version", "", "with -c, the `version`: a version number, a run id, or "+protocol.Latest+" (default "+
 		protocol.Latest+")")
 	cmd.Flags().StringVar(&modelFile, "model", "", "read the model from a `file` that train or weights export wrote")
-	cmd.Flags().StringVarP(&input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
-	cmd.Flags().StringVar(&label, "label", "", "the label `column`; default: as in the training files")
-	cmd.Flags().BoolVar(&header, "header", false, "the first row has the column names; default: as in the training files")
+	cmd.Flags().StringVarP(&input.input, "input", "i", "", "read the labelled rows from a table in a `file` (-: standard input)")
+	cmd.Flags().StringVar(&input.label, "label", "", "the label `column`; default: as in the training files")
+	cmd.Flags().BoolVar(&input.header, "header", false, "the first row has the column names; default: as in the training files")
 	cmd.Flags().IntVar(&limit, "rows", 10_000, "sample this many `rows` if there are more")
 	cmd.Flags().IntVar(&top, "top", 10, "show this many columns and `rows` with the largest loss")
 	cmd.Flags().IntVar(&o.Curves, "curves", o.Curves, "show the partial dependence on the most important `columns`")

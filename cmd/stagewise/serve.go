@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -384,31 +385,21 @@ func (p *pipe) version(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(content) // memory
 }
 
-// waits records the operations that wait for brokers. The zero value has none.
-type waits struct {
-	mutex sync.Mutex
-	errs  map[string]error // by operation
-}
+// waits records the last operation that waits for brokers. The zero value has none.
+type waits struct{ last atomic.Pointer[event.Waiting] }
 
 func (w *waits) Record(e event.Event) {
-	if e, ok := e.(event.Waiting); ok {
-		w.mutex.Lock()
-		defer w.mutex.Unlock()
-		if w.errs == nil {
-			w.errs = map[string]error{}
-		}
-		if delete(w.errs, e.What); !e.Over {
-			w.errs[e.What] = fmt.Errorf("%s: %w", e.What, e.Err)
-		}
+	if e, ok := e.(event.Waiting); ok && e.Over {
+		w.last.Store(nil)
+	} else if ok {
+		w.last.Store(&e)
 	}
 }
 
 // err returns the error of an operation that waits; nil: none does.
 func (w *waits) err() error {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	for _, err := range w.errs {
-		return err
+	if e := w.last.Load(); e != nil {
+		return fmt.Errorf("%s: %w", e.What, e.Err)
 	}
 	return nil
 }
@@ -457,14 +448,7 @@ func (r *response) Write(p []byte) (int, error) { return r.body.Write(p) }
 
 // write writes the response: its status and length, of 16 bytes, and its body.
 func (r *response) write(out io.Writer) error {
-	head := fmt.Appendf(nil, "%03d %011d\n", r.status, r.body.Len())
-	if r.body.Len() <= 64<<10 {
-		_, err := out.Write(append(head, r.body.Bytes()...))
-		return err
-	}
-	if _, err := out.Write(head); err != nil {
-		return err
-	}
-	_, err := out.Write(r.body.Bytes())
+	body := net.Buffers{fmt.Appendf(nil, "%03d %011d\n", r.status, r.body.Len()), r.body.Bytes()}
+	_, err := body.WriteTo(out)
 	return err
 }

@@ -108,7 +108,7 @@ func newTrain() *cobra.Command {
 			if attach != "" {
 				configuration = nil // the run has that of who submitted it
 			}
-			if err := screen.WriteReport(report, cmd.OutOrStdout(), result, configuration); err != nil {
+			if err := screen.WriteJSON(report, cmd.OutOrStdout(), screen.Report{Report: result, Configuration: configuration}); err != nil {
 				return err
 			}
 			if err := screen.WriteModel(modelFile, cmd.OutOrStdout(), trained); err != nil {
@@ -210,7 +210,7 @@ func newRun() *cobra.Command {
 			if show.onScreen() {
 				screen.ConcludeChain(cmd.ErrOrStderr(), result)
 			}
-			return screen.WriteRetraining(report, cmd.OutOrStdout(), result, c)
+			return screen.WriteJSON(report, cmd.OutOrStdout(), screen.Retraining{Retraining: result, Configuration: c})
 		})
 	})
 	cmd.Flags().StringVar(&until, "until", "", "`end`: stop at the current end of the examples topic and of examples.from_topic")

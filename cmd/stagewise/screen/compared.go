@@ -12,7 +12,9 @@ import (
 
 	"github.com/dustin/go-humanize/english"
 
+	"github.com/stagewise/stagewise/explain"
 	"github.com/stagewise/stagewise/internal/kernel"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/page"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
@@ -88,10 +90,9 @@ func WriteCompared(w io.Writer, runs []page.Compared, by page.Order) error {
 // rank returns the ranks of runs, 1 for the best; a run without predictions has none.
 func rank(runs []page.Compared, by page.Order) page.Row {
 	row := page.Row{Name: "rank by " + by.Words(runs), Values: slices.Repeat([]string{none}, len(runs))}
-	for place, i := range by.Ranks(runs) {
-		if by.Best(runs[i:i+1]) == 0 {
-			row.Values[i] = strconv.Itoa(place + 1)
-		}
+	ranks, ranked := by.Ranks(runs)
+	for place, i := range ranks[:ranked] {
+		row.Values[i] = strconv.Itoa(place + 1)
 	}
 	return row
 }
@@ -128,26 +129,27 @@ func shown(text string, most int) string {
 // writeCompared writes some of the runs.
 func writeCompared(w io.Writer, runs []page.Compared, list []int, results, differences []page.Row, most int) error {
 	var table Table
-	row := func(name string, value func(i int) string) {
-		cells := []any{name}
+	row := func(r page.Row) {
+		cells := []any{r.Name}
 		for _, i := range list {
-			cells = append(cells, shown(value(i), most))
+			cells = append(cells, shown(r.Values[i], most))
 		}
 		table.Row(cells...)
 	}
-	title := func(i int) string { return runs[i].Title }
-	row("result", title)
-	for _, r := range results {
-		row(r.Name, func(i int) string { return r.Values[i] })
+	var titles []string
+	for _, r := range runs {
+		titles = append(titles, r.Title)
 	}
-	table.Row("", "")
-	if len(differences) == 0 {
+	for _, r := range slices.Concat([]page.Row{{Name: "result", Values: titles}}, results) {
+		row(r)
+	}
+	if table.Row("", ""); len(differences) == 0 {
 		table.Row("the plans are identical")
-		return table.Write(w)
+	} else {
+		row(page.Row{Name: "plan", Values: titles})
 	}
-	row("plan", title)
 	for _, r := range differences {
-		row(r.Name, func(i int) string { return r.Values[i] })
+		row(r)
 	}
 	return table.Write(w)
 }
@@ -269,17 +271,31 @@ const (
 	maxMistakes = 200
 )
 
-// Galleries returns pictures of what a run has learnt of images: the filters of its stages, and the test images that
-// its version gets wrong. A run without a version, or of other examples, has none.
-func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
-	r *dispatch.RunDetails) (list []page.Gallery, err error) {
+// AddLearnt adds what a run has learnt to its page: of images the filters of its stages and the test images that its version gets wrong, of
+// the rows of a table the importance of columns and the errors by slices. A run without a version has none.
+func AddLearnt(ctx context.Context, to *page.Compared, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
+	r *dispatch.RunDetails) error {
 	if r.Version == 0 {
-		return nil, nil
+		return nil
 	}
 	m, err := open(r.Pipeline).Model(ctx, fmt.Sprint(r.Version))
-	if err != nil || m.Image() == (examples.Image{}) {
-		return nil, err
+	if err != nil {
+		return err
 	}
+	p := open(m.Manifest.Plan.Name)
+	if m.Image() != (examples.Image{}) {
+		if to.Galleries, err = galleries(ctx, p, blas, m); err != nil {
+			return err
+		}
+	}
+	if m.Columns() != nil && len(m.Columns()) <= columnsOfRun && explain.CheckModel(m) == nil {
+		to.Bars, err = bars(ctx, p, blas, m)
+	}
+	return err
+}
+
+// galleries returns the filters of a model of images, and the test images that it gets wrong.
+func galleries(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model) (list []page.Gallery, err error) {
 	for t := range m.Manifest.Plan.Stages {
 		filters, shape := m.Filters(t)
 		if filters.Rows == 0 {
@@ -294,7 +310,7 @@ func Galleries(ctx context.Context, open func(name string) *topics.Pipeline, bla
 		}
 		list = append(list, g)
 	}
-	mistakes, err := replay.Mistakes(ctx, open(m.Manifest.Plan.Name), blas, m, maxMistakes)
+	mistakes, err := replay.Mistakes(ctx, p, blas, m, maxMistakes)
 	if err != nil || len(mistakes) == 0 {
 		return list, err
 	}

@@ -125,8 +125,7 @@ const (
 
 // Describe writes a line for each column: what it is for, and why.
 func (d *Draft) Describe(w io.Writer) error {
-	var out strings.Builder
-	fmt.Fprintf(&out, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
+	fmt.Fprintf(w, "%s: %s rows, %d columns\n\n", d.File, humanize.Comma(int64(d.table.rows())), len(d.table.list))
 	table := Table{Width: screenWidth}
 	table.Row("column", "use", "why")
 	for _, a := range d.table.list {
@@ -143,14 +142,13 @@ func (d *Draft) Describe(w io.Writer) error {
 		}
 		table.Row(Cut(name, maxNameShow), use, oneLine(why))
 	}
-	if err := table.Write(&out); err != nil {
+	if err := table.Write(w); err != nil {
 		return err
 	}
 	for _, note := range d.notes() {
-		out.WriteString("\n" + note + "\n")
+		fmt.Fprintf(w, "\n%s\n", note)
 	}
-	_, err := io.WriteString(w, out.String())
-	return err
+	return nil
 }
 
 // notes says what people should know before they train.
@@ -162,7 +160,7 @@ func (d *Draft) notes() (notes []string) {
 	}
 	label := d.label()
 	if label.role != roleLabel {
-		return nil
+		return notes
 	}
 	words, _ := label.counted()
 	if most, present := words[0], label.present(); most.rows*10 >= 9*present {
@@ -170,11 +168,7 @@ func (d *Draft) notes() (notes []string) {
 			100*float64(most.rows)/float64(present), most.text, 100*float64(present-most.rows)/float64(present)))
 	}
 	if least := words[len(words)-1]; least.rows < 10 {
-		rows := "rows"
-		if least.rows == 1 {
-			rows = "row"
-		}
-		notes = append(notes, fmt.Sprintf("The label %s has %d %s: too few to learn it or to measure its error.", least.text, least.rows, rows))
+		notes = append(notes, fmt.Sprintf("The label %s has %s: too few to learn it or to measure its error.", least.text, rowCount(least.rows)))
 	}
 	return notes
 }
@@ -249,14 +243,10 @@ func (d *Draft) Configuration(name, from string) string {
 // reading adds the keys that say how the file is read.
 func (d *Draft) reading(l *lines) {
 	o, defaults := d.Options, ingest.Defaults()
-	if o.Format != "" {
-		l.add("  format: "+scalar(o.Format), "")
-	}
-	if o.Delimiter != "" {
-		l.add("  delimiter: "+scalar(o.Delimiter), "")
-	}
-	if o.Encoding != "" {
-		l.add("  encoding: "+scalar(o.Encoding), "")
+	for _, key := range [][2]string{{"format", o.Format}, {"delimiter", o.Delimiter}, {"encoding", o.Encoding}} {
+		if key[1] != "" {
+			l.add("  "+key[0]+": "+scalar(key[1]), "")
+		}
 	}
 	if o.Header != nil {
 		l.add(fmt.Sprintf("  header: %v", *o.Header), "")

@@ -23,7 +23,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/page"
-	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/replay"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -33,10 +32,11 @@ import (
 // ReadLabelled reads the labelled rows of a table: all, or so many that are drawn with the seed. The labels are read beside the features,
 // as rows to predict are read without them.
 func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Options, limit int, seed uint64) (*explain.Rows, error) {
-	truth := &texts{columns: []string{string(o.Label)}}
+	truth := &cells{columns: []string{string(o.Label)}}
 	if m.Task() == examples.Numbers {
 		truth.columns = o.Targets
 	}
+	truth.of = make([][]string, len(truth.columns))
 	if err := ingest.Survey(ctx, file, o, truth); err != nil {
 		return nil, err
 	}
@@ -45,19 +45,19 @@ func ReadLabelled(ctx context.Context, m *model.Model, file string, o ingest.Opt
 	}
 	rows, noLabel, classOf := &explain.Rows{}, layout.MissingLabels(m.Manifest.Plan), explain.ClassOf(m)
 	var list []labelled
-	all := len(truth.cells[0])
+	all := len(truth.of[0])
 	for i := range all {
 		row := labelled{number: i}
 		if m.Task() != examples.Numbers {
-			if noLabel.Has(truth.cells[0][i]) {
+			if noLabel.Has(truth.of[0][i]) {
 				rows.Unlabelled++
 				continue
 			}
-			if row.class = classOf(truth.cells[0][i]); row.class < 0 {
+			if row.class = classOf(truth.of[0][i]); row.class < 0 {
 				rows.Unknown++
 				continue
 			}
-		} else if row.targets = numbersOf(truth.cells, i); row.targets == nil {
+		} else if row.targets = numbersOf(truth.of, i); row.targets == nil {
 			rows.Unlabelled++
 			continue
 		}
@@ -148,20 +148,20 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 	return rows, split, nil
 }
 
-// texts is a [layout.Survey] that keeps the cells of columns.
-type texts struct {
+// cells is a [layout.Survey] that keeps the cells of columns.
+type cells struct {
 	columns []string // by name or number; "": the default column of labels
-	cells   [][]string
+	of      [][]string
 	layout  *layout.Layout // of the file that is read
 	at      []int          // its columns
 	err     error          // no such column
 }
 
 // Wants implements [layout.Survey].
-func (t *texts) Wants(c layout.Cell) bool { return isWords(c.Field) }
+func (t *cells) Wants(c layout.Cell) bool { return isWords(c.Field) }
 
 // More implements [layout.Survey].
-func (t *texts) More(int) int {
+func (t *cells) More(int) int {
 	if t.err != nil {
 		return 0
 	}
@@ -169,8 +169,8 @@ func (t *texts) More(int) int {
 }
 
 // find finds the columns in a file.
-func (t *texts) find(l *layout.Layout) error {
-	t.layout, t.at, t.cells = l, nil, append(t.cells, make([][]string, len(t.columns)-len(t.cells))...)
+func (t *cells) find(l *layout.Layout) error {
+	t.layout, t.at = l, nil
 	byDefault := "label"
 	if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
 		byDefault = "0"
@@ -190,7 +190,7 @@ func (t *texts) find(l *layout.Layout) error {
 }
 
 // Add implements [layout.Survey].
-func (t *texts) Add(l *layout.Layout, column int, cell tabular.Cell) error {
+func (t *cells) Add(l *layout.Layout, column int, cell tabular.Cell) error {
 	if t.layout != l { // another file
 		t.err = t.find(l)
 	}
@@ -200,7 +200,7 @@ func (t *texts) Add(l *layout.Layout, column int, cell tabular.Cell) error {
 			if err != nil {
 				return err
 			}
-			t.cells[i] = append(t.cells[i], strings.Clone(text))
+			t.of[i] = append(t.of[i], strings.Clone(text))
 		}
 	}
 	return nil
@@ -228,20 +228,12 @@ const (
 	shownOfRun   = 20
 )
 
-// OfRun returns the importance of columns and the errors by slices of the rows that a run has held out, as explain has them of a file. A
-// run without a version, of other examples than rows of a table, or whose rows are gone has none.
-func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *kernel.BLAS,
-	r *dispatch.RunDetails) ([]page.Table, error) {
-	if r.Version == 0 {
-		return nil, nil
-	}
-	m, err := open(r.Pipeline).Model(ctx, fmt.Sprint(r.Version))
-	if err != nil || m.Columns() == nil || len(m.Columns()) > columnsOfRun || explain.CheckModel(m) != nil {
-		return nil, err
-	}
+// bars returns the importance of columns and the errors by slices of the rows that the run of a model has held out, as explain has them
+// of a file; none if the rows are gone.
+func bars(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, m *model.Model) ([]page.Table, error) {
 	o := explain.Defaults()
 	o.Wrong = 0
-	rows, split, err := HeldOut(ctx, open(m.Manifest.Plan.Name), m, rowsOfRun, o.Seed)
+	rows, split, err := HeldOut(ctx, p, m, rowsOfRun, o.Seed)
 	_, deleted := errors.AsType[*kafkalog.DeletedError](err)
 	if deleted || errors.Is(err, errNothingHeldOut) {
 		return nil, nil
@@ -253,31 +245,30 @@ func OfRun(ctx context.Context, open func(name string) *topics.Pipeline, blas *k
 	if err != nil {
 		return nil, err
 	}
-	importance, _, errors, _ := describe(report, fmt.Sprintf(" of %s %s rows", humanize.Comma(int64(report.Rows)), split), shownOfRun)
-	importance.Title = "what predictions depend on"
-	return append([]page.Table{importance}, errors...), nil
+	list := describe(report, fmt.Sprintf(" of %s %s rows", humanize.Comma(int64(report.Rows)), split), shownOfRun)
+	list[0].Title = "what predictions depend on"
+	return slices.DeleteFunc(list, func(t page.Table) bool { return !t.Wrong && t.Title != list[0].Title }), nil
 }
 
 // describe returns the tables of a report: the importance of columns, the partial dependence on some of them, the errors by slices, and the
 // rows with the largest loss. of says which rows were permuted, in the caption of the first one, which has the top columns.
-func describe(r *explain.Report, of string, top int) (importance page.Table, dependence, slices []page.Table, wrong page.Table) {
+func describe(r *explain.Report, of string, top int) []page.Table {
+	list := []page.Table{importanceOf(r, of, top)}
+	title := "partial dependence"
 	for _, c := range r.Dependence {
 		if len(c.Points) > 0 {
-			dependence = append(dependence, curve(r, &c))
+			t := curve(r, &c)
+			t.Title, title = title, ""
+			list = append(list, t)
 		}
 	}
+	title = "errors by slices"
 	for _, s := range r.Slices {
-		slices = append(slices, errorsBy(r, s))
+		t := errorsBy(r, s)
+		t.Title, title = title, ""
+		list = append(list, t)
 	}
-	for _, list := range []struct {
-		title  string
-		tables []page.Table
-	}{{"partial dependence", dependence}, {"errors by slices", slices}} {
-		if len(list.tables) > 0 {
-			list.tables[0].Title = list.title
-		}
-	}
-	return importanceOf(r, of, top), dependence, slices, mostWrong(r)
+	return append(list, mostWrong(r))
 }
 
 // ofTask leaves out the last of some cells or heads, that of the log loss, of a model of numbers.
@@ -405,8 +396,7 @@ func WriteExplanation(stdout io.Writer, r *explain.Report, a Explained) error {
 	if err := WriteJSON(a.JSON, stdout, r); err != nil {
 		return err
 	}
-	importance, dependence, errors, wrong := describe(r, "", a.Top)
-	list := slices.Concat([]page.Table{importance}, dependence, errors, []page.Table{wrong})
+	list := describe(r, "", a.Top)
 	head := fmt.Sprintf("%s of %s, version %d: %s", english.Plural(r.Rows, "row", ""), a.File, r.Version, measured(r))
 	if r.Unlabelled > 0 {
 		head += fmt.Sprintf("\n%s rows without a label are left out", humanize.Comma(r.Unlabelled))

@@ -52,7 +52,17 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas arith
 	width := 0
 	files, wrong := slices.Concat(train, test), errors.Join(slices.Concat(missingTrain, missingTest)...)
 	if len(files) == 0 {
-		files = []string{"none; train uses the examples on " + examplesTopic(c) + bounds(c.Examples)}
+		uses := "none; train uses the examples on the topic"
+		if topic := c.Examples.Topic; topic != "" {
+			uses = "none; train uses the examples on " + topic + " (read-only)"
+		}
+		if from := c.Examples.From; len(from) > 0 {
+			uses += ", from " + strings.Join(from, ", ") + " on"
+		}
+		if to := c.Examples.To; len(to) > 0 {
+			uses += ", before " + strings.Join(to, ", ")
+		}
+		files = []string{uses}
 		if topic := c.Examples.FromTopic; topic != "" {
 			files = append(files, "the topic "+topic+" is ingested")
 			_, wrong = ingest.NewValues(c.Examples) // which reads the schema and the files of the registry's keys
@@ -99,12 +109,14 @@ func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas arith
 // checkMatrices returns an error if the matrices of sparse rows of that many columns exceed the configured memory. Unless all of them
 // count, only the survey of a run tells how many do.
 func checkMatrices(c *config.Config, width int) error {
-	onlySparse := func(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
 	if c.Memory == 0 || c.Prepare.MinRows > 1 || !slices.ContainsFunc(c.Job().Stages, onlySparse) {
 		return nil
 	}
 	return protocol.CheckSparse(int64(c.Memory), int64(width), int64(max(len(c.Examples.Classes)+len(c.Examples.Targets), 1)), true)
 }
+
+// onlySparse reports whether a stage supports only sparse rows.
+func onlySparse(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
 
 // checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
 func checkOutcomes(c *config.Config) []string {
@@ -136,25 +148,6 @@ func checkRetention(job topics.Job) []string {
 	return []string{fmt.Sprintf("examples expire after %v: those with outcomes can't be made again", after)}
 }
 
-// examplesTopic says which topic a run reads.
-func examplesTopic(c *config.Config) string {
-	if c.Examples.Topic != "" {
-		return c.Examples.Topic + " (read-only)"
-	}
-	return "the topic"
-}
-
-// bounds says where a run of a topic begins and ends, if the options say so.
-func bounds(o ingest.Options) (text string) {
-	if len(o.From) > 0 {
-		text += ", from " + strings.Join(o.From, ", ") + " on"
-	}
-	if len(o.To) > 0 {
-		text += ", before " + strings.Join(o.To, ", ")
-	}
-	return text
-}
-
 // checkRetrain returns a line that says what a chain of versions keeps on the state topic, and an error if that is more
 // than it may keep and the configuration says anything about a chain. width is the number of raw features; 0: not
 // known.
@@ -172,9 +165,11 @@ func checkRetrain(c *config.Config, width int) (string, error) {
 	if why := topics.AlwaysFull(job.Stages); why != "" {
 		return fmt.Sprintf("every version of a chain is full, as %s: updates are not possible", why), nil
 	}
-	onlySparse := func(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
 	if c.Examples.Text != "" || slices.ContainsFunc(job.Stages, onlySparse) {
-		return checkSparse(c, job.Stages)
+		if problems := model.CheckOccurring(model.Chained(job.Stages)); len(problems) > 0 {
+			return unsupported(c, problems[0])
+		}
+		return fmt.Sprintf("8 bytes for each class and column that occurs in an increment, and stage, on %s", state(c)), nil
 	}
 	columns := columnsOf(c, width)
 	if len(columns) == 0 {
@@ -230,14 +225,6 @@ func preparation(c *config.Config) []string {
 	return lines
 }
 
-// checkSparse is checkRetrain for sparse rows.
-func checkSparse(c *config.Config, list []schemas.Stage) (string, error) {
-	if problems := model.CheckOccurring(model.Chained(list)); len(problems) > 0 {
-		return unsupported(c, problems[0])
-	}
-	return fmt.Sprintf("8 bytes for each class and column that occurs in an increment, and stage, on %s", state(c)), nil
-}
-
 // unsupported returns a line that says why a chain does not support the stages, which is an error if the configuration says anything
 // about a chain.
 func unsupported(c *config.Config, problem option.Problem) (string, error) {
@@ -282,29 +269,22 @@ func checkFiles(split string, names []string) (lines []string, missing []error) 
 			lines = append(lines, fmt.Sprintf("%s: %s (no file matches)", split, name))
 		}
 		for _, file := range files {
-			line, err := checkFile(file)
-			if err != nil {
+			info, err := os.Stat(file)
+			switch {
+			case file == ingest.StandardInput:
+				file = "standard input"
+			case err != nil:
 				missing = append(missing, fmt.Errorf("examples.%s: %w", split, err))
+				file += " (missing)"
+			case info.IsDir():
+				file += " (a folder of images)"
+			default:
+				file = fmt.Sprintf("%s (%s)", file, amount(info.Size()))
 			}
-			lines = append(lines, split+": "+line)
+			lines = append(lines, split+": "+file)
 		}
 	}
 	return lines, missing
-}
-
-// checkFile returns a line for a file, and an error if it can't be read.
-func checkFile(file string) (string, error) {
-	if file == ingest.StandardInput {
-		return "standard input", nil
-	}
-	info, err := os.Stat(file)
-	if err != nil {
-		return file + " (missing)", err
-	}
-	if info.IsDir() {
-		return file + " (a folder of images)", nil
-	}
-	return fmt.Sprintf("%s (%s)", file, humanize.Bytes(uint64(info.Size()))), nil
 }
 
 // checkRows reads the files as train would, of large ones the first rows. It returns how many features they have, and
@@ -374,7 +354,9 @@ func costOf(rows int64, list []schemas.Stage, columns []int, width, inputs int, 
 // what occurs in their rows.
 func costs(c *config.Config, width int) []string {
 	list, columns := c.Job().Stages, columnsOf(c, width)
-	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, costsWhatOccurs) {
+	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, func(s schemas.Stage) bool {
+		return onlySparse(s) || stages.Grown(s.Features)
+	}) {
 		return nil
 	}
 	k, of := len(c.Examples.Classes)+len(c.Examples.Targets), ""
@@ -396,11 +378,6 @@ func costs(c *config.Config, width int) []string {
 		}
 	}
 	return lines
-}
-
-// costsWhatOccurs reports whether the cost of a stage depends on what occurs in its rows.
-func costsWhatOccurs(s schemas.Stage) bool {
-	return stages.OnlySparse(s.Features) || stages.Grown(s.Features)
 }
 
 // inputsOf returns how many inputs rows of width features become.

@@ -74,7 +74,8 @@ func (s *Search) table(w io.Writer) error {
 		last = "means"
 	}
 	table.Row(append(titles, "holdout error", "holdout log loss", "train error", "seconds", last)...)
-	for _, n := range s.order().Ranks(s.Compared()) {
+	ranks, _ := s.order().Ranks(s.Compared())
+	for _, n := range ranks {
 		candidate := &s.Candidates[n]
 		cells := []any{n + 1}
 		for _, set := range candidate.Set {
@@ -240,35 +241,23 @@ func meanOf[T any](of []T, measure func(T) *float64) *float64 {
 	return &sum
 }
 
-// deviation returns the standard deviation of a measure of the holdout rows over the folds; nil if there are not two.
-func (f folds) deviation(measure func(*schemas.SplitReport) *float64) *float64 {
-	var values []float64
+// after returns the standard deviation of a measure of the holdout rows over the folds with a format, to stand behind the mean; "" if there
+// are not two.
+func (f folds) after(format string, measure func(*schemas.SplitReport) *float64) string {
+	n, mean, squares := 0.0, 0.0, 0.0
 	for _, made := range f {
 		if made.Report == nil {
 			continue
 		}
 		if s, ok := made.Report.Splits[examples.Holdout.String()]; ok && measure(&s) != nil {
-			values = append(values, *measure(&s))
+			n++
+			d := *measure(&s) - mean
+			mean += d / n
+			squares += d * (*measure(&s) - mean)
 		}
 	}
-	if len(values) < 2 {
-		return nil
+	if n < 2 {
+		return ""
 	}
-	m, squares := 0.0, 0.0
-	for _, v := range values {
-		m += v / float64(len(values))
-	}
-	for _, v := range values {
-		squares += (v - m) * (v - m)
-	}
-	deviation := math.Sqrt(squares / float64(len(values)-1))
-	return &deviation
-}
-
-// after returns the deviation of a measure with a format, to stand behind the mean; "" without folds.
-func (f folds) after(format string, measure func(*schemas.SplitReport) *float64) string {
-	if d := f.deviation(measure); d != nil {
-		return fmt.Sprintf(" ± "+format, *d)
-	}
-	return ""
+	return fmt.Sprintf(" ± "+format, math.Sqrt(squares/(n-1)))
 }

@@ -109,11 +109,6 @@ type Report struct {
 	Configuration *config.Config `json:"configuration,omitempty"`
 }
 
-// WriteReport writes a report as JSON for people and programs. An empty path stands for no file.
-func WriteReport(path string, stdout io.Writer, r *schemas.Report, c *config.Config) error {
-	return WriteJSON(path, stdout, Report{r, c})
-}
-
 // WriteJSON writes a value as JSON for people and programs. An empty path stands for no file.
 func WriteJSON(path string, stdout io.Writer, value any) error {
 	if path == "" {
@@ -126,10 +121,8 @@ func WriteJSON(path string, stdout io.Writer, value any) error {
 	})
 }
 
-// WriteRetraining writes the report of a chain as JSON. An empty path stands for no file.
-func WriteRetraining(path string, stdout io.Writer, r *pipeline.Retraining, c *config.Config) error {
-	return WriteJSON(path, stdout, struct {
-		*pipeline.Retraining
-		Configuration *config.Config `json:"configuration"`
-	}{r, c})
+// Retraining is the report of a chain.
+type Retraining struct {
+	*pipeline.Retraining
+	Configuration *config.Config `json:"configuration"`
 }
