@@ -3,7 +3,6 @@ package serve
 import (
 	"cmp"
 	"encoding/binary"
-	"encoding/json"
 	"fmt"
 	"math"
 	"mime"
@@ -37,7 +36,99 @@ func newEncoder(v *version, kind string, a asked) encoder {
 	if kind == typeArrow {
 		return newArrowAnswer(v, a)
 	}
-	return &textAnswer{version: v, asked: a, kind: kind}
+	columns := a.tensors
+	if kind != openInference {
+		columns = v.lists(kind, a)
+	}
+	return &textAnswer{version: v, asked: a, kind: kind, columns: columns}
+}
+
+// column is a list of an answer in JSON, or a tensor of the Open Inference Protocol.
+type column struct {
+	name     string
+	datatype string // of a tensor
+	width    int    // values of a row of a tensor; 0: one, which is no list
+	binary   bool   // the values of a tensor follow the JSON
+	nested   bool   // a row is a list
+	append   func(dst []byte, row *predictedRow, binary bool) []byte
+	text     // of the rows
+}
+
+// lists returns the lists of an answer in JSON.
+func (v *version) lists(kind string, a asked) []column {
+	columns := v.outputs()
+	first, last := &columns[0], &columns[len(columns)-1]
+	last.nested = true
+	switch {
+	case v.predictsNumbers():
+		last.nested = kind != mlflow || last.width > 1
+	case kind == mlflow:
+		first.name, columns = "predictions", columns[:1]
+	default:
+		first.name = "labels"
+		if a.top > 0 {
+			*last = column{name: "top", nested: true, append: v.appendTop}
+		}
+	}
+	if v.givesSeveral() {
+		first.nested, first.append = true, v.appendGiven
+	}
+	if a.contributions > 0 {
+		columns = append(columns, column{name: "contributions", append: func(dst []byte, row *predictedRow, _ bool) []byte {
+			return append(dst, row.contributions...)
+		}})
+	}
+	return columns
+}
+
+// outputs returns the tensors in the answers of a version: label, in a multi-label task labels, which has whether a row has each class; and
+// probabilities. In regression predictions.
+func (v *version) outputs() []column {
+	label := column{name: "label", datatype: "BYTES", append: v.appendLabel}
+	values := column{name: "probabilities", datatype: "FP32", width: len(v.Labels()),
+		append: func(dst []byte, row *predictedRow, binary bool) []byte {
+			return appendNumbers(dst, row.probabilities, 32, binary)
+		}}
+	switch {
+	case v.predictsNumbers():
+		values.name, values.datatype = "predictions", "FP64"
+		values.append = func(dst []byte, row *predictedRow, binary bool) []byte {
+			return appendNumbers(dst, row.numbers, 64, binary)
+		}
+		return []column{values}
+	case v.givesSeveral():
+		label = column{name: "labels", datatype: "BOOL", width: values.width, append: v.appendTruths}
+	case v.wholeNumbers != nil:
+		label.datatype = "INT64"
+	}
+	return []column{label, values}
+}
+
+// setOutputs sets the outputs that a request asks for: those in a list, or all if it has none.
+func (a *asked) setOutputs(list value.Cell, all []column) error {
+	wanted := make([]bool, len(all))
+	a.tensors = nil
+	for i := range all {
+		all[i].binary = a.binary
+	}
+	for item := range list.All() {
+		name, binary := "", a.binary
+		err := members{"name": keepText(&name), "parameters": members{"binary_data": keepTruth(&binary)}.read}.read(item)
+		i := slices.IndexFunc(all, func(c column) bool { return c.name == name })
+		if err == nil && i < 0 {
+			err = fmt.Errorf("there is no %.40q: expected label, labels, probabilities or predictions, as of the model", name)
+		}
+		if err != nil {
+			return fmt.Errorf(`"outputs": %w`, err)
+		}
+		all[i].binary, wanted[i] = binary, true
+	}
+	for i, c := range all {
+		if wanted[i] || !slices.Contains(wanted, true) {
+			a.tensors = append(a.tensors, c)
+		}
+	}
+	return nil
 }
 
 // textAnswer is an answer in JSON: {"version", "labels", "probabilities"}; {"predictions"} for MLflow, the labels or the predicted numbers;
@@ -45,12 +136,10 @@ func newEncoder(v *version, kind string, a asked) encoder {
 type textAnswer struct {
 	*version
 	asked
-	kind   string
-	rows   int
-	labels text // of the rows: the items of a list
-	values text // probabilities or numbers, the same
-	more   text // contributions, the same
-	length int  // of the JSON of tensors
+	kind    string
+	columns []column
+	rows    int
+	length  int // of the JSON of tensors
 }
 
 // text is bytes in pieces: they grow without copies.
@@ -73,60 +162,86 @@ func (t *text) add(appends func(dst []byte) []byte) {
 	t.bytes += len(t.pieces[last]) - before
 }
 
-func (a *textAnswer) size() int { return a.labels.bytes + a.values.bytes + a.more.bytes }
+func (a *textAnswer) size() (bytes int) {
+	for _, c := range a.columns {
+		bytes += c.bytes
+	}
+	return bytes
+}
 
 // add implements encoder.
 func (a *textAnswer) add(row *predictedRow) error {
-	first := a.rows == 0
-	a.rows++
-	if row.contributions != "" {
-		a.more.add(func(dst []byte) []byte { return append(appendComma(dst, first), row.contributions...) })
-	}
-	if a.kind == openInference {
-		a.addTensors(row, first)
-		return nil
-	}
-	if !a.predictsNumbers() {
-		a.labels.add(func(dst []byte) []byte {
-			if dst = appendComma(dst, first); a.givesSeveral() {
-				return a.appendLabels(dst, row.given)
+	for i := range a.columns {
+		c := &a.columns[i]
+		c.add(func(dst []byte) []byte {
+			if dst = appendComma(dst, a.rows == 0 || c.binary); !c.nested {
+				return c.append(dst, row, c.binary)
 			}
-			return append(dst, a.quoted[row.given[0]]...)
+			return append(c.append(append(dst, '['), row, false), ']')
 		})
 	}
-	if a.kind == mlflow && !a.predictsNumbers() {
-		return nil
-	}
-	a.values.add(func(dst []byte) []byte {
-		switch dst = appendComma(dst, first); {
-		case a.kind == mlflow && len(row.numbers) == 1:
-			return value.AppendNumber(dst, row.numbers[0], 64)
-		case a.predictsNumbers():
-			return appendNumbers(dst, row.numbers, 64)
-		case a.top > 0:
-			return a.appendTop(dst, row)
-		}
-		return appendNumbers(dst, row.probabilities, 32)
-	})
+	a.rows++
 	return nil
 }
 
-// appendLabels appends the list of the labels of a row.
-func (v *version) appendLabels(dst []byte, given []int32) []byte {
-	dst = append(dst, '[')
-	for i, class := range given {
+// appendGiven appends the labels that a row is given.
+func (v *version) appendGiven(dst []byte, row *predictedRow, _ bool) []byte {
+	for i, class := range row.given {
 		dst = append(appendComma(dst, i == 0), v.quoted[class]...)
 	}
-	return append(dst, ']')
+	return dst
 }
 
 // appendTop appends the most probable labels of a row.
-func (a *textAnswer) appendTop(dst []byte, row *predictedRow) []byte {
+func (v *version) appendTop(dst []byte, row *predictedRow, _ bool) []byte {
 	for i, c := range row.top {
-		dst = append(append(append(dst, "[,"[min(i, 1)]), `{"label":`...), a.quoted[c]...)
+		dst = append(append(appendComma(dst, i == 0), `{"label":`...), v.quoted[c]...)
 		dst = append(value.AppendNumber(append(dst, `,"probability":`...), float64(row.probabilities[c]), 32), '}')
 	}
-	return append(dst, ']')
+	return dst
+}
+
+// appendLabel appends the label of a row.
+func (v *version) appendLabel(dst []byte, row *predictedRow, isBinary bool) []byte {
+	switch class := row.given[0]; {
+	case !isBinary:
+		return append(dst, v.quoted[class]...)
+	case v.wholeNumbers != nil:
+		return binary.LittleEndian.AppendUint64(dst, uint64(v.wholeNumbers[class]))
+	default:
+		label := v.Labels()[class]
+		return append(binary.LittleEndian.AppendUint32(dst, uint32(len(label))), label...)
+	}
+}
+
+// appendTruths appends whether a row has each label.
+func (v *version) appendTruths(dst []byte, row *predictedRow, binary bool) []byte {
+	for class := range v.Labels() {
+		switch has := slices.Contains(row.given, int32(class)); {
+		case !binary:
+			dst = strconv.AppendBool(appendComma(dst, class == 0), has)
+		case has:
+			dst = append(dst, 1)
+		default:
+			dst = append(dst, 0)
+		}
+	}
+	return dst
+}
+
+// appendNumbers appends numbers with the given bit size.
+func appendNumbers[T float32 | float64](dst []byte, numbers []T, bits int, isBinary bool) []byte {
+	for i, v := range numbers {
+		switch {
+		case isBinary && bits == 32:
+			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(v)))
+		case isBinary:
+			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(v)))
+		default:
+			dst = value.AppendNumber(appendComma(dst, i == 0), float64(v), bits)
+		}
+	}
+	return dst
 }
 
 // appendComma appends a comma before all items of a list but the first.
@@ -137,192 +252,53 @@ func appendComma(dst []byte, first bool) []byte {
 	return append(dst, ',')
 }
 
-// appendNumbers appends a list of numbers with the given bit size.
-func appendNumbers[T float32 | float64](dst []byte, numbers []T, bits int) []byte {
-	for i, v := range numbers {
-		dst = value.AppendNumber(append(dst, "[,"[min(i, 1)]), float64(v), bits)
-	}
-	return append(dst, ']')
-}
-
+// whole implements encoder.
 func (a *textAnswer) whole() (pieces [][]byte, err error) {
-	add := func(text string) { pieces = append(pieces, []byte(text)) }
-	list := func(name string, items text) {
-		add(`"` + name + `":[`)
-		pieces = append(pieces, items.pieces...)
+	if a.kind == openInference {
+		return a.wholeTensors(), nil
 	}
-	var all []byte
-	for i, label := range a.quoted {
-		all = append(appendComma(all, i == 0), label...)
+	head := []byte{'{'}
+	if a.kind != mlflow {
+		head = fmt.Appendf(head, `"version":%d,`, a.Manifest.Version)
 	}
 	switch {
-	case a.kind == openInference:
-		return a.wholeTensors()
-	case a.kind == mlflow && a.predictsNumbers():
-		add("{")
-		list("predictions", a.values)
 	case a.kind == mlflow:
-		add("{")
-		list("predictions", a.labels)
 	case a.predictsNumbers():
-		add(fmt.Sprintf(`{"version":%d,"targets":[%s],`, a.Manifest.Version, all))
-		list("predictions", a.values)
-	default:
-		add(fmt.Sprintf(`{"version":%d,`, a.Manifest.Version))
-		if a.classes {
-			add(fmt.Sprintf(`"classes":[%s],`, all))
-		}
-		list("labels", a.labels)
-		add("],")
-		if a.top > 0 {
-			list("top", a.values)
-		} else {
-			list("probabilities", a.values)
-		}
+		head = fmt.Appendf(head, `"targets":%s,`, a.list)
+	case a.classes:
+		head = fmt.Appendf(head, `"classes":%s,`, a.list)
 	}
-	if a.more.bytes > 0 {
-		add("],")
-		list("contributions", a.more)
+	for _, c := range a.columns {
+		pieces = append(append(pieces, fmt.Appendf(head, `"%s":[`, c.name)), c.pieces...)
+		head = []byte("],")
 	}
-	add("]}\n")
-	return pieces, nil
-}
-
-// output is a tensor of an answer.
-type output struct {
-	name, datatype string
-	width          int // values of a row; 0: one, which is no list
-	asked, binary  bool
-}
-
-// outputs returns the tensors in the answers of a version: label, in a multi-label task labels, which has whether a row has each class; and
-// probabilities. In regression predictions.
-func (v *version) outputs() []output {
-	k, label := len(v.Labels()), output{name: "label", datatype: "BYTES"}
-	switch {
-	case v.predictsNumbers():
-		return []output{{name: "predictions", datatype: "FP64", width: k}}
-	case v.givesSeveral():
-		label = output{name: "labels", datatype: "BOOL", width: k}
-	case v.wholeNumbers != nil:
-		label.datatype = "INT64"
-	}
-	return []output{label, {name: "probabilities", datatype: "FP32", width: k}}
-}
-
-// setOutputs sets the outputs that a request asks for: those in a list, or all if it has none.
-func (a *asked) setOutputs(list value.Cell, all []output) error {
-	named := false
-	for item := range list.All() {
-		name, isBinary := "", a.binary
-		err := members{"name": keepText(&name), "parameters": members{"binary_data": keepTruth(&isBinary)}.read}.read(item)
-		i := slices.IndexFunc(all, func(o output) bool { return o.name == name })
-		if err == nil && i < 0 {
-			err = fmt.Errorf("there is no %.40q: expected label, labels, probabilities or predictions, as of the model", name)
-		}
-		if err != nil {
-			return fmt.Errorf(`"outputs": %w`, err)
-		}
-		all[i].asked, all[i].binary, named = true, isBinary, true
-	}
-	for i := range all {
-		if !named {
-			all[i].asked, all[i].binary = true, a.binary
-		}
-	}
-	a.tensors = all
-	return nil
-}
-
-// addTensors adds the next row to the tensors that are asked for.
-func (a *textAnswer) addTensors(row *predictedRow, first bool) {
-	last := &a.asked.tensors[len(a.asked.tensors)-1]
-	if last.asked {
-		a.values.add(func(dst []byte) []byte {
-			if a.predictsNumbers() {
-				return appendTensor(dst, last, first, row.numbers, 64)
-			}
-			return appendTensor(dst, last, first, row.probabilities, 32)
-		})
-	}
-	if o := &a.asked.tensors[0]; o.asked && !a.predictsNumbers() {
-		a.labels.add(func(dst []byte) []byte { return a.appendLabelTensor(dst, o, first, row.given) })
-	}
-}
-
-// appendTensor appends values with a bit size.
-func appendTensor[T float32 | float64](dst []byte, o *output, first bool, values []T, bits int) []byte {
-	for i, v := range values {
-		switch {
-		case o.binary && bits == 32:
-			dst = binary.LittleEndian.AppendUint32(dst, math.Float32bits(float32(v)))
-		case o.binary:
-			dst = binary.LittleEndian.AppendUint64(dst, math.Float64bits(float64(v)))
-		default:
-			dst = value.AppendNumber(appendComma(dst, first && i == 0), float64(v), bits)
-		}
-	}
-	return dst
-}
-
-// appendLabelTensor appends the label of a row, or whether it has each.
-func (a *textAnswer) appendLabelTensor(dst []byte, o *output, first bool, given []int32) []byte {
-	if a.givesSeveral() {
-		for class := range a.Labels() {
-			switch has := slices.Contains(given, int32(class)); {
-			case !o.binary:
-				dst = strconv.AppendBool(appendComma(dst, first && class == 0), has)
-			case has:
-				dst = append(dst, 1)
-			default:
-				dst = append(dst, 0)
-			}
-		}
-		return dst
-	}
-	switch class := given[0]; {
-	case !o.binary:
-		return append(appendComma(dst, first), a.quoted[class]...)
-	case a.wholeNumbers != nil:
-		return binary.LittleEndian.AppendUint64(dst, uint64(a.wholeNumbers[class]))
-	default:
-		label := a.Labels()[class]
-		return append(binary.LittleEndian.AppendUint32(dst, uint32(len(label))), label...)
-	}
+	return append(pieces, []byte("]}\n")), nil
 }
 
 // wholeTensors returns the JSON, and the values of binary tensors behind it.
-func (a *textAnswer) wholeTensors() (pieces [][]byte, err error) {
+func (a *textAnswer) wholeTensors() (pieces [][]byte) {
 	head := fmt.Appendf(nil, `{"model_name":%q,"model_version":"%d",`, a.Manifest.Name, a.Manifest.Version)
 	if a.id != nil {
 		head = append(append(append(head, `"id":`...), a.id...), ',')
 	}
 	head = append(head, `"outputs":[`...)
 	var behind [][]byte
-	first := true
-	for i, o := range a.asked.tensors {
-		if !o.asked {
+	for i, c := range a.columns {
+		head = fmt.Appendf(appendComma(head, i == 0), `{"name":%q,"datatype":%q,"shape":[%d`, c.name, c.datatype, a.rows)
+		if c.width > 0 {
+			head = fmt.Appendf(head, ",%d", c.width)
+		}
+		if c.binary {
+			head = fmt.Appendf(head, `],"parameters":{"binary_data_size":%d}}`, c.bytes)
+			behind = append(behind, c.pieces...)
 			continue
 		}
-		values := a.values
-		if i < len(a.asked.tensors)-1 {
-			values = a.labels
-		}
-		head = fmt.Appendf(appendComma(head, first), `{"name":%q,"datatype":%q,"shape":[%d`, o.name, o.datatype, a.rows)
-		if first = false; o.width > 0 {
-			head = fmt.Appendf(head, ",%d", o.width)
-		}
-		if o.binary {
-			head = fmt.Appendf(head, `],"parameters":{"binary_data_size":%d}}`, values.bytes)
-			behind = append(behind, values.pieces...)
-			continue
-		}
-		pieces = append(append(pieces, append(head, `],"data":[`...)), values.pieces...)
+		pieces = append(append(pieces, append(head, `],"data":[`...)), c.pieces...)
 		head = []byte("]}")
 	}
 	pieces = append(pieces, append(head, "]}"...))
 	a.length = lengthsOf(pieces)
-	return append(pieces, behind...), nil
+	return append(pieces, behind...)
 }
 
 // lengthsOf returns the number of bytes of pieces.
@@ -335,9 +311,9 @@ func lengthsOf(pieces [][]byte) (n int) {
 
 // announce sets the headers of the answer. The length of the JSON is only there if binary values follow it.
 func (a *textAnswer) announce(h http.Header) {
-	h.Set("Content-Type", typeJSON)
-	if slices.ContainsFunc(a.asked.tensors, func(o output) bool { return o.asked && o.binary }) {
-		h.Set("Content-Type", typeBytes)
+	h.Set(headerType, typeJSON)
+	if slices.ContainsFunc(a.columns, func(c column) bool { return c.binary }) {
+		h.Set(headerType, typeBytes)
 		h.Set(headerLength, strconv.Itoa(a.length))
 	}
 }
@@ -368,8 +344,7 @@ type arrowAnswer struct {
 func newArrowAnswer(v *version, asks asked) *arrowAnswer {
 	keys, values := []string{metadataVersion}, []string{strconv.Itoa(v.Manifest.Version)}
 	if asks.classes {
-		classes, _ := json.Marshal(v.quoted) // which is JSON
-		keys, values = append(keys, metadataClasses), append(values, string(classes))
+		keys, values = append(keys, metadataClasses), append(values, string(v.list))
 	}
 	metadata := arrow.NewMetadata(keys, values)
 	k, label := int32(len(v.Labels())), arrow.DataType(arrow.BinaryTypes.String)
@@ -496,7 +471,7 @@ func (a *arrowAnswer) whole() (pieces [][]byte, err error) {
 	return a.stream.pieces, err
 }
 
-func (a *arrowAnswer) announce(h http.Header) { h.Set("Content-Type", typeArrow) }
+func (a *arrowAnswer) announce(h http.Header) { h.Set(headerType, typeArrow) }
 
 const headerType = "Content-Type"
 
@@ -516,8 +491,8 @@ type asked struct {
 
 	// of the Open Inference Protocol
 	id      []byte   // of the request, as JSON; nil: none
-	binary  bool     // outputs are binary, if they do not say otherwise
-	tensors []output // and which of them are asked for
+	binary  bool     // tensors are binary, if they do not say otherwise
+	tensors []column // those asked for
 }
 
 // askedBy returns the contents requested in headers.
@@ -603,6 +578,7 @@ const (
 	typeJSON  = "application/json"
 	typeArrow = "application/vnd.apache.arrow.stream"
 	typeBytes = "application/octet-stream"
+	typeText  = "text/plain; charset=utf-8"
 )
 
 // The protocols whose JSON is not that of /predict.

@@ -263,11 +263,11 @@ func TestHandlerThatPanics(t *testing.T) {
 	var mutex sync.Mutex
 	var notices []string
 	s := newServer(t, Defaults(), versions)
-	s.Notify(func(text string) {
+	s.notice = func(text string) {
 		mutex.Lock()
 		defer mutex.Unlock()
 		notices = append(notices, text)
-	})
+	}
 	versions.left = 3 * cap(s.cores)
 	for range 3 * cap(s.cores) {
 		w := ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))

@@ -257,8 +257,7 @@ func TestNoticesOfCredentials(t *testing.T) {
 			return now.Add(-time.Hour), err
 		}
 		return now.Add(time.Hour), err
-	}, file))(t)
-	c.notice = func(text string) { notices = append(notices, text) }
+	}, func(text string) { notices = append(notices, text) }, file))(t)
 	c.expires = func(at time.Time) time.Time { return at }
 	for _, step := range []struct {
 		change func()

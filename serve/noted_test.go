@@ -232,7 +232,7 @@ func (o *openapi) schemaOf(t *testing.T, schema map[string]any) *jsonschema.Reso
 // The description has exactly the paths and methods of the server; the status and body of each response match it.
 func TestDescription(t *testing.T) {
 	var described openapi
-	noError(t, json.Unmarshal(description, &described))
+	noError(t, json.Unmarshal([]byte(description), &described))
 	m := newModel(t, 3, 3, nil, layout.MissingError)
 	s, none, broken := newServer(t, Defaults(), Fixed(m)), newServer(t, Defaults(), &switched{}), newServer(t, Defaults(),
 		&failing{Versions: Fixed(m), left: 1})

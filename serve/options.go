@@ -5,8 +5,10 @@ import (
 	"crypto/sha256"
 	"crypto/tls"
 	"fmt"
+	"math"
 	"net"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -44,76 +46,70 @@ func Defaults() Options {
 
 // Keys documents the keys under `serve`.
 func Keys() []option.Key {
+	atLeastOne := option.Range(1, math.Inf(1), "at least 1")
+	positive, notNegative := option.Range(1, math.Inf(1), "a time above 0"), option.Range(0, math.Inf(1), "a time of at least 0")
+	pair := "a certificate in serve.certificate_file, and its key in serve.key_file"
 	return []option.Key{
 		{Name: "listen", Meaning: "`host:port` that `serve` listens on. Beyond the loopback interface, it requires " +
 			"`serve.certificate_file` and `serve.token_file`. See [serving](serving.md)"},
-		{Name: "certificate_file", Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
-		{Name: "key_file", Meaning: "PEM file with the private key of the certificate, not encrypted"},
+		{Name: "certificate_file", Needs: map[string]string{"key_file": pair},
+			Meaning: "PEM file with the server's certificate and its intermediate certificates. Empty: HTTP without TLS"},
+		{Name: "key_file", Needs: map[string]string{"certificate_file": pair},
+			Meaning: "PEM file with the private key of the certificate, not encrypted"},
 		{Name: "token_file", Meaning: "file whose first line is the bearer token of all requests. Empty: no token is required"},
 		{Name: "open", Meaning: "allow listening beyond the loopback interface without TLS or a token, such as behind a proxy that " +
 			"provides them"},
-		{Name: "max_body", Meaning: "maximum size of a request"},
-		{Name: "max_rows", Meaning: "maximum number of rows in a request"},
+		{Name: "max_body", Rule: atLeastOne, Meaning: "maximum size of a request"},
+		{Name: "max_rows", Rule: atLeastOne, Meaning: "maximum number of rows in a request"},
 		{Name: "memory", Meaning: "maximum total bytes of all request bodies, of their rows when unpacked, and of answers"},
-		{Name: "max_connections", Meaning: "maximum number of concurrent connections. Beyond it, the connection that has been idle " +
-			"for longest is closed; those that have shown the token come last"},
-		{Name: "timeout", Meaning: "time limit for a request to arrive, to wait for a core, for its answer to be computed, and to be " +
-			"sent"},
-		{Name: "drain", Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered"},
-		{Name: "max_age", Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
-		{Name: "max_silence", Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
-		{Name: "answers.topic", Meaning: "topic to which `serve` writes the rows that it predicts, with the prediction: see " +
-			"[answers](serving.md#answers-on-a-topic). None: not written"},
-		{Name: "answers.sample", Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
+		{Name: "max_connections", Rule: atLeastOne, Meaning: "maximum number of concurrent connections. Beyond it, the " +
+			"connection that has been idle for longest is closed; those that have shown the token come last"},
+		{Name: "timeout", Rule: positive, Meaning: "time limit for a request to arrive, to wait for a core, for its answer to be " +
+			"computed, and to be sent"},
+		{Name: "drain", Rule: notNegative, Meaning: "time after SIGTERM in which `/ready` is 503 and requests are still answered"},
+		{Name: "max_age", Rule: notNegative, Meaning: "maximum age of a version before `/ready` fails. 0: any age"},
+		{Name: "max_silence", Rule: positive, Meaning: "maximum time without an answer from the brokers before `/ready` fails"},
+		{Name: "answers.topic", Rule: option.Rule{Want: "the name of a topic: letters, digits, dots, hyphens and underscores",
+			Holds: func(v any) bool { return v == "" || topicName.MatchString(v.(string)) }},
+			Meaning: "topic to which `serve` writes the rows that it predicts, with the prediction: see " +
+				"[answers](serving.md#answers-on-a-topic). None: not written"},
+		{Name: "answers.sample", Rule: option.Range(math.SmallestNonzeroFloat64, 1, "a fraction, above 0 and at most 1"),
+			Meaning: "fraction of the requests whose answers are written, chosen by a hash of the request's id"},
 	}
 }
 
 // Check returns the invalid keys under `serve`, with what is expected. It leaves the files to [New]: other commands, on
 // other machines, do not need them.
-func (o *Options) Check() (problems []option.Problem) {
-	wrong := func(key string, value any, want string) {
-		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
+func (o *Options) Check() []option.Problem {
+	problems := option.Check(Keys(), *o, Defaults())
+	listen := func(want string) {
+		problems = append(problems, option.Problem{Key: "listen", Value: o.Listen, Want: want})
 	}
-	if _, _, err := net.SplitHostPort(o.Listen); err != nil {
-		wrong("listen", o.Listen, "host:port, such as 127.0.0.1:8474")
-	} else if !kafkalog.IsLoopback(o.Listen) && !o.Open {
-		switch {
-		case o.Certificate == "":
-			wrong("listen", o.Listen, "serve.certificate_file and serve.token_file too, because other machines can reach it; or "+
-				"serve.open: true")
-		case o.TokenFile == "":
-			wrong("listen", o.Listen, "serve.token_file too, because other machines can reach it; or serve.open: true")
-		}
-	}
-	if (o.Certificate == "") != (o.Key == "") {
-		wrong("certificate_file", o.Certificate, "a certificate, and its key in serve.key_file")
-	}
-	for _, limit := range []struct {
-		key   string
-		value int64
-	}{{"max_body", int64(o.MaxBody)}, {"max_rows", int64(o.MaxRows)}, {"max_connections", int64(o.Connections)}} {
-		if limit.value < 1 {
-			wrong(limit.key, limit.value, "at least 1")
-		}
+	_, _, err := net.SplitHostPort(o.Listen)
+	switch {
+	case err != nil:
+		listen("host:port, such as 127.0.0.1:8474")
+	case kafkalog.IsLoopback(o.Listen) || o.Open:
+	case o.Certificate == "":
+		listen("serve.certificate_file and serve.token_file too, because other machines can reach it; or serve.open: true")
+	case o.TokenFile == "":
+		listen("serve.token_file too, because other machines can reach it; or serve.open: true")
 	}
 	if o.Memory < o.MaxBody {
-		wrong("memory", o.Memory, fmt.Sprintf("at least serve.max_body, %s", o.MaxBody))
-	}
-	if o.Timeout <= 0 {
-		wrong("timeout", o.Timeout, "a time above 0")
-	}
-	if o.Drain < 0 {
-		wrong("drain", o.Drain, "a time of at least 0")
-	}
-	if o.MaxAge < 0 {
-		wrong("max_age", o.MaxAge, "a time of at least 0")
-	}
-	problems = append(problems, o.Answers.check()...)
-	if o.MaxSilence <= 0 {
-		wrong("max_silence", o.MaxSilence, "a time above 0")
+		problems = append(problems, option.Problem{Key: "memory", Value: fmt.Sprint(o.Memory),
+			Want: fmt.Sprintf("at least serve.max_body, %s", o.MaxBody)})
 	}
 	return problems
 }
+
+// AnswersOptions are the keys under `serve.answers`.
+type AnswersOptions struct {
+	Topic  string  // "": answers are not written
+	Sample float64 // fraction of requests whose answers are written, above 0 and at most 1
+}
+
+// topicName is Kafka's rule for topic names.
+var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
 
 // certificate reads the certificate of the server. The error is a [option.Problem].
 func (o *Options) certificate() (*tls.Certificate, error) {
@@ -155,11 +151,9 @@ func cores() int { return cmp.Or(runtime.GOMAXPROCS(0), 1) }
 // credential is the content of files that are replaced while the server runs, such as expiring certificates. It is safe
 // for concurrent use.
 type credential[T any] struct {
-	files []string
-	read  func() (T, error)
-
-	// notice is called with messages for the operator.
-	notice  func(text string)
+	files   []string
+	read    func() (T, error)
+	notice  func(text string) // called with messages for the operator
 	expires func(T) time.Time // nil: never
 
 	mutex  sync.Mutex
@@ -175,20 +169,15 @@ type stamp struct {
 	size     int64
 }
 
-// newCredential returns a credential from files, possibly none. The error is that of read.
-func newCredential[T any](read func() (T, error), files ...string) (*credential[T], error) {
-	c := &credential[T]{files: files, read: read, stamps: stamps(files), notice: func(string) {}}
-	var err error
-	c.value, err = read()
-	return c, err
+// newCredential returns a credential from files. The error is that of read.
+func newCredential[T any](read func() (T, error), notice func(text string), files ...string) (*credential[T], error) {
+	value, err := read()
+	return &credential[T]{files: files, read: read, notice: notice, stamps: stamps(files), value: value}, err
 }
 
 // get returns the content of the files. While they are invalid, as when one of two is replaced before the other, it
 // returns the previous content.
 func (c *credential[T]) get() T {
-	if len(c.files) == 0 {
-		return c.value
-	}
 	now := stamps(c.files)
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

@@ -262,7 +262,7 @@ func TestInferenceGoldens(t *testing.T) {
 		probabilities := make([]float32, 2)
 		want := strings.NewReplacer("LABELS", fmt.Sprintf("%q,%q", m.Predict([]float32{1, 2}, nil), m.Predict([]float32{3, 4}, nil)),
 			"LABEL", strconv.Quote(m.Predict([]float32{0, 0}, probabilities)),
-			"PROBABILITIES", strings.Trim(string(appendNumbers(nil, probabilities, 32)), "[]")).Replace(c.want)
+			"PROBABILITIES", string(appendNumbers(nil, probabilities, 32, false))).Replace(c.want)
 		if got := w.Body.String(); w.Code != http.StatusOK || got != want {
 			t.Errorf("%s %s: %d: %s, expected %s", c.method, c.path, w.Code, got, want)
 		}

@@ -110,7 +110,7 @@ func newServer(t testing.TB, o Options, versions Versions) *Server {
 	if problems := o.Check(); len(problems) > 0 {
 		t.Fatal(problems)
 	}
-	return must(New(o, versions, prometheus.NewRegistry(), "p"))(t)
+	return must(New(o, versions, prometheus.NewRegistry(), "p", func(string) {}))(t)
 }
 
 // listening starts a server with a listener, until the test ends.
@@ -430,7 +430,8 @@ func TestOptionsThatAreWrong(t *testing.T) {
 		"listen: 0.0.0.0:1":   func(o *Options) { o.Listen = "0.0.0.0:1" },
 		"listen: :1":          func(o *Options) { o.Listen, o.Certificate, o.Key = ":1", "a", "b" },
 		"certificate_file: a": func(o *Options) { o.Certificate = "a" },
-		"max_body: 0":         func(o *Options) { o.MaxBody = 0 },
+		"key_file: a":         func(o *Options) { o.Key = "a" },
+		"max_body: 0 B":       func(o *Options) { o.MaxBody = 0 },
 		"max_rows: 0":         func(o *Options) { o.MaxRows = 0 },
 		"max_connections: 0":  func(o *Options) { o.Connections = 0 },
 		"memory: 1 B":         func(o *Options) { o.Memory = 1 },
@@ -459,7 +460,7 @@ func TestOptionsThatAreWrong(t *testing.T) {
 	} {
 		o := Defaults()
 		set(&o)
-		if _, err := New(o, &switched{}, prometheus.NewRegistry(), "p"); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := New(o, &switched{}, prometheus.NewRegistry(), "p", func(string) {}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("got %v, expected %s", err, want)
 		}
 	}

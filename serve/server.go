@@ -40,7 +40,7 @@ import (
 // description is the OpenAPI description of the server, served at /openapi.json.
 //
 //go:embed openapi.json
-var description []byte
+var description string
 
 // Versions provides the current model. A [client.Follower] is one, and [Fixed] returns another.
 type Versions interface {
@@ -79,8 +79,11 @@ type Server struct {
 type route struct {
 	method string
 	public bool // without a token
-	answer func(http.ResponseWriter, *http.Request) error
+	answer handler
 }
+
+// handler answers a request, or returns the error that refuses it.
+type handler func(http.ResponseWriter, *http.Request) error
 
 // digest is the stored form of a token.
 type digest [sha256.Size]byte
@@ -91,14 +94,16 @@ type version struct {
 	options      layout.Options    // of the rows
 	readers      sync.Pool         // of *reader
 	quoted       []json.RawMessage // the labels as JSON
+	list         json.RawMessage   // of them
 	wholeNumbers []int64           // the labels, if all are integers; otherwise nil
 }
 
 // New returns a server of the current model of versions. o must pass [Options.Check]. It registers its metrics, with the
-// label pipeline. The error is a [option.Problem] with a file of the options.
-func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string) (*Server, error) {
+// label pipeline. The server calls notice, concurrently, with messages for the operator. The error is a [option.Problem] with a file of the
+// options.
+func New(o Options, versions Versions, registry *prometheus.Registry, pipeline string, notice func(text string)) (*Server, error) {
 	s := &Server{
-		options: o, notice: func(string) {}, versions: versions, registry: registry,
+		options: o, notice: notice, versions: versions, registry: registry,
 		cores: make(chan *workspace, cores()), memory: newMemories(&o),
 		late: refuse(http.StatusServiceUnavailable, "the answer was not computed within %v: send fewer rows at a time", o.Timeout),
 	}
@@ -107,12 +112,12 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 	}
 	var err error
 	if o.TokenFile != "" {
-		if s.token, err = newCredential(o.token, o.TokenFile); err != nil {
+		if s.token, err = newCredential(o.token, notice, o.TokenFile); err != nil {
 			return nil, err
 		}
 	}
 	if o.Certificate != "" {
-		if s.tls, err = newCredential(o.certificate, o.Certificate, o.Key); err != nil {
+		if s.tls, err = newCredential(o.certificate, notice, o.Certificate, o.Key); err != nil {
 			return nil, err
 		}
 		s.tls.expires = func(c *tls.Certificate) time.Time { return c.Leaf.NotAfter }
@@ -123,9 +128,9 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 		"/predict":      {method: http.MethodPost, answer: s.predict},
 		"/model":        {method: http.MethodGet, answer: s.manifest},
 		"/metrics":      {method: http.MethodGet, answer: s.measures},
-		"/openapi.json": {method: http.MethodGet, answer: constant(description)},
-		"/live":         {method: http.MethodGet, public: true, answer: s.live},
-		"/ready":        {method: http.MethodGet, public: true, answer: s.ready},
+		"/openapi.json": {method: http.MethodGet, answer: constant(typeJSON, description)},
+		"/live":         {method: http.MethodGet, public: true, answer: constant(typeText, "alive\n")},
+		"/ready":        {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeText, "ready\n"))},
 	}
 	maps.Copy(s.routes, s.protocols())
 	s.mux = http.NewServeMux()
@@ -134,17 +139,6 @@ func New(o Options, versions Versions, registry *prometheus.Registry, pipeline s
 	}
 	s.mux.HandleFunc("/", s.answerRoute)
 	return s, nil
-}
-
-// Notify makes the server call notice, concurrently, with messages for the operator. It must be called before Serve.
-func (s *Server) Notify(notice func(text string)) {
-	s.notice = notice
-	if s.token != nil {
-		s.token.notice = notice
-	}
-	if s.tls != nil {
-		s.tls.notice = notice
-	}
 }
 
 // EndAtOnce makes the server end without the time of serve.drain if a function returns true when ctx has ended. It must be
@@ -297,7 +291,7 @@ func (s *Server) refuse(w http.ResponseWriter, err error) {
 	default:
 		no = &refusal{http.StatusInternalServerError, err.Error()}
 	}
-	w.Header().Set("Content-Type", typeJSON)
+	w.Header().Set(headerType, typeJSON)
 	if no.status == http.StatusServiceUnavailable {
 		w.Header().Set("Retry-After", "1")
 	}
@@ -318,6 +312,7 @@ func (s *Server) newest() (*version, error) {
 	}
 	v := &version{Model: m, options: layout.TrainedAs(m.Manifest.Plan), quoted: m.LabelType().Values(m.Labels()),
 		wholeNumbers: wholeNumbers(m)}
+	v.list, _ = json.Marshal(v.quoted) // which is JSON
 	s.last.Store(v)
 	return v, nil
 }
@@ -344,31 +339,31 @@ func (s *Server) manifest(w http.ResponseWriter, _ *http.Request) error {
 	if m == nil {
 		return refuse(http.StatusServiceUnavailable, "there is no version")
 	}
-	content, err := json.Marshal(Manifest(m))
-	if err != nil {
-		return err
-	}
-	return answerJSON(w, content)
+	return answerJSON(w, Manifest(m))
 }
 
 // constant returns a function that answers with a constant document.
-func constant(document []byte) func(http.ResponseWriter, *http.Request) error {
-	return func(w http.ResponseWriter, _ *http.Request) error { return answerJSON(w, document) }
+func constant(kind, document string) handler {
+	return func(w http.ResponseWriter, _ *http.Request) error {
+		w.Header().Set(headerType, kind)
+		_, _ = io.WriteString(w, document) // the client may have disconnected
+		return nil
+	}
 }
 
-func answerJSON(w http.ResponseWriter, content []byte) error {
-	w.Header().Set("Content-Type", typeJSON)
+// answerJSON answers with a value as JSON.
+func answerJSON(w http.ResponseWriter, value any) error {
+	content, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	w.Header().Set(headerType, typeJSON)
 	_, _ = w.Write(content) // the client may have disconnected
 	return nil
 }
 
 func (s *Server) measures(w http.ResponseWriter, r *http.Request) error {
 	promhttp.HandlerFor(s.registry, promhttp.HandlerOpts{}).ServeHTTP(w, r)
-	return nil
-}
-
-func (s *Server) live(w http.ResponseWriter, _ *http.Request) error {
-	_, _ = io.WriteString(w, "alive\n")
 	return nil
 }
 
@@ -383,24 +378,18 @@ func (s *Server) Trouble() string {
 	return ""
 }
 
-func (s *Server) ready(w http.ResponseWriter, r *http.Request) error {
-	if err := s.notReady(r); err != nil {
-		return err
+// ifReady returns a handler for a server that is ready. Only clients with the token, if one is required, get the reason why it is not.
+func (s *Server) ifReady(answer handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		why := s.Trouble()
+		switch {
+		case why == "":
+			return answer(w, r)
+		case !s.allowed(r):
+			why = "not ready"
+		}
+		return refuse(http.StatusServiceUnavailable, "%s", why)
 	}
-	_, _ = io.WriteString(w, "ready\n")
-	return nil
-}
-
-// notReady returns an error if the server is not ready. The reason is only sent to clients with the token, if one is required.
-func (s *Server) notReady(r *http.Request) error {
-	why := s.Trouble()
-	switch {
-	case why == "":
-		return nil
-	case !s.allowed(r):
-		why = "not ready"
-	}
-	return refuse(http.StatusServiceUnavailable, "%s", why)
 }
 
 // counted records the status of a response.
@@ -439,18 +428,19 @@ func (f fixed) Stale() error { return nil }
 
 // protocols returns the routes of the Open Inference Protocol, version 2, and of MLflow's scoring server.
 func (s *Server) protocols() map[string]route {
-	metadata := constant([]byte(`{"name":"stagewise","version":"2","extensions":["binary_tensor_data"]}`))
+	metadata := constant(typeJSON, `{"name":"stagewise","version":"2","extensions":["binary_tensor_data"]}`)
+	ready := s.ifReady(constant(typeText, "ready\n"))
 	routes := map[string]route{
 		"/v2":              {method: http.MethodGet, answer: metadata},
-		"/v2/health/live":  {method: http.MethodGet, public: true, answer: constant([]byte(`{"live":true}`))},
-		"/v2/health/ready": {method: http.MethodGet, public: true, answer: s.readyInference},
+		"/v2/health/live":  {method: http.MethodGet, public: true, answer: constant(typeJSON, `{"live":true}`)},
+		"/v2/health/ready": {method: http.MethodGet, public: true, answer: s.ifReady(constant(typeJSON, `{"ready":true}`))},
 		"/invocations":     {method: http.MethodPost, answer: s.invoke},
-		"/ping":            {method: http.MethodGet, public: true, answer: s.ready},
-		"/health":          {method: http.MethodGet, public: true, answer: s.ready},
+		"/ping":            {method: http.MethodGet, public: true, answer: ready},
+		"/health":          {method: http.MethodGet, public: true, answer: ready},
 	}
 	for _, path := range []string{"/v2/models/{model}", "/v2/models/{model}/versions/{version}"} {
 		routes[path] = route{method: http.MethodGet, answer: s.modelMetadata}
-		routes[path+"/ready"] = route{method: http.MethodGet, answer: s.readyModel}
+		routes[path+"/ready"] = route{method: http.MethodGet, answer: s.ifReady(s.readyModel)}
 		routes[path+"/infer"] = route{method: http.MethodPost, answer: s.infer}
 	}
 	return routes
@@ -474,28 +464,13 @@ func (s *Server) invoke(w http.ResponseWriter, r *http.Request) error {
 	return s.respond(w, &prediction{request: r, sent: mlflow, kind: mlflow})
 }
 
-// readyInference reports whether the server is ready.
-func (s *Server) readyInference(w http.ResponseWriter, r *http.Request) error {
-	if err := s.notReady(r); err != nil {
-		return err
-	}
-	return answerJSON(w, []byte(`{"ready":true}`))
-}
-
-// readyModel reports whether the server is ready with a model.
+// readyModel responds that a model is ready.
 func (s *Server) readyModel(w http.ResponseWriter, r *http.Request) error {
 	v, err := s.versionFor(r)
-	if err == nil {
-		err = s.notReady(r)
-	}
 	if err != nil {
 		return err
 	}
-	content, err := json.Marshal(map[string]any{"name": v.Manifest.Name, "ready": true})
-	if err != nil {
-		return err
-	}
-	return answerJSON(w, content)
+	return answerJSON(w, map[string]any{"name": v.Manifest.Name, "ready": true})
 }
 
 // tensorMetadata describes a tensor. Any number of rows is -1.
@@ -535,12 +510,8 @@ func (s *Server) modelMetadata(w http.ResponseWriter, r *http.Request) error {
 		}
 		outputs = append(outputs, t)
 	}
-	content, err := json.Marshal(map[string]any{"name": v.Manifest.Name, "versions": []string{strconv.Itoa(v.Manifest.Version)},
+	return answerJSON(w, map[string]any{"name": v.Manifest.Name, "versions": []string{strconv.Itoa(v.Manifest.Version)},
 		"platform": "stagewise", "inputs": inputs, "outputs": outputs})
-	if err != nil {
-		return err
-	}
-	return answerJSON(w, content)
 }
 
 // refusal is an error response with a reason.
@@ -571,7 +542,7 @@ func shapeOf(r *http.Request) string {
 	h := r.Header
 	text := fmt.Sprintf("%.20s %.40q of %d bytes, Content-Type %.80q, Content-Encoding %.40q, Accept %.80q, %s", r.Method, r.URL.Path,
 		r.ContentLength,
-		h.Get("Content-Type"), h.Get("Content-Encoding"), h.Get("Accept"), r.Proto)
+		h.Get(headerType), h.Get("Content-Encoding"), h.Get("Accept"), r.Proto)
 	return text + failedAt()
 }
 

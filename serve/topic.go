@@ -8,7 +8,6 @@ import (
 	"hash/fnv"
 	"math"
 	"net/http"
-	"regexp"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,31 +16,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
-	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// AnswersOptions are the keys under `serve.answers`.
-type AnswersOptions struct {
-	Topic  string  // "": answers are not written
-	Sample float64 // fraction of requests whose answers are written, above 0 and at most 1
-}
-
-// topicName is Kafka's rule for topic names.
-var topicName = regexp.MustCompile(`^[a-zA-Z0-9._-]{1,249}$`)
-
-// check returns the invalid keys, with what is expected.
-func (o AnswersOptions) check() (problems []option.Problem) {
-	if o.Topic != "" && !topicName.MatchString(o.Topic) {
-		problems = append(problems, option.Problem{Key: "answers.topic", Value: o.Topic,
-			Want: "the name of a topic: letters, digits, dots, hyphens and underscores"})
-	}
-	if !(o.Sample > 0 && o.Sample <= 1) { // also rejects NaN
-		problems = append(problems, option.Problem{Key: "answers.sample", Value: fmt.Sprint(o.Sample), Want: "a fraction, above 0 and at most 1"})
-	}
-	return problems
-}
 
 // samples reports whether the answers to a request are written. The decision depends only on the id, so all servers agree.
 func (o AnswersOptions) samples(id string) bool {
@@ -211,7 +188,7 @@ func (v *version) appendPrediction(dst []byte, row *predictedRow, most int) []by
 		return append(dst, '}')
 	}
 	if v.givesSeveral() {
-		dst = v.appendLabels(append(dst, `"labels":`...), row.given)
+		dst = append(v.appendGiven(append(dst, `"labels":[`...), row, false), ']')
 	} else {
 		dst = append(append(dst, `"label":`...), v.quoted[row.given[0]]...)
 	}
@@ -241,10 +218,7 @@ func (w *answersWriter) put(messages []kafkalog.Message) {
 		}
 		w.waiting, w.bytes = append(w.waiting, m), w.bytes+size
 	}
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.signal()
 }
 
 // drop counts rows that are not written, and reports them at most once per noticeEvery. The caller has locked the mutex.
@@ -252,47 +226,41 @@ func (w *answersWriter) drop(rows int, reason string) {
 	w.dropped.Add(float64(rows))
 	w.lost, w.reason = w.lost+rows, reason
 	if now := w.now(); now.Sub(w.told) >= noticeEvery {
-		w.told = now
-		go w.tell(w.lost, reason) // logging may be slow
-		w.lost = 0
+		go w.notice(w.losses().Error()) // logging may be slow
+		w.told, w.lost = now, 0
 	}
 }
 
-func (w *answersWriter) tell(rows int, reason string) {
-	w.notice(fmt.Sprintf("answers to %d rows were not written to %s: %s", rows, w.options.Topic, reason))
+// losses returns the error of rows that are not written. The caller has locked the mutex.
+func (w *answersWriter) losses() error {
+	return fmt.Errorf("answers to %d rows were not written to %s: %s", w.lost, w.options.Topic, w.reason)
 }
 
-// drain waits for messages, and removes and returns all of the buffer. It returns none once the writer is closed.
-func (w *answersWriter) drain(ctx context.Context) []kafkalog.Message {
-	for {
-		w.mutex.Lock()
-		messages, closed := w.waiting, w.closed
-		w.waiting = nil
-		w.mutex.Unlock()
-		if len(messages) > 0 || closed {
-			return messages
-		}
-		select {
-		case <-w.wake:
-		case <-ctx.Done():
-			return nil
-		}
+// signal wakes the goroutine that writes.
+func (w *answersWriter) signal() {
+	select {
+	case w.wake <- struct{}{}:
+	default:
 	}
 }
 
 // run writes buffered messages until the writer is closed. The batch size grows with the backlog.
 func (w *answersWriter) run(ctx context.Context) {
 	defer close(w.ended)
-	for {
-		messages := w.drain(ctx)
-		if len(messages) == 0 {
+	for closed := false; !closed; {
+		select {
+		case <-w.wake:
+		case <-ctx.Done():
 			return
 		}
 		byPartition := map[int][]kafkalog.Message{}
-		for _, m := range messages {
+		w.mutex.Lock()
+		for _, m := range w.waiting {
 			p := w.partition(m.Key)
 			byPartition[p] = append(byPartition[p], m)
 		}
+		w.waiting, closed = nil, w.closed
+		w.mutex.Unlock()
 		for p, list := range byPartition {
 			w.append(ctx, p, list)
 		}
@@ -319,10 +287,7 @@ func (w *answersWriter) close(ctx context.Context) error {
 	w.mutex.Lock()
 	w.closed = true
 	w.mutex.Unlock()
-	select {
-	case w.wake <- struct{}{}:
-	default:
-	}
+	w.signal()
 	select {
 	case <-w.ended:
 	case <-ctx.Done():
@@ -335,7 +300,7 @@ func (w *answersWriter) close(ctx context.Context) error {
 	w.dropped.Add(float64(len(w.waiting)))
 	w.waiting = nil
 	if w.lost > 0 {
-		return fmt.Errorf("answers to %d rows were not written to %s: %s", w.lost, w.options.Topic, w.reason)
+		return w.losses()
 	}
 	return nil
 }
@@ -343,7 +308,7 @@ func (w *answersWriter) close(ctx context.Context) error {
 // WriteAnswers makes the server write its answers to the topic in its options. It must be called before Serve, which ends
 // it.
 func (s *Server) WriteAnswers(ctx context.Context, log AnswersLog) (err error) {
-	s.answers, err = openAnswers(ctx, s.options.Answers, log, s.register, func(text string) { s.notice(text) })
+	s.answers, err = openAnswers(ctx, s.options.Answers, log, s.register, s.notice)
 	return err
 }
 

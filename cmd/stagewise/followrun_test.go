@@ -187,7 +187,7 @@ func TestPipe(t *testing.T) {
 	var of pipe
 	of.versions, of.waits = serve.Fixed(m), &waits{}
 	of.serve = func(versions serve.Versions) (*serve.Server, error) {
-		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p")
+		return serve.New(serve.Defaults(), versions, prometheus.NewRegistry(), "p", func(string) {})
 	}
 	of.server = valueOf(of.serve(of.versions))(t)
 	var requests strings.Builder

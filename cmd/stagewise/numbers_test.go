@@ -168,7 +168,7 @@ stages: [{features: {kind: columns}, link: identity}]
 				t.Errorf("score has predicted %d rows", rows)
 			}
 			m := valueOf(readModel("epoch.model"))(t)
-			server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch"))(t)
+			server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "epoch", func(string) {}))(t)
 			request := httptest.NewRequest(http.MethodPost, "/predict", strings.NewReader(`{"rows": [[7], [500]]}`))
 			request.Header.Set("Content-Type", "application/json")
 			answer := httptest.NewRecorder()
@@ -261,7 +261,7 @@ func TestColumnsWithAnOffset(t *testing.T) {
 		t.Errorf("score has predicted %d rows", n)
 	}
 	m := valueOf(readModel("events.model"))(t)
-	server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events"))(t)
+	server := valueOf(serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "events", func(string) {}))(t)
 	for name, row := range map[string]func(at int64) string{
 		"list":   func(at int64) string { return fmt.Sprintf("[%d, 1]", at) },
 		"object": func(at int64) string { return fmt.Sprintf(`{"other": 1, "time": %d}`, at) },

@@ -326,7 +326,7 @@ func wrongScript(s *testscript.TestScript, _ bool, args []string) {
 func answerScript(s *testscript.TestScript, _ bool, args []string) {
 	m, err := readModel(s.MkAbs(args[0]))
 	s.Check(err)
-	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "p")
+	server, err := serve.New(serve.Defaults(), serve.Fixed(m), prometheus.NewRegistry(), "p", func(string) {})
 	s.Check(err)
 	request := httptest.NewRequest(args[1], args[2], strings.NewReader(s.ReadFile(args[3])))
 	request.Header.Set("Content-Type", "application/json")

@@ -157,12 +157,11 @@ func answer(ctx context.Context, c *config.Config, versions serve.Versions, pipe
 	registry *prometheus.Registry, recorder event.Recorder) error {
 	o := c.Serve
 	memorylimit.Allow(ctx, int64(o.Memory)/8)
-	server, err := serve.New(o, versions, registry, pipeline)
+	server, err := serve.New(o, versions, registry, pipeline, func(text string) { event.Notice(recorder, "%s", text) })
 	if err != nil {
 		return err
 	}
 	server.EndAtOnce(func() bool { return !terminated(ctx) }) // nobody waits for Ctrl-C
-	server.Notify(func(text string) { event.Notice(recorder, "%s", text) })
 	if o.Answers.Topic != "" {
 		if err := log.Create(ctx, kafkalog.Topic{Name: o.Answers.Topic, Partitions: c.Examples.Partitions}); err != nil {
 			return fmt.Errorf("serve.answers.topic: %w", err)
@@ -283,13 +282,12 @@ type pipe struct {
 func answerPipe(cmd *cobra.Command, o serve.Options, versions serve.Versions, waits *waits, pipeline string) error {
 	o.MaxBody, o.MaxRows, o.Memory, o.Timeout, o.Answers.Topic = 1<<31, math.MaxInt32, 1<<34, 24*time.Hour, ""
 	p := &pipe{versions: versions, waits: waits, serve: func(versions serve.Versions) (*serve.Server, error) {
-		return serve.New(o, versions, prometheus.NewRegistry(), pipeline)
+		return serve.New(o, versions, prometheus.NewRegistry(), pipeline, func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	}}
 	var err error
 	if p.server, err = p.serve(versions); err != nil {
 		return err
 	}
-	p.server.Notify(func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	return p.answer(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout())
 }
 
