@@ -186,7 +186,8 @@ type archived struct {
 	options ingest.Options
 
 	lock    sync.Mutex
-	archive *archive.Archive // nil: not listed yet
+	archive *archive.Archive // nil: to be listed
+	missing map[int]int64    // by partition: first offset of the topic when the archive was last listed because of missing messages
 }
 
 // withArchive returns the log of a job: with the archive of its source topic, if there is one.
@@ -194,19 +195,34 @@ func withArchive(log protocol.Log, o ingest.Options) protocol.Log {
 	if o.Archive.Files == "" || o.FromTopic == "" {
 		return log
 	}
-	l := &archived{overlay: overlay{Log: log, topic: o.FromTopic, alone: o.Archive.Alone}, options: o}
+	l := &archived{overlay: overlay{Log: log, topic: o.FromTopic, alone: o.Archive.Alone}, options: o, missing: map[int]int64{}}
 	l.source = l
 	return l
 }
 
-// files lists the archive, again if the last list is an outdated one.
-func (l *archived) files(ctx context.Context, outdated *archive.Archive) (_ *archive.Archive, err error) {
+// files lists the archive.
+func (l *archived) files(ctx context.Context) (_ *archive.Archive, err error) {
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if l.archive == outdated {
+	if l.archive == nil {
 		l.archive, err = l.options.OpenArchive(ctx)
 	}
 	return l.archive, err
+}
+
+// outdated reports whether an archive that lacks messages of a partition is to be listed again: a sink may have written what the topic has
+// deleted to files since. Listing is slow, so it is done once for each first offset of the topic.
+func (l *archived) outdated(a *archive.Archive, partition int, first int64) bool {
+	l.lock.Lock()
+	defer l.lock.Unlock()
+	if l.archive != a {
+		return true
+	}
+	if before, ok := l.missing[partition]; ok && first <= before {
+		return false
+	}
+	l.missing[partition], l.archive = first, nil
+	return true
 }
 
 // Before implements protocol.Log.
@@ -219,7 +235,7 @@ func (l *archived) Before(ctx context.Context, topic string, age time.Duration) 
 }
 
 func (l *archived) partitions(ctx context.Context, there int) (int, error) {
-	a, err := l.files(ctx, nil)
+	a, err := l.files(ctx)
 	if err != nil {
 		return 0, err
 	}
@@ -231,7 +247,7 @@ func (l *archived) partitions(ctx context.Context, there int) (int, error) {
 }
 
 func (l *archived) reach(ctx context.Context, partition int, first, end int64) (from, to int64, err error) {
-	a, err := l.files(ctx, nil)
+	a, err := l.files(ctx)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -262,7 +278,6 @@ type archivedRows struct {
 	first     int64 // offset of the topic
 
 	listed *archive.Archive
-	again  bool           // it was listed after the topic began with first
 	open   *archive.Range // nil: not open
 }
 
@@ -270,7 +285,7 @@ type archivedRows struct {
 func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error) {
 	for {
 		if r.open == nil {
-			if r.listed, err = r.files(ctx, r.listed); err != nil {
+			if r.listed, err = r.files(ctx); err != nil {
 				return m, err
 			}
 			r.open = r.listed.Range(r.partition, r.next, r.to)
@@ -293,16 +308,16 @@ func (r *archivedRows) Next(ctx context.Context) (m protocol.Message, err error)
 			}
 			continue
 		}
-		if r.again {
+		if !r.outdated(r.listed, r.partition, r.first) {
 			if r.next = gap.To; r.options.Archive.OnGap == archive.GapContinue {
 				return m, &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: gap.From, First: gap.To, End: r.to}
 			}
 			return m, gap
 		}
-		if err := r.open.Close(); err != nil { // a sink may have written what the topic has deleted to files since they were listed
+		if err := r.open.Close(); err != nil {
 			return m, err
 		}
-		r.open, r.next, r.again = nil, gap.From, true
+		r.open, r.next = nil, gap.From
 	}
 }
 

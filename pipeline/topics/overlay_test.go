@@ -1,0 +1,74 @@
+package topics
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/internal/kafkalog"
+)
+
+// An archive that lacks messages is listed once more for each first offset of the topic, however many are missing, since a sink may have
+// written them to files.
+func TestMissingMessagesOfAnArchive(t *testing.T) {
+	folder := t.TempDir()
+	write := func(offset int) {
+		name := filepath.Join(folder, fmt.Sprintf("rows+0+%d.json", offset))
+		if err := os.WriteFile(name, []byte("{}\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for offset := range 20 {
+		write(2 * offset)
+	}
+	o := ingest.Defaults()
+	o.FromTopic, o.Format, o.Columns.Use = "rows", "json", []string{"x"}
+	o.Archive.Files, o.Archive.OnGap = folder, archive.GapContinue
+	log := withArchive(nil, o).(*archived)
+	read := func(first int64) (messages, gaps, lists int) {
+		known := log.archive
+		for from := int64(0); from < first; {
+			r := log.rows(0, from, first, first)
+			for {
+				_, err := r.Next(t.Context())
+				if log.archive != known {
+					known, lists = log.archive, lists+1
+				}
+				deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+				if err == nil {
+					messages++
+					continue
+				}
+				switch {
+				case ok:
+					gaps, from = gaps+1, deleted.First
+				case err == io.EOF:
+					from = first
+				default:
+					t.Fatal(err)
+				}
+				break
+			}
+			if err := r.Close(); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return messages, gaps, lists
+	}
+	if messages, gaps, lists := read(40); messages != 20 || gaps != 20 || lists > 2 {
+		t.Errorf("%d messages, %d gaps, %d lists", messages, gaps, lists)
+	}
+	write(1)
+	write(3)
+	if messages, gaps, lists := read(40); messages != 20 || gaps != 20 || lists != 0 {
+		t.Errorf("the topic has deleted nothing: %d messages, %d gaps, %d lists", messages, gaps, lists)
+	}
+	if messages, gaps, lists := read(41); messages != 22 || gaps != 18 || lists > 1 {
+		t.Errorf("the topic has deleted messages: %d messages, %d gaps, %d lists", messages, gaps, lists)
+	}
+}
