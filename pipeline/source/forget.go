@@ -178,8 +178,9 @@ func resolve(ctx context.Context, p *topics.Pipeline, what ToForget, sources []s
 	if err != nil {
 		return nil, nil, err
 	}
-	f := &found{Pipeline: p, named: what.Rows.Union(nil), read: what.Read, there: map[any]bool{}, sources: map[string]coverage.Forgotten{},
-		checksums: map[coverage.Span]string{}, done: &Forgot{}, wrong: &topics.RefusedError{Nothing: "Nothing is forgotten"}}
+	f := &found{Pipeline: p, named: what.Rows.Union(nil), read: what.Read, keyed: len(what.Keys) > 0, there: map[any]bool{},
+		sources: map[string]coverage.Forgotten{}, checksums: map[coverage.Span]string{}, done: &Forgot{},
+		wrong: &topics.RefusedError{Nothing: "Nothing is forgotten"}}
 	for _, r := range f.named {
 		if r.Partition >= len(bounds) || r.To > bounds[r.Partition].To {
 			f.lacks("%s has nothing at %v", p.Topics.Examples, r.Span())
@@ -269,6 +270,7 @@ type found struct {
 	*topics.Pipeline
 	named     coverage.Forgotten // selected by offset
 	read      []SourceRows
+	keyed     bool                          // some are selected by key
 	there     map[any]bool                  // by key, and by position on a followed topic: whether there is any row
 	byOrigin  coverage.Forgotten            // rows of messages with these keys, or read from these positions
 	sources   map[string]coverage.Forgotten // by source
@@ -354,7 +356,7 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 			})
 		}
 	}
-	if len(f.there) > len(f.read) {
+	if f.keyed {
 		keys, _ := examples.SourceKeys(m.Value, f.Memory) // none of a damaged message
 		for row, key := range keys {
 			if f.wants(key) {
