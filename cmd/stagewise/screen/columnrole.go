@@ -42,6 +42,9 @@ func (r columnRole) isDropped() bool {
 
 // assign gives the columns of a table with this label their roles.
 func (t *Columns) assign(label layout.Column) error {
+	if len(t.list) == 0 {
+		return errors.New("no column of text, numbers or booleans, one of which is the label")
+	}
 	for _, c := range t.list {
 		_, err := strconv.Atoi(c.Name)
 		same := func(other *column) bool { return other != c && other.Name == c.Name }
