@@ -12,7 +12,6 @@ import (
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -336,24 +335,6 @@ func TestBlockIsGramMatrix(t *testing.T) {
 	}
 }
 
-func TestLabelSet(t *testing.T) {
-	a, b := LabelSet{}, LabelSet{}
-	for _, row := range []struct {
-		set   LabelSet
-		label string
-		rows  int64
-	}{{a, "10", 1}, {a, "9", 1}, {a, "10", 1}, {b, "2", 0}, {b, "9", 1}} {
-		row.set.Add(row.label, row.rows)
-	}
-	a.Merge(b)
-	if got := a.Text(); !slices.Equal(got, []string{"2", "9", "10"}) {
-		t.Errorf("the labels are %v", got)
-	}
-	if got := a.Rows(); !slices.Equal(got, []int64{0, 2, 2}) {
-		t.Errorf("the labels have %v rows", got)
-	}
-}
-
 func TestAddColumns(t *testing.T) {
 	nan, inf := float32(math.NaN()), float32(math.Inf(1))
 	x := kernel.Dense{Rows: 4, Cols: 3, Data: []float32{
@@ -402,28 +383,6 @@ func TestMomentsOfAColumnFarFromZero(t *testing.T) {
 			if got := square/n - shifted*shifted; math.Abs(got-want) > 1e-5 {
 				t.Errorf("about %v the variance from %s is %v, expected %v", shift, name, got, want)
 			}
-		}
-	}
-}
-
-// However rows are split, and whether counts went through a record, the counts are the same.
-func TestColumnRowsAreAMonoid(t *testing.T) {
-	rows := [][]int32{{0, 5, 1023, 1024}, {}, {5}, {5, examples.MaxColumns - 1}, {1024}}
-	want := []examples.ColumnRows{{Column: 0, Rows: 1}, {Column: 5, Rows: 3}, {Column: 1023, Rows: 1}, {Column: 1024, Rows: 2},
-		{Column: examples.MaxColumns - 1, Rows: 1}}
-	for cut := range len(rows) + 1 {
-		first, second, whole := ColumnRows{}, ColumnRows{}, ColumnRows{}
-		for i, row := range rows {
-			if i < cut {
-				first.Add(row)
-			} else {
-				second.Add(row)
-			}
-		}
-		whole.MergeRecord(second.Record())
-		whole.Merge(first)
-		if got := whole.Record(); !slices.Equal(got, want) {
-			t.Errorf("cut at %d: %v, expected %v", cut, got, want)
 		}
 	}
 }

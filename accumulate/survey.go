@@ -4,58 +4,12 @@ import (
 	"cmp"
 	"container/heap"
 	"fmt"
-	"maps"
 	"slices"
 
 	"github.com/stagewise/stagewise/internal/kernel"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
-
-// LabelSet is the labels that were seen, and how many rows of each count, such as those that are fitted.
-type LabelSet map[string]int64
-
-// Add adds a label of so many rows. It may have none.
-func (l LabelSet) Add(label string, rows int64) { l[label] += rows }
-
-// Merge adds all of o's labels.
-func (l LabelSet) Merge(o LabelSet) {
-	for label, rows := range o {
-		l[label] += rows
-	}
-}
-
-// AddList adds the labels of a list.
-func (l LabelSet) AddList(list []examples.LabelRows) {
-	for _, of := range list {
-		l[of.Label] += of.Rows
-	}
-}
-
-// List returns the labels with their rows, in ascending order; nil if there are none.
-func (l LabelSet) List() (list []examples.LabelRows) {
-	for _, label := range slices.Sorted(maps.Keys(l)) {
-		list = append(list, examples.LabelRows{Label: label, Rows: l[label]})
-	}
-	return list
-}
-
-// Text returns the labels in the order that classes have if the configuration does not give them.
-func (l LabelSet) Text() []string {
-	text := slices.Collect(maps.Keys(l))
-	examples.SortLabels(text)
-	return text
-}
-
-// Rows returns how many rows each label has, in the order of Text.
-func (l LabelSet) Rows() []int64 {
-	rows := []int64{}
-	for _, label := range l.Text() {
-		rows = append(rows, l[label])
-	}
-	return rows
-}
 
 // AddColumns subtracts shift (d values) from raw rows (n × d) in place, with 0 for a missing value (NaN). It adds the
 // weighted rows, their squares, and the weights of the values that are present. Moments about a point near the mean keep the
@@ -64,38 +18,6 @@ func (s *Sum) AddColumns(x kernel.Dense, shift, weights []float32) {
 	sums := s.Field(statistics.FieldSums, x.Cols)
 	squares, present := s.Field(statistics.FieldSquares, x.Cols), s.Field(statistics.FieldPresent, x.Cols)
 	kernel.AddColumns(sums, squares, present, x, shift, weights)
-}
-
-// ColumnRows is for each column of sparse rows in how many of them it is not 0. Counts form a commutative monoid.
-type ColumnRows map[int32]uint32
-
-// Add counts a row that has these columns, each once.
-func (c ColumnRows) Add(columns []int32) {
-	for _, column := range columns {
-		c[column]++
-	}
-}
-
-// Merge adds the counts of o.
-func (c ColumnRows) Merge(o ColumnRows) {
-	for column, rows := range o {
-		c[column] += rows
-	}
-}
-
-// Record returns the counts in the order of the columns; nil if there are none.
-func (c ColumnRows) Record() (counts []examples.ColumnRows) {
-	for _, column := range slices.Sorted(maps.Keys(c)) {
-		counts = append(counts, examples.ColumnRows{Column: column, Rows: c[column]})
-	}
-	return counts
-}
-
-// MergeRecord adds counts that a record has.
-func (c ColumnRows) MergeRecord(counts []examples.ColumnRows) {
-	for _, n := range counts {
-		c[n.Column] += n.Rows
-	}
 }
 
 // SampleRows is how many raw rows the survey samples. The median of their squared distances is the scale of the kernels.

@@ -250,13 +250,15 @@ func (r *SpanCounting) Progress() (progress []statistics.PartitionProgress) {
 	for i := range r.plan.Sources {
 		seal := &r.plan.Sources[i]
 		if p := r.seen[seal]; p != nil {
-			progress = append(progress, statistics.PartitionProgress{Source: seal.ID, Attempt: seal.Attempt, Next: p.next})
+			progress = append(progress, statistics.PartitionProgress{Partition: r.span.Partition, Source: seal.ID,
+				Attempt: seal.Attempt, Next: p.next})
 		}
 	}
 	for _, o := range slices.SortedFunc(maps.Keys(r.topics), func(a, b schemas.Origin) int {
 		return strings.Compare(schemas.SourceName(a.Source, a.Attempt), schemas.SourceName(b.Source, b.Attempt))
 	}) {
-		progress = append(progress, statistics.PartitionProgress{Source: o.Source, Attempt: o.Attempt, Next: r.topics[o]})
+		progress = append(progress, statistics.PartitionProgress{Partition: r.span.Partition, Source: o.Source,
+			Attempt: o.Attempt, Next: r.topics[o]})
 	}
 	return progress
 }

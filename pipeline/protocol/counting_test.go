@@ -137,7 +137,7 @@ func TestReplayProgressOfTopics(t *testing.T) {
 			{Key: "stagewise-source", Value: source}, {Key: "stagewise-sequence", Value: "9"}, {Key: "stagewise-next", Value: "12"},
 		}})
 	}
-	want := []statistics.PartitionProgress{{Source: "topic:t", Attempt: "1", Next: 12}, {Source: "topic:u", Attempt: "1", Next: 12}}
+	want := []statistics.PartitionProgress{{Partition: 1, Source: "topic:t", Attempt: "1", Next: 12}, {Partition: 1, Source: "topic:u", Attempt: "1", Next: 12}}
 	if got := replay.Progress(); !slices.Equal(got, want) {
 		t.Errorf("%v, expected %v", got, want)
 	}

@@ -18,7 +18,7 @@ import (
 // its fits, and the state for the next run.
 type chained struct {
 	start    start
-	found    surveyed
+	found    *surveyed
 	left     left
 	compared *gateComparison // with the version for subscribers; nil: the gate has no rows to compare
 }
@@ -37,7 +37,7 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 	retrain.Spans, retrain.From, retrain.Until = plan.Added().Hulls(), plan.Chain.From, plan.Chain.Until
 	if plan.Update() != nil {
 		retrain.Kind = schemas.RunUpdate
-		if losses := statistics.LossesOf(c.found.Sum.Tensors())[examples.Train]; losses.Weight > 0 {
+		if losses := statistics.LossesOf(c.found.sum.Tensors())[examples.Train]; losses.Weight > 0 {
 			retrain.PrequentialError, retrain.PrequentialLoss = finite(losses.ErrorPercent()), finite(losses.MeanLoss())
 			retrain.Curve = errorCurve(c.found.Messages, plan.Chain)
 			retrain.Served = servedReports(c.found.Served)
@@ -47,8 +47,8 @@ func (c *chained) report(plan *schemas.Plan, r *schemas.Report) {
 		}
 	} else if len(plan.Chain.Increments) > 0 { // it adds rows only if an update was impossible
 		retrain.Rows = 0
-		if last := len(c.found.Increments) - 1; last >= 0 && c.found.Increments[last].Number == plan.Chain.Number {
-			retrain.Rows = c.found.Increments[last].Learnt()
+		if last := len(c.found.increments) - 1; last >= 0 && c.found.increments[last].Number == plan.Chain.Number {
+			retrain.Rows = c.found.increments[last].Learnt()
 		}
 	}
 	retrain.MostlyBad = c.found.mostlyBad(plan)
@@ -151,7 +151,7 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 		err = s.endFull(f, sum)
 	}
 	if f.number == len(s.plan.Stages)-1 && s.plan.Update() != nil {
-		s.last = c.found.Sum // the losses of the rows before training
+		s.last = c.found.sum // the losses of the rows before training
 	}
 	return err
 }
@@ -160,11 +160,11 @@ func (s *Solver) endChained(f *fitting, sum *accumulate.Sum) (err error) {
 func (s *Solver) endFull(f *fitting, sum *accumulate.Sum) error {
 	c, p, k := &s.chained, f.shape.Columns, f.shape.Classes
 	moments := &solve.Moments{Gram: f.gram, Scores: make([]float64, p*k), Gradient: make([]float64, p*k)}
-	terms := make([]solve.Terms, len(c.found.Increments))
+	terms := make([]solve.Terms, len(c.found.increments))
 	c.left.fitted = make([]float64, len(terms))
 	for i := range terms {
 		// The rows were fitted with the weights of their increments; terms are stored at weight 1.
-		of, w := statistics.Increment(i), c.found.Increments[i].Weight
+		of, w := statistics.Increment(i), c.found.increments[i].Weight
 		c.left.fitted[i] = of.VisitedIn(sum.Tensors()).Weight / w
 		at, any := sum.Take(of.Terms())
 		if !any {

@@ -155,7 +155,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 		s.leaveColumns([]statistics.Occurring{terms}, f.shape.Classes)
 		return nil
 	}
-	increments, occurring := c.found.Increments, make([]statistics.Occurring, len(c.found.Increments))
+	increments, occurring := c.found.increments, make([]statistics.Occurring, len(c.found.increments))
 	c.left.fitted = make([]float64, len(increments))
 	total, weight := 0.0, 0.0
 	for i := range increments {

@@ -20,7 +20,7 @@ func (s *Solver) hasGateRows() bool {
 	if s.plan.Chain.Gate == nil {
 		return false
 	}
-	offered, ok := s.chained.found.Sum.Tensors().Find(statistics.FieldOffered)
+	offered, ok := s.chained.found.sum.Tensors().Find(statistics.FieldOffered)
 	return ok && len(offered.Data) > 0 && offered.Data[0] > 0
 }
 
@@ -29,7 +29,7 @@ func (s *Solver) compare(sum *accumulate.Sum) {
 	if s.chained.compared = nil; s.plan.Chain == nil || !s.hasGateRows() {
 		return
 	}
-	s.chained.compared = compareSums(s.chained.found.Sum.Tensors(), sum.Tensors(), s.chain.Prepared)
+	s.chained.compared = compareSums(s.chained.found.sum.Tensors(), sum.Tensors(), s.chain.Prepared)
 }
 
 // chance is the significance level of the gate: how often it withholds a version that is worse than the offered one by

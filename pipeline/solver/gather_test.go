@@ -534,7 +534,7 @@ func TestLabelsWithoutTrainingRows(t *testing.T) {
 		{[]string{"a b", "a-b"}, map[string]int64{"a_b": 2}, `a class without training rows, so 2 holdout or test rows can't be predicted: "a_b"`},
 		{[]string{"a", "b"}, map[string]int64{"b": 2}, ""}, // another partition has training rows of it
 	} {
-		labels := accumulate.LabelSet{}
+		labels := statistics.LabelSet{}
 		for label := range test.untrained {
 			labels.Add(label, 0)
 		}
@@ -674,7 +674,9 @@ func TestSealOfALaterStageSaysWhatIsGone(t *testing.T) {
 // Sums about different points are not added.
 func TestVisitsAboutDifferentPoints(t *testing.T) {
 	visit := func(partition int, shift []float32, targets []float64, sparse bool) *statistics.SurveyVisit {
-		v := &statistics.SurveyVisit{Parts: make([]coverage.Coverage, 1), Shift: shift, TargetShift: targets, Sparse: sparse}
+		v := &statistics.SurveyVisit{Common: statistics.Common{Shift: shift, TargetShift: targets}, Findings: statistics.NewFindings(),
+			Sparse: sparse}
+		v.Parts = []coverage.Coverage{{Spans: coverage.Spans{{Partition: partition, To: 1}}}}
 		v.Identity = wire.Identity{Kind: statistics.KindVisit, Stage: wire.Survey, Partition: partition}
 		return v
 	}
@@ -683,12 +685,12 @@ func TestVisitsAboutDifferentPoints(t *testing.T) {
 		"shift": visit(1, []float32{1, 3}, []float64{3}, false), "width": visit(1, []float32{1}, []float64{3}, false),
 		"targets": visit(1, []float32{1, 2}, []float64{4}, false), "sparse": visit(1, []float32{1, 2}, []float64{3}, true),
 	} {
-		f := &surveyFindings{Findings: accumulate.NewFindings()}
-		arrowtest.NoError(t, f.Add(first, &schemas.Share{Partitions: []int{0}}))
-		if err := f.Add(other, &schemas.Share{Partitions: []int{1}}); !errors.Is(err, errOtherPoint) {
+		f := &surveyed{Findings: statistics.NewFindings()}
+		arrowtest.NoError(t, f.add(first, &schemas.Share{Partitions: []int{0}}))
+		if err := f.add(other, &schemas.Share{Partitions: []int{1}}); !errors.Is(err, errOtherPoint) {
 			t.Errorf("%s: %v, expected ErrOtherPoint", name, err)
 		}
-		if err := f.Add(visit(1, []float32{1, 2}, []float64{3}, false), &schemas.Share{Partitions: []int{1}}); err != nil {
+		if err := f.add(visit(1, []float32{1, 2}, []float64{3}, false), &schemas.Share{Partitions: []int{1}}); err != nil {
 			t.Errorf("%s: %v for the same point", name, err)
 		}
 	}
@@ -709,11 +711,12 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 			covered := coverage.Coverage{Spans: coverage.Spans{{Partition: n, To: 3}}}
 			visit := &statistics.SurveyVisit{
 				Visit: statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: n,
-					Parent: s.chain.Root}, Covered: covered}, Parts: []coverage.Coverage{covered},
-				Chained: []statistics.Chained{{
-					Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, Increments: []coverage.Coverage{covered},
-					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Next: 1}},
-				}},
+					Parent: s.chain.Root}, Covered: covered},
+				Findings: statistics.Findings{
+					Parts:   []coverage.Coverage{covered},
+					Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, ByIncrement: [][]coverage.Coverage{{covered}},
+					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Partition: n, Next: 1}},
+				},
 			}
 			messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
 			for _, m := range messages {
@@ -722,14 +725,14 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 		}
 		s.subscription = &scripted{deliveries: deliveries}
 		s.inbox.Begin(wire.Survey)
-		found := &surveyFindings{Findings: accumulate.NewFindings()}
+		found := &surveyed{Findings: statistics.NewFindings()}
 		v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-		sum := arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found)...)))(t)
-		all := newSurveyed(s.plan, &found.Findings, sum)
+		found.sum = arrowtest.Must(s.gather(t.Context(), s.gathering(v, s.surveySum(found, &accumulate.Sample{})...)))(t)
+		found.divide(s.plan)
 		for n := range arrivals {
-			if all.Skipped[n].Partition != n || all.Covered[n].Spans[0].Partition != n || all.Increments[0].Covered[n].Spans[0].Partition != n ||
-				all.Increments[0].Skipped[n].Partition != n || all.Progress[n].Source != fmt.Sprint("source ", n) {
-				t.Errorf("after arrivals %v: %+v", arrivals, all)
+			if found.Skipped[n].Partition != n || found.Parts[n].Spans[0].Partition != n || found.increments[0].Covered[n].Spans[0].Partition != n ||
+				found.increments[0].Skipped[n].Partition != n || found.Progress[n].Source != fmt.Sprint("source ", n) {
+				t.Errorf("after arrivals %v: %+v", arrivals, found)
 			}
 		}
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/agnivade/levenshtein"
 	"github.com/dustin/go-humanize/english"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/solve"
 )
@@ -70,7 +70,7 @@ const maxUntrainedNamed = 5
 
 // noticeUntrained returns a warning about labels that occur only in holdout and test rows, and are never predicted, with
 // suggestions of similar labels; "" if there are none.
-func noticeUntrained(labelRows, untrained accumulate.LabelSet) string {
+func noticeUntrained(labelRows, untrained statistics.LabelSet) string {
 	var labels, trained, named []string
 	rows := 0
 	for label := range labelRows {

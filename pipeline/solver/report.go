@@ -106,23 +106,17 @@ func temperedReport(sealed *accumulate.Sum) *schemas.TemperedReport {
 	return &schemas.TemperedReport{Temperature: temperature, HoldoutLoss: wire.Finite(loss)}
 }
 
-// prequentialMessage is the prequential losses of a message: before it was trained on.
-type prequentialMessage struct {
-	Partition int
-	statistics.MessageLosses
-}
-
 // inLogOrder returns the prequential losses of an update's messages, in the order in which cuts use them.
-func inLogOrder(messages []prequentialMessage, chain *schemas.Chain) []prequentialMessage {
+func inLogOrder(messages []statistics.MessageLosses, chain *schemas.Chain) []statistics.MessageLosses {
 	messages = slices.Clone(messages)
-	slices.SortStableFunc(messages, func(a, b prequentialMessage) int {
-		return cmp.Or(cmp.Compare(a.distance(chain), b.distance(chain)), cmp.Compare(a.Partition, b.Partition))
+	slices.SortStableFunc(messages, func(a, b statistics.MessageLosses) int {
+		return cmp.Or(cmp.Compare(distance(&a, chain), distance(&b, chain)), cmp.Compare(a.Partition, b.Partition))
 	})
 	return messages
 }
 
 // distance returns the distance of a message from the start of its partition.
-func (m *prequentialMessage) distance(chain *schemas.Chain) int64 {
+func distance(m *statistics.MessageLosses, chain *schemas.Chain) int64 {
 	if m.Partition < len(chain.Begins) {
 		return m.Offset - chain.Begins[m.Partition]
 	}
@@ -133,9 +127,9 @@ func (m *prequentialMessage) distance(chain *schemas.Chain) int64 {
 const curveBins = 100
 
 // errorCurve returns the prequential error of an update, by message.
-func errorCurve(messages []prequentialMessage, chain *schemas.Chain) (curve []statistics.ErrorBin) {
+func errorCurve(messages []statistics.MessageLosses, chain *schemas.Chain) (curve []statistics.ErrorBin) {
 	for _, m := range inLogOrder(messages, chain) {
-		curve = append(curve, m.Bin(m.distance(chain)))
+		curve = append(curve, m.Bin(distance(&m, chain)))
 	}
 	return statistics.Shorten(curve, curveBins)
 }

@@ -45,18 +45,20 @@ func (s *Solver) survey(ctx context.Context, earlier *model.Model) error {
 // publishSurvey gathers the survey's statistics and publishes its result.
 func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error {
 	v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
-	found := &surveyFindings{Findings: accumulate.NewFindings()}
-	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found)...))
+	found, sample := &surveyed{Findings: statistics.NewFindings()}, &accumulate.Sample{}
+	sum, err := s.gather(ctx, s.gathering(v, s.surveySum(found, sample)...))
 	if err != nil {
 		return err
 	}
+	found.sum = sum
 	if s.plan.Chain != nil {
-		s.chained.found = newSurveyed(s.plan, &found.Findings, sum)
+		found.divide(s.plan)
+		s.chained.found = found
 	}
 	if s.chain.Survey != nil { // in a chain, another solver has published it
 		return nil
 	}
-	preparation, err := s.preparation(sum, found, earlier)
+	preparation, err := s.preparation(found, sample, earlier)
 	if forgotten := found.PassedOver[coverage.ForgottenRow]; err != nil && forgotten > 0 && errors.As(err, new(*solve.LabelsError)) {
 		return fmt.Errorf("%w (%d rows are forgotten)", err, forgotten)
 	}
@@ -66,13 +68,13 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if _, images := preparation.Find(statistics.TensorImage); !images && s.plan.Augment != (schemas.Augment{}) {
 		return errNothingToAugment
 	}
-	if notice := noticeUntrained(found.Labels, found.Untrained); notice != "" {
+	if notice := noticeUntrained(found.Labels, found.Untrained); notice != "" && s.plan.Prepares() {
 		event.Notice(s.rec, "%s", notice)
 	}
 	result := statistics.SurveyResult{
 		Identity:    wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: v.Parent},
 		Quarantined: found.Quarantined, PassedOver: found.PassedOver, Preparation: preparation, Columns: found.Columns,
-		Covered: found.Covered(),
+		Covered: found.Parts, Skipped: found.Skipped, Increments: found.increments,
 	}
 	for _, cut := range s.plan.Expiring {
 		result.PassedOver.Count(coverage.Expiring, cut.Len())
@@ -83,51 +85,44 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	if s.plan.Chain == nil {
 		result.PassedOver.Count(coverage.Expired, protocol.NewCounting(s.plan).WithoutSpan())
 	}
-	result.Skipped, result.Increments = s.chained.found.Skipped, s.chained.found.Increments
 	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
 	}
 	return s.publishWeights(ctx, result.Record())
 }
 
-// surveySum gathers the survey's sums, and to compute a preparation also its samples. Results other than sums go to found.
-func (s *Solver) surveySum(found *surveyFindings) []*part {
-	visits := &part{kind: statistics.KindVisit}
-	visits.read = func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
+// surveySum gathers the survey's sums, and to compute a preparation also its sample of rows. Results other than sums go to found.
+func (s *Solver) surveySum(found *surveyed, sample *accumulate.Sample) []*part {
+	visits := &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
 		visit, err := statistics.SurveyVisitOf(s.inbox.double(id))
+		if err == nil {
+			err = found.add(visit, share)
+		}
 		if err != nil {
-			return nil, err
-		}
-		if s.plan.Chain != nil && visit.Chained == nil {
-			return nil, fmt.Errorf("%w: a survey without the findings of a chain: all workers of a run must run the same release",
-				wire.ErrDamaged)
-		}
-		if err := found.Add(visit, share); err != nil {
 			return nil, err
 		}
 		covered := visit.Covered
 		for _, part := range visit.Parts {
 			covered.Spans = append(covered.Spans, part.Spans...)
 		}
-		sum := accumulate.NewSum(covered, visit.Sums)
-		visit.Sums = nil
-		return sum, nil
-	}
+		return accumulate.NewSum(covered, visit.Sums), nil
+	}}
 	parts := []*part{visits}
 	if s.plan.Prepares() {
-		parts = append(parts, s.samples(&found.Sample))
+		parts = append(parts, s.samples(sample))
 	}
 	return parts
 }
 
 // preparation returns the preparation computed from the survey's sums, or that of the version that the run starts from,
 // which the examples must fit.
-func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier *model.Model) (wire.Tensors[float32], error) {
+func (s *Solver) preparation(found *surveyed, sampled *accumulate.Sample, earlier *model.Model) (wire.Tensors[float32], error) {
+	sums := found.sum.Tensors()
 	if earlier != nil {
 		err := s.checkKept(found, earlier)
 		if err == nil && s.updatesSparse() {
-			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sum.Tensors())[examples.Train].Rows)
-			return solve.ExtendPreparation(s.plan.Prepare, earlier.Preparation(), found.ColumnRows.Record(), rows)
+			rows := s.chained.start.window.Rows() + int64(statistics.LossesOf(sums)[examples.Train].Rows)
+			return solve.ExtendPreparation(s.plan.Prepare, earlier.Preparation(), found.ColumnRows.List(), rows)
 		}
 		return earlier.Preparation(), err
 	}
@@ -152,11 +147,11 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 	if err != nil {
 		return nil, err
 	}
-	how, sums := s.plan.Prepare, sum.Tensors()
+	how := s.plan.Prepare
 	var preparation *solve.Preparation
 	if found.Sparse {
 		rows := int64(statistics.LossesOf(sums)[examples.Train].Rows)
-		columns := found.ColumnRows.Record()
+		columns := found.ColumnRows.List()
 		found.ColumnRows = nil // its memory: hundreds of megabytes for ten million columns
 		preparation, err = solve.PrepareSparse(how, solve.ColumnSums{Columns: columns, Rows: rows, Labels: labels,
 			Task: s.plan.Task(), Numbers: solve.DenseSums{Sums: sums, Shift: found.Shift, Labels: labels, Task: s.plan.Task()}})
@@ -169,7 +164,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 	}
 	preparation.ClassWeights = classWeights
 	if s.plan.Task() == examples.Numbers {
-		if preparation.TargetCenter, preparation.TargetScale, err = solve.PrepareTargets(sums, found.Targets, labels); err != nil {
+		if preparation.TargetCenter, preparation.TargetScale, err = solve.PrepareTargets(sums, found.TargetShift, labels); err != nil {
 			return nil, err
 		}
 	}
@@ -177,7 +172,7 @@ func (s *Solver) preparation(sum *accumulate.Sum, found *surveyFindings, earlier
 		preparation.Occurring = s.plan.Chain != nil
 		return preparation.Tensors(0), nil
 	}
-	sample := found.Sample.Rows()
+	sample := sampled.Rows()
 	for _, notice := range noticeFeatures(s.plan.Task(), preparation, found.Columns, sample) {
 		event.Notice(s.rec, "%s", notice)
 	}
@@ -228,7 +223,7 @@ func (s *Solver) learn(tensors wire.Tensors[float32], rows kernel.Dense) (wire.T
 
 // checkKept returns an error if the examples do not fit the preparation of an earlier version: if the number of features,
 // the columns or the classes differ. Examples without column names are assumed to have those of the version.
-func (s *Solver) checkKept(found *surveyFindings, earlier *model.Model) error {
+func (s *Solver) checkKept(found *surveyed, earlier *model.Model) error {
 	classes := earlier.Labels()
 	if found.Sparse != earlier.Sparse() {
 		return errors.New("the version that this run starts from was trained on rows of the other kind, sparse or dense")
@@ -261,120 +256,57 @@ func (s *Solver) checkKept(found *surveyFindings, earlier *model.Model) error {
 	return nil
 }
 
-// surveyFindings is the results of the survey other than sums.
-type surveyFindings struct {
-	accumulate.Findings
-	Sample  accumulate.Sample
-	Shift   []float32
-	Targets []float64 // the point about which the moments of targets are taken
-	Sparse  bool
-	Image   examples.Image
-	Columns examples.Columns
-}
-
 // errOtherPoint means that workers used different points for their moments. Each uses the first rows that it has read: the
 // topic has changed during the run.
 var errOtherPoint = errors.New("the first examples were replaced while workers read them: their sums are centred at different points")
 
-// Add adds the visit to the next share. It returns [errOtherPoint] if the sums of the visit can't be added to the earlier ones.
-func (f *surveyFindings) Add(visit *statistics.SurveyVisit, share *schemas.Share) error {
-	if len(visit.Parts) != len(share.Partitions) {
+// surveyed is what the survey finds in all shares.
+type surveyed struct {
+	statistics.Findings
+	statistics.Common
+	Sparse     bool
+	sum        *accumulate.Sum
+	increments []coverage.Increment // of a full run of a chain
+	forgotten  int64                // number of forgotten rows of an update's new increment
+}
+
+// add adds the visit to the next share. It returns [errOtherPoint] if the sums of the visit can't be added to the earlier ones.
+func (f *surveyed) add(visit *statistics.SurveyVisit, share *schemas.Share) error {
+	if !slices.EqualFunc(visit.Parts, share.Partitions, func(c coverage.Coverage, n int) bool { return c.Spans[0].Partition == n }) {
 		return fmt.Errorf("%v covers %d partitions, expected %v", visit.Identity, len(visit.Parts), share.Partitions)
 	}
-	if len(f.Parts) > 0 && (visit.Sparse != f.Sparse || !slices.Equal(visit.Shift, f.Shift) || !slices.Equal(visit.TargetShift, f.Targets)) {
-		return fmt.Errorf("partitions %d and %d: %w", visit.Partition, f.Parts[0].Partition, errOtherPoint)
+	if len(f.Parts) > 0 && (visit.Sparse != f.Sparse || !slices.Equal(visit.Shift, f.Shift) ||
+		!slices.Equal(visit.TargetShift, f.TargetShift)) {
+		return fmt.Errorf("partitions %d and %d: %w", visit.Partition, f.Parts[0].Spans[0].Partition, errOtherPoint)
 	}
-	f.Shift, f.Targets, f.Columns, f.Image, f.Sparse = visit.Shift, visit.TargetShift, visit.Columns, visit.Image, visit.Sparse
-	f.ColumnRows.MergeRecord(visit.ColumnRows)
-	for i, label := range visit.Labels {
-		rows := int64(0)
-		if visit.LabelRows != nil {
-			rows = visit.LabelRows[i]
-		}
-		f.Labels.Add(label, rows)
-	}
-	f.Unknown.AddList(visit.Unknown)
-	f.Untrained.AddList(visit.Untrained)
-	f.Quarantined += visit.Quarantined
-	f.PassedOver.Add(visit.PassedOver)
-	f.Bad.Merge(visit.Bad)
-	for i, covered := range visit.Parts {
-		part := accumulate.SurveyedPart{Partition: share.Partitions[i], Covered: covered}
-		if visit.Chained != nil {
-			part.Chained = visit.Chained[i]
-		}
-		f.Parts = append(f.Parts, part)
-	}
-	return nil
+	f.Common, f.Sparse = visit.Common, visit.Sparse
+	return f.Merge(&visit.Findings)
 }
 
-// advanceSources records the progress of a source in a partition.
-func advanceSources(progress []schemas.SourceProgress, partition int, p statistics.PartitionProgress) []schemas.SourceProgress {
-	i := slices.IndexFunc(progress, func(s schemas.SourceProgress) bool { return s.Source == p.Source && s.Attempt == p.Attempt })
-	if i < 0 {
-		progress, i = append(progress, schemas.SourceProgress{Source: p.Source, Attempt: p.Attempt}), len(progress)
-	}
-	next := slices.Clone(progress[i].Next)
-	for len(next) <= partition {
-		next = append(next, 0)
-	}
-	next[partition] = max(next[partition], p.Next)
-	progress[i].Next = next
-	return progress
-}
-
-// surveyed is the findings of the survey of a chain's run in all partitions.
-type surveyed struct {
-	Sum        *accumulate.Sum
-	Unknown    accumulate.LabelSet
-	Bad        coverage.BadMessages // of the newest increment
-	Covered    []coverage.Coverage  // by partition
-	Skipped    coverage.Spans
-	Progress   []schemas.SourceProgress
-	Messages   []prequentialMessage // of an update
-	Served     []statistics.ServedLosses
-	Increments []coverage.Increment // of a full run
-	Forgotten  int64                // number of forgotten rows of an update's new increment
-}
-
-// newSurveyed returns the findings of the survey of a chain's run and its sums.
-func newSurveyed(plan *schemas.Plan, f *accumulate.Findings, sum *accumulate.Sum) surveyed {
-	s := surveyed{Sum: sum, Unknown: f.Unknown, Bad: f.Bad, Covered: f.Covered()}
-	for _, part := range f.Parts {
-		s.Skipped = append(s.Skipped, part.Skipped...)
-		for _, p := range part.Progress {
-			s.Progress = advanceSources(s.Progress, part.Partition, p)
-		}
-		for _, m := range part.Messages {
-			s.Messages = append(s.Messages, prequentialMessage{Partition: part.Partition, MessageLosses: m})
-		}
-		s.Served = statistics.AddServed(s.Served, part.Served...)
-	}
+// divide divides the coverage and the forgotten rows of a chain's run by increment.
+func (f *surveyed) divide(plan *schemas.Plan) {
 	if plan.Update() != nil {
-		s.Forgotten = takeForgotten(sum, 1)[0]
-		return s
+		f.forgotten = takeForgotten(f.sum, 1)[0]
+		return
 	}
-	s.Increments = slices.Clone(plan.Chain.Increments)
-	if len(s.Increments) == 0 {
-		s.Increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
+	f.increments = slices.Clone(plan.Chain.Increments)
+	if len(f.increments) == 0 {
+		f.increments = []coverage.Increment{{Number: plan.Chain.Number, Weight: 1}}
 	}
-	forgotten := takeForgotten(sum, len(s.Increments)) // counted again, with the rows of their spans
-	for i := range s.Increments {
-		of := &s.Increments[i]
+	forgotten := takeForgotten(f.sum, len(f.increments)) // counted again, with the rows of their spans
+	for i := range f.increments {
+		of := &f.increments[i]
 		of.Forgotten, of.Covered, of.Skipped, of.Uncounted = forgotten[i], nil, nil, false
-		for _, part := range f.Parts {
-			if i < len(part.Increments) && len(part.Increments[i].Spans) > 0 {
-				of.Covered = append(of.Covered, part.Increments[i])
-			}
+		if i < len(f.ByIncrement) {
+			of.Covered = f.ByIncrement[i]
 		}
-		for _, skipped := range s.Skipped {
+		for _, skipped := range f.Skipped {
 			covered, _ := of.On(skipped.Partition)
 			if slices.ContainsFunc(covered.Spans, func(c coverage.Span) bool { return c.From <= skipped.From && skipped.To <= c.To }) {
 				of.Skipped = append(of.Skipped, skipped)
 			}
 		}
 	}
-	return s
 }
 
 // takeForgotten removes the numbers of forgotten rows from a sum, for each of m increments, and returns them.
@@ -388,9 +320,9 @@ func takeForgotten(sum *accumulate.Sum, m int) []int64 {
 }
 
 // mostlyBad returns the unusable messages among those with new rows if they are the majority, otherwise nil.
-func (s *surveyed) mostlyBad(plan *schemas.Plan) *coverage.BadMessages {
-	if !s.Bad.Most() || len(plan.Added()) == 0 {
+func (f *surveyed) mostlyBad(plan *schemas.Plan) *coverage.BadMessages {
+	if !f.Bad.Most() || len(plan.Added()) == 0 {
 		return nil
 	}
-	return &s.Bad
+	return &f.Bad
 }

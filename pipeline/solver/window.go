@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -96,8 +95,8 @@ func (s *Solver) window() *schemas.Window {
 				w.Increments = append(w.Increments, increment)
 			}
 		}
-		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Covered, Skipped: c.found.Skipped,
-			Forgotten: c.found.Forgotten}
+		added := coverage.Increment{Number: chain.Number, Weight: 1, Covered: c.found.Parts, Skipped: c.found.Skipped,
+			Forgotten: c.found.forgotten}
 		w.Increments = append(w.Increments, schemas.WindowIncrement{Increment: added, Fitted: c.left.fitted[0],
 			Messages: int64(len(c.found.Messages)), Until: chain.Until})
 		if !u.Restart {
@@ -109,7 +108,7 @@ func (s *Solver) window() *schemas.Window {
 		detectChange(c.found.Messages, w)
 	} else {
 		w.Ends, w.Progress = slices.Clone(chain.Ends), slices.Clone(chain.Progress)
-		for i, increment := range c.found.Increments {
+		for i, increment := range c.found.increments {
 			wi := schemas.WindowIncrement{Increment: increment, Until: chain.UntilOf(increment.Number)}
 			if i < len(c.left.fitted) {
 				wi.Fitted = c.left.fitted[i]
@@ -124,21 +123,32 @@ func (s *Solver) window() *schemas.Window {
 		}
 	}
 	w.MostlyBad = c.found.mostlyBad(s.plan)
-	unknown := accumulate.LabelSet{}
+	unknown := statistics.LabelSet{}
 	unknown.Merge(c.found.Unknown)
 	if c.start.head != nil {
 		unknown.AddList(c.start.window.Unknown)
 	}
 	w.Unknown = unknown.List()
 	for _, p := range c.found.Progress {
-		for partition, next := range p.Next {
-			if next > 0 {
-				w.Progress = advanceSources(w.Progress, partition, statistics.PartitionProgress{Source: p.Source, Attempt: p.Attempt, Next: next})
-			}
-		}
+		w.Progress = advanceSources(w.Progress, p)
 	}
 	w.Advance(s.plan)
 	return w
+}
+
+// advanceSources records the progress of a source in a partition.
+func advanceSources(progress []schemas.SourceProgress, p statistics.PartitionProgress) []schemas.SourceProgress {
+	i := slices.IndexFunc(progress, func(s schemas.SourceProgress) bool { return s.Source == p.Source && s.Attempt == p.Attempt })
+	if i < 0 {
+		progress, i = append(progress, schemas.SourceProgress{Source: p.Source, Attempt: p.Attempt}), len(progress)
+	}
+	next := slices.Clone(progress[i].Next)
+	for len(next) <= p.Partition {
+		next = append(next, 0)
+	}
+	next[p.Partition] = max(next[p.Partition], p.Next)
+	progress[i].Next = next
+	return progress
 }
 
 // visitedIncrements returns the increments of a window that the run has visited, in visit order.
@@ -164,7 +174,7 @@ func (s *Solver) visitedIncrements(w *schemas.Window) (visited []*schemas.Window
 // detectChange detects whether the stream has changed, from the prequential losses of an update's messages in cut order. It
 // records the first increment of the window that belongs to the new stream. Messages whose rows lack optional columns do
 // not count.
-func detectChange(messages []prequentialMessage, w *schemas.Window) {
+func detectChange(messages []statistics.MessageLosses, w *schemas.Window) {
 	drift := solve.Drift{}
 	for _, e := range w.Errors {
 		drift.Buckets = append(drift.Buckets, solve.Bucket{Inputs: e.Messages, Rows: e.Rows, Wrong: e.Wrong})

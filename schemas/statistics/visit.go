@@ -38,76 +38,76 @@ func (v *Visit) Record() *wire.Record[float64] {
 // VisitOf is the inverse of [Visit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
 func VisitOf(r *wire.Record[float64]) (*Visit, error) { return read(r, &Visit{}) }
 
+// Common are the properties of all rows of a run, from its first message.
+type Common struct {
+	Shift       []float32        `tensor:"shift"`                 // d: origin of the moments of dense columns
+	TargetShift []float64        `tensor:"target_shift,omitzero"` // k: origin of the moments of the targets; nil: 0
+	Columns     examples.Columns `tensor:"columns,text,omitzero"` // nil: unknown
+	Image       examples.Image   `header:"image,omitzero"`        // zero: unknown
+}
+
 // SurveyVisit is the survey of a share.
 type SurveyVisit struct {
 	Visit
-	Shift []float32 `tensor:"shift"` // d: origin of the moments
-	// Labels are the labels of the rows, sorted; none if the plan names the classes and does not balance them.
-	Labels      []string            `tensor:"labels"`
-	Quarantined int64               `header:"quarantined"` // quarantined messages
-	PassedOver  coverage.PassedOver `header:"passed_over"`
-	// Parts are the coverages of the partitions, in order.
-	Parts       []coverage.Coverage `tensor:"covered,texts"`
-	TargetShift []float64           `tensor:"target_shift,omitzero"` // k: origin of the moments of the targets; nil: 0
-	// LabelRows are the numbers of training rows of Labels; nil if the run keeps the classes of a version.
-	LabelRows  []int64               `tensor:"label_rows,omitzero"`
-	Columns    examples.Columns      `tensor:"columns,text,omitzero"` // of the run's first message; nil: unknown
-	ColumnRows []examples.ColumnRows `tensor:"column_rows,omitzero"`
-	Sparse     bool                  // whether the rows are sparse; then there is no Shift
-	Image      examples.Image        `header:"image,omitzero"`          // of the run's first message; zero: unknown
-	Unknown    []examples.LabelRows  `tensor:"unknown,texts,omitempty"` // rows whose labels are not classes, by label
-	// Untrained are the rows of labels that occur only in holdout and test rows of the span, by label.
-	Untrained []examples.LabelRows `tensor:"untrained,texts,omitempty"`
-	Bad       coverage.BadMessages `header:"bad,omitzero"` // chain: messages of the newest increment
-	Chained   []Chained            // chain: of each partition, in order
+	Common
+	Findings
+	Sparse bool // whether the rows are sparse
 }
 
 // surveyRecord is the record of a survey's visit.
 type surveyRecord struct {
 	*SurveyVisit
-	chainedRecord
+	Labels     []string              `tensor:"labels"` // sorted
+	LabelRows  []int64               `tensor:"label_rows"`
+	Unknown    []examples.LabelRows  `tensor:"unknown,texts,omitempty"`
+	Untrained  []examples.LabelRows  `tensor:"untrained,texts,omitempty"`
+	ColumnRows []examples.ColumnRows `tensor:"column_rows,omitzero"` // nil: the rows are dense
 }
 
 // Record makes the record of the visit.
 func (v *SurveyVisit) Record() *wire.Record[float64] {
 	short := *v
 	short.Covered, short.Spans = shortened(v.Covered, v.Spans)
-	if short.ColumnRows = nil; v.Sparse {
-		short.ColumnRows = append([]examples.ColumnRows{}, v.ColumnRows...)
+	r := surveyRecord{SurveyVisit: &short, Labels: v.Labels.Text(), Unknown: v.Unknown.List(), Untrained: v.Untrained.List()}
+	for _, label := range r.Labels {
+		r.LabelRows = append(r.LabelRows, v.Labels[label])
 	}
-	return wire.RecordOf[float64](&surveyRecord{&short, chainedRecordOf(v.Chained)})
+	if v.Sparse {
+		r.ColumnRows = append([]examples.ColumnRows{}, v.ColumnRows.List()...)
+	}
+	return wire.RecordOf[float64](&r)
 }
 
 // SurveyVisitOf is the inverse of [SurveyVisit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
 func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
-	of, err := read(r, &surveyRecord{SurveyVisit: &SurveyVisit{}})
+	of, err := read(r, &surveyRecord{SurveyVisit: &SurveyVisit{Findings: NewFindings()}})
 	if err != nil {
 		return nil, err
 	}
 	return of.SurveyVisit, nil
 }
 
-// Check returns an error for impossible content, and divides the messages and served answers by partition.
-func (r *surveyRecord) Check() (err error) {
+// Check returns an error for impossible content, and completes the visit.
+func (r *surveyRecord) Check() error {
 	v := r.SurveyVisit
-	v.Sparse = v.ColumnRows != nil
-	if v.Chained, err = r.partitions(); err != nil {
-		return err
-	}
-	err = cmp.Or(checkLabelRows(v.Unknown), checkLabelRows(v.Untrained), v.Image.Check(), v.Columns.Check())
+	err := cmp.Or(checkLabelRows(r.Unknown), checkLabelRows(r.Untrained), v.Image.Check(), v.Columns.Check(), v.Findings.check())
 	if err != nil {
 		return err
 	}
-	for _, n := range v.ColumnRows {
+	if len(r.LabelRows) != len(r.Labels) {
+		return &wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(r.LabelRows)}, Want: []int{len(r.Labels)}}
+	}
+	for i, label := range r.Labels {
+		v.Labels.Add(label, r.LabelRows[i])
+	}
+	v.Unknown.AddList(r.Unknown)
+	v.Untrained.AddList(r.Untrained)
+	v.Sparse = r.ColumnRows != nil
+	for _, n := range r.ColumnRows {
 		if n.Column < 0 || n.Column >= examples.MaxColumns {
 			return fmt.Errorf("%d rows of column %d", n.Rows, n.Column)
 		}
-	}
-	if n := len(v.Parts); v.Chained != nil && len(v.Chained) != n {
-		return &wire.ShapeError{Tensor: tensorChained, Got: []int{len(v.Chained)}, Want: []int{n}}
-	}
-	if v.LabelRows != nil && len(v.LabelRows) != len(v.Labels) {
-		return &wire.ShapeError{Tensor: FieldLabelRows, Got: []int{len(v.LabelRows)}, Want: []int{len(v.Labels)}}
+		v.ColumnRows[n.Column] += n.Rows
 	}
 	return nil
 }

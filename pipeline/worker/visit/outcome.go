@@ -7,6 +7,7 @@ import (
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -14,7 +15,7 @@ import (
 type Outcome struct {
 	Sum    *accumulate.Sum
 	Sample *accumulate.Sample        // of the survey, or for growing trees; nil: none
-	Found  *accumulate.Findings      // of the survey
+	Found  *statistics.Findings      // of the survey
 	left   map[int]coverage.Coverage // coverage of the rows that leave the window of a chain, by increment
 	Events []event.Quarantined       // of the messages of a segment in quarantine
 

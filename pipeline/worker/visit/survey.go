@@ -40,7 +40,7 @@ func NewSurvey(ctx context.Context, run *Run, offered *model.Model) (*Survey, er
 	none, _ := errors.AsType[*protocol.NoExamplesError](err)
 	switch {
 	case err == nil && !s.first.shape.Sparse:
-		err = solve.CheckWidth(run.Plan.Prepare.PCA, len(s.first.shift))
+		err = solve.CheckWidth(run.Plan.Prepare.PCA, len(s.first.Shift))
 	case none != nil && none.Bad > 0 && run.Plan.OnBadMessage != schemas.StopOnBadMessage:
 		err, s.none = nil, none
 	}
@@ -81,24 +81,13 @@ func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sa
 	if s.Plan.Prepares() {
 		sample = o.Sample.Record(identity(statistics.KindSample)).Record()
 	}
-	if n := len(first.shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
+	if n := len(first.Shift); s.Plan.Prepares() && s.Plan.Prepare.PCA > 0 {
 		o.Sum.Field(statistics.FieldGram, n*(n+1)/2) // publish a zero matrix even without rows
 	}
 	maps.DeleteFunc(f.Untrained, func(label string, rows int64) bool { return rows == 0 || f.Labels[label] > 0 })
 	v := statistics.SurveyVisit{
-		Visit: statistics.Visit{Identity: identity(statistics.KindVisit), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()},
-		Shift: first.shift, TargetShift: first.targets, Sparse: first.shape.Sparse, ColumnRows: f.ColumnRows.Record(),
-		Columns: first.columns, Image: first.image, Labels: f.Labels.Text(), Quarantined: f.Quarantined, PassedOver: f.PassedOver,
-		Unknown: f.Unknown.List(), Untrained: f.Untrained.List(), Bad: f.Bad,
-	}
-	for i := range f.Parts {
-		v.Parts = append(v.Parts, f.Parts[i].Covered)
-		if s.Plan.Chain != nil {
-			v.Chained = append(v.Chained, f.Parts[i].Chained)
-		}
-	}
-	if s.Plan.Prepares() && len(f.Labels) > 0 {
-		v.LabelRows = f.Labels.Rows()
+		Visit:  statistics.Visit{Identity: identity(statistics.KindVisit), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()},
+		Common: first.Common, Findings: *f, Sparse: first.shape.Sparse,
 	}
 	return sample, v.Record()
 }
@@ -124,7 +113,7 @@ func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans
 const maxUnknownNamed = 3
 
 // unknownReason returns the reason for rows with unknown labels, which a chain excludes until there are enough of them.
-func unknownReason(unknown accumulate.LabelSet) string {
+func unknownReason(unknown statistics.LabelSet) string {
 	labels := slices.Sorted(maps.Keys(unknown))
 	var named []string
 	for _, label := range labels[:min(len(labels), maxUnknownNamed)] {

@@ -12,22 +12,23 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // first is the properties that the survey takes from the plan's first usable message, and the shift, from the first with
-// weighted rows.
+// weighted rows, about whose mean moments are taken.
 type first struct {
-	shape *rowShape // nil: no message is usable
-	// the means of the features (d) of weighted rows, about which moments are taken; nil: the rows are sparse
-	shift []float32
-	// the same (k) for the targets, from the first message that has some; nil: classification
-	targets     []float64
-	columns     examples.Columns // nil: not in the message
-	columnsText string           // Columns.Text of columns
-	image       examples.Image   // zero: not in the message
-	read        []readMessage    // messages from which these were read
+	statistics.Common
+	shape       *rowShape     // nil: no message is usable
+	columnsText string        // Columns.Text of Columns
+	read        []readMessage // messages from which these were read
+}
+
+// firstOf returns the properties of a run whose rows have a shape.
+func firstOf(shape *rowShape, image examples.Image) *first {
+	return &first{Common: statistics.Common{Columns: shape.Columns, Image: image}, shape: shape, columnsText: shape.Columns.Text()}
 }
 
 // readMessage is a message that the survey has read in advance.
@@ -71,18 +72,15 @@ func (s *Survey) checkRead(l *Load) error {
 // message.
 func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 	if s.Plan.Update() != nil {
-		columns := s.Earlier.Columns()
-		if s.Earlier.Sparse() {
-			return &first{shape: &rowShape{Sparse: true, Columns: columns}, columns: columns, columnsText: columns.Text()}, nil
+		found := firstOf(&rowShape{Sparse: s.Earlier.Sparse(), Width: s.Earlier.Width(), Columns: s.Earlier.Columns()}, examples.Image{})
+		if !found.shape.Sparse {
+			found.Shift = make([]float32, found.shape.Width)
 		}
-		return &first{
-			shape: &rowShape{Width: s.Earlier.Width(), Columns: columns}, shift: make([]float32, s.Earlier.Width()),
-			columns: columns, columnsText: columns.Text(),
-		}, nil
+		return found, nil
 	}
 	none, found := &protocol.NoExamplesError{Topic: s.Client.Topics.Examples, Other: s.Plan.Topic != ""}, &first{}
 	for _, span := range s.Plan.Spans {
-		if whole, err := s.firstOf(ctx, span, found, none); err != nil || whole {
+		if whole, err := s.searchFirst(ctx, span, found, none); err != nil || whole {
 			return found, err
 		}
 	}
@@ -90,20 +88,21 @@ func (s *Survey) findFirst(ctx context.Context) (*first, error) {
 		return found, none
 	}
 	// No row has a weight, or none has targets.
-	if found.shift == nil && !found.shape.Sparse {
-		found.shift = make([]float32, found.shape.Width)
-	} else if found.shift == nil {
-		found.shift = make([]float32, found.columns.Features())
+	if found.Shift == nil && !found.shape.Sparse {
+		found.Shift = make([]float32, found.shape.Width)
+	} else if found.Shift == nil {
+		found.Shift = make([]float32, found.Columns.Features())
 	}
-	if found.targets == nil && len(s.Plan.Targets) > 0 && s.Plan.Prepares() {
-		found.targets = make([]float64, len(s.Plan.Targets))
+	if found.TargetShift == nil && len(s.Plan.Targets) > 0 && s.Plan.Prepares() {
+		found.TargetShift = make([]float64, len(s.Plan.Targets))
 	}
 	return found, nil
 }
 
-// firstOf searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
+// searchFirst searches a span for the properties that found lacks, and adds unusable messages to none. It reports whether
 // found is complete.
-func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool, err error) {
+func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *first, none *protocol.NoExamplesError) (whole bool,
+	err error) {
 	replay := s.counting.Replay(span)
 	r := s.Cache.Range(s.Client.Log, s.Client.Topics.Examples, span)
 	defer r.Close()
@@ -127,7 +126,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 			had := *found
 			whole, err = s.firstIn(found, examples)
 			examples.Release()
-			if had.shape != found.shape || len(had.shift) != len(found.shift) || len(had.targets) != len(found.targets) {
+			if had.shape != found.shape || len(had.Shift) != len(found.Shift) || len(had.TargetShift) != len(found.TargetShift) {
 				found.read = append(found.read, readMessage{span.Partition, m.Offset, Checksum(m, span.Partition, 0)})
 			}
 			if isOfRun(err) {
@@ -146,7 +145,7 @@ func (s *Survey) firstOf(ctx context.Context, span coverage.Span, found *first, 
 	}
 }
 
-// firstIn is firstOf for the rows of a message.
+// firstIn is searchFirst for the rows of a message.
 func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err error) {
 	columns, err := columnsOf(batch)
 	if err != nil || batch.Rows == 0 {
@@ -172,18 +171,17 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 		return false, err
 	}
 	if found.shape == nil {
-		*found = first{shape: &rowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, columns: columns,
-			columnsText: columns.Text(), image: image}
+		*found = *firstOf(&rowShape{Sparse: batch.Sparse, Width: batch.Width, Columns: columns}, image)
 	}
-	if found.targets == nil {
-		found.targets = targets
+	if found.TargetShift == nil {
+		found.TargetShift = targets
 	}
-	hasTargets := found.targets != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
+	hasTargets := found.TargetShift != nil || len(s.Plan.Targets) == 0 || !s.Plan.Prepares()
 	if batch.Sparse && columns != nil {
 		x.Reshape(batch.Rows, columns.Features())
 		sparse.Leading(x.Data, x.Cols)
 	}
-	if batch.Sparse && x.Cols == 0 || found.shift != nil {
+	if batch.Sparse && x.Cols == 0 || found.Shift != nil {
 		return hasTargets, nil
 	}
 	some := false
@@ -201,7 +199,7 @@ func (s *Survey) firstIn(found *first, batch *examples.Batch) (whole bool, err e
 	if !batch.Sparse {
 		prepare.ScaleRows(s.Plan.Prepare, x)
 	}
-	found.shift = means(x, batch.Weight)
+	found.Shift = means(x, batch.Weight)
 	return hasTargets, nil
 }
 
@@ -267,10 +265,10 @@ func (p *surveyor) checkColumns(examples *examples.Batch) error {
 		return nil
 	}
 	columns, err := columnsOf(examples)
-	if err != nil || p.columns == nil {
+	if err != nil || p.Columns == nil {
 		return err
 	}
-	if difference := columns.Difference(p.columns); difference != "" {
+	if difference := columns.Difference(p.Columns); difference != "" {
 		return fmt.Errorf("%w: %s, as in the first message of the run", wire.ErrDamaged, difference)
 	}
 	return nil
@@ -289,12 +287,12 @@ func columnsOf(batch *examples.Batch) (examples.Columns, error) {
 // without an image shape is assumed to have the same.
 func (p *surveyor) checkImage(batch *examples.Batch) error {
 	text := batch.Image()
-	if text == "" || text == p.image.Text() {
+	if text == "" || text == p.Image.Text() {
 		return nil
 	}
 	image, err := imageOf(batch)
-	if err == nil && p.image != (examples.Image{}) && image != p.image {
-		err = fmt.Errorf("%w: images of %v, those of the first message of the run are of %v", wire.ErrDamaged, image, p.image)
+	if err == nil && p.Image != (examples.Image{}) && image != p.Image {
+		err = fmt.Errorf("%w: images of %v, those of the first message of the run are of %v", wire.ErrDamaged, image, p.Image)
 	}
 	return err
 }

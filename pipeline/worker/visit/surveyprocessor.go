@@ -27,7 +27,7 @@ type surveyor struct {
 	accumulator accumulate.Accumulator
 	sum         *accumulate.Sum // of the segment, as are the next
 	sample      *accumulate.Sample
-	found       *accumulate.Findings
+	found       *statistics.Findings
 	x           kernel.Dense
 	features    examples.SparseRows
 	lacking     []int32
@@ -47,11 +47,10 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 		return nil, err
 	}
 	number := l.Segment().Span.Partition
-	found := accumulate.NewFindings()
-	found.PassedOver, found.Parts = l.PassedOver, []accumulate.SurveyedPart{{Partition: number}}
+	found := statistics.NewFindings()
+	found.PassedOver = l.PassedOver
 	p.sample, p.found = &accumulate.Sample{Max: sampleRows(p.Plan.Spans, l.Share)}, &found
-	part := &found.Parts[0]
-	p.accumulator.Begin(len(p.shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
+	p.accumulator.Begin(len(p.Shift), 0, p.Plan.Prepares() && p.Plan.Prepare.PCA > 0)
 	p.sum = p.accumulator.Sum()
 	p.newest = l.Segment().Increment == newestJudged(p.Plan)
 	var bad, some []schemas.Quarantined // unusable messages, and messages with unusable rows
@@ -80,7 +79,7 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 	}
 	found.Quarantined = int64(len(bad) + len(some))
 	if p.Plan.Chain != nil {
-		part.Skipped, part.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
+		found.Skipped, found.Progress = skippedSpans(number, l.Skipped, bad), l.Progress
 		if p.newest {
 			found.Bad.Usable(len(messages))
 			for _, q := range bad {
@@ -98,10 +97,10 @@ func (p *surveyor) segment(ctx context.Context, l *Load) (*Outcome, error) {
 	o.Sum = p.accumulator.End()
 	o.Sum.Pack()
 	o.Sum.Spans = coverage.Spans{l.Segment().Span}
-	part.Covered = o.Sum.Coverage
+	found.Parts = []coverage.Coverage{o.Sum.Coverage}
 	if p.Plan.Chain != nil && p.Plan.Update() == nil {
-		part.Increments = make([]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
-		part.Increments[l.Segment().Increment] = o.Sum.Coverage
+		found.ByIncrement = make([][]coverage.Coverage, max(len(p.Plan.Chain.Increments), 1))
+		found.ByIncrement[l.Segment().Increment] = []coverage.Coverage{o.Sum.Coverage}
 	}
 	if n := found.PassedOver[coverage.ForgottenRow]; n > 0 && p.Plan.Chain != nil {
 		o.Sum.Field(statistics.FieldForgotten, max(len(p.Plan.Chain.Increments), 1))[l.Segment().Increment] = float64(n)
@@ -169,16 +168,16 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
 			p.countColumns(fitted)
-			if d := len(p.shift); d > 0 {
+			if d := len(p.Shift); d > 0 {
 				p.x.Reshape(batch.Rows, d)
 				p.features.Leading(p.x.Data, d)
-				p.sum.AddColumns(p.x, p.shift, fitted)
+				p.sum.AddColumns(p.x, p.Shift, fitted)
 			}
 		} else {
 			p.moments(number, m.Offset, fitted)
 		}
 		if numbers != nil {
-			p.sum.AddTargets(numbers, p.targets, fitted)
+			p.sum.AddTargets(numbers, p.TargetShift, fitted)
 		}
 	}
 	if u := p.Plan.Update(); u != nil && u.Sparse {
@@ -196,7 +195,7 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 				return 0, err
 			}
 		}
-		if err := p.score(m.Offset, batch, rows); err != nil {
+		if err := p.score(number, m.Offset, batch, rows); err != nil {
 			return 0, err
 		}
 	} else {
@@ -217,7 +216,7 @@ func (p *surveyor) moments(number int, offset int64, fitted []float32) {
 		}
 	}
 	prepare.ScaleRows(p.Plan.Prepare, p.x)
-	p.sum.AddColumns(p.x, p.shift, fitted)
+	p.sum.AddColumns(p.x, p.Shift, fitted)
 	if p.Plan.Prepare.PCA > 0 {
 		p.accumulator.AddGram(p.x, fitted)
 	}
@@ -253,15 +252,15 @@ func (p *surveyor) countColumns(fitted []float32) {
 
 // score predicts the rows of a message with the previous version, and adds the losses: each row is scored before it is
 // trained on. The error means that the run is configured to stop at rows that overflow.
-func (p *surveyor) score(offset int64, batch *examples.Batch, rows accumulate.Rows) error {
+func (p *surveyor) score(number int, offset int64, batch *examples.Batch, rows accumulate.Rows) error {
 	n := batch.Rows
 	p.loss, p.predicted = slices.Grow(p.loss[:0], n)[:n], slices.Grow(p.predicted[:0], n)[:n]
 	var probabilities kernel.Dense
 	if batch.Sparse {
 		probabilities = p.predictor.MeasureSparse(&p.features, rows.Truth, p.loss, p.predicted)
 	} else {
-		p.x.Reshape(batch.Rows, len(p.shift))
-		batch.Features(p.x.Data, len(p.shift))
+		p.x.Reshape(batch.Rows, len(p.Shift))
+		batch.Features(p.x.Data, len(p.Shift))
 		probabilities = p.predictor.Measure(p.x, rows.Truth, p.loss, p.predicted)
 	}
 	if err := p.leaveOut("inputs, blocks or scores of the version before", p.predictor.Overflowed(), rows); err != nil {
@@ -270,7 +269,7 @@ func (p *surveyor) score(offset int64, batch *examples.Batch, rows accumulate.Ro
 	p.sum.AddLosses(rows, p.loss, p.predicted, probabilities)
 	p.sum.AddQuality(rows, probabilities, p.predicted)
 	p.sum.AddRanking(rows, probabilities, p.predicted, p.predictor.Model().Manifest.Threshold)
-	part, message := &p.found.Parts[0], statistics.MessageLosses{Offset: offset}
+	message := statistics.MessageLosses{Partition: number, Offset: offset}
 	for i, class := range rows.Classes {
 		if class < 0 || rows.Splits[i] != examples.Train {
 			continue
@@ -285,11 +284,11 @@ func (p *surveyor) score(offset int64, batch *examples.Batch, rows accumulate.Ro
 			if p.labels.Spelt(served.Label) != p.labels.Text()[class] {
 				one.Errors = w
 			}
-			part.Served = statistics.AddServed(part.Served, one)
+			p.found.Served = statistics.AddServed(p.found.Served, one)
 		}
 	}
 	if message.Rows > 0 {
-		part.Messages = append(part.Messages, message)
+		p.found.Messages = append(p.found.Messages, message)
 	}
 	return nil
 }

@@ -15,52 +15,95 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// The record of a survey has the messages and served answers of each partition, which decoding divides again.
-func TestChainedPartitions(t *testing.T) {
+// The findings of segments are those of the whole, and cross a topic. Impossible ones are damaged.
+func TestFindings(t *testing.T) {
 	losses := Losses{Weight: 2, Rows: 1, Errors: 1, Loss: 3}
-	partitions := []Chained{
-		{Messages: []MessageLosses{{3, losses}, {4, losses}}, Served: []ServedLosses{{Version: 7, Weight: 1, Rows: 1}}},
-		{},
-		{Skipped: coverage.Spans{{Partition: 2, From: 1, To: 2}}, Progress: []PartitionProgress{{"s", "1", 9}},
-			Increments: []coverage.Coverage{{Rows: 4}}, Messages: []MessageLosses{{3, losses}},
-			Served: []ServedLosses{{Version: 7, Weight: 1, Rows: 1, Errors: 1}, {Version: 8, Weight: 2, Rows: 2}}},
+	segment := func(partition int, from int64) *Findings {
+		f, span := NewFindings(), coverage.Span{Partition: partition, From: from, To: from + 5}
+		f.Parts = []coverage.Coverage{{Spans: coverage.Spans{span}, Messages: 4, Rows: 4, Checksum: 1}}
+		f.ByIncrement = [][]coverage.Coverage{{}, {f.Parts[0]}}
+		f.Skipped = coverage.Spans{{Partition: partition, From: from, To: from + 1}}
+		f.Progress = []PartitionProgress{{partition, "s", "1", from + 5}}
+		f.Messages = []MessageLosses{{partition, from + 1, losses}, {partition, from + 2, losses}}
+		f.Served = []ServedLosses{{Version: 7 + partition, Weight: 1, Rows: 1}}
+		f.Labels.Add("a", from)
+		return &f
 	}
-	covered := coverage.Coverage{Spans: coverage.Spans{{To: 1}, {Partition: 1, To: 1}, {Partition: 2, To: 5}}}
-	visit := func(chained []Chained) *wire.Record[float64] {
-		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit}, Covered: covered}, Parts: make([]coverage.Coverage, 3),
-			Chained: chained}
+	whole, share := NewFindings(), NewFindings()
+	for _, list := range [][]*Findings{{segment(1, 0)}, {segment(1, 5), segment(2, 0)}} {
+		if share = *list[0]; len(list) > 1 {
+			arrowtest.NoError(t, share.Merge(list[1]))
+		}
+		arrowtest.NoError(t, whole.Merge(&share))
+	}
+	if len(whole.Parts) != 2 || len(whole.ByIncrement[1]) != 2 || whole.Parts[0].Rows != 8 || whole.ByIncrement[1][0].Spans[0].To != 10 ||
+		len(whole.Messages) != 6 || len(whole.Served) != 2 || whole.Served[0].Rows != 2 || whole.Labels["a"] != 5 || len(whole.Skipped) != 3 {
+		t.Errorf("got %+v", whole)
+	}
+	visit := func() *wire.Record[float64] {
+		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit}}, Findings: whole}
 		return v.Record()
 	}
-	got, err := SurveyVisitOf(visit(partitions))
-	if err != nil || !reflect.DeepEqual(got.Chained, partitions) {
-		t.Errorf("got %+v, %v, expected %+v", got.Chained, err, partitions)
+	got, err := SurveyVisitOf(visit())
+	if err != nil || !reflect.DeepEqual(got.Findings, whole) {
+		t.Errorf("got %+v, %v, expected %+v", got, err, whole)
 	}
-	replace := func(tensor wire.Tensor[float64]) *wire.Record[float64] {
-		r := visit(partitions)
-		for i := range r.Tensors {
-			if r.Tensors[i].Name == tensor.Name {
-				r.Tensors[i] = tensor
-			}
-		}
-		return r
-	}
-	for name, r := range map[string]*wire.Record[float64]{
-		"two of three partitions":      visit(partitions[:2]),
-		"other text":                   replace(wire.Words[float64](tensorChained, []string{"x", "{}", "{}"})),
-		"fewer messages":               replace(wire.Words[float64](tensorChained, []string{`{"messages": 1, "served": 3}`, "{}", "{}"})),
-		"more messages":                replace(wire.Words[float64](tensorChained, []string{`{"messages": 4, "served": 3}`, "{}", "{}"})),
-		"no number of messages":        replace(wire.Words[float64](tensorChained, []string{`{"messages": -1}`, "{}", "{}"})),
-		"fewer served":                 replace(wire.Words[float64](tensorChained, []string{`{"messages": 3}`, "{}", "{}"})),
-		"more served":                  replace(wire.Words[float64](tensorChained, []string{`{"messages": 3, "served": 4}`, "{}", "{}"})),
-		"served versions out of order": replace(wire.Words[float64](tensorChained, []string{`{"messages": 3, "served": 3}`, "{}", "{}"})),
-		"served of another shape":      replace(wire.Vector("served", []float64{1})),
-		"served as text":               replace(wire.Tensor[float64]{Name: "served", Shape: []int{1, 4}, Text: []string{"a", "b", "c", "d"}}),
-		"served of no shape":           replace(wire.Tensor[float64]{Name: "served", Data: []float64{1}}),
-		"no partitions":                replace(wire.Words[float64](tensorChained, nil)),
-		"messages of another shape":    replace(wire.Vector("messages", []float64{1})),
+	for name, tensor := range map[string]wire.Tensor[float64]{
+		"other text":                   wire.Words[float64]("progress", []string{"x"}),
+		"a partition without offsets":  wire.Words[float64]("covered", []string{"{}"}),
+		"an increment without offsets": wire.Words[float64]("increments", []string{"[{}]"}),
+		"skipped out of order":         wire.Words[float64]("skipped", []string{`[{"from": -1, "to": 1}]`}),
+		"impossible losses":            wire.Matrix("messages", 1, 6, []float64{0, 0, 1, 1, 2, 0}),
+		"messages of another shape":    wire.Vector("messages", []float64{1}),
+		"served versions out of order": wire.Matrix("served", 2, 4, []float64{8, 1, 1, 0, 7, 1, 1, 0}),
+		"served as text":               {Name: "served", Shape: []int{1, 4}, Text: []string{"a", "b", "c", "d"}},
+		"served of no shape":           {Name: "served", Data: []float64{1}},
+		"rows of too few labels":       wire.Vector(FieldLabelRows, []float64{}),
 	} {
+		r := visit()
+		r.Tensors[slices.IndexFunc(r.Tensors, func(t wire.Tensor[float64]) bool { return t.Name == tensor.Name })] = tensor
 		if _, err := SurveyVisitOf(r); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: error %v, expected ErrDamaged", name, err)
+		}
+	}
+}
+
+func TestLabelSet(t *testing.T) {
+	a, b := LabelSet{}, LabelSet{}
+	for _, row := range []struct {
+		set   LabelSet
+		label string
+		rows  int64
+	}{{a, "10", 1}, {a, "9", 1}, {a, "10", 1}, {b, "2", 0}, {b, "9", 1}} {
+		row.set.Add(row.label, row.rows)
+	}
+	a.Merge(b)
+	if got := a.Text(); !slices.Equal(got, []string{"2", "9", "10"}) {
+		t.Errorf("the labels are %v", got)
+	}
+	if a["2"] != 0 || a["9"] != 2 || a["10"] != 2 {
+		t.Errorf("the labels have %v rows", a)
+	}
+}
+
+// However rows are split, the counts are the same.
+func TestColumnRowsAreAMonoid(t *testing.T) {
+	rows := [][]int32{{0, 5, 1023, 1024}, {}, {5}, {5, examples.MaxColumns - 1}, {1024}}
+	want := []examples.ColumnRows{{Column: 0, Rows: 1}, {Column: 5, Rows: 3}, {Column: 1023, Rows: 1}, {Column: 1024, Rows: 2},
+		{Column: examples.MaxColumns - 1, Rows: 1}}
+	for cut := range len(rows) + 1 {
+		first, second, whole := ColumnRows{}, ColumnRows{}, ColumnRows{}
+		for i, row := range rows {
+			if i < cut {
+				first.Add(row)
+			} else {
+				second.Add(row)
+			}
+		}
+		whole.Merge(second)
+		whole.Merge(first)
+		if got := whole.List(); !slices.Equal(got, want) {
+			t.Errorf("cut at %d: %v, expected %v", cut, got, want)
 		}
 	}
 }
@@ -111,7 +154,9 @@ func TestLabelRows(t *testing.T) {
 		for i := range n {
 			list = append(list, examples.LabelRows{Label: fmt.Sprintf("a free text with number %07d", i), Rows: int64(1 + i%3)})
 		}
-		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Stage: wire.Survey}}, Unknown: list, Untrained: list}
+		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Stage: wire.Survey}}, Findings: NewFindings()}
+		v.Unknown.AddList(list)
+		v.Untrained.AddList(list)
 		messages := arrowtest.Must(v.Record().EncodeWithin(wire.MaxMessage, mem))(t)
 		collector := wire.Collector[float64]{}
 		var got *wire.Record[float64]
@@ -126,7 +171,7 @@ func TestLabelRows(t *testing.T) {
 			got = arrowtest.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
-		if err != nil || !reflect.DeepEqual(survey.Unknown, list) || !reflect.DeepEqual(survey.Untrained, list) || len(survey.Sums) > 0 {
+		if err != nil || !slices.Equal(survey.Unknown.List(), list) || !slices.Equal(survey.Untrained.List(), list) || len(survey.Sums) > 0 {
 			t.Errorf("%d labels became %d and %d, with sums %v: %v", n, len(survey.Unknown), len(survey.Untrained), survey.Sums, err)
 		}
 	}

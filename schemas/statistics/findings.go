@@ -1,0 +1,165 @@
+package statistics
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
+)
+
+// Findings is what a survey finds in a segment, in a share, or in all shares, besides sums and a sample of rows. Lists are in the order of
+// partitions and offsets. Use [NewFindings].
+type Findings struct {
+	Quarantined int64                `header:"quarantined"` // quarantined messages
+	PassedOver  coverage.PassedOver  `header:"passed_over"`
+	Bad         coverage.BadMessages `header:"bad,omitzero"`          // chain: messages of the newest increment
+	Parts       []coverage.Coverage  `tensor:"covered,texts"`         // of each partition
+	Skipped     coverage.Spans       `tensor:"skipped,text,omitzero"` // chain: messages in the span that are not included
+	// Progress is the progress of the plan's sources after the span, in a run of a chain.
+	Progress []PartitionProgress `tensor:"progress,texts,omitempty"`
+	// ByIncrement are the coverages of each increment of a full run of a chain in the partitions that have some of it.
+	ByIncrement [][]coverage.Coverage `tensor:"increments,texts,omitempty"`
+	// Messages are the losses of the version before an update on each message with training rows.
+	Messages []MessageLosses `tensor:"messages,omitempty"`
+	// Served are the errors of the answers that were served for the training rows of an update.
+	Served []ServedLosses `tensor:"served,omitempty"`
+
+	// Labels are the labels of the rows with the numbers of training rows; none if the plan names the classes and does not balance them.
+	Labels     LabelSet
+	Unknown    LabelSet   // rows with labels that are not classes
+	Untrained  LabelSet   // holdout and test rows of each label
+	ColumnRows ColumnRows // of training rows, if they are sparse
+}
+
+// PartitionProgress is the progress of a source in one partition.
+type PartitionProgress struct {
+	Partition int    `json:"partition"`
+	Source    string `json:"source"`  // source ID
+	Attempt   string `json:"attempt"` // attempt of the ingest
+	Next      int64  `json:"next"`    // first sequence that is not counted
+}
+
+// MessageLosses are the prequential losses of the training rows of one message: before it was trained on.
+type MessageLosses struct {
+	Partition int
+	Offset    int64
+	Losses    // of the training rows
+}
+
+// NewFindings returns empty findings.
+func NewFindings() Findings {
+	return Findings{Labels: LabelSet{}, Unknown: LabelSet{}, Untrained: LabelSet{}, ColumnRows: ColumnRows{}}
+}
+
+// Merge adds the findings in the next segment, or in the next share.
+func (f *Findings) Merge(next *Findings) (err error) {
+	f.Labels.Merge(next.Labels)
+	f.Unknown.Merge(next.Unknown)
+	f.Untrained.Merge(next.Untrained)
+	f.ColumnRows.Merge(next.ColumnRows)
+	f.Quarantined += next.Quarantined
+	f.PassedOver.Add(next.PassedOver)
+	f.Bad.Merge(next.Bad)
+	f.Skipped, f.Progress = append(f.Skipped, next.Skipped...), append(f.Progress, next.Progress...)
+	f.Messages, f.Served = append(f.Messages, next.Messages...), AddServed(f.Served, next.Served...)
+	for i, list := range next.ByIncrement {
+		if i == len(f.ByIncrement) {
+			f.ByIncrement = append(f.ByIncrement, nil)
+		}
+		if f.ByIncrement[i], err = mergeCovered(f.ByIncrement[i], list); err != nil {
+			return err
+		}
+	}
+	f.Parts, err = mergeCovered(f.Parts, next.Parts)
+	return err
+}
+
+// mergeCovered adds the coverages of the next partitions, the first of which may be the last partition so far.
+func mergeCovered(list, next []coverage.Coverage) ([]coverage.Coverage, error) {
+	if last := len(list) - 1; last >= 0 && len(next) > 0 && list[last].Spans[0].Partition == next[0].Spans[0].Partition {
+		if err := list[last].Merge(next[0]); err != nil {
+			return nil, err
+		}
+		next = next[1:]
+	}
+	return append(list, next...), nil
+}
+
+// check returns an error for impossible findings.
+func (f *Findings) check() error {
+	for _, list := range append(f.ByIncrement, f.Parts) {
+		if slices.ContainsFunc(list, func(c coverage.Coverage) bool { return len(c.Spans) == 0 }) {
+			return errors.New("a partition without offsets")
+		}
+	}
+	for i := range f.Messages {
+		if err := f.Messages[i].check(); err != nil {
+			return fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	return cmp.Or(coverage.Check(f.Skipped), checkServed(f.Served))
+}
+
+// LabelSet is the labels that were seen, and how many rows of each count, such as those that are fitted.
+type LabelSet map[string]int64
+
+// Add adds a label of so many rows. It may have none.
+func (l LabelSet) Add(label string, rows int64) { l[label] += rows }
+
+// Merge adds all of o's labels.
+func (l LabelSet) Merge(o LabelSet) {
+	for label, rows := range o {
+		l[label] += rows
+	}
+}
+
+// AddList adds the labels of a list.
+func (l LabelSet) AddList(list []examples.LabelRows) {
+	for _, of := range list {
+		l[of.Label] += of.Rows
+	}
+}
+
+// List returns the labels with their rows, in ascending order; nil if there are none.
+func (l LabelSet) List() (list []examples.LabelRows) {
+	for _, label := range slices.Sorted(maps.Keys(l)) {
+		list = append(list, examples.LabelRows{Label: label, Rows: l[label]})
+	}
+	return list
+}
+
+// Text returns the labels in the order that classes have if the configuration does not give them.
+func (l LabelSet) Text() []string {
+	text := slices.Collect(maps.Keys(l))
+	examples.SortLabels(text)
+	return text
+}
+
+// ColumnRows is for each column of sparse rows in how many of them it is not 0. Counts form a commutative monoid.
+type ColumnRows map[int32]uint32
+
+// Add counts a row that has these columns, each once.
+func (c ColumnRows) Add(columns []int32) {
+	for _, column := range columns {
+		c[column]++
+	}
+}
+
+// Merge adds the counts of o.
+func (c ColumnRows) Merge(o ColumnRows) {
+	for column, rows := range o {
+		c[column] += rows
+	}
+}
+
+// List returns the counts in the order of the columns; nil if there are none.
+func (c ColumnRows) List() (counts []examples.ColumnRows) {
+	for _, column := range slices.Sorted(maps.Keys(c)) {
+		counts = append(counts, examples.ColumnRows{Column: column, Rows: c[column]})
+	}
+	return counts
+}
