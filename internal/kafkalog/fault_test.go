@@ -534,7 +534,7 @@ func TestRetriable(t *testing.T) {
 		kafka.KafkaStorageError, kafka.NotEnoughReplicas, kafka.NotEnoughReplicasAfterAppend, kafka.ThrottlingQuotaExceeded,
 		// Coordinators that are not up yet, and groups that have rebalanced.
 		kafka.GroupCoordinatorNotAvailable, kafka.GroupLoadInProgress, kafka.NotCoordinatorForGroup,
-		kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.UnstableOffsetCommit,
+		kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.MemberIDRequired, kafka.UnstableOffsetCommit,
 		// Responses to requests that this package does not send.
 		kafka.FetchSessionIDNotFound, kafka.InvalidFetchSessionEpoch, kafka.FetchSessionTopicIDError, kafka.ElectionNotNeeded,
 		kafka.NoReassignmentInProgress, kafka.GroupSubscribedToTopic,

@@ -2,7 +2,6 @@ package kafkalog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -22,7 +21,7 @@ const (
 	// heartbeatTime is the heartbeat interval, and the maximum delay with which a member learns of a rebalance. Kafka
 	// recommends at most a third of the session timeout.
 	heartbeatTime = time.Second
-	// watchTime is the interval of checks for added partitions.
+	// watchTime is the interval at which the leader checks for added partitions.
 	watchTime = 30 * time.Second
 	// leaveTime limits the time that a leaving member waits for a rebalance in progress, or for an unavailable coordinator.
 	leaveTime = 3 * time.Second
@@ -46,20 +45,20 @@ type Member struct {
 	expiry       *time.Timer    // fires when the session may have expired
 	coordinator  atomic.Int32   // a node ID, or anyBroker if it is not known
 
+	divided int // number of partitions that this member assigned as leader of the latest generation, or notLeader
+
 	mu         sync.Mutex
 	assigned   []int     // partitions of the latest generation
 	generation int32     // the latest generation
 	id         string    // of this member in it
 	heard      time.Time // send time of the last successful heartbeat; zero: the coordinator does not know this member
-	divided    int       // number of partitions that this member assigned as leader of the latest generation, or notLeader
 	announced  []int     // Owned at the last signal on changed
 	leaving    bool
 	ended      bool
 	err        error
 }
 
-// protocolName differs from the name of Kafka's sticky assignor, whose user data has another format. The coordinator
-// rejects members that only support that one.
+// protocolName is the name of no assignor of Kafka: the coordinator rejects members that only support those.
 const (
 	protocolType = "consumer"
 	protocolName = "stagewise-sticky"
@@ -78,7 +77,7 @@ func (l *Log) Join(group, topic string) *Member {
 // the given number.
 func (l *Log) JoinGroups(group, topic string, size func(partitions int) int) *Member {
 	ctx, leave := context.WithCancel(l.ctx)
-	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1), divided: notLeader}
+	m := &Member{log: l, group: group, topic: topic, size: size, changed: make(chan struct{}, 1)}
 	m.coordinator.Store(anyBroker)
 	m.expiry = time.AfterFunc(l.session, func() { m.update(func() {}) })
 	left := make(chan error, 1)
@@ -186,10 +185,14 @@ func coordinate[R kmsg.Response](ctx context.Context, m *Member, request kmsg.Re
 	return response, err
 }
 
-// answered returns the error of the coordinator's response, and forgets a coordinator that is another broker now.
+// answered returns the error of the coordinator's response. It forgets a coordinator that is another broker now, and the id of a member
+// that the coordinator has forgotten.
 func (m *Member) answered(code int16) error {
 	err := failure(code)
-	if err != nil && kafka.Error(code).Temporary() {
+	switch {
+	case errors.Is(err, kafka.UnknownMemberId):
+		m.update(func() { m.id = "" })
+	case err != nil && kafka.Error(code).Temporary():
 		m.coordinator.Store(anyBroker)
 	}
 	return err
@@ -256,12 +259,11 @@ func (m *Member) end(ctx context.Context, err error) {
 
 // belong joins one generation after the other, until ctx ends or a permanent error.
 func (m *Member) belong(ctx context.Context) error {
-	if _, err := m.partitions(ctx); err != nil {
-		return err
-	}
 	for ctx.Err() == nil {
-		err := m.log.attempt(ctx, "", "join group "+m.group, m.join)
-		if err != nil {
+		if _, err := m.log.Partitions(ctx, m.topic); err != nil { // it waits for a topic that was just created
+			return err
+		}
+		if err := m.log.attempt(ctx, "", "join group "+m.group, m.join); err != nil {
 			return err
 		}
 		if err := m.stay(ctx); err != nil {
@@ -271,36 +273,31 @@ func (m *Member) belong(ctx context.Context) error {
 	return nil
 }
 
-// stay returns when the group rebalances, or must rebalance.
-func (m *Member) stay(ctx context.Context) error {
-	ctx, end := context.WithCancel(ctx)
-	defer end()
-	watched := make(chan error, 1)
-	go func() {
-		defer end()
-		watched <- m.watch(ctx)
-	}()
-	err := m.beat(ctx)
-	end()
-	return errors.Join(err, <-watched)
-}
-
 // join joins the next generation of the group, and waits until the other members have joined. Apart from Commit, only this
-// goroutine uses m.id.
+// goroutine uses m.id. A member that does not rejoin within the session timeout has also missed its heartbeats.
 func (m *Member) join(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*m.log.session+answerTime) // the others join, and then the leader assigns
 	defer cancel()
-	m.mu.Lock()
-	m.divided = notLeader
-	held := claim{Generation: m.generation, Partitions: m.assigned}
-	m.mu.Unlock()
-	joined, err := m.enter(ctx, held)
+	enter := kmsg.NewPtrJoinGroupRequest()
+	enter.Group, enter.MemberID, enter.ProtocolType = m.group, m.id, protocolType
+	enter.SessionTimeoutMillis = int32(m.log.session.Milliseconds())
+	enter.RebalanceTimeoutMillis = enter.SessionTimeoutMillis
+	enter.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: protocolName, Metadata: claim{m.generation, m.assigned}.encode(m.topic)}}
+	joined, err := coordinate[*kmsg.JoinGroupResponse](ctx, m, enter)
+	if err != nil {
+		return err
+	}
+	err = m.answered(joined.ErrorCode)
+	if err == nil || errors.Is(err, kafka.MemberIDRequired) { // then it joins with this id
+		m.update(func() { m.id = joined.MemberID })
+	}
 	if err != nil {
 		return err
 	}
 	request := kmsg.NewPtrSyncGroupRequest()
 	request.Group, request.Generation, request.MemberID = m.group, joined.Generation, m.id
 	request.ProtocolType, request.Protocol = kmsg.StringPtr(protocolType), kmsg.StringPtr(protocolName)
+	m.divided = notLeader
 	if joined.LeaderID == m.id {
 		if request.GroupAssignment, err = m.divide(ctx, joined.Members); err != nil {
 			return err
@@ -308,7 +305,7 @@ func (m *Member) join(ctx context.Context) error {
 	}
 	response, err := coordinate[*kmsg.SyncGroupResponse](ctx, m, request)
 	if err == nil {
-		err = m.remembered(m.answered(response.ErrorCode))
+		err = m.answered(response.ErrorCode)
 	}
 	if err != nil {
 		return err
@@ -320,67 +317,21 @@ func (m *Member) join(ctx context.Context) error {
 	return err
 }
 
-// enter sends JoinGroup requests until the coordinator has assigned an id. A member that does not rejoin within the session
-// timeout has also missed its heartbeats.
-func (m *Member) enter(ctx context.Context, held claim) (*kmsg.JoinGroupResponse, error) {
-	encoded, err := json.Marshal(held)
-	if err != nil {
-		return nil, err
-	}
-	metadata := kmsg.NewConsumerMemberMetadata()
-	metadata.Topics, metadata.UserData = []string{m.topic}, encoded
-	for given := false; ; given = true {
-		request := kmsg.NewPtrJoinGroupRequest()
-		request.Group, request.MemberID, request.ProtocolType = m.group, m.id, protocolType
-		request.SessionTimeoutMillis = int32(m.log.session.Milliseconds())
-		request.RebalanceTimeoutMillis = request.SessionTimeoutMillis
-		request.Protocols = []kmsg.JoinGroupRequestProtocol{{Name: protocolName, Metadata: metadata.AppendTo(nil)}}
-		joined, err := coordinate[*kmsg.JoinGroupResponse](ctx, m, request)
-		if err != nil {
-			return nil, err
-		}
-		err = m.answered(joined.ErrorCode)
-		switch {
-		case errors.Is(err, kafka.MemberIDRequired) && !given:
-		case err != nil:
-			return nil, m.remembered(err)
-		}
-		m.update(func() { m.id = joined.MemberID })
-		if err == nil {
-			return joined, nil
-		}
-	}
-}
-
-// remembered returns the coordinator's error, and drops the member's id if the coordinator has forgotten it.
-func (m *Member) remembered(err error) error {
-	if errors.Is(err, kafka.UnknownMemberId) || errors.Is(err, kafka.FencedInstanceID) {
-		m.update(func() { m.id = "" })
-	}
-	return err
-}
-
 // divide assigns the partitions of the topic to the members, according to their claims, as the leader of the group. All
 // members get an assignment, even without partitions.
 func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMember) (
 	all []kmsg.SyncGroupRequestGroupAssignment, err error,
 ) {
-	n, err := m.partitions(ctx)
+	n, err := m.log.Partitions(ctx, m.topic)
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
 	m.divided = n
-	m.mu.Unlock()
 	claims := make(map[string]claim, len(members))
 	for _, member := range members {
-		metadata := kmsg.NewConsumerMemberMetadata()
-		// kafka-go's members omit their owned partitions, although they announce version 1. The fields before these are still
-		// decoded.
-		_ = metadata.ReadFrom(member.ProtocolMetadata)
-		claims[member.MemberID] = decodeClaim(metadata.UserData)
+		claims[member.MemberID] = decodeClaim(member.ProtocolMetadata, m.topic)
 	}
-	for member, share := range assignGroups(n, claims, m.size(n)) {
+	for member, share := range assign(n, m.size(n), claims) {
 		topic := kmsg.NewConsumerMemberAssignmentTopic()
 		topic.Topic = m.topic
 		for _, p := range share {
@@ -413,21 +364,25 @@ func (m *Member) assignment(encoded []byte) (partitions []int, err error) {
 	return partitions, nil
 }
 
-// beat sends heartbeats until the next rebalance or until ctx ends.
-func (m *Member) beat(ctx context.Context) error {
+// stay sends heartbeats until the group rebalances, or must rebalance, or until ctx ends.
+func (m *Member) stay(ctx context.Context) error {
 	tick := time.NewTicker(m.log.heartbeat)
 	defer tick.Stop()
-	for {
-		var again bool
+	for watched := time.Now(); ; {
+		again := false
 		err := m.log.attempt(ctx, "", "stay in group "+m.group, func(ctx context.Context) (err error) {
 			again, err = m.heartbeat(ctx)
 			return err
 		})
-		switch {
-		case again || ctx.Err() != nil:
-			return nil
-		case err != nil:
+		if err != nil && ctx.Err() == nil {
 			return err
+		}
+		if !again && m.divided != notLeader && time.Since(watched) >= m.log.watch {
+			watched = time.Now()
+			again = m.isDividedAnew(ctx)
+		}
+		if again {
+			return nil
 		}
 		select {
 		case <-tick.C:
@@ -435,6 +390,15 @@ func (m *Member) beat(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// isDividedAnew reports whether the topic's number of partitions differs from the one that this member assigned as leader: partitions were
+// added, or the topic is gone.
+func (m *Member) isDividedAnew(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
+	defer cancel()
+	found, err := m.log.metadata(ctx, []string{m.topic})
+	return err == nil && len(found.Topics[0].Partitions) != m.divided
 }
 
 // heartbeat sends one heartbeat and reports whether to rejoin.
@@ -458,43 +422,4 @@ func (m *Member) heartbeat(ctx context.Context) (again bool, err error) {
 		return false, err
 	}
 	return err != nil, nil
-}
-
-// watch returns when the topic's number of partitions differs from the one that this member assigned as leader, or when
-// ctx ends.
-func (m *Member) watch(ctx context.Context) error {
-	m.mu.Lock()
-	divided := m.divided
-	m.mu.Unlock()
-	tick := time.NewTicker(m.log.watch)
-	defer tick.Stop()
-	for {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return nil
-		}
-		n, err := m.partitions(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err != nil:
-			return err
-		case divided != notLeader && n != divided:
-			return nil
-		}
-	}
-}
-
-// partitions counts the partitions of the topic, including leaderless ones. It waits for a topic that was just created.
-func (m *Member) partitions(ctx context.Context) (n int, err error) {
-	err = m.log.retry(ctx, m.topic, "find topic "+m.topic, func(ctx context.Context) error {
-		found, err := m.log.metadata(ctx, []string{m.topic})
-		if err != nil {
-			return err
-		}
-		n = len(found.Topics[0].Partitions)
-		return failure(found.Topics[0].ErrorCode)
-	})
-	return n, err
 }

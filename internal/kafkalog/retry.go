@@ -134,7 +134,7 @@ func retriable(err error) bool {
 		switch code {
 		case kafka.BrokerNotAvailable, kafka.ReplicaNotAvailable: // a broker that the Transport does not know yet
 			return true
-		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress: // the member rejoins
+		case kafka.UnknownMemberId, kafka.IllegalGeneration, kafka.RebalanceInProgress, kafka.MemberIDRequired: // the member rejoins
 			return true
 		case kafka.InvalidMessage: // TCP has a checksum, so the message is corrupt on the broker
 			return false

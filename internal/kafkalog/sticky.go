@@ -2,101 +2,97 @@ package kafkalog
 
 import (
 	"cmp"
-	"encoding/json"
+	"encoding/binary"
 	"maps"
 	"slices"
+
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // claim is what a member sends when it joins its group: its last assignment, and the generation of that assignment. The
 // zero claim is that of a new member.
 type claim struct {
-	Generation int32 `json:"generation"`
-	Partitions []int `json:"partitions"`
+	generation int32
+	partitions []int
 }
 
-// decodeClaim returns the zero claim for data that it can't decode. At worst, partitions then move unnecessarily.
-func decodeClaim(data []byte) claim {
-	var c claim
-	if json.Unmarshal(data, &c) != nil {
+// encode returns the metadata of a member: of version 1, which kafka-go decodes, and so with the generation in the user data.
+func (c claim) encode(topic string) []byte {
+	metadata := kmsg.NewConsumerMemberMetadata()
+	metadata.Version, metadata.Topics = 1, []string{topic}
+	metadata.UserData = binary.BigEndian.AppendUint32(nil, uint32(c.generation))
+	owned := kmsg.NewConsumerMemberMetadataOwnedPartition()
+	owned.Topic = topic
+	for _, p := range c.partitions {
+		owned.Partitions = append(owned.Partitions, int32(p))
+	}
+	metadata.OwnedPartitions = append(metadata.OwnedPartitions, owned)
+	return metadata.AppendTo(nil)
+}
+
+// decodeClaim returns the claim in the metadata of a member; the zero claim for metadata that it can't decode. At worst, partitions then
+// move unnecessarily.
+func decodeClaim(encoded []byte, topic string) (c claim) {
+	metadata := kmsg.NewConsumerMemberMetadata()
+	if metadata.ReadFrom(encoded) != nil || len(metadata.UserData) != 4 {
 		return claim{}
+	}
+	c.generation = int32(binary.BigEndian.Uint32(metadata.UserData))
+	for _, owned := range metadata.OwnedPartitions {
+		for _, p := range owned.Partitions {
+			if owned.Topic == topic {
+				c.partitions = append(c.partitions, int(p))
+			}
+		}
 	}
 	return c
 }
 
-// assignGroups assigns n partitions as assign does, but in whole groups of size consecutive partitions.
-func assignGroups(n int, claims map[string]claim, size int) map[string][]int {
+// assign assigns n partitions to members according to their claims, by member id, in groups of size consecutive partitions. A group is
+// claimed by its first partition. The shares differ by at most one group, each list is ascending, and only groups beyond a member's share
+// move. If two members claim a group, the one with the later generation keeps it: the other missed a rebalance. assign is a pure
+// function, so every leader computes the same assignment.
+func assign(n, size int, claims map[string]claim) map[string][]int {
 	size = max(size, 1)
-	var groups []int
-	for first := 0; first < n; first += size {
-		groups = append(groups, first)
-	}
-	shares := assign(groups, claims) // a group is claimed by its first partition
-	for m, firsts := range shares {
-		all := []int{}
-		for _, first := range firsts {
-			for p := first; p < min(first+size, n); p++ {
-				all = append(all, p)
-			}
-		}
-		shares[m] = all
-	}
-	return shares
-}
-
-// assign assigns partitions to members according to their claims, by member id. The shares differ by at most one
-// partition, each list is ascending, and only partitions beyond a member's share move. If two members claim a partition,
-// the one with the later generation keeps it: the other missed a rebalance. assign is a pure function, so every leader of
-// the group computes the same assignment.
-func assign(partitions []int, claims map[string]claim) map[string][]int {
-	if len(claims) == 0 {
-		return nil
-	}
-	partitions = slices.Compact(slices.Sorted(slices.Values(partitions)))
 	members := slices.Sorted(maps.Keys(claims))
-	held := hold(partitions, members, claims)
-
-	// The members with the most partitions get the larger shares, so that the fewest partitions move.
-	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(held[b]), len(held[a])) })
-	share := func(i int) int {
-		if i < len(partitions)%len(members) {
-			return len(partitions)/len(members) + 1
-		}
-		return len(partitions) / len(members)
-	}
-	free := held[""]
-	shares := make(map[string][]int, len(members))
-	for i, m := range members {
-		keep := min(len(held[m]), share(i))
-		shares[m] = held[m][:keep:keep]
-		free = append(free, held[m][keep:]...)
-	}
-	slices.Sort(free)
-	for i, m := range members {
-		more := share(i) - len(shares[m])
-		shares[m] = append(shares[m], free[:more]...)
-		slices.Sort(shares[m])
-		free = free[more:]
-	}
-	return shares
-}
-
-// hold returns the partitions of each member whose claim to them has the latest generation, and unclaimed partitions under
-// "". All lists keep the order of partitions.
-func hold(partitions []int, members []string, claims map[string]claim) map[string][]int {
-	holder := make(map[int]string, len(partitions))
-	for _, p := range partitions {
-		holder[p] = ""
-	}
+	holders := make([]string, (n+size-1)/size) // by group; "": none
 	for _, m := range members {
-		for _, p := range claims[m].Partitions {
-			if rival, exists := holder[p]; exists && (rival == "" || claims[m].Generation > claims[rival].Generation) {
-				holder[p] = m
+		for _, p := range claims[m].partitions {
+			if p < 0 || p >= n || p%size != 0 {
+				continue
+			}
+			if holder := &holders[p/size]; *holder == "" || claims[m].generation > claims[*holder].generation {
+				*holder = m
 			}
 		}
 	}
 	held := map[string][]int{}
-	for _, p := range partitions {
-		held[holder[p]] = append(held[holder[p]], p)
+	for group, m := range holders {
+		held[m] = append(held[m], group)
 	}
-	return held
+	// The members with the most groups get the larger shares, so that the fewest groups move.
+	slices.SortStableFunc(members, func(a, b string) int { return cmp.Compare(len(held[b]), len(held[a])) })
+	free := held[""]
+	missing := map[string]int{}
+	for i, m := range members {
+		share := (len(holders) + len(members) - 1 - i) / len(members)
+		keep := min(len(held[m]), share)
+		missing[m] = share - keep
+		free = append(free, held[m][keep:]...)
+		held[m] = held[m][:keep:keep]
+	}
+	slices.Sort(free)
+	shares := make(map[string][]int, len(members))
+	for _, m := range members {
+		groups := append(held[m], free[:missing[m]]...)
+		free = free[missing[m]:]
+		slices.Sort(groups)
+		shares[m] = []int{}
+		for _, group := range groups {
+			for p := group * size; p < min((group+1)*size, n); p++ {
+				shares[m] = append(shares[m], p)
+			}
+		}
+	}
+	return shares
 }
