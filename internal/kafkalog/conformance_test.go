@@ -362,7 +362,7 @@ func testDeleted(t *testing.T, l *Log, topic string) {
 	}
 	lenient := l.Follow(topic, 0, 2)
 	defer lenient.Close()
-	lenient.SkipDeleted = true
+	lenient.source.skipDeleted = true
 	if m, err := lenient.Next(ctx); err != nil || number(m) != "4" || m.Offset != 4 {
 		t.Errorf("follower that skips: %s@%d, %v", number(m), m.Offset, err)
 	}

@@ -668,7 +668,7 @@ func startCounting(t *testing.T) (*kfake.Cluster, []string, *atomic.Int64) {
 }
 
 // everyday makes the calls that processes make repeatedly in normal operation.
-func everyday(t *testing.T, l *Log, f *Follower, m *Member) {
+func everyday(t *testing.T, l *Log, f *Range, m *Member) {
 	t.Helper()
 	ctx := testContext(t)
 	offset := must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	"github.com/segmentio/kafka-go"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -31,30 +33,52 @@ const minShare = 64 << 10
 func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int, m *Message, err error) (more bool)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	defer context.AfterFunc(l.ctx, cancel)()
-	f := &following{log: l, deliver: func(at int, m *Message, err error) {
-		if ctx.Err() == nil && !deliver(at, m, err) {
+	sources := make([]*source, len(starts))
+	for i, s := range starts {
+		sources[i] = &source{log: l, topicPartition: topicPartition{s.Topic, s.Partition}, at: i, skipDeleted: s.SkipDeleted,
+			position: s.Offset, to: unbounded}
+	}
+	l.follow(ctx, sources, func(at int, messages []Message, err error) {
+		if len(messages) == 0 && ctx.Err() == nil && !deliver(at, nil, err) {
 			cancel()
 		}
-	}}
-	all := make([]*followed, len(starts))
-	for i, s := range starts {
-		all[i] = &followed{source{log: l, topicPartition: topicPartition{s.Topic, s.Partition}, skipDeleted: s.SkipDeleted,
-			position: s.Offset, to: unbounded}, i}
+		for i := range messages {
+			if ctx.Err() == nil && !deliver(at, &messages[i], nil) {
+				cancel()
+			}
+		}
+	})
+	if l.ctx.Err() != nil {
+		deliver(0, nil, context.Cause(l.ctx))
 	}
+}
+
+// following is the state of a call of follow.
+type following struct {
+	log     *Log
+	deliver func(at int, messages []Message, err error)
+}
+
+// follow reads sources until their ends, as FollowAll does. It calls deliver with the messages of each fetch, of which there are some unless
+// the source has lost messages or ends with an error.
+func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, messages []Message, err error)) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(l.ctx, cancel)()
+	f := &following{l, deliver}
 	waits := map[int32]*reporter{} // of the brokers
 	defer func() {
 		for _, wait := range waits {
 			wait.over(nil)
 		}
 	}()
-	for backoff := minBackoff; len(all) > 0 && ctx.Err() == nil; backoff = min(2*backoff, maxBackoff) {
+	for backoff := minBackoff; ; backoff = min(2*backoff, maxBackoff) {
+		if all = slices.DeleteFunc(all, (*source).isOver); len(all) == 0 || ctx.Err() != nil {
+			return
+		}
 		leaders, err := f.leaders(ctx, all)
 		if err != nil {
-			if ctx.Err() == nil {
-				f.end(all[0], err)
-			}
-			break
+			return
 		}
 		began := time.Now()
 		round, end := context.WithCancel(ctx)
@@ -84,51 +108,35 @@ func (l *Log) FollowAll(ctx context.Context, starts []Start, deliver func(at int
 		if time.Since(began) > maxBackoff {
 			backoff = minBackoff
 		}
-		pause(ctx, backoff)
-		left := all[:0]
+		if all = slices.DeleteFunc(all, (*source).isOver); len(all) > 0 {
+			pause(ctx, backoff)
+		}
 		for _, s := range all {
-			if l.leaders.forget(s.topic); s.position < s.to {
-				left = append(left, s)
-			}
+			l.leaders.forget(s.topic)
 		}
-		all = left
-	}
-	if l.ctx.Err() != nil {
-		deliver(0, nil, context.Cause(l.ctx))
 	}
 }
 
-// followed is a partition followed together with others.
-type followed struct {
-	source
-	at int // index in the starts
-}
-
-// following is the state of a call of FollowAll.
-type following struct {
-	log     *Log
-	deliver func(at int, m *Message, err error)
-}
-
-// leaders groups partitions by their leaders.
-func (f *following) leaders(ctx context.Context, all []*followed) (of map[int32][]*followed, err error) {
-	topics := map[string]map[int]int32{}
+// leaders groups sources by their leaders. Its error has been delivered.
+func (f *following) leaders(ctx context.Context, all []*source) (of map[int32][]*source, err error) {
+	of = map[int32][]*source{}
 	for _, s := range all {
-		if topics[s.topic] != nil {
-			continue
-		}
-		err := f.log.attempt(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) (err error) {
-			topics[s.topic], err = f.log.leadersOf(ctx, s.topic)
+		leader := anyBroker
+		err := f.log.attempt(ctx, s.topic, "find the leaders of "+s.topic, func(ctx context.Context) error {
+			leaders, err := f.log.leadersOf(ctx, s.topic)
+			known := false
+			if leader, known = leaders[s.partition]; err == nil && !known {
+				err = fmt.Errorf("topic %s has no partition %d: %w", s.topic, s.partition, kafka.UnknownTopicOrPartition)
+			}
 			return err
 		})
 		if err != nil {
+			if ctx.Err() == nil {
+				f.end(s, err)
+			}
 			return nil, err
 		}
-	}
-	of = map[int32][]*followed{}
-	for _, s := range all {
-		leader, known := topics[s.topic][s.partition]
-		if !known || leader < 0 {
+		if leader < 0 {
 			leader = anyBroker // its error is retried
 		}
 		of[leader] = append(of[leader], s)
@@ -136,43 +144,45 @@ func (f *following) leaders(ctx context.Context, all []*followed) (of map[int32]
 	return of, nil
 }
 
-// end ends a partition with an error.
-func (f *following) end(s *followed, err error) {
+// end ends a source with an error.
+func (f *following) end(s *source, err error) {
 	position := s.position
 	s.position = s.to
 	f.deliver(s.at, nil, fmt.Errorf("read %s[%d]@%d: %w", s.topic, s.partition, position, f.log.identity.Explain(err)))
 }
 
-// poll follows partitions led by a broker, until the broker fails, or no longer leads one of them.
-func (f *following) poll(ctx context.Context, broker int32, all []*followed, wait *reporter) {
+// poll follows partitions led by a broker, until their ends, or the broker fails, or no longer leads one of them.
+func (f *following) poll(ctx context.Context, broker int32, all []*source, wait *reporter) {
+	most := fetchBytes
+	if f.log.Embedded() {
+		most = embeddedFetchBytes
+	}
 	for ctx.Err() == nil && len(all) > 0 && f.leads(ctx, broker, all) {
-		sources := make([]*source, len(all))
-		for i, s := range all {
-			sources[i] = &s.source
+		bytes := max(most/len(all), minShare)
+		if len(all) == 1 && all[0].to-all[0].position == 1 {
+			bytes = minFetchBytes
 		}
 		began := time.Now()
-		found, failure := f.log.fetch(ctx, broker, pollTime, int32(max(fetchBytes/len(all), minShare)), sources...)
+		found, failure := f.log.fetch(ctx, broker, pollTime, int32(bytes), all...)
 		if failure != nil && !transient(failure) && ctx.Err() == nil {
 			f.end(all[0], failure)
 		}
-		var idle, busy []*followed // idle partitions come first in the next request, since the first one's batch may be large
+		var idle, busy []*source // idle partitions come first in the next request, since the first one's batch may be large
 		for i, p := range found {
 			s, to := all[i], &idle
-			if p != nil {
-				before := s.position
-				err := f.accept(ctx, s, p)
-				switch {
-				case err != nil && transient(err):
-					failure = err
-				case err != nil && ctx.Err() == nil:
-					f.end(s, err)
-					continue
-				}
-				if s.position > before {
-					to = &busy
-				}
+			before := s.position
+			switch err := f.accept(ctx, s, p); {
+			case err != nil && transient(err):
+				failure = err
+			case err != nil && ctx.Err() == nil:
+				f.end(s, err)
 			}
-			*to = append(*to, s)
+			if s.position > before {
+				to = &busy
+			}
+			if !s.isOver() {
+				*to = append(*to, s)
+			}
 		}
 		if failure != nil {
 			wait.failed(began, failure)
@@ -185,7 +195,7 @@ func (f *following) poll(ctx context.Context, broker int32, all []*followed, wai
 
 // leads reports whether a broker leads all of the partitions, which a partitioned broker does not know. It returns true while
 // brokers do not answer.
-func (f *following) leads(ctx context.Context, broker int32, all []*followed) bool {
+func (f *following) leads(ctx context.Context, broker int32, all []*source) bool {
 	for _, s := range all {
 		leaders, err := f.log.leadersOf(ctx, s.topic)
 		if leader, known := leaders[s.partition]; err == nil && known && leader >= 0 && leader != broker {
@@ -195,16 +205,19 @@ func (f *following) leads(ctx context.Context, broker int32, all []*followed) bo
 	return true
 }
 
-// accept delivers the messages of a partition.
-func (f *following) accept(ctx context.Context, s *followed, p *kmsg.FetchResponseTopicPartition) error {
-	messages, err := s.source.accept(ctx, p)
+// accept delivers the messages of a partition, of which the broker may say nothing.
+func (f *following) accept(ctx context.Context, s *source, p *kmsg.FetchResponseTopicPartition) error {
+	if p == nil {
+		return kafka.UnknownTopicOrPartition
+	}
+	messages, err := s.accept(ctx, p)
 	if lost, ok := errors.AsType[*DeletedError](err); ok && s.skipDeleted && lost.Wanted > lost.End {
 		s.position = lost.End
 		f.deliver(s.at, nil, nil)
 		return nil
 	}
-	for i := range messages {
-		f.deliver(s.at, &messages[i], nil)
+	if len(messages) > 0 {
+		f.deliver(s.at, messages, nil)
 	}
 	return err
 }

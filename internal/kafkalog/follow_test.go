@@ -17,64 +17,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
-// Follower reads a partition as it grows, with [Log.FollowAll].
-type Follower struct {
-	SkipDeleted bool // is set before the first Next
-
-	log   *Log
-	start Start
-	pages chan page // nil until the first Next
-	stop  context.CancelFunc
-	ended error
-}
-
-func (l *Log) Follow(topic string, partition int, from int64) *Follower {
-	return &Follower{log: l, start: Start{Topic: topic, Partition: partition, Offset: from}}
-}
-
-func (f *Follower) Next(ctx context.Context) (Message, error) {
-	if f.pages == nil && f.ended == nil {
-		var following context.Context
-		following, f.stop = context.WithCancel(context.Background())
-		f.start.SkipDeleted, f.pages = f.SkipDeleted, make(chan page)
-		go func() {
-			defer close(f.pages)
-			f.log.FollowAll(following, []Start{f.start}, func(_ int, m *Message, err error) bool {
-				next := page{err: err}
-				if m != nil {
-					next.messages = []Message{*m}
-				}
-				select {
-				case f.pages <- next:
-					return true
-				case <-following.Done():
-					return false
-				}
-			})
-		}()
-	}
-	if f.ended != nil {
-		return Message{}, f.ended
-	}
-	select {
-	case p := <-f.pages:
-		if p.err != nil {
-			return Message{}, p.err
-		}
-		return p.messages[0], nil
-	case <-ctx.Done():
-		return Message{}, ctx.Err()
-	}
-}
-
-func (f *Follower) Close() error {
-	if f.pages != nil && f.ended == nil {
-		f.stop()
-		for range f.pages { // until FollowAll has returned
-		}
-	}
-	f.ended = ErrClosed
-	return nil
+// Follow returns a reader of a partition as it grows.
+func (l *Log) Follow(topic string, partition int, from int64) *Range {
+	return l.Range(topic, partition, from, unbounded)
 }
 
 // received collects the deliveries of FollowAll.
@@ -195,7 +140,7 @@ func offsets(messages []Message) (list []int64) {
 }
 
 // follow returns the next count messages of a follower.
-func follow(t testing.TB, f *Follower, count int) (messages []Message) {
+func follow(t testing.TB, f *Range, count int) (messages []Message) {
 	t.Helper()
 	for range count {
 		messages = append(messages, must(f.Next(testContext(t)))(t))
@@ -333,7 +278,7 @@ func connect(t *testing.T, addresses []string) *Log {
 }
 
 // appendAndFollow appends the messages from … to−1 one by one and reads each with the follower.
-func appendAndFollow(t *testing.T, l *Log, f *Follower, from, to int) {
+func appendAndFollow(t *testing.T, l *Log, f *Range, from, to int) {
 	t.Helper()
 	for i := from; i < to; i++ {
 		must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)

@@ -2,8 +2,6 @@ package kafkalog
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
 	"math"
 	"time"
@@ -23,6 +21,7 @@ type topicPartition struct {
 type source struct {
 	log *Log
 	topicPartition
+	at          int       // its index among the sources that are read together
 	position    int64     // the next offset to fetch
 	to          int64     // the end of the range, or unbounded
 	skipDeleted bool      // continue at the first remaining offset if the next ones were deleted
@@ -31,6 +30,9 @@ type source struct {
 
 // unbounded is the end of a range without end.
 const unbounded = math.MaxInt64
+
+// isOver reports whether the source was read to its end, or has ended with an error.
+func (s *source) isOver() bool { return s.position >= s.to }
 
 // accept moves the source by its partition of a fetch response, and returns the messages in it.
 func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
@@ -44,7 +46,15 @@ func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition
 	for len(messages) > 0 && messages[len(messages)-1].Offset >= s.to {
 		messages = messages[:len(messages)-1]
 	}
-	s.position = min(next, s.to)
+	switch {
+	case next > s.position:
+		s.position, s.stalled = min(next, s.to), time.Time{}
+	case s.to == unbounded:
+	case s.stalled.IsZero():
+		s.stalled = time.Now()
+	case time.Since(s.stalled) > s.log.stall:
+		return nil, s.short(ctx)
+	}
 	return messages, nil
 }
 
@@ -77,47 +87,6 @@ func (s *source) short(ctx context.Context) error {
 
 func (s *source) deleted(first, end int64) error {
 	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
-}
-
-// next returns the messages of one fetch of a range, which may be none, or io.EOF at the end of the range.
-func (s *source) next(ctx context.Context) (messages []Message, err error) {
-	if s.position >= s.to {
-		return nil, io.EOF
-	}
-	bytes := int32(fetchBytes)
-	switch {
-	case s.to-s.position == 1:
-		bytes = minFetchBytes
-	case s.log.Embedded():
-		bytes = embeddedFetchBytes
-	}
-	err = s.log.attempt(ctx, s.topic, fmt.Sprintf("read %s[%d]", s.topic, s.partition), func(ctx context.Context) error {
-		leader, err := s.log.leader(ctx, s.topic, s.partition)
-		if err != nil {
-			return err
-		}
-		found, err := s.log.fetch(ctx, leader, pollTime, bytes, s)
-		if err != nil {
-			return err
-		}
-		if found[0] == nil {
-			return kafka.UnknownTopicOrPartition
-		}
-		before := s.position
-		messages, err = s.accept(ctx, found[0])
-		switch {
-		case err != nil:
-			return err
-		case s.position > before:
-			s.stalled = time.Time{}
-		case s.stalled.IsZero():
-			s.stalled = time.Now()
-		case time.Since(s.stalled) > s.log.stall:
-			return s.short(ctx)
-		}
-		return nil
-	})
-	return messages, err
 }
 
 // Range reads the messages of an offset range, in order. It fetches one response ahead of its user, in a goroutine that
@@ -174,25 +143,19 @@ func (r *Range) Next(ctx context.Context) (Message, error) {
 
 func (r *Range) run(ctx context.Context) {
 	defer close(r.pages)
-	for {
-		messages, err := r.source.next(ctx)
-		if len(messages) == 0 && err == nil {
-			continue
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err != nil && !errors.Is(err, io.EOF) {
-			err = fmt.Errorf("read %s[%d]@%d: %w", r.source.topic, r.source.partition, r.source.position, err)
-		}
+	last := error(io.EOF)
+	deliver := func(_ int, messages []Message, err error) {
 		select {
 		case r.pages <- page{messages, err}:
 		case <-ctx.Done():
-			return
 		}
 		if err != nil {
-			return
+			last = nil
 		}
+	}
+	r.source.log.follow(ctx, []*source{&r.source}, deliver)
+	if last != nil && r.source.isOver() {
+		deliver(0, nil, last)
 	}
 }
 
