@@ -359,8 +359,6 @@ func (s simAdmin) OffsetsAt(ctx context.Context, topic string, at time.Time) (of
 
 func (s simAdmin) Embedded() bool { return false }
 
-func (s simAdmin) DataDir() string { return "" }
-
 func (s simAdmin) IsEmbedded(ctx context.Context) (bool, error) { return false, s.giveWay(ctx) }
 
 func (s simAdmin) Members(ctx context.Context, group string) ([]string, error) {

@@ -161,15 +161,19 @@ func (b *broker) clean(ctx context.Context, now time.Time) error {
 		b.failed(err)
 		return err
 	}
-	found, failure := b.files.survey(now)
-	for _, e := range found.expired {
-		err := b.running(func() error { return b.cluster.DeleteRecords(e.topic, int32(e.partition), e.before) })
+	failure := b.files.survey(now)
+	for _, p := range b.files.plans {
+		if p.expired == 0 {
+			continue
+		}
+		before := p.segments[p.expired].base
+		err := b.running(func() error { return b.cluster.DeleteRecords(p.topic.name, int32(p.number), before) })
 		// Other processes may also delete topics and messages.
 		if err != nil && !errors.Is(err, kerr.UnknownTopicOrPartition) && !errors.Is(err, kerr.OffsetOutOfRange) {
-			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", e.topic, e.partition, e.before, err))
+			failure = errors.Join(failure, fmt.Errorf("delete the messages of %s[%d] before %d: %w", p.topic.name, p.number, before, err))
 		}
 	}
-	if failure != nil || !found.pays() { // with unreadable files the broker might not start again
+	if failure != nil || !pays(b.files.plans) { // with unreadable files the broker might not start again
 		return failure
 	}
 	return b.restart(ctx, now)

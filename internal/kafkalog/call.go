@@ -171,6 +171,15 @@ func (l *Log) metadata(ctx context.Context, topics []string) (*kmsg.MetadataResp
 	return found, nil
 }
 
+// topic requests the metadata of a topic.
+func (l *Log) topic(ctx context.Context, name string) (t kmsg.MetadataResponseTopic, err error) {
+	found, err := l.metadata(ctx, []string{name})
+	if err != nil {
+		return t, err
+	}
+	return found.Topics[0], failure(found.Topics[0].ErrorCode)
+}
+
 // leaders are the leaders of the partitions of topics, which expire after layoutAge.
 type leaders struct {
 	mutex  sync.Mutex
@@ -218,15 +227,12 @@ func (l *Log) leadersOf(ctx context.Context, topic string) (map[int]int32, error
 		return known.brokers, nil
 	}
 	learnt := time.Now()
-	found, err := l.metadata(ctx, []string{topic})
+	found, err := l.topic(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("find the brokers: %w", err)
-	}
-	if err := failure(found.Topics[0].ErrorCode); err != nil {
 		return nil, fmt.Errorf("find the leaders of %s: %w", topic, err)
 	}
 	brokers := map[int]int32{}
-	for _, p := range found.Topics[0].Partitions {
+	for _, p := range found.Partitions {
 		brokers[int(p.Partition)] = p.Leader
 	}
 	l.leaders.mutex.Lock()

@@ -59,8 +59,8 @@ type following struct {
 	deliver func(at int, messages []Message, err error)
 }
 
-// follow reads sources until their ends, as FollowAll does. It calls deliver with the messages of each fetch, of which there are some unless
-// the source has lost messages or ends with an error.
+// follow reads sources until their ends, as FollowAll does. It calls deliver with the messages of each fetch, of which there
+// are some unless the source has lost messages or ends with an error.
 func (l *Log) follow(ctx context.Context, all []*source, deliver func(at int, messages []Message, err error)) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

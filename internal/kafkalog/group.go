@@ -397,8 +397,8 @@ func (m *Member) stay(ctx context.Context) error {
 func (m *Member) isDividedAnew(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, m.log.session/3)
 	defer cancel()
-	found, err := m.log.metadata(ctx, []string{m.topic})
-	return err == nil && len(found.Topics[0].Partitions) != m.divided
+	t, err := m.log.topic(ctx, m.topic)
+	return (err == nil || unknown(err)) && len(t.Partitions) != m.divided
 }
 
 // heartbeat sends one heartbeat and reports whether to rejoin.

@@ -102,7 +102,6 @@ type Log struct {
 	client    *kafka.Client    // kafka-go's requests, sent through transport
 	leaders   leaders
 	broker    *broker // nil if the brokers are not embedded
-	dataDir   string  // of the embedded broker
 
 	ctx   context.Context         // ends with Close, or when the embedded broker has failed permanently
 	end   context.CancelCauseFunc // ends ctx; the cause is the error of later calls
@@ -146,7 +145,6 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, errors.New("open log: set brokers or a data directory")
 		}
 		var err error
-		l.dataDir = o.DataDir
 		if l.broker, cleaned, err = startBroker(ctx, o, l.now(), l.end); err != nil {
 			return nil, err
 		}
@@ -212,9 +210,6 @@ func (l *Log) Discard() error {
 
 // Embedded reports whether the broker runs inside this process.
 func (l *Log) Embedded() bool { return l.broker != nil }
-
-// DataDir returns the directory of the embedded broker; "" if the brokers are not embedded.
-func (l *Log) DataDir() string { return l.dataDir }
 
 // Addr returns the addresses of the brokers with which the log was opened, or that of the embedded broker's listener, if
 // it has one.

@@ -237,26 +237,22 @@ func (l *files) clean(now time.Time, whole ...string) error {
 	})
 }
 
-// survey is the effects of [files.clean].
-type survey struct {
-	expired      []expired // segments, by partition
-	bytes, waste int64     // the size of the log, and the removable bytes in partitions that would be rewritten
-	overdue      bool      // a message has been removable for longer than segment.ms of its topic
-}
-
 // worthARestart is the fraction of the log that must be removable to make a restart of the broker worthwhile.
 const worthARestart = 1. / 16
 
-// pays reports whether to stop the broker for Clean, since starting it takes a time in proportion to the log.
-func (s survey) pays() bool {
-	return s.overdue || s.waste > 0 && float64(s.waste) >= worthARestart*float64(s.bytes)
-}
-
-// expired means that the offsets of a partition before an offset have expired, and that a segment starts there.
-type expired struct {
-	topic     string
-	partition int
-	before    int64
+// pays reports whether to stop the broker for plans, since starting it takes a time in proportion to the log: if they remove much of the
+// log, or a message has been removable for longer than segment.ms of its topic.
+func pays(plans map[string]*plan) bool {
+	var bytes, waste int64
+	for _, p := range plans {
+		if bytes += p.bytes(); p.worthwhile() {
+			if p.overdue {
+				return true
+			}
+			waste += p.drop
+		}
+	}
+	return waste > 0 && float64(waste) >= worthARestart*float64(bytes)
 }
 
 // holds reports whether a plan is that of a partition now: it does not change while its files and its settings do not, for a time.
@@ -264,13 +260,11 @@ func (p *plan) holds(of partition, now time.Time) bool {
 	return p != nil && *p.topic == *of.topic && slices.Equal(p.segments, of.segments) && now.Sub(p.at) < of.topic.lasts()
 }
 
-// survey determines the effects of clean. It reads only partitions that have changed, or of which messages may have expired. The
-// broker may run.
-func (l *files) survey(now time.Time) (survey, error) {
-	var found survey
+// survey plans all partitions. It reads only those that have changed, or of which messages may have expired. The broker may run.
+func (l *files) survey(now time.Time) error {
 	before := l.plans
 	l.plans = map[string]*plan{}
-	err := l.each(func(p partition) error {
+	return l.each(func(p partition) error {
 		plan := before[p.folder]
 		if !plan.holds(p, now) {
 			var err error
@@ -283,15 +277,6 @@ func (l *files) survey(now time.Time) (survey, error) {
 			plan.compaction = nil // has all keys
 		}
 		l.plans[p.folder] = plan
-		found.bytes += p.bytes()
-		if plan.expired > 0 {
-			found.expired = append(found.expired, expired{p.topic.name, p.number, p.segments[plan.expired].base})
-		}
-		if plan.worthwhile() {
-			found.waste += plan.drop
-			found.overdue = found.overdue || plan.overdue
-		}
 		return nil
 	})
-	return found, err
 }

@@ -150,12 +150,9 @@ func (l *Log) awaitLeaders(ctx context.Context, topics []string) error {
 func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 	var n int
 	err := l.retry(ctx, topic, "count the partitions of "+topic, func(ctx context.Context) error {
-		m, err := l.metadata(ctx, []string{topic})
-		if err != nil {
-			return err
-		}
-		n = len(m.Topics[0].Partitions)
-		return failure(m.Topics[0].ErrorCode) // count leaderless partitions too
+		t, err := l.topic(ctx, topic)
+		n = len(t.Partitions) // also those without a leader
+		return err
 	})
 	return n, err
 }
@@ -164,12 +161,8 @@ func (l *Log) Partitions(ctx context.Context, topic string) (int, error) {
 // no topics at all, because brokers that have just started know none for a while.
 func (l *Log) Exists(ctx context.Context, topic string) (exists bool, err error) {
 	err = l.retry(ctx, topic, "find "+topic, func(ctx context.Context) error {
-		m, err := l.metadata(ctx, []string{topic})
-		if err != nil {
-			return err
-		}
-		if err = failure(m.Topics[0].ErrorCode); !unknown(err) {
-			exists = err == nil
+		_, err := l.topic(ctx, topic)
+		if exists = err == nil; !unknown(err) {
 			return err
 		}
 		all, failure := l.metadata(ctx, nil)
@@ -323,16 +316,12 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 	what := fmt.Sprintf("add partitions to %s, up to %d", topic, partitions)
 	asked := false
 	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
-		m, err := l.metadata(ctx, []string{topic})
+		t, err := l.topic(ctx, topic)
 		if err != nil {
 			return err
 		}
-		if err := failure(m.Topics[0].ErrorCode); err != nil {
-			return err
-		}
-		have := m.Topics[0].Partitions
-		if len(have) >= partitions {
-			for _, p := range have {
+		if len(t.Partitions) >= partitions {
+			for _, p := range t.Partitions {
 				if err := failure(p.ErrorCode); asked && err != nil {
 					return err
 				}

@@ -42,7 +42,6 @@ type admin interface {
 	Configs(ctx context.Context, topics ...string) (map[string]map[string]string, error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) ([]int64, error)
 	Embedded() bool
-	DataDir() string
 	IsEmbedded(ctx context.Context) (bool, error)
 	Members(ctx context.Context, group string) ([]string, error)
 	Join(group, topic string) *kafkalog.Member
