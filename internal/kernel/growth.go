@@ -1,59 +1,12 @@
 package kernel
 
 import (
-	"encoding/binary"
 	"fmt"
 	"slices"
 )
 
-const (
-	// codesOfColumn is the number of different codes.
-	codesOfColumn = 256
-	// BoundColumns is the number of columns that the assembly loop bounds at a time. [BoundRows] is fastest for a multiple of it.
-	BoundColumns = 16
-)
-
-// BoundRows writes the column minima and maxima of the given rows of a matrix of codes into low and high, which have a
-// value for each column; the number of columns is a multiple of 8. Without rows these are 255 and 0.
-func BoundRows(low, high, codes []uint8, rows []int32) {
-	columns := len(low)
-	if len(high) != columns || columns%8 != 0 {
-		panic(fmt.Sprintf("kernel: BoundRows: %d and %d bounds", columns, len(high)))
-	}
-	if columns == 0 {
-		return
-	}
-	checkIndices("BoundRows", "row", rows, len(codes)/columns)
-	at := 0
-	if len(rows) > 0 && hasAVX2() {
-		for ; at+BoundColumns <= columns; at += BoundColumns {
-			boundRows(&low[at], &high[at], &codes[at], &rows[0], len(rows), columns)
-		}
-	}
-	for ; at+8 <= columns; at += 8 {
-		boundEight(low[at:], high[at:], codes[at:], columns, rows)
-	}
-}
-
-// boundEight bounds eight columns of rows with a stride of so many codes, each in a byte of a word.
-func boundEight(low, high, codes []uint8, stride int, rows []int32) {
-	lowest, highest := ^uint64(0), uint64(0)
-	for _, row := range rows {
-		eight := binary.LittleEndian.Uint64(codes[int(row)*stride:])
-		below, above := atLeast(lowest, eight), atLeast(eight, highest)
-		lowest, highest = eight&below|lowest&^below, eight&above|highest&^above
-	}
-	binary.LittleEndian.PutUint64(low, lowest)
-	binary.LittleEndian.PutUint64(high, highest)
-}
-
-// atLeast returns a word with all bits set in each byte in which a ≥ b.
-func atLeast(a, b uint64) uint64 {
-	const top = 0x8080808080808080
-	rest := (a | top) - b&^top // its top bits compare all bits but these
-	larger := (a&^b | ^(a^b)&rest) & top
-	return larger >> 7 * 0xff
-}
+// codesOfColumn is the number of different codes.
+const codesOfColumn = 256
 
 // Parts maps the codes of some columns to parts.
 type Parts struct {

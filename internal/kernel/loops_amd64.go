@@ -57,11 +57,6 @@ func addLeafRows(scores *float32, leaves *uint8, w *float32, rows int, count int
 //go:noescape
 func addLeafResiduals(sums *float64, leaves *uint8, residuals *float32, n int, k int)
 
-// boundRows writes the column minima and maxima of n rows of 16 codes, at the given rows of codes, which begin stride codes apart; n > 0.
-//
-//go:noescape
-func boundRows(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
-
 // addParts adds n rows of values to the sums of their part in each of the tried named columns. A row has width bytes of values, a multiple of 32, and a column size bytes of sums and 256 parts; rows of codes begin stride codes apart; tried, n > 0.
 //
 //go:noescape

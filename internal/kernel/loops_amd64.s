@@ -4181,31 +4181,6 @@ next:
 	VZEROUPPER
 	RET
 
-// func boundRows(low *uint8, high *uint8, codes *uint8, rows *int32, n int, stride int)
-// Requires: AVX
-TEXT ·boundRows(SB), NOSPLIT, $0-48
-	MOVQ     low+0(FP), AX
-	MOVQ     high+8(FP), CX
-	MOVQ     codes+16(FP), DX
-	MOVQ     rows+24(FP), BX
-	MOVQ     n+32(FP), SI
-	MOVQ     stride+40(FP), DI
-	VPCMPEQB X0, X0, X0
-	VPXOR    X1, X1, X1
-
-row:
-	MOVLQSX (BX), R8
-	IMULQ   DI, R8
-	VMOVDQU (DX)(R8*1), X2
-	VPMINUB X2, X0, X0
-	VPMAXUB X2, X1, X1
-	ADDQ    $0x04, BX
-	DECQ    SI
-	JNZ     row
-	VMOVDQU X0, (AX)
-	VMOVDQU X1, (CX)
-	RET
-
 // func addParts(sums *float64, parts *uint8, named *int32, tried int, size int, codes *uint8, stride int, values *float64, width int, rows *int32, n int)
 // Requires: AVX
 TEXT ·addParts(SB), NOSPLIT, $0-88

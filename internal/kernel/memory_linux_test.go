@@ -71,9 +71,6 @@ func TestLoopsStayInTheirMemory(t *testing.T) {
 					"AddLeafResiduals": func() {
 						AddLeafResiduals(guarded(t, make([]float64, n*k)), codes, wide.Data, n, n, k)
 					},
-					"BoundRows": func() {
-						BoundRows(guarded(t, make([]uint8, 8*k)), guarded(t, make([]uint8, 8*k)), guarded(t, make([]uint8, 8*k*n)), columns)
-					},
 					"AddParts": func() {
 						p := Parts{Stride: 1, Columns: guarded(t, []int32{0}), Of: guarded(t, make([]uint8, codesOfColumn)), Count: 2}
 						AddParts(guarded(t, make([]float64, 8*k)), p, codes, guarded(t, make([]float64, 4*k*n)), 4*k, columns)

@@ -297,43 +297,6 @@ func panics(do func()) (panicked bool) {
 	return false
 }
 
-func TestBoundRows(t *testing.T) {
-	withEachAcceleration(t, func(t *testing.T) {
-		r := rand.New(rand.NewPCG(1, 2))
-		BoundRows(nil, nil, nil, []int32{0, 1})
-		for _, columns := range []int{8, 16, 24, 32, 40} {
-			const n = 70
-			codes := make([]uint8, n*columns)
-			for i := range codes {
-				codes[i] = uint8(r.IntN(256))
-			}
-			for _, some := range []int{0, 1, 2, 63, 64, 65} {
-				rows := someRows(r, n, some)
-				low, high := make([]uint8, columns), make([]uint8, columns)
-				BoundRows(low, high, codes, rows)
-				for j := range columns {
-					values := []uint8{}
-					for _, row := range rows {
-						values = append(values, codes[int(row)*columns+j])
-					}
-					wantLow, wantHigh := uint8(255), uint8(0)
-					if some > 0 {
-						wantLow, wantHigh = slices.Min(values), slices.Max(values)
-					}
-					if low[j] != wantLow || high[j] != wantHigh {
-						t.Errorf("%d rows, column %d of %d: %d to %d, expected %d to %d", some, j, columns, low[j], high[j], wantLow, wantHigh)
-					}
-				}
-			}
-			for _, row := range []int32{-1, n} {
-				if !panics(func() { BoundRows(make([]uint8, columns), make([]uint8, columns), codes, []int32{0, row, 1}) }) {
-					t.Errorf("row %d of %d is read", row, n)
-				}
-			}
-		}
-	})
-}
-
 // Sums have the bits of sequential sums over the rows, column by column.
 func TestAddParts(t *testing.T) {
 	withEachAcceleration(t, func(t *testing.T) {

@@ -100,10 +100,9 @@ func (f *Forest) add(g grown, from int32) int {
 
 // view is a sample in the layout that growth reads.
 type view struct {
-	n, k, orders int
-	// ranks are the ranks of the rows in each order (n × stride).
-	ranks  []uint8
-	stride int // a multiple of [kernel.BoundColumns]
+	n, k, stride int        // stride is the number of orders
+	ranks        []uint8    // of the rows in each order (n × stride)
+	widest       [][2]uint8 // the smallest and the largest rank of all rows in each order
 	// values hold for each row its k residuals times its weight, its weight, 1, and padding to a multiple of 4 (n ×
 	// width).
 	values []float64
@@ -111,18 +110,19 @@ type view struct {
 }
 
 func newView(s Sample, o Orders) *view {
-	v := &view{n: s.rows(), k: s.Outputs, orders: len(o.Columns)}
-	v.stride = (v.orders + kernel.BoundColumns - 1) / kernel.BoundColumns * kernel.BoundColumns
-	v.ranks = make([]uint8, v.n*v.stride)
+	v := &view{n: s.rows(), k: s.Outputs, stride: len(o.Columns)}
+	v.ranks, v.widest = make([]uint8, v.n*v.stride), make([][2]uint8, v.stride)
 	for order, column := range o.Columns {
-		ranks := o.RanksOf(order)
+		ranks, low, high := o.RanksOf(order), uint8(Codes-1), uint8(0)
 		for i := range v.n {
 			code := s.Codes[i*s.Columns+int(column)]
 			if ranks != nil {
 				code = ranks[code]
 			}
 			v.ranks[i*v.stride+order] = code
+			low, high = min(low, code), max(high, code)
 		}
+		v.widest[order] = [2]uint8{low, high}
 	}
 	v.width = (v.k + 2 + 3) / 4 * 4
 	v.values = make([]float64, v.n*v.width)
@@ -172,7 +172,6 @@ type growth struct {
 	rows        []int32 // of all leaves, ascending within each
 	left, right []int32
 	orders      []int32 // a permutation
-	low, high   []uint8 // smallest and largest rank of a leaf's rows in each order
 	// tried are the orders in which a leaf is split, by cuts, and parts are the sums of the rows between these (orders
 	// × (thresholds + 1) × width). An additional column has a single part: the total of the rows.
 	tried  kernel.Parts
@@ -184,7 +183,7 @@ type growth struct {
 }
 
 func newGrowth(v *view, shape Shape) *growth {
-	g := &growth{view: v, shape: shape, orders: make([]int32, v.orders), low: make([]uint8, v.stride), high: make([]uint8, v.stride)}
+	g := &growth{view: v, shape: shape, orders: make([]int32, v.stride)}
 	g.rows, g.left, g.right = make([]int32, v.n), make([]int32, v.n), make([]int32, v.n)
 	g.lower = make(sums, v.width)
 	g.tried.Stride, g.tried.Count = v.stride, shape.Thresholds+1
@@ -303,14 +302,13 @@ func (g *growth) find(l *leaf) {
 
 // try draws the orders in which a leaf is split, and the thresholds in each of them.
 func (g *growth) try(rows []int32) {
-	kernel.BoundRows(g.low, g.high, g.ranks, rows)
 	g.tried.Columns, g.tried.Of, g.cuts = g.tried.Columns[:0], g.tried.Of[:0], g.cuts[:0]
 	wanted := max(1, int(g.shape.Share*float64(len(g.orders))))
 	for from := 0; from < len(g.orders) && (from < wanted || len(g.tried.Columns) == 0); from++ {
 		to := from + g.below(len(g.orders)-from)
 		g.orders[from], g.orders[to] = g.orders[to], g.orders[from]
 		order := g.orders[from]
-		low, high := g.low[order], g.high[order]
+		low, high := g.bounds(rows, order)
 		if low >= high {
 			continue
 		}
@@ -322,6 +320,19 @@ func (g *growth) try(rows []int32) {
 		slices.Sort(cuts)
 		g.tried.Columns, g.tried.Of = append(g.tried.Columns, order), appendParts(g.tried.Of, cuts)
 	}
+}
+
+// bounds returns the smallest and the largest rank of rows in an order. In orders with few ranks, the first rows have them.
+func (g *growth) bounds(rows []int32, order int32) (low, high uint8) {
+	low = Codes - 1
+	widest := g.widest[order]
+	for _, row := range rows {
+		rank := g.ranks[int(row)*g.stride+int(order)]
+		if low, high = min(low, rank), max(high, rank); low == widest[0] && high == widest[1] {
+			break
+		}
+	}
+	return low, high
 }
 
 // appendParts appends the part of each code: the number of ascending cuts below it.

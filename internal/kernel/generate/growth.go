@@ -2,31 +2,8 @@ package main
 
 import "github.com/mmcloughlin/avo/operand"
 
-// codesOfColumn is the number of different codes, and boundColumns the number of columns that boundRows bounds.
-const codesOfColumn, boundColumns = 256, 16
-
-// boundRows keeps the bounds in registers.
-func (w *writer) boundRows() {
-	w.function("boundRows", "func(low, high, codes *uint8, rows *int32, n, stride int)",
-		"writes the column minima and maxima of n rows of 16 codes, at the given rows of codes, which begin stride codes apart; n > 0.")
-	low, high, codes, rows, n := w.integer("low"), w.integer("high"), w.integer("codes"), w.integer("rows"), w.integer("n")
-	stride, at := w.integer("stride"), w.GP64()
-	lowest, highest, row := w.XMM(), w.XMM(), w.XMM()
-	w.VPCMPEQB(lowest, lowest, lowest)
-	w.VPXOR(highest, highest, highest)
-	w.Label("row")
-	w.MOVLQSX(operand.Mem{Base: rows}, at)
-	w.IMULQ(stride, at)
-	w.VMOVDQU(operand.Mem{Base: codes, Index: at, Scale: 1}, row)
-	w.VPMINUB(row, lowest, lowest)
-	w.VPMAXUB(row, highest, highest)
-	w.ADDQ(operand.U8(4), rows)
-	w.DECQ(n)
-	w.JNZ(operand.LabelRef("row"))
-	w.VMOVDQU(lowest, operand.Mem{Base: low})
-	w.VMOVDQU(highest, operand.Mem{Base: high})
-	w.RET()
-}
+// codesOfColumn is the number of different codes.
+const codesOfColumn = 256
 
 // addParts processes all columns of a row before the next row: additions to the same sum form a dependency chain, and
 // consecutive rows mostly share their sum in a column, but sums of different columns are independent.

@@ -40,7 +40,7 @@ func generate() (map[string][]byte, error) {
 	for _, loop := range []func(){
 		w.mulNarrow, avx512.mulNarrow, w.crossNarrow, avx512.crossNarrow, w.addResponses,
 		w.cosineRows, w.scaleRows, w.mulSparseRow, w.crossSparseRow,
-		w.addLeafRows, w.addLeafResiduals, w.boundRows, w.addParts,
+		w.addLeafRows, w.addLeafResiduals, w.addParts,
 	} {
 		loop()
 	}
