@@ -29,28 +29,45 @@ func (e *NegativeCountError) Error() string {
 // weights are weight times the logarithms of each class's share of the counts, minus their mean. The error is a
 // *[NegativeCountError] or a *[NotFiniteError].
 func countWeights(rows func(column int) []float64, shape Shape, weight float64) ([]float32, error) {
-	p, inputs, k := shape.Columns, shape.Penalised, shape.Classes
-	sums, err := classTotals(rows, inputs, k)
+	columns, sums := make([]int32, shape.Columns), make([]float64, shape.Classes)
+	for j := range columns {
+		if columns[j] = int32(j); j < shape.Penalised {
+			for class, n := range rows(j) {
+				sums[class] += n
+			}
+		}
+	}
+	totals, err := countLogs(sums, shape.Penalised)
 	if err != nil {
 		return nil, err
 	}
-	totals, err := countLogs(sums, inputs)
-	if err != nil {
-		return nil, err
+	return countRows(columns, rows, totals, shape, weight)
+}
+
+// countRows returns the weights of the given columns (a row of k for each), given the results of [countLogs]. The weights of
+// other columns change by countShift. The error is a *[NegativeCountError].
+func countRows(columns []int32, rows func(column int) []float64, totals []float64, shape Shape, weight float64) ([]float32, error) {
+	k := shape.Classes
+	for _, j := range columns {
+		for class, n := range rows(int(j)) {
+			if n < 0 {
+				return nil, &NegativeCountError{Input: int(j), Class: class}
+			}
+		}
 	}
 	none := make([]float32, k) // of an input without counts
 	for class, l := range totals {
 		none[class] = float32(-weight * l)
 	}
-	w := make([]float32, p*k)
-	onCores(p, k, func(from, to int) {
+	w := make([]float32, len(columns)*k)
+	onCores(len(columns), k, func(from, to int) {
 		logs := make([]float64, k)
-		for j := from; j < to; j++ {
-			row, of := w[j*k:(j+1)*k], rows(j)
+		for i := from; i < to; i++ {
+			row, of, input := w[i*k:(i+1)*k], rows(int(columns[i])), int(columns[i]) < shape.Penalised
 			switch {
 			case !noCounts(of):
-				writeCountRow(row, logs, of, totals, weight, j < inputs)
-			case j < inputs:
+				writeCountRow(row, logs, of, totals, weight, input)
+			case input:
 				copy(row, none)
 			}
 		}
@@ -75,28 +92,6 @@ func writeCountRow(row []float32, logs, counts, totals []float64, weight float64
 	}
 }
 
-// countRows returns the weights of the given columns (a row of k for each), given the results of [countLogs]. The weights of
-// other columns change by countShift.
-func countRows(columns []int32, rows func(column int) []float64, totals []float64, shape Shape, weight float64) ([]float32, error) {
-	k := shape.Classes
-	w, logs, none := make([]float32, len(columns)*k), make([]float64, k), make([]float64, k)
-	for i, j := range columns {
-		of := rows(int(j))
-		if of == nil {
-			of = none
-		}
-		for class, n := range of {
-			if n < 0 {
-				return nil, &NegativeCountError{Input: int(j), Class: class}
-			}
-		}
-		if int(j) < shape.Penalised || !noCounts(of) {
-			writeCountRow(w[i*k:(i+1)*k], logs, of, totals, weight, int(j) < shape.Penalised)
-		}
-	}
-	return w, nil
-}
-
 // countShift returns the change of the weights of an input with unchanged counts, given the results of [countLogs] before and
 // after.
 func countShift(before, after []float64, weight float64) []float32 {
@@ -114,20 +109,6 @@ func noCounts(counts []float64) bool {
 		}
 	}
 	return true
-}
-
-// classTotals returns the total counts of each class (k).
-func classTotals(rows func(int) []float64, inputs, k int) ([]float64, error) {
-	logs := make([]float64, k)
-	for j := range inputs {
-		for class, n := range rows(j) {
-			if n < 0 {
-				return nil, &NegativeCountError{Input: j, Class: class}
-			}
-			logs[class] += n
-		}
-	}
-	return logs, nil
 }
 
 // countLogs returns the logarithms of the total counts of each class over the given number of inputs (k), minus their mean.

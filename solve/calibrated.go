@@ -73,12 +73,7 @@ func (c *calibrated) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evalua
 	if err != nil {
 		return nil, err
 	}
-	step := solved(c.factor, cross, c.shape.Classes)
-	w := make([]float32, len(step))
-	for i, x := range step {
-		w[i] = float32(x)
-	}
-	c.next = Step{W: w}
+	c.next = Step{W: narrow(solved(c.factor, cross, c.shape.Classes))}
 	return evaluation, nil
 }
 
@@ -128,10 +123,6 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
 		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
 	}
-	calibration := make([]float32, p*k)
-	for i, x := range solution.RawMatrix().Data {
-		calibration[i] = float32(x)
-	}
 	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩). The clip projects onto a convex region
 	// that contains y, so it only lowers the loss.
 	var product mat.Dense
@@ -140,7 +131,7 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 	for i, m := range solution.RawMatrix().Data {
 		c.bound += m * (product.RawMatrix().Data[i]/2 - moment[i])
 	}
-	c.next = Step{Calibration: calibration}
+	c.next = Step{Calibration: narrow(solution.RawMatrix().Data)}
 	return nil
 }
 

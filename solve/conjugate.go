@@ -26,12 +26,7 @@ type conjugate struct {
 // newConjugate starts at a point with a gradient, which it does not keep. The first step is the product of the metric's
 // inverse with the gradient, times length.
 func newConjugate(at []float32, there []float64, k int, metric metric, length float64) *conjugate {
-	m := &conjugate{k: k, metric: metric, minimum: make([]float64, len(at)), gradient: slices.Clone(there),
-		lengths: slices.Repeat([]float64{length}, k)}
-	for i, x := range at {
-		m.minimum[i] = float64(x)
-	}
-	return m
+	return &conjugate{k: k, metric: metric, minimum: wide(at), gradient: slices.Clone(there), lengths: slices.Repeat([]float64{length}, k)}
 }
 
 // Step takes the end of a step and the gradient there. value is that of the function at the minimum so far; Step
@@ -116,13 +111,4 @@ func (m *conjugate) Next(direction []float64) []float32 {
 		}
 	})
 	return end
-}
-
-// Minimum returns the minimum so far.
-func (m *conjugate) Minimum() []float32 {
-	w := make([]float32, len(m.minimum))
-	for i, x := range m.minimum {
-		w[i] = float32(x)
-	}
-	return w
 }

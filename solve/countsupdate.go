@@ -57,7 +57,7 @@ func (c *CountsUpdate) Next() (Step, error) {
 	if c.before != nil {
 		return c.changed()
 	}
-	w, err := countWeights(func(j int) []float64 { return c.sums.Row(c.all[j]) }, c.shape, float64(c.Weight()))
+	w, err := countWeights(c.countsOf, c.shape, float64(c.Weight()))
 	return Step{W: w, Final: true, Of: 0}, err
 }
 
@@ -80,9 +80,12 @@ func (c *CountsUpdate) changed() (step Step, err error) {
 			step.Occurring = append(step.Occurring, int32(at))
 		}
 	}
-	step.Rows, err = countRows(step.Occurring, func(j int) []float64 { return c.sums.Row(c.all[j]) }, after, shape, weight)
+	step.Rows, err = countRows(step.Occurring, c.countsOf, after, shape, weight)
 	return step, err
 }
+
+// countsOf returns the counts of a column of the block (k); nil: there are none.
+func (c *CountsUpdate) countsOf(column int) []float64 { return c.sums.Row(c.all[column]) }
 
 // add adds the counts of the new rows, once.
 func (c *CountsUpdate) add() {

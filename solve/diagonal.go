@@ -1,8 +1,6 @@
 package solve
 
-import (
-	"math"
-)
+import "math"
 
 // diagonal is L·D + λI, or its square root, where the diagonal matrix D replaces S: the size of the Gram matrix of a
 // block of sparse columns would be the square of their number.
@@ -37,13 +35,7 @@ func (d *diagonal) Root() {
 
 // SolveTo writes the product of the inverse with g into dst, for a matrix g (p × k, row-major).
 func (d *diagonal) SolveTo(dst, g []float64, k int) {
-	onCores(len(d.Inverse), k, func(from, to int) {
-		for j := from; j < to; j++ {
-			for c := j * k; c < (j+1)*k; c++ {
-				dst[c] = d.Inverse[j] * g[c]
-			}
-		}
-	})
+	scaleRows(dst, d.Inverse, g, k)
 }
 
 // Length returns the length of the step from a point with the gradient g (p × k) along its product with the inverse:

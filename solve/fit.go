@@ -232,11 +232,7 @@ func (c *common) Precondition(sums wire.Tensors[float64]) error {
 	if weight[0] <= 0 {
 		return nil // Observe returns the error
 	}
-	trace := 0.0
-	for i, at := 0, 0; i < penalised; i, at = i+1, at+i+2 {
-		trace += gram[at]
-	}
-	c.pending = &pending{gram, weight[0], trace, nil}
+	c.pending = &pending{gram, weight[0], sumOf(packedDiagonal(gram, penalised)), nil}
 	if c.stage.Ridge == schemas.RidgeAuto { // the choice needs the rest of the visit
 		return nil
 	}

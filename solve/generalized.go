@@ -87,12 +87,3 @@ func (g *generalized) Next() (Step, error) {
 func scaled(size float64, step []float64) []float64 {
 	return floats.ScaleTo(make([]float64, len(step)), size, step)
 }
-
-// wide returns w in float64.
-func wide(w []float32) []float64 {
-	out := make([]float64, len(w))
-	for i, x := range w {
-		out[i] = float64(x)
-	}
-	return out
-}

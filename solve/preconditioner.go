@@ -67,11 +67,7 @@ func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
 		panic(fmt.Sprintf("linear: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	diagonal := make([]float64, p)
-	for i, at := 0, 0; i < p; i, at = i+1, at+i+2 {
-		diagonal[i] = gram[at]
-	}
-	scale, err := unitScale(diagonal, penalised, weight, lambda, smoothness)
+	scale, err := unitScale(packedDiagonal(gram, p), penalised, weight, lambda, smoothness)
 	if err != nil {
 		return nil, err
 	}
@@ -119,18 +115,9 @@ func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness flo
 
 // SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
 func (c *preconditioner) SolveTo(dst, g []float64, k int) {
-	c.rescale(dst, g, k)
+	scaleRows(dst, c.scale, g, k)
 	c.factor.Solve(dst, k)
-	c.rescale(dst, dst, k)
-}
-
-// rescale writes D g into dst (p × k).
-func (c *preconditioner) rescale(dst, g []float64, k int) {
-	for i, s := range c.scale {
-		for j := i * k; j < (i+1)*k; j++ {
-			dst[j] = s * g[j]
-		}
-	}
+	scaleRows(dst, c.scale, dst, k)
 }
 
 // Energy returns the trace of Wᵀ (L·S + λI) W for W (p × k, row-major).

@@ -85,7 +85,7 @@ func (q *quadratic) Next() (Step, error) {
 	case q.ended() && q.stop.watching():
 		return q.chosen, nil
 	case q.ended():
-		return Step{W: q.steps.Minimum(), Final: true, Of: q.visit + 1}, nil
+		return Step{W: narrow(q.steps.minimum), Final: true, Of: q.visit + 1}, nil
 	case !q.sampled: // the Hessian is S+λI, so this is the minimum: J there is half the decrement below the measured one
 		return Step{W: q.next, Final: true, Of: q.visit + 1}, nil
 	}

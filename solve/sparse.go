@@ -27,16 +27,12 @@ func (c *common) openSparse(sums wire.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
-	trace := 0.0
-	for _, v := range squares[:c.shape.Penalised] {
-		trace += v
-	}
 	if c.stage.Ridge == schemas.RidgeAuto {
 		if c.stage.Ridge = schemas.Ridge(float64(c.shape.Penalised) / c.weight); c.shape.Chained {
 			c.stage.Ridge *= chainedRows
 		}
 	}
-	if c.lambda = c.ridge(trace, c.weight); !Finite(c.lambda) {
+	if c.lambda = c.ridge(sumOf(squares[:c.shape.Penalised]), c.weight); !Finite(c.lambda) {
 		return &NotFiniteError{What: "the sum of squares of a column"}
 	}
 	if c.shape.AtATime > 0 {

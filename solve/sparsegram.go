@@ -94,7 +94,7 @@ const minResidual = 1e-13
 func (s *sparseGram) SolveTo(dst, g []float64, k int) {
 	p := len(s.scale)
 	residual, product := make([]float64, len(g)), make([]float64, len(g))
-	s.rescale(residual, g, k)
+	scaleRows(residual, s.scale, g, k)
 	clear(dst)
 	direction := slices.Clone(residual)
 	left := dots(residual, residual, k)
@@ -120,7 +120,7 @@ func (s *sparseGram) SolveTo(dst, g []float64, k int) {
 		}
 		left = after
 	}
-	s.rescale(dst, dst, k)
+	scaleRows(dst, s.scale, dst, k)
 }
 
 // multiply writes D (L·S + λI) D x into dst (p × k).
@@ -134,15 +134,6 @@ func (s *sparseGram) multiply(dst, x []float64, k int) {
 			for c, y := range other {
 				row[c] += v * y
 			}
-		}
-	}
-}
-
-// rescale writes D g into dst (p × k).
-func (s *sparseGram) rescale(dst, g []float64, k int) {
-	for i, scale := range s.scale {
-		for j := i * k; j < (i+1)*k; j++ {
-			dst[j] = scale * g[j]
 		}
 	}
 }

@@ -28,11 +28,7 @@ func Spread(rows kernel.Dense) (float32, error) {
 		return 1, nil
 	}
 	// in float64, as a distance is the small difference of large products
-	values := make([]float64, len(rows.Data))
-	for i, v := range rows.Data {
-		values[i] = float64(v)
-	}
-	x := mat.NewDense(n, rows.Cols, values)
+	x := mat.NewDense(n, rows.Cols, wide(rows.Data))
 	lengths, distances := make([]float64, n), make([]float64, 0, n*(n-1)/2)
 	for i := range n {
 		lengths[i] = floats.Dot(x.RawRowView(i), x.RawRowView(i))

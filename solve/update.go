@@ -297,10 +297,7 @@ func (u *Update) begin() error {
 	if u.share = visited / u.weight; u.share > 1-1e-9 { // up to rounding, all is visited
 		u.share = 1
 	}
-	p, trace := float64(u.shape.Penalised), 0.0
-	for i, at := 0, 0; i < u.shape.Penalised; i, at = i+1, at+i+2 {
-		trace += u.before.Gram[at]
-	}
+	p, trace := float64(u.shape.Penalised), sumOf(packedDiagonal(u.before.Gram, u.shape.Penalised))
 	if trace == 0 { // see common.ridge
 		trace = u.weight * p
 	}

@@ -64,6 +64,35 @@ func centre(values []float64) {
 	}
 }
 
+// scaleRows multiplies the rows of x (p × k) by their factors into dst, which may be x.
+func scaleRows(dst, factors, x []float64, k int) {
+	onCores(len(factors), k, func(from, to int) {
+		for j := from; j < to; j++ {
+			for c := j * k; c < (j+1)*k; c++ {
+				dst[c] = factors[j] * x[c]
+			}
+		}
+	})
+}
+
+// packedDiagonal returns the first n values of the diagonal of a matrix, given its packed lower triangle.
+func packedDiagonal(packed []float64, n int) []float64 {
+	diagonal := make([]float64, n)
+	for i, at := 0, 0; i < n; i, at = i+1, at+i+2 {
+		diagonal[i] = packed[at]
+	}
+	return diagonal
+}
+
+// wide returns w in float64.
+func wide(w []float32) []float64 {
+	out := make([]float64, len(w))
+	for i, x := range w {
+		out[i] = float64(x)
+	}
+	return out
+}
+
 // narrow returns w in float32.
 func narrow(w []float64) []float32 {
 	out := make([]float32, len(w))

@@ -24,9 +24,5 @@ func Whiten(covariance []float64, n int, ridge float64) ([]float32, error) {
 	values := eigen.Values(nil)
 	scaled.Apply(func(_, j int, v float64) float64 { return v / math.Sqrt(max(values[j], 0)+ridge) }, &vectors)
 	whitening.Mul(&scaled, vectors.T())
-	result := make([]float32, 0, n*n)
-	for _, v := range whitening.RawMatrix().Data {
-		result = append(result, float32(v))
-	}
-	return result, nil
+	return narrow(whitening.RawMatrix().Data), nil
 }
