@@ -65,6 +65,8 @@ type StatePlace struct {
 	To   int64  `json:"to"`   // offset after the last
 	// Index is the place of an increment among those that the run visited.
 	Index int `json:"index,omitempty"`
+	// Chunks are the numbers of messages of the records of each stage; nil for a window.
+	Chunks []int `json:"chunks,omitempty"`
 }
 
 // Messages encodes the window for the state topic.

@@ -133,8 +133,13 @@ func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*St
 		if r.run == "" {
 			continue
 		}
+		for stage, chunks := range at.Chunks {
+			id := wire.Identity{Kind: r.kind, Run: r.run, Stage: stage, Visit: r.index}
+			for chunk := range chunks {
+				tombstones = append(tombstones, wire.Message{Key: id.Key(chunk)})
+			}
+		}
 		if r.kind != schemas.KindWindow {
-			tombstones = append(tombstones, tombstonesOf(r, gone.Stages, at)...)
 			continue
 		}
 		err := c.Remaining(ctx, c.Topics.State, 0, at.From, at.To, func(m Message) error {
@@ -149,19 +154,6 @@ func ReleaseState(ctx context.Context, c *Client, gone *StateWindow, kept ...*St
 	}
 	_, err := c.Log.Append(ctx, c.Topics.State, 0, tombstones...)
 	return err
-}
-
-// tombstonesOf returns tombstones for the records of the given number of stages at a place. The place has the total number
-// of messages but not that of each stage's record, so there are tombstones for the largest possible number. Each record
-// has at least one message.
-func tombstonesOf(r stateRecords, stages int, at schemas.StatePlace) (tombstones []wire.Message) {
-	for t := range stages {
-		id := wire.Identity{Kind: r.kind, Run: r.run, Stage: t, Visit: r.index}
-		for chunk := range int(at.To-at.From) - stages + 1 {
-			tombstones = append(tombstones, wire.Message{Key: id.Key(chunk)})
-		}
-	}
-	return tombstones
 }
 
 // ReleaseOtherState writes tombstones for everything on the state topic except the state of runs that a window refers to; for

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"testing"
 	"time"
 
@@ -735,5 +736,38 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 				t.Errorf("after arrivals %v: %+v", arrivals, found)
 			}
 		}
+	}
+}
+
+// stateLog keeps what is written to it.
+type stateLog struct {
+	protocol.Log
+	messages []wire.Message
+}
+
+func (l *stateLog) Append(_ context.Context, _ string, _ int, messages ...wire.Message) (int64, error) {
+	l.messages = append(l.messages, messages...)
+	return int64(len(l.messages) - len(messages)), nil
+}
+
+// State that no run needs any more has one tombstone a message, however different the records of its stages are.
+func TestStateIsReleasedByItsKeys(t *testing.T) {
+	log := &stateLog{}
+	client := &protocol.Client{Log: log, Codec: protocol.NewCodec(nil, 10_000), Topics: protocol.TopicsOf("test")}
+	var records []encoded
+	for stage, size := range []int{10_000, 1} {
+		id := wire.Identity{Kind: statistics.KindMoments, Run: "run", Stage: stage}
+		sums := statistics.OccurringSums{Identity: id, Summed: make([]float64, size)}
+		records = append(records, func() ([]wire.Message, error) { return client.Codec.EncodeDouble(sums.Record()) })
+	}
+	w := schemas.Window{Stages: 2, Moments: schemas.StatePlace{Run: "run"}}
+	state := stateWriter{Client: client}
+	arrowtest.Must(state.add(t.Context(), records, &w.Moments))(t)
+	arrowtest.NoError(t, state.flush(t.Context()))
+	written := log.messages
+	log.messages = nil
+	arrowtest.NoError(t, protocol.ReleaseState(t.Context(), client, &protocol.StateWindow{Window: &w}))
+	if len(written) < 4 || !slices.EqualFunc(log.messages, written, func(m, of wire.Message) bool { return m.Value == nil && m.Key == of.Key }) {
+		t.Errorf("%d tombstones of %d messages", len(log.messages), len(written))
 	}
 }

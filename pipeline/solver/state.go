@@ -212,6 +212,7 @@ func (w *stateWriter) add(ctx context.Context, records []encoded, place *schemas
 			bytes += int64(len(m.Value))
 		}
 		w.messages = append(w.messages, messages...)
+		place.Chunks = append(place.Chunks, len(messages))
 	}
 	place.To = int64(len(w.messages))
 	w.places = append(w.places, place)
