@@ -243,7 +243,7 @@ func TestParquetErrors(t *testing.T) {
 	empty := [][]parquetValues{{{node: required(schema.NewFloat64Node, "x"), values: []float64{}}, {node: words("label"), values: []string{}}}}
 	for want, content := range map[string][]byte{
 		"a.parquet: no rows": parquetFile(t, empty),
-		`a.parquet: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
+		`a.parquet: an incomplete or damaged Parquet file: write or download it again: invalid magic footer of parquet file: "else"`: []byte("PAR1 and nothing\x00\x00\x00\x00else"),
 	} {
 		f, o := newFolder(t), Defaults()
 		o.Train = []string{f.write(t, "a.parquet", content)}

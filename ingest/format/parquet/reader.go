@@ -53,7 +53,7 @@ func Wanted(paths []string) func(path string) bool {
 func Open(r io.ReaderAt, size int64, columns Columns) (*Reader, error) {
 	file, err := parquet.OpenFile(r, size, parquet.SkipPageIndex(true), parquet.SkipBloomFilters(true))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("an incomplete or damaged Parquet file: write or download it again: %w", err)
 	}
 	if columns.Wanted == nil {
 		columns.Wanted = func(string) bool { return true }
