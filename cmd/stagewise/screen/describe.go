@@ -100,6 +100,9 @@ func againstMajority(split string, s schemas.SplitReport, labels []string, major
 	// Rows of a class have the mean of their weights, and all rows that of 1.
 	heavy, light := (1-share)*rows/max(common, 1), share*rows/max(rows-common, 1)
 	lower := (*s.MajorityError - s.Error) / 100 * rows
+	if better == 0 { // equal errors may differ in their last digits
+		lower = min(lower, 0)
+	}
 	if lower > 2*math.Sqrt(better*light*light+worse*heavy*heavy) {
 		return ""
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -383,6 +384,7 @@ func classified(confusion [][]int64, weights [2]float64, auc float64) schemas.Sp
 		}
 	}
 	s.Error, rare = 100*wrong/all, 100*rare/all
+	rare = math.Nextafter(rare, 100) // as of the same sums in another order
 	s.MajorityError = &rare
 	return s
 }
