@@ -160,32 +160,25 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 	}
 	s.connections = endpoint.LimitConnections(server, s.options.Connections)
 	s.local = endpoint.IsLocal(listener) && s.token == nil && !s.options.Open
+	serve := server.Serve
 	if s.tls != nil {
+		s.tls.get() // which may have expired
 		server.TLSConfig = &tls.Config{
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return s.tls.get(), nil }, MinVersion: tls.VersionTLS12,
 		}
+		serve = func(l net.Listener) error { return server.ServeTLS(l, "", "") }
 	}
+	defer s.closeAnswers(ctx)
 	ended := make(chan error, 1)
-	if s.tls != nil {
-		s.tls.get() // which may have expired
-	}
-	go func() {
-		if s.tls != nil {
-			ended <- server.ServeTLS(listener, "", "")
-			return
-		}
-		ended <- server.Serve(listener)
-	}()
+	go func() { ended <- serve(listener) }()
 	select {
 	case err := <-ended:
-		s.closeAnswers(ctx)
 		return err
 	case <-ctx.Done():
 	}
 	s.ending.Store(true)
 	select {
 	case err := <-ended: // the listener was closed
-		s.closeAnswers(ctx)
 		return err
 	case <-s.drained():
 	}
@@ -196,7 +189,6 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 		err = server.Close()
 	}
 	<-ended
-	s.closeAnswers(ctx)
 	return err
 }
 

@@ -111,10 +111,6 @@ class Follower(Classifier):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
 
-    @property
-    def _child(self) -> child.Child:
-        return self.model._child if self._closed else self._process
-
     def _current(self) -> Version:
         if self._closed:
             return self.model._current()

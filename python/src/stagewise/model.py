@@ -49,8 +49,9 @@ def load(path: str | os.PathLike[str]) -> Model:
 
 @dataclass(frozen=True)
 class Version:
-    """What the program says of a version."""
+    """What the program says of a version, and the process that predicts with it."""
 
+    process: child.Child
     manifest: Mapping[str, Any]
     names: Sequence[str]  # the labels, or the names of the numbers
     numbers: bool  # it predicts numbers
@@ -128,11 +129,6 @@ class Classifier(ABC):
     def _current(self) -> Version:
         """Returns the version that predicts at this moment."""
 
-    @property
-    @abstractmethod
-    def _child(self) -> child.Child:
-        """The process that predicts."""
-
     def answers(self, X: Any, path: str = "/predict") -> Answers:
         """Returns what the program predicts of rows, all by one version."""
         while True:
@@ -144,7 +140,7 @@ class Classifier(ABC):
                 with pa.ipc.new_stream(sink, batch.schema) as stream:
                     stream.write_batch(batch)
                 try:
-                    parts.append(pa.ipc.open_stream(self._child.ask(path, sink.getvalue())).read_all())
+                    parts.append(pa.ipc.open_stream(of.process.ask(path, sink.getvalue())).read_all())
                 except ValueError as reason:
                     raise ValueError(_ROW.sub(lambda row: f"row {first + int(row[1])}", str(reason), count=1)) from None
                 first += batch.num_rows
@@ -287,10 +283,6 @@ class Model(Classifier):
     def __reduce__(self) -> tuple[Callable[[bytes], Model], tuple[bytes]]:
         return type(self), (self._content,)
 
-    @property
-    def _child(self) -> child.Child:
-        return self._process
-
     def _current(self) -> Version:
         if self._read is None:
             try:
@@ -310,7 +302,7 @@ def spelt(label: Any, known: Container[str] = ()) -> str:
 
 def version_of(of: child.Child) -> Version:
     """Returns the version that a process has."""
-    return Version(**json.loads(of.ask("/version")))
+    return Version(process=of, **json.loads(of.ask("/version")))
 
 
 def _joined(of: Version, parts: Sequence[pa.Table]) -> Answers:
