@@ -136,7 +136,7 @@ func TestRowsThatUnpackToMuch(t *testing.T) {
 	}
 }
 
-// serve.timeout also ends the computation of an answer.
+// serve.timeout also ends the computation of an answer, and waiting for a core.
 func TestAnswersThatTakeTooLong(t *testing.T) {
 	o := Defaults()
 	o.Timeout = time.Millisecond
@@ -148,6 +148,16 @@ func TestAnswersThatTakeTooLong(t *testing.T) {
 		if got := reason(t, w); w.Code != http.StatusServiceUnavailable || got != "the answer was not computed within 1ms: send fewer rows at a time" {
 			t.Errorf("%s: %d: %s", kind, w.Code, got)
 		}
+	}
+	var busy []*workspace
+	for range cap(s.cores) {
+		busy = append(busy, <-s.cores)
+	}
+	if got := reason(t, ask(s, "POST", "/predict", typeJSON, []byte(`{"rows":[[1,2]]}`))); got != "no core was free for 1ms: send it again" {
+		t.Error(got)
+	}
+	for _, work := range busy {
+		s.leave(work)
 	}
 	checkFree(t, s)
 }

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/model"
@@ -324,16 +323,15 @@ func resized[T any](values []T, n int) []T { return slices.Grow(values[:0], n)[:
 
 // enter waits for a core, and returns a workspace. The caller returns it with leave.
 func (s *Server) enter(ctx context.Context) (*workspace, error) {
-	timer := time.NewTimer(s.options.Timeout)
-	defer timer.Stop()
 	select {
 	case work := <-s.cores:
 		return work, nil
-	case <-timer.C:
-		return nil, refuse(http.StatusServiceUnavailable, "no core was free for %v: send it again", s.options.Timeout)
 	case <-ctx.Done():
-		return nil, context.Cause(ctx)
 	}
+	if cause := context.Cause(ctx); cause != s.late {
+		return nil, cause
+	}
+	return nil, refuse(http.StatusServiceUnavailable, "no core was free for %v: send it again", s.options.Timeout)
 }
 
 // leave returns a workspace.

@@ -188,6 +188,14 @@ func TestProtocolsPredictTheSame(t *testing.T) {
 		}
 		checkFree(t, s)
 	}
+	// Tensors that need more memory than their bytes are read again, with more of it, and have the same outputs.
+	o := Defaults()
+	o.MaxRows = 1 << 20
+	w := infer(newServer(t, o, Fixed(plain)), `{"inputs":[{"name":"x","shape":[40000,2],"datatype":"INT8","data":[1`+
+		strings.Repeat(",1", 79_999)+`]}],"outputs":[{"name":"label"}]}`)
+	if got := outputsOf(t, w); len(got["label"].([]any)) != 40_000 || strings.Count(w.Body.String(), `"datatype"`) != 1 {
+		t.Errorf("%d: %.200s", w.Code, w.Body)
+	}
 	words := slices.Clone(people) // a number that float64 does not have
 	words[1].Categories = []string{"9007199254740993", "Rome"}
 	long := newModel(t, 4, 5, words, layout.MissingMean)
