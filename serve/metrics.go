@@ -1,11 +1,6 @@
 package serve
 
-import (
-	"strconv"
-	"time"
-
-	"github.com/prometheus/client_golang/prometheus"
-)
+import "github.com/prometheus/client_golang/prometheus"
 
 // metrics are the Prometheus metrics of a server.
 type metrics struct {
@@ -60,12 +55,4 @@ func newMetrics(s *Server) *metrics {
 			}))
 	}
 	return m
-}
-
-// answered counts a response.
-func (m *metrics) answered(path string, status int, took time.Duration, predicts bool) {
-	m.requests.WithLabelValues(path, strconv.Itoa(status)).Inc()
-	if predicts {
-		m.seconds.Observe(took.Seconds())
-	}
 }

@@ -126,10 +126,11 @@ func (p *prediction) compute(ctx context.Context, b *body) (err error) {
 	}
 }
 
-// hold reserves memory for the rows, and waits for it.
+// hold reserves memory for the rows, and waits for it. It returns an error for rows that need more than there is.
 func (p *prediction) hold(ctx context.Context, bytes int64) (claim, error) {
-	if err := p.checkRows(); err != nil {
-		return claim{}, err
+	if most := p.memory.maxRows(); p.rowBytes > most {
+		return claim{}, refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for "+
+			"that: send fewer rows or values at a time", p.rowBytes, most)
 	}
 	return p.claim(ctx, &p.memory.rows, bytes)
 }
@@ -211,15 +212,6 @@ func (p *prediction) reserve(answer int) error {
 	}
 	if !p.answer.grow(&p.memory.answers, int64(answer)) {
 		return p.full()
-	}
-	return nil
-}
-
-// checkRows returns an error for rows that need more memory than there is.
-func (p *prediction) checkRows() error {
-	if most := p.memory.maxRows(); p.rowBytes > most {
-		return refuse(http.StatusRequestEntityTooLarge, "the rows take %d bytes when unpacked, and at most %d of serve.memory are for that: "+
-			"send fewer rows or values at a time", p.rowBytes, most)
 	}
 	return nil
 }

@@ -218,7 +218,10 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if _, known := s.routes[of]; !known {
 			of = "other"
 		}
-		s.metrics.answered(of, counted.status, time.Since(began), s.routes[of].method == http.MethodPost)
+		s.metrics.requests.WithLabelValues(of, strconv.Itoa(counted.status)).Inc()
+		if s.routes[of].method == http.MethodPost {
+			s.metrics.seconds.Observe(time.Since(began).Seconds())
+		}
 		if broken || cause == http.ErrAbortHandler {
 			panic(http.ErrAbortHandler) // the response is incomplete, and the client must notice that
 		}
