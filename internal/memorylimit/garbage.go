@@ -3,8 +3,6 @@
 package memorylimit
 
 import (
-	"bufio"
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -125,8 +123,8 @@ func allowedByGroups(root fs.FS) (int64, error) {
 		return 0, err
 	}
 	allowed := int64(math.MaxInt64)
-	for lines := bufio.NewScanner(bytes.NewReader(content)); lines.Scan(); {
-		fields := strings.SplitN(lines.Text(), ":", 3) // number, controllers, path
+	for line := range strings.Lines(string(content)) {
+		fields := strings.SplitN(strings.TrimSpace(line), ":", 3) // number, controllers, path
 		if len(fields) != 3 {
 			continue
 		}
@@ -157,58 +155,38 @@ type hierarchy struct {
 
 // allowed returns how many bytes a group and those above it still allow. A container may see its own group as the root,
 // whatever its path is outside.
-func (h hierarchy) allowed(root fs.FS, group string) (int64, error) {
-	allowed := int64(math.MaxInt64)
+func (h hierarchy) allowed(root fs.FS, group string) (allowed int64, err error) {
+	allowed = math.MaxInt64
 	for at := path.Clean("/" + group); ; at = path.Dir(at) {
-		folder := path.Join(h.mount, at)
+		read := func(name, key string) (n int64) {
+			if err == nil {
+				n, err = number(root, path.Join(h.mount, at, name), key)
+			}
+			return n
+		}
 		limit := int64(math.MaxInt64)
 		for _, name := range h.limits {
-			value, err := number(root, path.Join(folder, name))
-			if err != nil {
-				return 0, err
-			}
-			limit = min(limit, value)
+			limit = min(limit, read(name, ""))
 		}
 		if limit < math.MaxInt64 {
-			used, err := h.inUse(root, folder)
-			if err != nil {
-				return 0, err
+			used, cache := read(h.used, ""), read("memory.stat", h.cache+" ")
+			if cache < math.MaxInt64 {
+				used -= cache
 			}
-			allowed = min(allowed, max(limit-used, 0))
+			if used < math.MaxInt64 { // otherwise there is no such file
+				limit -= max(used, 0)
+			}
+			allowed = min(allowed, max(limit, 0))
 		}
-		if at == "/" {
-			return allowed, nil
+		if at == "/" || err != nil {
+			return allowed, err
 		}
 	}
 }
 
-// inUse returns how many bytes a group has that do not go by themselves.
-func (h hierarchy) inUse(root fs.FS, folder string) (int64, error) {
-	used, err := number(root, path.Join(folder, h.used))
-	if err != nil || used == math.MaxInt64 {
-		return 0, err
-	}
-	content, err := fs.ReadFile(root, path.Join(folder, "memory.stat"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return used, nil
-	}
-	if err != nil {
-		return 0, err
-	}
-	for line := range strings.SplitSeq(string(content), "\n") {
-		if key, text, _ := strings.Cut(line, " "); key == h.cache {
-			cache, err := strconv.ParseInt(text, 10, 64)
-			if err != nil {
-				return 0, fmt.Errorf("%s/memory.stat: %s: %w", folder, key, err)
-			}
-			return max(used-cache, 0), nil
-		}
-	}
-	return used, nil
-}
-
-// number reads the number in a file; [math.MaxInt64] if there is no such file, or it says that there is no limit.
-func number(root fs.FS, file string) (int64, error) {
+// number reads a number in a file: of the line that begins with a key, or of the first line if the key is empty. It returns [math.MaxInt64]
+// if there is none, or it says that there is no limit.
+func number(root fs.FS, file, key string) (int64, error) {
 	content, err := fs.ReadFile(root, file)
 	if errors.Is(err, fs.ErrNotExist) {
 		return math.MaxInt64, nil
@@ -216,16 +194,19 @@ func number(root fs.FS, file string) (int64, error) {
 	if err != nil {
 		return 0, err
 	}
-	text := strings.TrimSpace(string(content))
-	if text == "max" {
-		return math.MaxInt64, nil
+	for line := range strings.Lines(string(content)) {
+		text, found := strings.CutPrefix(strings.TrimSpace(line), key)
+		if !found {
+			continue
+		}
+		value, err := strconv.ParseUint(text, 10, 64)
+		switch {
+		case text == "max", value >= 1<<62: // version 1 says so that there is none, in whole pages
+			return math.MaxInt64, nil
+		case err != nil:
+			return 0, fmt.Errorf("%s: %s%w", file, key, err)
+		}
+		return int64(value), nil
 	}
-	value, err := strconv.ParseUint(text, 10, 64)
-	if err != nil {
-		return 0, fmt.Errorf("%s: %w", file, err)
-	}
-	if value >= 1<<62 { // version 1 says so that there is none, in whole pages
-		return math.MaxInt64, nil
-	}
-	return int64(value), nil
+	return math.MaxInt64, nil
 }
