@@ -114,12 +114,12 @@ func send[R kmsg.Response](ctx context.Context, l *Log, broker int32, request km
 func (l *Log) exchange(ctx context.Context, c *call) (*answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	response, err := l.client.Transport.RoundTrip(ctx, l.client.Addr, c)
+	response, err := l.transport.RoundTrip(ctx, l.seeds, c)
 	if op, ok := errors.AsType[*net.OpError](err); ok && op.Op == "dial" && c.broker == anyBroker {
 		for _, id := range l.leaders.brokers() {
 			other := *c
 			other.broker = id
-			if found, failure := l.client.Transport.RoundTrip(ctx, l.client.Addr, &other); failure == nil {
+			if found, failure := l.transport.RoundTrip(ctx, l.seeds, &other); failure == nil {
 				response, err = found, nil
 				break
 			}

@@ -139,15 +139,6 @@ func offsets(messages []Message) (list []int64) {
 	return list
 }
 
-// follow returns the next count messages of a follower.
-func follow(t testing.TB, f *Range, count int) (messages []Message) {
-	t.Helper()
-	for range count {
-		messages = append(messages, must(f.Next(testContext(t)))(t))
-	}
-	return messages
-}
-
 // A broker without a listener passes the common tests.
 func TestEmbeddedWithoutPort(t *testing.T) {
 	for name, test := range map[string]func(*testing.T, *Log, string){

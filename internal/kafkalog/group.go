@@ -167,22 +167,26 @@ func (m *Member) commit(request *kmsg.OffsetCommitRequest) error {
 func coordinate[R kmsg.Response](ctx context.Context, m *Member, request kmsg.Request) (response R, err error) {
 	at := m.coordinator.Load()
 	if at == anyBroker {
-		find := kmsg.NewPtrFindCoordinatorRequest()
-		find.CoordinatorKey = m.group
-		found, err := send[*kmsg.FindCoordinatorResponse](ctx, m.log, anyBroker, find)
-		if err == nil {
-			err = failure(found.ErrorCode)
-		}
-		if err != nil {
+		if at, err = m.log.coordinator(ctx, m.group); err != nil {
 			return response, err
 		}
-		at = found.NodeID
 		m.coordinator.Store(at)
 	}
 	if response, err = send[R](ctx, m.log, at, request); err != nil {
 		m.coordinator.Store(anyBroker)
 	}
 	return response, err
+}
+
+// coordinator finds the coordinator of a group.
+func (l *Log) coordinator(ctx context.Context, group string) (int32, error) {
+	request := kmsg.NewPtrFindCoordinatorRequest()
+	request.CoordinatorKey = group
+	found, err := send[*kmsg.FindCoordinatorResponse](ctx, l, anyBroker, request)
+	if err != nil {
+		return anyBroker, err
+	}
+	return found.NodeID, failure(found.ErrorCode)
 }
 
 // answered returns the error of the coordinator's response. It forgets a coordinator that is another broker now, and the id of a member
@@ -310,7 +314,7 @@ func (m *Member) join(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	partitions, err := m.assignment(response.MemberAssignment)
+	partitions, err := decodeAssignment(response.MemberAssignment)
 	if err == nil {
 		m.update(func() { m.assigned, m.generation = partitions, joined.Generation })
 	}
@@ -344,20 +348,18 @@ func (m *Member) divide(ctx context.Context, members []kmsg.JoinGroupResponseMem
 	return all, nil
 }
 
-// assignment decodes the partitions of this member.
-func (m *Member) assignment(encoded []byte) (partitions []int, err error) {
+// decodeAssignment returns the partitions of a member, of the one topic of its group.
+func decodeAssignment(encoded []byte) (partitions []int, err error) {
 	if len(encoded) == 0 { // an empty assignment
 		return nil, nil
 	}
 	assignment := kmsg.NewConsumerMemberAssignment()
 	if err := assignment.ReadFrom(encoded); err != nil {
-		return nil, fmt.Errorf("decode the assignment of a member of group %s: %w", m.group, err)
+		return nil, fmt.Errorf("decode the assignment of a member: %w", err)
 	}
 	for _, t := range assignment.Topics {
 		for _, p := range t.Partitions {
-			if t.Topic == m.topic {
-				partitions = append(partitions, int(p))
-			}
+			partitions = append(partitions, int(p))
 		}
 	}
 	slices.Sort(partitions)

@@ -140,7 +140,8 @@ func testGroup(t *testing.T, l *Log, topic string) {
 // committedOffset returns a group's committed offset of a partition, or -1.
 func committedOffset(t *testing.T, l *Log, group, topic string, partition int) int64 {
 	t.Helper()
-	response, err := l.client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group,
+	client := &kafka.Client{Addr: l.seeds, Transport: l.transport}
+	response, err := client.OffsetFetch(testContext(t), &kafka.OffsetFetchRequest{GroupID: group,
 		Topics: map[string][]int{topic: {partition}}})
 	noError(t, err)
 	noError(t, response.Error)

@@ -98,8 +98,8 @@ const (
 type Log struct {
 	addresses []string
 	identity  secure.Identity
+	seeds     net.Addr         // addresses, as transport takes them
 	transport *kafka.Transport // all connections
-	client    *kafka.Client    // kafka-go's requests, sent through transport
 	leaders   leaders
 	broker    *broker // nil if the brokers are not embedded
 
@@ -150,9 +150,9 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 		}
 		l.addresses = []string{l.broker.listener.address().String()}
 	}
+	l.seeds = kafka.TCP(l.addresses...)
 	l.transport = &kafka.Transport{Dial: l.dial, ClientID: clientID, SASL: l.identity.SASL(), Context: l.ctx, IdleTimeout: idleTime,
 		MetadataTTL: brokersAge, MetadataTopics: []string{}} // no topics, whose leaders it need not know
-	l.client = &kafka.Client{Addr: kafka.TCP(l.addresses...), Timeout: requestTimeout, Transport: l.transport}
 	var cleaning sync.WaitGroup
 	l.close = sync.OnceValue(func() error {
 		l.end(ErrClosed)
@@ -187,10 +187,7 @@ func (l *Log) reach(ctx context.Context) error {
 		}
 		return err
 	})
-	if permanent != nil {
-		return permanent
-	}
-	return err
+	return cmp.Or(permanent, err)
 }
 
 // Close ends all readers, memberships and blocked calls, and stops the embedded broker. Its data directory can then be

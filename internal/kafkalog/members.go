@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/segmentio/kafka-go"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // IsEmbedded reports whether the broker is embedded in a process: this one, or another one with a listener.
@@ -35,20 +35,25 @@ type Owner struct {
 func (l *Log) Owners(ctx context.Context, group string) (owners []Owner, err error) {
 	err = l.retry(ctx, "", "describe group "+group, func(ctx context.Context) error {
 		owners = nil
-		response, err := l.client.DescribeGroups(ctx, &kafka.DescribeGroupsRequest{GroupIDs: []string{group}})
+		at, err := l.coordinator(ctx, group)
+		if err != nil {
+			return err
+		}
+		request := kmsg.NewPtrDescribeGroupsRequest()
+		request.Groups = []string{group}
+		response, err := send[*kmsg.DescribeGroupsResponse](ctx, l, at, request)
 		if err != nil {
 			return err
 		}
 		for _, g := range response.Groups {
-			if g.Error != nil {
-				return g.Error
+			if err := failure(g.ErrorCode); err != nil {
+				return err
 			}
 			for _, m := range g.Members {
 				o := Owner{ID: m.MemberID, Host: hostOf(m.ClientHost)}
-				for _, t := range m.MemberAssignments.Topics {
-					o.Partitions = append(o.Partitions, t.Partitions...)
+				if o.Partitions, err = decodeAssignment(m.MemberAssignment); err != nil {
+					return err
 				}
-				slices.Sort(o.Partitions)
 				owners = append(owners, o)
 			}
 		}

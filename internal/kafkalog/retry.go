@@ -1,14 +1,12 @@
 package kafkalog
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
 	"net"
-	"strings"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -55,7 +53,7 @@ func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.C
 			return ended(ctx, failure)
 		}
 		began := time.Now()
-		err := withoutMethod(do(ctx))
+		err := do(ctx)
 		if err == nil {
 			if topic != "" {
 				l.found.Store(topic, true)
@@ -81,15 +79,6 @@ func (l *Log) attempt(ctx context.Context, topic, what string, do func(context.C
 		l.leaders.forget(topic)
 		pause(ctx, backoff)
 	}
-}
-
-// withoutMethod returns the error of a request without the prefix of kafka-go, such as "kafka.(*Client).Metadata: ". The
-// caller's own wrapping says what was attempted.
-func withoutMethod(err error) error {
-	if err != nil && strings.HasPrefix(err.Error(), "kafka.(*Client).") {
-		return cmp.Or(errors.Unwrap(err), err)
-	}
-	return err
 }
 
 // unknownTimeoutOf returns the time for which a topic may be unknown before retry gives up. It is much longer for a

@@ -478,22 +478,6 @@ func reconnect(cluster *kfake.Cluster) {
 	cluster.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
 }
 
-// An open log uses a token renewed in its file at the next login.
-func TestTokenIsRenewed(t *testing.T) {
-	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
-	var logins []string
-	takeTokens(cluster, func(message string) bool { logins = append(logins, message); return true })
-	sasl := tokenFile(t, time.Unix(4_000_000_000, 0))
-	l := openSecured(t, brokers, Security{SASL: sasl})
-	renewed := tokenOf(time.Unix(4_100_000_000, 0))
-	noError(t, os.WriteFile(sasl.TokenFile, []byte(renewed), 0o600))
-	reconnect(cluster)
-	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
-	if last := logins[len(logins)-1]; len(logins) < 2 || !strings.Contains(last, renewed) {
-		t.Errorf("logins %q", logins)
-	}
-}
-
 // An open log waits while the token endpoint is unavailable, and continues afterwards.
 func TestEndpointIsAway(t *testing.T) {
 	cluster, brokers := startCluster(t, kfake.NumBrokers(1))

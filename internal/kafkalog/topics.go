@@ -95,7 +95,7 @@ func (l *Log) creation(t Topic) kmsg.CreateTopicsRequestTopic {
 
 // withMessage adds a broker's explanation to its error.
 func withMessage(err error, message *string) error {
-	if message == nil || *message == "" {
+	if text(message) == "" {
 		return err
 	}
 	return fmt.Errorf("%w: %s", err, *message)
@@ -214,11 +214,11 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 		t := &topics[i]
 		t.Config = map[string]string{}
 		for _, entry := range configs[t.Name] {
-			if entry.ConfigSource == topicConfig {
-				t.Config[entry.ConfigName] = entry.ConfigValue
+			if entry.Source == kmsg.ConfigSourceDynamicTopicConfig {
+				t.Config[entry.Name] = text(entry.Value)
 			}
-			if entry.ConfigName == "cleanup.policy" {
-				t.Compact = strings.Contains(entry.ConfigValue, "compact")
+			if entry.Name == "cleanup.policy" {
+				t.Compact = strings.Contains(text(entry.Value), "compact")
 			}
 		}
 	}
@@ -226,8 +226,13 @@ func (l *Log) Topics(ctx context.Context, prefix string) ([]Topic, error) {
 	return topics, nil
 }
 
-// topicConfig is the source of a setting that was set on the topic itself (DYNAMIC_TOPIC_CONFIG in Kafka's ConfigEntry).
-const topicConfig = 1
+// text returns a text of a response; "" for none.
+func text(of *string) string {
+	if of == nil {
+		return ""
+	}
+	return *of
+}
 
 // Configs returns the effective settings of topics, including the brokers' defaults: for each topic, by Kafka's names. It
 // sends one request.
@@ -240,37 +245,38 @@ func (l *Log) Configs(ctx context.Context, topics ...string) (map[string]map[str
 	for topic, entries := range found {
 		configs[topic] = map[string]string{}
 		for _, entry := range entries {
-			configs[topic][entry.ConfigName] = entry.ConfigValue
+			configs[topic][entry.Name] = text(entry.Value)
 		}
 	}
 	return configs, nil
 }
 
-func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kafka.DescribeConfigResponseConfigEntry, error) {
-	configs := map[string][]kafka.DescribeConfigResponseConfigEntry{}
+func (l *Log) configs(ctx context.Context, topics ...string) (map[string][]kmsg.DescribeConfigsResponseResourceConfig, error) {
+	configs := map[string][]kmsg.DescribeConfigsResponseResourceConfig{}
 	if len(topics) == 0 {
 		return configs, nil
 	}
-	request := &kafka.DescribeConfigsRequest{}
+	request := kmsg.NewPtrDescribeConfigsRequest()
 	for _, topic := range topics {
-		request.Resources = append(request.Resources, kafka.DescribeConfigRequestResource{
-			ResourceType: kafka.ResourceTypeTopic, ResourceName: topic,
+		request.Resources = append(request.Resources, kmsg.DescribeConfigsRequestResource{
+			ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: topic,
 		})
 	}
 	err := l.retry(ctx, topics[0], "describe topics", func(ctx context.Context) error {
-		response, err := l.client.DescribeConfigs(ctx, request)
+		response, err := send[*kmsg.DescribeConfigsResponse](ctx, l, anyBroker, request)
 		if err != nil {
 			return err
 		}
 		for _, resource := range response.Resources {
+			err := failure(resource.ErrorCode)
 			// Brokers learn of a new topic one by one: a topic that was found before may be unknown to this broker.
-			if _, found := l.found.Load(resource.ResourceName); unknown(resource.Error) && !found {
-				return fmt.Errorf("%s: %w", resource.ResourceName, ErrUnknownTopic)
+			if _, found := l.found.Load(resource.ResourceName); unknown(err) && !found {
+				err = ErrUnknownTopic
 			}
-			if resource.Error != nil {
-				return fmt.Errorf("%s: %w", resource.ResourceName, resource.Error)
+			if err != nil {
+				return fmt.Errorf("%s: %w", resource.ResourceName, withMessage(err, resource.ErrorMessage))
 			}
-			configs[resource.ResourceName] = resource.ConfigEntries
+			configs[resource.ResourceName] = resource.Configs
 		}
 		return nil
 	})
@@ -282,14 +288,16 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 	if len(topics) == 0 {
 		return nil
 	}
+	request := kmsg.NewPtrDeleteTopicsRequest()
+	request.TimeoutMillis, request.TopicNames = int32(requestTimeout.Milliseconds()), topics
 	err := l.retry(ctx, "", "delete topics", func(ctx context.Context) error {
-		response, err := l.client.DeleteTopics(ctx, &kafka.DeleteTopicsRequest{Topics: topics})
+		response, err := send[*kmsg.DeleteTopicsResponse](ctx, l, controller, request)
 		if err != nil {
 			return err
 		}
-		for topic, err := range response.Errors {
-			if err != nil && !unknown(err) {
-				return fmt.Errorf("%s: %w", topic, err)
+		for _, t := range response.Topics {
+			if err := failure(t.ErrorCode); err != nil && !unknown(err) {
+				return fmt.Errorf("%s: %w", text(t.Topic), err)
 			}
 		}
 		m, err := l.metadata(ctx, topics)
@@ -314,6 +322,9 @@ func (l *Log) Delete(ctx context.Context, topics ...string) error {
 // used. It may be called concurrently. It needs no permission to alter a topic that has enough partitions.
 func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) error {
 	what := fmt.Sprintf("add partitions to %s, up to %d", topic, partitions)
+	request := kmsg.NewPtrCreatePartitionsRequest()
+	request.TimeoutMillis = int32(requestTimeout.Milliseconds())
+	request.Topics = []kmsg.CreatePartitionsRequestTopic{{Topic: topic, Count: int32(partitions)}}
 	asked := false
 	err := l.retry(ctx, topic, what, func(ctx context.Context) error {
 		t, err := l.topic(ctx, topic)
@@ -329,15 +340,15 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 			return nil
 		}
 		asked = true
-		response, err := l.client.CreatePartitions(ctx, &kafka.CreatePartitionsRequest{
-			Topics: []kafka.TopicPartitionsConfig{{Name: topic, Count: int32(partitions)}},
-		})
+		response, err := send[*kmsg.CreatePartitionsResponse](ctx, l, controller, request)
 		if err != nil {
 			return err
 		}
-		// A topic that already has as many or more gives InvalidPartitionNumber. The next check decides.
-		if err := response.Errors[topic]; err != nil && !errors.Is(err, kafka.InvalidPartitionNumber) {
-			return err
+		for _, t := range response.Topics {
+			// A topic that already has as many or more gives InvalidPartitionNumber. The next check decides.
+			if err := failure(t.ErrorCode); err != nil && !errors.Is(err, kafka.InvalidPartitionNumber) {
+				return withMessage(err, t.ErrorMessage)
+			}
 		}
 		return errPending
 	})
@@ -349,21 +360,23 @@ func (l *Log) AddPartitions(ctx context.Context, topic string, partitions int) e
 
 // Configure changes settings of an existing topic, by Kafka's names. Other settings are not changed.
 func (l *Log) Configure(ctx context.Context, topic string, settings map[string]string) error {
-	resource := kafka.IncrementalAlterConfigsRequestResource{ResourceType: kafka.ResourceTypeTopic, ResourceName: topic}
+	resource := kmsg.IncrementalAlterConfigsRequestResource{ResourceType: kmsg.ConfigResourceTypeTopic, ResourceName: topic}
 	for name, value := range settings {
-		resource.Configs = append(resource.Configs, kafka.IncrementalAlterConfigsRequestConfig{
-			Name: name, Value: value, ConfigOperation: kafka.ConfigOperationSet,
+		resource.Configs = append(resource.Configs, kmsg.IncrementalAlterConfigsRequestResourceConfig{
+			Name: name, Value: &value, Op: kmsg.IncrementalAlterConfigOpSet,
 		})
 	}
-	request := &kafka.IncrementalAlterConfigsRequest{Resources: []kafka.IncrementalAlterConfigsRequestResource{resource}}
+	request := kmsg.NewPtrIncrementalAlterConfigsRequest()
+	request.Resources = append(request.Resources, resource)
 	return l.retry(ctx, topic, "change the settings of "+topic, func(ctx context.Context) error {
-		response, err := l.client.IncrementalAlterConfigs(ctx, request)
+		response, err := send[*kmsg.IncrementalAlterConfigsResponse](ctx, l, controller, request)
 		if err != nil {
 			return err
 		}
-		i := slices.IndexFunc(response.Resources, func(r kafka.IncrementalAlterConfigsResponseResource) bool { return r.Error != nil })
-		if i >= 0 {
-			return response.Resources[i].Error
+		for _, r := range response.Resources {
+			if err := failure(r.ErrorCode); err != nil {
+				return withMessage(err, r.ErrorMessage)
+			}
 		}
 		return nil
 	})
