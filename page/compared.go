@@ -232,7 +232,6 @@ func measures() [][]measure {
 			return value(s.Decided)
 		})
 	}
-	percent := func(v float64) string { return fmt.Sprintf("%.2f %%", v) }
 	return [][]measure{
 		{{"rows", func(s split) string { return humanize.Comma(s.Rows) }}},
 		{{"error", known(percent, func(s split) *float64 { return &s.Error })}},

@@ -12,7 +12,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"strconv"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -21,6 +20,7 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 //go:embed browser
@@ -260,15 +260,11 @@ func (b *Board) State() *State {
 func (b *Board) json() []byte {
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	text := []byte{'{'}
-	for i, s := range b.sections {
-		if i > 0 {
-			text = append(text, ',')
-		}
-		text = append(strconv.AppendQuote(text, s.name), ':')
-		text = append(text, s.json...)
+	all := map[string]json.RawMessage{}
+	for _, s := range b.sections {
+		all[s.name] = s.json
 	}
-	return append(text, "}\n"...)
+	return append(wire.JSON(all), '\n')
 }
 
 // after returns the sections that have changed after a change, the number of the newest change, and a channel that is closed at the next.

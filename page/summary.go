@@ -1,6 +1,7 @@
 package page
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -72,15 +73,7 @@ func (r *reader) summary(s *State) Summary {
 		need(Notice, aboutQuarantine, "%s %s could not be used in the last hour.%s", humanize.Comma(recent),
 			english.PluralWord(int(recent), "message", ""), common)
 	}
-	slices.SortStableFunc(m.Needs, func(a, b Need) int {
-		switch {
-		case a.Level == b.Level:
-			return 0
-		case a.Level == Trouble:
-			return -1
-		}
-		return 1
-	})
+	slices.SortStableFunc(m.Needs, func(a, b Need) int { return cmp.Compare(b.Level, a.Level) }) // trouble, notice
 	m.Level, m.Verdict = verdict(m.Needs, s)
 	return m
 }

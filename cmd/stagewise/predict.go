@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -302,16 +303,12 @@ func newExplain() *cobra.Command {
 	return cmd
 }
 
-// scoreFlags are the flags of score.
-type scoreFlags struct {
-	from                     configFlags
-	show                     displayFlags
-	topic, to, version, stop string
-}
-
 func newScore() *cobra.Command {
-	var f scoreFlags
-	cmd := f.from.command(&cobra.Command{
+	var (
+		show                     displayFlags
+		topic, to, version, stop string
+	)
+	cmd := new(configFlags).command(&cobra.Command{
 		Use: "score -c FILE", Short: "Write predictions for the messages of a topic to another topic", Args: cobra.NoArgs,
 		Long: "Write predictions for each message of the examples topic, or of another topic with examples, by the\nnewest offered " +
 			"version of the pipeline. Several processes share the partitions. Exactly one\nprediction of each message counts, " +
@@ -319,55 +316,51 @@ func newScore() *cobra.Command {
 		Example: "  stagewise score -c clicks.yaml                              a service: predict current and future messages\n  " +
 			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
 			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
-	}, &f.show, f.run)
-	cmd.Flags().StringVar(&f.topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
-	cmd.Flags().StringVar(&f.to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
-	cmd.Flags().StringVar(&f.version, "version", "", "predict by this `version` only: a version number or run id (default "+
+	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
+		if stop != "" && stop != untilEnd {
+			return fmt.Errorf("--until: %s: expected end", stop)
+		}
+		topics := protocol.TopicsOf(c.Name)
+		o := score.Options{
+			From: cmp.Or(topic, c.Examples.Topic, topics.Examples), To: cmp.Or(to, topics.Predictions), UntilEnd: stop == untilEnd,
+			Contributions: c.Score.Contributions,
+		}
+		if o.From == o.To {
+			return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)
+		}
+		if o.To != topics.Predictions && slices.Contains(topicNames(c), o.To) {
+			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
+		}
+		blas, err := openBLAS()
+		if err != nil {
+			return err
+		}
+		of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
+		if o.UntilEnd {
+			of.role = "" // it ends by itself
+		}
+		err = show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
+			if !o.UntilEnd {
+				recorder.Record(event.Following{Topic: o.From})
+			}
+			return scoreTopic(cmd.Context(), log, c, o, version, blas, telemetry.Tee{recorder, counts})
+		})
+		if err == nil && o.UntilEnd && show.onScreen() {
+			counts.Conclude(cmd.ErrOrStderr(), o)
+		}
+		return err
+	})
+	cmd.Flags().StringVar(&topic, "topic", "", "predict the messages of this `topic` (default: the examples topic that runs read)")
+	cmd.Flags().StringVar(&to, "to", "", "write to this `topic`, which is created (default NAME.predictions)")
+	cmd.Flags().StringVar(&version, "version", "", "predict by this `version` only: a version number or run id (default "+
 		protocol.Latest+")")
-	cmd.Flags().StringVar(&f.stop, "until", "", "`end`: stop at the current end of the topic, and predict by the currently newest "+
+	cmd.Flags().StringVar(&stop, "until", "", "`end`: stop at the current end of the topic, and predict by the currently newest "+
 		"version")
 	return cmd
 }
 
-func (f *scoreFlags) run(cmd *cobra.Command, _ []string, c *config.Config) error {
-	if f.stop != "" && f.stop != untilEnd {
-		return fmt.Errorf("--until: %s: expected end", f.stop)
-	}
-	topics := protocol.TopicsOf(c.Name)
-	o := score.Options{
-		From: cmp.Or(f.topic, c.Examples.Topic, topics.Examples), To: cmp.Or(f.to, topics.Predictions), UntilEnd: f.stop == untilEnd,
-		Contributions: c.Score.Contributions,
-	}
-	if o.From == o.To {
-		return fmt.Errorf("--to: %s: expected a topic other than the one with the examples", o.To)
-	}
-	for _, name := range topicNames(c) {
-		if o.To == name && name != topics.Predictions {
-			return fmt.Errorf("--to: %s: expected a topic for predictions: the pipeline uses this one for something else", o.To)
-		}
-	}
-	blas, err := openBLAS()
-	if err != nil {
-		return err
-	}
-	of, counts := session{role: protocol.RoleScore, with: withLog}, &screen.ScoreCounts{}
-	if o.UntilEnd {
-		of.role = "" // it ends by itself
-	}
-	err = f.show.session(cmd, c, of, func(log *kafkalog.Log, recorder event.Recorder, _ func()) error {
-		if !o.UntilEnd {
-			recorder.Record(event.Following{Topic: o.From})
-		}
-		return f.score(cmd.Context(), log, c, o, blas, telemetry.Tee{recorder, counts})
-	})
-	if err == nil && o.UntilEnd && f.show.onScreen() {
-		counts.Conclude(cmd.ErrOrStderr(), o)
-	}
-	return err
-}
-
-// score predicts for the partitions that this process gets.
-func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, blas *kernel.BLAS,
+// scoreTopic predicts for the partitions that this process gets, by a version; "": by the newest.
+func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o score.Options, version string, blas *kernel.BLAS,
 	recorder event.Recorder) (err error) {
 	partitions, err := log.Partitions(ctx, o.From)
 	if errors.Is(err, kafkalog.ErrUnknownTopic) {
@@ -389,13 +382,13 @@ func (f *scoreFlags) score(ctx context.Context, log *kafkalog.Log, c *config.Con
 	topics := protocol.NewClient(log, c.Name, nil)
 	var versions score.Versions
 	if o.UntilEnd {
-		m, err := topics.Model(ctx, cmp.Or(f.version, protocol.Latest))
+		m, err := topics.Model(ctx, cmp.Or(version, protocol.Latest))
 		if err != nil {
 			return err
 		}
 		versions = score.Fixed(m)
 	} else {
-		follower, err := client.FollowOn(ctx, log, client.Options{Name: c.Name, Version: f.version})
+		follower, err := client.FollowOn(ctx, log, client.Options{Name: c.Name, Version: version})
 		if err != nil {
 			return err
 		}

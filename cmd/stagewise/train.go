@@ -306,11 +306,14 @@ func newSearch() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(checkBy(by), checkMeasured(by, c), checkFolds(folds),
-			screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
+		if err := errors.Join(checkBy(by), screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
 			return err
 		}
 		switch {
+		case c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by):
+			return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
+		case folds != 0 && (folds < 2 || folds > maxFolds):
+			return fmt.Errorf("--folds: %d: expected a whole number from 2 to %d, or 0 for none", folds, maxFolds)
 		case c.Examples.Holdout == 0 && folds == 0:
 			return option.Problem{Key: "examples.holdout", Value: "0",
 				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
@@ -362,24 +365,8 @@ func checkBy(by string) error {
 	return nil
 }
 
-// checkMeasured returns an error if the predictions of a configuration do not have a measure.
-func checkMeasured(by string, c *config.Config) error {
-	if c.Examples.Task() != examples.OneLabel && !page.OfEveryTask(by) {
-		return fmt.Errorf("--by: %s: expected error or loss, because rows do not have one label each", by)
-	}
-	return nil
-}
-
 // maxFolds bounds the runs of a combination.
 const maxFolds = 100
-
-// checkFolds returns an error for a number of folds that is none.
-func checkFolds(folds int) error {
-	if folds != 0 && (folds < 2 || folds > maxFolds) {
-		return fmt.Errorf("--folds: %d: expected a whole number from 2 to %d, or 0 for none", folds, maxFolds)
-	}
-	return nil
-}
 
 // writeSearch writes the files that were asked for, and how a search went, unless a file is the standard output. An empty path stands
 // for no file.
@@ -429,17 +416,17 @@ func candidates(file string, set, over []string, random int, seed uint64) (list 
 	}
 	slices.Sort(chosen)
 	for _, n := range chosen {
-		var tried []string
-		for _, key := range slices.Backward(keys) {
-			tried = append(tried, key.Key+"="+key.Values[n%len(key.Values)])
+		settings, tried := make([]page.Setting, len(keys)), make([]string, len(keys))
+		for i, key := range slices.Backward(keys) {
+			settings[i] = page.Setting{Key: key.Key, Value: key.Values[n%len(key.Values)]}
+			tried[i] = key.Key + "=" + settings[i].Value
 			n /= len(key.Values)
 		}
-		slices.Reverse(tried)
 		c, err := config.Load(file, set, tried...)
 		if err != nil {
 			return nil, err
 		}
-		list = append(list, screen.Candidate{Config: c, Set: tried})
+		list = append(list, screen.Candidate{Config: c, Settings: settings})
 	}
 	return list, nil
 }

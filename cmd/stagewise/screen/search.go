@@ -6,7 +6,6 @@ import (
 	"io"
 	"math"
 	"reflect"
-	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -24,7 +23,7 @@ const ByError = "error"
 // Candidate is a configuration of a search, and its run once that has ended.
 type Candidate struct {
 	*config.Config
-	Set []string // beyond the flags, as --set takes it
+	Settings []page.Setting // beyond the flags, the same keys as of the others
 	replay.Candidate
 
 	folds folds // of cross-validation
@@ -47,8 +46,8 @@ func (s *Search) Conclude(w io.Writer) error {
 		return errors.New("no run made a version that predicts holdout rows: see the table")
 	}
 	fmt.Fprint(w, "best:")
-	for _, set := range best.Set {
-		fmt.Fprintf(w, " --set %s", set)
+	for _, s := range best.Settings {
+		fmt.Fprintf(w, " --set %s=%s", s.Key, s.Value)
 	}
 	fmt.Fprintln(w)
 	if best.Report.TestError != nil {
@@ -61,9 +60,8 @@ func (s *Search) Conclude(w io.Writer) error {
 func (s *Search) table(w io.Writer) error {
 	var table Table
 	titles := []any{"run"} // in the order of the values, as the page numbers them
-	for _, set := range s.Candidates[0].Set {
-		key, _, _ := strings.Cut(set, "=")
-		titles = append(titles, key)
+	for _, of := range s.Candidates[0].Settings {
+		titles = append(titles, of.Key)
 	}
 	more := !page.OfEveryTask(s.By) // the measure that the runs are judged by has a column
 	if more {
@@ -78,9 +76,8 @@ func (s *Search) table(w io.Writer) error {
 	for _, n := range ranks {
 		candidate := &s.Candidates[n]
 		cells := []any{n + 1}
-		for _, set := range candidate.Set {
-			_, value, _ := strings.Cut(set, "=")
-			cells = append(cells, value)
+		for _, of := range candidate.Settings {
+			cells = append(cells, of.Value)
 		}
 		r := candidate.Report
 		if more {
@@ -121,9 +118,8 @@ func (s *Search) order() page.Order {
 // About says what the page of a search is about.
 func (s *Search) About() page.About {
 	var keys []string
-	for _, set := range s.Candidates[0].Set {
-		key, _, _ := strings.Cut(set, "=")
-		keys = append(keys, key)
+	for _, of := range s.Candidates[0].Settings {
+		keys = append(keys, of.Key)
 	}
 	return page.About{Title: "Search over " + english.OxfordWordSeries(keys, "and"), Pipeline: s.Candidates[0].Name,
 		Date: date(s.Ended), By: s.order()}
@@ -136,13 +132,8 @@ func (s *Search) Compared() (runs []page.Compared) {
 		if candidate.Err != nil {
 			state = schemas.Failed
 		}
-		var settings []page.Setting
-		for _, set := range candidate.Set {
-			key, value, _ := strings.Cut(set, "=")
-			settings = append(settings, page.Setting{Key: key, Value: value})
-		}
 		runs = append(runs, page.Compared{
-			Title: fmt.Sprintf("run %d", i+1), State: state, Settings: settings, Plan: candidate.Plan, Report: candidate.Report,
+			Title: fmt.Sprintf("run %d", i+1), State: state, Settings: candidate.Settings, Plan: candidate.Plan, Report: candidate.Report,
 		})
 	}
 	return runs
