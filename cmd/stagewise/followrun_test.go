@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -24,77 +23,6 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/serve"
 )
-
-// service is a process of this program that logs JSON.
-type service struct {
-	t       *testing.T
-	process *os.Process
-	records *bufio.Scanner
-	metrics string // its URL
-}
-
-// startService starts the program, and waits until it serves metrics.
-func startService(t *testing.T, args ...string) *service {
-	t.Helper()
-	s := startProcess(t, args...)
-	s.metrics = s.await("serving", func(r map[string]any) bool { return true })["metrics"].(string)
-	return s
-}
-
-// startProcess starts the program.
-func startProcess(t *testing.T, args ...string) *service {
-	t.Helper()
-	cmd, _, _ := program(t, append(args, "--log", "json", "--log-level", "debug")...)
-	lines, wait := started(t, cmd)
-	s := &service{t: t, process: cmd.Process, records: lines}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		for s.records.Scan() { // what it still says must not block it
-		}
-		wait()
-	})
-	return s
-}
-
-// await waits until the process logs a record with a message that is as wanted.
-func (s *service) await(message string, wanted func(map[string]any) bool) map[string]any {
-	s.t.Helper()
-	var last []string
-	for s.records.Scan() {
-		record := map[string]any{}
-		if err := json.Unmarshal(s.records.Bytes(), &record); err != nil {
-			s.t.Fatalf("%v: %s", err, s.records.Text())
-		}
-		if record["msg"] == message && wanted(record) {
-			return record
-		}
-		last = append(last[max(0, len(last)-5):], s.records.Text())
-	}
-	s.t.Fatalf("the process has ended without %q: %s", message, strings.Join(last, "\n"))
-	return nil
-}
-
-// measured returns the lines of the metrics of this program, without the label pipeline.
-func (s *service) measured(pipeline string) []string {
-	s.t.Helper()
-	response, err := http.Get(s.metrics)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		s.t.Fatal(err)
-	}
-	var lines []string
-	label := `pipeline="` + pipeline + `"`
-	for line := range strings.Lines(string(body)) {
-		if strings.HasPrefix(line, "stagewise_") {
-			lines = append(lines, strings.NewReplacer(label+",", "", ","+label, "", "{"+label+"}", "").Replace(strings.TrimSpace(line)))
-		}
-	}
-	return lines
-}
 
 // eventsOnTopic writes JSON values to the topic events of a broker: as many that can't be read as rows.
 func eventsOnTopic(t *testing.T, broker *kafkalog.Log, rows int) {
@@ -120,21 +48,10 @@ func TestRunAloneLearnsATopic(t *testing.T) {
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	broker := startBroker(t)
 	eventsOnTopic(t, broker, 200)
-	run := startService(t, "run", "-c", "clicks.yaml", "--set", "brokers="+broker.Addr()[0], "--set", "retrain.rows=100", "--set",
-		"metrics.listen=127.0.0.1:0")
-	learnt := 0.0
-	run.await("retrained", func(r map[string]any) bool {
-		learnt += r["rows"].(float64)
-		return learnt == 200
-	})
-	run.await("source lag", func(r map[string]any) bool { return r["messages"].(float64) == 0 })
-	got := run.measured("clicks")
-	for _, want := range []string{"stagewise_learnt_rows_total 200", "stagewise_ingested_rows_total 200",
-		"stagewise_quarantined_total 200", "stagewise_source_lag_messages 0"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
-		}
-	}
+	run := startCommand(t, "run", "-c", "clicks.yaml", "--set", "brokers="+broker.Addr()[0], "--set", "retrain.rows=100", "--set",
+		"metrics.listen=127.0.0.1:0", "--log", "text", "--log-level", "debug")
+	run.measures(`learnt_rows_total{pipeline="clicks"} 200`, `ingested_rows_total{pipeline="clicks"} 200`,
+		`quarantined_total{pipeline="clicks"} 200`, `source_lag_messages{pipeline="clicks"} 0`)
 }
 
 // A process that only ingests says what it can't read, and what waits. It finds a port of its own beside others.
@@ -142,18 +59,14 @@ func TestIngestServesMetrics(t *testing.T) {
 	inFolder(t, map[string]string{"clicks.yaml": clicked})
 	broker := startBroker(t)
 	eventsOnTopic(t, broker, 60)
-	on := []string{"ingest", "-c", "clicks.yaml", "--set", "brokers=" + broker.Addr()[0]}
-	first := startService(t, on...)
-	first.await("source lag", func(r map[string]any) bool { return r["messages"].(float64) == 0 })
-	got := first.measured("clicks")
-	for _, want := range []string{"stagewise_ingested_rows_total 60", "stagewise_quarantined_total 60", "stagewise_source_lag_messages 0"} {
-		if !slices.Contains(got, want) {
-			t.Errorf("no %s in\n%s", want, strings.Join(got, "\n"))
-		}
-	}
-	configured := strings.TrimSuffix(strings.TrimPrefix(first.metrics, "http://"), "/metrics")
-	if second := startService(t, append(on, "--set", "metrics.listen="+configured)...); second.metrics == first.metrics {
-		t.Errorf("two processes serve metrics at %s", second.metrics)
+	on := []string{"ingest", "-c", "clicks.yaml", "--log", "text", "--log-level", "debug", "--set", "brokers=" + broker.Addr()[0]}
+	first := startCommand(t, on...)
+	first.measures(`ingested_rows_total{pipeline="clicks"} 60`, `quarantined_total{pipeline="clicks"} 60`,
+		`source_lag_messages{pipeline="clicks"} 0`)
+	at := first.says(metricsAt)
+	configured := strings.TrimSuffix(strings.TrimPrefix(at, "http://"), "/metrics")
+	if second := startCommand(t, append(on, "--set", "metrics.listen="+configured)...); second.says(metricsAt) == at {
+		t.Errorf("two processes serve metrics at %s", at)
 	}
 }
 
@@ -174,9 +87,9 @@ func TestScoreAlonePredictsForATopic(t *testing.T) {
 		"predictions for 70 rows") {
 		t.Errorf("%s, expected predictions for 70 rows", stderr)
 	}
-	score := startService(t, append([]string{"score"}, on...)...)
+	score := startCommand(t, append([]string{"score", "--log", "text"}, on...)...)
 	more()
-	score.await("scored", func(r map[string]any) bool { return r["rows"].(float64) > 0 })
+	score.says(`scored pipeline=clicks .*rows=[1-9]`)
 }
 
 // A process on the other end of a pipe has the responses in the order of its requests, also of those that are refused, and the

@@ -28,16 +28,10 @@ func TestServices(t *testing.T) {
 	long(t)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(300, 1), "test.csv": blobs(60, 2)})
 	broker := startBroker(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
 	on := []string{"-c", "good.yaml", "--set", "brokers=" + broker.Addr()[0]}
-	services := map[string]chan int{}
-	logs := map[string]*lockedBuffer{}
+	services := map[string]*command{}
 	for _, role := range []string{protocol.RoleWork, protocol.RoleSolve} {
-		ended, log := make(chan int, 1), &lockedBuffer{}
-		services[role], logs[role] = ended, log
-		args := append([]string{role, "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)
-		go func() { ended <- execute(ctx, args, &bytes.Buffer{}, log) }()
+		services[role] = startCommand(t, append([]string{role, "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
 	}
 
 	code, out, stderr := stagewise(append([]string{"train", "--detach"}, on...)...)
@@ -79,7 +73,7 @@ func TestServices(t *testing.T) {
 		protocol.RoleWork:  {[]string{"partitions", "lag_rows", `runs_total{pipeline="blobs",state="done"}`}, []string{"objective", "active"}},
 		protocol.RoleSolve: {[]string{"objective", "active", "error_ratio", "rows_total"}, []string{"partitions"}},
 	} {
-		body := metricsOf(t, logs[role].String())
+		body := services[role].metrics()
 		for _, name := range has.metrics {
 			if !strings.Contains(body, "\nstagewise_"+name) {
 				t.Errorf("%s exports no %s", role, name)
@@ -101,17 +95,16 @@ func TestServices(t *testing.T) {
 		}
 	}
 
-	stop()
-	for role, ended := range services {
-		if code := <-ended; code != exitDone {
-			t.Errorf("%s ends with %d: %s", role, code, logs[role])
+	for role, service := range services {
+		if code := service.stop(); code != exitDone {
+			t.Errorf("%s ends with %d: %s", role, code, service.log)
 		}
 		for _, want := range []string{`"msg":"began"`, `"msg":"ended"`} {
-			if !strings.Contains(logs[role].String(), want) {
+			if !strings.Contains(service.log.String(), want) {
 				t.Errorf("%s logs no %s", role, want)
 			}
 		}
-		for _, record := range logged(t, logs[role].String()) {
+		for _, record := range logged(t, service.log.String()) {
 			if record["pipeline"] != "blobs" {
 				t.Errorf("%s logs the pipeline %v", role, record["pipeline"])
 			}
@@ -161,56 +154,6 @@ func lagOf(t *testing.T, broker, group, topic string, partitions int) (lag int64
 	return lag
 }
 
-// metricsOf returns the metrics of a service, given what it has logged.
-func metricsOf(t *testing.T, log string) string {
-	t.Helper()
-	for _, record := range logged(t, log) {
-		if address, ok := record["metrics"].(string); ok {
-			response := valueOf(http.Get(address))(t)
-			defer response.Body.Close()
-			return string(valueOf(io.ReadAll(response.Body))(t))
-		}
-	}
-	t.Fatalf("no address in %s", log)
-	return ""
-}
-
-// lockedBuffer is a buffer that one goroutine writes while another reads.
-type lockedBuffer struct {
-	mutex   sync.Mutex
-	content bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.content.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mutex.Lock()
-	defer b.mutex.Unlock()
-	return b.content.String()
-}
-
-// watched is an output that tells when a text is in it.
-type watched struct {
-	lockedBuffer
-	text string
-	once sync.Once
-	seen chan struct{}
-}
-
-func watch(text string) *watched { return &watched{text: text, seen: make(chan struct{})} }
-
-func (w *watched) Write(p []byte) (int, error) {
-	n, err := w.lockedBuffer.Write(p)
-	if strings.Contains(w.lockedBuffer.String(), w.text) {
-		w.once.Do(func() { close(w.seen) })
-	}
-	return n, err
-}
-
 // submitted submits a run on a broker of its own, on which nobody works.
 func submitted(t *testing.T) (id, broker string, on []string) {
 	t.Helper()
@@ -229,17 +172,13 @@ func TestAttachTellsWhoWorks(t *testing.T) {
 	id, broker, on := submitted(t)
 	attach := func(until string) string {
 		t.Helper()
-		ctx, stop := context.WithCancel(t.Context())
-		defer stop()
-		began, out, ended := time.Now(), watch(until), make(chan int, 1)
-		go func() { ended <- execute(ctx, append([]string{"train", "--attach", id}, on...), io.Discard, out) }()
-		<-out.seen
+		began, attached := time.Now(), startCommand(t, append([]string{"train", "--attach", id}, on...)...)
+		attached.says(until)
 		if took := time.Since(began); took >= protocol.MinPatience {
 			t.Errorf("it takes %v to say %q", took, until)
 		}
-		stop()
-		<-ended
-		return out.String()
+		attached.stop()
+		return attached.log.String()
 	}
 	text := attach("no solver")
 	for _, want := range []string{", on other processes\n", "it waits for the survey\n",
@@ -271,34 +210,20 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	messages := valueOf(old.Messages())(t)
 	messages = append(messages, (&schemas.End{Run: id, State: schemas.Cancelled}).Message()) // it would go first
 	valueOf(client.Log.Append(t.Context(), client.Topics.Plans, 0, messages...))(t)
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	logs, ended := watch(`"msg":"stands aside"`), make(chan int, 1)
-	args := append([]string{"work", "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)
-	go func() { ended <- execute(ctx, args, &bytes.Buffer{}, logs) }()
-	<-logs.seen
-	var address string
-	for _, record := range logged(t, logs.String()) {
-		if a, ok := record["metrics"].(string); ok {
-			address = a
-		}
+	works := startCommand(t, append([]string{"work", "--log", "json", "--set", "metrics.listen=127.0.0.1:0"}, on...)...)
+	works.says(`"msg":"stands aside"`)
+	for _, record := range logged(t, works.log.String()) {
 		if record["msg"] == "stands aside" && (record["for"] != old.Run() || record["level"] != "WARN" ||
 			!strings.Contains(record["because"].(string), "numerics 0")) {
 			t.Errorf("%v", record)
 		}
 	}
-	response := valueOf(http.Get(strings.TrimSuffix(address, "metrics") + "ready"))(t)
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != http.StatusServiceUnavailable || !strings.HasPrefix(string(body), "standing aside for run "+
-		old.Run()+": ") {
-		t.Errorf("/ready: %d, %s, %v", response.StatusCode, body, err)
+	ready := strings.TrimSuffix(works.says(metricsAt), "metrics") + "ready"
+	if why := answered(t, "GET", ready, "", http.StatusServiceUnavailable); !strings.HasPrefix(why, "standing aside for run "+old.Run()+": ") {
+		t.Errorf("/ready: %s", why)
 	}
-	if !strings.Contains(metricsOf(t, logs.String()), `stagewise_standing_aside{pipeline="blobs"} 1`) {
-		t.Error("no metric says that it stands aside")
-	}
-	stop()
-	if code := <-ended; code != exitDone {
+	works.measures("standing_aside{pipeline=\"blobs\"} 1")
+	if code := works.stop(); code != exitDone {
 		t.Errorf("work ends with %d", code)
 	}
 }
@@ -362,19 +287,27 @@ func TestHealth(t *testing.T) {
 	}
 }
 
-// transcript is an output that tells when more is in it.
+// transcript is an output that one goroutine writes while another reads, and that tells when more is in it.
 type transcript struct {
-	lockedBuffer
-	more chan struct{} // has room for one value
+	mutex   sync.Mutex
+	content bytes.Buffer
+	more    chan struct{} // has room for one value
 }
 
 func (l *transcript) Write(p []byte) (int, error) {
-	n, err := l.lockedBuffer.Write(p)
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
 	select {
 	case l.more <- struct{}{}:
 	default:
 	}
-	return n, err
+	return l.content.Write(p)
+}
+
+func (l *transcript) String() string {
+	l.mutex.Lock()
+	defer l.mutex.Unlock()
+	return l.content.String()
 }
 
 // command is a command line that runs until the test ends.
@@ -383,7 +316,7 @@ type command struct {
 	name  string
 	log   *transcript
 	ended chan int
-	stop  func() // and waits until it has ended
+	stop  func() (code int) // and waits until it has ended
 }
 
 // startCommand runs a command until the test ends, which fails if the command ends before.
@@ -392,32 +325,56 @@ func startCommand(t *testing.T, args ...string) *command {
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context())) // which ends before the clean-up
 	s := &command{t: t, name: args[0], log: &transcript{more: make(chan struct{}, 1)}, ended: make(chan int, 1)}
 	go func() { s.ended <- execute(ctx, args, io.Discard, s.log) }()
-	s.stop = sync.OnceFunc(func() {
+	s.stop = sync.OnceValue(func() int {
 		select {
 		case code := <-s.ended:
 			t.Errorf("%s has ended with %d before it was told to: %s", s.name, code, s.log)
+			return code
 		default:
 			stop()
-			<-s.ended
+			return <-s.ended
 		}
 	})
-	t.Cleanup(s.stop)
+	t.Cleanup(func() { s.stop() })
 	return s
+}
+
+// await waits until the command says more.
+func (s *command) await(expected string) {
+	s.t.Helper()
+	select {
+	case code := <-s.ended:
+		s.ended <- code
+		s.t.Fatalf("%s: %d: %s, expected %s", s.name, code, s.log, expected)
+	case <-s.log.more:
+	}
 }
 
 // says waits until the command has said what a pattern matches, and returns what its group is.
 func (s *command) says(pattern string) string {
 	s.t.Helper()
-	wanted := regexp.MustCompile(pattern)
-	for {
+	for wanted := regexp.MustCompile(pattern); ; s.await(pattern) {
 		if found := wanted.FindStringSubmatch(s.log.String()); found != nil {
 			return found[len(found)-1]
 		}
-		select {
-		case code := <-s.ended:
-			s.ended <- code
-			s.t.Fatalf("%s: %d: %s, expected %s", s.name, code, s.log, pattern)
-		case <-s.log.more:
+	}
+}
+
+// metricsAt matches the address of metrics in a log.
+const metricsAt = `metrics"?[=:]"?(http[^"\s]+)`
+
+// metrics returns the metrics of the command.
+func (s *command) metrics() string {
+	s.t.Helper()
+	return answered(s.t, "GET", s.says(metricsAt), "", http.StatusOK)
+}
+
+// measures waits until the metrics of the command have lines. It logs at the level debug, and what it counts before it logs.
+func (s *command) measures(lines ...string) {
+	s.t.Helper()
+	for _, line := range lines {
+		for !strings.Contains(s.metrics(), "\nstagewise_"+line+"\n") {
+			s.await(line)
 		}
 	}
 }

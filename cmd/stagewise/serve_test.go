@@ -13,7 +13,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -28,34 +27,12 @@ import (
 	"github.com/stagewise/stagewise/score"
 )
 
-// serving runs serve until the test ends, and returns the URL of the predictions.
+// serving runs serve until the test ends, and returns the URL of the predictions once the log has a text.
 func serving(t *testing.T, until string, args ...string) (url string) {
 	t.Helper()
-	return regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(servingWithLogs(t, until, args...))[1]
-}
-
-// servingWithLogs is serving, but returns what the server has logged so far.
-func servingWithLogs(t *testing.T, until string, args ...string) string {
-	t.Helper()
-	ctx, stop := context.WithCancel(t.Context())
-	logs, listens, ended := watch(until), watch("url="), make(chan int, 1)
-	args = append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)
-	go func() { ended <- execute(ctx, args, io.Discard, io.MultiWriter(listens, logs)) }()
-	t.Cleanup(func() {
-		stop()
-		if code := <-ended; code != exitDone {
-			t.Errorf("serve ended with %d: %s", code, logs)
-		}
-	})
-	for _, seen := range []chan struct{}{listens.seen, logs.seen} {
-		select {
-		case <-seen:
-		case code := <-ended:
-			ended <- code
-			t.Fatalf("serve: %d: %s", code, logs)
-		}
-	}
-	return listens.String()
+	s := startCommand(t, append([]string{"serve", "--listen", "127.0.0.1:0"}, args...)...)
+	s.says(until)
+	return s.says(`url=(\S+)`)
 }
 
 // asked is the answer to rows of JSON.
@@ -108,9 +85,9 @@ func TestServeMetricsAddress(t *testing.T) {
 	token := strings.Repeat("t", 32)
 	inFolder(t, map[string]string{"good.yaml": good, "train.csv": blobs(90, 1), "test.csv": blobs(30, 2), "token": token})
 	typed(t, exitDone, "train", "-c", "good.yaml", "--quiet", "--model", "m")
-	logs := servingWithLogs(t, "url=", "-c", "good.yaml", "--model", "m", "--set", "metrics.listen=127.0.0.1:0", "--set", "serve.token_file=token")
-	metrics := strings.TrimSuffix(regexp.MustCompile(`metrics=(\S+)`).FindStringSubmatch(logs)[1], "/metrics")
-	requests := strings.TrimSuffix(regexp.MustCompile(`url=(\S+)`).FindStringSubmatch(logs)[1], "/predict")
+	s := startCommand(t, "serve", "--listen", "127.0.0.1:0", "-c", "good.yaml", "--model", "m", "--set", "metrics.listen=127.0.0.1:0", "--set",
+		"serve.token_file=token")
+	metrics, requests := strings.TrimSuffix(s.says(metricsAt), "/metrics"), strings.TrimSuffix(s.says(`url=(\S+)`), "/predict")
 	for url, want := range map[string]int{metrics + "/metrics": 200, metrics + "/live": 200, metrics + "/ready": 200, metrics + "/predict": 404,
 		metrics + "/model": 404, requests + "/metrics": 401, requests + "/live": 200} {
 		response := valueOf(http.Get(url))(t)
