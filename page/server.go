@@ -33,13 +33,12 @@ const maxStreams = 32
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self'; base-uri " +
 	"'none'; form-action 'none'; frame-ancestors 'none'"
 
-// CheckListen returns an error if an address is not on the loopback interface: the page has no authentication. The error is an
-// [option.Problem] without a key.
-func CheckListen(address string) error {
+// CheckListen returns an error about a key if its address is not on the loopback interface: the page has no authentication.
+func CheckListen(key, address string) error {
 	if kafkalog.IsLoopback(address) {
 		return nil
 	}
-	return option.Problem{Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has no " +
+	return option.Problem{Key: key, Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has no " +
 		"authentication; from another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST"}
 }
 

@@ -121,6 +121,34 @@ func onPipeline(cmd *cobra.Command, check func(c *config.Config, args []string) 
 	return onLog(withPipeline, cmd, check, do)
 }
 
+// checkOutputs returns an error for files that can't be written, given as the flag and the path of each, or of which several are the
+// standard output.
+func checkOutputs(files ...[2]string) error {
+	var errs []error
+	used := ""
+	for _, f := range files {
+		errs = append(errs, screen.CheckWritable(f[1]))
+		if f[1] == screen.StandardOutput {
+			if used != "" {
+				errs = append(errs, fmt.Errorf("%s and %s: expected - for only one of them", used, f[0]))
+			}
+			used = f[0]
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// untilEnd is the value of --until that ends a command at the end that a topic has now.
+const untilEnd = "end"
+
+// checkUntil returns an error for another value of --until.
+func checkUntil(until string) error {
+	if until != "" && until != untilEnd {
+		return fmt.Errorf("--until: %s: expected end", until)
+	}
+	return nil
+}
+
 // printEach prints values that a command has changed, each on a line.
 func printEach[T any](cmd *cobra.Command, values []T) {
 	for _, v := range values {

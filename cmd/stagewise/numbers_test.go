@@ -290,12 +290,7 @@ func arrowRows(t *testing.T, schema *arrow.Schema, rows string) []byte {
 	t.Helper()
 	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows), array.WithUseNumber())
 	noError(t, err)
-	defer record.Release()
-	var stream bytes.Buffer
-	w := ipc.NewWriter(&stream, ipc.WithSchema(schema))
-	noError(t, w.Write(record))
-	noError(t, w.Close())
-	return stream.Bytes()
+	return valueOf(streamOf(record))(t)
 }
 
 // answers returns the labels that a server answers with.

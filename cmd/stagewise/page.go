@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 
@@ -63,14 +62,7 @@ func checkPage(flag, address string) error {
 	if address == "" && flag == "--page" {
 		return nil
 	}
-	if err := page.CheckListen(address); err != nil {
-		if p, ok := errors.AsType[option.Problem](err); ok {
-			p.Key = flag
-			return p
-		}
-		return err
-	}
-	return nil
+	return page.CheckListen(flag, address)
 }
 
 // showPage shows a pipeline at an address, which a flag has, until ctx ends or stop is called; an empty address: it

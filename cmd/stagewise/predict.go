@@ -222,12 +222,10 @@ func newExplain() *cobra.Command {
 			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
 			"  stagewise explain -c adult.yaml --version 7",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := errors.Join(screen.CheckExplain(o, limit, top), screen.CheckWritable(jsonFile), screen.CheckWritable(page))
+			err := errors.Join(screen.CheckExplain(o, limit, top), checkOutputs([2]string{"--json", jsonFile}, [2]string{"--html", page}))
 			switch {
 			case err != nil:
 				return err
-			case jsonFile == screen.StandardOutput && page == screen.StandardOutput:
-				return errors.New("--json and --html: expected - for only one of them")
 			case from.file == "" && (modelFile == "" || input.input == ""):
 				return errors.New("expected --model FILE and -i FILE, or -c FILE")
 			case from.file != "" && (modelFile != "" || input.input != "" || input.label != "" || cmd.Flags().Changed("header")):
@@ -317,8 +315,8 @@ func newScore() *cobra.Command {
 			"stagewise score -c clicks.yaml --until end                  predict up to the current end of the topic\n  stagewise " +
 			"score -c clicks.yaml --topic visits --to guesses  predict another topic; --version 7: by version 7",
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if stop != "" && stop != untilEnd {
-			return fmt.Errorf("--until: %s: expected end", stop)
+		if err := checkUntil(stop); err != nil {
+			return err
 		}
 		topics := protocol.TopicsOf(c.Name)
 		o := score.Options{

@@ -189,9 +189,9 @@ func tableScript(s *testscript.TestScript, _ bool, args []string) {
 	if filepath.Ext(args[1]) == ".arrow" {
 		content = asArrow
 	}
-	text, err := content(table)
+	written, err := content(table)
 	s.Check(err)
-	s.Check(os.WriteFile(s.MkAbs(args[1]), []byte(text), 0o644))
+	s.Check(os.WriteFile(s.MkAbs(args[1]), written, 0o644))
 }
 
 // topic NAME [FILE] writes the lines of a file as messages to a topic of the embedded broker in .stagewise, which it creates if it

@@ -1,8 +1,6 @@
 package main
 
 import (
-	"bufio"
-	"context"
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
@@ -13,7 +11,9 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -137,28 +137,21 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	free := valueOf(net.Listen("tcp", "127.0.0.1:0"))(t)
 	address := free.Addr().String()
 	noError(t, free.Close())
-	ctx, stop := context.WithCancel(t.Context())
-	defer stop()
-	lines, log := io.Pipe()
-	ended := make(chan int, 1)
-	go func() {
-		code := execute(ctx, []string{"score", "-c", "good.yaml", "--log", "text", "--set", "listen=" + address, "--set",
-			"metrics.listen=127.0.0.1:0"}, io.Discard, log)
-		log.Close()
-		ended <- code
-	}()
-	rows, scanner := 0, bufio.NewScanner(lines)
+	scores := startCommand(t, "score", "-c", "good.yaml", "--log", "text", "--set", "listen="+address, "--set", "metrics.listen=127.0.0.1:0")
 	until := func(want int) {
 		t.Helper()
-		for rows < want && scanner.Scan() {
-			if _, of, found := strings.Cut(scanner.Text(), " rows="); found {
-				var n int
-				_, _ = fmt.Sscan(of, &n) // 0 is not counted
-				rows += n
+		for {
+			rows := 0
+			for _, found := range regexp.MustCompile(` rows=(\d+)`).FindAllStringSubmatch(scores.log.String(), -1) {
+				rows += valueOf(strconv.Atoi(found[1]))(t)
 			}
-		}
-		if rows != want {
-			t.Fatalf("%d rows have predictions, expected %d", rows, want)
+			if rows > want {
+				t.Fatalf("%d rows have predictions, expected %d", rows, want)
+			}
+			if rows == want {
+				return
+			}
+			scores.await(fmt.Sprint("predictions for ", want, " rows"))
 		}
 	}
 	until(330)
@@ -169,9 +162,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	noError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
 	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
-	go func() { _, _ = io.Copy(io.Discard, lines) }() // it ends with the program
-	stop()
-	<-ended
+	scores.stop()
 	if _, counted := scored(t, "blobs.predictions"); counted != 330+examples.Rows {
 		t.Errorf("%d rows have predictions that count, expected %d", counted, 330+examples.Rows)
 	}

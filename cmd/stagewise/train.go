@@ -49,11 +49,9 @@ func newTrain() *cobra.Command {
   stagewise train -c digits.yaml --set stages.0.passes=3 --report -  with another value, and the report on standard output
   stagewise train -c digits.yaml --detach                            leave the run to the workers and solvers of a cluster`,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := errors.Join(screen.CheckWritable(report), screen.CheckWritable(modelFile), checkPage("--page", pageAt)); err != nil {
+		outputs := checkOutputs([2]string{"--report", report}, [2]string{"--model", modelFile})
+		if err := errors.Join(outputs, checkPage("--page", pageAt)); err != nil {
 			return err
-		}
-		if report == screen.StandardOutput && modelFile == screen.StandardOutput {
-			return errors.New("--report and --model: expected - for only one of them")
 		}
 		if detach && attach != "" {
 			return errors.New("--detach and --attach: expected only one of them")
@@ -143,9 +141,6 @@ func newTrain() *cobra.Command {
 	return cmd
 }
 
-// untilEnd is the value of --until that ends a chain at the topic's end.
-const untilEnd = "end"
-
 func newRun() *cobra.Command {
 	var (
 		show   displayFlags
@@ -160,7 +155,7 @@ func newRun() *cobra.Command {
 		Long: "Retrain continuously as examples arrive. run also ingests the files and the topic\nexamples.from_topic: it needs no " +
 			"other process.",
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := errors.Join(screen.CheckWritable(report), checkPage("--page", pageAt)); err != nil {
+		if err := errors.Join(screen.CheckWritable(report), checkPage("--page", pageAt), checkUntil(until)); err != nil {
 			return err
 		}
 		for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
@@ -179,9 +174,6 @@ func newRun() *cobra.Command {
 		}
 		if problems := c.CheckChained(); len(problems) > 0 {
 			return problems[0]
-		}
-		if until != "" && until != untilEnd {
-			return fmt.Errorf("--until: %s: expected end", until)
 		}
 		blas, err := openSolverBLAS()
 		if err != nil {
@@ -306,7 +298,7 @@ func newSearch() *cobra.Command {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(checkBy(by), screen.CheckWritable(output), screen.CheckWritable(html)); err != nil {
+		if err := errors.Join(checkBy(by), checkOutputs([2]string{"-o", output}, [2]string{"--html", html})); err != nil {
 			return err
 		}
 		switch {
@@ -317,8 +309,6 @@ func newSearch() *cobra.Command {
 		case c.Examples.Holdout == 0 && folds == 0:
 			return option.Problem{Key: "examples.holdout", Value: "0",
 				Want: "a fraction of the training rows to rank runs by, such as --set examples.holdout=0.1, or --folds 5"}
-		case output == screen.StandardOutput && html == screen.StandardOutput:
-			return errors.New("-o and --html: expected - for only one of them")
 		}
 		blas, err := openSolverBLAS()
 		if err != nil {
@@ -443,13 +433,11 @@ func newIngest() *cobra.Command {
   stagewise ingest -c clicks.yaml              follow the topic examples.from_topic until interrupted
   stagewise ingest -c clicks.yaml --until end  stop at the current end of that topic`,
 	}, &show, func(cmd *cobra.Command, _ []string, c *config.Config) error {
-		if err := requireOwnExamples(c, "it is read-only here"); err != nil {
+		if err := errors.Join(requireOwnExamples(c, "it is read-only here"), checkUntil(until)); err != nil {
 			return err
 		}
 		follows := c.Examples.FromTopic != ""
 		switch {
-		case until != "" && until != untilEnd:
-			return fmt.Errorf("--until: %s: expected end", until)
 		case until != "" && !follows:
 			return errors.New("--until: expected examples.from_topic: only a topic can be followed")
 		case !follows && len(c.Examples.Train)+len(c.Examples.Test) == 0:

@@ -82,9 +82,8 @@ func jsonRow(row []namedValue) string {
 	return "{" + strings.Join(members, ", ") + "}"
 }
 
-// arrowRow returns a row as a stream of Arrow. What is nil is a float64.
-func arrowRow(t *testing.T, row []namedValue) []byte {
-	t.Helper()
+// rowRecord returns a row as a record of Arrow. What is nil is a float64.
+func rowRecord(row []namedValue) arrow.Record {
 	var fields []arrow.Field
 	for _, v := range row {
 		field := arrow.Field{Name: v.name, Type: arrow.PrimitiveTypes.Float64, Nullable: true}
@@ -120,13 +119,91 @@ func arrowRow(t *testing.T, row []namedValue) []byte {
 			}
 		}
 	}
-	record := b.NewRecord()
-	defer record.Release()
+	return b.NewRecord()
+}
+
+// arrowRow returns a row as a stream of Arrow.
+func arrowRow(t *testing.T, row []namedValue) []byte {
+	t.Helper()
+	return valueOf(streamOf(rowRecord(row)))(t)
+}
+
+// parquetRow returns a row as a Parquet file.
+func parquetRow(t *testing.T, row []namedValue) []byte {
+	t.Helper()
+	return valueOf(parquetOf(rowRecord(row)))(t)
+}
+
+// streamOf returns a record as a stream of Arrow.
+func streamOf(record arrow.Record) ([]byte, error) {
 	var stream bytes.Buffer
 	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	noError(t, w.Write(record))
-	noError(t, w.Close())
-	return stream.Bytes()
+	err := errors.Join(w.Write(record), w.Close())
+	return stream.Bytes(), err
+}
+
+// parquetOf returns a record of numbers, booleans and texts as a Parquet file.
+func parquetOf(record arrow.Record) ([]byte, error) {
+	var fields schema.FieldList
+	for i, f := range record.Schema().Fields() {
+		kind, text := parquet.Types.Double, schema.LogicalType(schema.NoLogicalType{})
+		switch record.Column(i).(type) {
+		case *array.Int64:
+			kind = parquet.Types.Int64
+		case *array.Boolean:
+			kind = parquet.Types.Boolean
+		case *array.String:
+			kind, text = parquet.Types.ByteArray, schema.StringLogicalType{}
+		}
+		fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(f.Name, parquet.Repetitions.Optional, text, kind, 0, -1)))
+	}
+	var content bytes.Buffer
+	w := file.NewParquetWriter(&content, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)))
+	group := w.AppendRowGroup()
+	for _, c := range record.Columns() {
+		levels := make([]int16, c.Len())
+		for i := range levels {
+			if c.IsValid(i) {
+				levels[i] = 1
+			}
+		}
+		column, err := group.NextColumn()
+		if err != nil {
+			return nil, err
+		}
+		switch column := column.(type) {
+		case *file.Int64ColumnChunkWriter:
+			_, err = column.WriteBatch(validOf(c.(*array.Int64)), levels, nil)
+		case *file.BooleanColumnChunkWriter:
+			_, err = column.WriteBatch(validOf(c.(*array.Boolean)), levels, nil)
+		case *file.Float64ColumnChunkWriter:
+			_, err = column.WriteBatch(validOf(c.(*array.Float64)), levels, nil)
+		case *file.ByteArrayColumnChunkWriter:
+			var texts []parquet.ByteArray
+			for _, text := range validOf(c.(*array.String)) {
+				texts = append(texts, parquet.ByteArray(text))
+			}
+			_, err = column.WriteBatch(texts, levels, nil)
+		}
+		if err := errors.Join(err, column.Close()); err != nil {
+			return nil, err
+		}
+	}
+	err := errors.Join(group.Close(), w.Close())
+	return content.Bytes(), err
+}
+
+// validOf returns the values of an array that are not null.
+func validOf[T any](of interface {
+	arrow.Array
+	Value(i int) T
+}) (values []T) {
+	for i := range of.Len() {
+		if of.IsValid(i) {
+			values = append(values, of.Value(i))
+		}
+	}
+	return values
 }
 
 // timed returns a row whose day is a time, if it has no zone.
@@ -140,52 +217,6 @@ func timed(row []namedValue) []namedValue {
 		}
 	}
 	return row
-}
-
-// parquetRow returns a row as a Parquet file. What is nil is a double.
-func parquetRow(t *testing.T, row []namedValue) []byte {
-	t.Helper()
-	var fields schema.FieldList
-	for _, v := range row {
-		optional := parquet.Repetitions.Optional
-		switch v.value.(type) {
-		case int64:
-			fields = append(fields, schema.NewInt64Node(v.name, optional, -1))
-		case bool:
-			fields = append(fields, schema.NewBooleanNode(v.name, optional, -1))
-		case string:
-			fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(v.name, optional, schema.StringLogicalType{},
-				parquet.Types.ByteArray, 0, -1)))
-		default:
-			fields = append(fields, schema.NewFloat64Node(v.name, optional, -1))
-		}
-	}
-	var content bytes.Buffer
-	w := file.NewParquetWriter(&content, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)))
-	group := w.AppendRowGroup()
-	for _, v := range row {
-		column, err := group.NextColumn()
-		noError(t, err)
-		switch column := column.(type) {
-		case *file.Int64ColumnChunkWriter:
-			_, err = column.WriteBatch([]int64{v.value.(int64)}, []int16{1}, nil)
-		case *file.BooleanColumnChunkWriter:
-			_, err = column.WriteBatch([]bool{v.value.(bool)}, []int16{1}, nil)
-		case *file.ByteArrayColumnChunkWriter:
-			_, err = column.WriteBatch([]parquet.ByteArray{[]byte(v.value.(string))}, []int16{1}, nil)
-		case *file.Float64ColumnChunkWriter:
-			if v.value == nil {
-				_, err = column.WriteBatch(nil, []int16{0}, nil)
-			} else {
-				_, err = column.WriteBatch([]float64{v.value.(float64)}, []int16{1}, nil)
-			}
-		}
-		noError(t, err)
-		noError(t, column.Close())
-	}
-	noError(t, group.Close())
-	noError(t, w.Close())
-	return content.Bytes()
 }
 
 // withMissing are the keys of the missing values of rows: words, numbers and a date.
@@ -441,88 +472,44 @@ type tableColumn struct {
 // recordOf returns a table as a record of Arrow whose column j has the type textType(j) if it is text.
 func recordOf(table []tableColumn, textType func(j int) arrow.DataType) (arrow.Record, error) {
 	var fields []arrow.Field
-	var rows []map[string]any
-	for range table[0].values {
-		rows = append(rows, map[string]any{})
-	}
 	for j, c := range table {
 		field := arrow.Field{Name: c.name, Type: arrow.PrimitiveTypes.Float64, Nullable: true}
 		if c.isText {
 			field.Type = textType(j)
 		}
 		fields = append(fields, field)
-		for i, value := range c.values {
+	}
+	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer b.Release()
+	for j, c := range table {
+		for _, value := range c.values {
 			if value == "" {
-				rows[i][c.name] = nil
-			} else if rows[i][c.name] = value; !c.isText {
-				rows[i][c.name] = json.Number(value)
+				b.Field(j).AppendNull()
+			} else if err := b.Field(j).AppendValueFromString(value); err != nil {
+				return nil, err
 			}
 		}
 	}
-	text, err := json.Marshal(rows)
-	if err != nil {
-		return nil, err
-	}
-	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), bytes.NewReader(text))
-	return record, err
+	return b.NewRecord(), nil
 }
 
 // asArrow writes text with a dictionary, as data frames do for categories, or as large_utf8.
-func asArrow(table []tableColumn) (string, error) {
+func asArrow(table []tableColumn) ([]byte, error) {
 	record, err := recordOf(table, func(j int) arrow.DataType {
 		category := &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String}
 		return []arrow.DataType{category, arrow.BinaryTypes.LargeString}[j%2]
 	})
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	var stream strings.Builder
-	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
-	err = errors.Join(w.Write(record), w.Close())
-	return stream.String(), err
+	return streamOf(record)
 }
 
 // asParquet writes text as UTF-8.
-func asParquet(table []tableColumn) (string, error) {
-	var fields schema.FieldList
-	for _, c := range table {
-		if c.isText {
-			fields = append(fields, schema.MustPrimitive(schema.NewPrimitiveNodeLogical(c.name, parquet.Repetitions.Optional,
-				schema.StringLogicalType{}, parquet.Types.ByteArray, 0, -1)))
-		} else {
-			fields = append(fields, schema.NewFloat64Node(c.name, parquet.Repetitions.Optional, -1))
-		}
+func asParquet(table []tableColumn) ([]byte, error) {
+	record, err := recordOf(table, func(int) arrow.DataType { return arrow.BinaryTypes.String })
+	if err != nil {
+		return nil, err
 	}
-	var content bytes.Buffer
-	w := file.NewParquetWriter(&content, schema.MustGroup(schema.NewGroupNode("schema", parquet.Repetitions.Required, fields, -1)))
-	group := w.AppendRowGroup()
-	for _, c := range table {
-		var levels []int16
-		var texts []parquet.ByteArray
-		var numbers []float64
-		for _, value := range c.values {
-			if value == "" {
-				levels = append(levels, 0)
-				continue
-			}
-			levels, texts = append(levels, 1), append(texts, parquet.ByteArray(value))
-			v, _ := strconv.ParseFloat(value, 64) // 0 for text
-			numbers = append(numbers, v)
-		}
-		column, err := group.NextColumn()
-		if err != nil {
-			return "", err
-		}
-		switch column := column.(type) {
-		case *file.ByteArrayColumnChunkWriter:
-			_, err = column.WriteBatch(texts, levels, nil)
-		case *file.Float64ColumnChunkWriter:
-			_, err = column.WriteBatch(numbers, levels, nil)
-		}
-		if err := errors.Join(err, column.Close()); err != nil {
-			return "", err
-		}
-	}
-	err := errors.Join(group.Close(), w.Close())
-	return content.String(), err
+	return parquetOf(record)
 }
