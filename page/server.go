@@ -38,8 +38,8 @@ func CheckListen(key, address string) error {
 	if kafkalog.IsLoopback(address) {
 		return nil
 	}
-	return option.Problem{Key: key, Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has no " +
-		"authentication; from another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST"}
+	return option.Problem{Key: key, Value: address, Want: "host:port on the loopback interface, such as 127.0.0.1:0, because the page has " +
+		"no authentication; from another machine, reach it at port 8080 with ssh -L 8080:ADDRESS HOST"}
 }
 
 // Server shows a board to browsers on this machine. [NewServer] makes servers.

@@ -224,7 +224,7 @@ func needsOfVersions(s *State, need func(level Level, about, format string, valu
 	switch keeps := "nothing"; {
 	case withheld > 0:
 		if out != nil {
-			keeps = out.name()
+			keeps = fmt.Sprintf("version %d", out.Version)
 		}
 		level := Notice
 		if withheld > 1 {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"strconv"
@@ -44,7 +43,7 @@ func (r *reader) describeVersions(ctx context.Context) error {
 
 // describeNext describes a version, and reports whether there was one that is not described yet.
 func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
-	place, any := r.next()
+	place, newest, any := r.next()
 	if !any {
 		return false, nil
 	}
@@ -59,7 +58,7 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 		return true, err
 	}
 	d := describe(finished, report)
-	if place.Run == r.newest() && finished.Window != nil {
+	if newest && finished.Window != nil {
 		// Partitions in which nothing came lately are in no version that is kept, but in the window.
 		w, err := protocol.ReadStateWindow(ctx, r.client, *finished.Window)
 		if err != nil {
@@ -76,25 +75,15 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 	return true, nil
 }
 
-// newest returns the run of the newest version; empty if there is none.
-func (r *reader) newest() string {
-	r.mutex.Lock()
-	defer r.mutex.Unlock()
-	if len(r.places) == 0 {
-		return ""
-	}
-	return r.places[len(r.places)-1].Run
-}
-
 // listed returns the versions that the page has, by number: the newest.
 func (r *reader) listed() []schemas.Place { return r.places[max(0, len(r.places)-maxVersions):] }
 
 // latest returns the run of the version that subscribers get; empty if there is none.
 func (r *reader) latest() string { return cmp.Or(r.pinned, r.offered) }
 
-// next returns where the version is that is described next: that which subscribers get, and then the newest. It forgets versions that were
-// removed.
-func (r *reader) next() (place schemas.Place, any bool) {
+// next returns where the version is that is described next, and whether it is the newest: that which subscribers get, and then the newest.
+// It forgets versions that were removed.
+func (r *reader) next() (place schemas.Place, newest, any bool) {
 	r.mutex.Lock()
 	defer r.mutex.Unlock()
 	latest, order := r.latest(), slices.Clone(r.listed())
@@ -106,11 +95,11 @@ func (r *reader) next() (place schemas.Place, any bool) {
 	for _, p := range order {
 		kept[p.Run] = true
 		if !any && r.catalogue[p.Run] == nil {
-			place, any = p, true
+			place, newest, any = p, p.Run == r.places[len(r.places)-1].Run, true
 		}
 	}
 	maps.DeleteFunc(r.catalogue, func(run string, _ *described) bool { return !kept[run] })
-	return place, any
+	return place, newest, any
 }
 
 // describe returns a version for the page.
@@ -253,6 +242,3 @@ func pairsOf(confusion [][]int64, labels []string) (pairs []Pair) {
 	slices.SortStableFunc(pairs, func(a, b Pair) int { return cmp.Compare(b.Rows, a.Rows) })
 	return slices.Clone(pairs[:min(len(pairs), maxPairs)]) // a version keeps them, without all others
 }
-
-// name returns the name of a version for people.
-func (v *Version) name() string { return fmt.Sprintf("version %d", v.Version) }

@@ -222,10 +222,20 @@ func newExplain() *cobra.Command {
 			"  stagewise explain --model adult.model -i test.csv --slice sex --slice age --html adult.html\n" +
 			"  stagewise explain -c adult.yaml --version 7",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			err := errors.Join(screen.CheckExplain(o, limit, top), checkOutputs([2]string{"--json", jsonFile}, [2]string{"--html", page}))
+			for _, of := range []struct {
+				flag  string
+				value int
+			}{{"--rows", limit}, {"--top", top}, {"--permutations", o.Shuffles}} {
+				if of.value < 1 {
+					return fmt.Errorf("%s: %d: expected a whole number ≥ 1", of.flag, of.value)
+				}
+			}
+			err := checkOutputs([2]string{"--json", jsonFile}, [2]string{"--html", page})
 			switch {
 			case err != nil:
 				return err
+			case o.Curves < 0:
+				return fmt.Errorf("--curves: %d: expected a whole number, 0 or more", o.Curves)
 			case from.file == "" && (modelFile == "" || input.input == ""):
 				return errors.New("expected --model FILE and -i FILE, or -c FILE")
 			case from.file != "" && (modelFile != "" || input.input != "" || input.label != "" || cmd.Flags().Changed("header")):

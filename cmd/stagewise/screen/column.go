@@ -23,24 +23,28 @@ const (
 	maxTried = 1000
 )
 
+// words is the part of a [layout.Survey] of all rows of the columns whose cells may be words.
+type words struct{}
+
+// Wants implements [layout.Survey].
+func (words) Wants(c layout.Cell) bool { return isWords(c.Field) }
+
+// More implements [layout.Survey].
+func (words) More(int) int { return blockRows }
+
+// blockRows is the number of rows of a table that are read at a time.
+const blockRows = 1024
+
 // Columns describes the columns of a table, from which their roles follow. It is a [layout.Survey]. Memory does not depend on the length
 // of the table: a column keeps the words for a categorical column, and a sample of the hashes of its cells.
 type Columns struct {
+	words
 	list    []*column // in the order of the file
 	missing value.Missing
 }
 
 // NewColumns returns no columns. missing are missing-value texts, in addition to the empty cell.
 func NewColumns(missing []string) *Columns { return &Columns{missing: value.MissingOf(missing)} }
-
-// Wants implements [layout.Survey].
-func (t *Columns) Wants(c layout.Cell) bool { return isWords(c.Field) }
-
-// More implements [layout.Survey].
-func (t *Columns) More(int) int { return blockRows }
-
-// blockRows is the number of rows of a table that are read at a time.
-const blockRows = 1024
 
 // Add implements [layout.Survey]. The columns are those of the first file.
 func (t *Columns) Add(l *layout.Layout, column int, cell tabular.Cell) error {
@@ -58,11 +62,11 @@ func (t *Columns) Add(l *layout.Layout, column int, cell tabular.Cell) error {
 }
 
 // rows returns the number of rows.
-func (t *Columns) rows() (n int) {
-	for _, c := range t.list {
-		n = max(n, c.rows)
+func (t *Columns) rows() int {
+	if len(t.list) == 0 {
+		return 0
 	}
-	return n
+	return t.list[0].rows
 }
 
 // isNumbers reports whether the cells of a column may be numeric features.

@@ -135,9 +135,9 @@ func (c *column) feature() (role columnRole, why string) {
 	switch {
 	case c.Kind == tabular.List:
 		return roleList, c.Type
-	case !isWords(c.Field) && isReadType(c.Type):
+	case !isWords(c.Field) && readType.MatchString(c.Type):
 		return roleTime, c.Type
-	case !isWords(c.Field) && isTimeType(c.Type):
+	case !isWords(c.Field) && timeType.MatchString(c.Type):
 		return roleDate, c.Type
 	case !isWords(c.Field):
 		return roleUnused, c.Type + ": neither numbers nor words"
@@ -258,17 +258,11 @@ func (c *column) label() (role columnRole, why string, err error) {
 	return roleLabel, why, nil
 }
 
-// isTimeType reports whether a file's type is a date or time type.
-func isTimeType(name string) bool {
-	name = strings.ToLower(name)
-	return slices.ContainsFunc([]string{"date", "time", "duration"}, func(word string) bool { return strings.Contains(name, word) })
-}
-
-// isReadType reports whether a file's type is a date or time type that ingest can read.
-func isReadType(name string) bool {
-	name = strings.ToLower(name)
-	return strings.HasPrefix(name, "timestamp") || slices.Contains([]string{"date", "date32", "date64"}, name)
-}
+var (
+	// timeType matches the types of dates and times in files, and readType those that ingest can read.
+	timeType = regexp.MustCompile(`(?i)date|time|duration`)
+	readType = regexp.MustCompile(`(?i)^(timestamp|date(32|64)?$)`)
+)
 
 // maxShares is the maximum number of labels shown with their shares.
 const maxShares = 5

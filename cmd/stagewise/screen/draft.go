@@ -79,9 +79,6 @@ func (d *Draft) of(role columnRole) []*column {
 	return d.with(func(other columnRole) bool { return other == role })
 }
 
-// texts reports whether the features are counts of words.
-func (d *Draft) texts() bool { return len(d.of(roleText)) > 0 }
-
 // incomplete returns the features that lack values.
 func (d *Draft) incomplete() []*column {
 	columns := slices.Concat(d.of(roleNumber), d.of(roleCategory), d.of(roleTime))
@@ -230,7 +227,7 @@ func (d *Draft) Configuration(name, from string) string {
 	d.features(&l)
 	l.add(fmt.Sprintf("  holdout: %v", holdout), "fraction of the rows held out from training to measure the error")
 	l.add("", "")
-	if d.texts() {
+	if len(d.of(roleText)) > 0 { // its words are counted
 		l.add("prepare: {values: log1p, idf: 1, scale: unit}", "")
 		l.add("stages:", "")
 		l.add("  - {features: {kind: columns}, link: identity}", "")

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unique"
 
 	"github.com/dustin/go-humanize"
 	"github.com/dustin/go-humanize/english"
@@ -150,6 +151,7 @@ func HeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model, limit int,
 
 // cells is a [layout.Survey] that keeps the cells of columns.
 type cells struct {
+	words
 	columns []string // by name or number; "": the default column of labels
 	of      [][]string
 	layout  *layout.Layout // of the file that is read
@@ -157,25 +159,22 @@ type cells struct {
 	err     error          // no such column
 }
 
-// Wants implements [layout.Survey].
-func (t *cells) Wants(c layout.Cell) bool { return isWords(c.Field) }
-
 // More implements [layout.Survey].
-func (t *cells) More(int) int {
-	if t.err != nil {
+func (c *cells) More(rows int) int {
+	if c.err != nil {
 		return 0
 	}
-	return blockRows
+	return c.words.More(rows)
 }
 
 // find finds the columns in a file.
-func (t *cells) find(l *layout.Layout) error {
-	t.layout, t.at = l, nil
+func (c *cells) find(l *layout.Layout) error {
+	c.layout, c.at = l, nil
 	byDefault := "label"
 	if len(l.Cells) > 0 && l.Cells[0].Type == "" { // a file without types: CSV
 		byDefault = "0"
 	}
-	for _, name := range t.columns {
+	for _, name := range c.columns {
 		name = cmp.Or(name, byDefault)
 		at, isNumber := layout.Column(name).Number()
 		if !isNumber {
@@ -184,39 +183,24 @@ func (t *cells) find(l *layout.Layout) error {
 		if at < 0 || at >= len(l.Cells) || !isWords(l.Cells[at].Field) {
 			return fmt.Errorf("no column %s with the labels: set --label to one of the columns %s", value.Quote(name), layout.SomeNames(l.Names))
 		}
-		t.at = append(t.at, at)
+		c.at = append(c.at, at)
 	}
 	return nil
 }
 
 // Add implements [layout.Survey].
-func (t *cells) Add(l *layout.Layout, column int, cell tabular.Cell) error {
-	if t.layout != l { // another file
-		t.err = t.find(l)
+func (c *cells) Add(l *layout.Layout, column int, cell tabular.Cell) error {
+	if c.layout != l { // another file
+		c.err = c.find(l)
 	}
-	for i, at := range t.at {
-		if at == column && t.err == nil {
+	for i, at := range c.at {
+		if at == column && c.err == nil {
 			text, err := cell.Text()
 			if err != nil {
 				return err
 			}
-			t.of[i] = append(t.of[i], strings.Clone(text))
+			c.of[i] = append(c.of[i], unique.Make(text).Value()) // labels are few
 		}
-	}
-	return nil
-}
-
-// CheckExplain returns an error for options that can't be right.
-func CheckExplain(o explain.Options, limit, top int) error {
-	switch {
-	case limit < 1:
-		return fmt.Errorf("--rows: %d: expected a whole number ≥ 1", limit)
-	case top < 1:
-		return fmt.Errorf("--top: %d: expected a whole number ≥ 1", top)
-	case o.Shuffles < 1:
-		return fmt.Errorf("--permutations: %d: expected a whole number ≥ 1", o.Shuffles)
-	case o.Curves < 0:
-		return fmt.Errorf("--curves: %d: expected a whole number, 0 or more", o.Curves)
 	}
 	return nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stagewise/stagewise/config"
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -25,16 +26,9 @@ import (
 	"github.com/stagewise/stagewise/stages"
 )
 
-// arithmetic says what computes products of matrices, as a BLAS does.
-type arithmetic interface {
-	Name() string
-	Vector() string // instructions
-	Hint() string   // how to get a faster one; "": it is fast
-}
-
 // WritePreview writes what train would do. It returns an error for each file that is missing, or else for each column that train would
 // refuse, and one for a chain that would keep more than it may.
-func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas arithmetic) error {
+func WritePreview(ctx context.Context, w io.Writer, c *config.Config, blas *kernel.BLAS) error {
 	var table Table
 	table.Row("pipeline", fmt.Sprintf("%s on %s", c.Name, Brokers(c)))
 	table.Row("arithmetic", fmt.Sprintf("%s, %s", blas.Name(), blas.Vector()))

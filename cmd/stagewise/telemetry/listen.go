@@ -29,21 +29,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 )
 
-// handler returns the handler of /metrics, /live and /ready. A process that can't do its work is alive but not ready.
-func handler(registry prometheus.Gatherer, trouble func() string, errors *log.Logger) http.Handler {
-	mux := http.NewServeMux()
-	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: errors}))
-	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
-	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
-		if why := trouble(); why != "" {
-			http.Error(w, why, http.StatusServiceUnavailable)
-			return
-		}
-		fmt.Fprintln(w, "ready")
-	})
-	return mux
-}
-
 // listenOn listens on the address for metrics. If another process has taken it, it listens on the next free one of
 // [config.ListenPorts] ports, so that several processes on one machine can share a configuration and Prometheus knows
 // where to look. taken says that it does, or, with a nil listener, that none of them is free. That this process can't
@@ -82,23 +67,32 @@ func (n notices) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// serveMetrics serves until ctx ends or stop is called. stop returns when the server has stopped. trouble returns what keeps the process
-// from its work, or "". Errors of the server are notices.
+// serveMetrics serves /metrics, /live and /ready until ctx ends or stop is called. stop returns when the server has stopped. trouble
+// returns what keeps the process from its work, or "". Errors of the server are notices.
 func serveMetrics(ctx context.Context, listener net.Listener, registry prometheus.Gatherer, trouble func() string,
 	recorder event.Recorder) (stop func()) {
 	server := &http.Server{
 		ReadHeaderTimeout: 5 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: 16 << 10, ErrorLog: log.New(notices{recorder}, "", 0),
 	}
-	handler, connections := handler(registry, trouble, server.ErrorLog), endpoint.LimitConnections(server, maxConnections)
-	local := endpoint.IsLocal(listener)
+	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", promhttp.HandlerFor(registry, promhttp.HandlerOpts{ErrorLog: server.ErrorLog}))
+	mux.HandleFunc("GET /live", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "alive") })
+	mux.HandleFunc("GET /ready", func(w http.ResponseWriter, _ *http.Request) {
+		if why := trouble(); why != "" { // alive, but not ready
+			http.Error(w, why, http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	connections, local := endpoint.LimitConnections(server, maxConnections), endpoint.IsLocal(listener)
 	server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		defer connections.Begin(r, false)()
 		if err := endpoint.CheckHost(r); err != nil && local {
 			http.Error(w, err.Error(), http.StatusMisdirectedRequest)
 			return
 		}
-		handler.ServeHTTP(w, r)
+		mux.ServeHTTP(w, r)
 	})
 	ended := make(chan struct{})
 	go func() {
