@@ -100,13 +100,18 @@ func newTopicsDelete() *cobra.Command {
 		Example: "  stagewise topics delete -c digits.yaml\n" +
 			"  stagewise topics delete -c digits.yaml --yes",
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
+		client := protocol.NewClient(log, c.Name, nil)
 		var names []string
 		var table screen.Table
 		for _, name := range topicNames(c) {
-			spans, err := protocol.NewClient(log, c.Name, nil).Log.Spans(cmd.Context(), name)
-			if errors.Is(err, kafkalog.ErrUnknownTopic) {
+			exists, err := log.Exists(cmd.Context(), name)
+			if err != nil {
+				return err
+			}
+			if !exists {
 				continue
 			}
+			spans, err := client.Log.Spans(cmd.Context(), name)
 			if err != nil {
 				return err
 			}
