@@ -134,11 +134,11 @@ func TestReportSchemaHasAllFields(t *testing.T) {
 		}
 	}
 	check("report", schema, schemas.Report{}, screen.Report{})
-	check("stage", schema.Defs["stage"], schemas.StageReport{})
+	check("stage", schema.Defs["stage"], schemas.StageReport{}, schemas.Measured{})
 	check("split", schema.Defs["split"], schemas.SplitReport{}, statistics.ClassMeasures{})
 	check("decided", schema.Defs["split"].Properties["decided"], statistics.Decided{})
 	check("pass", schema.Defs["pass"], schemas.PassReport{})
-	check("average", schema.Defs["average"], schemas.AverageReport{})
+	check("average", schema.Defs["average"], schemas.AverageReport{}, schemas.Measured{})
 	check("reliability", schema.Defs["reliability"], schemas.ReliabilityBin{})
 	check("retrain", schema.Properties["retrain"], schemas.RetrainReport{})
 	check("bin", schema.Defs["bin"], statistics.ErrorBin{})
