@@ -73,7 +73,7 @@ func (f *Fitted) ScoresOfLeaves(dst, before kernel.Dense, leaves tree.Leaves, ea
 	copy(dst.Data, before.Data)
 	if f.W.Rows > 0 {
 		n, k := leaves.Trees*each, dst.Cols
-		tree.AddScores(dst.Data, leaves, each, f.W.Data[:n*k])
+		kernel.AddLeafRows(dst.Data, leaves.Data, f.W.Data[:n*k], leaves.Rows, each, k)
 		if f.W.Rows > n {
 			last := f.W.Data[n*k:]
 			for i := range dst.Data {

@@ -65,12 +65,12 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 		n = 0
 	}
 	sample = kernel.NewDense(n, b.values)
-	variances := make([]float64, n)
+	variances, pixels := make([]float64, n), make([]float32, b.image.Size())
 	total := 0.0
 	for i := range n {
-		row := l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows))
+		b.pixels(pixels, l.Rows.Row(draws.Below(3*uint64(i), l.Rows.Rows)))
 		y, x := draws.Below(3*uint64(i)+1, b.down.positions()), draws.Below(3*uint64(i)+2, b.across.positions())
-		b.patchOfInputs(sample.Row(i), row, y, x)
+		b.patch(sample.Row(i), pixels, y, x)
 		variances[i] = variance(sample.Row(i))
 		total += variances[i]
 	}
@@ -89,17 +89,6 @@ func (b *filterBank) sample(l Learner, stage int) (sample kernel.Dense, contrast
 		}
 	}
 	return sample, contrast
-}
-
-// patchOfInputs writes the pixels of the patch at (y, x) of prepared inputs.
-func (b *filterBank) patchOfInputs(dst, inputs []float32, y, x int) {
-	n, stride := b.features.Patch*b.image.Channels(), b.image.Width()*b.image.Channels()
-	for from := y*stride + x*b.image.Channels(); len(dst) > 0; from += stride {
-		for j := range n {
-			dst[j] = inputs[from+j]*b.divided[from+j] + b.center[from+j]
-		}
-		dst = dst[n:]
-	}
 }
 
 // variance returns the variance of values.

@@ -13,24 +13,18 @@ const (
 	MaxWords = 254
 )
 
-// Bins quantise the values of columns to one-byte codes. Code 0 is a missing value (NaN). Code 1 + i is a value above
-// edge i − 1, up to edge i; values above all edges have the largest code. The zero value has no columns.
-type Bins struct {
-	// Edges are the edges of each column, ascending: at most [MaxEdges], or those of [WordEdges].
-	Edges [][]float32
-}
-
-// NewBins returns the bins of the columns of a sample of rows (n × columns, row-major). Each distinct value gets a bin
+// EdgesOf returns the edges of the bins of each column, given a sample of rows (n × columns, row-major): ascending numbers, at
+// most [MaxEdges]; see [Encoder]. Each distinct value gets a bin
 // if there are at most 250. Otherwise a value that occurs in 1/250 of the rows ends a bin, and the other values share
 // the remaining bins equally, as in LightGBM (Ke et al. 2017). Bins at quantiles leave few bins for the tail of a
 // column of zeros with a heavy tail: on Adult, the log loss is 0.290 with them, and 0.288 with these.
-func NewBins(rows []float32, columns int) Bins {
+func EdgesOf(rows []float32, columns int) [][]float32 {
 	if columns < 1 || len(rows)%columns != 0 {
-		panic(fmt.Sprintf("tree: NewBins: %d values of %d columns", len(rows), columns))
+		panic(fmt.Sprintf("tree: EdgesOf: %d values of %d columns", len(rows), columns))
 	}
-	b := Bins{Edges: make([][]float32, columns)}
+	all := make([][]float32, columns)
 	sorted := make([]float32, 0, len(rows)/columns)
-	for j := range b.Edges {
+	for j := range all {
 		sorted = sorted[:0]
 		for i := j; i < len(rows); i += columns {
 			if x := rows[i]; x == x {
@@ -38,9 +32,9 @@ func NewBins(rows []float32, columns int) Bins {
 			}
 		}
 		slices.Sort(sorted)
-		b.Edges[j] = edges(sorted)
+		all[j] = edges(sorted)
 	}
-	return b
+	return all
 }
 
 // edges returns the edges of ascending values.
@@ -103,43 +97,29 @@ func WordEdges(words int) []float32 {
 	return edges
 }
 
-// EdgeError means that edges are not ascending numbers, or too many. It reports invalid bins from outside.
-type EdgeError struct{ Column, Edge int }
-
-func (e *EdgeError) Error() string {
-	return fmt.Sprintf("column %d: edge %d is not above the edge before it, or not one of at most %d", e.Column, e.Edge, MaxWords-1)
+// Encoder quantises the values of columns to one-byte codes. Code 0 is a missing value (NaN). Code 1 + i is a value above
+// edge i − 1, up to edge i; values above all edges have the largest code. Create it with [NewEncoder]. It is immutable.
+type Encoder struct {
+	keys [][256]int32 // per column: the keys of its edges, padded with MaxInt32
 }
 
-// Check returns an *[EdgeError] unless b could come from [NewBins] and [WordEdges].
-func (b Bins) Check() error {
-	for j, edges := range b.Edges {
+// NewEncoder returns the encoder of the edges of each column. The error describes edges that are not ascending numbers, or too
+// many: those of [EdgesOf] and [WordEdges] are valid.
+func NewEncoder(columns [][]float32) (*Encoder, error) {
+	e := &Encoder{keys: make([][256]int32, len(columns))}
+	for j, edges := range columns {
+		keys := &e.keys[j]
 		for i, edge := range edges {
 			if edge != edge || i > 0 && edge <= edges[i-1] || i >= MaxWords-1 {
-				return &EdgeError{j, i}
+				return nil, fmt.Errorf("column %d: edge %d is not above the edge before it, or not one of at most %d", j, i, MaxWords-1)
 			}
+			keys[i] = key(edge)
+		}
+		for i := len(edges); i < len(keys); i++ {
+			keys[i] = math.MaxInt32
 		}
 	}
-	return nil
-}
-
-// Encoder maps values to codes. Create it with [NewEncoder]; the zero value has no columns. It is immutable.
-type Encoder struct {
-	keys  [][256]int32 // per column: the keys of its edges, padded with MaxInt32
-	edges [][]float32
-}
-
-// NewEncoder returns an encoder of bins, which must pass [Bins.Check].
-func NewEncoder(b Bins) *Encoder {
-	e := &Encoder{keys: make([][256]int32, len(b.Edges)), edges: b.Edges}
-	for j, edges := range b.Edges {
-		keys := &e.keys[j]
-		for i := range keys {
-			if keys[i] = math.MaxInt32; i < len(edges) {
-				keys[i] = key(edges[i])
-			}
-		}
-	}
-	return e
+	return e, nil
 }
 
 // key maps float32 to integers of the same order. Both zeros have the same key.
@@ -156,9 +136,7 @@ func (e *Encoder) Encode(dst []uint8, rows []float32) {
 	}
 	for ; len(rows) > 0; rows, dst = rows[d:], dst[d:] {
 		for j, x := range rows[:d] {
-			if dst[j] = 0; x == x {
-				dst[j] = 1 + below(&e.keys[j], key(x))
-			}
+			dst[j] = e.Code(j, x)
 		}
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
+	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // plainTree is a reference implementation of a tree.
@@ -443,8 +444,9 @@ func TestSumsAsDefined(t *testing.T) {
 			for from := 0; from < c.rows; from += part {
 				to := min(from+part, c.rows)
 				AddPairs(gotGram, l.rows(from, to), c.leaves, h[from:to])
-				AddResiduals(gotCross, l.rows(from, to), c.leaves, r[from*k:to*k])
-				AddScores(gotScores[from*k:to*k], l.rows(from, to), c.leaves, w)
+				part := l.rows(from, to)
+				kernel.AddLeafResiduals(gotCross, part.Data, r[from*k:to*k], part.Rows, c.leaves, k)
+				kernel.AddLeafRows(gotScores[from*k:to*k], part.Data, w, part.Rows, c.leaves, k)
 			}
 			if !slices.Equal(gotGram, gram) {
 				t.Errorf("%+v, %d rows a call: the pairs differ", c, part)
@@ -521,8 +523,8 @@ func TestEncode(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	inf := float32(math.Inf(1))
 	for _, edges := range [][]float32{nil, {0}, {-inf, -1, 0, 1e-40, 2, inf}, WordEdges(MaxWords), edgesOf(r, 250), edgesOf(r, 3)} {
-		b := Bins{Edges: [][]float32{edges, {5}}}
-		arrowtest.NoError(t, b.Check())
+		e, err := NewEncoder([][]float32{edges, {5}})
+		arrowtest.NoError(t, err)
 		values := []float32{float32(math.NaN()), -float32(math.NaN()), 0, float32(math.Copysign(0, -1)), inf, -inf}
 		values = append(values, math.MaxFloat32, -math.MaxFloat32, 1e-45, -1e-45)
 		for _, edge := range edges {
@@ -533,7 +535,7 @@ func TestEncode(t *testing.T) {
 			rows[2*i], rows[2*i+1] = x, 7
 		}
 		codes := make([]uint8, len(rows))
-		NewEncoder(b).Encode(codes, rows)
+		e.Encode(codes, rows)
 		for i, x := range values {
 			want := uint8(1)
 			for _, edge := range edges {
@@ -556,7 +558,7 @@ func edgesOf(r *rand.Rand, n int) []float32 {
 	for i := range values {
 		values[i] = float32(r.NormFloat64())
 	}
-	return NewBins(values, 1).Edges[0]
+	return EdgesOf(values, 1)[0]
 }
 
 // A sample has at most 250 codes per column. Up to 250 distinct values each get their own. A value that occurs in 1/250
@@ -573,18 +575,19 @@ func TestBinsOfASample(t *testing.T) {
 					values[i] = float32(math.Floor(20 * float64(values[i])))
 				}
 			}
-			b := NewBins(values, 1)
-			arrowtest.NoError(t, b.Check())
+			edges := EdgesOf(values, 1)
+			e, err := NewEncoder(edges)
+			arrowtest.NoError(t, err)
 			codes := make([]uint8, n)
-			NewEncoder(b).Encode(codes, values)
+			e.Encode(codes, values)
 			rows, largest, count := map[uint8]int{}, map[uint8]float32{}, map[float32]int{}
 			for i, code := range codes {
 				rows[code]++
 				largest[code] = max(largest[code], values[i])
 				count[values[i]]++
 			}
-			if len(rows) > MaxEdges+1 || len(b.Edges[0]) > MaxEdges || len(rows) != len(b.Edges[0])+1 {
-				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(b.Edges[0]))
+			if len(rows) > MaxEdges+1 || len(edges[0]) > MaxEdges || len(rows) != len(edges[0])+1 {
+				t.Errorf("%d values have %d codes of %d edges", n, len(rows), len(edges[0]))
 			}
 			if len(count) <= MaxEdges+1 && len(rows) != len(count) {
 				t.Errorf("%d values, of which %d are different, have %d codes", n, len(count), len(rows))
@@ -605,9 +608,9 @@ func TestBinsOfASample(t *testing.T) {
 
 func TestBinsOfMissingValues(t *testing.T) {
 	nan := float32(math.NaN())
-	b := NewBins([]float32{nan, 1, nan, 2, nan, 1}, 2)
-	if len(b.Edges[0]) != 0 || !slices.Equal(b.Edges[1], []float32{1.5}) {
-		t.Errorf("edges are %v", b.Edges)
+	edges := EdgesOf([]float32{nan, 1, nan, 2, nan, 1}, 2)
+	if len(edges[0]) != 0 || !slices.Equal(edges[1], []float32{1.5}) {
+		t.Errorf("edges are %v", edges)
 	}
 	if between(1, math.Nextafter32(1, 2)) != 1 || between(float32(math.Inf(-1)), 3) != float32(math.Inf(-1)) {
 		t.Error("an edge is not between its values")
@@ -616,8 +619,8 @@ func TestBinsOfMissingValues(t *testing.T) {
 
 func TestBinsFromOutside(t *testing.T) {
 	for _, edges := range [][]float32{{1, 1}, {2, 1}, {float32(math.NaN())}, {1, float32(math.NaN())}, make([]float32, 255)} {
-		if err := (Bins{Edges: [][]float32{{1}, edges}}).Check(); !errors.As(err, new(*EdgeError)) {
-			t.Errorf("%v: error %v", edges, err)
+		if _, err := NewEncoder([][]float32{{1}, edges}); err == nil {
+			t.Errorf("%v: no error", edges)
 		}
 	}
 }

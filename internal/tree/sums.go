@@ -3,8 +3,6 @@ package tree
 import (
 	"fmt"
 	"math"
-
-	"github.com/stagewise/stagewise/internal/kernel"
 )
 
 // pairRows is the number of rows that AddPairs processes at a time, so that their data stays in the first-level cache.
@@ -73,26 +71,4 @@ func (p *pairs) addFour(sums []float64, leaves int, a, b, c, d []uint8) {
 		third[from+int(c[i])] += v
 		fourth[from+int(d[i])] += v
 	}
-}
-
-// AddResiduals adds Σ φ rᵀ of rows to the cross moment (p × k, p = trees × leaves), given their weighted residuals (n ×
-// k). Each sum adds the rows in order.
-func AddResiduals(cross []float64, l Leaves, leaves int, residuals []float32) {
-	k := len(cross) / max(1, l.Trees*leaves)
-	if len(cross) != l.Trees*leaves*k || len(residuals) != l.Rows*k {
-		panic(fmt.Sprintf("tree: AddResiduals: %d residuals of %d rows into %d sums of %d × %d leaves",
-			len(residuals), l.Rows, len(cross), l.Trees, leaves))
-	}
-	kernel.AddLeafResiduals(cross, l.Data, residuals, l.Rows, leaves, k)
-}
-
-// AddScores adds φᵀ W of rows to scores (n × k), given the weights W of the leaves (p × k, p = trees × leaves). Each
-// score adds the trees in order.
-func AddScores(scores []float32, l Leaves, leaves int, weights []float32) {
-	k := len(weights) / max(1, l.Trees*leaves)
-	if len(weights) != l.Trees*leaves*k || len(scores) != l.Rows*k {
-		panic(fmt.Sprintf("tree: AddScores: %d weights of %d × %d leaves to %d scores of %d rows",
-			len(weights), l.Trees, leaves, len(scores), l.Rows))
-	}
-	kernel.AddLeafRows(scores, l.Data, weights, l.Rows, leaves, k)
 }

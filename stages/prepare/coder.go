@@ -29,14 +29,14 @@ func LearnBins(columns examples.Columns, sample kernel.Dense) wire.Tensors[float
 	}
 	c := newCoder(columns)
 	narrow := c.narrow(sample)
-	bins := tree.NewBins(narrow.Data, narrow.Cols)
+	bins := tree.EdgesOf(narrow.Data, narrow.Cols)
 	shape, edges := make([]float32, 0, 2*len(columns)), []float32{}
 	for j, column := range columns {
 		if n := len(column.Categories); n > 0 {
-			bins.Edges[j] = tree.WordEdges(min(n, tree.MaxWords))
+			bins[j] = tree.WordEdges(min(n, tree.MaxWords))
 		}
-		shape = append(shape, float32(c.features[j]), float32(len(bins.Edges[j])))
-		edges = append(edges, bins.Edges[j]...)
+		shape = append(shape, float32(c.features[j]), float32(len(bins[j])))
+		edges = append(edges, bins[j]...)
 	}
 	return wire.Tensors[float32]{wire.Matrix(statistics.TensorBins, len(columns), 2, shape), wire.Vector(statistics.TensorEdges, edges)}
 }
@@ -59,7 +59,7 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, b, all := &Coder{}, tree.Bins{}, 0
+	c, all := &Coder{}, 0
 	for j := range len(bins) / 2 {
 		of, numbers := bins[2*j], bins[2*j+1]
 		if !(of >= 1 && of <= float32(width-all) && numbers >= 0 && numbers <= float32(len(rest))) {
@@ -72,16 +72,15 @@ func readCoder(t wire.Tensors[float32], width int) (*Coder, error) {
 		case features > 1 && !slices.Equal(rest[:n], tree.WordEdges(min(features-1, tree.MaxWords))):
 			return nil, fmt.Errorf("%w: column %d has edges that are not those of %d words", wire.ErrDamaged, j, features-1)
 		}
-		c.features, b.Edges = append(c.features, features), append(b.Edges, rest[:n])
+		c.features, c.edges = append(c.features, features), append(c.edges, rest[:n])
 		rest, all = rest[n:], all+features
 	}
 	if all != width || len(rest) > 0 {
 		return nil, fmt.Errorf("%w: the bins are of %d features, not %d", wire.ErrDamaged, all, width)
 	}
-	if err := b.Check(); err != nil {
+	if c.encoder, err = tree.NewEncoder(c.edges); err != nil {
 		return nil, fmt.Errorf("%w: %w", wire.ErrDamaged, err)
 	}
-	c.edges, c.encoder = b.Edges, tree.NewEncoder(b)
 	return c, nil
 }
 

@@ -79,7 +79,7 @@ func (p *Processor) addLeavesGradient(b *Batch) {
 	weighted(p.score, b.Fitted)
 	cross := p.sum.Field(statistics.FieldCross, features.Size(), k)
 	grown := leaves.Trees * features.Leaves()
-	tree.AddResiduals(cross[:grown*k], leaves, features.Leaves(), p.score.Data)
+	kernel.AddLeafResiduals(cross[:grown*k], leaves.Data, p.score.Data, leaves.Rows, features.Leaves(), k)
 	if features.Size() > grown { // the intercept
 		last := cross[grown*k:]
 		for i, v := range p.score.Data {
@@ -95,7 +95,7 @@ func (p *Processor) addPairs(matrix []float64, leaves tree.Leaves) {
 	tree.AddPairs(matrix[:n*(n+1)/2], leaves, features.Leaves(), p.curvature)
 	if features.Size() > n { // the intercept
 		last := matrix[n*(n+1)/2:]
-		tree.AddResiduals(last[:n], leaves, features.Leaves(), p.curvature)
+		kernel.AddLeafResiduals(last[:n], leaves.Data, p.curvature, leaves.Rows, features.Leaves(), 1)
 		for _, h := range p.curvature {
 			last[n] += float64(h)
 		}
