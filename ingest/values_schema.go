@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -30,6 +31,9 @@ func (v opened) rowsOf(ctx context.Context, m TopicMessage) ([][]tabular.Cell, e
 		if p.Value, err = signature.DecodeText(p.Value, v.whole.Encoding); err != nil {
 			return nil, fmt.Errorf("%w, which examples.encoding expects", err)
 		}
+	}
+	if v.format.IsText {
+		p.Value = bytes.TrimPrefix(p.Value, []byte("\ufeff")) // as for files
 	}
 	return v.reader.Read(ctx, p)
 }

@@ -43,7 +43,7 @@ func TestValues(t *testing.T) {
 		want    examples.Rows
 	}{
 		"lines": {
-			ofTopic("csv", numbers), []string{"a,1,2", "b,3,\n\nc, NA ,6\n"},
+			ofTopic("csv", numbers), []string{"a,1,2", "\ufeffb,3,\n\nc, NA ,6\n"},
 			examples.Rows{Rows: 3, Cols: 2, Floats: []float32{1, 2, 3, nan, nan, 6}, Words: []string{"a", "b", "c"}},
 		},
 		"lines with columns by number": {
@@ -52,7 +52,7 @@ func TestValues(t *testing.T) {
 			examples.Rows{Rows: 2, Cols: 2, Floats: []float32{10, 11, 20, 21}, Words: []string{"a", "b"}, Weights: []float32{2, 3}},
 		},
 		"objects": {
-			ofTopic("json", use("length", "width")), []string{`{"kind":"a","width":2,"length":1,"more":{}}`,
+			ofTopic("json", use("length", "width")), []string{"\ufeff" + `{"kind":"a","width":2,"length":1,"more":{}}`,
 				`[{"kind":7.0,"width":null,"length":"1e3"},{"kind":true,"width":true}]`, "[]"},
 			examples.Rows{
 				Rows: 3, Cols: 2, Floats: []float32{1, 2, 1000, nan, nan, 1}, Words: []string{"a", "7", "true"},
