@@ -30,10 +30,7 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 	if r.acceptsLoss(s.ledger) {
 		plan.Chain.AtLeast = 0
 	}
-	for _, lost := range plan.Chain.Lost {
-		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
-			r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
-	}
+	r.noticeLost()
 	var earlier *schemas.Plan
 	if r.chain.head != nil {
 		plan.Chain.Parent, earlier = &schemas.Warm{Run: r.chain.head.Run, Manifest: r.chain.head.Digest()}, r.chain.head.Plan
@@ -67,6 +64,14 @@ func (r *runner) chainPlan(ctx context.Context, s snapshot, spans coverage.Spans
 		_, plan.Since.Quarantine, err = r.Log.Bounds(ctx, r.Topics.Quarantine, 0)
 	}
 	return plan, err
+}
+
+// noticeLost reports the messages that were deleted before a run of the chain has processed them.
+func (r *runner) noticeLost() {
+	for _, lost := range r.backlog.lost {
+		event.Notice(r.rec, "%s[%d] deleted offsets %d to %d before a version of the chain learnt their messages: these are lost",
+			r.Topics.Examples, lost.Partition, lost.From, lost.To-1)
+	}
 }
 
 // acceptsLoss reports whether versions that have learnt fewer rows because the log has lost some are offered, by decision of

@@ -59,6 +59,7 @@ func (r *runner) next(ctx context.Context, untilEnd bool) (*schemas.Plan, error)
 			return plan, err
 		}
 		if untilEnd {
+			r.noticeLost() // no plan does
 			return nil, nil
 		}
 		if len(increment.spans) > 0 && since.IsZero() {

@@ -424,3 +424,19 @@ func TestChainOverAForeignTopic(t *testing.T) {
 		t.Errorf("got %v, expected that the examples are others", err)
 	}
 }
+
+// Messages that were deleted before a version learnt them are lost, which is said also if no message follows.
+func TestLostMessagesAreSaidAtTheEnd(t *testing.T) {
+	log, job := openEmbedded(t), forgetfulJob(t)
+	produceRings(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	produceRings(t, log, job, 4, 7)
+	deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 0, 7)
+	report, rec := retrainToEnd(t, log, job)
+	said := slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool {
+		return strings.Contains(n.Text, "test.examples[0] deleted offsets 4 to 6 before a version of the chain learnt their messages")
+	})
+	if len(report.Updates) > 0 || !said {
+		t.Errorf("%d versions, and the notices are %v", len(report.Updates), eventsOf[event.Noticed](rec))
+	}
+}
