@@ -22,15 +22,12 @@ type Map struct {
 	stage     int
 	deviation float64 // of a direction's components: √(2/s)
 
-	inputs   int // m
-	size     int // p
-	extra    int // columns after the p features: previous predictions, then the intercept
-	scores   int // number of previous predictions among the extra columns
-	sparse   bool
-	counted  bool
-	inBlocks bool
-	products bool
-	grown    bool
+	kind   kind
+	inputs int // m
+	size   int // p
+	extra  int // columns after the p features: previous predictions, then the intercept
+	scores int // number of previous predictions among the extra columns
+	sparse bool
 
 	coder     *prepare.Coder // of trees
 	structure wire.Tensors[float32]
@@ -55,8 +52,7 @@ func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Prepar
 	if err := checkSparse(f, prepared, scores > 0); err != nil {
 		return nil, err
 	}
-	m := &Map{sparse: prepared.Factors != nil, counted: k.counted, inBlocks: k.inBlocks, products: k.products, grown: k.grown,
-		coder: prepared.Coder, features: f, seed: seed, stage: stage,
+	m := &Map{kind: k, features: f, seed: seed, stage: stage, sparse: prepared.Factors != nil, coder: prepared.Coder,
 		inputs: prepared.Inputs(), size: f.Size, scores: scores, extra: scores}
 	if intercept {
 		m.extra++
@@ -111,7 +107,7 @@ func (m *Map) Expand(blas *kernel.BLAS, dst *kernel.Dense, scratch *kernel.Dense
 	m.draw()
 	dst.Reshape(x.Rows, m.Size())
 	m.drawn.expand(blas, *dst, scratch, x)
-	if m.products {
+	if m.kind.products {
 		overflowed = prepare.ClearLong(*dst, m.size)
 	}
 	for i := range x.Rows {

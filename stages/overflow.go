@@ -7,7 +7,7 @@ import (
 // Overflowed returns the number of rows of a block (n × [Map.Size]) of prepared inputs x (n × m) whose features
 // overflow.
 func (m *Map) Overflowed(block, x kernel.Dense) (rows int) {
-	if !m.products {
+	if !m.kind.products {
 		return 0
 	}
 	for i := range block.Rows {

@@ -77,11 +77,11 @@ func (m *Map) Sparse() bool { return m.sparse }
 
 // Counted reports whether the stage's weights are computed from counts of its rows by class, instead of fitted to the
 // residuals of earlier stages.
-func (m *Map) Counted() bool { return m.counted }
+func (m *Map) Counted() bool { return m.kind.counted }
 
 // FittedAtATime returns the number of inputs per block of a blockwise fit; 0: all.
 func (m *Map) FittedAtATime() int {
-	if m.inBlocks {
+	if m.kind.inBlocks {
 		return m.features.Size
 	}
 	return 0

@@ -87,7 +87,7 @@ var ErrNoCodes = errors.New("the survey's result lacks the bins of columns, whic
 
 // Leaves returns the maximum number of leaves per tree of the map; 0 for a map of another kind.
 func (m *Map) Leaves() int {
-	if !m.grown {
+	if !m.kind.grown {
 		return 0
 	}
 	return m.features.Leaves
@@ -95,7 +95,7 @@ func (m *Map) Leaves() int {
 
 // Trees returns the number of trees of the map; 0 for a map of another kind.
 func (m *Map) Trees() int {
-	if !m.grown {
+	if !m.kind.grown {
 		return 0
 	}
 	return m.features.Size / m.features.Leaves
@@ -119,7 +119,7 @@ func (m *Map) Grow(structure wire.Tensors[float32]) (*Map, error) {
 	}
 	return &Map{
 		features: m.features, seed: m.seed, stage: m.stage, inputs: m.inputs, size: m.size, extra: m.extra, scores: m.scores,
-		grown: true, coder: m.coder, structure: StructureOf(forest), forest: forest, finder: tree.NewFinder(forest, m.coder.Width()),
+		kind: m.kind, coder: m.coder, structure: StructureOf(forest), forest: forest, finder: tree.NewFinder(forest, m.coder.Width()),
 	}, nil
 }
 
