@@ -242,6 +242,29 @@ func TestMemoryOfWideRows(t *testing.T) {
 	}
 }
 
+// Values of tensors in JSON have all of their memory before they are read: otherwise they are read several times.
+func TestMemoryOfTensors(t *testing.T) {
+	const n = 20_000
+	var inputs []string
+	for name, c := range map[string][2]string{"age": {"INT32", "30"}, "height": {"FP64", "1.75"}, "city": {"BYTES", `"Rome"`}} {
+		inputs = append(inputs, fmt.Sprintf(`{"name":%q,"datatype":%q,"shape":[%d],"data":[%s%s]}`, name, c[0], n, c[1], strings.Repeat(","+c[1], n-1)))
+	}
+	o := Defaults()
+	o.MaxRows = n
+	s := newServer(t, o, Fixed(newModel(t, 3, 5, people, layout.MissingMean)))
+	r := httptest.NewRequest("POST", inferPath, strings.NewReader(`{"inputs":[`+strings.Join(inputs, ",")+`]}`))
+	b := must(s.read(httptest.NewRecorder(), r))(t)
+	defer b.release()
+	m := must(b.measure(int64(o.MaxBody)))(t)
+	p := &prediction{Server: s, request: r, sent: openInference, kind: openInference}
+	noError(t, p.compute(t.Context(), b))
+	defer p.held.release()
+	needed := p.rowBytes
+	if p.needs(m, false); p.rowBytes < needed {
+		t.Errorf("%d rows take %d bytes, and %d are reserved", p.count, needed, p.rowBytes)
+	}
+}
+
 // reading is a client that collects garbage when it reads the answer.
 type reading struct {
 	*httptest.ResponseRecorder

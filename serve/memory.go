@@ -170,19 +170,23 @@ func ofArrow(v *version, bytes int64) int64 {
 // needs sets the memory that the rows need, and a body that is decompressed. Dense rows of JSON are read one by one, and mostly take much
 // less: they may reserve all that there is, and are not refused.
 func (p *prediction) needs(m measured, packed bool) {
-	if p.bodyBytes = m.bytes; p.sent == typeJSON || p.sent == mlflow {
+	p.bodyBytes = m.bytes
+	most := p.memory.maxRows()
+	switch p.sent {
+	case typeJSON:
 		p.rowBytes = max(0, ofJSON(p.version, m)-workspaceBytes)
-	} else {
-		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)-workspaceBytes), p.memory.maxRows())
-	}
-	if p.sent == mlflow {
-		p.rowBytes += itemBytes * m.commas
+	case mlflow:
+		p.rowBytes = max(0, ofJSON(p.version, m)-workspaceBytes) + itemBytes*m.commas
+	case openInference: // with what addTensor reserves for values in JSON, which are slow to read again
+		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)+2*m.bytes+(textBytes+8)*m.commas-workspaceBytes), most)
+	default:
+		p.rowBytes = min(max(0, ofArrow(p.version, m.bytes)-workspaceBytes), most)
 	}
 	if packed {
 		p.rowBytes += m.bytes + unpackBytes
 	}
 	if !p.Sparse() {
-		p.rowBytes = min(p.rowBytes, p.memory.maxRows())
+		p.rowBytes = min(p.rowBytes, most)
 	}
 }
 
