@@ -114,5 +114,8 @@ func checkPlan(p *schemas.Plan) error {
 	return nil
 }
 
-// Records are records of statistics: each a *wire.Record[float64] or a *wire.Record[float32].
-type Records map[wire.Identity]any
+// Records are the statistics of a visit of which nothing is sent: see [schemas.Update].
+type Records struct {
+	Doubles []*wire.Record[float64]
+	Singles []*wire.Record[float32]
+}

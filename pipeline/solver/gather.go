@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -64,7 +63,7 @@ func (g *gathering) sum() *accumulate.Sum {
 // visitSum gathers the sums of a visit.
 func (s *Solver) visitSum() *part {
 	return &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(take[float64](&s.inbox, id))
+		visit, err := statistics.VisitOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +74,7 @@ func (s *Solver) visitSum() *part {
 // sealSum gathers the sums in the seals of a stage, and the terms of increments, which workers write before.
 func (s *Solver) sealSum(stage int) []*part {
 	parts := []*part{{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		seal, err := statistics.SealOf(take[float64](&s.inbox, id))
+		seal, err := statistics.SealOf(s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -90,9 +89,9 @@ func (s *Solver) blockGram(kind wire.Kind) *part {
 		var g *statistics.Gram
 		var err error
 		if isSingle(id) {
-			g, err = statistics.BlockGramOf(take[float32](&s.inbox, id))
+			g, err = statistics.BlockGramOf(s.inbox.single(id))
 		} else {
-			g, err = statistics.ExactGramOf(take[float64](&s.inbox, id))
+			g, err = statistics.ExactGramOf(s.inbox.double(id))
 		}
 		if err != nil {
 			return nil, err
@@ -357,7 +356,7 @@ func (s *Solver) terms(stage int) (parts []*part) {
 		parts = append(parts, &part{kind: statistics.KindIncrement, increment: i,
 			on: func(share *schemas.Share) bool { return s.plan.Chain.HasRows(i, share.Partitions) },
 			read: func(id wire.Identity, _ *schemas.Share) (*accumulate.Sum, error) {
-				field, err := statistics.IncrementFieldOf(take[float64](&s.inbox, id), s.sparse(), of.Features.Size(), of.Classes)
+				field, err := statistics.IncrementFieldOf(s.inbox.double(id), s.sparse(), of.Features.Size(), of.Classes)
 				if err != nil {
 					return nil, err
 				}
@@ -377,7 +376,7 @@ type Visits interface {
 	// from.
 	Begin(ctx context.Context, chain *protocol.Chain, earlier *model.Model) error
 	// Visit makes a visit to all partitions, or sums the Gram matrices of its stage, and returns the records.
-	Visit(ctx context.Context, v protocol.Visit, grams bool) (protocol.Records, error)
+	Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error)
 	// End releases the memory of the visits.
 	End()
 }
@@ -409,6 +408,11 @@ func (s *Solver) visitLocal(ctx context.Context, g *gathering) (err error) {
 	if err != nil {
 		return fmt.Errorf("visit %d: %w", g.Number, err)
 	}
-	maps.Copy(s.inbox.records, records)
+	for _, r := range records.Doubles {
+		s.inbox.doubles[r.Identity] = r
+	}
+	for _, r := range records.Singles {
+		s.inbox.singles[r.Identity] = r
+	}
 	return nil
 }

@@ -602,7 +602,7 @@ func TestWrongPrecisionIsSkipped(t *testing.T) {
 		if right(); !s.inbox.holds(id) || skipped != 1 {
 			t.Errorf("%v: in the right precision it does not count: %d notices", id, skipped)
 		}
-		if isSingle(id) && take[float32](&s.inbox, id) == nil || !isSingle(id) && take[float64](&s.inbox, id) == nil {
+		if isSingle(id) && s.inbox.single(id) == nil || !isSingle(id) && s.inbox.double(id) == nil {
 			t.Errorf("%v: it is not there in the precision that is asked for", id)
 		}
 	}
@@ -624,7 +624,7 @@ func TestFirstRecordCounts(t *testing.T) {
 		if skipped != want {
 			t.Errorf("%s: %d notices, expected %d", kind, skipped, want)
 		}
-		if r := take[float64](&s.inbox, id); r == nil || r.Tensors[0].Data[0] != 1 {
+		if r := s.inbox.double(id); r == nil || r.Tensors[0].Data[0] != 1 {
 			t.Errorf("%s: %v counts, expected the first", kind, r)
 		}
 		deliver(t, s, with(1)) // it was reduced already

@@ -138,9 +138,10 @@ func (s *Solver) isAccepted(stage int) bool {
 // inbox buffers statistics until they are reduced: the first complete record of each identity. Create inboxes with [newInbox].
 type inbox struct {
 	stage   int // current stage: records of earlier stages are not needed
-	records protocol.Records
-	digests map[wire.Identity]wire.Digest // of all records that have arrived, reduced or not
-	latest  map[int]wire.Identity         // by share, the latest visit that has arrived, or the seal of a later stage
+	doubles map[wire.Identity]*wire.Record[float64]
+	singles map[wire.Identity]*wire.Record[float32] // see isSingle
+	digests map[wire.Identity]wire.Digest           // of all records that have arrived, reduced or not
+	latest  map[int]wire.Identity                   // by share, the latest visit that has arrived, or the seal of a later stage
 
 	doubleChunks wire.Collector[float64]
 	singleChunks wire.Collector[float32]
@@ -148,13 +149,17 @@ type inbox struct {
 
 // newInbox returns an empty inbox.
 func newInbox() inbox {
-	return inbox{records: protocol.Records{}, digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{}}
+	return inbox{
+		doubles: map[wire.Identity]*wire.Record[float64]{}, singles: map[wire.Identity]*wire.Record[float32]{},
+		digests: map[wire.Identity]wire.Digest{}, latest: map[int]wire.Identity{},
+	}
 }
 
 // Begin sets the current stage, and drops records of earlier stages.
 func (b *inbox) Begin(stage int) {
 	b.stage = stage
-	maps.DeleteFunc(b.records, func(id wire.Identity, _ any) bool { return id.Stage < stage })
+	maps.DeleteFunc(b.doubles, func(id wire.Identity, _ *wire.Record[float64]) bool { return id.Stage < stage })
+	maps.DeleteFunc(b.singles, func(id wire.Identity, _ *wire.Record[float32]) bool { return id.Stage < stage })
 	maps.DeleteFunc(b.digests, func(id wire.Identity, _ wire.Digest) bool { return id.Stage < stage })
 }
 
@@ -165,12 +170,19 @@ func (b *inbox) has(id wire.Identity) bool {
 }
 
 // holds reports whether a record is buffered.
-func (b *inbox) holds(id wire.Identity) bool { return b.records[id] != nil }
+func (b *inbox) holds(id wire.Identity) bool { return b.doubles[id] != nil || b.singles[id] != nil }
 
-// take removes and returns a buffered record; nil if there is none.
-func take[T wire.Number](b *inbox, id wire.Identity) *wire.Record[T] {
-	r, _ := b.records[id].(*wire.Record[T])
-	delete(b.records, id)
+// double removes and returns a buffered record in double precision; nil if there is none.
+func (b *inbox) double(id wire.Identity) *wire.Record[float64] {
+	r := b.doubles[id]
+	delete(b.doubles, id)
+	return r
+}
+
+// single is double for single precision.
+func (b *inbox) single(id wire.Identity) *wire.Record[float32] {
+	r := b.singles[id]
+	delete(b.singles, id)
 	return r
 }
 
@@ -184,13 +196,13 @@ func (b *inbox) collect(codec protocol.Codec, id wire.Identity, m wire.Message) 
 		if err != nil || r == nil {
 			return err
 		}
-		b.records[id] = r
+		b.singles[id] = r
 	} else {
 		r, err := codec.CollectDouble(&b.doubleChunks, m)
 		if err != nil || r == nil {
 			return err
 		}
-		b.records[id] = r
+		b.doubles[id] = r
 	}
 	b.digests[id] = m.Digest()
 	b.noteVisit(id)

@@ -45,9 +45,9 @@ func (l *Local) Begin(ctx context.Context, chain *protocol.Chain, earlier *model
 }
 
 // Visit makes a visit, or sums the Gram matrices of its stage, and returns the records.
-func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (protocol.Records, error) {
+func (l *Local) Visit(ctx context.Context, v protocol.Visit, grams bool) (*protocol.Records, error) {
 	w, began := l.worker, l.client.Clock.Now()
-	w.records = protocol.Records{}
+	w.records = &protocol.Records{}
 	var err error
 	if grams {
 		if err = w.reserve(v); err == nil {

@@ -249,6 +249,12 @@ func (s *seals) forget(share, stage int) {
 	delete(s.known, sealed{share, stage})
 }
 
+// sealDigest is the common properties of a seal's messages.
+type sealDigest struct {
+	wire.Identity
+	digest wire.Digest
+}
+
 // findSeals reads the seals of shares that other workers owned before. There are none until stage 0 is final.
 func (w *Worker) findSeals(ctx context.Context, adopted []*visit.Share) error {
 	if final, _ := w.chain.Final(0); final == nil || w.Plan.Update() != nil || len(adopted) == 0 {
@@ -282,7 +288,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 	if !begun && number < len(w.Plan.Since.Statistics) {
 		from = w.Plan.Since.Statistics[number]
 	}
-	collector, found := wire.Collector[float64]{}, map[wire.Identity]*protocol.Written{}
+	collector, found := wire.Collector[float64]{}, map[sealDigest]*protocol.Written{}
 	err = w.Between(ctx, topic, number, min(max(first, from), end), end, func(m protocol.Message) error {
 		if m.Run() != w.ID || m.Kind() != statistics.KindSeal {
 			return nil
@@ -291,16 +297,17 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		if err != nil {
 			return nil // a damaged seal does not count
 		}
-		if found[id] == nil {
-			found[id] = protocol.NewWritten(id, topic, number)
+		key := sealDigest{id, m.Digest()}
+		if found[key] == nil {
+			found[key] = protocol.NewWritten(id, topic, number)
 		}
-		found[id].Add(m) // with the chunks of another worker's seal: a loss of them causes a needless repetition
+		found[key].Add(m)
 		r, err := w.Codec.CollectDouble(&collector, m.Message)
 		if err != nil || r == nil {
 			return nil
 		}
-		whole := found[id]
-		delete(found, id)
+		whole := found[key]
+		delete(found, key)
 		// This worker may not have accepted the stage's final weights yet. Then it keeps the seal, and checks the seal's parent
 		// when it uses it.
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {

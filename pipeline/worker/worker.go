@@ -40,7 +40,7 @@ type Worker struct {
 	executor visit.Executor
 	options  Options
 	mutex    sync.Mutex                          // guards records and written
-	records  protocol.Records                    // of a visit of which nothing is sent; nil: records are published
+	records  *protocol.Records                   // of a visit of which nothing is sent; nil: records are published
 	written  map[wire.Identity]*protocol.Written // the records that a solver may still be waiting for
 	// grams are the digests of what the Gram matrices of the current stage depend on, for later runs. Nil means that no other run has them.
 	grams map[*visit.Share]wire.Digest
@@ -443,7 +443,12 @@ func publish[T wire.Number](ctx context.Context, w *Worker, r *wire.Record[T]) e
 	if w.records != nil {
 		w.mutex.Lock()
 		defer w.mutex.Unlock()
-		w.records[r.Identity] = r
+		switch r := any(r).(type) {
+		case *wire.Record[float64]:
+			w.records.Doubles = append(w.records.Doubles, r)
+		case *wire.Record[float32]:
+			w.records.Singles = append(w.records.Singles, r)
+		}
 		return nil
 	}
 	written, err := protocol.WriteRecord(ctx, w.Client, w.Topics.Statistics, w.statisticsOf(r.Partition), r)

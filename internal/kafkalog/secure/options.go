@@ -65,8 +65,10 @@ func (o Options) Check() []option.Problem {
 func (o Options) Identity() (Identity, []option.Problem) {
 	var i Identity
 	wrong := option.Check(Keys(), o, Options{})
-	if o.TLS.Enabled && len(wrong) == 0 {
-		if i.tls, wrong = o.TLS.config(); len(i.tls.Certificates) > 0 && len(wrong) == 0 {
+	if o.TLS.Enabled {
+		var unusable []option.Problem
+		i.tls, unusable = o.TLS.config()
+		if wrong = append(unusable, wrong...); len(i.tls.Certificates) > 0 && len(wrong) == 0 {
 			i.user = "User:" + i.tls.Certificates[0].Leaf.Subject.String()
 		}
 	}
@@ -84,7 +86,7 @@ func (o Options) Identity() (Identity, []option.Problem) {
 	return i, wrong
 }
 
-// config reads the files.
+// config reads the files, of the certificate and its key only if there are both.
 func (t TLS) config() (config *tls.Config, problems []option.Problem) {
 	wrong := func(key, value, want string) {
 		problems = append(problems, option.Problem{Key: "tls." + key, Value: value, Want: want})
@@ -93,7 +95,7 @@ func (t TLS) config() (config *tls.Config, problems []option.Problem) {
 	if t.CA != "" {
 		config.RootCAs = authorities("ca", t.CA, wrong)
 	}
-	if t.Certificate == "" {
+	if t.Certificate == "" || t.Key == "" {
 		return config, problems
 	}
 	certificate, err := load(t.Certificate)
