@@ -2,6 +2,6 @@
 //
 //	plans, versions ──Follow──▶ Follower ──Model──▶ *model.Model ──Predict──▶ label and probabilities
 //
-// A service follows a pipeline, and predicts with what [Follower.Model] returns at that moment. A new version replaces
-// it at once, and no call waits for it: see [Follow].
+// A service follows a pipeline and predicts with the current [Follower.Model]. A new version replaces the model between calls; no
+// call waits for it: see [Follow].
 package client

@@ -12,11 +12,11 @@ import (
 	"github.com/stagewise/stagewise/schemas"
 )
 
-// firstRetry and lastRetry bound the wait after an error, which doubles. A version that is damaged costs a reading of the whole topic each
-// time, as compaction may have kept copies of its messages anywhere.
+// firstRetry and lastRetry bound the exponential backoff after an error. Each attempt to read a damaged version reads the whole topic,
+// because compaction may have kept copies of its messages at any offset.
 const firstRetry, lastRetry = 250 * time.Millisecond, time.Minute
 
-// manyChecks is the number of checks that must have failed for a follower to read the whole plans topic again.
+// manyChecks is the number of missed checks after which the follower reads the whole plans topic again.
 const manyChecks = 10
 
 // untilTopics is the longest wait for the topics of a pipeline that has none yet.
@@ -31,7 +31,7 @@ func (f *Follower) run(ctx context.Context) {
 		if time.Since(began) > lastRetry {
 			wait = f.retry
 		}
-		if errors.As(err, new(*protocol.NoPipelineError)) { // its first version should not wait for this process
+		if errors.As(err, new(*protocol.NoPipelineError)) { // retry soon, so that the first version is found soon
 			wait = min(wait, untilTopics)
 		}
 		if protocol.Pause(ctx, wait) != nil {
@@ -40,11 +40,10 @@ func (f *Follower) run(ctx context.Context) {
 	}
 }
 
-// followPlans reads what the plans topic says and goes on with what is written there, until an error. At intervals it asks
-// the brokers, so it finds out that they still answer. After an absence it reads the topic again: tombstones do not stay for ever, and a
-// version that is not listed is dropped.
+// followPlans follows the plans topic until an error. At intervals it requests the topic's end, which confirms that the brokers answer.
+// After a long interruption it reads the whole topic again, because tombstones may have expired, and drops a version that is not listed.
 func (f *Follower) followPlans(ctx context.Context) error {
-	asked := f.now() // zero unless the brokers were just asked
+	asked := f.now() // when the brokers were asked; zero unless just now
 	if err := protocol.RequirePipeline(ctx, f.log, f.options.Name); err != nil {
 		return err
 	}
@@ -84,10 +83,10 @@ func (f *Follower) followPlans(ctx context.Context) error {
 	}
 }
 
-// choose makes the first complete version of those that the options name the model. failing reports whether a version can't be read that
-// is not passed over. asked is as of confirm.
+// choose makes the first complete version that the options allow the model. failing reports whether that version can't be read.
+// For asked see confirm.
 func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledger, failed map[string]error) (failing bool) {
-	var incomplete error // why the first version is passed over
+	var incomplete error // why the first version was skipped
 	for place := range l.Wanted(f.options.version()) {
 		err, known := failed[place.Run]
 		if !known {
@@ -106,14 +105,14 @@ func (f *Follower) choose(ctx context.Context, asked time.Time, l *protocol.Ledg
 		}
 	}
 	_, missing := l.Find(f.options.version())
-	f.confirm(asked, cmp.Or(incomplete, missing)) // before the change, so that whoever is told of it finds the reason
+	f.confirm(asked, cmp.Or(incomplete, missing)) // before the change, so that Status has the reason when Changed is closed
 	if f.model.Load() != nil {
 		f.offer(nil, time.Time{}, asked)
 	}
 	return false
 }
 
-// read makes the version at a place the model, unless it is that already. asked is as of confirm.
+// read makes the version at a place the model, unless it already is. For asked see confirm.
 func (f *Follower) read(ctx context.Context, asked time.Time, place schemas.Place) error {
 	before := f.model.Load()
 	if before != nil && before.Manifest.Run == place.Run {
@@ -123,12 +122,12 @@ func (f *Follower) read(ctx context.Context, asked time.Time, place schemas.Plac
 	if err != nil {
 		return err
 	}
-	m.Predict(make([]float32, m.Width()), nil) // makes the random draws, for which the first prediction would wait
+	m.Predict(make([]float32, m.Width()), nil) // makes the random draws before the first prediction needs them
 	f.offer(m, written, asked)
 	return nil
 }
 
-// offer makes m the model. asked is as of confirm: whoever sees the model sees that too.
+// offer makes m the model and, in the same step, records asked: see confirm.
 func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -144,8 +143,8 @@ func (f *Follower) offer(m *model.Model, written, asked time.Time) {
 	}
 }
 
-// confirm records the last error, and when the brokers were asked that confirm the version. A nil error means success, a zero time that
-// they were not asked.
+// confirm records the last error, nil after a success, and when the brokers were asked for the version that they confirm. A zero time
+// means that they were not asked.
 func (f *Follower) confirm(asked time.Time, err error) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -155,7 +154,7 @@ func (f *Follower) confirm(asked time.Time, err error) {
 	}
 }
 
-// wait notes that an operation waits for brokers, or no longer does.
+// wait records that an operation waits for brokers, or has ended.
 func (f *Follower) wait(w kafkalog.Wait) {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()

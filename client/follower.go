@@ -35,17 +35,15 @@ type Follower struct {
 	waiting   map[string]error
 }
 
-// Follow connects to the brokers, and follows the versions of a pipeline until ctx ends or [Follower.Close] is called.
-// It returns as soon as a broker answers: [Follower.Ready] says when there is a model. The pipeline may have no version
-// yet.
+// Follow connects to the brokers and follows the versions of a pipeline until ctx ends or [Follower.Close] is called.
+// It returns when a broker has answered; the pipeline may have no version yet. [Follower.Ready] reports the first model.
 //
-// A version is offered when all of it is here, its digests match, and its random draws are made. It costs one reading of that version,
-// however many are on the topic. Memory is that of the version, and of the next one while it is read. If brokers do not
-// answer, the follower keeps what it has, and goes on when they answer again. A version that was removed is not kept:
-// then [Follower.Model] is the version that takes its place, or nil.
+// A version becomes the model when all its blocks are read, their digests match, and its random draws are made. Follow reads only
+// that version, however many are on the topic, and holds at most the current version and the next one in memory. While no broker
+// answers, the current model stays. When a version is removed, [Follower.Model] is its successor, or nil.
 //
-// It is an error if the options are wrong, if no broker answers, if the brokers refuse us, or if the pipeline has no topics: the name or
-// the brokers may be wrong. Topics that are deleted later, and created again, are followed.
+// Follow returns an error if the options are invalid, no broker answers, access is denied, or the pipeline has no topics.
+// Topics that are deleted and created again later are followed.
 func Follow(ctx context.Context, o Options) (*Follower, error) {
 	if err := o.Check(); err != nil {
 		return nil, fmt.Errorf("follow versions: %w", err)
@@ -62,8 +60,8 @@ func Follow(ctx context.Context, o Options) (*Follower, error) {
 	return f, nil
 }
 
-// FollowOn is [Follow] on a log that is open, and stays open. It is for the commands of this module, services that may start before the
-// pipeline has topics: it waits for them. Of the options it needs no brokers.
+// FollowOn is [Follow] on an open log, which Close leaves open, for the commands of this module. They may start before the pipeline
+// has topics: FollowOn waits for them. It ignores the brokers of the options.
 func FollowOn(ctx context.Context, log *kafkalog.Log, o Options) (*Follower, error) {
 	o.Brokers, o.DataDir = log.Addr(), ""
 	if err := o.checkValues(); err != nil {
@@ -98,37 +96,36 @@ func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func(
 	context.AfterFunc(ctx, func() { _ = f.close() }) // a Close that comes later returns the error
 }
 
-// Close stops following, and returns when that is done. The model stays. A second Close does nothing, and returns the same error.
+// Close stops following and waits until that is done. The last model remains usable. Later calls return the same error.
 func (f *Follower) Close() error { return f.close() }
 
-// Model returns the model of the version that is offered at this moment; nil if there is none, as before
-// [Follower.Ready], or after the last version was removed. It may be used for as long as anybody likes, and never
-// changes.
+// Model returns the model of the current version. It is nil before [Follower.Ready] and after the last version was removed. A model
+// is immutable and remains usable after the next one.
 func (f *Follower) Model() *model.Model { return f.model.Load() }
 
-// Ready returns a channel that is closed when the first model is there.
+// Ready returns a channel that is closed when the first model is available.
 func (f *Follower) Ready() <-chan struct{} { return f.ready }
 
-// Changed returns a channel that is closed when [Follower.Model] changes next. To miss no change, call it before Model.
+// Changed returns a channel that is closed at the next change of [Follower.Model]. Call it before Model to see every change.
 func (f *Follower) Changed() <-chan struct{} {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	return f.changed
 }
 
-// Status describes the version of a follower, and when the brokers confirmed it.
+// Status describes the current version, and when the brokers last confirmed it.
 type Status struct {
-	Version int           // its number; 0: there is none, and the other fields are zero but for Silence and Err
+	Version int           // 0: there is none, and of the other fields only Silence and Err are set
 	Run     string        // id of the run that made it
 	Kind    string        // "full", or "update" if it goes on from its parent
 	Parent  string        // id of the run of the version before it in its chain; "": there is none
-	Written time.Time     // when it was written, by the clock of who wrote it
+	Written time.Time     // when it was written, by the clock of its writer
 	Age     time.Duration // since it was written
-	Silence time.Duration // since the brokers last confirmed the version; since the year 1 if they never have
-	Err     error         // the last error; nil: there is none, or a success came after it
+	Silence time.Duration // since the brokers last confirmed the version; the maximum duration if they never did
+	Err     error         // the last error; nil after a success
 }
 
-// Status returns the status of this moment.
+// Status returns the current status.
 func (f *Follower) Status() Status {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
@@ -152,9 +149,8 @@ func (f *Follower) Status() Status {
 	return s
 }
 
-// Stale returns why the model is stale: there is none, the brokers have not answered for
-// [Options.MaxSilence], or the version is older than [Options.MaxAge]. It returns nil if all is well. What to do about
-// it is the caller's business: the model stays.
+// Stale returns an error if there is no model, the brokers have not answered for [Options.MaxSilence], or the version is older than
+// [Options.MaxAge]. The model stays usable: the caller decides.
 func (f *Follower) Stale() error {
 	s := f.Status()
 	var stale error

@@ -11,34 +11,34 @@ import (
 	"github.com/stagewise/stagewise/pipeline/protocol"
 )
 
-// Security is TLS and SASL for the brokers. The zero value is plain text, without a user. docs/security.md says which
-// permissions a follower needs.
+// Security configures TLS and SASL. The zero value is plain text without authentication. docs/security.md lists the permissions
+// of a follower.
 type Security = kafkalog.Security
 
 // Secret is a password. It is never printed.
 type Secret = kafkalog.Secret
 
-// NewSecret returns the Secret that is a text.
+// NewSecret returns text as a Secret.
 func NewSecret(text string) Secret { return kafkalog.NewSecret(text) }
 
-// Options say which versions to follow, and where they are.
+// Options configure a [Follower].
 type Options struct {
-	// Name is the name of the pipeline, the prefix of its topics.
+	// Name is the name of the pipeline: the prefix of its topics.
 	Name string
-	// Brokers are host:port addresses of a Kafka cluster, or of an embedded broker that listens. At least one of them must answer.
+	// Brokers are host:port addresses of a Kafka cluster, or of a listening embedded broker. At least one must answer.
 	Brokers []string
-	// Security is how to reach Brokers.
+	// Security applies to connections to Brokers.
 	Security Security
-	// DataDir is the directory of an embedded broker, which is opened if there are no Brokers. One process at a time can have it open, so the
-	// others need the address at which that process listens: see the key listen of the configuration.
+	// DataDir is the directory of an embedded broker, which Follow opens if Brokers is empty. Only one process can open it; other
+	// processes use the address that its configuration has as listen.
 	DataDir string
-	// Version is the version to follow, whatever is made after it: its number, or the id of its run. "" or "latest" is the version that is
-	// pinned, or else the newest that is offered.
+	// Version is the number or the run id of the only version to follow. "" and "latest" mean the pinned version, or else the newest
+	// offered one.
 	Version string
-	// MaxSilence is after how long without an answer of the brokers [Follower.Stale] says so; 0: one minute. They are
-	// asked four times as often, and at least every ten seconds.
+	// MaxSilence is the time without an answer from the brokers after which [Follower.Stale] returns an error; 0 means one minute.
+	// The follower asks them four times as often, and at least every ten seconds.
 	MaxSilence time.Duration
-	// MaxAge is how long after it was written a version is stale, because no other came; 0: never.
+	// MaxAge is the age at which a version is stale; 0 means never.
 	MaxAge time.Duration
 }
 
@@ -47,7 +47,7 @@ const (
 	longestCheck   = 10 * time.Second
 )
 
-// Check returns what is wrong with the options; nil: nothing.
+// Check returns the first error in the options.
 func (o *Options) Check() error {
 	switch {
 	case len(o.Brokers) == 0 && o.DataDir == "":
@@ -59,14 +59,14 @@ func (o *Options) Check() error {
 	return o.checkValues()
 }
 
-// versionName is how a version is called: its number, or the id of its run.
+// versionName matches version numbers and run ids.
 var versionName = regexp.MustCompile(`^([0-9]+|[0-9a-f]{12})$`)
 
 func (o *Options) checkValues() error {
 	switch {
 	case o.Name == "":
 		return option.Problem{Key: "Name", Value: "not set", Want: "the name of a pipeline"}
-	case o.version() != protocol.Latest && !versionName.MatchString(o.Version): // no version will ever be that
+	case o.version() != protocol.Latest && !versionName.MatchString(o.Version): // no version can match
 		return option.Problem{Key: "version", Value: o.Version, Want: "a version number, the id of a run, or " + protocol.Latest}
 	}
 	for key, limit := range map[string]time.Duration{"MaxSilence": o.MaxSilence, "MaxAge": o.MaxAge} {
