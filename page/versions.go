@@ -60,12 +60,12 @@ func (r *reader) describeNext(ctx context.Context) (any bool, err error) {
 	d := describe(finished, report)
 	if newest && finished.Window != nil {
 		// Partitions in which nothing came lately are in no version that is kept, but in the window.
-		w, err := protocol.ReadStateWindow(ctx, r.client, *finished.Window)
+		ends, err := protocol.ChainEnds(ctx, r.client, *finished.Window)
 		if err != nil {
 			return true, err
 		}
-		if w != nil {
-			d.ends = w.Ends
+		if ends != nil {
+			d.ends = ends
 		}
 	}
 	r.change(func() {

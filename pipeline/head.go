@@ -52,8 +52,9 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 		return nil
 	}
 	follows := head.Run == r.made && len(r.backlog.ends) > 0
+	known := r.chain.stored
 	if parent := head.Plan.Chain.Parent; r.chain.head != nil && parent != nil && parent.Run == r.chain.head.Run {
-		r.earlier = append([]earlier{{r.chain.head.Plan, r.chain.stored}}, r.earlier...)
+		r.earlier = append([]earlier{{r.chain.head.Plan, known}}, r.earlier...)
 	} else {
 		r.earlier = nil
 	}
@@ -63,7 +64,7 @@ func (r *runner) findHead(ctx context.Context, l *protocol.Ledger) error {
 		r.keepChoice(head.Plan.Stages, head.Plan.Prepare)
 	}
 	if head.Window != nil {
-		r.chain.stored, err = protocol.ReadStateWindow(ctx, r.Client, *head.Window)
+		r.chain.stored, err = protocol.ReadStateWindow(ctx, r.Client, *head.Window, known)
 	}
 	if err != nil && !errors.Is(err, wire.ErrDamaged) { // a damaged window is gone
 		return err
@@ -200,7 +201,7 @@ func (r *runner) findEarlier(ctx context.Context) error {
 		}
 		e := earlier{plan: manifest.Plan}
 		if manifest.Window != nil {
-			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window); err != nil {
+			if e.window, err = protocol.ReadStateWindow(ctx, r.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}

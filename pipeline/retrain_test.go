@@ -79,7 +79,7 @@ func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Wind
 	t.Helper()
 	p := topics.Open(log, job.Name, nil)
 	manifest := must(p.Version(t.Context(), protocol.Latest))(t)
-	last := must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window))(t)
+	last := must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t)
 	return last.Window
 }
 

@@ -15,28 +15,53 @@ import (
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// StateWindow is a chain's window, and its place on the state topic.
+// StateWindow is a chain's window with all of its increments, and its place on the state topic.
 type StateWindow struct {
 	*schemas.Window
 	At schemas.StatePlace
 }
 
-// ReadStateWindow reads a window from its place on the state topic; nil if it is gone.
-func ReadStateWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *StateWindow, err error) {
+// ReadStateWindow reads a window from its place on the state topic; nil if it is gone. known is an earlier window, or nil: if
+// the window is a change of it, ReadStateWindow reads nothing else.
+func ReadStateWindow(ctx context.Context, c *Client, place schemas.StatePlace, known *StateWindow) (*StateWindow, error) {
+	w, err := readWindow(ctx, c, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	if n := len(w.Bases); n > 0 {
+		base := known
+		if base == nil || base.At.Run != w.Bases[n-1].Run {
+			if base, err = ReadStateWindow(ctx, c, w.Bases[n-1], nil); err != nil || base == nil {
+				return nil, err
+			}
+		}
+		w.On(base.Window)
+	}
+	return &StateWindow{w, place}, nil
+}
+
+// ChainEnds returns, by partition, the offset up to which the runs of a chain have processed messages, from the window at a
+// place of the state topic; nil if it is gone.
+func ChainEnds(ctx context.Context, c *Client, place schemas.StatePlace) ([]int64, error) {
+	w, err := readWindow(ctx, c, place)
+	if err != nil || w == nil {
+		return nil, err
+	}
+	return w.Ends, nil
+}
+
+// readWindow reads a window without resolving changes.
+func readWindow(ctx context.Context, c *Client, place schemas.StatePlace) (w *schemas.Window, err error) {
 	documents := wire.Documents{}
 	err = read(ctx, c, place, schemas.KindWindow, func(m wire.Message) (bool, error) {
 		whole, ok, err := documents.Add(m)
 		if err != nil || !ok {
 			return false, err
 		}
-		window, err := schemas.DecodeJSON[schemas.Window](whole) // not cached: the caller modifies it
-		w = &StateWindow{window, place}
+		w, err = schemas.DecodeJSON[schemas.Window](whole) // not cached: the caller modifies it
 		return true, err
 	})
-	if err != nil {
-		return nil, err
-	}
-	return w, nil
+	return w, err
 }
 
 // read calls with for the messages of a kind at a place of the state topic, until with returns true. If it does not, read
@@ -106,6 +131,9 @@ func (r stateRecords) compare(other stateRecords) int {
 // recordsOf returns the records on the state topic that a run reads to continue from a window, with their places.
 func recordsOf(w *StateWindow) map[stateRecords]schemas.StatePlace {
 	all := map[stateRecords]schemas.StatePlace{{schemas.KindWindow, w.At.Run, 0}: w.At}
+	for _, at := range w.Bases {
+		all[stateRecords{schemas.KindWindow, at.Run, 0}] = at
+	}
 	all[stateRecords{statistics.KindMoments, w.Moments.Run, 0}] = w.Moments
 	for i := range w.Increments {
 		at := w.Increments[i].Terms

@@ -62,7 +62,7 @@ func readTerms[T any](ctx context.Context, s *Solver, w *schemas.Window, number 
 func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err error) {
 	from := &s.chained.start
 	from.plansFrom = parent.PlansFrom
-	if parent.Window == nil {
+	if from.at = parent.Window; from.at == nil {
 		return &stateError{fmt.Sprintf("the window and the sums of version %d", parent.Version), s.Topics.State}
 	}
 	if from.head = s.options.Store.pop(parent.Run); from.head == nil {
@@ -91,7 +91,7 @@ func (s *Solver) loadHead(ctx context.Context, parent *schemas.Manifest) (err er
 
 // readHead reads the window and the sums after the run of a version.
 func (s *Solver) readHead(ctx context.Context, parent *schemas.Manifest) (*head, error) {
-	after, err := protocol.ReadStateWindow(ctx, s.Client, *parent.Window)
+	after, err := protocol.ReadStateWindow(ctx, s.Client, *parent.Window, nil)
 	if err != nil {
 		return nil, err
 	}

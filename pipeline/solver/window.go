@@ -41,7 +41,11 @@ func (s *Solver) publishWindow(ctx context.Context, report *schemas.Report) (*sc
 	if err := s.writeState(ctx, w, visited); err != nil {
 		return nil, err
 	}
-	messages, err := w.Messages()
+	stored := w
+	if s.plan.Update() != nil {
+		stored = w.ChangesOf(c.start.window, *c.start.at)
+	}
+	messages, err := stored.Messages()
 	if err != nil {
 		return nil, err
 	}

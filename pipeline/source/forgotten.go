@@ -198,7 +198,7 @@ func releaseLearnt(ctx context.Context, p *topics.Pipeline, l *protocol.Ledger, 
 			continue
 		}
 		if manifest.Window != nil {
-			if kept, err = protocol.ReadStateWindow(ctx, p.Client, *manifest.Window); err != nil {
+			if kept, err = protocol.ReadStateWindow(ctx, p.Client, *manifest.Window, nil); err != nil {
 				return err
 			}
 		}
