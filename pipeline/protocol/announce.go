@@ -3,7 +3,6 @@ package protocol
 import (
 	"cmp"
 	"context"
-	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -32,54 +31,56 @@ func (c *Client) AnnounceVersions(ctx context.Context, l *Ledger) (numbers []str
 	return numbers, err
 }
 
-// findVersions returns the places of complete versions whose runs the ledger does not know, by number. A removed version has no manifest.
+// findVersions returns the places of complete versions whose runs the ledger does not know, by number. A removed version
+// is recognized by the tombstone of its manifest.
 func (c *Client) findVersions(ctx context.Context, l *Ledger) (places []schemas.Place, err error) {
-	from := int64(0)
+	type found struct {
+		schemas.Place
+		keys []string // keys of the manifest's messages
+	}
+	all, order, removed, from := map[string]*found{}, []string{}, map[string]bool{}, int64(0)
 	for _, known := range l.Versions() {
 		from = max(from, known.To)
 	}
-	there := map[string]Message{} // by key
 	err = c.Remaining(ctx, c.Topics.Versions, 0, from, math.MaxInt64, func(m Message) error {
-		if m.Value == nil || m.Run() == "" {
-			delete(there, m.Key)
+		if removed[m.Key] = m.Value == nil; m.Value == nil || m.Run() == "" {
 			return nil
 		}
-		m.Value = nil
-		there[m.Key] = m
+		v := all[m.Run()]
+		if v == nil {
+			v = &found{Place: schemas.Place{Run: m.Run(), From: m.Offset}}
+			all[m.Run()], order = v, append(order, m.Run())
+		}
+		if v.To = m.Offset + 1; m.Kind() == schemas.KindManifest {
+			if len(v.keys) == 0 {
+				v.Manifest = m.Offset
+			}
+			v.keys = append(v.keys, m.Key)
+		}
 		return nil
 	})
 	if err != nil {
 		return nil, err
 	}
-	runs := map[string]*schemas.Place{}
-	for _, m := range there {
-		p := runs[m.Run()]
-		if p == nil {
-			p = &schemas.Place{Run: m.Run(), From: m.Offset, Manifest: math.MaxInt64}
-			runs[m.Run()] = p
-		}
-		if p.From, p.To = min(p.From, m.Offset), max(p.To, m.Offset+1); m.Kind() == schemas.KindManifest {
-			p.Manifest = min(p.Manifest, m.Offset)
-		}
-	}
-	inOrder := slices.SortedFunc(maps.Values(runs), func(a, b *schemas.Place) int { return cmp.Compare(a.From, b.From) })
-	for _, place := range inOrder {
-		if place.Manifest == math.MaxInt64 || l.Plan(place.Run) != nil || l.End(place.Run) != nil {
+	for _, id := range order {
+		v := all[id]
+		if len(v.keys) == 0 || slices.ContainsFunc(v.keys, func(key string) bool { return removed[key] }) || l.Plan(id) != nil ||
+			l.End(id) != nil {
 			continue
 		}
-		m, _, err := c.ModelAt(ctx, *place, nil)
+		m, _, err := c.ModelAt(ctx, v.Place, nil)
 		if IsIncomplete(err) {
 			continue
 		}
 		if err != nil {
 			return nil, err
 		}
-		_, report, err := c.Described(ctx, *place)
+		_, report, err := c.Described(ctx, v.Place)
 		if err != nil {
 			return nil, err
 		}
-		place.Version, place.Withheld = m.Manifest.Version, report != nil && report.Withheld()
-		places = append(places, *place)
+		v.Version, v.Withheld = m.Manifest.Version, report != nil && report.Withheld()
+		places = append(places, v.Place)
 	}
 	slices.SortStableFunc(places, func(a, b schemas.Place) int { return cmp.Compare(a.Version, b.Version) })
 	return places, nil

@@ -37,6 +37,7 @@ type Client struct {
 
 	newest *atomic.Pointer[model.Model] // newest version of a chain: see Remember; nil: none is remembered
 	ledger *atomic.Pointer[Ledger]      // what was read of the plans topic: see ReadLedger; nil: nothing is remembered
+	swept  *atomic.Int64                // offset of the versions topic: see sweepVersions; nil: nothing is remembered
 }
 
 // keepRuns returns KeepRuns or its default.
@@ -46,7 +47,7 @@ func (c *Client) keepRuns() int { return cmp.Or(c.KeepRuns, 32) }
 func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
 		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
-		newest: new(atomic.Pointer[model.Model]), ledger: new(atomic.Pointer[Ledger]),
+		newest: new(atomic.Pointer[model.Model]), ledger: new(atomic.Pointer[Ledger]), swept: new(atomic.Int64),
 	}
 }
 
@@ -55,7 +56,7 @@ func (c *Client) Beside(name string) *Client {
 	beside := *c
 	beside.Topics, beside.GiveUp = TopicsOf(name), 0
 	beside.Topics.Examples = c.Topics.Examples
-	beside.newest, beside.ledger = new(atomic.Pointer[model.Model]), new(atomic.Pointer[Ledger])
+	beside.newest, beside.ledger, beside.swept = new(atomic.Pointer[model.Model]), new(atomic.Pointer[Ledger]), new(atomic.Int64)
 	return &beside
 }
 

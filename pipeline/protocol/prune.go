@@ -148,34 +148,39 @@ func (c *Client) sweep(ctx context.Context) error {
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {
 		m, run := l.lines[key], l.lines[key].Run()
 		switch {
-		case counts[key] || counts["run "+run] || m.Offset >= old || run != "" && newest[run] >= old:
+		case key == "" || counts.keys[key] || run != "" && counts.runs[run]:
+		case m.Offset >= old || run != "" && newest[run] >= old:
 		case m.Kind() == schemas.KindPlan:
-			plans = append(plans, m.Tombstone())
+			plans = append(plans, wire.Message{Key: key})
 		default:
-			others = append(others, m.Tombstone())
+			others = append(others, wire.Message{Key: key})
 		}
 	}
 	_, err = c.Log.Append(ctx, l.topic, 0, append(plans, others...)...)
 	return err
 }
 
-// counting returns what counts: by run, as "run ID", unfinished runs, the last ended ones, those of versions, those with which the chain
-// continues, and those that say which sources lack messages; by key, pins, divisions, and seals and removals of sources with messages on
-// the examples topic.
-func (c *Client) counting(ctx context.Context, l *Ledger) (map[string]bool, error) {
+// counting is what counts of the messages on the plans topic.
+type counting struct {
+	runs map[string]bool // runs whose messages count
+	keys map[string]bool // other messages that count
+}
+
+// counting returns what counts: unfinished runs, the last ended ones, those of versions, those with which the chain
+// continues, those that say which sources lack messages, and seals and removals of sources with messages on the examples
+// topic.
+func (c *Client) counting(ctx context.Context, l *Ledger) (*counting, error) {
 	from, err := c.plansFrom(ctx, l.Versions())
 	if err != nil {
 		return nil, err
 	}
-	counts := map[string]bool{"": true, schemas.PinKey: true}
-	keep := func(run string) { counts["run "+run] = run != "" }
+	counts := &counting{map[string]bool{}, map[string]bool{schemas.PinKey: true}}
 	for _, place := range l.Versions() {
-		keep(place.Run)
+		counts.runs[place.Run] = true
 	}
-	keep(l.removed[l.highest]) // the number is not used again
+	counts.runs[l.removed[l.highest]] = true // the number is not used again
 	if l.chained != nil {
-		keep(l.chained.Run)
-		keep(l.chained.Parent)
+		counts.runs[l.chained.Run], counts.runs[l.chained.Parent] = true, true
 	}
 	last := c.keepRuns()
 	for _, r := range slices.Backward(l.planned) {
@@ -184,16 +189,16 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (map[string]bool, erro
 			last--
 		}
 		if !ended || last >= 0 || r.plan.Chain != nil && r.offset >= from {
-			keep(r.id)
+			counts.runs[r.id] = true
 		}
 	}
 	for id, r := range l.runs {
 		if r.end != nil && r.end.Source != "" {
-			keep(id)
+			counts.runs[id] = true
 		}
 	}
 	for _, d := range l.divisions {
-		counts[d.Message().Key] = true
+		counts.keys[d.Message().Key] = true
 	}
 	var bounds []coverage.Span
 	seals := slices.Concat(l.seals, l.gone)
@@ -203,41 +208,48 @@ func (c *Client) counting(ctx context.Context, l *Ledger) (map[string]bool, erro
 		}
 	}
 	for _, s := range seals {
-		counts[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
+		counts.keys[s.Message().Key] = s.Held(bounds) != schemas.HeldNot
 	}
 	return counts, nil
 }
 
 // sweepVersions writes tombstones for messages on the versions topic that belong to no version and are before an offset:
 // of runs cancelled after their versions were written, and of versions written again after their removal. It reads nothing
-// of the versions.
+// of the versions, and nothing that this process has swept before.
 func (c *Client) sweepVersions(ctx context.Context, l *Ledger, to int64) error {
+	from := int64(0)
+	if c.swept != nil {
+		from = min(c.swept.Load(), to) // the topic may have been recreated
+	}
 	var places coverage.Spans
-	keeps := map[string]bool{"": true}
+	counts, unfinished := map[string]bool{}, map[string]bool{}
 	for _, place := range l.versions {
-		keeps[place.Run] = true
+		counts[place.Run] = true
 		places = append(places, coverage.Span{From: place.From, To: place.To})
 	}
 	slices.SortFunc(places, func(a, b coverage.Span) int { return cmp.Compare(a.From, b.From) })
 	for run := range l.Unfinished() {
-		keeps[run] = true
+		unfinished[run] = true
 	}
-	left := map[string]bool{}
-	for _, gap := range (coverage.Spans{{To: math.MaxInt64}}).Without(places) {
+	var tombstones []wire.Message
+	for _, gap := range (coverage.Spans{{From: from, To: to}}).Without(places) {
 		err := c.Remaining(ctx, c.Topics.Versions, 0, gap.From, gap.To, func(m Message) error {
-			left[m.Key] = m.Value != nil && m.Offset < to && !keeps[m.Run()]
+			switch {
+			case m.Offset >= to || m.Value == nil || m.Run() == "" || counts[m.Run()]:
+			case unfinished[m.Run()]:
+				to = m.Offset // the next sweep checks again
+			default:
+				tombstones = append(tombstones, m.Tombstone())
+			}
 			return nil
 		})
 		if err != nil {
 			return err
 		}
 	}
-	var tombstones []wire.Message
-	for _, key := range slices.Sorted(maps.Keys(left)) {
-		if left[key] {
-			tombstones = append(tombstones, wire.Message{Key: key})
-		}
-	}
 	_, err := c.Log.Append(ctx, c.Topics.Versions, 0, tombstones...)
+	if err == nil && c.swept != nil {
+		c.swept.Store(to)
+	}
 	return err
 }
