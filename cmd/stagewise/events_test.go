@@ -152,7 +152,7 @@ func TestLaterLabels(t *testing.T) {
 	}
 	for _, want := range []string{
 		`quarantined buys[0]@30: no key at "of.view" (examples.outcome.key)`,
-		`quarantined buys[0]@31: no label at "kind" (examples.outcome.label)`,
+		`quarantined buys[0]@31: examples.outcome.label: "kind": no label`,
 		`quarantined views[0]@20: no key at "view" (examples.key)`,
 	} {
 		if strings.Count(stderr, want) != 1 {

@@ -37,12 +37,12 @@ func (l *Log) dial(ctx context.Context, network, address string) (net.Conn, erro
 	return l.identity.Handshake(ctx, conn, address)
 }
 
-func (l *Log) dialPlain(ctx context.Context, network, address string) (conn net.Conn, err error) {
+func (l *Log) dialPlain(ctx context.Context, network, address string) (net.Conn, error) {
+	dial := new(net.Dialer).DialContext
 	if l.broker != nil {
-		conn, err = l.broker.listener.pipe(ctx)
-	} else {
-		conn, err = new(net.Dialer).DialContext(ctx, network, address)
+		dial = func(ctx context.Context, _, _ string) (net.Conn, error) { return l.broker.listener.pipe(ctx) }
 	}
+	conn, err := dial(ctx, network, address)
 	if err != nil {
 		return nil, err
 	}
