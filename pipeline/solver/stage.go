@@ -277,6 +277,9 @@ func (s *Solver) stageReport(f *fitting, sealed *accumulate.Sum) schemas.StageRe
 		Seconds: s.Clock.Since(f.began).Seconds(),
 		ByPass:  s.chain.Passes(f.number), Overflow: f.overflow,
 	}
+	if ridge, chosen := s.chain.Ridge(f.number); chosen {
+		r.Ridge = ridge
+	}
 	if n := len(r.ByPass); n > 0 {
 		r.Passes = r.ByPass[n-1].Pass
 	}
