@@ -98,7 +98,7 @@ func (l *Ledger) set(m Message) (added bool) {
 	switch {
 	case m.Value != nil:
 		if before == nil || kind != schemas.KindPlan && kind != schemas.KindEnd || !bytes.Equal(before.Value, m.Value) {
-			l.lines[m.Key] = &line{Message: m}
+			l.lines[m.Key] = &line{Message: m.Own()}
 			l.order = append(l.order, l.lines[m.Key])
 		}
 		return before == nil

@@ -131,6 +131,12 @@ func Still(ctx context.Context, log Log, topic string, bounds coverage.Span, off
 	return found, err
 }
 
+// Own returns the message with a copy of its value. A message that was read keeps its whole fetch response in memory.
+func (m Message) Own() Message {
+	m.Value = bytes.Clone(m.Value)
+	return m
+}
+
 // Same reports whether a message is another one, read again. The timestamp distinguishes messages with the same content.
 func (m *Message) Same(other *Message) bool {
 	return m.Offset == other.Offset && m.Time.Equal(other.Time) && m.Key == other.Key && (m.Value == nil) == (other.Value == nil) &&

@@ -212,7 +212,7 @@ func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error
 	if err := f.put(ctx, added{value: value}); err != nil {
 		return err
 	}
-	f.read[partition] = m
+	f.read[partition] = m.Own()
 	if f.full() {
 		return f.flush(ctx)
 	}

@@ -360,7 +360,7 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 	if err != nil || again {
 		return err
 	}
-	f.read[partition] = m
+	f.read[partition] = m.Own()
 	return f.afterEvent(ctx)
 }
 
@@ -384,7 +384,7 @@ func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Messag
 		}
 	}
 	if !again {
-		f.joining.came[partition], f.joining.readTo[partition] = m, m.Offset+1
+		f.joining.came[partition], f.joining.readTo[partition] = m.Own(), m.Offset+1
 	}
 	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Labels: labels}
 	if err := f.joining.of[partition].Outcome(o, f.decide(ctx)); err != nil || again {
