@@ -93,12 +93,13 @@ func (l *Ledger) Add(m Message) error {
 // set makes a message the last one of its key, and reports whether it is the first one. A plan or an end that was written twice stays
 // where it was first.
 func (l *Ledger) set(m Message) (added bool) {
+	m = m.Own()
 	l.Next, l.last = m.Offset+1, m
 	before, kind := l.lines[m.Key], m.Kind()
 	switch {
 	case m.Value != nil:
 		if before == nil || kind != schemas.KindPlan && kind != schemas.KindEnd || !bytes.Equal(before.Value, m.Value) {
-			l.lines[m.Key] = &line{Message: m.Own()}
+			l.lines[m.Key] = &line{Message: m}
 			l.order = append(l.order, l.lines[m.Key])
 		}
 		return before == nil
