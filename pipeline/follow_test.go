@@ -73,6 +73,14 @@ func clickOn(t *testing.T, log *kafkalog.Log, topic string, from, to int) {
 // countedRows returns the second features of the rows that a run without files counts, sorted.
 func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
+	eachCounted(t, log, job, func(row int, _ string) { rows = append(rows, row) })
+	slices.Sort(rows)
+	return rows
+}
+
+// eachCounted calls do for each row that a run without files counts, with its second feature and its label.
+func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row int, label string)) {
+	t.Helper()
 	mem := arrowtest.Allocator(t)
 	replays := map[int]*protocol.SpanCounting{}
 	counting := protocol.NewCounting(&schemas.Plan{Foreign: true})
@@ -83,16 +91,14 @@ func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		examples := must(examples.Decode(m.Value, mem))(t)
-		features := make([]float32, examples.Rows*examples.Width)
-		examples.Features(features, examples.Width)
-		for i := range examples.Rows {
-			rows = append(rows, int(features[i*examples.Width+1]))
+		batch := must(examples.Decode(m.Value, mem))(t)
+		features := make([]float32, batch.Rows*batch.Width)
+		batch.Features(features, batch.Width)
+		for i := range batch.Rows {
+			do(int(features[i*batch.Width+1]), batch.Label(i))
 		}
-		examples.Release()
+		batch.Release()
 	}
-	slices.Sort(rows)
-	return rows
 }
 
 func checkCounted(t *testing.T, log *kafkalog.Log, job topics.Job, rows int) {

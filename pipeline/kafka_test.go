@@ -21,14 +21,10 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stagewise/stagewise/ingest"
-	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/coverage"
-	"github.com/stagewise/stagewise/schemas/examples"
 )
 
 // openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
@@ -224,26 +220,12 @@ func storm(random *rand.Rand, rows, partitions int) (messages []timed) {
 // labelled returns the labels of the rows that a run counts by their second feature. It is an error if one counts twice.
 func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
-	labels, replays, counting := map[int]string{}, map[int]*protocol.SpanCounting{}, protocol.NewCounting(&schemas.Plan{Foreign: true})
-	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		if replays[m.Partition] == nil {
-			replays[m.Partition] = counting.Replay(coverage.Span{Partition: m.Partition})
+	labels := map[int]string{}
+	eachCounted(t, log, job, func(row int, label string) {
+		if before, twice := labels[row]; twice {
+			t.Errorf("row %d counts twice, first with %s", row, before)
 		}
-		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
-			continue
-		}
-		batch := must(examples.Decode(m.Value, mem))(t)
-		features := make([]float32, batch.Rows*batch.Width)
-		batch.Features(features, batch.Width)
-		for i := range batch.Rows {
-			n := int(features[i*batch.Width+1])
-			if before, twice := labels[n]; twice {
-				t.Errorf("row %d counts twice, first with %s", n, before)
-			}
-			labels[n] = batch.Label(i)
-		}
-		batch.Release()
-	}
+		labels[row] = label
+	})
 	return labels
 }

@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -666,11 +664,7 @@ func driftingExamples() *simExamples {
 			}
 			rows := data.exampleRows()
 			rows.Splits = splits
-			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
-			if err != nil {
-				panic(err) // the rows fit into a message
-			}
-			list = append(list, wire.Message{Value: m.Value})
+			list = append(list, examplesMessage(schemas.Origin{}, &rows))
 		}
 		e.messages = append(e.messages, list)
 	}
@@ -692,11 +686,7 @@ func lateClassExamples() *simExamples {
 			if n == 3 && p == 1 {
 				rows.Floats[2] = 3e38
 			}
-			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
-			if err != nil {
-				panic(err) // the rows fit into a message
-			}
-			list = append(list, wire.Message{Value: m.Value})
+			list = append(list, examplesMessage(schemas.Origin{}, &rows))
 		}
 		e.messages = append(e.messages, list)
 	}

@@ -349,7 +349,12 @@ func simMessage(partition, number int, origin schemas.Origin) wire.Message {
 	for _, row := range data.rows {
 		rows.Floats = append(rows.Floats, row...)
 	}
-	m, err := origin.Message(&rows, memory.DefaultAllocator)
+	return examplesMessage(origin, &rows)
+}
+
+// examplesMessage returns the message of rows, which fit into one. Without a source it has only a value.
+func examplesMessage(origin schemas.Origin, rows *examples.Rows) wire.Message {
+	m, err := origin.Message(rows, memory.DefaultAllocator)
 	if err != nil {
 		panic(err) // the rows fit into a message
 	}

@@ -7,8 +7,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
@@ -199,11 +197,7 @@ func kindExamples(columns int, change func(rows *examples.Rows, seed int)) *simE
 			seed := 500 + 10*p + n
 			rows := rings(kindRows, columns, 2, uint64(seed)).exampleRows()
 			change(&rows, seed)
-			m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
-			if err != nil {
-				panic(err) // the rows fit into a message
-			}
-			messages = append(messages, wire.Message{Value: m.Value})
+			messages = append(messages, examplesMessage(schemas.Origin{}, &rows))
 		}
 		e.messages = append(e.messages, messages)
 	}
@@ -250,11 +244,7 @@ func sparseMessage(partition, number, rowsOfMessage int) wire.Message {
 		sparse.Ends = append(sparse.Ends, len(sparse.Indices))
 	}
 	rows.Floats, rows.Cols, rows.Sparse = nil, 0, sparse
-	m, err := (schemas.Origin{}).Message(&rows, memory.DefaultAllocator)
-	if err != nil {
-		panic(err) // the rows fit into a message
-	}
-	return wire.Message{Value: m.Value}
+	return examplesMessage(schemas.Origin{}, &rows)
 }
 
 // severalExamples have one label or two.
