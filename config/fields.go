@@ -13,8 +13,8 @@ import (
 // The keys are the fields of Config and of the structs below it. Tags of a field:
 //
 //   - path:"file" is a file, or a list of files: the configuration file has paths relative to its own folder
-//   - single:"true" is a list of which one value needs no brackets, as of files
-//   - single:"split" is a list of which several values, with commas between them, need no brackets either
+//   - single:"split" is a list of which several values, with commas between them, need no brackets: other lists of texts need none in
+//     variables and settings. One value needs none anywhere.
 //   - null:"none" is a text whose null is the empty text, and not the default
 
 // behind returns the type that a pointer points to, and any other type as it is.

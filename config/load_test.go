@@ -244,18 +244,20 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// The file takes what --set takes: one broker, or several with commas, without brackets, and sizes with and without units.
+// The file takes what --set takes: one value of a list without brackets, several brokers with commas, and sizes with and without units.
 func TestFileTakesWhatSetTakes(t *testing.T) {
 	for content, same := range map[string]func(c *Config) bool{
-		"brokers: a:1":              func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1"}) },
-		"brokers: a:1, b:2":         func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1", "b:2"}) },
-		"brokers:\n- a:1\n- b:2":    func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1", "b:2"}) },
-		"brokers:":                  func(c *Config) bool { return len(c.Brokers) == 0 },
-		"serve: {memory: 32MiB}":    func(c *Config) bool { return c.Serve.Memory == 32<<20 },
-		"serve: {memory: 33554432}": func(c *Config) bool { return c.Serve.Memory == 32<<20 },
-		"serve: {max_body: 1MB}":    func(c *Config) bool { return c.Serve.MaxBody == 1e6 },
-		"topics: {state: 4MiB}":     func(c *Config) bool { return c.Topics.State == 4<<20 },
-		"memory: 1GiB":              func(c *Config) bool { return c.Memory == 1<<30 },
+		"brokers: a:1":                       func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1"}) },
+		"brokers: a:1, b:2":                  func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1", "b:2"}) },
+		"brokers:\n- a:1\n- b:2":             func(c *Config) bool { return slices.Equal(c.Brokers, []string{"a:1", "b:2"}) },
+		"brokers:":                           func(c *Config) bool { return len(c.Brokers) == 0 },
+		"examples: {categorical: c}":         func(c *Config) bool { return slices.Equal(c.Examples.Categorical, []string{"c"}) },
+		"examples: {missing_values: 'a, b'}": func(c *Config) bool { return slices.Equal(c.Examples.MissingValues, []string{"a, b"}) },
+		"serve: {memory: 32MiB}":             func(c *Config) bool { return c.Serve.Memory == 32<<20 },
+		"serve: {memory: 33554432}":          func(c *Config) bool { return c.Serve.Memory == 32<<20 },
+		"serve: {max_body: 1MB}":             func(c *Config) bool { return c.Serve.MaxBody == 1e6 },
+		"topics: {state: 4MiB}":              func(c *Config) bool { return c.Topics.State == 4<<20 },
+		"memory: 1GiB":                       func(c *Config) bool { return c.Memory == 1<<30 },
 	} {
 		c, err := load("c.yaml", []byte("name: c\n"+content+"\n"), nil, nil)
 		if err != nil || !same(c) {

@@ -51,6 +51,7 @@ func TestSchemaAgreesWithLoad(t *testing.T) {
 	for _, valid := range []string{
 		"name: a", "brokers: a:9092", "metrics: {listen: null}", "give_up: 5m", "memory: 1GiB", "examples: {label: 0, missing: {a: mean}}",
 		"stages: [{ridge: auto}]", "stages: [{ridge: 1.0e-4, features: {kind: rff}}]", "threshold: {cost: {fp: 1, fn: 20}}",
+		"examples: {train: a.csv, categorical: c}",
 	} {
 		if err := validate([]byte(valid)); err != nil {
 			t.Errorf("%s: %v", valid, err)
@@ -93,7 +94,7 @@ func schemaOf(key string, field reflect.StructField, keys map[string]option.Key)
 		if len(keys[key].Rule.Texts) > 0 {
 			schema["enum"] = append([]any{nil}, keys[key].Rule.Texts...)
 		}
-		if items := schema["items"]; items != nil && field.Tag.Get("single") != "" {
+		if items := schema["items"]; items != nil {
 			schema = map[string]any{"anyOf": []any{schema, items}}
 		}
 		if meaning := keys[key].Meaning; meaning != "" {

@@ -66,12 +66,12 @@ func (s *settings) put(key string, field reflect.StructField, y *yaml.Node, at o
 }
 
 func (s *settings) putValue(key string, t reflect.Type, tag reflect.StructTag, y *yaml.Node, at origin) {
-	single := tag.Get("single")
 	inFile := at.line > 0 // no other source has lines
 	list := y
-	if t.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode && (isPath(tag) || single != "" || !inFile && t == reflect.TypeFor[[]string]()) {
-		if list = split(y); inFile && single != "split" {
-			list.Content = []*yaml.Node{y}
+	if t.Kind() == reflect.Slice && y.Kind == yaml.ScalarNode { // one value needs no brackets
+		list = &yaml.Node{Kind: yaml.SequenceNode, Tag: "!!seq", Content: []*yaml.Node{y}}
+		if t.Elem().Kind() == reflect.String && (!inFile || tag.Get("single") == "split") {
+			list = split(y)
 		}
 	}
 	value, err := parse(list, t)

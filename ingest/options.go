@@ -35,8 +35,8 @@ type Options struct {
 	// written there; "": the pipeline's own. It excludes files.
 	Topic string `yaml:"topic"`
 	// From and To limit the range of the topic that a run reads: see [ParseBound]. None: the whole topic.
-	From []string `yaml:"from" single:"true"`
-	To   []string `yaml:"to" single:"true"`
+	From []string `yaml:"from"`
+	To   []string `yaml:"to"`
 	// Format is the name of the files' format; "": determined by each file's name, or else its first bytes.
 	Format string `yaml:"format"`
 	// The contents of the messages of FromTopic.

@@ -158,22 +158,8 @@ func newRun() *cobra.Command {
 		if err := errors.Join(screen.CheckWritable(report), checkPage("--page", pageAt), checkUntil(until)); err != nil {
 			return err
 		}
-		for key, values := range map[string][]string{"examples.from": c.Examples.From, "examples.to": c.Examples.To} {
-			if len(values) > 0 {
-				return option.Problem{Key: key, Value: strings.Join(values, ", "), Want: "no value for run: retrain.window " +
-					"selects the rows of a version"}
-			}
-		}
-		if a := c.Examples.Augment; a.Rows() > 1 {
-			return option.Problem{Key: "examples.augment", Value: fmt.Sprintf("%d rows for each image", a.Rows()),
-				Want: "no value for run: run supports neither augmentation nor averaging, train does"}
-		}
-		if c.Average > 1 {
-			return option.Problem{Key: "average", Value: strconv.Itoa(c.Average), Want: "1 for run: run supports neither " +
-				"augmentation nor averaging, train does"}
-		}
-		if problems := c.CheckChained(); len(problems) > 0 {
-			return problems[0]
+		if err := checkChained(c); err != nil {
+			return err
 		}
 		blas, err := openSolverBLAS()
 		if err != nil {
@@ -209,6 +195,26 @@ func newRun() *cobra.Command {
 	cmd.Flags().StringVar(&report, "report", "", "write the report as JSON to a `file` (-: standard output)")
 	addPage(cmd, &pageAt)
 	return cmd
+}
+
+// checkChained returns an error for each key that run does not support, or for the stages.
+func checkChained(c *config.Config) error {
+	var wrong []error
+	refuse := func(key, value, want string, is bool) {
+		if is {
+			wrong = append(wrong, option.Problem{Key: key, Value: value, Want: want})
+		}
+	}
+	const window = "no value for run: retrain.window selects the rows of a version"
+	from, to, copies := c.Examples.From, c.Examples.To, c.Examples.Augment.Rows()
+	refuse("examples.from", strings.Join(from, ", "), window, len(from) > 0)
+	refuse("examples.to", strings.Join(to, ", "), window, len(to) > 0)
+	refuse("examples.augment", fmt.Sprintf("%d rows for each image", copies), "no value for run, which does not augment images", copies > 1)
+	refuse("average", strconv.Itoa(c.Average), "1 for run, which does not average models", c.Average > 1)
+	for _, p := range c.CheckChained() {
+		wrong = append(wrong, p)
+	}
+	return errors.Join(wrong...)
 }
 
 func newWork() *cobra.Command {

@@ -22,7 +22,7 @@ type Options struct {
 	KeyFormat string        `yaml:"key_format"`
 	Unmatched float64       `yaml:"unmatched"`
 	Idle      time.Duration `yaml:"idle"`
-	Absent    []string      `yaml:"absent" single:"true"`
+	Absent    []string      `yaml:"absent"`
 	Memory    option.Bytes  `yaml:"memory"`
 	Format    string        `yaml:"format"`
 

@@ -31,14 +31,14 @@ type SASL struct {
 	// TokenCA is a PEM file with the CA certificates that sign the certificate of TokenURL; "": the system's.
 	TokenCA string `path:"file"`
 	// TokenScopes and TokenParameters are sent to the endpoint. A parameter is NAME=VALUE.
-	TokenScopes     []string `single:"true"`
-	TokenParameters []string `single:"true"`
+	TokenScopes     []string
+	TokenParameters []string
 	// TokenFile is a file with a token, which is renewed externally.
 	TokenFile string `path:"file"`
 	// TokenCommand is a program and its arguments. It prints a token and its expiry.
 	TokenCommand []string
 	// Extensions are sent to brokers with a token (RFC 7628, section 3.1), each NAME=VALUE.
-	Extensions []string `single:"true"`
+	Extensions []string
 }
 
 // saslKeys documents the keys under security.sasl.
