@@ -1,6 +1,7 @@
 package kafkalog
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -238,4 +240,317 @@ func (b *broker) release() error {
 		}
 	}
 	return errors.Join(err, b.lock.Unlock())
+}
+
+// listener accepts the connections of the embedded broker: from this process through a pipe in memory, and from other
+// programs through a port, if configured. A pipe copies a message once; a socket copies it twice, with system calls.
+//
+// It outlives the broker's restarts. In between, connections wait.
+type listener struct {
+	port  net.Listener  // nil: no port
+	taken chan net.Conn // accepted from the port, and from pipe
+	ended chan struct{} // closed by close
+	close func() error  // closes the port, once
+}
+
+// listen opens a port at the address, or none if the address is empty.
+func listen(address string) (*listener, error) {
+	l := &listener{taken: make(chan net.Conn), ended: make(chan struct{})}
+	l.close = sync.OnceValue(func() error {
+		close(l.ended)
+		if l.port == nil {
+			return nil
+		}
+		return l.port.Close()
+	})
+	if address == "" {
+		return l, nil
+	}
+	if !IsLoopback(address) {
+		return nil, fmt.Errorf("listen on %s: the embedded broker has no authentication, so it listens on a loopback address only", address)
+	}
+	var err error
+	if l.port, err = net.Listen("tcp", address); err != nil {
+		return nil, err
+	}
+	go l.acceptPort()
+	return l, nil
+}
+
+// IsLoopback reports whether an address is host:port, on the loopback interface: localhost, ::1, or an address from 127.0.0.0/8.
+func IsLoopback(address string) bool {
+	host, port, err := net.SplitHostPort(address)
+	if err != nil {
+		return false
+	}
+	if _, err := strconv.ParseUint(port, 10, 16); err != nil {
+		return false
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+// acceptPort accepts connections on the port until it is closed.
+func (l *listener) acceptPort() {
+	for {
+		conn, err := l.port.Accept()
+		if err != nil {
+			_ = l.close()
+			return
+		}
+		select {
+		case l.taken <- conn:
+		case <-l.ended:
+			conn.Close()
+			return
+		}
+	}
+}
+
+// address returns the address of the port, or a placeholder for the pipe, which clients need but must not dial.
+func (l *listener) address() net.Addr {
+	if l.port == nil {
+		return pipeAddress{}
+	}
+	return l.port.Addr()
+}
+
+// acceptor is the listener of one broker instance, from its start to its end.
+type acceptor struct {
+	*listener
+	done chan struct{} // closed by end
+	end  func()
+}
+
+func (l *listener) acceptor() *acceptor {
+	done := make(chan struct{})
+	return &acceptor{l, done, sync.OnceFunc(func() { close(done) })}
+}
+
+// Accept returns the next connection of either kind.
+func (a *acceptor) Accept() (net.Conn, error) {
+	select {
+	case conn := <-a.taken:
+		return conn, nil
+	case <-a.done:
+	case <-a.ended:
+	}
+	return nil, net.ErrClosed
+}
+
+// Close ends Accept. The port stays open, for the next broker.
+func (a *acceptor) Close() error {
+	a.end()
+	return nil
+}
+
+// Addr is the address that the broker advertises to clients.
+func (a *acceptor) Addr() net.Addr { return a.address() }
+
+// pipeAddress is the advertised address of a broker without a port. Names under .invalid do not resolve (RFC 2606).
+type pipeAddress struct{}
+
+func (pipeAddress) Network() string { return "pipe" }
+func (pipeAddress) String() string  { return "embedded.invalid:9092" }
+
+// pipe opens a connection from this process to the broker.
+func (l *listener) pipe(ctx context.Context) (net.Conn, error) {
+	here, there := net.Pipe()
+	select {
+	case l.taken <- l.newEnd(there):
+		return l.newEnd(here), nil
+	case <-l.ended:
+		return nil, net.ErrClosed
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+func (l *listener) newEnd(pipe net.Conn) net.Conn {
+	return &end{pipe, l.address(), bufio.NewReaderSize(pipe, pipeBytes)}
+}
+
+// pipeBytes is the read size of a pipe end. A write to a pipe waits for its reader, and kafka-go reads only 4 KB at a
+// time.
+const pipeBytes = 64 << 10
+
+// end is one end of a pipe.
+type end struct {
+	net.Conn
+	address net.Addr // the broker's: callers need a non-empty address
+	read    *bufio.Reader
+}
+
+func (e *end) Read(p []byte) (int, error) { return e.read.Read(p) }
+func (e *end) LocalAddr() net.Addr        { return e.address }
+func (e *end) RemoteAddr() net.Addr       { return e.address }
+
+const (
+	// lockPatience is how long a process waits for a data directory that another one uses, which may be ending.
+	lockPatience = 5 * time.Second
+	// lockInterval is the interval between attempts: the operating system does not notify of a released lock.
+	lockInterval = 50 * time.Millisecond
+)
+
+// lockDir locks a data directory as lockNow does. While another process has locked it, it tries again until lockPatience or
+// the context ends, and calls locked with the time of its first attempt.
+func lockDir(ctx context.Context, dir string, locked func(since time.Time, err error)) (lock *flock.Flock, made []string, err error) {
+	for began := time.Now(); ; {
+		lock, made, err = lockNow(dir)
+		if !errors.As(err, new(*LockedError)) || time.Since(began) >= lockPatience {
+			return lock, made, err
+		}
+		locked(began, err)
+		select {
+		case <-time.After(lockInterval):
+		case <-ctx.Done():
+			return nil, nil, errors.Join(err, context.Cause(ctx))
+		}
+	}
+}
+
+// lockNow locks a data directory and writes the process id into the lock file. The operating system releases the lock when
+// a process dies, so a leftover lock file is harmless. made are the directories that it created, each before its parent.
+func lockNow(dir string) (lock *flock.Flock, made []string, err error) {
+	for path := filepath.Clean(dir); ; path = filepath.Dir(path) {
+		if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		made = append(made, path)
+	}
+	if err := makeDir(dir); err != nil {
+		return nil, nil, fmt.Errorf("make data directory: %w", err)
+	}
+	lock = flock.New(filepath.Join(dir, "lock"))
+	locked, err := lock.TryLock()
+	if err != nil {
+		return nil, nil, fmt.Errorf("lock data directory %s: %w", dir, err)
+	}
+	if !locked {
+		owner, _ := os.ReadFile(lock.Path())
+		first, address, _ := strings.Cut(string(owner), "\n")
+		pid, _ := strconv.Atoi(first)
+		return nil, nil, errors.Join(&LockedError{Dir: dir, PID: pid, Listen: address}, lock.Close())
+	}
+	if !isThere(lock) { // the previous process has removed the directory
+		return nil, nil, errors.Join(&LockedError{Dir: dir}, lock.Unlock())
+	}
+	if err := sign(lock, ""); err != nil {
+		return nil, nil, errors.Join(err, unlock(lock))
+	}
+	return lock, made, nil
+}
+
+// sign writes the process id into a locked file, and in a second line the address at which its broker listens, if any.
+func sign(lock *flock.Flock, address string) error {
+	text := strconv.Itoa(os.Getpid())
+	if address != "" {
+		text += "\n" + address
+	}
+	if err := os.WriteFile(lock.Path(), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("lock data directory %s: %w", filepath.Dir(lock.Path()), err)
+	}
+	return nil
+}
+
+// makeDir creates a data directory that is readable only by its owner, because it contains examples. It keeps the mode of
+// an existing one.
+func makeDir(dir string) error {
+	if err := os.MkdirAll(filepath.Dir(filepath.Clean(dir)), 0o755); err != nil {
+		return err
+	}
+	return os.MkdirAll(dir, 0o700)
+}
+
+// isThere reports whether the locked file is the one that other processes would lock.
+func isThere(lock *flock.Flock) bool {
+	locked, err := lock.Stat()
+	if err != nil {
+		return false
+	}
+	there, err := os.Stat(lock.Path())
+	return err == nil && os.SameFile(locked, there)
+}
+
+// unlock empties the lock file but keeps it: if it were removed, two processes could lock two files of the same name.
+func unlock(lock *flock.Flock) error {
+	return errors.Join(os.Truncate(lock.Path(), 0), lock.Unlock())
+}
+
+const (
+	// cleanInterval is the interval at which a log with an embedded broker cleans itself. The broker pauses in proportion to
+	// the data written since: a second with 1,000 rows/s and updates of 4 × 1024, where an interval of ten minutes took five.
+	cleanInterval = time.Minute
+	// maxCleanInterval is the maximum retry interval after errors.
+	maxCleanInterval = 24 * time.Hour
+)
+
+// Clean deletes messages from the embedded broker's log according to the topics' settings: cleanup.policy, retention.ms,
+// retention.bytes, segment.bytes, segment.ms, min.compaction.lag.ms and delete.retention.ms. Without a retention setting,
+// messages are kept. On other brokers, which clean their logs themselves, Clean does nothing.
+//
+// Open, and every minute a goroutine of the Log, do the same. A call is only needed to free space at once.
+//
+// Expired segments are deleted while the broker runs. Compaction, and retention within the active segment, require a
+// restart of the broker, which takes about a second and a half for each GB of the log, and blocks readers and writers. To
+// make this rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms
+// and segment.ms together. If the broker does not start again, the error is returned by this and all later calls of the
+// Log.
+func (l *Log) Clean(ctx context.Context) error {
+	return l.clean("clean the log", func() error { return l.broker.clean(ctx, l.now()) })
+}
+
+// Compact removes superseded and tombstoned messages of compacted topics from the embedded broker's files, including the
+// active segment. It blocks readers and writers like [Log.Clean]. On other brokers, which compact their logs themselves,
+// it does nothing.
+func (l *Log) Compact(ctx context.Context, topics ...string) error {
+	return l.clean("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(ctx, l.now(), topics...) })
+}
+
+// clean calls do if there is an embedded broker. what describes it, for its error.
+func (l *Log) clean(what string, do func() error) error {
+	if l.broker == nil {
+		return nil
+	}
+	if err := context.Cause(l.ctx); err != nil {
+		return err
+	}
+	l.cleaning.Lock()
+	defer l.cleaning.Unlock()
+	if err := do(); err != nil {
+		return fmt.Errorf("%s: %w", what, err)
+	}
+	return nil
+}
+
+// keepClean cleans the log periodically until the log is closed. After an error, the first of which may be passed in, it
+// reports a wait, and backs off.
+func (l *Log) keepClean(every time.Duration, err error) {
+	report := func(w Wait) {
+		if w.What = "clean the log"; l.waiting != nil {
+			l.waiting(w)
+		}
+	}
+	var failing time.Time // start of the current failures; zero if the last attempt succeeded
+	for interval := every; ; {
+		switch {
+		case err != nil:
+			if failing.IsZero() {
+				failing = time.Now()
+			}
+			interval = min(2*interval, max(every, maxCleanInterval))
+			report(Wait{Since: time.Since(failing), Err: err})
+		case !failing.IsZero():
+			report(Wait{Since: time.Since(failing), Over: true})
+			failing, interval = time.Time{}, every
+		}
+		select {
+		case <-time.After(interval):
+		case <-l.ctx.Done():
+			if !failing.IsZero() {
+				report(Wait{Since: time.Since(failing), Err: context.Cause(l.ctx), Over: true})
+			}
+			return
+		}
+		err = l.Clean(l.ctx)
+	}
 }

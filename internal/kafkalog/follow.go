@@ -1,14 +1,19 @@
 package kafkalog
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"math"
 	"slices"
 	"sync"
 	"time"
 
 	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/compress"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
@@ -223,3 +228,288 @@ func (f *following) accept(ctx context.Context, s *source, p *kmsg.FetchResponse
 }
 
 func transient(err error) bool { return retriable(err) || unknown(err) }
+
+// topicPartition is a partition of a topic.
+type topicPartition struct {
+	topic     string
+	partition int
+}
+
+// source is one partition being read. Not every offset holds a message: compaction, markers and aborted transactions leave
+// gaps. A fetch crosses them, since each batch has its range of offsets.
+type source struct {
+	log *Log
+	topicPartition
+	at          int       // its index among the sources that are read together
+	position    int64     // the next offset to fetch
+	to          int64     // the end of the range, or unbounded
+	skipDeleted bool      // continue at the first remaining offset if the next ones were deleted
+	stalled     time.Time // when a range first reached the end of the log early; zero if it has not
+}
+
+// unbounded is the end of a range without end.
+const unbounded = math.MaxInt64
+
+// isOver reports whether the source was read to its end, or has ended with an error.
+func (s *source) isOver() bool { return s.position >= s.to }
+
+// accept moves the source by its partition of a fetch response, and returns the messages in it.
+func (s *source) accept(ctx context.Context, p *kmsg.FetchResponseTopicPartition) ([]Message, error) {
+	if failure(p.ErrorCode) == kafka.OffsetOutOfRange {
+		return nil, s.outOfRange(ctx)
+	}
+	messages, next, err := decode(p, s.position)
+	if err != nil {
+		return nil, err
+	}
+	for len(messages) > 0 && messages[len(messages)-1].Offset >= s.to {
+		messages = messages[:len(messages)-1]
+	}
+	switch {
+	case next > s.position:
+		s.position, s.stalled = min(next, s.to), time.Time{}
+	case s.to == unbounded:
+	case s.stalled.IsZero():
+		s.stalled = time.Now()
+	case time.Since(s.stalled) > s.log.stall:
+		return nil, s.short(ctx)
+	}
+	return messages, nil
+}
+
+// outOfRange determines why the broker does not have the position. It returns nil if it has moved the position.
+func (s *source) outOfRange(ctx context.Context) error {
+	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
+	switch {
+	case err != nil:
+		return err
+	case s.position < first && s.skipDeleted:
+		s.position = first
+		return nil
+	case s.position < first || s.position > end:
+		return s.deleted(first, end)
+	}
+	return kafka.OffsetNotAvailable // the leader that served the fetch was behind
+}
+
+// short determines why the broker has nothing at the position, which is before the end of the range.
+func (s *source) short(ctx context.Context) error {
+	first, end, err := s.log.Bounds(ctx, s.topic, s.partition)
+	switch {
+	case err != nil:
+		return err
+	case s.position < first || s.position >= end:
+		return s.deleted(first, end)
+	}
+	return kafka.OffsetNotAvailable // the log has the position, but the broker that served the fetch is behind
+}
+
+func (s *source) deleted(first, end int64) error {
+	return &DeletedError{Topic: s.topic, Partition: s.partition, Wanted: s.position, First: first, End: end}
+}
+
+// Range reads the messages of an offset range, in order. It fetches one response ahead of its user, in a goroutine that
+// starts with the first Next and ends with Close, with the log, or after the last response. It is not safe for concurrent
+// use. Create it with [Log.Range].
+type Range struct {
+	source source
+	page   page
+	pages  chan page // nil until the first Next
+	cancel context.CancelFunc
+}
+
+// page is the result of one fetch. A page with an error is the last.
+type page struct {
+	messages []Message
+	err      error
+}
+
+// Range returns a reader of exactly the committed messages with offsets in [from, to). It waits only briefly for offsets
+// that are not written yet, so to must not exceed the end returned by Bounds.
+func (l *Log) Range(topic string, partition int, from, to int64) *Range {
+	return &Range{source: source{log: l, topicPartition: topicPartition{topic, partition}, position: from, to: to}}
+}
+
+// Next returns the next message, and io.EOF after the last. It skips offsets without a record (compacted, aborted, transaction
+// markers). If offsets of the range were deleted it returns a *DeletedError. After an error of ctx Next may be called again;
+// any other error is final.
+func (r *Range) Next(ctx context.Context) (Message, error) {
+	if r.pages == nil && r.page.err == nil {
+		var running context.Context
+		running, r.cancel = context.WithCancel(r.source.log.ctx)
+		r.pages = make(chan page)
+		go r.run(running)
+	}
+	for len(r.page.messages) == 0 {
+		if r.page.err != nil {
+			return Message{}, r.page.err
+		}
+		select {
+		case p, ok := <-r.pages:
+			if !ok {
+				p.err = context.Cause(r.source.log.ctx)
+			}
+			r.page = p
+		case <-ctx.Done():
+			return Message{}, ctx.Err()
+		}
+	}
+	m := r.page.messages[0]
+	r.page.messages[0] = Message{} // drop the reference, so that the value's memory can be freed
+	r.page.messages = r.page.messages[1:]
+	return m, nil
+}
+
+func (r *Range) run(ctx context.Context) {
+	defer close(r.pages)
+	last := error(io.EOF)
+	deliver := func(_ int, messages []Message, err error) {
+		select {
+		case r.pages <- page{messages, err}:
+		case <-ctx.Done():
+		}
+		if err != nil {
+			last = nil
+		}
+	}
+	r.source.log.follow(ctx, []*source{&r.source}, deliver)
+	if last != nil && r.source.isOver() {
+		deliver(0, nil, last)
+	}
+}
+
+// Close stops fetching. It always returns nil.
+func (r *Range) Close() error {
+	if r.pages != nil {
+		r.cancel()
+		for range r.pages { // until run has ended
+		}
+	}
+	r.page = page{err: ErrClosed}
+	return nil
+}
+
+const (
+	// fetchBytes and embeddedFetchBytes limit a fetch response, unless its first batch is larger. A reader holds up to two
+	// responses. Measured with messages of 800 KB: Apache Kafka reads 700 MB/s in fetches of 4 MiB, 450 in fetches of 2, and
+	// no more in larger ones; kfake, which grows its responses batch by batch, 280 in fetches of 4 MiB and 350 in fetches of
+	// 2.
+	fetchBytes         = 4 << 20
+	embeddedFetchBytes = 2 << 20
+	// minFetchBytes makes a fetch return the first batch only. Brokers return that batch whatever its size.
+	minFetchBytes = 1
+	// pollTime is the maximum wait of a fetch at the broker. A new message ends the wait at once.
+	pollTime = 500 * time.Millisecond
+	// maxBatchBytes limits a record batch after decompression. Brokers accept batches of 1 MiB by default
+	// (message.max.bytes), and messages of examples do not compress by a factor of 256.
+	maxBatchBytes = 256 << 20
+)
+
+// fetch reads batches of partitions led by one broker, up to maxBytes from each, from the position of each source on. If
+// there are none it waits for one, at most for poll. The result has nil for partitions of which the broker says nothing.
+// The byte limit is that of each partition: with a limit for the request, kfake omits the aborted transactions.
+func (l *Log) fetch(ctx context.Context, broker int32, poll time.Duration, maxBytes int32, sources ...*source) (
+	[]*kmsg.FetchResponseTopicPartition, error,
+) {
+	request := kmsg.NewPtrFetchRequest()
+	request.MaxWaitMillis, request.MinBytes, request.MaxBytes = int32(poll.Milliseconds()), 1, math.MaxInt32
+	request.IsolationLevel, request.SessionEpoch = 1, -1 // committed messages, without a session
+	at := map[topicPartition]int{}
+	for i, s := range sources {
+		at[s.topicPartition] = i
+		of := slices.IndexFunc(request.Topics, func(t kmsg.FetchRequestTopic) bool { return t.Topic == s.topic })
+		if of < 0 {
+			of = len(request.Topics)
+			topic := kmsg.NewFetchRequestTopic()
+			topic.Topic = s.topic
+			request.Topics = append(request.Topics, topic)
+		}
+		partition := kmsg.NewFetchRequestTopicPartition()
+		partition.Partition, partition.FetchOffset, partition.PartitionMaxBytes = int32(s.partition), s.position, maxBytes
+		request.Topics[of].Partitions = append(request.Topics[of].Partitions, partition)
+	}
+	response, err := send[*kmsg.FetchResponse](ctx, l, broker, request)
+	if err != nil {
+		return nil, err
+	}
+	if err := failure(response.ErrorCode); err != nil {
+		return nil, err
+	}
+	found := make([]*kmsg.FetchResponseTopicPartition, len(sources))
+	for i := range response.Topics {
+		t := &response.Topics[i]
+		for j := range t.Partitions {
+			p := &t.Partitions[j]
+			if i, asked := at[topicPartition{t.Topic, int(p.Partition)}]; asked {
+				found[i] = p
+			}
+		}
+	}
+	return found, nil
+}
+
+// decode returns the committed messages of a partition of a fetch response from an offset on, and the offset after its
+// batches. The messages share the memory of the response. After an error in a batch the next fetch starts with that batch.
+func decode(p *kmsg.FetchResponseTopicPartition, from int64) (messages []Message, next int64, err error) {
+	if err := failure(p.ErrorCode); err != nil {
+		return nil, from, err
+	}
+	options := kgo.ProcessFetchPartitionOpts{Offset: from, IsolationLevel: kgo.ReadCommitted(), Partition: p.Partition}
+	found, next := kgo.ProcessFetchPartition(options, p, decompressor{}, nil)
+	switch n := len(found.Records); {
+	case found.Err != nil && n == 0:
+		return nil, from, found.Err
+	case found.Err != nil:
+		next = found.Records[n-1].Offset + 1 // kgo skips a batch of an unknown version
+	case next == from && len(p.RecordBatches) > 0:
+		return nil, from, fmt.Errorf("the batch at offset %d is damaged", from)
+	}
+	for _, r := range found.Records {
+		m := Message{Partition: int(p.Partition), Offset: r.Offset, Key: r.Key, Value: r.Value}
+		if r.Timestamp.UnixMilli() >= 0 { // the producers of old clients write −1 for none
+			m.Time = r.Timestamp
+		}
+		for _, h := range r.Headers {
+			m.Headers = append(m.Headers, Header(h))
+		}
+		messages = append(messages, m)
+	}
+	return messages, next, nil
+}
+
+// decompressor decompresses record batches up to maxBatchBytes: one megabyte of zstd can decompress to thirty thousand.
+type decompressor struct{}
+
+// batchError is a record batch that decompresses to more than maxBatchBytes. Brokers do not reject such a batch: they limit
+// the compressed size, and validate records one by one.
+type batchError struct{}
+
+func (batchError) Error() string {
+	return fmt.Sprintf("a record batch decompresses to more than %d bytes", maxBatchBytes)
+}
+
+// Decompress implements [kgo.Decompressor].
+func (decompressor) Decompress(source []byte, codec kgo.CompressionCodecType) ([]byte, error) {
+	if codec == kgo.CodecNone {
+		return source, nil
+	}
+	if int(codec) >= len(compress.Codecs) || compress.Codecs[codec] == nil {
+		return nil, fmt.Errorf("compression %d is not known", codec)
+	}
+	r := compress.Codecs[codec].NewReader(bytes.NewReader(source))
+	defer r.Close()
+	var parts [][]byte // a buffer that grows would take three times the memory
+	for whole := 0; ; {
+		part := make([]byte, min(max(4*len(source), whole), 16<<20))
+		n, err := io.ReadFull(r, part)
+		parts, whole = append(parts, part[:n]), whole+n
+		switch {
+		case whole > maxBatchBytes:
+			return nil, batchError{}
+		case err == io.EOF || err == io.ErrUnexpectedEOF:
+			return slices.Concat(parts...), nil
+		case err != nil:
+			return nil, err
+		}
+	}
+}

@@ -3,19 +3,197 @@ package kafkalog
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/crc32"
 	"io"
 	"io/fs"
+	"math"
+	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
+
+// files is the directory of kfake's log, to which it applies retention and compaction. kfake does neither safely: it deletes a
+// partition's files before it rewrites them, compacts without regard to min.compaction.lag.ms, and with retention may delete the
+// last file of a partition, whose offsets then restart at 0. Here each file is replaced atomically, so that a process may be killed at any
+// time.
+type files struct {
+	dir   string           // need not exist
+	plans map[string]*plan // the last plans of partitions, by folder
+}
+
+// each calls do for each partition, and joins the errors.
+func (l *files) each(do func(partition) error) error {
+	topics, err := l.topics()
+	if err != nil {
+		return err
+	}
+	var failures []error
+	var buffer []byte
+	for i := range topics {
+		for number := range topics[i].partitions {
+			p := partition{topic: &topics[i], number: number, folder: l.folder(topics[i].name, number), buffer: &buffer}
+			err := p.list()
+			if err == nil {
+				err = do(p)
+			}
+			if err != nil {
+				failures = append(failures, fmt.Errorf("%s[%d]: %w", topics[i].name, number, err))
+			}
+		}
+	}
+	return errors.Join(failures...)
+}
+
+// open prepares the log for the broker. It returns a *DamagedError for each partition with a damaged batch, and for a damaged
+// list of topics. The broker must not run, because it truncates a file at the first damaged batch.
+//
+// It reads the whole log, as the broker does next: most of the time is disk I/O, and afterwards the broker finds the files
+// in the page cache.
+func (l *files) open() error {
+	return l.each(func(p partition) error { return p.open() })
+}
+
+// repair repairs all partitions: see [partition.repair].
+func (l *files) repair() (repaired []Repaired, err error) {
+	err = l.each(func(p partition) error {
+		found, err := p.repair()
+		repaired = append(repaired, found...)
+		return err
+	})
+	return repaired, err
+}
+
+// written reports whether any partition has a message.
+func (l *files) written() (written bool, err error) {
+	err = l.each(func(p partition) error {
+		written = written || p.bytes() > 0
+		return nil
+	})
+	return written, err
+}
+
+// keepEnd makes sure that the next offset of an empty partition does not fall below an offset, whatever happens to the
+// broker, which may be running. It does nothing for a partition with messages.
+func (l *files) keepEnd(topic string, number int, end int64) error {
+	p := partition{folder: l.folder(topic, number)}
+	if err := p.list(); err != nil || end == 0 {
+		return err
+	}
+	// A running broker does not know of the segment that an earlier call has created, and does not delete it with later
+	// messages.
+	for _, s := range p.segments {
+		if empty, err := s.endsWithoutMessages(end); err != nil || !empty {
+			return err
+		}
+	}
+	earlier := p.segments
+	if err := p.keepEnd(end); err != nil {
+		return err
+	}
+	for _, s := range earlier {
+		if err := s.remove(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// topic is a topic of the log, with its retention and compaction settings.
+type topic struct {
+	name       string
+	partitions int
+
+	deletes, compacts bool          // cleanup.policy; both may be set
+	retention         time.Duration // retention.ms; negative: unlimited
+	retentionBytes    int64         // retention.bytes, for a partition; negative: unlimited
+	segmentBytes      int64         // segment.bytes
+	segmentTime       time.Duration // segment.ms
+	tombstones        time.Duration // delete.retention.ms
+	lag               time.Duration // min.compaction.lag.ms
+}
+
+// lasts returns for how long a plan of a partition without changes is used: a sixteenth of the shortest time after which messages
+// can be removed.
+func (t *topic) lasts() time.Duration {
+	shortest := time.Duration(math.MaxInt64)
+	if t.deletes && t.retention >= 0 {
+		shortest = min(t.retention, t.segmentTime)
+	}
+	if t.compacts {
+		shortest = min(shortest, t.tombstones)
+		if t.lag > 0 {
+			shortest = min(shortest, t.lag)
+		}
+	}
+	return shortest / 16
+}
+
+// topics reads the topics recorded by kfake. kfake records each change of them at once.
+func (l *files) topics() ([]topic, error) {
+	content, err := os.ReadFile(filepath.Join(l.dir, "topics.json"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var noted struct {
+		Topics []struct {
+			Name       string
+			Partitions int
+			Configs    map[string]string
+		}
+	}
+	if err := json.Unmarshal(content, &noted); err != nil {
+		damaged := &DamagedError{File: filepath.Join(l.dir, "topics.json"), Reason: err.Error()}
+		if syntax, ok := errors.AsType[*json.SyntaxError](err); ok {
+			damaged.Position = syntax.Offset
+		}
+		return nil, damaged
+	}
+	var list []topic
+	for _, t := range noted.Topics {
+		number := func(name string, absent int64) int64 {
+			if n, err := strconv.ParseInt(t.Configs[name], 10, 64); err == nil {
+				return n
+			}
+			return absent
+		}
+		duration := func(name string, absent time.Duration) time.Duration {
+			return time.Duration(min(number(name, absent.Milliseconds()), math.MaxInt64/int64(time.Millisecond))) * time.Millisecond
+		}
+		policy, set := t.Configs["cleanup.policy"]
+		list = append(list, topic{
+			name: t.Name, partitions: t.Partitions,
+			deletes: !set || strings.Contains(policy, "delete"), compacts: strings.Contains(policy, "compact"),
+			// Kafka's default is a week. Here a topic without retention settings of its own keeps its messages.
+			retention:      duration("retention.ms", -time.Millisecond),
+			retentionBytes: number("retention.bytes", -1),
+			// The others are the defaults of kfake, or else of Kafka.
+			segmentBytes: number("segment.bytes", 100<<20),
+			segmentTime:  duration("segment.ms", 7*24*time.Hour),
+			tombstones:   duration("delete.retention.ms", 24*time.Hour),
+			lag:          duration("min.compaction.lag.ms", 0),
+		})
+	}
+	return list, nil
+}
+
+// folder returns kfake's directory of a partition.
+func (l *files) folder(topic string, partition int) string {
+	return filepath.Join(l.dir, "partitions", fmt.Sprintf("%s-%d", url.PathEscape(topic), partition))
+}
 
 // partition is the directory of a topic partition.
 type partition struct {
@@ -345,4 +523,120 @@ func replaceFile(path string, content []byte, modified time.Time) error {
 		return err
 	}
 	return errors.Join(folder.Sync(), folder.Close())
+}
+
+// Byte positions in a record batch: https://kafka.apache.org/documentation/#recordbatch.
+const (
+	beforeLength   = 12 // bytes not counted by the length
+	atMagic        = 16 // the version, which is 2
+	atChecksum     = 17 // of all bytes after it
+	atAttributes   = 21
+	headerBytes    = 61
+	maxBatchLength = 1 << 30 // kfake's own limit
+)
+
+// Attributes.
+const (
+	compressedBits = 0b111
+	logAppendTime  = 1 << 3 // all records have the maximum timestamp, set by the broker
+	transactional  = 1 << 4
+	marker         = 1 << 5 // a control batch
+)
+
+const noTime = -1
+
+// batch is a record batch of the log: its header, and its bytes unless only the header was read.
+type batch struct {
+	kmsg.RecordBatch
+	raw []byte
+}
+
+// headerAt decodes the header at the beginning of data. ok is false if it is not plausible.
+func headerAt(data []byte) (b batch, ok bool) {
+	if len(data) < headerBytes {
+		return b, false
+	}
+	_ = b.ReadFrom(data) // the records, which come last, may be missing
+	return b, b.Length >= headerBytes-beforeLength && b.Length <= maxBatchLength && b.Magic == 2 && b.LastOffsetDelta >= 0 && b.NumRecords >= 0
+}
+
+// batchAt returns the batch at the beginning of data, or the reason why there is no whole one.
+func batchAt(data []byte) (b batch, reason string) {
+	b, ok := headerAt(data)
+	switch {
+	case len(data) < headerBytes:
+		return b, "the header of the batch there is truncated"
+	case !ok:
+		return b, "a batch header is missing"
+	case b.size() > len(data):
+		return b, "the batch there is truncated"
+	}
+	if b.raw = data[:b.size()]; uint32(b.CRC) != checksumOf(b.raw) {
+		return b, "the checksum of the batch there is wrong"
+	}
+	return b, ""
+}
+
+func (b *batch) size() int  { return beforeLength + int(b.Length) }
+func (b *batch) end() int64 { return b.FirstOffset + int64(b.LastOffsetDelta) + 1 }
+
+// time returns the timestamp of a record in milliseconds.
+func (b *batch) time(r *kmsg.Record) int64 {
+	if b.Attributes&logAppendTime != 0 {
+		return b.MaxTimestamp
+	}
+	return b.FirstTimestamp + r.TimestampDelta64
+}
+
+// records returns the records of a batch that is neither compressed nor part of a transaction. This program writes only such batches; false
+// means another one.
+func (b *batch) records() ([]kmsg.Record, bool) {
+	if b.Attributes&(compressedBits|transactional|marker) != 0 {
+		return nil, false
+	}
+	records, err := kfake.BatchRecords(b.RecordBatch)
+	return records, err == nil
+}
+
+// with returns a batch for the same offsets with only the given records. Kafka's log cleaner does the same: readers see
+// the gaps, and the end of the log does not change.
+func (b *batch) with(records []kmsg.Record) []byte {
+	kept := b.RecordBatch
+	kept.Records, kept.NumRecords = nil, int32(len(records))
+	kept.MaxTimestamp = noTime // a search by time must not stop at removed records
+	for i := range records {
+		kept.Records = records[i].AppendTo(kept.Records)
+		kept.MaxTimestamp = max(kept.MaxTimestamp, b.time(&records[i]))
+	}
+	return encodeBatch(kept)
+}
+
+func encodeBatch(b kmsg.RecordBatch) []byte {
+	b.Length = int32(headerBytes - beforeLength + len(b.Records))
+	raw := b.AppendTo(nil)
+	binary.BigEndian.PutUint32(raw[atChecksum:], checksumOf(raw))
+	return raw
+}
+
+func checksumOf(raw []byte) uint32 {
+	return crc32.Checksum(raw[atAttributes:], crc32.MakeTable(crc32.Castagnoli))
+}
+
+// newEmpty returns batches without records that cover the offsets [from, to): one, or several if the range is too large.
+func newEmpty(from, to int64) (raw []byte) {
+	for from < to {
+		n := min(to-from, math.MaxInt32)
+		raw = append(raw, encodeBatch(kmsg.RecordBatch{FirstOffset: from, Magic: 2, LastOffsetDelta: int32(n - 1), FirstTimestamp: noTime,
+			MaxTimestamp: noTime, ProducerID: -1, ProducerEpoch: -1, FirstSequence: -1})...)
+		from += n
+	}
+	return raw
+}
+
+// age returns the age of a timestamp in milliseconds. Without a timestamp it is 0.
+func age(now time.Time, milliseconds int64) time.Duration {
+	if milliseconds < 0 {
+		return 0
+	}
+	return now.Sub(time.UnixMilli(milliseconds))
 }

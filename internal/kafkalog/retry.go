@@ -14,6 +14,62 @@ import (
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 )
 
+var (
+	// ErrUnknownTopic means that the topic or the partition does not exist.
+	ErrUnknownTopic = errors.New("unknown topic or partition")
+	// ErrClosed means that the log or the reader was closed.
+	ErrClosed = errors.New("log is closed")
+)
+
+// DeletedError means that the partition no longer has an offset that a reader needs: retention deleted it, or the topic
+// was recreated.
+type DeletedError struct {
+	// Topic and Partition are the partition that was read.
+	Topic     string
+	Partition int
+	// Wanted is the needed offset.
+	Wanted int64
+	// First and End are the remaining offsets, [First, End).
+	First, End int64
+}
+
+func (e *DeletedError) Error() string {
+	return fmt.Sprintf("%s[%d] no longer holds offset %d; it holds [%d, %d)", e.Topic, e.Partition, e.Wanted, e.First, e.End)
+}
+
+// WriteError means that the embedded broker could not write to its files, for example because the disk is full.
+type WriteError struct {
+	// Path is the file or directory.
+	Path string
+	// Err is the error of the file system.
+	Err error
+}
+
+func (e *WriteError) Error() string {
+	return fmt.Sprintf("the embedded broker could not write to %s: %v; make room or allow it there, or set data_dir to a "+
+		"folder on another disk", e.Path, e.Err)
+}
+
+// Unwrap returns Err.
+func (e *WriteError) Unwrap() error { return e.Err }
+
+// LockedError means that another process uses the data directory.
+type LockedError struct {
+	// Dir is the data directory.
+	Dir string
+	// PID is the id of the process that uses it, or 0 if it is unknown.
+	PID int
+	// Listen is the address at which its broker listens for other programs; empty: it does not.
+	Listen string
+}
+
+func (e *LockedError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("data directory %s is in use by another process", e.Dir)
+	}
+	return fmt.Sprintf("data directory %s is in use by process %d", e.Dir, e.PID)
+}
+
 const (
 	minBackoff = 5 * time.Millisecond
 	maxBackoff = time.Second
@@ -141,4 +197,58 @@ func retriable(err error) bool {
 	}
 	return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, io.ErrClosedPipe) || errors.Is(err, errPending)
+}
+
+// Wait reports an operation that is being retried because of broker errors.
+type Wait struct {
+	// What is the operation, such as "append to x[0]".
+	What string
+	// Since is the duration so far.
+	Since time.Duration
+	// Err is the latest error. With Over it is the result of the operation, nil if it succeeded.
+	Err error
+	// Over means that the operation has ended.
+	Over bool
+}
+
+const (
+	// minWaitInterval is the delay of the first report. A change of leader takes less.
+	minWaitInterval = time.Second
+	// maxWaitInterval is the maximum interval between two reports of one operation.
+	maxWaitInterval = time.Minute
+)
+
+// reporter reports the waits of one operation.
+type reporter struct {
+	report func(Wait) // nil: nothing is reported
+	what   string
+
+	since    time.Time     // the start of the first failed attempt; zero before that
+	next     time.Time     // of the next report
+	interval time.Duration // between reports; zero before the first
+}
+
+// failed records a failed attempt that started at the given time, and reports the wait if it is due.
+func (w *reporter) failed(began time.Time, failure error) {
+	if w.report == nil {
+		return
+	}
+	if w.since.IsZero() {
+		w.since, w.next = began, began.Add(minWaitInterval)
+	}
+	now := time.Now()
+	if now.Before(w.next) {
+		return
+	}
+	w.interval = min(max(2*w.interval, minWaitInterval), maxWaitInterval)
+	w.next = now.Add(w.interval)
+	w.report(Wait{What: w.what, Since: now.Sub(w.since), Err: failure})
+}
+
+// over reports the end of the operation, if its wait was reported.
+func (w *reporter) over(err error) {
+	if w.interval > 0 {
+		w.report(Wait{What: w.what, Since: time.Since(w.since), Err: err, Over: true})
+	}
+	*w = reporter{report: w.report, what: w.what}
 }

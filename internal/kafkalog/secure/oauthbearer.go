@@ -3,11 +3,21 @@ package secure
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"os/exec"
 	"regexp"
 	"strings"
+	"time"
 
 	"github.com/segmentio/kafka-go/sasl"
+	"golang.org/x/oauth2"
+	"golang.org/x/oauth2/clientcredentials"
 )
 
 // OAuthBearer is the name of the mechanism.
@@ -124,4 +134,241 @@ func (o SASL) file(wrong func(key, value, want string)) tokens {
 		}
 		return token, nil
 	}
+}
+
+// grants returns the tokens that the endpoint grants to the client.
+func (o SASL) grants(wrong func(key, value, want string)) *renewed {
+	client, secret := o.user(wrong)
+	switch u, err := url.Parse(o.TokenURL); {
+	case err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" || u.Fragment != "":
+		wrong("token_url", o.TokenURL, "the URL of a token endpoint, as in https://login.example/oauth2/token")
+	case u.User != nil:
+		wrong("token_url", u.Redacted(), "no user and no password in it: set security.sasl.username and security.sasl.password_file")
+	case u.Scheme == "http" && !isLoopback(u.Hostname()):
+		wrong("token_url", o.TokenURL, "https, because the secret is sent there; http is for loopback addresses")
+	}
+	parameters := url.Values{}
+	list, ok := pairs(o.TokenParameters)
+	for _, p := range list {
+		parameters.Add(p[0], p[1])
+		ok = ok && p[0] != "grant_type" // set by clientcredentials
+	}
+	if !ok {
+		wrong("token_parameters", strings.Join(o.TokenParameters, ", "), "NAME=VALUE for each parameter, and none of them grant_type")
+	}
+	// A redirect would send the secret to another address. A token outlives a keep-alive connection.
+	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, DisableKeepAlives: true, TLSClientConfig: &tls.Config{}}
+	if o.TokenCA != "" {
+		transport.TLSClientConfig.RootCAs = authorities("token_ca", o.TokenCA, wrong)
+	}
+	g := &grants{
+		http: &http.Client{Transport: transport, Timeout: fetchTime, CheckRedirect: func(*http.Request, []*http.Request) error {
+			return http.ErrUseLastResponse
+		}},
+		secret: NewSecret(secret),
+		config: &clientcredentials.Config{ClientID: client, TokenURL: o.TokenURL, Scopes: o.TokenScopes, EndpointParams: parameters},
+	}
+	return newRenewed(g.fetch)
+}
+
+// grants requests tokens at an endpoint.
+type grants struct {
+	config *clientcredentials.Config // without the secret, so that it can't be printed; only its form of authentication is remembered
+	secret Secret
+	http   *http.Client
+}
+
+// isLoopback reports whether a host is this machine.
+func isLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
+// fetch requests a token.
+func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
+	g.config.ClientSecret = g.secret.reveal()
+	token, err := g.config.Token(context.WithValue(ctx, oauth2.HTTPClient, g.http))
+	g.config.ClientSecret = ""
+	what := "fetch a token from security.sasl.token_url " + g.config.TokenURL
+	if err == nil && !tokenCharacters.MatchString(token.AccessToken) {
+		return nil, &RefusedError{attempt(what, errors.New("the answer has no bearer token")), "security.sasl.token_url"}
+	}
+	if err == nil {
+		return token, nil
+	}
+	answer, answered := errors.AsType[*oauth2.RetrieveError](err)
+	switch {
+	case answered && answer.Response.StatusCode < http.StatusInternalServerError && answer.Response.StatusCode != http.StatusRequestTimeout &&
+		answer.Response.StatusCode != http.StatusTooManyRequests:
+		// The body is omitted, because it may contain a token.
+		err = fmt.Errorf("status %s %s", answer.Response.Status, strings.TrimSpace(answer.ErrorCode+" "+answer.ErrorDescription))
+		check := "security.sasl.token_url"
+		if answer.ErrorCode == "invalid_scope" {
+			check = "security.sasl.token_scopes"
+		} else if answer.ErrorCode != "" || answer.Response.StatusCode == http.StatusUnauthorized {
+			check = "security.sasl.username and the password: the endpoint refuses client " + g.config.ClientID
+		}
+		return nil, &RefusedError{attempt(what, err), check}
+	case answered:
+		err = fmt.Errorf("status %s", answer.Response.Status)
+	case errors.As(err, new(*tls.CertificateVerificationError)):
+		return nil, &RefusedError{attempt(what, err), "security.sasl.token_ca"}
+	}
+	return nil, passingError{attempt(what, err)}
+}
+
+// command returns the tokens that a program prints, as credential plugins of kubectl do:
+// https://kubernetes.io/docs/reference/access-authn-authz/authentication/#input-and-output-formats.
+func (o SASL) command(wrong func(key, value, want string)) *renewed {
+	program, err := exec.LookPath(o.TokenCommand[0])
+	if err != nil {
+		wrong("token_command", o.TokenCommand[0], "a program that can be executed, and its arguments: "+err.Error())
+	}
+	return printed("security.sasl.token_command", program, o.TokenCommand[1:], false)
+}
+
+// Credentials log in to a service that keeps files.
+type Credentials struct {
+	AccessKey, SecretKey string // of S3; "": the token is enough
+	Token                string // a bearer token, or of a session of the access key
+}
+
+// Command returns the current credentials that a program prints, as in `security.sasl.token_command`, or as programs for
+// `credential_process` of AWS do: https://docs.aws.amazon.com/sdkref/latest/guide/feature-process-credentials.html. key is its key of the
+// configuration.
+func Command(key string, command []string) (func(context.Context) (Credentials, error), error) {
+	program, err := exec.LookPath(command[0])
+	if err != nil {
+		return nil, fmt.Errorf("%s: expected a program that can be executed, and its arguments: %w", command[0], err)
+	}
+	r := printed(key, program, command[1:], true)
+	return func(ctx context.Context) (Credentials, error) {
+		token, err := r.get(ctx)
+		if err != nil {
+			return Credentials{}, err
+		}
+		access, _ := token.Extra(accessKey).(string)
+		secret, _ := token.Extra(secretKey).(string)
+		return Credentials{access, secret, token.AccessToken}, nil
+	}, nil
+}
+
+// Values of a token that belongs to an access key.
+const (
+	accessKey = "AccessKeyId"
+	secretKey = "SecretAccessKey"
+)
+
+// printed returns what a program prints: a token, or if keys is true also an access key.
+func printed(key, program string, arguments []string, keys bool) *renewed {
+	return newRenewed(func(ctx context.Context) (*oauth2.Token, error) {
+		token, err := run(ctx, program, arguments, keys)
+		if err != nil { // of a program that depends on other services, and that can be replaced
+			return nil, passingError{attempt("run "+key+" "+program, err)}
+		}
+		return token, nil
+	})
+}
+
+// run runs a program that prints a token or, if keys is true, an access key. Its errors have what the program says on standard error, but
+// not what it prints.
+func run(ctx context.Context, program string, arguments []string, keys bool) (*oauth2.Token, error) {
+	ctx, cancel := context.WithTimeout(ctx, fetchTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, arguments...)
+	cmd.WaitDelay = time.Second // for the standard output, which a child of the program may keep open
+	stdout, stderr := &limited{most: 64 << 10}, &limited{most: 1 << 10}
+	cmd.Stdout, cmd.Stderr = stdout, stderr
+	err := cmd.Run()
+	switch said := strings.Join(strings.Fields(string(stderr.bytes)), " "); {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("no token before the login ended: %w: %s", ctx.Err(), said)
+	case err != nil:
+		return nil, fmt.Errorf("%w: %s", err, said)
+	}
+	var printed struct {
+		Status struct {
+			Token  string    `json:"token"`
+			Expiry time.Time `json:"expirationTimestamp"`
+		} `json:"status"`
+		AccessKeyID, SecretAccessKey, SessionToken string
+		Expiration                                 time.Time
+	}
+	err = json.Unmarshal(stdout.bytes, &printed)
+	token := &oauth2.Token{AccessToken: printed.Status.Token, Expiry: printed.Status.Expiry}
+	switch {
+	case keys && err == nil && printed.AccessKeyID != "" && printed.SecretAccessKey != "":
+		token = (&oauth2.Token{AccessToken: printed.SessionToken, Expiry: printed.Expiration}).WithExtra(map[string]any{
+			accessKey: printed.AccessKeyID, secretKey: printed.SecretAccessKey})
+	case err != nil || !tokenCharacters.MatchString(token.AccessToken):
+		return nil, errors.New(`expected an ExecCredential on standard output: {"kind": "ExecCredential", "status": {"token": "…", ` +
+			`"expirationTimestamp": "2006-01-02T15:04:05Z"}}`)
+	}
+	if !token.Expiry.IsZero() && !token.Expiry.After(time.Now()) {
+		return nil, fmt.Errorf("the token expired at %s", token.Expiry.Format(time.RFC3339))
+	}
+	return token, nil
+}
+
+// limited keeps the first bytes that are written to it, and passes over the rest.
+type limited struct {
+	bytes []byte
+	most  int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	l.bytes = append(l.bytes, p[:min(len(p), l.most-len(l.bytes))]...)
+	return len(p), nil
+}
+
+// fetchTime is the time limit for fetching a token. A connection has 5 s for the whole login.
+const fetchTime = 4 * time.Second
+
+// renewed is a token that all connections share. It is fetched again before it expires.
+type renewed struct {
+	fetch func(context.Context) (*oauth2.Token, error)
+	now   func() time.Time
+
+	turn    chan struct{} // a lock for the fields below
+	current *oauth2.Token
+	renew   time.Time // when current is to be renewed; zero: never
+}
+
+func newRenewed(fetch func(context.Context) (*oauth2.Token, error)) *renewed {
+	return &renewed{fetch: fetch, now: time.Now, turn: make(chan struct{}, 1)}
+}
+
+// token returns the text of the current token.
+func (r *renewed) token(ctx context.Context) (string, error) {
+	token, err := r.get(ctx)
+	if err != nil {
+		return "", err
+	}
+	return token.AccessToken, nil
+}
+
+// get returns the current token, or fetches another one after four fifths of its lifetime: during the rest, the current
+// token covers logins while none can be fetched.
+func (r *renewed) get(ctx context.Context) (*oauth2.Token, error) {
+	select {
+	case r.turn <- struct{}{}:
+		defer func() { <-r.turn }()
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	began := r.now()
+	if r.current != nil && (r.renew.IsZero() || began.Before(r.renew)) {
+		return r.current, nil
+	}
+	token, err := r.fetch(ctx)
+	switch {
+	case err == nil:
+		r.current, r.renew = token, time.Time{}
+		if !token.Expiry.IsZero() {
+			r.renew = began.Add(token.Expiry.Sub(began) * 4 / 5)
+		}
+	case r.current == nil || !r.current.Expiry.After(began) || errors.As(err, new(*RefusedError)):
+		return nil, err
+	}
+	return r.current, nil
 }

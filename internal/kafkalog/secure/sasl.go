@@ -2,6 +2,7 @@ package secure
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -12,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/segmentio/kafka-go/sasl"
+	"github.com/segmentio/kafka-go/sasl/plain"
+	"github.com/segmentio/kafka-go/sasl/scram"
 
 	"github.com/stagewise/stagewise/internal/option"
 )
@@ -215,3 +218,54 @@ func pairs(list []string) (pairs [][2]string, ok bool) {
 
 // attempt adds the attempted operation to an error.
 func attempt(what string, err error) error { return fmt.Errorf("%s: %w", what, err) }
+
+// Plain is the name of the mechanism.
+const Plain = "PLAIN"
+
+// plainText sends the user name and the password in plain text (RFC 4616).
+func plainText() mechanism {
+	return mechanism{name: Plain, keys: []string{"username", "password_file"},
+		open: func(o SASL, wrong func(key, value, want string)) login {
+			name, password := o.user(wrong)
+			if strings.ContainsRune(name+password, 0) { // the separator
+				wrong("username", name, "no zero byte in it or in the password")
+			}
+			return login{plainMechanism{name, NewSecret(password)}, "User:" + name}
+		}}
+}
+
+// plainMechanism creates kafka-go's mechanism only at the login, because printing that one reveals the password.
+type plainMechanism struct {
+	username string
+	password Secret
+}
+
+func (p plainMechanism) Name() string { return Plain }
+
+func (p plainMechanism) Start(ctx context.Context) (sasl.StateMachine, []byte, error) {
+	return plain.Mechanism{Username: p.username, Password: p.password.reveal()}.Start(ctx)
+}
+
+// The names of the mechanisms.
+const (
+	ScramSHA256 = "SCRAM-SHA-256"
+	ScramSHA512 = "SCRAM-SHA-512"
+)
+
+// scramSHA256 proves knowledge of the password without sending it (RFC 5802).
+func scramSHA256() mechanism { return salted(ScramSHA256, scram.SHA256) }
+
+// scramSHA512 is scramSHA256 with a longer hash.
+func scramSHA512() mechanism { return salted(ScramSHA512, scram.SHA512) }
+
+func salted(name string, algorithm scram.Algorithm) mechanism {
+	return mechanism{name: name, keys: []string{"username", "password_file"},
+		open: func(o SASL, wrong func(key, value, want string)) login {
+			user, password := o.user(wrong)
+			m, err := scram.Mechanism(algorithm, user, password)
+			if err != nil { // the error contains the password, so it is dropped
+				wrong("username", user, "a user name and a password of characters that SCRAM allows (RFC 4013)")
+			}
+			return login{m, "User:" + user}
+		}}
+}

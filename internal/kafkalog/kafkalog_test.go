@@ -9,14 +9,17 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"net"
 	"os"
 	"path/filepath"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/segmentio/kafka-go"
@@ -25,7 +28,205 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/goleak"
+
+	"github.com/stagewise/stagewise/internal/arrowtest"
 )
+
+// cleanForever is the environment variable with the data directory of the processes killed by TestKilledWhileCleaning.
+// TestKilledOnAFullDisk has its own.
+const cleanForever = "KAFKALOG_TEST_CLEAN_FOREVER"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(cleanForever); dir != "" {
+		runCleanForever(dir)
+	}
+	if dir := os.Getenv(fullDisk); dir != "" {
+		runOnFullDisk(dir)
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// numbered returns message i, whose value has at least size bytes.
+func numbered(i, size int) Message {
+	value := fmt.Sprintf("%d;", i)
+	return Message{Value: []byte(value + strings.Repeat("x", max(0, size-len(value))))}
+}
+
+func number(m Message) string {
+	n, _, _ := strings.Cut(string(m.Value), ";")
+	return n
+}
+
+func numberedUpTo(n, size int) []Message {
+	messages := make([]Message, n)
+	for i := range messages {
+		messages[i] = numbered(i, size)
+	}
+	return messages
+}
+
+// numbers returns "from", …, "to−1".
+func numbers(from, to int) []string {
+	list := []string{}
+	for i := from; i < to; i++ {
+		list = append(list, fmt.Sprint(i))
+	}
+	return list
+}
+
+func testContext(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+func openEmbedded(t testing.TB) *Log { return openDir(t, t.TempDir()) }
+
+func openDir(t testing.TB, dir string) *Log { return open(t, Options{DataDir: dir}) }
+
+// openListening opens an embedded broker with a listener.
+func openListening(t testing.TB) *Log {
+	return open(t, Options{DataDir: t.TempDir(), Listen: "127.0.0.1:0"})
+}
+
+func open(t testing.TB, o Options) *Log {
+	t.Helper()
+	l := must(Open(testContext(t), o))(t)
+	t.Cleanup(func() { noError(t, l.Close()) })
+	return l
+}
+
+var noError = arrowtest.NoError
+
+// must returns v, or ends the test if err is not nil.
+func must[T any](v T, err error) func(testing.TB) T { return arrowtest.Must(v, err) }
+
+var errTooMany = errors.New("more messages than offsets")
+
+// read returns the messages of a range.
+func read(t testing.TB, l *Log, topic string, from, to int64) ([]Message, error) {
+	t.Helper()
+	r := l.Range(topic, 0, from, to)
+	defer r.Close()
+	var messages []Message
+	for {
+		m, err := r.Next(testContext(t))
+		if err != nil {
+			return messages, err
+		}
+		if messages = append(messages, m); int64(len(messages)) > to-from {
+			return messages, errTooMany
+		}
+	}
+}
+
+// foreign returns a client of another library, for transactions, compression and administration.
+func foreign(t testing.TB, l *Log, options ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	options = append(options, kgo.SeedBrokers(l.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	client := must(kgo.NewClient(options...))(t)
+	t.Cleanup(client.Close)
+	return client
+}
+
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+func TestLogSurvivesClose(t *testing.T) {
+	ctx, dir := testContext(t), t.TempDir()
+	for n := range 3 {
+		l := must(Open(ctx, Options{DataDir: dir}))(t)
+		if !l.Embedded() || len(l.Addr()) != 0 {
+			t.Errorf("embedded %v at %v", l.Embedded(), l.Addr())
+		}
+		noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 2, Config: map[string]string{"retention.ms": "-1"}}))
+		if base, err := l.Append(ctx, "t", 0, numbered(n, 1000)); base != int64(n) || err != nil {
+			t.Fatalf("append %d: %d, %v", n, base, err)
+		}
+		if got, err := read(t, l, "t", 0, int64(n+1)); err != io.EOF || !slices.Equal(texts(got), numbers(0, n+1)) {
+			t.Fatalf("%v, %v", texts(got), err)
+		}
+		if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["retention.ms"] != "-1" {
+			t.Errorf("configuration %v, %v", config, err)
+		}
+		noError(t, l.Close())
+		noError(t, l.Close())
+	}
+}
+
+// A second process gets an error with the id of the first after five seconds, or the directory if the first one ends
+// sooner.
+func TestDataDirHasOneOwner(t *testing.T) {
+	dir := t.TempDir()
+	l := openDir(t, dir)
+	synctest.Test(t, func(t *testing.T) {
+		began, said := time.Now(), []Wait(nil)
+		_, err := Open(t.Context(), Options{DataDir: dir, Waiting: func(w Wait) { said = append(said, w) }})
+		if locked, ok := errors.AsType[*LockedError](err); !ok || locked.PID != os.Getpid() || locked.Dir != dir {
+			t.Fatalf("second owner: %v", err)
+		}
+		if !strings.Contains(err.Error(), strconv.Itoa(os.Getpid())) {
+			t.Errorf("%q does not name the owner", err)
+		}
+		if waited := time.Since(began); waited != 5*time.Second || len(said) < 2 || said[0].Over || !said[len(said)-1].Over {
+			t.Errorf("after %v, with the reports %+v", waited, said)
+		}
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if _, err := Repair(ctx, dir); !errors.As(err, new(*LockedError)) || time.Since(began) != 6*time.Second {
+			t.Errorf("a repair that is cancelled: %v after %v", err, time.Since(began))
+		}
+	})
+	next := must(Open(testContext(t), Options{DataDir: dir, Waiting: func(w Wait) {
+		if !w.Over {
+			noError(t, l.Close())
+		}
+	}}))(t)
+	noError(t, next.Close())
+}
+
+func TestOpenWithoutBrokersOrDirectory(t *testing.T) {
+	if _, err := Open(testContext(t), Options{}); err == nil {
+		t.Error("a log without brokers and directory was opened")
+	}
+	file := filepath.Join(t.TempDir(), "file")
+	noError(t, os.WriteFile(file, nil, 0o644))
+	if _, err := Open(testContext(t), Options{DataDir: file}); err == nil || !strings.Contains(err.Error(), file) {
+		t.Errorf("data directory that is a file: %v", err)
+	}
+}
+
+// An unusable or non-loopback address is rejected, and the directory is released.
+func TestListenRefuses(t *testing.T) {
+	taken := must(net.Listen("tcp", "127.0.0.1:0"))(t)
+	defer taken.Close()
+	dir := t.TempDir()
+	for _, address := range []string{"localhost", ":9092", "0.0.0.0:0", "[::]:0", "192.0.2.1:0", "example.com:0", "127.0.0.1:70000",
+		taken.Addr().String()} {
+		if l, err := Open(testContext(t), Options{DataDir: dir, Listen: address}); err == nil || !strings.Contains(err.Error(), address) {
+			t.Errorf("listen on %s: %v, %v", address, l, err)
+		}
+	}
+	openDir(t, dir)
+}
+
+func TestIsLoopback(t *testing.T) {
+	for address, want := range map[string]bool{
+		"127.0.0.1:9092": true, "127.8.0.1:0": true, "[::1]:9092": true, "localhost:9092": true,
+		"127.0.0.1": false, "localhost:kafka": false, "::1:9092": false, ":9092": false, "0.0.0.0:9092": false,
+		"localhost.example.com:9092": false, "10.0.0.1:9092": false, "": false,
+	} {
+		if IsLoopback(address) != want {
+			t.Errorf("%q: %v", address, !want)
+		}
+	}
+}
 
 func TestEmbedded(t *testing.T) {
 	testLog(t, openListening, func(t *testing.T, l *Log, topic string) { noError(t, l.Compact(testContext(t), topic)) })
@@ -1043,4 +1244,339 @@ func TestDecompressionBombs(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Follow returns a reader of a partition as it grows.
+func (l *Log) Follow(topic string, partition int, from int64) *Range {
+	return l.Range(topic, partition, from, unbounded)
+}
+
+// received collects the deliveries of FollowAll.
+type received struct {
+	mutex    sync.Mutex
+	messages map[int][]Message // by partition
+	lost     int
+	failures []error
+	until    func(*received) bool
+}
+
+func (r *received) take(at int, m *Message, err error) bool {
+	r.mutex.Lock()
+	defer r.mutex.Unlock()
+	switch {
+	case err != nil:
+		r.failures = append(r.failures, err)
+	case m == nil:
+		r.lost++
+	default:
+		r.messages[at] = append(r.messages[at], *m)
+	}
+	return !r.until(r)
+}
+
+func (r *received) count() (n int) {
+	for _, list := range r.messages {
+		n += len(list)
+	}
+	return n
+}
+
+// FollowAll delivers each message of many partitions once, in order, existing and later ones, including large ones, and
+// the remaining ones of a topic that has lost messages.
+func TestFollowAll(t *testing.T) {
+	ctx, l := testContext(t), openEmbedded(t)
+	const partitions, each = 40, 6
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: partitions}))
+	write := func(p, from, to int) {
+		for i := from; i < to; i++ {
+			must(l.Append(ctx, "t", p, numbered(i, 10+p%3*200_000)))(t)
+		}
+	}
+	var starts []Start
+	for p := range partitions {
+		write(p, 0, 3)
+		starts = append(starts, Start{Topic: "t", Partition: p, Offset: int64(p % 2)})
+	}
+	noError(t, l.DeleteBefore(ctx, "t", 7, 2))
+	starts[7].SkipDeleted = true
+	noError(t, l.DeleteBefore(ctx, "t", 8, 2)) // an error without SkipDeleted
+	starts[9].SkipDeleted, starts[9].Offset = true, 5
+	r := &received{messages: map[int][]Message{}}
+	r.until = func(r *received) bool {
+		return r.count() == 19*each+18*(each-1)+4 && r.lost == 1 && len(r.failures) == 1
+	}
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for p := range partitions {
+			if p != 9 {
+				write(p, 3, each)
+			}
+		}
+	})
+	l.FollowAll(ctx, starts, r.take)
+	writing.Wait()
+	if !errors.As(r.failures[0], new(*DeletedError)) {
+		t.Errorf("deleted messages: %v", r.failures)
+	}
+	for p, got := range r.messages {
+		var want []int64
+		for offset := starts[p].Offset; offset < each; offset++ {
+			if p != 7 || offset >= 2 {
+				want = append(want, offset)
+			}
+		}
+		if p != 9 && !slices.Equal(offsets(got), want) {
+			t.Errorf("partition %d: offsets %d, expected %d", p, offsets(got), want)
+		}
+	}
+}
+
+// An idle follower of a thousand partitions sends two requests a second, over one connection; one of a topic that does not
+// exist ends.
+func TestFollowAllIsIdle(t *testing.T) {
+	ctx, l := testContext(t), openEmbedded(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 300}))
+	var starts []Start
+	for p := range 300 {
+		starts = append(starts, Start{Topic: "t", Partition: p})
+	}
+	following, stop := context.WithCancel(ctx)
+	defer stop()
+	r := &received{messages: map[int][]Message{}, until: func(r *received) bool { return r.count() == 1 }}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		l.FollowAll(following, starts, r.take)
+	}()
+	must(l.Append(ctx, "t", 299, Message{Value: []byte("x")}))(t)
+	<-done
+	if fmt.Sprint(offsets(r.messages[299])) != "[0]" {
+		t.Errorf("got %v", r.messages)
+	}
+	l.unknownTimeout = 0
+	r = &received{messages: map[int][]Message{}, until: func(r *received) bool { return len(r.failures) > 0 }}
+	l.FollowAll(ctx, []Start{{Topic: "none"}}, r.take)
+	if len(r.failures) != 1 || !errors.Is(r.failures[0], ErrUnknownTopic) {
+		t.Errorf("a topic that does not exist: %v", r.failures)
+	}
+}
+
+func offsets(messages []Message) (list []int64) {
+	for _, m := range messages {
+		list = append(list, m.Offset)
+	}
+	return list
+}
+
+// A broker without a listener passes the common tests.
+func TestEmbeddedWithoutPort(t *testing.T) {
+	for name, test := range map[string]func(*testing.T, *Log, string){
+		"round trip": testRoundTrip, "large": testLarge, "larger": testLarger, "deleted": testDeleted, "deleted before": testDeleteBefore,
+		"recreated": testRecreated, "follow": testFollow, "partitions": testPartitions,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, openEmbedded(t), "t") })
+	}
+}
+
+// down makes brokers report an additional broker that is down.
+func down(cluster *kfake.Cluster, addresses []string) {
+	cluster.ControlKey(int16(kmsg.DescribeCluster), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		response := request.ResponseKind().(*kmsg.DescribeClusterResponse)
+		for id := range len(addresses) + 1 {
+			if request.(*kmsg.DescribeClusterRequest).IncludeFencedBrokers || id < len(addresses) {
+				b := kmsg.NewDescribeClusterResponseBroker()
+				b.NodeID, b.Host, b.IsFenced = int32(id), "127.0.0.1", id == len(addresses)
+				response.Brokers = append(response.Brokers, b)
+			}
+		}
+		return response, nil, true
+	})
+}
+
+// replicasOf returns the replication factor of a topic; 0 if it does not exist.
+func replicasOf(t *testing.T, l *Log, topic string) int {
+	t.Helper()
+	for _, found := range must(l.Topics(testContext(t), topic))(t) {
+		return found.Replication
+	}
+	return 0
+}
+
+// A topic never gets fewer replicas than specified: the configured replication factor, or the default for the number of
+// brokers in the cluster, whether or not they are up.
+func TestCreateNeverMakesFewerReplicas(t *testing.T) {
+	for name, c := range map[string]struct {
+		up, replication int
+		down            bool // whether an additional broker is registered
+		want            int  // replication factor; 0: an error
+		says            string
+	}{
+		"one broker":    {up: 1, want: 1},
+		"two brokers":   {up: 2, want: 1},
+		"three brokers": {up: 3, want: 3},
+		"two of three": {up: 2, down: true, says: "t and 1 more would get 3 replicas, because the cluster has 3 " +
+			"brokers and topics.replication is 0, but only 2 of 3 brokers can be reached: start the others, or set " +
+			"topics.replication to 2 or fewer"},
+		"two of three, two asked for": {up: 2, down: true, replication: 2, want: 2},
+		"two of three, one asked for": {up: 2, down: true, replication: 1, want: 1},
+		"one of two":                  {up: 1, down: true, want: 1},
+		"three of four":               {up: 3, down: true, want: 3},
+		"three asked for, but two exist": {up: 2, replication: 3,
+			says: "t and 1 more would get 3 replicas, as topics.replication says, but only 2 of 2 brokers"},
+		"two asked for, but one is there": {up: 1, replication: 2, says: "set topics.replication to 1"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, addresses := startCluster(t, kfake.NumBrokers(c.up))
+			if c.down {
+				down(cluster, addresses)
+			}
+			l := connect(t, addresses)
+			l.unknownTimeout = 0
+			err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1, Replication: c.replication}, Topic{Name: "t2", Partitions: 1,
+				Replication: c.replication})
+			if c.want > 0 {
+				noError(t, err)
+			} else if short, ok := errors.AsType[*ReplicationError](err); !ok || short.Up != c.up || !strings.Contains(err.Error(), c.says) {
+				t.Errorf("%v, want %q", err, c.says)
+			}
+			if n := replicasOf(t, l, "t"); n != c.want {
+				t.Errorf("%d replicas, want %d", n, c.want)
+			}
+		})
+	}
+}
+
+// Brokers learn of a topic with a delay. Create waits for them longer than for a topic that may not exist.
+func TestCreateWaitsUntilBrokersKnowTheTopics(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
+	l := connect(t, addresses)
+	l.unknownTimeout = 100 * time.Millisecond
+	made, hidden := time.Time{}, 5*l.unknownTimeout
+	cluster.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) {
+		made = time.Now()
+		return nil, nil, false
+	})
+	cluster.ControlKey(int16(kmsg.Metadata), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		asked := request.(*kmsg.MetadataRequest)
+		if made.IsZero() || time.Since(made) > hidden || len(asked.Topics) == 0 {
+			return nil, nil, false
+		}
+		response := request.ResponseKind().(*kmsg.MetadataResponse)
+		for _, topic := range asked.Topics {
+			answer := kmsg.NewMetadataResponseTopic()
+			answer.Topic, answer.ErrorCode = topic.Topic, kerr.UnknownTopicOrPartition.Code
+			response.Topics = append(response.Topics, answer)
+		}
+		host, port, _ := strings.Cut(addresses[0], ":")
+		number, _ := strconv.Atoi(port)
+		broker := kmsg.NewMetadataResponseBroker()
+		broker.Host, broker.Port = host, int32(number)
+		response.Brokers = append(response.Brokers, broker)
+		return response, nil, true
+	})
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	if time.Since(made) < hidden {
+		t.Error("Create returned before the broker knew the topic")
+	}
+}
+
+// startCluster starts brokers that are not embedded.
+func startCluster(t *testing.T, options ...kfake.Opt) (*kfake.Cluster, []string) {
+	t.Helper()
+	cluster := must(kfake.NewCluster(options...))(t)
+	t.Cleanup(cluster.Close)
+	return cluster, cluster.ListenAddrs()
+}
+
+func connect(t *testing.T, addresses []string) *Log {
+	t.Helper()
+	l := must(Open(testContext(t), Options{Brokers: addresses}))(t)
+	t.Cleanup(func() { noError(t, l.Close()) })
+	return l
+}
+
+// appendAndFollow appends the messages from … to−1 one by one and reads each with the follower.
+func appendAndFollow(t *testing.T, l *Log, f *Range, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		must(l.Append(testContext(t), "t", 0, numbered(i, 10)))(t)
+		if m := must(f.Next(testContext(t)))(t); m.Offset != int64(i) || number(m) != strconv.Itoa(i) {
+			t.Fatalf("message %d is %s@%d", i, number(m), m.Offset)
+		}
+	}
+}
+
+func TestThreeBrokers(t *testing.T) {
+	cluster, addresses := startCluster(t, kfake.NumBrokers(3))
+	l := connect(t, addresses[:1])
+	ctx := testContext(t)
+	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
+	if config, err := l.Configs(ctx, "t"); err != nil || config["t"]["min.insync.replicas"] != "2" {
+		t.Errorf("min.insync.replicas %q, %v", config["min.insync.replicas"], err)
+	}
+	m := must(l.metadata(ctx, []string{"t"}))(t)
+	if n := len(m.Topics[0].Partitions[0].Replicas); n != 3 {
+		t.Errorf("%d replicas", n)
+	}
+
+	// The leader moves. A client learns of it from an error.
+	f := l.Follow("t", 0, 0)
+	defer f.Close()
+	for i := range 6 {
+		noError(t, cluster.MoveTopicPartition("t", 0, int32(i%3)))
+		appendAndFollow(t, l, f, 5*i, 5*i+5)
+	}
+	// The leader leaves the cluster. A client learns of it from a broken connection.
+	noError(t, cluster.MoveTopicPartition("t", 0, 2))
+	appendAndFollow(t, l, f, 30, 31)
+	noError(t, cluster.RemoveNode(2))
+	appendAndFollow(t, l, f, 31, 40)
+}
+
+// While no broker is reachable, a topic is not reported as unknown.
+func TestBrokersComeBack(t *testing.T) {
+	dir := t.TempDir()
+	cluster, addresses := startCluster(t, kfake.NumBrokers(1), kfake.DataDir(dir))
+	l := connect(t, addresses)
+	l.unknownTimeout = 0
+	noError(t, l.Create(testContext(t), Topic{Name: "t", Partitions: 1}))
+	f := l.Follow("t", 0, 0)
+	defer f.Close()
+	appendAndFollow(t, l, f, 0, 3)
+	cluster.Close()
+
+	refused := make(chan struct{})
+	go func() {
+		defer close(refused)
+		listener, err := net.Listen("tcp", addresses[0])
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer listener.Close()
+		for range 16 {
+			if conn, err := listener.Accept(); err == nil {
+				conn.Close()
+			}
+		}
+	}()
+	appended := make(chan struct{})
+	go func() {
+		defer close(appended)
+		if offset, err := l.Append(testContext(t), "t", 0, numbered(3, 10)); offset != 3 || err != nil {
+			t.Errorf("append during the outage: %d, %v", offset, err)
+		}
+	}()
+	<-refused
+	_, port, err := net.SplitHostPort(addresses[0])
+	noError(t, err)
+	number := must(strconv.Atoi(port))(t)
+	startCluster(t, kfake.Ports(number), kfake.DataDir(dir))
+	<-appended
+	if m := must(f.Next(testContext(t)))(t); m.Offset != 3 {
+		t.Errorf("the follower continues at %d", m.Offset)
+	}
+	appendAndFollow(t, l, f, 4, 6)
 }
