@@ -2,16 +2,32 @@ package pipeline
 
 import (
 	"bytes"
+	"compress/gzip"
+	"context"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"math"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+	"github.com/parquet-go/parquet-go"
+	"github.com/twmb/avro"
+	"github.com/twmb/avro/ocf"
+
+	"github.com/stagewise/stagewise/ingest/archive"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
@@ -25,6 +41,7 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // forgetfulLogs returns two logs with the same examples of another producer, 40 rows a message with the keys user0 to user4. In the second
@@ -704,5 +721,680 @@ func TestForgetMeansOneMessage(t *testing.T) {
 	}
 	if !slices.Equal(left, []int{3, 5}) || err != nil {
 		t.Errorf("the versions %v are left, %v; expected that those are removed that have learnt forgotten rows, and no others", left, err)
+	}
+}
+
+// orders is a job whose examples come from a topic of three partitions, and expire. write writes rows from to to (excluded), one to three
+// in a message: with words, times, weights and missing values, some with a key, and after some rows a message that can't be used.
+func orders(t *testing.T, log *kafkalog.Log) (job topics.Job, write func(from, to int)) {
+	t.Helper()
+	job = newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Softmax, 10, 2))
+	o := &job.Examples
+	o.Train, o.FromTopic, o.Format, o.Partitions, o.BatchRows = nil, "orders", "json", 2, 8
+	o.Label, o.Columns.Use, o.Categorical, o.Weight = "kind", []string{"length", "width", "colour", "at"}, []string{"colour"}, "weight"
+	o.Times, o.Missing.Mode, o.Holdout = layout.Times{"at": {Parts: []string{"hour"}}}, layout.MissingMean, 0.2
+	job.Topics = topics.DefaultTopics()
+	job.Topics.Retention.Examples = time.Hour
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Refresh = 60, topics.FullOptions{Every: 3}, 2
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: o.FromTopic, Partitions: 3}))
+	random := rand.New(rand.NewPCG(7, 7))
+	return job, func(from, to int) {
+		for i := from; i < to; {
+			var m kafkalog.Message
+			var rows []string
+			for range min(1+random.IntN(3), to-i) {
+				width := fmt.Sprintf(`"width": %d, `, i%5)
+				if i%11 == 0 {
+					width = ""
+				}
+				rows = append(rows, fmt.Sprintf(`{"kind": "%c", "length": %d, %s"colour": "%c", "at": "2026-01-%02dT%02d:00:00Z", "weight": %g}`,
+					'a'+rune(i%2), 10*(i%2)+i%7, width, 'r'+rune(i%3), 1+i%28, i%24, 0.5+float64(i%3)))
+				i++
+			}
+			m.Value = []byte("[" + strings.Join(rows, ",") + "]")
+			if i%4 == 0 {
+				m.Key = fmt.Appendf(nil, "customer%d", i%9)
+			}
+			messages := []kafkalog.Message{m}
+			if random.IntN(8) == 0 {
+				messages = append(messages, kafkalog.Message{Value: []byte(`{"kind": "a", "length": "long"}`)})
+			}
+			must(log.Append(t.Context(), o.FromTopic, random.IntN(3), messages...))(t)
+		}
+	}
+}
+
+// expire deletes part of the examples.
+func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) {
+	t.Helper()
+	topic := protocol.TopicsOf(job.Name).Examples
+	for n := range job.Examples.Partitions {
+		first, end, err := log.Bounds(t.Context(), topic, n)
+		noError(t, err)
+		deleteRecords(t, log, topic, int32(n), first+1+random.Int64N(end-first))
+	}
+}
+
+// examplesOf returns the examples, as runs of the job read them.
+func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol.Message) {
+	t.Helper()
+	p := topics.OpenFor(log, job, nil)
+	spans := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
+	for _, s := range spans {
+		noError(t, p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
+			all = append(all, m)
+			return nil
+		}))
+	}
+	return all
+}
+
+// Expired examples are made again from the topic that they came from: the same messages, at the same offsets.
+func TestExpiredExamplesAreMadeAgain(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	random := rand.New(rand.NewPCG(1, 2))
+	var before []protocol.Message
+	for rows := 0; rows < 500; {
+		more := 1 + random.IntN(100)
+		write(rows, rows+more)
+		rows += more
+		followToEnd(t, log, job)
+		after := examplesOf(t, log, job)
+		if len(before) > 0 {
+			expire(t, log, job, random)
+		}
+		got := examplesOf(t, log, job)
+		if !slices.EqualFunc(got, after, func(a, b protocol.Message) bool { return a.Same(&b) }) {
+			t.Fatalf("%d messages, expected the same %d as before they expired", len(got), len(after))
+		}
+		before = after
+	}
+	if first, _, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, 0); err != nil || first == 0 {
+		t.Errorf("the examples begin at offset %d, error %v: expected that some have expired", first, err)
+	}
+	other := job
+	other.Examples.Weight = ""
+	p := topics.OpenFor(log, other, nil)
+	err := p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	if !strings.Contains(fmt.Sprint(err), "@0 has expired, and is not the same") {
+		t.Errorf("without weights: got error %v, expected that the message is not the same", err)
+	}
+	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
+	p = topics.OpenFor(log, job, nil)
+	err = p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
+	if !errors.As(err, new(*kafkalog.DeletedError)) {
+		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
+	}
+	for n := range 3 {
+		deleteRecords(t, log, job.Examples.FromTopic, int32(n), 60)
+	}
+	want := examplesOf(t, log, job)
+	write(500, 501)
+	followToEnd(t, log, job)
+	origins := protocol.TopicsOf(job.Name).Origins
+	if first, end, err := log.Bounds(t.Context(), origins, 0); err != nil || first == 0 || first == end {
+		t.Errorf("%s has the offsets %d to %d, error %v: expected some, without those that are of no use", origins, first, end, err)
+	}
+	got := examplesOf(t, log, job)
+	for i := range want {
+		if !slices.ContainsFunc(got, func(m protocol.Message) bool { return m.Offset == want[i].Offset && m.Same(&want[i]) }) {
+			t.Errorf("the message at offset %d is gone", want[i].Offset)
+		}
+	}
+}
+
+// faulty is a log on which reads of a topic fail.
+type faulty struct {
+	protocol.Log
+	topic string
+	err   error
+}
+
+func (f *faulty) Range(topic string, partition int, from, to int64) protocol.Reader {
+	if topic == f.topic && f.err != nil {
+		return faultyReader{f.err}
+	}
+	return f.Log.Range(topic, partition, from, to)
+}
+
+type faultyReader struct{ err error }
+
+func (r faultyReader) Next(context.Context) (protocol.Message, error) {
+	return protocol.Message{}, r.err
+}
+func (faultyReader) Close() error { return nil }
+
+// A passing error of the source does not say that the rows have changed. Rows that the source has lost, as in a hole of an archive, are no
+// longer among those that can be made again, so that their readers do not try again for ever.
+func TestSourceThatFails(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	followToEnd(t, log, job)
+	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
+	source := &faulty{Log: topics.Open(log, job.Name, nil).Log, topic: job.Examples.FromTopic}
+	client := protocol.NewClient(log, job.Name, nil)
+	client.Log = source
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
+	examples := client.Topics.Examples
+	read := func() error {
+		r := again.Range(examples, 0, 0, 1)
+		defer r.Close()
+		_, err := r.Next(t.Context())
+		return err
+	}
+	noError(t, read())
+	source.err = errors.New("the bucket does not answer")
+	if err := read(); !errors.Is(err, source.err) || strings.Contains(err.Error(), "is not the same") {
+		t.Errorf("got error %v, expected that of the source", err)
+	}
+	source.err = &kafkalog.DeletedError{Topic: source.topic, Wanted: 2, First: 5, End: 9}
+	deleted, ok := errors.AsType[*kafkalog.DeletedError](read())
+	if first, _, err := again.Bounds(t.Context(), examples, 0); !ok || deleted.Topic != examples || first != deleted.First || first == 0 {
+		t.Errorf("the examples begin at offset %d, error %v; reading gives %v, expected that error", first, err, deleted)
+	}
+}
+
+// holes is a log on which the messages of a topic that can't be used are gone, as in holes of an archive.
+type holes struct {
+	protocol.Log
+	topic string
+}
+
+func (h *holes) Range(topic string, partition int, from, to int64) protocol.Reader {
+	r := h.Log.Range(topic, partition, from, to)
+	if topic == h.topic {
+		r = &holesReader{r, topic, partition}
+	}
+	return r
+}
+
+type holesReader struct {
+	protocol.Reader
+	topic     string
+	partition int
+}
+
+func (r *holesReader) Next(ctx context.Context) (protocol.Message, error) {
+	m, err := r.Reader.Next(ctx)
+	if err == nil && strings.Contains(string(m.Value), "long") {
+		err = &kafkalog.DeletedError{Topic: r.topic, Partition: r.partition, Wanted: m.Offset, First: m.Offset + 1, End: m.Offset + 1}
+	}
+	return m, err
+}
+
+// A hole that no example was made from does not keep the examples after it from being made again.
+func TestHolesThatNoExampleNeeds(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	followToEnd(t, log, job)
+	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
+	client := protocol.NewClient(log, job.Name, nil)
+	client.Log = &holes{topics.Open(log, job.Name, nil).Log, job.Examples.FromTopic}
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
+	for partition := range 2 {
+		first, end, err := again.Bounds(t.Context(), client.Topics.Examples, partition)
+		noError(t, err)
+		r := again.Range(client.Topics.Examples, partition, first, end)
+		n := 0
+		for ; err == nil; n++ {
+			_, err = r.Next(t.Context())
+		}
+		noError(t, r.Close())
+		if err != io.EOF || first != 0 || n < 10 {
+			t.Errorf("partition %d from offset %d: %d messages, and then %v", partition, first, n-1, err)
+		}
+	}
+}
+
+// Rows on the forget topic may be deleted from the topic that they came from: versions made since are verified without them. Other rows
+// must be there.
+func TestForgottenRowsMayBeDeleted(t *testing.T) {
+	log := openEmbedded(t)
+	job, write := orders(t, log)
+	write(0, 300)
+	train(t, log, job)
+	without := func(message func(partition int, offset int64) bool) {
+		t.Helper()
+		messages := readTopic(t, log, job.Examples.FromTopic)
+		noError(t, log.Delete(t.Context(), job.Examples.FromTopic))
+		noError(t, log.Create(t.Context(), kafkalog.Topic{Name: job.Examples.FromTopic, Partitions: 3}))
+		for _, m := range messages {
+			if message(m.Partition, m.Offset) {
+				m.Value = nil
+			}
+			must(log.Append(t.Context(), job.Examples.FromTopic, m.Partition, m))(t)
+		}
+	}
+	verify := func(version string) error {
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
+		return err
+	}
+	forgotten := source.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
+	must(source.Forget(t.Context(), topics.OpenFor(log, job, nil), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
+	report, _ := train(t, log, job)
+	for n := range job.Examples.Partitions {
+		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)
+		noError(t, err)
+		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, int32(n), end)
+	}
+	in := func(partition int, offset int64) bool {
+		return partition == forgotten.Partition && offset >= forgotten.From && offset < forgotten.To
+	}
+	for _, gone := range []func(partition int, offset int64) bool{func(int, int64) bool { return false }, in} {
+		without(gone)
+		noError(t, verify("2"))
+	}
+	if again, _ := train(t, log, job); again.WeightsDigest != report.WeightsDigest || again.Rows != report.Rows {
+		t.Errorf("trained again: %d rows, weights %s; expected %d and %s", again.Rows, again.WeightsDigest, report.Rows, report.WeightsDigest)
+	}
+	without(func(partition int, offset int64) bool { return partition == 1 && offset < 9 })
+	if err := verify("2"); err == nil || !strings.Contains(err.Error(), "has expired, and is not the same") {
+		t.Errorf("without other rows: got error %v, expected one about rows that are not the same", err)
+	}
+}
+
+// walkIn is a row of the topic of the tests of archives. Rows from the middle on have a further field.
+type walkIn struct {
+	Label string     `json:"label" parquet:"label"`
+	Place walkInSpot `json:"place" parquet:"place"`
+	Tags  []string   `json:"tags" parquet:"tags,list"`
+	Count int64      `json:"count" parquet:"count"`
+	Later *float64   `json:"later,omitempty" parquet:"later,optional"`
+}
+
+type walkInSpot struct {
+	X float64 `json:"x" parquet:"x"`
+}
+
+// archivedRow is a click as an archive may have it.
+type archivedRow struct {
+	Partition int32  `json:"partition" parquet:"$$partition"`
+	Offset    int64  `json:"offset" parquet:"$$offset"`
+	Timestamp int64  `json:"timestamp" parquet:"$$timestamp"`
+	Key       string `json:"key" parquet:"$$key"`
+	walkIn
+}
+
+const visitPartitions = 3
+
+// visits returns the rows of each partition.
+func visits(n int) (rows [visitPartitions][]walkIn) {
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := range n {
+		label := random.IntN(3)
+		v := walkIn{Label: string(rune('a' + label)), Place: walkInSpot{float64(label) + random.NormFloat64()}, Tags: []string{"new", "old"}[:i%3%2],
+			Count: random.Int64N(1000)}
+		if i > n/2 && i%5 > 0 {
+			later := random.NormFloat64()
+			v.Later = &later
+		}
+		rows[i%visitPartitions] = append(rows[i%visitPartitions], v)
+	}
+	return rows
+}
+
+// visitJob is a job whose rows are visits.
+func visitJob(t *testing.T) topics.Job {
+	t.Helper()
+	job := newJob(t, rings(10, 2, 2, 1), table{}, rffStage(link.Softmax, 20, 3))
+	job.Examples.Train, job.Examples.FromTopic, job.Examples.Format = nil, "visits", "json"
+	job.Examples.Columns.Use, job.Examples.Missing.Mode = []string{"place.x", "count", "later"}, "mean"
+	job.Examples.Partitions, job.Examples.BatchRows, job.Examples.Holdout = 2, 16, 0.2
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows = 100
+	return job
+}
+
+// writeVisits creates the topic, and deletes the messages before an offset of each partition.
+func writeVisits(t *testing.T, log *kafkalog.Log, rows [visitPartitions][]walkIn, before [visitPartitions]int64) {
+	t.Helper()
+	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "visits", Partitions: visitPartitions}))
+	for p, of := range rows {
+		var messages []kafkalog.Message
+		for _, row := range of {
+			value := must(json.Marshal(row))(t)
+			messages = append(messages, kafkalog.Message{Value: value})
+		}
+		must(log.Append(t.Context(), "visits", p, messages...))(t)
+		if before[p] > 0 {
+			deleteRecords(t, log, "visits", int32(p), before[p])
+		}
+	}
+}
+
+const visitSchema = `{"type":"record","name":"click","fields":[{"name":"label","type":"string"},{"name":"place","type":{"type":"record",
+	"name":"spot","fields":[{"name":"x","type":"double"}]}},{"name":"tags","type":{"type":"array","items":"string"}},{"name":"count","type":"long"}%s]}`
+
+// schemaOf returns the schema of rows with or without the later field, alone or in an envelope.
+func schemaOf(later, enveloped bool) string {
+	field := ""
+	if later {
+		field = `,{"name":"later","type":["null","double"]}`
+	}
+	schema := fmt.Sprintf(visitSchema, field)
+	if enveloped {
+		schema = `{"type":"record","name":"e","fields":[{"name":"key","type":["null","string"]},{"name":"value","type":["null",` + schema + `]},
+			{"name":"offset","type":"long"},{"name":"timestamp","type":"long"}]}`
+	}
+	return schema
+}
+
+func (v walkIn) fields(later bool) map[string]any {
+	tags := []any{}
+	for _, tag := range v.Tags {
+		tags = append(tags, tag)
+	}
+	fields := map[string]any{"label": v.Label, "place": map[string]any{"x": v.Place.X}, "tags": tags, "count": v.Count}
+	if later {
+		fields["later"] = nil
+		if v.Later != nil {
+			fields["later"] = *v.Later
+		}
+	}
+	return fields
+}
+
+// writeFile writes rows of a partition as an archive has them, and returns the content. The file is in the n-th form of those of a layout.
+func writeFile(t *testing.T, enveloped bool, form int, from int64, rows []walkIn) (content []byte, ending string) {
+	t.Helper()
+	var b bytes.Buffer
+	later := false
+	for _, row := range rows {
+		later = later || row.Later != nil
+	}
+	check := func(err error) {
+		if err != nil {
+			t.Helper()
+			t.Fatal(err)
+		}
+	}
+	switch form % 7 {
+	case 0, 1: // JSON Lines
+		for i, row := range rows {
+			text, err := json.Marshal(row)
+			check(err)
+			if enveloped && form%7 == 1 { // as of a sink whose converter hands over bytes
+				text, err = json.Marshal(text)
+				check(err)
+			}
+			if enveloped {
+				text = fmt.Appendf(nil, `{"offset":%d,"value":%s,"key":null}`, from+int64(i), text)
+			} else if form%7 == 1 {
+				text = fmt.Appendf(nil, `{"schema":{"type":"struct"},"payload":%s}`, text)
+			}
+			b.Write(append(text, '\n'))
+		}
+		if form%7 == 0 {
+			return b.Bytes(), ".json"
+		}
+		var packed bytes.Buffer
+		w := gzip.NewWriter(&packed)
+		_, err := w.Write(b.Bytes())
+		check(err)
+		check(w.Close())
+		return packed.Bytes(), ".json.gz"
+	case 6:
+		if !enveloped {
+			w := parquet.NewGenericWriter[walkIn](&b, parquet.Compression(&parquet.Snappy))
+			_, err := w.Write(rows)
+			check(err)
+			check(w.Close())
+			return b.Bytes(), ".parquet"
+		}
+		fallthrough
+	default:
+		zstd, err := ocf.ZstdCodec(nil, nil)
+		check(err)
+		options := []ocf.WriterOpt{ocf.WithBlockCount(3), ocf.WithSchema(schemaOf(later, enveloped))}
+		switch form % 7 {
+		case 3:
+			options = append(options, ocf.WithCodec(ocf.DeflateCodec(6)))
+		case 4:
+			options = append(options, ocf.WithCodec(ocf.SnappyCodec()))
+		case 5:
+			options = append(options, ocf.WithCodec(zstd))
+		}
+		w, err := ocf.NewWriter(&b, avro.MustParse(schemaOf(later, enveloped)), options...)
+		check(err)
+		for i, row := range rows {
+			v := row.fields(later)
+			if enveloped {
+				v = map[string]any{"key": nil, "value": v, "offset": from + int64(i), "timestamp": int64(0)}
+			}
+			check(w.Encode(v))
+		}
+		check(w.Close())
+		return b.Bytes(), ".avro"
+	}
+}
+
+// writeArchive writes the rows before an offset of each partition to files of random sizes, as a layout has them.
+func writeArchive(t *testing.T, layout string, random *rand.Rand, rows [visitPartitions][]walkIn, to [visitPartitions]int64) (folder string) {
+	t.Helper()
+	folder = t.TempDir()
+	write := func(name string, content []byte) {
+		path := filepath.Join(folder, name)
+		noError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		noError(t, os.WriteFile(path, content, 0o600))
+	}
+	var all []archivedRow
+	for p, of := range rows {
+		for at := int64(0); at < to[p]; {
+			n := min(1+random.Int64N(20), to[p]-at)
+			part := of[at : at+n]
+			for i, row := range part {
+				all = append(all, archivedRow{Partition: int32(p), Offset: at + int64(i), walkIn: row})
+			}
+			content, ending := writeFile(t, layout == "aiven", random.IntN(7), at, part)
+			switch layout {
+			case "confluent":
+				write(fmt.Sprintf("visits/day=%d/partition=%d/visits+%d+%010d%s", random.IntN(3), p, p, at, ending), content)
+			case "aiven":
+				write(fmt.Sprintf("visits-%d-%020d%s", p, at, strings.TrimPrefix(ending, ".json")), content)
+			}
+			at += n
+		}
+	}
+	if layout == "delta" {
+		write("superseded.parquet", []byte("PAR1"))
+	}
+	var log strings.Builder
+	log.WriteString(`{"protocol":{"minReaderVersion":1,"minWriterVersion":2}}
+{"metaData":{"id":"v","format":{"provider":"parquet"},"schemaString":"{\"type\":\"struct\",\"fields\":[]}","partitionColumns":["part"]}}
+`)
+	defer func() {
+		if layout == "delta" {
+			write("_delta_log/00000000000000000000.json", []byte(log.String()))
+		}
+	}()
+	for at := 0; (layout == "columns" || layout == "delta") && len(all) > 0; at++ {
+		n := min(1+random.IntN(60), len(all))
+		var b bytes.Buffer
+		part := all[:n]
+		random.Shuffle(n, func(i, j int) { part[i], part[j] = part[j], part[i] })
+		w := parquet.NewGenericWriter[archivedRow](&b, parquet.Compression(&parquet.Zstd), parquet.MaxRowsPerRowGroup(7))
+		must(w.Write(part))(t)
+		noError(t, w.Close())
+		name := fmt.Sprintf("part-%d.parquet", random.IntN(1_000_000))
+		write(name, b.Bytes())
+		fmt.Fprintf(&log, `{"add":{"path":%q,"partitionValues":{"part":"7"},"size":%d,"dataChange":true}}`+"\n", name, b.Len())
+		all = all[n:]
+	}
+	return folder
+}
+
+// results are the digests of everything that a topic is used for.
+func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Digest) {
+	t.Helper()
+	report, _ := train(t, log, job)
+	digests = append(digests, report.WeightsDigest)
+	job.Name = "chain"
+	chain := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+	digests = append(digests, chain.WeightsDigest)
+	if len(chain.Updates) < 2 {
+		t.Errorf("%d versions: expected several", len(chain.Updates))
+	}
+	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
+	job.Name = "search"
+	noError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{}, func(_ int, c *replay.Candidate) error {
+		if c.Err == nil {
+			digests = append(digests, c.Report.WeightsDigest)
+		}
+		return c.Err
+	}))
+	return digests
+}
+
+// A topic with all of its messages, and one that begins later with an archive of what went before, give the same weights, whatever files
+// and formats the archive has and however far it overlaps. So does the archive alone.
+func TestArchivesHaveTheWeightsOfTheTopic(t *testing.T) {
+	rows := visits(400)
+	whole := openEmbedded(t)
+	writeVisits(t, whole, rows, [visitPartitions]int64{})
+	want := results(t, whole, visitJob(t))
+	for i, layout := range []string{"confluent", "confluent", "aiven", "columns", "delta", "alone"} {
+		t.Run(fmt.Sprint(layout, i), func(t *testing.T) {
+			random := rand.New(rand.NewPCG(uint64(i), 7))
+			var cut, to [visitPartitions]int64
+			for p, of := range rows {
+				cut[p] = random.Int64N(int64(len(of)) + 1)
+				to[p] = min(cut[p]+random.Int64N(30), int64(len(of)))
+			}
+			job, log := visitJob(t), openEmbedded(t)
+			if layout == "alone" {
+				for p, of := range rows {
+					to[p] = int64(len(of))
+				}
+				job.Examples.FromTopic, job.Examples.Format = "", ""
+				job.Examples.Archive.Files = writeArchive(t, "confluent", random, rows, to)
+				var err error
+				if job.Examples, err = job.Examples.WithArchiveTopic(t.Context()); err != nil || job.Examples.FromTopic != "visits" {
+					t.Fatal(err)
+				}
+			} else {
+				writeVisits(t, log, rows, cut)
+				job.Examples.Archive.Files, job.Examples.Archive.Layout = writeArchive(t, layout, random, rows, to), layout
+			}
+			if got := results(t, log, job); fmt.Sprint(got) != fmt.Sprint(want) {
+				t.Errorf("%v, expected %v", got, want)
+			}
+		})
+	}
+}
+
+// Files that a sink writes after the archive was listed have the messages that the topic deletes then.
+func TestArchivesGrow(t *testing.T) {
+	rows := visits(150)
+	log, job := openEmbedded(t), visitJob(t)
+	writeVisits(t, log, rows, [visitPartitions]int64{0, 20, 0})
+	job.Examples.Archive.Files = t.TempDir()
+	add := func(from, to int64) {
+		content, _ := writeFile(t, false, 2, from, rows[1][from:to])
+		path := filepath.Join(job.Examples.Archive.Files, fmt.Sprintf("visits+1+%d.avro", from))
+		noError(t, os.WriteFile(path, content, 0o600))
+	}
+	add(0, 25)
+	l := topics.OpenFor(log, job, nil).Log
+	end := int64(len(rows[1]))
+	begun := l.Range("visits", 1, 0, end)
+	defer begun.Close()
+	next := int64(0)
+	read := func(r protocol.Reader, to int64) {
+		t.Helper()
+		for ; next < to; next++ {
+			if m, err := r.Next(t.Context()); err != nil || m.Offset != next {
+				t.Fatal(next, m.Offset, err)
+			}
+		}
+	}
+	read(begun, 10)
+	add(25, 45)
+	noError(t, log.DeleteBefore(t.Context(), "visits", 1, 45))
+	read(begun, end)
+	next = 0
+	whole := l.Range("visits", 1, 0, end)
+	defer whole.Close()
+	read(whole, end)
+	if _, err := whole.Next(t.Context()); err != io.EOF {
+		t.Error(err)
+	}
+}
+
+// Messages that neither the topic nor its archive has end ingest, or count as lost, and a copy that differs ends it.
+func TestArchivesWithGaps(t *testing.T) {
+	rows := visits(90)
+	for _, of := range rows {
+		for i := range of {
+			of[i].Count %= 4
+		}
+	}
+	log, job := openEmbedded(t), visitJob(t)
+	writeVisits(t, log, rows, [visitPartitions]int64{0, 20, 0})
+	follow := func(to int64, name string, archives ...[]walkIn) (*eventRecorder, error) {
+		folder := t.TempDir()
+		for i, archived := range archives {
+			content, ending := writeFile(t, false, 2*i, 0, archived[:to])
+			noError(t, os.WriteFile(filepath.Join(folder, "visits+1+0"+ending), content, 0o600))
+		}
+		job.Name, job.Examples.Archive.Files = name, folder
+		rec := &eventRecorder{}
+		return rec, source.Follow(t.Context(), log, job, true, rec)
+	}
+	gap := &archive.GapError{}
+	if _, err := follow(15, "stopped", rows[1]); !errors.As(err, &gap) || *gap != (archive.GapError{Topic: "visits", Partition: 1, From: 15, To: 20}) {
+		t.Error(err)
+	}
+	other := slices.Clone(rows[1])
+	other[22].Count++
+	if _, err := follow(25, "different", other); err == nil || !strings.Contains(err.Error(), "visits[1]@22: ") ||
+		!strings.Contains(err.Error(), `has another message than the topic: column "count"`) {
+		t.Error(err)
+	}
+	other[22].Count, other[12].Count = rows[1][22].Count, rows[1][12].Count+1
+	if _, err := follow(25, "different files", rows[1], other); err == nil || !strings.Contains(err.Error(), "visits[1]@12: ") ||
+		!strings.Contains(err.Error(), ".json has another message than ") || !strings.Contains(err.Error(), ".avro: column") {
+		t.Error(err)
+	}
+	job.Examples.Archive.OnGap, job.Examples.Categorical = archive.GapContinue, []string{"count"} // with words, which are read before
+	rec, err := follow(15, "continued", rows[1])
+	if lost := eventsOf[event.Lost](rec); err != nil || len(lost) != 1 || lost[0] != (event.Lost{Topic: "visits", Partition: 1, From: 15, To: 20}) {
+		t.Error(err, lost)
+	}
+	if got := len(countedRows(t, log, job)); got != 85 {
+		t.Errorf("%d rows, expected 85", got)
+	}
+}
+
+// Any number of candidates of a search read an archive as often as one.
+func TestSearchReadsTheArchiveOnce(t *testing.T) {
+	var content bytes.Buffer
+	for _, row := range visits(90)[0] {
+		noError(t, json.NewEncoder(&content).Encode(row))
+	}
+	var requests atomic.Int64
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		requests.Add(1)
+		http.ServeContent(w, r, "", time.Unix(1, 0), bytes.NewReader(content.Bytes()))
+	}))
+	defer server.Close()
+	var read []int64
+	for _, candidates := range []int{1, 40} {
+		job, err := visitJob(t), error(nil)
+		job.Examples.FromTopic, job.Examples.Archive.Files = "", server.URL+"/visits+0+0.json"
+		job.Examples, err = job.Examples.WithArchiveTopic(t.Context())
+		noError(t, err)
+		before := requests.Load()
+		err = Search(t.Context(), openEmbedded(t), openBLAS(t), slices.Repeat([]topics.Job{job}, candidates), 0, event.Ignore{},
+			func(_ int, c *replay.Candidate) error { return c.Err })
+		noError(t, err)
+		read = append(read, requests.Load()-before)
+	}
+	if read[0] == 0 || read[0] != read[1] {
+		t.Errorf("one candidate and 40 make %d requests to the archive", read)
 	}
 }

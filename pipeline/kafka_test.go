@@ -5,6 +5,8 @@ package pipeline
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,19 +14,29 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/segmentio/kafka-go"
+	"github.com/segmentio/kafka-go/sasl/scram"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/kafkalog/secure"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
+	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/score"
 )
 
 // openKafka connects to real Kafka, and returns a pipeline's name that nobody uses there.
@@ -228,4 +240,376 @@ func labelled(t *testing.T, log *kafkalog.Log, job topics.Job) map[int]string {
 		labels[row] = label
 	})
 	return labels
+}
+
+// secured is a real Kafka that requires a certificate and a password. It allows everything to the user admin, and nothing to
+// others without an ACL. dir is the folder with its certificates and passwords, which scripts/kafka.sh makes.
+type secured struct{ dir string }
+
+func openSecured(t *testing.T) secured {
+	t.Helper()
+	dir := os.Getenv("STAGEWISE_KAFKA_SECURITY")
+	if dir == "" {
+		t.Fatal("STAGEWISE_KAFKA_SECURITY is not set: start Kafka with scripts/kafka.sh start --secure, which prints the value")
+	}
+	return secured{dir}
+}
+
+func (s secured) file(name string) string { return filepath.Join(s.dir, name) }
+
+func (s secured) text(t *testing.T, name string) string {
+	t.Helper()
+	content := must(os.ReadFile(s.file(name)))(t)
+	return strings.TrimSpace(string(content))
+}
+
+// open connects as a user.
+func (s secured) open(t *testing.T, user string) *kafkalog.Log {
+	t.Helper()
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{
+		Brokers: strings.Split(s.text(t, "brokers"), ","),
+		Security: kafkalog.Security{
+			TLS:  secure.TLS{Enabled: true, CA: s.file("ca.pem"), Certificate: s.file("client.pem"), Key: s.file("client.key")},
+			SASL: secure.SASL{Mechanism: "SCRAM-SHA-512", Username: user, PasswordFile: s.file(user + ".password")},
+		},
+	}))(t)
+	t.Cleanup(func() {
+		if err := log.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return log
+}
+
+// allow creates ACLs, and waits until the broker has them.
+func (s secured) allow(t *testing.T, acls []kafka.ACLEntry) {
+	t.Helper()
+	certificate := must(tls.LoadX509KeyPair(s.file("client.pem"), s.file("client.key")))(t)
+	pool := x509.NewCertPool()
+	pool.AppendCertsFromPEM([]byte(s.text(t, "ca.pem")))
+	mechanism := must(scram.Mechanism(scram.SHA256, "admin", s.text(t, "admin.password")))(t)
+	transport := &kafka.Transport{TLS: &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{certificate}}, SASL: mechanism}
+	defer transport.CloseIdleConnections()
+	admin := &kafka.Client{Addr: kafka.TCP(strings.Split(s.text(t, "brokers"), ",")...), Transport: transport}
+	response := must(admin.CreateACLs(t.Context(), &kafka.CreateACLsRequest{ACLs: acls}))(t)
+	noError(t, errors.Join(response.Errors...))
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for _, acl := range acls {
+		for known := false; !known; {
+			found := must(admin.DescribeACLs(ctx, &kafka.DescribeACLsRequest{Filter: kafka.ACLFilter{
+				ResourceTypeFilter: acl.ResourceType, ResourceNameFilter: acl.ResourceName, ResourcePatternTypeFilter: acl.ResourcePatternType,
+				PrincipalFilter: acl.Principal, HostFilter: acl.Host, Operation: acl.Operation, PermissionType: acl.PermissionType,
+			}}))(t)
+			known = len(found.Resources) > 0
+		}
+	}
+}
+
+var (
+	documentedACL = regexp.MustCompile(`(?m)^acl (.+)$`)
+	aclOption     = regexp.MustCompile(`--([a-z-]+) (\S+)`)
+)
+
+// documentedACLs returns the ACLs that docs/security.md lists for a pipeline. Each user there has the name of a role.
+func documentedACLs(t *testing.T, name string) (acls []kafka.ACLEntry) {
+	t.Helper()
+	page := must(os.ReadFile("../docs/security.md"))(t)
+	for _, line := range documentedACL.FindAllStringSubmatch(string(page), -1) {
+		options := map[string][]string{}
+		for _, o := range aclOption.FindAllStringSubmatch(line[1], -1) {
+			options[o[1]] = append(options[o[1]], o[2])
+		}
+		entry := kafka.ACLEntry{
+			Principal: options["allow-principal"][0], Host: "*", PermissionType: kafka.ACLPermissionTypeAllow,
+			ResourcePatternType: kafka.PatternTypeLiteral,
+		}
+		if slices.Contains(options["resource-pattern-type"], "prefixed") {
+			entry.ResourcePatternType = kafka.PatternTypePrefixed
+		}
+		for _, operation := range options["operation"] {
+			noError(t, entry.Operation.UnmarshalText([]byte(operation)))
+			for _, resource := range []struct {
+				kind  kafka.ResourceType
+				names []string
+			}{{kafka.ResourceTypeTopic, options["topic"]}, {kafka.ResourceTypeGroup, options["group"]}} {
+				for _, resourceName := range resource.names {
+					entry.ResourceType, entry.ResourceName = resource.kind, strings.Replace(resourceName, "NAME", name, 1)
+					acls = append(acls, entry)
+				}
+			}
+		}
+	}
+	if len(acls) == 0 {
+		t.Fatal("docs/security.md lists no ACLs")
+	}
+	return acls
+}
+
+// aclsOf returns the ACLs of roles, for a user.
+func aclsOf(acls []kafka.ACLEntry, user string, roles ...string) (granted []kafka.ACLEntry) {
+	for _, acl := range acls {
+		if slices.Contains(roles, strings.TrimPrefix(acl.Principal, "User:")) {
+			acl.Principal = "User:" + user
+			granted = append(granted, acl)
+		}
+	}
+	return granted
+}
+
+// isDenied reports whether an error says that a topic's ACLs forbid a request.
+func isDenied(err error) bool {
+	return errors.As(err, new(*kafkalog.AccessError)) && errors.Is(err, kafka.TopicAuthorizationFailed)
+}
+
+// With the ACLs that docs/security.md lists for it, each role can do its own work, and not that of another role. Optional ACLs may
+// be missing.
+func TestKafkaACLs(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
+	cluster, job := openSecured(t), newMultiStageJob(t)
+	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
+	administrator, topicNames := cluster.open(t, "admin"), protocol.TopicsOf(job.Name)
+	t.Cleanup(func() {
+		for _, topic := range topics.Topics(job) {
+			if err := administrator.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	acls := documentedACLs(t, job.Name)
+	submitter := cluster.open(t, "train")
+
+	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); !isDenied(err) {
+		t.Fatalf("ingest without permission: got error %v, expected that it is denied", err)
+	}
+	needed := slices.DeleteFunc(slices.Clone(acls),
+		func(acl kafka.ACLEntry) bool { return acl.Operation == kafka.ACLOperationTypeDescribeConfigs })
+	cluster.allow(t, aclsOf(needed, "train", "train"))
+	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
+		t.Fatalf("ingest: %v", err)
+	}
+	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+		&eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
+		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
+	}
+
+	cluster.allow(t, aclsOf(needed, "train", "work", "solve"))
+	for _, retention := range []bool{false, true} {
+		if retention {
+			cluster.allow(t, aclsOf(acls, "train", "train"))
+		}
+		recorder := &eventRecorder{}
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
+		noError(t, err)
+		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
+			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
+		}
+		noticed := slices.ContainsFunc(eventsOf[event.Noticed](recorder), func(e event.Noticed) bool {
+			return strings.Contains(e.Text,
+				"is not checked")
+		})
+		if noticed == retention {
+			t.Errorf("with permission to read the retention: %v; notice that it is not checked: %v", retention, noticed)
+		}
+	}
+
+	chain := chainJob(t, "softmax")
+	chain.Name, chain.Retrain.Rows = job.Name, 500
+	chain.Examples.Train = []string{rings(1500, 3, 3, 3).writeCSV(t, t.TempDir(), "later.csv")} // as wide as the rows before
+	chain.Stages = chain.Stages[:1]
+	cluster.allow(t, aclsOf(acls, "train", "run"))
+	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) < 2 {
+		t.Fatalf("a chain: got %+v, error %v, expected several updates", retrained, err)
+	}
+
+	cluster.allow(t, aclsOf(acls, "solve", "forget"))
+	if done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
+		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
+		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
+	}
+	if retrained, err := Retrain(t.Context(), submitter, openBLAS(t), chain, true, event.Ignore{}); err != nil || len(retrained.Updates) != 1 {
+		t.Fatalf("a chain after that: got %+v, error %v, expected a full run", retrained, err)
+	}
+
+	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
+	subscriber := cluster.open(t, "subscribe")
+	model, err := topics.Open(subscriber, job.Name, nil).Model(t.Context(), protocol.Latest)
+	if err != nil || model.Manifest.Version < 4 {
+		t.Fatalf("a subscriber loads the newest model: error %v, expected that of the chain", err)
+	}
+	if _, err := subscriber.Append(t.Context(), topicNames.Versions, 0, kafkalog.Message{Value: []byte("x")}); !isDenied(err) {
+		t.Errorf("a subscriber writes a version: got error %v, expected that it is denied", err)
+	}
+	if _, _, err := subscriber.Bounds(t.Context(), topicNames.Examples, 0); !isDenied(err) {
+		t.Errorf("a subscriber reads examples: got error %v, expected that it is denied", err)
+	}
+}
+
+// Roles that run as different users, each with only the ACLs of its role, make the same weights as one process.
+func TestKafkaRolesOfUsers(t *testing.T) {
+	want, _ := train(t, openEmbedded(t), newMultiStageJob(t))
+	cluster, job := openSecured(t), newMultiStageJob(t)
+	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
+	admin := cluster.open(t, "admin")
+	t.Cleanup(func() {
+		for _, topic := range topics.Topics(job) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	acls := documentedACLs(t, job.Name)
+	for _, user := range []string{"train", "work", "solve"} {
+		cluster.allow(t, aclsOf(acls, user, user))
+	}
+	submitter := cluster.open(t, "train")
+	id := must(Submit(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
+	work, solve := cluster.open(t, "work"), cluster.open(t, "solve")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	defer cancel(nil)
+	for _, s := range []*service{startWorker(t, work, job), startWorker(t, cluster.open(t, "work"), job), startSolver(t, solve, job)} {
+		s.onEnd(cancel)
+	}
+	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name, nil), id, event.Ignore{})
+	if err != nil && context.Cause(ctx) != nil {
+		err = context.Cause(ctx)
+	}
+	noError(t, err)
+	if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
+		t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
+	}
+	// A role can write to its own topics, and to no others.
+	for user, own := range map[string][]string{
+		"work": {protocol.TopicsOf(job.Name).Statistics, protocol.TopicsOf(job.Name).Residuals, protocol.TopicsOf(job.Name).Quarantine},
+		"solve": {protocol.TopicsOf(job.Name).Weights, protocol.TopicsOf(job.Name).Versions, protocol.TopicsOf(job.Name).State,
+			protocol.TopicsOf(job.Name).Plans, protocol.TopicsOf(job.Name).Quarantine},
+	} {
+		log := map[string]*kafkalog.Log{"work": work, "solve": solve}[user]
+		for _, topic := range topics.Topics(job) {
+			_, err := log.Append(t.Context(), topic.Name, 0, kafkalog.Message{Key: []byte("x"), Value: []byte("x")})
+			if mine := slices.Contains(own, topic.Name); mine && err != nil || !mine && err == nil {
+				t.Errorf("user %s writes to %s: error %v, allowed is %v", user, topic.Name, err, mine)
+			}
+		}
+	}
+}
+
+// A user with the permissions of score alone writes predictions.
+func TestKafkaScoreOfAUser(t *testing.T) {
+	cluster, job := openSecured(t), newMultiStageJob(t)
+	job.Name = fmt.Sprintf("test-%d", time.Now().UnixNano())
+	topicNames, admin := protocol.TopicsOf(job.Name), cluster.open(t, "admin")
+	t.Cleanup(func() {
+		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: topicNames.Predictions}) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	report, _, err := Train(t.Context(), admin, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+	noError(t, err)
+	cluster.allow(t, aclsOf(documentedACLs(t, job.Name), "score", "score"))
+	log := cluster.open(t, "score")
+	partitions, err := log.Partitions(t.Context(), topicNames.Examples)
+	if err == nil {
+		err = log.Create(t.Context(), topics.PredictionsTopic(job, topicNames.Predictions, partitions))
+	}
+	noError(t, err)
+	client := protocol.NewClient(log, job.Name, nil)
+	m := must(client.Model(t.Context(), protocol.Latest))(t)
+	group := log.Join(topicNames.Predictions, topicNames.Examples)
+	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
+		score.Fixed(m), group, openBLAS(t), event.Ignore{})
+	noError(t, errors.Join(err, group.Leave()))
+	rows := int64(0)
+	for n := range partitions {
+		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n, nil) {
+			noError(t, err)
+			rows += int64(p.Until - p.Row)
+		}
+	}
+	if rows < report.Rows {
+		t.Errorf("%d rows have predictions, expected the %d training rows and those for testing", rows, report.Rows)
+	}
+	if _, err := log.Append(t.Context(), topicNames.Examples, 0, kafkalog.Message{Value: []byte("x")}); err == nil {
+		t.Error("the user score may write examples")
+	}
+}
+
+// A user with the permissions of ingest alone follows a topic, beside others if it may not be a member of their group.
+func TestKafkaFollowOfAUser(t *testing.T) {
+	cluster, name := openSecured(t), fmt.Sprintf("test-%d", time.Now().UnixNano())
+	admin := cluster.open(t, "admin")
+	job := clicksOn(t, admin, name+".clicks", 40)
+	job.Name = name
+	t.Cleanup(func() {
+		for _, topic := range append(topics.Topics(job), kafkalog.Topic{Name: job.Examples.FromTopic}) {
+			if err := admin.Delete(context.Background(), topic.Name); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	acls := aclsOf(documentedACLs(t, name), "train", "train")
+	cluster.allow(t, append(acls, kafka.ACLEntry{
+		Principal: "User:train", Host: "*", PermissionType: kafka.ACLPermissionTypeAllow, ResourcePatternType: kafka.PatternTypeLiteral,
+		ResourceType: kafka.ResourceTypeTopic, ResourceName: job.Examples.FromTopic, Operation: kafka.ACLOperationTypeRead,
+	}))
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	told := ""
+	err := source.Follow(ctx, cluster.open(t, "train"), job, false, &eventRecorder{on: func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			told += e.Text + "\n"
+		case event.Ingested:
+			if e.Rows == 40 {
+				stop()
+			}
+		}
+	}})
+	if !errors.Is(err, context.Canceled) || !strings.Contains(told, "ingesting it anyway") {
+		t.Errorf("got error %v and the notices %q, expected an interruption, and that it does not know of others", err, told)
+	}
+}
+
+// service is a role in the background, and its events.
+type service struct {
+	*eventRecorder
+	stop  func()          // stops the role, and waits until it has returned
+	ended context.Context // ends with the role's error as its cause
+}
+
+// onEnd calls f with the role's error when the role has ended.
+func (s *service) onEnd(f func(error)) {
+	context.AfterFunc(s.ended, func() { f(context.Cause(s.ended)) })
+}
+
+// startRole starts a role, which stops when the test ends.
+func startRole(t *testing.T, role func(ctx context.Context, rec event.Recorder) error) *service {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended, end := context.WithCancelCause(context.Background())
+	s := &service{eventRecorder: &eventRecorder{}, ended: ended}
+	go func() { end(role(ctx, s)) }()
+	s.stop = sync.OnceFunc(func() {
+		cancel()
+		<-ended.Done()
+		if err := context.Cause(ended); !errors.Is(err, context.Canceled) {
+			t.Errorf("the role ended with error %v", err)
+		}
+	})
+	t.Cleanup(s.stop)
+	return s
+}
+
+func startWorker(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Work(ctx, log, openBLAS(t), job, rec)
+	})
+}
+
+func startSolver(t *testing.T, log *kafkalog.Log, job topics.Job) *service {
+	return startRole(t, func(ctx context.Context, rec event.Recorder) error {
+		return dispatch.Solve(ctx, log, openBLAS(t), job, rec)
+	})
 }

@@ -4,7 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -191,4 +197,359 @@ func (r *Retraining) addConfusion(labels []string, confusion [][]int64) {
 	add(r.Labels, r.Confusion)
 	add(labels, confusion)
 	r.Labels, r.Confusion = all, sum
+}
+
+// execution executes a run until it has ended, or follows its execution, and returns its report. The ledger has the run's
+// plan.
+type execution func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error)
+
+// runner submits the runs of a chain, and follows them to their ends.
+type runner struct {
+	*topics.Pipeline
+	job       topics.Job
+	owner     protocol.Owner     // of the plans topic in the group of runners: the owner submits
+	here      schemas.Arithmetic // of this process
+	join      func(context.Context) (work execution, leave func(), err error)
+	work      execution                                                       // while this process is the active one
+	choose    func(context.Context, *schemas.Plan, int64) (topics.Job, error) // chooses stages by the first plan; nil: the job has them
+	rec       event.Recorder
+	retention topics.ExamplesRetention
+	backlog   *backlog
+	forgotten *source.Forgotten
+	learnt    []schemas.Place // versions trained on forgotten rows
+	report    *Retraining
+	reported  sync.Mutex        // held by Record
+	settings  []schemas.Setting // of the job
+	differs   string            // the settings that differ from those of the newest plan, as reported
+
+	chain    chainState
+	proven   bool         // the examples topic has the messages processed by the chain
+	earlier  []earlier    // versions before the head, newest first
+	refused  bool         // deletion of their records was denied
+	passed   map[int]bool // incomplete versions
+	failures int          // since the last version
+	made     string       // last run submitted by this process
+	waits    bool         // for a second class, which was reported
+	only     []string     // the only class left in the window without forgotten rows; empty: more, or unknown
+
+	windowBytes int64                                      // see schemas.WindowBytes
+	pause       func(context.Context, time.Duration) error // after a failed run, to give the cause time to pass
+}
+
+// newRunner returns the runner of a job's chain. It joins the groups of workers and solvers only when this process is the
+// active one of its group, because the partitions of a standby process would wait.
+func newRunner(p *topics.Pipeline, job topics.Job, owner protocol.Owner, here schemas.Arithmetic,
+	join func(context.Context) (execution, func(), error), rec event.Recorder) *runner {
+	forgotten := source.NewForgotten()
+	return &runner{Pipeline: p, job: job, owner: owner, here: here, join: join, rec: rec,
+		backlog: newBacklog(p, forgotten, firstLabels(job)), forgotten: forgotten,
+		settings: job.Settings(), report: &Retraining{Name: job.Name, Updates: []*schemas.RetrainReport{}},
+		passed: map[int]bool{}, windowBytes: schemas.WindowBytes,
+		pause: func(ctx context.Context, wait time.Duration) error { return topics.PauseFor(ctx, p, wait) }}
+}
+
+// run makes one version after the other, while this process is the active one of its group.
+func (r *runner) run(ctx context.Context, untilEnd bool) error {
+	for {
+		if err := r.standBy(ctx); err != nil {
+			return err
+		}
+		if err := r.compareSettings(ctx); err != nil {
+			return err
+		}
+		work, leave, err := r.join(ctx)
+		if err != nil {
+			return err
+		}
+		r.work = work
+		err = r.ingestAndGoOn(ctx, untilEnd)
+		leave()
+		if !errors.Is(err, errNotActive) {
+			return err
+		}
+	}
+}
+
+// ingestAndGoOn makes one version after the other, and concurrently ingests the job's topic. With untilEnd that topic is
+// first read to its end.
+func (r *runner) ingestAndGoOn(ctx context.Context, untilEnd bool) error {
+	switch {
+	case r.job.Examples.FromTopic == "":
+		return r.goOn(ctx, untilEnd)
+	case untilEnd:
+		if err := source.FollowTopic(ctx, r.Pipeline, r.job, true, r); err != nil {
+			return err
+		}
+		return r.goOn(ctx, true)
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	ingesting, stop := context.WithCancel(ctx)
+	group.Go(func() error {
+		return dispatch.UnlessStopped(ingesting, source.FollowInTurn(ingesting, r.Pipeline, r.job, r))
+	})
+	group.Go(func() error {
+		defer stop()
+		return r.goOn(ctx, false)
+	})
+	return group.Wait()
+}
+
+// Record implements [event.Recorder] for the ingest of the job's topic: it adds what is lost to the report.
+func (r *runner) Record(e event.Event) {
+	r.reported.Lock()
+	switch lost := e.(type) {
+	case event.ColumnLost:
+		if r.report.LostColumns == nil && lost.Rows > 0 {
+			r.report.LostColumns = map[string]int64{}
+		}
+		if lost.Rows > 0 {
+			r.report.LostColumns[lost.Column] += lost.Rows
+		}
+	case event.Lost:
+		r.report.LostMessages += lost.To - lost.From
+	}
+	r.reported.Unlock()
+	r.rec.Record(e)
+}
+
+// goOn makes one version after the other. The error is errNotActive if another process continues.
+func (r *runner) goOn(ctx context.Context, untilEnd bool) error {
+	for {
+		if err := r.checkActive(); err != nil {
+			return err
+		}
+		l, err := r.ReadLedger(ctx)
+		if err != nil {
+			return err
+		}
+		waited, err := r.finish(ctx, l)
+		if err != nil {
+			return err
+		}
+		if waited {
+			continue
+		}
+		if again, err := r.announce(ctx, l); err != nil {
+			return err
+		} else if again {
+			continue
+		}
+		if err := r.findHead(ctx, l); err != nil {
+			return err
+		}
+		if err := r.forget(ctx, l); err != nil {
+			return err
+		}
+		plan, err := r.next(ctx, untilEnd)
+		if err != nil || plan == nil {
+			return err
+		}
+		if err := r.checkActive(); err != nil {
+			return err
+		}
+		plan.Since.Plans = l.Next
+		if err := r.submit(ctx, plan); err != nil {
+			return err
+		}
+	}
+}
+
+// errNotActive means that another process retrains the pipeline now.
+var errNotActive = errors.New("another process retrains this pipeline")
+
+// checkActive returns errNotActive unless this process is the active one of its group.
+func (r *runner) checkActive() error {
+	active, err := protocol.Owns(r.owner, 0)
+	if err == nil && !active {
+		err = errNotActive
+	}
+	return err
+}
+
+// standBy waits until this process is the active one of its group.
+func (r *runner) standBy(ctx context.Context) error {
+	return topics.AwaitTurn(ctx, r.Pipeline, r.owner, protocol.RoleRun, errNotActive, r.compareSettings, r.rec)
+}
+
+// finish finishes earlier submitted runs. It reports whether there were any: the ledger is then outdated.
+func (r *runner) finish(ctx context.Context, l *protocol.Ledger) (waited bool, err error) {
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return false, err
+	}
+	for id, plan := range l.Unfinished() {
+		if why := dispatch.Unable(r.Pipeline, plan, r.here); why != "" {
+			return true, r.replace(ctx, plan, why)
+		}
+		event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for it", id)
+		if err := r.execute(ctx, plan, l); err != nil {
+			return false, err
+		}
+		waited = true
+	}
+	return waited, nil
+}
+
+// replace cancels a run that this process can't execute, so that the chain makes it again. A run of `train`, which it does
+// not make, is left to other processes, except on the embedded broker, which has none.
+func (r *runner) replace(ctx context.Context, plan *schemas.Plan, why string) error {
+	if plan.Chain != nil || r.Admin.Embedded() {
+		return r.cancel(ctx, schemas.End{Run: plan.Run(), State: schemas.Cancelled, Reason: why})
+	}
+	event.Notice(r.rec, "run %s was submitted earlier and is not finished: waiting for other processes to finish it: %s", plan.Run(), why)
+	return dispatch.EndedOrGivenUp(ctx, r.Pipeline, plan, r.rec)
+}
+
+// cancel writes the end of a cancelled run.
+func (r *runner) cancel(ctx context.Context, end schemas.End) error {
+	end.Attempt = r.Fresh()
+	if err := dispatch.End(ctx, r.Pipeline, &end); err != nil {
+		return fmt.Errorf("cancel run %s: %w", end.Run, err)
+	}
+	event.Notice(r.rec, "run %s is cancelled: %s", end.Run, end.Reason)
+	return nil
+}
+
+// endOvertaken writes the ends of overtaken runs of the chain.
+func (r *runner) endOvertaken(ctx context.Context, l *protocol.Ledger) error {
+	for _, overtaken := range l.Overtaken() {
+		if err := r.cancel(ctx, *overtaken); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// submit submits a run and executes it until it has ended, unless another runner was faster.
+func (r *runner) submit(ctx context.Context, plan *schemas.Plan) error {
+	if err := r.check(plan); err != nil {
+		return err
+	}
+	if err := topics.GrowFor(ctx, r.Pipeline, plan, &r.job); err != nil {
+		return err
+	}
+	messages, err := plan.Messages()
+	if err != nil {
+		return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
+	}
+	r.made = plan.Run()
+	if _, err := r.Log.Append(ctx, r.Topics.Plans, 0, messages...); err != nil {
+		return err
+	}
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return err
+	}
+	if err := r.endOvertaken(ctx, l); err != nil {
+		return err
+	}
+	submitted := l.Plan(plan.Run())
+	switch {
+	case submitted == nil: // an unclean leader election has lost it, or it is damaged on the topic
+		event.Notice(r.rec, "the plan of run %s was written, but %s does not have it: planning the run again", plan.Run(), r.Topics.Plans)
+		return r.pause(ctx, firstPause)
+	case l.End(plan.Run()) != nil:
+		return nil // other processes are active, or have executed the run: the topics determine what is next
+	}
+	return r.execute(ctx, submitted, l)
+}
+
+// check increases the segment length of a plan with too many segments, and returns an error for any other plan that
+// processes would reject. Such a plan would be ignored, so the chain would write it again and again.
+func (r *runner) check(plan *schemas.Plan) error {
+	configured := plan.Segment
+	for {
+		err := protocol.CheckPlan(plan)
+		if errors.As(err, new(*schemas.SegmentsError)) && plan.Segment <= math.MaxInt64/2 {
+			plan.Segment *= 2
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("plan version %d of the chain: %w", plan.Chain.Number, err)
+		}
+		if plan.Segment > configured {
+			event.Notice(r.rec, "version %d has segments of %d messages: with `segment: %d` they would be more than %d", plan.Chain.Number,
+				plan.Segment, configured, schemas.MaxSegments)
+		}
+		return nil
+	}
+}
+
+// execute executes a run until it has ended. A failed run of the chain is not an error: the next attempt is a full run.
+func (r *runner) execute(ctx context.Context, plan *schemas.Plan, l *protocol.Ledger) error {
+	r.rec.Record(event.Began{Run: plan.Run(), Stages: plan.Stages, Members: plan.Members(), Chained: plan.Chain != nil})
+	report, err := r.work(ctx, plan, l)
+	if failed, ok := errors.AsType[*dispatch.RunError](err); ok && plan.Chain != nil && r.failures < maxFailures {
+		event.Notice(r.rec, "%v", failed)
+		r.proven = false // which may be the cause of the failure
+		r.failures++
+		return r.pause(ctx, firstPause<<(r.failures-1))
+	}
+	if plan.Chain != nil && errors.As(err, new(*dispatch.ReportGoneError)) { // this process was slow, and others have made newer versions
+		event.Notice(r.rec, "%v", err)
+		r.failures = 0
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	r.failures = 0
+	dispatch.Prune(ctx, r.Pipeline, r.job.Keep, r.rec)
+	if plan.Chain != nil {
+		report.Retrain.Seconds = report.Seconds
+		r.report.add(report)
+		r.rec.Record(event.Retrained{RetrainReport: *report.Retrain, Number: plan.Chain.Number})
+	}
+	return nil
+}
+
+// maxFailures is the number of failed runs, without a version in between, after which the chain ends.
+const maxFailures = 3
+
+// firstPause is the pause after a failed run. It doubles with each further failure.
+const firstPause = time.Second
+
+// compareSettings reports the keys of the job that differ from those of the newest plan of the chain, once: of several
+// processes that retrain a pipeline, each makes versions by its own configuration while it is the active one.
+func (r *runner) compareSettings(ctx context.Context) error {
+	plan, err := r.newestPlan(ctx)
+	if err != nil || plan == nil || plan.Chain == nil || len(plan.Chain.Settings) == 0 {
+		return err
+	}
+	var keys []string
+	for _, pair := range [][2][]schemas.Setting{{r.settings, plan.Chain.Settings}, {plan.Chain.Settings, r.settings}} {
+		for _, s := range pair[0] {
+			if !slices.Contains(pair[1], s) {
+				keys = append(keys, s.Key)
+			}
+		}
+	}
+	slices.Sort(keys)
+	differs := strings.Join(slices.Compact(keys), ", ")
+	if differs != "" && differs != r.differs {
+		event.Notice(r.rec, "this configuration differs from that of run %s: %s. Versions are made by the configuration of the active "+
+			"process: give all that run a pipeline the same one", plan.Run(), differs)
+	}
+	r.differs = differs
+	return nil
+}
+
+// newestPlan returns the plan of the unfinished run, or else of the newest version for subscribers; nil: there is none.
+func (r *runner) newestPlan(ctx context.Context) (*schemas.Plan, error) {
+	l, err := r.ReadLedger(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, plan := range l.Unfinished() {
+		if plan.Chain != nil {
+			return plan, nil
+		}
+	}
+	m, err := r.Version(ctx, protocol.Latest)
+	if protocol.IsMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m.Plan, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"math"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"runtime"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,14 +22,21 @@ import (
 	"gonum.org/v1/gonum/stat"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
+	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/model"
+	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/wire"
+	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
 )
 
@@ -579,6 +588,1092 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 					t.Errorf("%s: %d of %d rows are learnt, and the last window has %d of %d a day until %v", job.Name, report.Rows, days*aDay,
 						last.WindowRows, aDay, time.UnixMilli(last.Until))
 				}
+			}
+		})
+	}
+}
+
+// windowOf returns a window of increments with numbers from 1 and so many rows each, a message of partition 0 each, a second apart.
+func windowOf(rows ...int64) *schemas.Window {
+	w := &schemas.Window{Chain: &schemas.Chain{Number: len(rows)}, Full: 1, FullRows: 1}
+	for i, n := range rows {
+		span := coverage.Span{From: int64(i), To: int64(i + 1)}
+		w.Increments = append(w.Increments, schemas.WindowIncrement{
+			Increment: coverage.Increment{Number: i + 1, Weight: 1, Covered: []coverage.Coverage{{Spans: coverage.Spans{span}, Rows: n}}},
+			Until:     int64(i+1) * 1000, Fitted: float64(n),
+		})
+	}
+	return w
+}
+
+func numbers(increments []coverage.Increment) (all []int) {
+	for i := range increments {
+		all = append(all, increments[i].Number)
+	}
+	return all
+}
+
+// What leaves is what the window does not admit, the oldest first; retention takes any.
+func TestLeave(t *testing.T) {
+	for _, test := range []struct {
+		name    string
+		window  topics.WindowOptions
+		staying []coverage.Span
+		rows    []int64
+		found   int64
+		want    string
+	}{
+		{"no limit", topics.WindowOptions{}, nil, []int64{10, 10, 10}, 10, "[]"},
+		{"rows: as many stay as are asked for", topics.WindowOptions{Rows: 30}, nil, []int64{10, 10, 10}, 10, "[1]"},
+		{"rows: fewer would stay", topics.WindowOptions{Rows: 31}, nil, []int64{10, 10, 10}, 10, "[]"},
+		{"rows: one increment fills it", topics.WindowOptions{Rows: 30}, nil, []int64{10, 10, 10}, 30, "[1 2 3]"},
+		{"increments", topics.WindowOptions{Increments: 2}, nil, []int64{10, 10, 10}, 1, "[1 2]"},
+		{"an increment without rows pushes none out", topics.WindowOptions{Increments: 2}, nil, []int64{10, 0, 10}, 1, "[1 2]"},
+		{"time", topics.WindowOptions{Time: 2 * time.Second}, nil, []int64{10, 10, 10}, 1, "[1]"},
+		{"retention takes the first message", topics.WindowOptions{}, []coverage.Span{{From: 1, To: 9}}, []int64{10, 10, 10}, 1, "[1]"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			w := windowOf(test.rows...)
+			plan := &schemas.Chain{Number: 4, Until: 4000, Update: &schemas.Update{Decay: 0.5}}
+			stays := leaveRule{retrain: topics.RetrainOptions{Window: test.window, Decay: 1}, bytes: schemas.WindowBytes, staying: test.staying}.
+				leave(plan, w, test.found)
+			if got := fmt.Sprint(numbers(plan.Update.Leave)); got != test.want {
+				t.Errorf("%s leave, expected %s", got, test.want)
+			}
+			if len(stays)+len(plan.Update.Leave) != len(w.Increments) {
+				t.Errorf("%d stay and %d leave of %d", len(stays), len(plan.Update.Leave), len(w.Increments))
+			}
+			for _, c := range plan.Update.Leave {
+				if c.Weight != 0.5 {
+					t.Errorf("increment %d leaves with the weight %v, expected its own after one more update", c.Number, c.Weight)
+				}
+			}
+		})
+	}
+}
+
+// After a change of the stream what came before it leaves, and the rest is visited with its whole weight.
+func TestRestart(t *testing.T) {
+	w := windowOf(10, 10, 10)
+	w.Changed = 2
+	w.Increments[2].Increment.Weight = 0.25
+	u := restart(w, 1)
+	if got := fmt.Sprint(numbers(u.Leave), numbers(u.Refresh)); got != "[1] [2 3]" {
+		t.Errorf("leave and refresh: %s", got)
+	}
+	for _, c := range u.Refresh {
+		if c.Weight != 1 {
+			t.Errorf("increment %d has the weight %v", c.Number, c.Weight)
+		}
+	}
+	if u.Passes < restartPasses || !u.Restart {
+		t.Errorf("%d passes, a restart: %v", u.Passes, u.Restart)
+	}
+}
+
+// A full run is due after so many updates, when the window has grown or its list is long, after a failure, and when the
+// window is not what was learnt; never without rows.
+func TestFullIsDue(t *testing.T) {
+	job := &topics.Job{Retrain: topics.RetrainOptions{Decay: 1, Full: topics.FullOptions{Every: 3, Growth: 2}, OnNewClass: topics.NewClassFull, NewClassRows: 5}}
+	head := &schemas.Manifest{Window: &schemas.StatePlace{}}
+	for _, test := range []struct {
+		name   string
+		change func(*chainState)
+		want   bool
+	}{
+		{"just made", func(*chainState) {}, false},
+		{"grown", func(s *chainState) { s.window.FullRows = 15 }, true},
+		{"grown, but full already", func(s *chainState) { s.window.FullRows, s.window.Full = 15, 3 }, false},
+		{"enough updates", func(s *chainState) { s.window.Chain.Number = 4 }, true},
+		{"a failed attempt", func(s *chainState) { s.attempt = 1 }, true},
+		{"no state", func(s *chainState) { s.head = &schemas.Manifest{} }, true},
+		{"a class with few rows", func(s *chainState) { s.window.Unknown = []examples.LabelRows{{Label: "a", Rows: 4}} }, false},
+		{"another class", func(s *chainState) { s.window.Unknown = []examples.LabelRows{{Label: "a", Rows: 5}} }, true},
+		{"other rows than were learnt", func(s *chainState) { s.renews = true }, true},
+		{"a long list", func(s *chainState) {
+			s.window = windowOf(slices.Repeat([]int64{1}, 21)...)
+			s.window.Full, s.window.FullRows = 20, 21
+		}, true},
+		{"no rows", func(s *chainState) { s.window, s.attempt = windowOf(0, 0, 0), 1 }, false},
+	} {
+		s := chainState{head: head, window: windowOf(10, 10, 10)}
+		s.window.FullRows = 30
+		if test.change(&s); s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
+			t.Errorf("%s: full is due: %v", test.name, !test.want)
+		}
+	}
+}
+
+// What leaves the window by offsets takes whole increments with it, and one that is cut no longer knows its rows.
+func TestLeaveOut(t *testing.T) {
+	s := chainState{}
+	s.window = windowOf(10, 10, 10)
+	if got := fmt.Sprint(s.deleted([]coverage.Span{{From: 2, To: 9}})); got != "[[0]@0–2]" {
+		t.Errorf("deleted is %s", got)
+	}
+	s.leaveOut(coverage.Spans{{From: 0, To: 2}})
+	if !s.renews || s.rows() != 10 {
+		t.Errorf("renews: %v, %d rows", s.renews, s.rows())
+	}
+	s.leaveOut(coverage.Spans{{From: 0, To: 9}})
+	if s.window != nil {
+		t.Errorf("the window is %+v", s.window)
+	}
+	// A chain whose window is gone does not look for what the log has deleted of it.
+	if len(s.deleted([]coverage.Span{{From: 5, To: 9}})) > 0 {
+		t.Error("no window loses rows")
+	}
+}
+
+// retrainWithin learns all that the topic has, with windows of so many bytes.
+func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64, rec event.Recorder) {
+	t.Helper()
+	p, blas := topics.OpenFor(log, job, nil), openBLAS(t)
+	noError(t, topics.Create(t.Context(), p, &job))
+	memory := must(visit.CacheBytes(job.Memory))(t)
+	cache := visit.NewCache(memory)
+	join := func(ctx context.Context) (execution, func(), error) {
+		members, err := dispatch.Join(ctx, p, job, cache, blas, rec)
+		if err != nil {
+			return nil, nil, err
+		}
+		return members.Execute, members.Leave, nil
+	}
+	r := newRunner(p, job, protocol.NewSoleOwner(1), dispatch.Arithmetic(blas), join, rec)
+	r.windowBytes = bytes
+	noError(t, r.run(t.Context(), true))
+}
+
+// bytesOf returns the length of the list of so many increments of one span.
+func bytesOf(increments int64) int64 {
+	c := schemas.WindowIncrement{Increment: coverage.Increment{Covered: []coverage.Coverage{{Spans: make(coverage.Spans, 1)}}}}
+	return increments * (&schemas.Window{Increments: []schemas.WindowIncrement{c}}).Bytes()
+}
+
+// With decay, increments have different weights and can't be merged: the oldest leave where the list, or the state
+// topic, has no room for one more, and where they weigh nothing beside a row that comes. The versions go on, and are
+// those of a window that ends there.
+func TestDecayedWindowsEnd(t *testing.T) {
+	long(t)
+	const rows, updates, most = 8, 20, 8
+	for name, test := range map[string]struct {
+		decay  float64
+		bytes  int64
+		window topics.WindowOptions
+		want   int
+	}{
+		"room for some":      {0.9, bytesOf(most), topics.WindowOptions{}, most + 1},
+		"weighs nothing":     {1e-4, schemas.WindowBytes, topics.WindowOptions{}, 4}, // 1e-16 is less than 2^-53
+		"the window is less": {0.9, bytesOf(most), topics.WindowOptions{Increments: most / 2}, most / 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full, job.Memory = rows, 1, topics.FullOptions{}, 1
+			job.Retrain.Decay, job.Retrain.Window = test.decay, test.window
+			for n := range updates {
+				produce(t, log, job, 0, exampleMessage(t, rings(rows, 4, 3, uint64(n)).exampleRows()))
+			}
+			retrainWithin(t, log, job, test.bytes, recorderFunc(func(event.Event) {}))
+			if w := newestWindow(t, log, job); len(w.Increments) != test.want || w.Rows() != int64(test.want)*rows {
+				t.Errorf("after %d updates the window has %d increments with %d rows, expected %d with %d", updates, len(w.Increments),
+					w.Rows(), test.want, test.want*rows)
+			}
+		})
+	}
+}
+
+// If the next messages have no row to fit to, and all others would leave the window, nothing leaves it. An update with
+// nothing to fit to would fail, be followed by a full run, and be made again, for ever.
+func TestWindowKeepsRowsUntilOthersCome(t *testing.T) {
+	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.Window = 100, topics.FullOptions{}, topics.WindowOptions{Time: time.Millisecond}
+	log := openEmbedded(t)
+	retrain := func() []*schemas.RetrainReport {
+		t.Helper()
+		ctx, cancel := context.WithCancel(t.Context())
+		made := 0
+		report := must(Retrain(ctx, log, openBLAS(t), job, true, &eventRecorder{on: func(e event.Event) {
+			if _, ok := e.(event.Retrained); ok {
+				if made++; made > 1 {
+					cancel()
+				}
+			}
+		}}))(t)
+		return report.Updates
+	}
+	for i, weights := range [][]float32{nil, make([]float32, 100), nil} {
+		rows := rings(100, 4, 3, uint64(i)).exampleRows()
+		rows.Weights = weights
+		produce(t, log, job, 0, exampleMessage(t, rows))
+		made := retrain()
+		if want := []int64{100, 200, 100}[i]; len(made) != 1 || made[0].WindowRows != want {
+			t.Errorf("%+v, expected one version whose window has %d rows", made, want)
+		}
+	}
+}
+
+// fakeTopic has the offsets of the messages of each partition, in order. Its messages have no rows that can be decoded.
+type fakeTopic struct {
+	protocol.Log
+	offsets [][]int64
+	read    int // messages
+	asked   coverage.Spans
+}
+
+func (t *fakeTopic) Range(_ string, partition int, from, to int64) protocol.Reader {
+	s := coverage.Span{Partition: partition, From: from, To: to}
+	t.asked = append(t.asked, s)
+	return &fakeReader{t, s}
+}
+
+func (t *fakeTopic) backlog() *backlog {
+	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t, Codec: protocol.NewCodec(nil, 0)}}, source.NewForgotten(), nil)
+}
+
+func (t *fakeTopic) bounds() (bounds []coverage.Span) {
+	for n, offsets := range t.offsets {
+		span := coverage.Span{Partition: n}
+		if len(offsets) > 0 {
+			span.From, span.To = offsets[0], offsets[len(offsets)-1]+1
+		}
+		bounds = append(bounds, span)
+	}
+	return bounds
+}
+
+type fakeReader struct {
+	topic *fakeTopic
+	span  coverage.Span
+}
+
+func (r *fakeReader) Next(context.Context) (protocol.Message, error) {
+	for _, offset := range r.topic.offsets[r.span.Partition] {
+		if offset >= r.span.From && offset < r.span.To {
+			r.span.From = offset + 1
+			r.topic.read++
+			return protocol.Message{Offset: offset, Time: time.UnixMilli(offset)}, nil
+		}
+	}
+	return protocol.Message{}, io.EOF
+}
+
+func (r *fakeReader) Close() error { return nil }
+
+// backlogOf returns the backlog of a topic from its beginning.
+func backlogOf(topic *fakeTopic) *backlog {
+	b := topic.backlog()
+	var begins []int64
+	for _, span := range topic.bounds() {
+		begins = append(begins, span.From)
+	}
+	b.begin(begins, slices.Clone(begins), nil)
+	b.refresh(topic.bounds())
+	return b
+}
+
+// cutAll cuts all that a backlog has. A cut wants more rows than there are, as no message can be decoded.
+func cutAll(t *testing.T, b *backlog) coverage.Spans {
+	t.Helper()
+	increment, err := b.cut(t.Context(), 1, false, nil)
+	if err != nil || increment.rows != 0 || increment.whole {
+		t.Fatalf("cut %+v, %v", increment, err)
+	}
+	return increment.spans
+}
+
+// A cut has every message, whatever gaps are between them, and reads each once.
+func TestCutPassesOverGaps(t *testing.T) {
+	for _, gap := range []int64{1, readAhead - 1, readAhead, readAhead + 1, maxReadAhead + 1} {
+		t.Run(fmt.Sprint(gap), func(t *testing.T) {
+			topic := &fakeTopic{offsets: [][]int64{{0, gap, gap + 1, 3 * gap}, {5, 5 + 2*gap}}}
+			b := backlogOf(topic)
+			if got, want := cutAll(t, b).Hulls(), fmt.Sprint(topic.bounds()); fmt.Sprint(got) != want {
+				t.Errorf("the cut has %v, the topic %s", got, want)
+			}
+			if topic.read != 6 {
+				t.Errorf("%d messages were read, the topic has 6", topic.read)
+			}
+			if left := b.behind(); left.Messages != 6 {
+				t.Errorf("%d messages are behind before a run takes them, expected 6", left.Messages)
+			}
+		})
+	}
+}
+
+// What the topic deletes before a run has looked at it is lost, once, and what it has had read is read no more.
+func TestDeletedOffsetsAreLost(t *testing.T) {
+	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
+	b := backlogOf(topic)
+	cutAll(t, b)
+	topic.offsets[0] = topic.offsets[0][2:]
+	b.refresh(topic.bounds())
+	b.refresh(topic.bounds())
+	if got := fmt.Sprint(b.lost); got != "[[0]@0–2]" {
+		t.Errorf("lost is %s", got)
+	}
+	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4 [1]@0–2]" {
+		t.Errorf("the cut has %s", got)
+	}
+}
+
+// If the runs so far have nothing of a partition, which began behind offset 0, and a source comes to count, the messages that are there are
+// cut, and none before them is asked for.
+func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
+	topic := &fakeTopic{offsets: [][]int64{{6, 7}, {0, 1}}}
+	b := topic.backlog()
+	b.begin([]int64{6, 0}, []int64{0, 2}, nil)
+	b.refresh(topic.bounds())
+	b.follow([]schemas.SourceSeal{{ID: "s", Attempt: "a", Partitions: 2, Spans: coverage.Spans{{Partition: 0, From: 7, To: 8}}}}, nil, topic.bounds())
+	topic.asked = coverage.Spans{}
+	if got, want := cutAll(t, b), "[[0]@6–8]"; fmt.Sprint(got) != want {
+		t.Errorf("cut %v, expected %s", got, want)
+	}
+	if topic.asked[0].From != 6 {
+		t.Errorf("asked for %v", topic.asked)
+	}
+}
+
+// A topic that has less than was read of it has shrunk; one with more has not.
+func TestShrunk(t *testing.T) {
+	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2}, {0, 1}}}
+	b := backlogOf(topic)
+	cutAll(t, b)
+	for _, test := range []struct {
+		name   string
+		bounds []coverage.Span
+		want   bool
+	}{
+		{"as it was", topic.bounds(), false},
+		{"more", []coverage.Span{{Partition: 0, To: 9}, {Partition: 1, To: 9}, {Partition: 2}}, false},
+		{"truncated", []coverage.Span{{Partition: 0, To: 2}, {Partition: 1, To: 2}}, true},
+		{"a partition less", []coverage.Span{{Partition: 0, To: 3}}, true},
+	} {
+		if got := b.shrunk(test.bounds); got != test.want {
+			t.Errorf("%s: shrunk is %v", test.name, got)
+		}
+	}
+	rest := []coverage.Span{{Partition: 0, To: 2}}
+	b.shrink(rest)
+	b.refresh(rest)
+	if len(b.ends) != 1 || b.behind().Messages != 2 {
+		t.Errorf("%d partitions, %+v behind, expected one with two messages", len(b.ends), b.behind())
+	}
+}
+
+// A partition that no longer holds what runs have looked at goes on after what is proven of it.
+func TestReplace(t *testing.T) {
+	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
+	b := backlogOf(topic)
+	b.begin([]int64{0, 0}, []int64{4, 2}, []coverage.Mark{{Partition: 0, Offset: 3}, {Partition: 1, Offset: 1}})
+	b.refresh(topic.bounds())
+	b.replace(topic.bounds()[0], 2, &coverage.Mark{Partition: 0, Offset: 1})
+	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4]" {
+		t.Errorf("the cut has %s", got)
+	}
+	for _, m := range b.marks {
+		if m.Offset != 1 {
+			t.Errorf("the mark of partition %d is at offset %d, expected 1", m.Partition, m.Offset)
+		}
+	}
+}
+
+// standingRows is how many rows a message has in the tests of what a chain stands on. An update takes two messages.
+const standingRows = 40
+
+// standingJob returns a job that learns messages of other producers.
+func standingJob(t *testing.T, partitions int) topics.Job {
+	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+	job.Stages = []schemas.Stage{rffStage(link.Softmax, 16, 3)}
+	job.Examples.Partitions, job.Keep = partitions, 1000
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Refresh, job.Retrain.Full = 2*standingRows, 1, topics.FullOptions{}
+	return job
+}
+
+// fill writes messages with different rows, round the partitions.
+func fill(t *testing.T, log *kafkalog.Log, job topics.Job, from, to int) {
+	t.Helper()
+	for i := from; i < to; i++ {
+		produce(t, log, job, i%job.Examples.Partitions, exampleMessage(t, rings(standingRows, 4, 3, uint64(i)).exampleRows()))
+	}
+}
+
+// retrainToEnd learns all that the topic has.
+func retrainToEnd(t *testing.T, log *kafkalog.Log, job topics.Job) (*Retraining, *eventRecorder) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	rec := &eventRecorder{}
+	report := must(Retrain(ctx, log, openBLAS(t), job, true, rec))(t)
+	if behind := eventsOf[event.Behind](rec); len(behind) > 0 && behind[len(behind)-1].Messages > 0 {
+		t.Errorf("at the end %d messages are behind", behind[len(behind)-1].Messages)
+	}
+	return report, rec
+}
+
+// made describes the versions of a report.
+func made(report *Retraining) (list []string) {
+	for _, u := range report.Updates {
+		text := fmt.Sprintf("%s %d of %d", u.Kind, u.Rows, u.WindowRows)
+		if u.Lost > 0 {
+			text += fmt.Sprintf(", %d lost", u.Lost)
+		}
+		if u.Gone > 0 {
+			text += fmt.Sprintf(", %d gone", u.Gone)
+		}
+		if !u.Offered {
+			text += ", withheld"
+		}
+		list = append(list, text)
+	}
+	return list
+}
+
+// expect compares versions of a report with what they should be.
+func expect(t *testing.T, what string, report *Retraining, want ...string) {
+	t.Helper()
+	if got := made(report); !slices.Equal(got, want) {
+		t.Errorf("%s: the versions are\n%s\nexpected\n%s", what, strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// notices returns whether a notice has a text.
+func noticed(rec *eventRecorder, text string) bool {
+	return slices.ContainsFunc(eventsOf[event.Noticed](rec), func(n event.Noticed) bool { return strings.Contains(n.Text, text) })
+}
+
+// said reports whether an event says a text: a notice, or another in its fields.
+func said(rec *eventRecorder, text string) bool {
+	return slices.ContainsFunc(eventsOf[event.Event](rec), func(e event.Event) bool { return strings.Contains(fmt.Sprintf("%T%+v", e, e), text) })
+}
+
+// Whatever a chain stands on is lost, it goes on with what is left, and says what is gone. No version is offered that has learnt less than
+// the one before it, unless the configuration accepts that.
+func TestChainOutlivesLosses(t *testing.T) {
+	outage := func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+		deleteRecords(t, log, job.Name+".examples", 0, 10)
+		fill(t, log, job, 10, 16)
+	}
+	withheld := []string{"full 80 of 80, 400 gone, withheld", "update 80 of 160, withheld", "update 80 of 240, withheld"}
+	expired := func(retention time.Duration) func(*topics.Job) {
+		return func(job *topics.Job) {
+			job.Topics = topics.DefaultTopics()
+			job.Topics.Retention.Examples = retention
+		}
+	}
+	deleted := func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+		deleteRecords(t, log, job.Name+".examples", 0, 3)
+		fill(t, log, job, 10, 14)
+	}
+	afterDeletion := []string{"full 0 of 280, 120 gone, withheld", "update 80 of 360, withheld", "update 80 of 440"}
+	truncated := func(written int) func(*testing.T, *kafkalog.Log, topics.Job) {
+		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			truncate(t, log, job, 7)
+			fill(t, log, job, 100, 100+written)
+		}
+	}
+	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
+		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			cutOff(t, log, job, job.Name+".versions", lost)
+			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
+				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
+			}
+			fill(t, log, job, 10, 12)
+		}
+	}
+	for name, test := range map[string]struct {
+		partitions, before int               // messages that are learnt before the loss
+		change             func(*topics.Job) // if not nil, of the configuration
+		later              bool              // it is changed after the loss
+		lose               func(*testing.T, *kafkalog.Log, topics.Job)
+		want               []string
+		says               string
+		latest             int      // the version that subscribers get then
+		then               []string // of ten more messages, if not nil; else another process finds nothing to do
+		check              func(*testing.T, *schemas.Manifest)
+	}{
+		"examples, the retention is known": {1, 10, expired(7 * 24 * time.Hour), false, deleted, afterDeletion, "", 8, nil, nil},
+		"examples":                         {1, 10, expired(0), false, deleted, afterDeletion, "", 8, nil, nil},
+		"all examples": {1, 10, nil, false, outage, withheld, "test.examples deleted messages of version 5 while they were in the window", 5,
+			[]string{"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}, nil},
+		"all examples, accepted": {1, 10, func(job *topics.Job) { job.Retrain.AcceptLoss = true }, true, outage,
+			[]string{"full 80 of 80, 400 gone", "update 80 of 160", "update 80 of 240"}, "test.examples deleted messages", 8,
+			[]string{"update 80 of 320", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"}, nil},
+		// What leaves the window afterwards leaves it as intended, so the chain does not wait for rows that it can't have again.
+		"all examples, then a shorter window": {1, 10, func(job *topics.Job) { job.Retrain.Window.Increments = 3 }, true, outage, withheld, "", 5,
+			[]string{"update 80 of 240, withheld", "update 80 of 240", "update 80 of 240", "update 80 of 240", "update 80 of 240"}, nil},
+		"examples that were not learnt": {1, 6, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			fill(t, log, job, 6, 13)
+			deleteRecords(t, log, job.Name+".examples", 0, 9)
+		}, []string{"full 80 of 80, 3 lost, 240 gone, withheld", "update 80 of 160, withheld"}, "offsets 6 to 8", 3, nil, nil},
+		"the last examples": {1, 10, nil, false, truncated(0), []string{"full 0 of 240, 160 gone, withheld", "update 40 of 280, withheld"},
+			"Looked:10 Proven:6 Rows:160", 5, nil, nil},
+		"the last examples, and fewer are written": {1, 10, nil, false, truncated(2), []string{"full 0 of 240, 160 gone, withheld",
+			"update 80 of 320, withheld", "update 40 of 360, withheld"}, "Looked:10 Proven:6 Rows:160", 5, nil, nil},
+		"the last examples, and more are written": {1, 10, nil, false, truncated(9), []string{"full 0 of 240, 160 gone, withheld",
+			"update 80 of 320, withheld", "update 80 of 400", "update 80 of 480", "update 80 of 560", "update 80 of 640"},
+			"Looked:10 Proven:6 Rows:160", 11, nil, nil},
+		"the state": {2, 20, func(job *topics.Job) { job.Retrain.Window.Increments = 5 }, false, func(t *testing.T, log *kafkalog.Log,
+			job topics.Job) {
+			noError(t, log.Delete(t.Context(), job.Name+".state"))
+			fill(t, log, job, 20, 23)
+		}, []string{"full 0 of 400", "update 80 of 400", "update 40 of 360"}, ".state has lost the state", 13, nil, func(t *testing.T, m *schemas.Manifest) {
+			// The plans since the last full run are gone too: the window is all that the chain has looked at.
+			window := windowOfPlans(m, nil, false)
+			if got := fmt.Sprint(window.Increments[0].Increment.Covered, window.Ends); got != "[{[[0]@0–12] 0 0 0} {[[1]@0–11] 0 0 0}] [12 11]" {
+				t.Errorf("all that the chain has looked at is %s", got)
+			}
+		}},
+		"the manifest of the newest version": {1, 10, nil, false, lostVersions(1), []string{"full 0 of 320", "update 80 of 400",
+			"update 80 of 480"}, "Version:5", 8, nil, nil},
+		"the newest version": {1, 10, nil, false, lostVersions(3), []string{"full 0 of 320", "update 80 of 400", "update 80 of 480"},
+			"Version:5", 8, nil, nil},
+		"the plans": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
+			noError(t, log.Delete(t.Context(), job.Name+".plans"))
+			fill(t, log, job, 8, 10)
+		}, []string{"update 80 of 400"}, "1, 3 and 4 are complete on", 5, nil, nil},
+		"all versions, as all rows are forgotten": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
+			forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/0-7"), Now: true})
+			fill(t, log, job, 8, 9)
+		}, []string{"full 40 of 40"}, "", 5, nil, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, test.partitions)
+			if test.change != nil && !test.later {
+				test.change(&job)
+			}
+			fill(t, log, job, 0, test.before)
+			retrainToEnd(t, log, job)
+			if test.change != nil {
+				test.change(&job)
+			}
+			test.lose(t, log, job)
+			report, rec := retrainToEnd(t, log, job)
+			expect(t, "after the loss", report, test.want...)
+			if !said(rec, test.says) {
+				t.Errorf("nothing says %q: %+v", test.says, rec.events)
+			}
+			offered := report.Updates[len(report.Updates)-1]
+			m := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
+			if m.Version != test.latest || offered.Offered && m.WindowRows != offered.WindowRows {
+				t.Errorf("the latest version is %d, of %d rows, expected version %d", m.Version, m.WindowRows, test.latest)
+			}
+			if test.check != nil {
+				test.check(t, m)
+			}
+			if test.then != nil {
+				fill(t, log, job, 16, 26)
+			}
+			report, _ = retrainToEnd(t, log, job) // another process
+			expect(t, "later", report, test.then...)
+		})
+	}
+}
+
+// cutOff makes a topic what an unclean election leaves that has lost its last messages.
+func cutOff(t *testing.T, log *kafkalog.Log, job topics.Job, name string, lost int) {
+	t.Helper()
+	all := readTopic(t, log, name)
+	noError(t, log.Delete(t.Context(), name))
+	for _, topic := range topics.Topics(job) {
+		if topic.Name == name {
+			noError(t, log.Create(t.Context(), topic))
+		}
+	}
+	must(log.Append(t.Context(), name, 0, all[:len(all)-lost]...))(t)
+}
+
+// truncate leaves only the first messages of the examples topic, which has one partition.
+func truncate(t *testing.T, log *kafkalog.Log, job topics.Job, messages int) {
+	t.Helper()
+	all := readTopic(t, log, job.Name+".examples")
+	noError(t, log.Delete(t.Context(), job.Name+".examples"))
+	for _, topic := range topics.Topics(job) {
+		if topic.Name == job.Name+".examples" {
+			noError(t, log.Create(t.Context(), topic))
+		}
+	}
+	client := clientOf(t, log)
+	for _, m := range all[:messages] {
+		r := &kgo.Record{Topic: job.Name + ".examples", Key: m.Key, Value: m.Value, Timestamp: m.Time}
+		for _, h := range m.Headers {
+			r.Headers = append(r.Headers, kgo.RecordHeader{Key: h.Key, Value: h.Value})
+		}
+		noError(t, client.ProduceSync(t.Context(), r).FirstErr())
+	}
+}
+
+func clientOf(t *testing.T, log *kafkalog.Log, o ...kgo.Opt) *kgo.Client {
+	t.Helper()
+	client := must(kgo.NewClient(append(o, kgo.SeedBrokers(log.Addr()...), kgo.RecordPartitioner(kgo.ManualPartitioner()))...))(t)
+	t.Cleanup(client.Close)
+	return client
+}
+
+// Runs that fail count since the last version, full or not.
+func TestFailuresCountSinceTheLastVersion(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	job.Retrain.Full.Every = 1
+	fill(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	p := topics.Open(log, job.Name, nil)
+	fails := true
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
+		if fails = !fails; fails {
+			return nil, &dispatch.RunError{Run: plan.Run(), State: schemas.Failed, Reason: "a test"}
+		}
+		return &schemas.Report{Retrain: &schemas.RetrainReport{Kind: schemas.RunFull}}, nil
+	}
+	r.pause = func(context.Context, time.Duration) error { return nil }
+	for range 4 * maxFailures {
+		if err := r.execute(t.Context(), &schemas.Plan{Chain: &schemas.Chain{}}, nil); err != nil {
+			t.Fatalf("after %d failures since the last version: %v", r.failures, err)
+		}
+	}
+}
+
+// A process that retrains with another configuration than that of the newest version says so once, with the keys.
+func TestRunNamesSettingsThatDiffer(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	retrainToEnd(t, log, job)
+	other := job
+	other.Retrain.Rows, other.Examples.Holdout, other.Retrain.Full.Every, other.Seed = 7, 0.5, 3, job.Seed+1
+	other.Memory, other.Retrain.AcceptLoss = 1<<28, true
+	for i, test := range []struct {
+		job  topics.Job
+		want string
+	}{
+		{job, ""},
+		{other, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+		{other, ""},
+		{job, ": examples.holdout, retrain.accept_loss, retrain.full.every, retrain.rows, seed. "},
+	} {
+		fill(t, log, test.job, 4+2*i, 6+2*i)
+		_, rec := retrainToEnd(t, log, test.job)
+		var said []string
+		for _, e := range eventsOf[event.Noticed](rec) {
+			if strings.Contains(e.Text, "configuration differs") {
+				said = append(said, e.Text)
+			}
+		}
+		if (test.want == "") != (len(said) == 0) || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], test.want)) {
+			t.Errorf("run %d: said %q, expected %q", i, said, test.want)
+		}
+	}
+}
+
+// A process that stands by says once how its configuration differs from that of the active process.
+func TestStandbyNamesSettingsThatDiffer(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	other := job
+	other.Examples.Holdout, other.Seed = 0.5, job.Seed+1
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	defer running.Wait()
+	defer cancel()
+	start := func(job topics.Job, rec event.Recorder) {
+		own, blas := connect(t, log), openBLAS(t)
+		running.Go(func() {
+			if _, err := Retrain(ctx, own, blas, job, false, rec); !errors.Is(err, context.Canceled) {
+				t.Errorf("it ended: %v", err)
+			}
+		})
+	}
+	made, stands := make(chan struct{}, 10), make(chan struct{}, 10)
+	active, standby := &eventRecorder{}, &eventRecorder{}
+	active.on = func(e event.Event) {
+		if _, ok := e.(event.Retrained); ok {
+			made <- struct{}{}
+		}
+	}
+	standby.on = func(e event.Event) {
+		if n, ok := e.(event.Noticed); ok && strings.Contains(n.Text, "configuration differs") {
+			stands <- struct{}{}
+		}
+	}
+	fill(t, log, job, 0, 4)
+	start(job, active)
+	<-made
+	start(other, standby)
+	<-stands
+	fill(t, log, job, 4, 6)
+	<-made
+	var said []string
+	for _, e := range eventsOf[event.Noticed](standby) {
+		said = append(said, e.Text)
+	}
+	if len(said) != 1 || !strings.Contains(said[0], ": examples.holdout, seed. ") || len(eventsOf[event.Retrained](standby)) > 0 ||
+		noticed(active, "configuration differs") {
+		t.Errorf("the standby says %q, the active process %+v", said, eventsOf[event.Noticed](active))
+	}
+}
+
+// A chain over more segments than a plan may have gets longer segments, says so, and its run is made. A plan that
+// nobody would work on is an error, and is not written.
+func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	p, rec := topics.Open(log, job.Name, nil), &eventRecorder{}
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
+	var worked *schemas.Plan
+	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
+		worked = plan
+		return nil, context.Canceled
+	}
+	plan := func(to int64) *schemas.Plan {
+		return &schemas.Plan{
+			Name: job.Name, Missing: layout.MissingError, OnBadMessage: job.OnBadMessage, Prepare: job.Prepare, Stages: job.Stages, Segment: 3,
+			Spans: coverage.Spans{{Partition: 0, From: 0, To: to}}, Chain: &schemas.Chain{Number: 1},
+		}
+	}
+	if err := r.submit(t.Context(), plan(25*schemas.MaxSegments)); !errors.Is(err, context.Canceled) || worked == nil {
+		t.Fatalf("%v: the run is not made", err)
+	}
+	if worked.Segment != 48 || worked.Run() != r.made || !noticed(rec, "segments of 48 messages") {
+		t.Errorf("segments of %d messages, notices %v; expected 48", worked.Segment, eventsOf[event.Noticed](rec))
+	}
+	end := &schemas.End{Run: worked.Run(), State: schemas.Failed, Reason: "a test"}
+	noError(t, dispatch.End(t.Context(), p, end))
+	worked = nil
+	few := plan(3 * schemas.MaxSegments)
+	few.Chain.Attempt = 1
+	if err := r.submit(t.Context(), few); !errors.Is(err, context.Canceled) || worked == nil || worked.Segment != 3 {
+		t.Errorf("as many segments as a plan may have: %v, plan %+v", err, worked)
+	}
+	for what, spoil := range map[string]func(*schemas.Plan){
+		"a class twice":       func(p *schemas.Plan) { p.Classes = []string{"a", "a"} },
+		"an unknown link":     func(p *schemas.Plan) { p.Stages = []schemas.Stage{{Link: "none"}} },
+		"segments of nothing": func(p *schemas.Plan) { p.Segment = 0 },
+	} {
+		before, wrong := len(readTopic(t, log, p.Topics.Plans)), plan(4)
+		if spoil(wrong); r.submit(t.Context(), wrong) == nil {
+			t.Errorf("a plan with %s is no error", what)
+		}
+		if after := len(readTopic(t, log, p.Topics.Plans)); after != before {
+			t.Errorf("a plan with %s is on the topic", what)
+		}
+	}
+}
+
+// forgetfulLog acknowledges messages of a topic and loses them.
+type forgetfulLog struct {
+	protocol.Log
+	topic string
+}
+
+func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, messages ...wire.Message) (int64, error) {
+	if topic == l.topic {
+		return 0, nil
+	}
+	return l.Log.Append(ctx, topic, partition, messages...)
+}
+
+// A chain whose plan is not on the topic, though it was written, waits before it plans the run again.
+func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
+	log, job := openEmbedded(t), standingJob(t, 1)
+	fill(t, log, job, 0, 4)
+	p := topics.OpenFor(log, job, nil)
+	client := *p.Client
+	client.Log = forgetfulLog{client.Log, p.Topics.Plans}
+	p.Client = &client
+	work := func(context.Context, *schemas.Plan, *protocol.Ledger) (*schemas.Report, error) {
+		panic("nobody has the plan")
+	}
+	join := func(context.Context) (execution, func(), error) { return work, func() {}, nil }
+	rec, pauses := &eventRecorder{}, 0
+	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, join, rec)
+	r.pause = func(context.Context, time.Duration) error {
+		if pauses++; pauses == 3 {
+			return context.Canceled
+		}
+		return nil
+	}
+	if err := r.run(t.Context(), true); !errors.Is(err, context.Canceled) || pauses != 3 || !noticed(rec, "planning the run again") {
+		t.Errorf("%v after %d pauses, expected 3", err, pauses)
+	}
+}
+
+// sorted returns messages of 40 rows each, of which the first n have rows of one label. Row 7 of the first has another
+// label, but overflows.
+func sorted(t *testing.T, n, all int) (messages []kafkalog.Message) {
+	for i := range all {
+		rows := rings(40, 4, 3, uint64(i+1)).exampleRows()
+		if i < n {
+			for row := range rows.Words {
+				rows.Words[row] = "ring0"
+			}
+		}
+		if i == 0 {
+			setTo(3e38, "ring1")(&rows)
+		}
+		messages = append(messages, exampleMessage(t, rows))
+	}
+	return messages
+}
+
+// A chain that finds one class waits for another, and says so once. Up to the end of a topic that is an error, and no run fails for it.
+func TestChainWaitsForASecondClass(t *testing.T) {
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Stages = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}
+	job.Retrain = topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.After = 80, 1
+	log := openEmbedded(t)
+	writeAll(t, log, job, sorted(t, 3, 3))
+	_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+	if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+		t.Errorf("got error %v, expected that there is one label", err)
+	}
+	if runs := readLedger(t, topics.Open(log, job.Name, nil)).Chained(); runs != nil {
+		t.Errorf("run %+v was made", runs)
+	}
+	recorder := &eventRecorder{}
+	waits := make(chan struct{})
+	done := make(chan error, 1)
+	recorder.on = func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			if strings.Contains(e.Text, "waits for rows of a second class: of 120 rows so far") {
+				close(waits) // panics if it is said twice
+			}
+		case event.Retrained:
+			done <- nil
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() {
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		ended <- err
+		done <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-done:
+		t.Fatalf("the chain has ended: %v", err)
+	}
+	writeAll(t, log, job, sorted(t, 0, 4)[3:])
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+	cancel()
+	<-ended
+}
+
+// oneClassLeft returns a log with a chain of three versions, whose rows with other labels than ring0 are forgotten, and its job.
+func oneClassLeft(t *testing.T) (*kafkalog.Log, topics.Job) {
+	t.Helper()
+	job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+	job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Softmax)}, topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Retrain.After = 80, topics.FullOptions{}, 1
+	log := openEmbedded(t)
+	produce(t, log, job, 0, sorted(t, 4, 7)[1:]...) // without the row that overflows
+	if report, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}); err != nil || len(report.Updates) != 2 {
+		t.Fatalf("%d versions, error %v", len(report.Updates), err)
+	}
+	forget(t, log, job, source.ToForget{Rows: rowsNamed(t, job, "test.examples/0/3", "test.examples/0/4", "test.examples/0/5")})
+	return log, job
+}
+
+// If one class is left in the window of a chain without what is forgotten, the chain waits for a row of another, and says so once. Then it
+// fits the window and what is new anew. Up to the end of a topic that is an error. Either way no run fails for it.
+func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
+	log, job := oneClassLeft(t)
+	p := topics.Open(log, job.Name, nil)
+	before := readLedger(t, p).Chained()
+	for range 2 { // whenever it is started
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
+			t.Errorf("got error %v, expected that there is one label", err)
+		}
+	}
+	recorder, waits, ended := &eventRecorder{}, make(chan struct{}), make(chan error, 1)
+	retrained := make(chan event.Retrained, 10)
+	recorder.on = func(e event.Event) {
+		switch e := e.(type) {
+		case event.Noticed:
+			if strings.Contains(e.Text, "waits for rows of a second class: without forgotten rows, all examples") {
+				close(waits) // panics if it is said twice
+			}
+		case event.Retrained:
+			retrained <- e
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		_, err := Retrain(ctx, log, openBLAS(t), job, false, recorder)
+		ended <- err
+	}()
+	select {
+	case <-waits:
+	case err := <-ended:
+		t.Fatalf("the chain has ended: %v", err)
+	}
+	if runs := readLedger(t, p).Chained(); runs.Number != before.Number || runs.Attempt != before.Attempt {
+		t.Errorf("run %+v was made after %+v", runs, before)
+	}
+	// The first of two messages is of the same class.
+	produce(t, log, job, 0, slices.Concat(sorted(t, 2, 2)[1:], sorted(t, 0, 9)[8:])...)
+	select {
+	case made := <-retrained:
+		if made.Kind != schemas.RunFull || made.WindowRows != (8-3)*40 { // forgotten rows weigh nothing
+			t.Errorf("a version by %s of %d rows, expected a full one of what is left and the new rows", made.Kind, made.WindowRows)
+		}
+	case err := <-ended:
+		t.Fatalf("the chain has ended: %v", err)
+	}
+	cancel()
+	<-ended
+	versions := must(p.Versions(t.Context()))(t)
+	if last := versions[len(versions)-1]; len(last.Labels) < 2 || len(last.Plan.Forgotten) == 0 {
+		t.Errorf("the last version has the labels %v, and heeds %v", last.Labels, last.Plan.Forgotten)
+	}
+}
+
+// A chain goes on with the classes that it has found as its classes in the configuration, and back: updates revisit the messages that
+// counted when they were added, whose rows may have labels that are not classes. With other classes the next version is full.
+func TestChainGoesOnWithItsClassesConfigured(t *testing.T) {
+	for _, name := range []string{"one label", "several labels"} {
+		t.Run(name, func(t *testing.T) {
+			job, _ := newForeignJob(t, rings(1, 4, 3, 1))
+			job.Stages, job.Retrain = []schemas.Stage{kindStage(stages.RFF, link.Logistic)}, topics.DefaultRetrain()
+			job.Retrain.Rows, job.Retrain.Full, job.Retrain.NewClassRows = 80, topics.FullOptions{}, 1000
+			if name == "several labels" {
+				job.Examples.Labels = layout.LabelsSeveral
+			}
+			log, made := openEmbedded(t), 0
+			for i, classes := range [][]string{nil, {"ring0", "ring1", "ring2"}, nil, {"ring2", "ring1", "ring0"}} {
+				fullFirst := i == 0 || i == 3
+				for range 4 {
+					rows := rings(40, 4, 3, uint64(made+1)).exampleRows()
+					if classes == nil && made > 1 {
+						rows.Words[7], rows.Words[9] = "other", "another"
+					}
+					if name == "several labels" {
+						for _, word := range rows.Words {
+							rows.LabelLists = append(rows.LabelLists, []string{word})
+						}
+						rows.Words = nil
+					}
+					produce(t, log, job, 0, exampleMessage(t, rows))
+					made++
+				}
+				job.Examples.Classes = classes
+				recorder := &eventRecorder{}
+				report := must(Retrain(t.Context(), log, openBLAS(t), job, true, recorder))(t)
+				for i, u := range report.Updates {
+					if full := fullFirst && i == 0; full != (u.Kind == schemas.RunFull) {
+						t.Errorf("with classes %q version %d is by %s", classes, u.Version, u.Kind)
+					}
+				}
+				for _, e := range eventsOf[event.Ended](recorder) {
+					if e.State != schemas.Done {
+						t.Errorf("with classes %q: %+v", classes, e)
+					}
+				}
+			}
+		})
+	}
+}
+
+// noisyRings returns the test rows and the training rows of a message, in that order. Of the labels of test rows a
+// tenth is drawn at random, of those of training rows the share wrong.
+func noisyRings(tested, trained int, wrong float64, seed uint64) examples.Rows {
+	data, random := rings(tested+trained, 4, 3, seed), rand.New(rand.NewPCG(seed, 5))
+	for i := range data.labels {
+		share := 0.1
+		if i >= tested {
+			share = wrong
+		}
+		if random.Float64() < share {
+			data.labels[i] = fmt.Sprint("ring", random.IntN(3))
+		}
+	}
+	batch := data.exampleRows()
+	batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, tested), make([]examples.Split, trained)...)
+	return batch
+}
+
+// With another share of rows held out, some of them have been learnt. So the next version is full, and the gate
+// compares no version by such rows.
+func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
+	log := openEmbedded(t)
+	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full, job.Examples.Holdout = 100, topics.FullOptions{}, 0.1
+	p := topics.Open(log, job.Name, nil)
+	noError(t, topics.Create(t.Context(), p, &job))
+	kinds := func(messages int) (kinds []string) {
+		for i := range messages {
+			produce(t, log, job, 0, exampleMessage(t, noisyRings(0, 100, 0, uint64(i))))
+		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		for _, u := range report.Updates {
+			if kinds = append(kinds, u.Kind); u.Kind == schemas.RunFull && u.Gate != nil && u.Gate.Revisited > 0 {
+				t.Errorf("version %d is compared by rows that were learnt: %+v", u.Version, u.Gate)
+			}
+		}
+		return kinds
+	}
+	if got := kinds(2); !slices.Equal(got, []string{schemas.RunFull, schemas.RunUpdate}) {
+		t.Errorf("versions are %q", got)
+	}
+	job.Examples.Holdout = 0.2
+	if got := kinds(2); !slices.Equal(got, []string{schemas.RunFull, schemas.RunUpdate}) {
+		t.Errorf("with another holdout versions are %q, expected a full one and an update", got)
+	}
+}
+
+// A version that has learnt a class that appears later is offered, whatever classes weigh: of the rows of that class, the version before
+// loses what a prediction of the smallest probability loses.
+func TestGateOffersClassesThatAppearLater(t *testing.T) {
+	long(t)
+	const messages, rows, appears = 14, 400, 8
+	for name, test := range map[string]struct {
+		weight schemas.ClassWeight
+		link   schemas.Link
+		share  float64 // of the rows that are of the class
+	}{
+		"no weights":             {schemas.ClassWeight{}, link.Softmax, 0.1},
+		"balanced":               {schemas.ClassWeight{Balanced: true}, link.Softmax, 0.1},
+		"balanced, rare":         {schemas.ClassWeight{Balanced: true}, link.Softmax, 0.02},
+		"a number":               {schemas.ClassWeight{By: map[string]float64{"late": 20}}, link.Softmax, 0.1},
+		"numbers of all":         {schemas.ClassWeight{By: map[string]float64{"late": 3, "ring0": 0.5, "ring1": 2}}, link.Softmax, 0.1},
+		"balanced, logistic":     {schemas.ClassWeight{Balanced: true}, link.Logistic, 0.1},
+		"balanced, squared loss": {schemas.ClassWeight{Balanced: true}, link.Identity, 0.1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			job, _ := newForeignJob(t, rings(10, 4, 2, 1))
+			job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
+			job.Stages[0].Link = test.link
+			job.Examples.Holdout, job.Examples.ClassWeight = 0.2, test.weight
+			job.Retrain.Rows, job.Retrain.NewClassRows = rows, 5
+			for i := range messages {
+				data, random := rings(rows, 4, 2, uint64(i)), rand.New(rand.NewPCG(uint64(i), 3))
+				for j := range data.labels {
+					if i >= appears && random.Float64() < test.share {
+						data.labels[j], data.rows[j] = "late", []float32{6, 6, 0, 0}
+					}
+				}
+				produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
+			}
+			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+			m := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
+			if !slices.Contains(m.Labels(), "late") {
+				t.Errorf("subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
+			}
+			withheld := 0
+			for _, u := range report.Updates {
+				if len(u.Spans) > 0 && u.Spans[0].From > appears && !u.Offered {
+					withheld++
+				}
+			}
+			if withheld > 1 {
+				t.Errorf("%d versions are withheld after the class was learnt", withheld)
 			}
 		})
 	}

@@ -1,9 +1,32 @@
+// Package pipeline trains: one run of a job, or a chain of runs as examples arrive.
+//
+//	job, log ──source──▶ examples ──dispatch──▶ plan, plans topic
+//
+//	        ┌──────────────── weights ◀───────────────┐
+//	        ▼                                         │
+//	plan ─▶ worker: ingest ▶ stages ▶ sink ▶ accumulate ─▶ statistics ─▶ solver: reduce ▶ solve
+//	        │   ▲                                     ▲
+//	        └─ residuals and their seals ─────────────┘
+//
+// The roles are in pipeline/worker and pipeline/solver, and their protocol is in pipeline/protocol. They communicate only
+// through topics, even within one process. The next step of a worker is a pure function of the plan and the accepted
+// weights. So a process that is killed and restarted continues where it was.
+//
+// Around the roles, imports run in one direction: topics, source, dispatch, replay, then this package.
+//
+// The next run of a chain follows from its newest version, its window, and the messages that no run has processed:
+//
+//	messages, sealed sources ──backlog──cut──▶ spans of the next increment
+//	newest version, window, new spans ──▶ plan of an update, or of a full run
+//
+// An update adds an increment to the sums and removes others; a full run fits the whole window.
 package pipeline
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -14,6 +37,7 @@ import (
 	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/stages/prepare"
 )
 
 // Train ingests the job's files, or the current messages of its source topic, submits a run of the job, and executes it
@@ -101,4 +125,52 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 		rec.Record(event.Noticed{Text: text})
 	}
 	return s.Plan.Run(), nil
+}
+
+// Search ingests the files of the first job, and trains all jobs: see [replay.SearchIngested]. Jobs without stages use
+// those chosen for the first of them. A rule that ends stages ends those of each job as in [Train], and the auto ridge of sparse
+// rows is chosen for each. Jobs on sparse rows without a configured preparation and fit use those chosen for the first job with the
+// same link.
+func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
+	with func(int, *replay.Candidate) error) error {
+	rec = event.Serialised(rec)
+	p, by := topics.OpenFor(log, jobs[0], nil), dispatch.NewProcess(blas)
+	if err := topics.Create(ctx, p, &jobs[0]); err != nil {
+		return err
+	}
+	first := jobs[0] // sparse rows become dense if all jobs need that
+	takesSparse := func(j topics.Job) bool { return !j.Examples.Dense }
+	first.Examples.Dense = !slices.ContainsFunc(jobs, takesSparse)
+	files, err := source.IngestExamples(ctx, p, first, rec)
+	if err != nil {
+		return err
+	}
+	chosen := map[schemas.Link]topics.Job{} // shared choices by link; empty: without stages
+	for i := range jobs {
+		job := &jobs[i]
+		if !replay.NeedsChoice(*job, false) {
+			continue
+		}
+		shared, link := len(job.Stages) == 0 || job.Untuned, schemas.Link("")
+		if job.Untuned {
+			link = job.Stages[0].Link
+		}
+		of, known := chosen[link]
+		if !shared || !known {
+			if of, err = replay.Resolve(ctx, p, by, *job, files, rec); err != nil {
+				return err
+			}
+		}
+		if shared {
+			chosen[link] = of
+		}
+		switch {
+		case len(job.Stages) > 0:
+			job.Prepare = of.Prepare
+		case job.Prepare.Scale == prepare.ScaleAuto:
+			job.Prepare.Scale = of.Prepare.Scale
+		}
+		job.Stages = of.Stages
+	}
+	return replay.SearchIngested(ctx, p, by, jobs, files, folds, rec, with)
 }

@@ -1,29 +1,44 @@
 package pipeline
 
 import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/viterin/vek/vek32"
 	"golang.org/x/sys/cpu"
 
+	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
+	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
+	"github.com/stagewise/stagewise/pipeline/replay"
+	"github.com/stagewise/stagewise/pipeline/source"
 	"github.com/stagewise/stagewise/pipeline/topics"
+	"github.com/stagewise/stagewise/pipeline/worker"
+	"github.com/stagewise/stagewise/pipeline/worker/visit"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -454,4 +469,1351 @@ func newSparseJob(t *testing.T, list ...schemas.Stage) topics.Job {
 	job := newJob(t, rings(1, 3, 3, 1), table{}, list...)
 	job.Examples.Train, job.Examples.Partitions = []string{path}, 3
 	return job
+}
+
+// named gives the columns of a job's file names: label, a, b, ….
+func named(t *testing.T, job topics.Job, columns int) topics.Job {
+	t.Helper()
+	header := "label"
+	for j := range columns {
+		header += "," + string(rune('a'+j))
+	}
+	path := job.Examples.Train[0]
+	rows := must(os.ReadFile(path))(t)
+	job.Examples.Train = []string{filepath.Join(filepath.Dir(path), "named.csv")}
+	noError(t, os.WriteFile(job.Examples.Train[0], []byte(header+"\n"+string(rows)), 0o600))
+	job.Examples.Label = "label"
+	return job
+}
+
+// A job without stages gets those that predict held-out rows best, by what its examples are. The version learns from all rows, and is that
+// of a job that lists these stages.
+func TestTrainChoosesStages(t *testing.T) {
+	long(t)
+	for name, test := range map[string]struct {
+		rows    int
+		columns int
+		named   bool
+		kinds   []string // of which the first stage may be
+		prepare []string
+	}{
+		"table":    {600, 3, true, []string{stages.Trees, stages.RFF}, []string{prepare.ScaleStandard, prepare.ScaleRanks}},
+		"numbers":  {600, 3, false, []string{stages.RFF}, []string{prepare.ScaleNone}},
+		"few rows": {300, 3, true, []string{stages.RFF}, []string{prepare.ScaleStandard}}, // no 50 of them would be held out
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, rings(test.rows, test.columns, 2, 1), table{})
+			job.Prepare.Scale = prepare.ScaleAuto
+			if test.named {
+				job = named(t, job, test.columns)
+			}
+			told := &eventRecorder{}
+			report, m := trainRecorded(t, openEmbedded(t), job, told)
+			plan := m.Manifest.Plan
+			if first := plan.Stages[0].Features.Kind; !slices.Contains(test.kinds, first) || !slices.Contains(test.prepare, plan.Prepare.Scale) {
+				t.Errorf("chose %s and scale %s, expected one of %v and %v", first, plan.Prepare.Scale, test.kinds, test.prepare)
+			}
+			if report.Rows != int64(test.rows) || plan.Holdout != 0 {
+				t.Errorf("the version learnt from %d rows, and holds out %g", report.Rows, plan.Holdout)
+			}
+			if few := len(plan.Stages) == 1; test.rows < 500 && !few {
+				t.Errorf("%d stages were chosen by few rows", len(plan.Stages))
+			}
+			notices := ""
+			for _, notice := range eventsOf[event.Noticed](told) {
+				notices += notice.Text + "\n"
+			}
+			if !strings.Contains(notices, "stages: ") {
+				t.Errorf("%q says nothing of the choice", notices)
+			}
+			listed := job
+			listed.Stages, listed.Prepare = plan.Stages, plan.Prepare
+			if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
+				t.Error("a job that lists the chosen stages has another version")
+			}
+		})
+	}
+}
+
+// overfittingTrees returns a stage of trees that overfits the rows soon, with a rule that ends stages.
+func overfittingTrees() (schemas.Stage, table) {
+	stage := treesStage(link.Softmax, 3)
+	stage.Rate, stage.Ridge = 1, 0.01
+	stage.Stop = &schemas.Stop{Split: "holdout", Patience: 1, Stages: true}
+	data := rings(300, 4, 2, 3)
+	for i := 0; i < len(data.labels)/2; i += 2 { // half of these are wrong
+		data.labels[i] = data.labels[len(data.labels)-1-i]
+	}
+	return stage, data
+}
+
+// A stop rule for stages ends them after the last block of trees whose loss of held-out rows, each at its best temperature, is at most 2 %
+// above the lowest: the version has these stages, without the rule. Of few rows a quarter is held out.
+func TestStopEndsStages(t *testing.T) {
+	stage, data := overfittingTrees()
+	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 12)...)
+	report, m := train(t, openEmbedded(t), job)
+	plan := m.Manifest.Plan
+	if n := len(plan.Stages); n < 1 || n == 12 || report.Rows != 300 {
+		t.Fatalf("%d stages from %d rows, expected fewer than 12 from 300", n, report.Rows)
+	}
+	searched := job
+	searched.Examples.Holdout = 0.25
+	for i := range searched.Stages {
+		searched.Stages[i].Stop = nil
+	}
+	held, _ := train(t, openEmbedded(t), searched)
+	losses := make([]float64, 0, 12)
+	for _, s := range held.Stages {
+		losses = append(losses, s.Tempered.HoldoutLoss)
+	}
+	last := len(losses) - 1
+	for losses[last] > 1.02*slices.Min(losses) {
+		last--
+	}
+	if last+1 != len(plan.Stages) {
+		t.Errorf("%d stages, expected %d by the losses of held-out rows: %v", len(plan.Stages), last+1, losses)
+	}
+}
+
+// `auto` scales dense rows with named columns by what the stages need. It is never in a plan, and a version that a run starts from decides.
+func TestScaleByExamplesAndStages(t *testing.T) {
+	long(t)
+	stage := func(kind string) schemas.Stage {
+		s := rffStage(link.Softmax, 16, 2)
+		s.Features = stages.DefaultsOf(kind)
+		s.Features.Size = min(s.Features.Size, 64)
+		return s
+	}
+	columns, trees := stage(stages.Columns), treesStage(link.Softmax, 2)
+	for name, test := range map[string]struct {
+		named  bool
+		stages []schemas.Stage
+		pca    int
+		want   string
+	}{
+		"Fourier features":               {true, []schemas.Stage{columns, stage(stages.RFF)}, 0, prepare.ScaleStandard},
+		"Fourier features of components": {true, []schemas.Stage{stage(stages.SORF)}, 2, prepare.ScaleStandard},
+		"columns":                        {true, []schemas.Stage{trees, columns}, 0, prepare.ScaleStandard},
+		"trees":                          {true, []schemas.Stage{trees}, 0, prepare.ScaleNone},
+		"no names":                       {false, []schemas.Stage{stage(stages.RFF)}, 0, prepare.ScaleNone},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := newJob(t, rings(200, 3, 2, 1), table{})
+			if test.named {
+				job = named(t, job, 3)
+			}
+			job.Stages, job.Prepare = test.stages, schemas.Prepare{Scale: prepare.ScaleAuto, PCA: test.pca}
+			p := openEmbedded(t)
+			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != test.want {
+				t.Errorf("scale is %s, expected %s", m.Manifest.Plan.Prepare.Scale, test.want)
+			}
+			job.Prepare.Scale = prepare.ScaleUnit
+			train(t, p, job)
+			job.Prepare.Scale, job.Warm = prepare.ScaleAuto, "latest"
+			if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleUnit {
+				t.Errorf("a warm start from a version with scale unit has %s", m.Manifest.Plan.Prepare.Scale)
+			}
+		})
+	}
+}
+
+// What the examples are is what the run learns from: the files of another job in the pipeline do not count, whichever came first.
+func TestOtherSourcesDoNotChoose(t *testing.T) {
+	p, other := openEmbedded(t), newJob(t, rings(200, 3, 2, 1), table{}, rffStage(link.Softmax, 16, 1))
+	train(t, p, other)
+	job := named(t, newJob(t, rings(200, 3, 2, 1), table{}), 3)
+	job.Prepare.Scale = prepare.ScaleAuto
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+		t.Errorf("scale is %s, as of a file without names of columns", m.Manifest.Plan.Prepare.Scale)
+	}
+	job.Stages = other.Stages
+	if _, m := train(t, p, job); m.Manifest.Plan.Prepare.Scale != prepare.ScaleStandard {
+		t.Errorf("with stages, scale is %s", m.Manifest.Plan.Prepare.Scale)
+	}
+}
+
+// A run that is submitted has the stages and the preparation that Train chooses, so that Train goes on with this run. So has
+// a search.
+func TestSubmitChoosesAsTrainDoes(t *testing.T) {
+	long(t)
+	stage, data := overfittingTrees()
+	ended := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 6)...)
+	averaged := ended
+	averaged.Average = 2
+	none := named(t, newJob(t, rings(300, 3, 2, 1), table{}), 3)
+	none.Prepare.Scale = prepare.ScaleAuto
+	sparse := sparseChainJob(t, link.Softmax)
+	sparse.Stages, sparse.Untuned, sparse.Unlinked = sparse.Stages[:1], true, true
+	sparse.Prepare = schemas.Prepare{Scale: prepare.ScaleAuto}
+	for name, job := range map[string]topics.Job{
+		"stages are ended": ended, "of an average too": averaged, "no stages": none, "preparation of sparse rows": sparse,
+	} {
+		t.Run(name, func(t *testing.T) {
+			log := openEmbedded(t)
+			id, err := Submit(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
+			noError(t, err)
+			report, m := train(t, log, job)
+			if report.Run != id || report.Version != 1 {
+				t.Errorf("run %s is submitted, run %s trained as version %d", id, report.Run, report.Version)
+			}
+			if job.Examples.Holdout = 0.25; len(job.Stages) < 2 { // which is what is held out of so few rows
+				_, m = train(t, openEmbedded(t), job)
+			}
+			err = Search(t.Context(), openEmbedded(t), openBLAS(t), []topics.Job{job}, 0, event.Ignore{}, func(_ int, c *replay.Candidate) error {
+				if !reflect.DeepEqual(c.Plan.Stages, m.Manifest.Plan.Stages) || c.Plan.Prepare != m.Manifest.Plan.Prepare {
+					t.Errorf("a search trains %+v, expected %+v", c.Plan.Stages, m.Manifest.Plan.Stages)
+				}
+				return c.Err
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// A chain whose keys say nothing of how its sparse rows are prepared and fitted chooses it by the rows of its first version. Later
+// versions, and processes that start later, have the same.
+func TestChainChoosesPreparation(t *testing.T) {
+	long(t)
+	job := sparseChainJob(t, link.Softmax)
+	job.Stages = job.Stages[:1]
+	job.Stages[0].Ridge, job.Stages[0].Passes = schemas.RidgeAuto, solve.Defaults().Passes
+	job.Prepare, job.Untuned = schemas.Prepare{Scale: prepare.ScaleAuto}, true
+	job.Retrain.Rows, job.Retrain.Window.Increments, job.Retrain.Full.Every = 400, 0, 2
+	log, told := openEmbedded(t), &eventRecorder{}
+	report, err := Retrain(t.Context(), log, openBLAS(t), job, true, told)
+	if err != nil || len(report.Updates) < 4 {
+		t.Fatalf("%v, updates %+v", err, report)
+	}
+	said := func(told *eventRecorder) (tried int) {
+		for _, notice := range eventsOf[event.Noticed](told) {
+			if strings.HasPrefix(notice.Text, "stages: tried") {
+				tried++
+			}
+		}
+		return tried
+	}
+	if n := said(told); n != 3 {
+		t.Errorf("%d preparations were tried, expected 3", n)
+	}
+	p := topics.Open(log, job.Name, nil)
+	first := must(p.Version(t.Context(), "1"))(t)
+	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == prepare.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
+		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
+		t.Errorf("the first version has prepare %+v, stage %+v, and holds out %g", first.Plan.Prepare, s, first.Plan.Holdout)
+	}
+	later := &eventRecorder{}
+	job.Examples.Train = append(job.Examples.Train, wordCounts(t, 900))
+	if report, err = Retrain(t.Context(), log, openBLAS(t), job, true, later); err != nil || len(report.Updates) == 0 || said(later) > 0 {
+		t.Fatalf("%v, updates %+v, %d preparations were tried", err, report, said(later))
+	}
+	last, err := p.Version(t.Context(), protocol.Latest)
+	if err != nil || !reflect.DeepEqual(last.Plan.Stages, first.Plan.Stages) || last.Plan.Prepare != first.Plan.Prepare {
+		t.Errorf("%v: the first version has %+v, %+v, the last %+v, %+v", err, first.Plan.Stages, first.Plan.Prepare, last.Plan.Stages,
+			last.Plan.Prepare)
+	}
+}
+
+// An auto ridge of the columns of sparse rows is one that held-out rows choose: the version learns from all rows, and is that of a job with
+// this ridge. With too few rows to choose, it is worth one row.
+func TestRidgeOfSparseRows(t *testing.T) {
+	long(t)
+	job := sparseChainJob(t, link.Softmax)
+	job.Stages = job.Stages[:1]
+	job.Stages[0].Ridge = schemas.RidgeAuto
+	for _, holdout := range []float64{0, 0.01} {
+		told := &eventRecorder{}
+		job.Examples.Holdout = holdout
+		report, m := trainRecorded(t, openEmbedded(t), job, told)
+		tried := 0
+		for _, notice := range eventsOf[event.Noticed](told) {
+			if strings.HasPrefix(notice.Text, "stages: tried") {
+				tried++
+			}
+		}
+		plan := m.Manifest.Plan
+		if chosen := holdout == 0; chosen != (tried > 1) || chosen != (plan.Stages[0].Ridge > 0) || plan.Holdout != holdout || plan.Warm != nil {
+			t.Errorf("holdout %g: %d ridges were tried; the plan has ridge %v, holdout %g", holdout, tried, plan.Stages[0].Ridge, plan.Holdout)
+		}
+		listed := job
+		listed.Stages = slices.Clone(job.Stages)
+		listed.Stages[0].Ridge = report.Stages[0].Ridge
+		if again, _ := train(t, openEmbedded(t), listed); again.WeightsDigest != report.WeightsDigest {
+			t.Errorf("a job with the chosen ridge %v has another version", report.Stages[0].Ridge)
+		}
+	}
+}
+
+// logLossOf returns the mean of −log p of the labels of a table, by the probabilities of a model.
+func logLossOf(t *testing.T, m *model.Model, data table) (loss float64) {
+	t.Helper()
+	p := probabilities(t, m, data)
+	for i, label := range data.labels {
+		loss -= math.Log(max(float64(p.Row(i)[slices.Index(m.Labels(), label)]), 1e-6)) / float64(len(data.labels))
+	}
+	return loss
+}
+
+// The temperature of the last stage, or of the last one of each member, changes probabilities, and what the report says of them, but
+// neither weights nor errors nor the losses of fits. That of other stages changes nothing.
+func TestTemperatureOfVersion(t *testing.T) {
+	long(t)
+	training, test := rings(600, 4, 3, 1), rings(200, 4, 3, 2)
+	for i := 0; i < len(training.labels); i += 5 {
+		training.labels[i] = "ring0"
+	}
+	for name, c := range map[string]struct {
+		stage   schemas.Stage
+		members int
+	}{
+		"trees": {treesStage(link.Softmax, 2), 1}, "Fourier features": {rffStage(link.Softmax, 16, 2), 1},
+		"logistic": {rffStage(link.Logistic, 16, 2), 1}, "members": {treesStage(link.Softmax, 2), 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run := func(first, last float64) (*schemas.Report, float64) {
+				list := slices.Repeat([]schemas.Stage{c.stage}, 2)
+				list[0].Temperature, list[1].Temperature = first, last
+				job := newJob(t, training, test, list...)
+				job.Average, job.Prepare.Scale = c.members, prepare.ScaleStandard
+				report, m := train(t, openEmbedded(t), job)
+				if got := *report.Splits["test"].LogLoss; math.Abs(got-logLossOf(t, m, test)) > 1e-4 {
+					t.Errorf("temperature %g: the report says log loss %g, the model has %g", last, got, logLossOf(t, m, test))
+				}
+				if report.Temperature != last {
+					t.Errorf("the report says temperature %g, expected %g", report.Temperature, last)
+				}
+				return report, *report.Splits["test"].LogLoss
+			}
+			plain, loss := run(0, 0)
+			tempered, temperedLoss := run(0, 3)
+			_, unchanged := run(3, 0)
+			if tempered.WeightsDigest != plain.WeightsDigest || *tempered.TestError != *plain.TestError ||
+				c.members == 1 && tempered.Splits["test"].Loss != plain.Splits["test"].Loss {
+				t.Errorf("digest %s, error %g, loss %g; without a temperature %s, %g, %g", tempered.WeightsDigest, *tempered.TestError,
+					tempered.Splits["test"].Loss, plain.WeightsDigest, *plain.TestError, plain.Splits["test"].Loss)
+			}
+			if math.Abs(temperedLoss-loss) < 1e-3 || unchanged != loss {
+				t.Errorf("log loss %g at temperature 1, %g at 3, %g with 3 in the first stage", loss, temperedLoss, unchanged)
+			}
+		})
+	}
+}
+
+// A rule that ends stages of trees also chooses the temperature with which held-out rows have the lowest loss after these stages. A
+// temperature of the configuration stays.
+func TestStopChoosesTemperature(t *testing.T) {
+	stage, data := overfittingTrees()
+	job := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 8)...)
+	report, m := train(t, openEmbedded(t), job)
+	list := m.Manifest.Plan.Stages
+	searched := newJob(t, data, table{}, slices.Repeat([]schemas.Stage{stage}, 8)...)
+	searched.Examples.Holdout = 0.25
+	for i := range searched.Stages {
+		searched.Stages[i].Stop = nil
+	}
+	held, _ := train(t, openEmbedded(t), searched)
+	last := len(list) - 1
+	want := held.Stages[last].Tempered
+	if want == nil || want.Temperature <= 1 || report.Temperature != want.Temperature || list[last].Temperature != want.Temperature {
+		t.Fatalf("temperature %g, in the plan %g, expected %+v, above 1", report.Temperature, list[last].Temperature, want)
+	}
+	if want.HoldoutLoss > *held.Stages[last].HoldoutLoss || held.Splits[examples.Holdout.String()].Rows == 0 {
+		t.Errorf("loss %g at the best temperature, %g at 1", want.HoldoutLoss, *held.Stages[last].HoldoutLoss)
+	}
+	if slices.ContainsFunc(list[:last], func(s schemas.Stage) bool { return s.Temperature != 0 }) || report.Stages[last].Tempered != nil {
+		t.Errorf("stages %+v, tempered %+v", list, report.Stages[last].Tempered)
+	}
+	for i := range job.Stages {
+		job.Stages[i].Temperature = 1.25
+	}
+	if report, _ := train(t, openEmbedded(t), job); report.Temperature != 1.25 {
+		t.Errorf("temperature %g, the configuration has 1.25", report.Temperature)
+	}
+}
+
+// Versions of a chain have the weights, the losses and the decisions of the gate that they have without a temperature. Only the
+// probabilities of new rows differ.
+func TestTemperatureInChain(t *testing.T) {
+	run := func(temperature float64) (reports []schemas.RetrainReport, digests []wire.Digest) {
+		job, _ := newForeignJob(t, rings(10, 4, 3, 1))
+		stage := treesStage(link.Softmax, 2)
+		stage.Temperature = temperature
+		job.Stages, job.Keep, job.Retrain = []schemas.Stage{stage, stage}, 1000, topics.DefaultRetrain()
+		job.Retrain.Rows, job.Retrain.Full = 100, topics.FullOptions{}
+		job.Retrain.Gate = topics.GateOptions{Split: examples.Test.String(), Margin: 0.01}
+		log := openEmbedded(t)
+		p := topics.Open(log, job.Name, nil)
+		noError(t, topics.Create(t.Context(), p, &job))
+		for i := range 4 {
+			batch := rings(160, 4, 3, uint64(i)).exampleRows()
+			batch.Splits = append(slices.Repeat([]examples.Split{examples.Test}, 60), make([]examples.Split, 100)...)
+			if i == 3 { // these are wrong
+				slices.Reverse(batch.Words[60:])
+			}
+			produce(t, log, job, 0, exampleMessage(t, batch))
+		}
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := must(p.Versions(t.Context()))(t)
+		for _, v := range versions {
+			digests = append(digests, v.WeightsDigest)
+		}
+		for _, u := range report.Updates {
+			reports = append(reports, *u)
+		}
+		return reports, digests
+	}
+	plain, digests := run(0)
+	tempered, same := run(2.5)
+	if !slices.Equal(digests, same) || len(plain) != len(tempered) || len(plain) < 3 {
+		t.Fatalf("%d versions %v, with a temperature %d %v", len(plain), digests, len(tempered), same)
+	}
+	for i, u := range tempered {
+		want := plain[i]
+		if (u.PrequentialError == nil) != (want.PrequentialError == nil) || !reflect.DeepEqual(u.Gate, want.Gate) || u.Offered != want.Offered {
+			t.Errorf("version %d: gate %+v, without a temperature %+v", u.Version, u.Gate, want.Gate)
+		}
+		if u.PrequentialError == nil {
+			continue
+		}
+		if *u.PrequentialError != *want.PrequentialError || *u.PrequentialLoss != *want.PrequentialLoss ||
+			math.Abs(*u.PrequentialLogLoss-*want.PrequentialLogLoss) < 1e-3 {
+			t.Errorf("version %d: error %g, loss %g, log loss %g, without a temperature %g, %g, %g", u.Version, *u.PrequentialError,
+				*u.PrequentialLoss, *u.PrequentialLogLoss, *want.PrequentialError, *want.PrequentialLoss, *want.PrequentialLogLoss)
+		}
+	}
+}
+
+// A warm start begins where an earlier version ended, over the same features.
+func TestWarmStart(t *testing.T) {
+	log, training := openEmbedded(t), rings(600, 3, 3, 1)
+	job := newJob(t, training, table{}, rffStage(link.Softmax, 50, 10), rffStage(link.Softmax, 50, 10))
+	cold, _ := train(t, log, job)
+
+	for i := range job.Stages {
+		job.Stages[i].Passes = 2
+	}
+	job.Warm = protocol.Latest
+	recorder := &eventRecorder{}
+	warm, _ := trainRecorded(t, log, job, recorder)
+	first := eventsOf[event.Passed](recorder)[0]
+	if got, want := first.Metrics[examples.Train].Loss, cold.Stages[0].TrainLoss; math.Abs(got-want) > 1e-4 {
+		t.Errorf("the first pass has loss %g, the earlier version ended at %g", got, want)
+	}
+	if warm.Stages[1].TrainLoss > cold.Stages[1].TrainLoss+1e-4 {
+		t.Errorf("the warm start ends with loss %g, expected at most the %g of the earlier version", warm.Stages[1].TrainLoss,
+			cold.Stages[1].TrainLoss)
+	}
+
+	other := job
+	other.Seed = 2
+	if err := trainError(t, log, other); !strings.Contains(err.Error(), "seed") {
+		t.Errorf("with another seed: got error %v", err)
+	}
+	more := rings(100, 3, 4, 3)
+	job.Examples.Train = append(job.Examples.Train, more.writeCSV(t, t.TempDir(), "more.csv"))
+	if err := trainError(t, log, job); !strings.Contains(err.Error(), `labels ["ring3"] are not among the classes`) {
+		t.Errorf("with another class: got error %v", err)
+	}
+	job.Warm = "99"
+	if err := trainError(t, log, job); !errors.As(err, new(*protocol.NoVersionError)) {
+		t.Errorf("from version 99: got error %v, expected a *run.NoVersionError", err)
+	}
+}
+
+// A warm start fails if its examples have other features or classes than the earlier version, and the error says so.
+func TestWarmStartThatDoesNotFit(t *testing.T) {
+	log := openEmbedded(t)
+	job := newJob(t, rings(300, 2, 3, 1), table{}, rffStage(link.Softmax, 20, 3))
+	train(t, log, job)
+	job.Warm = protocol.Latest
+	wide := newJob(t, rings(300, 3, 3, 1), table{}, job.Stages...)
+	wide.Warm = protocol.Latest
+	if err := trainError(t, log, wide); !strings.Contains(err.Error(), "3 features, but 2 in the version that this run starts from") {
+		t.Errorf("with 3 features: got error %v", err)
+	}
+	job.Examples.Classes = []string{"ring2", "ring1", "ring0"}
+	if err := trainError(t, log, job); !strings.Contains(err.Error(), "examples.classes are not those") {
+		t.Errorf("with other classes: got error %v", err)
+	}
+}
+
+// A run that keeps the preparation of a version sends nothing of which a preparation is made: its survey counts, and notes the labels.
+func TestSurveyOfAWarmStart(t *testing.T) {
+	log := openEmbedded(t)
+	job := newJob(t, rings(300, 3, 3, 1), rings(50, 3, 3, 2), rffStage(link.Softmax, 20, 3))
+	job.Prepare = schemas.Prepare{Scale: prepare.ScaleStandard, PCA: 2}
+	cold, _ := train(t, log, job)
+	sent := sentBySurvey(t, log, job.Name, cold.Run)
+	job.Warm = protocol.Latest
+	warm, _ := train(t, log, job)
+	sentWarm := sentBySurvey(t, log, job.Name, warm.Run)
+	if warm.Rows != cold.Rows || warm.Splits["test"].Rows != cold.Splits["test"].Rows {
+		t.Errorf("the warm start has %d rows and the splits %v, the version that it starts from %d and %v", warm.Rows, warm.Splits,
+			cold.Rows, cold.Splits)
+	}
+	for _, part := range []string{"sample", "gram", statistics.FieldSums, statistics.FieldSquares, statistics.FieldPresent} {
+		if !sent[part] || sentWarm[part] {
+			t.Errorf("%s: the first run sends it, %v, the warm start sends it, %v; expected true and false", part, sent[part], sentWarm[part])
+		}
+	}
+	for _, part := range []string{"visit", statistics.FieldSplits, statistics.FieldLabels} {
+		if !sentWarm[part] {
+			t.Errorf("the warm start does not send %s", part)
+		}
+	}
+}
+
+// sentBySurvey returns the kinds of the records that the survey of a run has sent, and the names of the tensors in its visits.
+func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]bool {
+	t.Helper()
+	sent, collector := map[string]bool{}, wire.Collector[float64]{}
+	for _, message := range readTopic(t, log, protocol.TopicsOf(name).Statistics) {
+		m := protocol.FromKafka(message)
+		if m.Run() != id || m.Get("stage") != fmt.Sprint(wire.Survey) {
+			continue
+		}
+		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
+			continue
+		}
+		r := must(collector.Add(m, arrowtest.Allocator(t)))(t)
+		if r != nil {
+			for _, tensor := range r.Tensors {
+				sent[tensor.Name] = true
+			}
+		}
+	}
+	return sent
+}
+
+func ridgesOf(r *schemas.Report) (ridges []schemas.Ridge) {
+	for _, s := range r.Stages {
+		ridges = append(ridges, s.Ridge)
+	}
+	return ridges
+}
+
+// A warm start keeps the ridges of its version: those that were chosen, and those that its configuration had.
+func TestWarmStartKeepsRidges(t *testing.T) {
+	long(t)
+	for _, ridge := range []schemas.Ridge{schemas.RidgeAuto, 0.07} {
+		log, s := openEmbedded(t), rffStage(link.Softmax, 30, 5)
+		s.Ridge = ridge
+		job := newJob(t, rings(400, 3, 3, 1), table{}, s, s)
+		cold, _ := train(t, log, job)
+		job.Warm = protocol.Latest
+		for range 2 { // the second starts from a version that was started so
+			for i := range job.Stages {
+				job.Stages[i].Ridge = schemas.RidgeAuto
+			}
+			if warm, _ := train(t, log, job); fmt.Sprint(ridgesOf(warm)) != fmt.Sprint(ridgesOf(cold)) {
+				t.Errorf("ridges %v, the version has %v", ridgesOf(warm), ridgesOf(cold))
+			}
+		}
+	}
+}
+
+// Members begin at score 0, each with an intercept. So members of the same features, which no configuration allows, are
+// the run without them, to the bit, one after the other. So is their mean, of whatever is predicted, with whatever
+// links.
+func TestMembersAreModelsByThemselves(t *testing.T) {
+	long(t)
+	stage := func(l schemas.Link, passes int, scores bool) schemas.Stage {
+		s := rffStage(l, 0, passes)
+		s.Features, s.Scores = stages.DefaultsOf(stages.Columns), scores
+		return s
+	}
+	file := func(name, text string) func(*topics.Job) {
+		return func(j *topics.Job) {
+			path := filepath.Join(t.TempDir(), name)
+			noError(t, os.WriteFile(path, []byte(text), 0o600))
+			j.Examples.Train, j.Examples.Test = []string{path}, nil
+		}
+	}
+	var numbers, several, sparse strings.Builder
+	numbers.WriteString("y,z,a,b\n")
+	several.WriteString("label,a,b\n")
+	for i, row := range rings(300, 2, 3, 3).rows {
+		a, b := row[0], row[1]
+		fmt.Fprintf(&numbers, "%g,%g,%g,%g\n", a*b, a+b, a, b)
+		fmt.Fprintf(&several, "%s,%g,%g\n", []string{"right", "up", "right;up"}[i%3], a+float32(i%3), b)
+		fmt.Fprintf(&sparse, "%d %d:%g %d:%g\n", i%3, 1+i%3, a*a, 4+i%5, b*b)
+	}
+	for name, c := range map[string]struct {
+		stages []schemas.Stage
+		change func(*topics.Job)
+		// clipped says that predictions of the last stage may lie outside of their region, and what a mean is made of does not.
+		clipped bool
+	}{
+		"one stage": {stages: []schemas.Stage{stage(link.Softmax, 3, false)}},
+		"links": {stages: []schemas.Stage{stage(link.Softmax, 2, false), stage(link.Calibrated, 2, true), stage(link.Identity, 1,
+			true)}, clipped: true},
+		"calibrated": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Calibrated, 2, true)}},
+		"other units": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Logistic, 3, true)},
+			change: func(j *topics.Job) { j.Examples.Holdout = 0.2 }, clipped: true},
+		"numbers": {stages: []schemas.Stage{stage(link.Identity, 1, false), stage(link.Identity, 1, true)}, change: func(j *topics.Job) {
+			file("numbers.csv", numbers.String())(j)
+			j.Examples.Targets, j.Stages[0].Ridge, j.Stages[1].Ridge = []string{"y", "z"}, schemas.RidgeAuto, schemas.RidgeAuto
+		}},
+		"several": {stages: []schemas.Stage{stage(link.Logistic, 3, false), stage(link.Calibrated, 2, true)}, change: func(j *topics.Job) {
+			file("several.csv", several.String())(j)
+			j.Examples.Labels, j.Examples.Label, j.Examples.Holdout = layout.LabelsSeveral, "label", 0.2
+		}},
+		"sparse": {stages: []schemas.Stage{stage(link.Softmax, 4, false), stage(link.Softmax, 2, false)}, change: file("rows.libsvm",
+			sparse.String())},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, memory := range []int64{1 << 30, 1} {
+				job := newJob(t, rings(300, 3, 3, 1), rings(100, 3, 3, 2), slices.Clone(c.stages)...)
+				if c.change != nil {
+					c.change(&job)
+				}
+				job.Memory = memory
+				log := openEmbedded(t)
+				alone, one := train(t, log, job)
+				job.Average = 2
+				together, both := train(t, log, job)
+
+				n := len(job.Stages)
+				for s := range n {
+					first, second, want := weightsOf(both, s), weightsOf(both, n+s), weightsOf(one, s)
+					if first != want || second != want {
+						t.Errorf("stage %d: the members have weights %s and %s, the run alone %s", s, first, second, want)
+					}
+				}
+				if len(together.Stages) != 2*n {
+					t.Fatalf("%d stages are reported of two members of %d", len(together.Stages), n)
+				}
+				for s, r := range together.Stages {
+					want := alone.Stages[s%n]
+					if r.TrainError != want.TrainError || r.TrainLoss != want.TrainLoss || r.Ridge != want.Ridge || r.Passes != want.Passes ||
+						r.Member != 1+s/n || (r.Average != nil) != (s%n == n-1) {
+						t.Errorf("stage %d is reported as %+v, alone %+v", s, r, want)
+					}
+				}
+				if a := together.Stages[2*n-1].Average; a.Members != 2 || a.TrainError != together.TrainError ||
+					a.TrainLoss != together.Splits["train"].Loss {
+					t.Errorf("the report has the average %+v, and train error %g", a, together.TrainError)
+				}
+				if together.TrainError != alone.TrainError || fmt.Sprint(together.Thresholds) != fmt.Sprint(alone.Thresholds) {
+					t.Errorf("train error %g and thresholds %v, alone %g and %v", together.TrainError, together.Thresholds, alone.TrainError,
+						alone.Thresholds)
+				}
+				for split, want := range alone.Splits {
+					got := together.Splits[split]
+					if !c.clipped && math.Abs(got.Loss-want.Loss) > 1e-5*want.Loss {
+						t.Errorf("%s rows: loss %g, alone %g", split, got.Loss, want.Loss)
+					}
+					if got.Loss, want.Loss = 0, 0; !reflect.DeepEqual(got, want) {
+						t.Errorf("%s rows: %+v, alone %+v", split, got, want)
+					}
+				}
+				if both.Manifest.Metrics["train_error"] != together.TrainError || both.Manifest.Plan.Average != 2 {
+					t.Errorf("the manifest has metrics %v and average %d", both.Manifest.Metrics, both.Manifest.Plan.Average)
+				}
+			}
+		})
+	}
+}
+
+// weightsOf returns the digest of the weights of a stage.
+func weightsOf(m *model.Model, stage int) wire.Digest {
+	var of wire.Tensors[float32]
+	for _, tensor := range m.Tensors() {
+		if strings.HasPrefix(tensor.Name, fmt.Sprint(stage, "/")) {
+			of = append(of, tensor)
+		}
+	}
+	return schemas.WeightsDigest(of)
+}
+
+// A warm start begins each member at the weights that it had. It may have more members, which begin at 0.
+func TestWarmStartOfMembers(t *testing.T) {
+	log := openEmbedded(t)
+	job := newJob(t, rings(600, 3, 3, 1), table{}, rffStage(link.Softmax, 30, 10), rffStage(link.Softmax, 30, 10))
+	job.Average = 2
+	cold, _ := train(t, log, job)
+	job.Warm, job.Average = protocol.Latest, 3
+	recorder := &eventRecorder{}
+	warm, _ := trainRecorded(t, log, job, recorder)
+	for _, p := range eventsOf[event.Passed](recorder) {
+		switch {
+		case p.Pass > 1:
+		case p.Stage == 4:
+			if want := math.Log(3); math.Abs(p.Metrics[examples.Train].Loss-want) > 1e-6 {
+				t.Errorf("the third member begins with loss %g, expected %g", p.Metrics[examples.Train].Loss, want)
+			}
+		case (p.Stage == 0 || p.Stage == 2) && p.Metrics[examples.Train].Loss > cold.Stages[p.Stage].TrainLoss+1e-4:
+			t.Errorf("stage %d begins with loss %g, the earlier version ended with %g", p.Stage, p.Metrics[examples.Train].Loss,
+				cold.Stages[p.Stage].TrainLoss)
+		}
+	}
+	if a := warm.Stages[5].Average; a == nil || a.Members != 3 {
+		t.Errorf("the last stage has average %+v", a)
+	}
+	for _, average := range []int{0, 2} {
+		job.Average, job.Stages = average, job.Stages[:1]
+		if err := trainError(t, log, job); !strings.Contains(err.Error(), "a warm start needs members with as many stages") {
+			t.Errorf("members of one stage from members of two: %v", err)
+		}
+	}
+}
+
+// A version has what features of patches have learnt for its own stages, and for no others.
+func TestWarmStartOfMoreFilters(t *testing.T) {
+	stage := rffStage(link.Softmax, 0, 2)
+	stage.Features = stages.DefaultsOf(stages.Patches)
+	plan := func(members int) *schemas.Plan {
+		return &schemas.Plan{Stages: slices.Repeat([]schemas.Stage{stage}, members), Average: members}
+	}
+	if err := dispatch.CheckFeatures(plan(2), plan(2)); err != nil {
+		t.Errorf("as many stages: %v", err)
+	}
+	if err := dispatch.CheckFeatures(plan(3), plan(2)); err == nil || !strings.Contains(err.Error(),
+		"stage 2: features of kind patches need a survey, but a warm start") {
+		t.Errorf("one stage more: %v", err)
+	}
+}
+
+// ends returns where the partitions of all topics end.
+func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
+	t.Helper()
+	topics := must(log.Topics(t.Context(), ""))(t)
+	list := map[string]int64{}
+	for _, topic := range topics {
+		for n := range topic.Partitions {
+			_, end, err := log.Bounds(t.Context(), topic.Name, n)
+			noError(t, err)
+			list[fmt.Sprintf("%s[%d]", topic.Name, n)] = end
+		}
+	}
+	return list
+}
+
+// checkVerified verifies a version, and checks which versions are the same, and that nothing is written to the topics of the pipeline and
+// nothing left beside them. It returns the events.
+func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
+	t.Helper()
+	before, rec := ends(t, log), &eventRecorder{}
+	same := must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
+	var got []int
+	for _, v := range same {
+		got = append(got, v.Version)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("version %s: verified %v, expected %v", version, got, want)
+	}
+	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the topics end at %v, expected %v", after, before)
+	}
+	return rec
+}
+
+// checkReported checks that reproduced versions are reported as those of a chain were: with the same errors, and offered or not.
+func checkReported(t *testing.T, report *Retraining, rec *eventRecorder) {
+	t.Helper()
+	for _, e := range eventsOf[event.Retrained](rec) {
+		got := e.RetrainReport
+		i := slices.IndexFunc(report.Updates, func(u *schemas.RetrainReport) bool { return u.Version == got.Version })
+		if i < 0 {
+			t.Fatalf("version %d is not one of the chain", got.Version)
+		}
+		want := *report.Updates[i]
+		want.Seconds, got.Curve = got.Seconds, nil // the report has no curves of versions
+		if !reflect.DeepEqual(got, want) {
+			here, _ := json.Marshal(got)
+			there, _ := json.Marshal(want)
+			t.Errorf("version %d is reported as %s, expected %s", got.Version, here, there)
+		}
+	}
+}
+
+// A version is made again with the same bits: that of one run, one that starts from another, and those of a chain, from
+// their last full runs on. Of the versions on the way those that were removed are made too.
+func TestVerify(t *testing.T) {
+	long(t)
+	t.Run("train", func(t *testing.T) {
+		log, job := openEmbedded(t), newMultiStageJob(t)
+		train(t, log, job)
+		checkVerified(t, log, job, "latest", 1)
+		job.Warm, job.Stages[0].Passes = "1", 5
+		train(t, log, job)
+		checkVerified(t, log, job, "2", 1, 2)
+		checkVerified(t, log, job, "1", 1)
+	})
+	t.Run("chain", func(t *testing.T) {
+		log, job := openEmbedded(t), chainJob(t, "softmax")
+		job.Examples.Holdout = 0.2 // there is a gate
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
+		fulls := 0
+		for i, v := range versions {
+			want := []int{v.Version}
+			for at := i; versions[at].Plan.Update() != nil; at-- {
+				want = append([]int{versions[at-1].Version}, want...)
+			}
+			if v.Plan.Update() == nil {
+				fulls++
+			}
+			if i >= 6 {
+				rec := checkVerified(t, log, job, fmt.Sprint(v.Version), want...)
+				checkReported(t, report, rec)
+			}
+		}
+		if fulls < 2 {
+			t.Errorf("%d full runs, expected several", fulls)
+		}
+	})
+	t.Run("removed versions", func(t *testing.T) {
+		log, job := openAlone(t), chainJob(t, "identity")
+		job.Keep, job.Retrain.Full = 2, topics.FullOptions{Every: 1000}
+		job.Retrain.Rows, job.Examples.BatchRows = 30, 10
+		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+		last := len(report.Updates)
+		live, tombstones := map[string]bool{}, 0
+		for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Plans) {
+			if m.Value == nil {
+				tombstones++
+			}
+			if bytes.HasPrefix(m.Key, []byte("plan/")) {
+				live[string(m.Key)] = m.Value != nil
+			}
+		}
+		for key, stays := range live {
+			if !stays || len(live) != last {
+				t.Fatalf("%s stays: %v; %d plans of %d versions", key, stays, len(live), last)
+			}
+		}
+		checkReported(t, report, checkVerified(t, log, job, "latest", last-1, last))
+	})
+}
+
+// openAlone opens an embedded broker that no other process can reach: what no longer counts is removed at once.
+func openAlone(t *testing.T) *kafkalog.Log {
+	t.Helper()
+	log := must(kafkalog.Open(t.Context(), kafkalog.Options{DataDir: t.TempDir()}))(t)
+	closeAfter(t, log)
+	return log
+}
+
+// What is missing, or differs, is named.
+func TestVerifyNamesWhatIsMissing(t *testing.T) {
+	stage := rffStage(link.Softmax, 20, 3)
+	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
+	job.Examples.Partitions = 2
+	verify := func(log *kafkalog.Log) error {
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
+		return err
+	}
+	t.Run("no version", func(t *testing.T) {
+		log := openEmbedded(t)
+		noError(t, log.Create(t.Context(), topics.Topics(job)...))
+		if err := verify(log); !errors.As(err, new(*protocol.NoVersionError)) {
+			t.Errorf("got %v", err)
+		}
+	})
+	t.Run("expired examples", func(t *testing.T) {
+		log := openEmbedded(t)
+		train(t, log, job)
+		deleteRecords(t, log, protocol.TopicsOf(job.Name).Examples, 1, 3)
+		err := verify(log)
+		missing, ok := errors.AsType[*replay.MissingExamplesError](err)
+		if want := (coverage.Spans{{Partition: 1, From: 0, To: 3}}); !ok || !slices.Equal(missing.Spans, want) ||
+			!strings.Contains(err.Error(), "test.examples[1]@0–3") {
+			t.Errorf("got %v, expected that %v are gone", err, want)
+		}
+	})
+	t.Run("other examples", func(t *testing.T) {
+		log := openEmbedded(t)
+		train(t, log, job)
+		examples := protocol.TopicsOf(job.Name).Examples
+		messages := readTopic(t, log, examples)
+		noError(t, log.Delete(t.Context(), examples))
+		noError(t, log.Create(t.Context(), topics.Topics(job)[0]))
+		other := exampleMessage(t, rings(64, 2, 2, 7).exampleRows())
+		for _, m := range messages {
+			if m.Partition == 1 && m.Offset == 2 {
+				m.Value = other.Value
+			}
+			produce(t, log, job, m.Partition, m)
+		}
+		err := verify(log)
+		differs, ok := errors.AsType[*replay.DigestError](err)
+		if !ok || differs.Got == differs.Want || len(differs.Changed) != 1 || differs.Changed[0].Partition != 1 {
+			t.Errorf("got %v, expected other weights of other examples in partition 1", err)
+		}
+	})
+	t.Run("a plan", func(t *testing.T) {
+		log, first := openEmbedded(t), job
+		train(t, log, first)
+		first.Warm, first.Keep = protocol.Latest, 1
+		train(t, log, first)
+		plans := protocol.TopicsOf(job.Name).Plans
+		second := int64(0)
+		for _, m := range readTopic(t, log, plans) {
+			if bytes.HasPrefix(m.Key, []byte("plan/")) {
+				second = m.Offset
+			}
+		}
+		deleteRecords(t, log, plans, 0, second)
+		if err := verify(log); !errors.As(err, new(*source.MissingPlanError)) {
+			t.Errorf("got %v, expected that a plan is gone", err)
+		}
+	})
+	t.Run("arithmetic", func(t *testing.T) {
+		p, here := topics.Open(openEmbedded(t), job.Name, nil), dispatch.Arithmetic(openBLAS(t))
+		there := here
+		there.Vector = "none"
+		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
+		err := replay.CheckHistory(t.Context(), p, runs, here, event.Ignore{})
+		if !strings.Contains(err.Error(),
+			"version 3 was made with a different arithmetic (vector none, this process has ") {
+			t.Errorf("got %v", err)
+		}
+	})
+}
+
+// Who interrupts a verification leaves no topics.
+func TestInterruptedVerifyLeavesNothing(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	train(t, log, job)
+	before := ends(t, log)
+	ctx, cancel := context.WithCancel(t.Context())
+	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v, expected an interruption", err)
+	}
+	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
+		t.Errorf("the topics end at %v, expected %v", after, before)
+	}
+}
+
+// The runs of a search have the weights of separate runs, whatever of them is shared and however little memory there is
+// for it.
+func TestSearchHasTheWeightsOfSeparateRuns(t *testing.T) {
+	long(t)
+	job := newJob(t, rings(700, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 4), rffStage(link.Calibrated, 20, 2),
+		rffStage(link.Softmax, 20, 3), rffStage(link.Identity, 20, 1))
+	job.Examples.Holdout = 0.2
+	job.Stages[2].Scores, job.Stages[0].GramRows = true, "200"
+	var jobs []topics.Job
+	for _, change := range []func(*topics.Job){
+		func(*topics.Job) {},
+		func(j *topics.Job) { j.Stages[0].Ridge = 0.1 },
+		func(j *topics.Job) { j.Stages[1].Ridge, j.Stages[3].Ridge = 0.1, schemas.RidgeAuto },
+		func(j *topics.Job) { j.Stages[0].GramRows = "all" },
+		func(j *topics.Job) { j.Seed = 2 },
+		func(j *topics.Job) { j.Stages[1].Features.Size = 25 },
+		func(j *topics.Job) { j.Prepare.PCA = 2 },
+		func(j *topics.Job) { j.Stages = j.Stages[:2] },
+		func(j *topics.Job) { j.Intercept = false },
+		func(j *topics.Job) { j.Average, j.Stages = 2, j.Stages[:2] }, // stage 2 begins a member
+		func(*topics.Job) {},
+	} {
+		j := job
+		j.Stages = append([]schemas.Stage(nil), job.Stages...)
+		change(&j)
+		jobs = append(jobs, j)
+	}
+	log := openEmbedded(t)
+	var alone []wire.Digest
+	for _, j := range jobs {
+		report, _ := train(t, log, j)
+		alone = append(alone, report.WeightsDigest)
+	}
+	for _, memory := range []int64{1 << 30, 200_000, 1} {
+		t.Run(fmt.Sprint(memory), func(t *testing.T) {
+			for i := range jobs {
+				jobs[i].Memory = memory
+			}
+			ended := 0
+			err := Search(t.Context(), log, openBLAS(t), jobs, 0, event.Ignore{}, func(i int, c *replay.Candidate) error {
+				if c.Err != nil || c.Report.WeightsDigest != alone[i] {
+					t.Errorf("candidate %d: %v, expected digest %s in %+v", i, c.Err, alone[i], c.Report)
+				}
+				ended++
+				return nil
+			})
+			if err != nil || ended != len(jobs) {
+				t.Fatalf("%v after %d of %d runs", err, ended, len(jobs))
+			}
+		})
+	}
+	left, err := log.Topics(t.Context(), job.Name+".search-")
+	if err != nil || len(left) > 0 {
+		t.Errorf("%v are still there, %v", replay.Names(left), err)
+	}
+}
+
+// Of each job of a search with folds a run holds out each fold: together all training rows, each once, and test rows never. Whatever runs
+// share, each has the weights that it has alone, and those of different folds differ.
+func TestSearchWithFolds(t *testing.T) {
+	const rows, folds = 600, 4
+	job := newJob(t, rings(rows, 3, 3, 1), rings(80, 3, 3, 2), rffStage(link.Softmax, 30, 3))
+	other := job
+	other.Stages = append([]schemas.Stage(nil), job.Stages...)
+	other.Stages[0].Ridge = 0.1
+	log := openEmbedded(t)
+	digests := map[examples.Fold][]wire.Digest{}
+	search := func(jobs ...topics.Job) (made [][]*replay.Candidate) {
+		made = make([][]*replay.Candidate, len(jobs))
+		noError(t, Search(t.Context(), log, openBLAS(t), jobs, folds, event.Ignore{}, func(i int, c *replay.Candidate) error {
+			if c.Err != nil {
+				return c.Err
+			}
+			made[i] = append(made[i], c)
+			return nil
+		}))
+		return made
+	}
+	both := search(job, other)
+	for i, runs := range both {
+		held, seen := int64(0), map[wire.Digest]bool{}
+		for _, c := range runs {
+			splits := c.Report.Splits
+			train, holdout, test := splits["train"].Rows, splits["holdout"].Rows, splits["test"].Rows
+			if train+holdout != rows || test != 80 || holdout < rows/folds*7/10 || holdout > rows/folds*13/10 {
+				t.Errorf("job %d, fold %+v: %d, %d and %d rows", i, c.Plan.Fold, train, holdout, test)
+			}
+			held += holdout
+			seen[c.Report.WeightsDigest] = true
+			digests[c.Plan.Fold] = append(digests[c.Plan.Fold], c.Report.WeightsDigest)
+		}
+		if held != rows || len(runs) != folds || len(seen) != folds {
+			t.Errorf("job %d: %d runs, %d different, hold out %d rows", i, len(runs), len(seen), held)
+		}
+	}
+	for i, runs := range search(other) {
+		for _, c := range runs {
+			if want := digests[c.Plan.Fold][1]; c.Report.WeightsDigest != want {
+				t.Errorf("job %d, fold %+v: digest %s alone, %s beside another job", i, c.Plan.Fold, c.Report.WeightsDigest, want)
+			}
+		}
+	}
+}
+
+// FuzzLedger checks that any message of the plans topic is either damaged or harmless: a plan that the ledger accepts can be
+// followed.
+func FuzzLedger(f *testing.F) {
+	plan := func(p schemas.Plan) *schemas.Plan { return &p }
+	sound := schemas.Plan{Name: "test", Segment: 16, Stages: []schemas.Stage{rffStage(link.Softmax, 20, 3)},
+		Prepare: schemas.Prepare{Scale: "none"}}
+	wide := sound
+	wide.Spans = coverage.Spans{{To: 1 << 60}}
+	twice := sound
+	twice.Classes = []string{"a", "a"}
+	for _, p := range []*schemas.Plan{plan(sound), plan(wide), plan(twice), {Segment: 1}} {
+		messages := must(p.Messages())(f)
+		f.Add(string(schemas.KindPlan), messages[0].Value)
+	}
+	f.Add(string(schemas.KindEnd), (&schemas.End{Run: "run", State: schemas.Done}).Message().Value)
+	f.Add(string(schemas.KindSource), (&schemas.SourceSeal{ID: "a", Partitions: 2, Messages: 1 << 62,
+		Spans: coverage.Spans{{To: 1 << 62}}}).Message().Value)
+	f.Fuzz(func(t *testing.T, kind string, value []byte) {
+		topics := protocol.TopicsOf("test")
+		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
+		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
+		l, err := client.ReadLedger(t.Context())
+		noError(t, err)
+		digest := sha256.Sum256(value)
+		headers := []wire.Header{{Key: "kind", Value: kind}, {Key: "chunks", Value: "1"}, {Key: "digest", Value: hex.EncodeToString(digest[:])}}
+		for _, number := range []string{"stage", "visit", "partition", "chunk"} {
+			headers = append(headers, wire.Header{Key: number, Value: "0"})
+		}
+		err = l.Add(protocol.Message{Message: wire.Message{Value: value, Headers: headers}})
+		if err != nil && !errors.Is(err, wire.ErrDamaged) {
+			t.Error(err)
+		}
+		for _, p := range l.Unfinished() {
+			p.Content()
+			dispatch.Narrow(p.Spans, dispatch.Remaining(l, p.Spans))
+			segments := 0.0
+			for _, s := range p.Spans {
+				segments += float64(s.To-s.From) / float64(p.Segment)
+			}
+			if segments < 100_000 { // the segments of a plan at the limit take too long
+				for i, span := range p.Spans {
+					visit.NewShare(p.Segment, &visit.Part{Span: span, Ordinal: i})
+				}
+			}
+		}
+	})
+}
+
+// A plan with more segments than fit in memory is rejected.
+func TestPlanOfTooManySegments(t *testing.T) {
+	plan := &schemas.Plan{Segment: 1, Spans: coverage.Spans{{From: 0, To: 1 << 60}}}
+	if err := plan.Check(); !errors.As(err, new(*schemas.SegmentsError)) {
+		t.Errorf("got error %v, expected a *schemas.SegmentsError", err)
+	}
+}
+
+// A plan that does not fit a warm start is refused by the first key that differs, with both values.
+func TestCheckFeatures(t *testing.T) {
+	plan := func() *schemas.Plan {
+		return &schemas.Plan{
+			Seed: 1, Intercept: true, Prepare: schemas.Prepare{Scale: "unit"},
+			Stages: []schemas.Stage{{Link: "softmax", Features: schemas.Features{Kind: "rff", Size: 256, BandwidthScale: 1}}},
+		}
+	}
+	for want, change := range map[string]func(p *schemas.Plan){
+		"": func(*schemas.Plan) {},
+		"seed 2, this run has 1: a warm start needs the same seed":                        func(p *schemas.Plan) { p.Seed = 2 },
+		"intercept false, this run has true: a warm start needs the same intercept":       func(p *schemas.Plan) { p.Intercept = false },
+		"prepare: scale none, this run has unit: a warm start needs the same preparation": func(p *schemas.Plan) { p.Prepare.Scale = "none" },
+		"stage 0: link identity, this run has softmax: a warm start needs the same link":  func(p *schemas.Plan) { p.Stages[0].Link = "identity" },
+		"stage 0: scores true, this run has false: a warm start needs the same scores":    func(p *schemas.Plan) { p.Stages[0].Scores = true },
+		"prepare: scale none, this run has unit; pca 50, this run has 0: a warm start needs the same preparation": func(p *schemas.Plan) {
+			p.Prepare = schemas.Prepare{Scale: "none", PCA: 50}
+		},
+		"stage 0: features: size 512, this run has 256: a warm start needs the same features": func(p *schemas.Plan) {
+			p.Stages[0].Features.Size = 512
+		},
+	} {
+		earlier := plan()
+		change(earlier)
+		switch err := dispatch.CheckFeatures(plan(), earlier); {
+		case want == "" && err != nil, want != "" && (err == nil || err.Error() != want):
+			t.Errorf("%v, expected %s", err, want)
+		}
+	}
+}
+
+// An error about another arithmetic names only what differs.
+func TestStandAsideError(t *testing.T) {
+	plan := &schemas.Plan{Arithmetic: schemas.Arithmetic{Numerics: "1", BLAS: "OpenBLAS", Vector: "avx512"}}
+	why := dispatch.Unable(nil, plan, schemas.Arithmetic{Numerics: "1", BLAS: "gonum", Vector: "avx512"})
+	err := &dispatch.StandAsideError{Run: "73c9650f2e46", Why: why}
+	const want = "run 73c9650f2e46 goes first, but this process can't execute it: its arithmetic differs: blas OpenBLAS, this process has " +
+		"gonum. Finish the run where it was planned, or cancel it with --supersede"
+	if err.Error() != want {
+		t.Error(err)
+	}
+}
+
+// A trigger's run replaces the runs of triggers that wait, and no other: not the one that goes first, and none that somebody submitted
+// by hand.
+func TestTriggerReplacesWaitingRuns(t *testing.T) {
+	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	noError(t, topics.Create(t.Context(), p, &job))
+	files := must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
+	var submitted []string
+	for i, trigger := range []bool{true, true, false, true, true} {
+		job.Seed = uint64(i)
+		l := readLedger(t, p)
+		plan, err := dispatch.Plan(t.Context(), p, job, dispatch.Arithmetic(openBLAS(t)), files.Seals, l, files.Retention)
+		noError(t, err)
+		plan.Trigger = trigger
+		if plan, _, err = dispatch.Enqueue(t.Context(), p, plan, l, false, event.Ignore{}); err != nil {
+			t.Fatal(err)
+		}
+		submitted = append(submitted, plan.Run())
+	}
+	var unfinished []string
+	l := readLedger(t, p)
+	for id := range l.Unfinished() {
+		unfinished = append(unfinished, id)
+	}
+	if want := []string{submitted[0], submitted[2], submitted[4]}; !slices.Equal(unfinished, want) {
+		t.Errorf("unfinished are %v of %v, expected %v", unfinished, submitted, want)
+	}
+	if end := l.End(submitted[1]); end == nil || end.State != schemas.Cancelled || !strings.Contains(end.Reason, submitted[3]) {
+		t.Errorf("the second run ended with %+v, expected that the fourth replaces it", end)
+	}
+}
+
+// A run of another arithmetic that nobody has taken up is given up, with the reason. One that a worker has taken up goes on.
+func TestUnclaimedRunIsGivenUp(t *testing.T) {
+	for name, taken := range map[string]bool{"nobody": false, "a worker": true} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
+			p, plan := submitJob(t, log, job, event.Ignore{})
+			p.GiveUp = time.Nanosecond
+			if taken {
+				failure := &schemas.Failure{Run: plan.Run()} // any message of the run
+				must(p.Log.Append(t.Context(), p.Topics.Statistics, 0, failure.Message()))(t)
+			}
+			if got, err := dispatch.TakenUp(t.Context(), p, plan); got != taken || err != nil {
+				t.Fatalf("taken up: %v, %v", got, err)
+			}
+			if taken {
+				return
+			}
+			noError(t, dispatch.EndedOrGivenUp(t.Context(), p, plan, event.Ignore{}))
+			if end := readLedger(t, p).End(plan.Run()); end.State != schemas.Failed || !strings.Contains(end.Reason,
+				"no worker and no solver started the run") {
+				t.Errorf("the run ended with %+v", end)
+			}
+		})
+	}
+}
+
+// A process with another arithmetic than the run's leaves its group, so that others get its partitions, and says so.
+func TestAnotherArithmeticStandsAside(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	p, plan := submitJob(t, log, job, event.Ignore{})
+	other := plan.Arithmetic
+	other.BLAS = "another"
+	left, over := make(chan struct{}, 1), make(chan struct{})
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	recorder := &eventRecorder{on: func(e event.Event) {
+		if _, ok := e.(event.Ended); ok {
+			close(over)
+		}
+	}}
+	ended := make(chan error, 1)
+	go func() {
+		ended <- dispatch.Serve(ctx, p, other, event.Serialised(recorder), func() dispatch.Member {
+			return &leavingMember{SoleOwner: protocol.NewSoleOwner(4), left: left}
+		}, func(context.Context, protocol.Owner, *schemas.Plan, int64) error {
+			t.Error("a process with another arithmetic takes part in the run")
+			return nil
+		})
+	}()
+	<-left
+	must(newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p)))(t)
+	<-over
+	cancel()
+	if err := <-ended; !errors.Is(err, context.Canceled) {
+		t.Errorf("serve ended with error %v, expected that it was cancelled", err)
+	}
+	if aside := eventsOf[event.StoodAside](recorder); len(aside) == 0 || aside[0].Run != plan.Run() || aside[0].Over ||
+		!strings.Contains(aside[0].Why, "its arithmetic differs") {
+		t.Errorf("%+v, expected first of all that it stands aside", aside)
+	}
+}
+
+// With arithmetic: any, machines of any kind work on a run together, and the version says so.
+func TestAnyArithmetic(t *testing.T) {
+	log, job := openEmbedded(t), newMultiStageJob(t)
+	job.Arithmetic = topics.ArithmeticAny
+	p, plan := submitJob(t, log, job, event.Ignore{})
+	halves := make(chan error, 2)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	for i, blas := range []*kernel.BLAS{openBLAS(t), kernel.Gonum()} {
+		here := dispatch.Arithmetic(blas)
+		here.Processor = []string{"amd64", "arm64"}[i]
+		half := &leavingMember{SoleOwner: protocol.SoleOwner{i, i + 2}, left: make(chan struct{}, 1)}
+		go func() {
+			halves <- dispatch.Serve(ctx, p, here, event.Ignore{}, func() dispatch.Member { return half }, func(ctx context.Context,
+				o protocol.Owner, plan *schemas.Plan, watch int64) error {
+				return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: visit.NewRunCache(1 << 30)}, event.Ignore{}).Work(ctx)
+			})
+		}()
+	}
+	solving := newSoleMembers(t, p, job, event.Ignore{})
+	solving.Works = protocol.NewSoleOwner(0)
+	report, err := solving.Execute(t.Context(), plan, readLedger(t, p))
+	if err != nil || len(report.Stages) != len(job.Stages) {
+		t.Fatalf("report %+v, %v", report, err)
+	}
+	stop()
+	for range 2 {
+		if err := <-halves; !errors.Is(err, context.Canceled) {
+			t.Errorf("a worker ended with %v", err)
+		}
+	}
+	if m, err := p.Version(t.Context(), protocol.Latest); err != nil || !m.Plan.Arithmetic.Any {
+		t.Errorf("manifest %+v, %v; expected that it says that any machine worked on the run", m, err)
+	}
+}
+
+// leavingMember is a member of a group that sends a value when it leaves.
+type leavingMember struct {
+	protocol.SoleOwner
+	left chan<- struct{}
+}
+
+func (l *leavingMember) Leave() error {
+	select {
+	case l.left <- struct{}{}:
+	default: // it has left before
+	}
+	return nil
+}
+
+// A process that retrains finishes no run of another arithmetic, whether it is full or an update: it cancels the run, says so, and makes
+// it again. It joins no such run either: executing it is an error.
+func TestAnotherArithmeticIsNotFinished(t *testing.T) {
+	for name, versions := range map[string]int{"full": 0, "update": 2} {
+		t.Run(name, func(t *testing.T) {
+			log, job := openEmbedded(t), standingJob(t, 1)
+			if fill(t, log, job, 0, 4); versions > 0 {
+				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
+				fill(t, log, job, 4, 8)
+			}
+			p, here := topics.OpenFor(log, job, nil), dispatch.Arithmetic(openBLAS(t))
+			other, killed := here, errors.New("killed")
+			other.BLAS = "another"
+			var plan *schemas.Plan
+			dies := func(_ context.Context, of *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
+				plan = of
+				return nil, killed
+			}
+			join := func(context.Context) (execution, func(), error) { return dies, func() {}, nil }
+			if err := newRunner(p, job, protocol.NewSoleOwner(1), other, join, event.Ignore{}).run(t.Context(), true); !errors.Is(err, killed) {
+				t.Fatal(err)
+			}
+			_, err := newSoleMembers(t, p, job, event.Ignore{}).Execute(t.Context(), plan, readLedger(t, p))
+			if aside, ok := errors.AsType[*dispatch.StandAsideError](err); !ok || aside.Run != plan.Run() {
+				t.Errorf("the run of another arithmetic is executed: %v", err)
+			}
+			recorder := &eventRecorder{}
+			report, err := Retrain(t.Context(), log, openBLAS(t), job, true, recorder)
+			if err != nil || len(report.Updates) == 0 {
+				t.Fatalf("%d versions, error %v", len(report.Updates), err)
+			}
+			if end := readLedger(t, p).End(plan.Run()); end == nil || end.State != schemas.Cancelled {
+				t.Errorf("the run of another arithmetic has the end %+v", end)
+			}
+			if want := "run " + plan.Run() + " is cancelled: its arithmetic differs: blas another"; !noticed(recorder, want) {
+				t.Errorf("there is no notice %q: %+v", want, eventsOf[event.Noticed](recorder))
+			}
+			made := must(p.Versions(t.Context()))(t)
+			for _, m := range made {
+				if m.Plan.Arithmetic != here {
+					t.Errorf("version %d was made with %+v", m.Version, m.Plan.Arithmetic)
+				}
+			}
+		})
+	}
+}
+
+// Updates have the shares of their parents when the topic gets partitions; a full run divides the partitions again.
+func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
+	job := newJob(t, rings(5, 12, 3, 1), table{}, rffStage(link.Identity, 20, 1))
+	job.Examples.Train, job.Examples.Partitions, job.Group = nil, 8, 0
+	job.Topics, job.Retrain = topics.DefaultTopics(), topics.DefaultRetrain()
+	job.Retrain.Rows, job.Retrain.Full = 120, topics.FullOptions{Every: 3}
+	log := openEmbedded(t)
+	var versions []protocol.Finished
+	for round := range 5 {
+		if round == 1 {
+			noError(t, log.AddPartitions(t.Context(), job.Name+".examples", 9))
+		}
+		for partition := range 8 {
+			produce(t, log, job, (partition+round)%(8+min(round, 1)), exampleMessage(t, rings(5, 12, 3, uint64(100*round+partition)).exampleRows()))
+		}
+		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
+		if err == nil {
+			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
+		}
+		noError(t, err)
+	}
+	group, updates := 0, map[int]int{} // updates by size of their shares
+	for _, v := range versions {
+		if v.Plan.Update() == nil {
+			group = v.Plan.Group
+			continue
+		}
+		if updates[group]++; v.Plan.Group != group {
+			t.Errorf("version %d: shares of %d partitions, expected %d", v.Version, v.Plan.Group, group)
+		}
+	}
+	if updates[1] == 0 || updates[2] == 0 {
+		t.Errorf("updates by size of their shares: %v, expected some of 1 and of 2", updates)
+	}
 }

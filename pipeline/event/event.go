@@ -1,11 +1,14 @@
 package event
 
 import (
+	"fmt"
 	"time"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
+	"github.com/stagewise/stagewise/schemas/statistics"
+	"github.com/stagewise/stagewise/schemas/wire"
 )
 
 // Event is one of the types below.
@@ -220,4 +223,43 @@ type Staff struct {
 	Embedded bool
 	// Unknown is the reason why the members are unknown, or nil.
 	Unknown error
+}
+
+// Metrics are the measurements of a visit on one split.
+type Metrics struct {
+	Rows  int64
+	Error float64 // percent, weighted
+	Loss  float64 // loss of the link, weighted mean
+}
+
+// MetricsOf returns the metrics of each split with rows, from the sums of a visit.
+func MetricsOf(sums wire.Tensors[float64]) map[examples.Split]Metrics {
+	metrics := map[examples.Split]Metrics{}
+	for split, s := range statistics.LossesOf(sums) {
+		if s.Rows > 0 {
+			metrics[examples.Split(split)] = Metrics{Rows: int64(s.Rows), Error: wire.Finite(s.ErrorPercent()), Loss: wire.Finite(s.MeanLoss())}
+		}
+	}
+	return metrics
+}
+
+// StageName returns the name of a stage in errors: by index, as in the configuration.
+func StageName(stage int) string {
+	if stage == wire.Survey {
+		return "the survey"
+	}
+	return fmt.Sprintf("stage %d", stage)
+}
+
+// StageOf returns the name of a stage in overviews: counted from 1, with the number of stages.
+func StageOf(stage, stages int) string {
+	return fmt.Sprintf("stage %d of %d", stage+1, stages)
+}
+
+// VisitOf returns the name of a visit in overviews.
+func VisitOf(stage, visit, stages int) string {
+	if stage == wire.Survey {
+		return StageName(stage)
+	}
+	return fmt.Sprintf("visit %d of %s", visit+1, StageOf(stage, stages))
 }
