@@ -156,7 +156,7 @@ func (c *Config) Log() kafkalog.Options {
 // countingKey returns the key, with its value, of a stage that counts what occurs in rows; empty: none does.
 func (c *Config) countingKey() string {
 	for i, s := range c.Stages {
-		if stages.Counts(s.Features) {
+		if stages.KindOf(s.Features).Counted {
 			return fmt.Sprintf("stages.%d.features.kind: %s", i, s.Features.Kind)
 		}
 	}

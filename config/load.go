@@ -65,7 +65,7 @@ func load(path string, content []byte, environ, set []string, over ...string) (*
 // untuned reports whether the one stage has the features that suit sparse rows, and no other key than its link says how they are
 // prepared and fitted.
 func (s *settings) untuned(c *Config) bool {
-	if len(c.Stages) != 1 || !slices.Contains(stages.Suiting(stages.SparseRows), c.Stages[0].Features.Kind) || s.hasBelow("prepare") {
+	if len(c.Stages) != 1 || !slices.Contains(stages.KindOf(c.Stages[0].Features).Suits, stages.SparseRows) || s.hasBelow("prepare") {
 		return false
 	}
 	for key := range s.set {
@@ -81,7 +81,7 @@ func (s *settings) untuned(c *Config) bool {
 func (s *settings) rounds(c *Config) {
 	for i := range c.Stages {
 		stage, key := &c.Stages[i], fmt.Sprintf("stages.%d", i)
-		if s.has(key+".passes") || !stages.InBlocks(stage.Features) {
+		if s.has(key+".passes") || !stages.KindOf(stage.Features).InBlocks {
 			continue
 		}
 		stage.Passes = solve.MaxPasses
@@ -99,7 +99,7 @@ func (s *settings) lastStage(c *Config) {
 		return
 	}
 	last := c.Stages[at]
-	if stages.InBlocks(last.Features) || stages.Grown(last.Features) {
+	if stages.KindOf(last.Features).InBlocks || stages.KindOf(last.Features).Grown {
 		return
 	}
 	passes := solve.LastPasses(last.Stage)
@@ -119,7 +119,7 @@ func (s *settings) config() (*Config, error) {
 	for i := range s.set["stages"].items {
 		stage, key := DefaultStage(), fmt.Sprintf("stages.%d", i)
 		if kind := key + ".features.kind"; s.has(kind) {
-			if stage.Features = stages.DefaultsOf(s.set[kind].value.String()); stages.Grown(stage.Features) {
+			if stage.Features = stages.DefaultsOf(s.set[kind].value.String()); stages.KindOf(stage.Features).Grown {
 				solve.GrownDefaults(&stage.Stage)
 			}
 		}
@@ -188,7 +188,7 @@ func decodeHook(from, to reflect.Value) (any, error) {
 
 // defaultHoldout returns the part of the rows that is held out if nothing says it: some, if anything is chosen by such rows.
 func (c *Config) defaultHoldout() float64 {
-	chooses := func(stage Stage) bool { return stages.Chooses(stage.Features) }
+	chooses := func(stage Stage) bool { return stage.Features.Weight == schemas.WeightAuto }
 	switch {
 	case c.Examples.Labels == layout.LabelsSeveral:
 		return ingest.DefaultSeveralHoldout

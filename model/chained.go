@@ -21,15 +21,14 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 	updated, counted := 0, 0
 	for t, s := range list {
 		f := s.Features
-		fits, counts := stages.InUpdates(f)
-		switch {
-		case counts:
+		switch kind := stages.KindOf(f); {
+		case kind.Counted:
 			if counted++; counted > 1 {
 				wrong(t, "features.kind", f.Kind, "at most one stage of this kind")
 			}
 			continue
-		case !fits:
-			wrong(t, "features.kind", f.Kind, strings.Join(stages.UpdatedNames(), " or "))
+		case !inUpdates(kind):
+			wrong(t, "features.kind", f.Kind, strings.Join(stages.Names(inUpdates), " or "))
 			continue
 		}
 		if updated++; updated > 1 {
@@ -52,6 +51,9 @@ func CheckOccurring(list []schemas.Stage) (problems []option.Problem) {
 	return problems
 }
 
+// inUpdates reports whether updates on sparse rows can fit the weights of all inputs, or count them.
+func inUpdates(k stages.Kind) bool { return k.Sparse && !k.InBlocks }
+
 // occurringLinks returns the links of a stage of columns in a chain of updates on sparse rows: the curvature of their loss is p(1 − p).
 func occurringLinks() (names []string) {
 	for _, l := range link.All() {
@@ -65,10 +67,7 @@ func occurringLinks() (names []string) {
 // Chained returns the stages of a chain in the order in which updates fit them. A stage whose weights are counted comes before the others,
 // which are fitted to what its scores leave over; these are in the unit of theirs. The sum of scores is the same in any order.
 func Chained(list []schemas.Stage) []schemas.Stage {
-	counted := func(s schemas.Stage) bool {
-		_, counts := stages.InUpdates(s.Features)
-		return counts
-	}
+	counted := func(s schemas.Stage) bool { return stages.KindOf(s.Features).Counted }
 	if !slices.ContainsFunc(list, counted) {
 		return list
 	}

@@ -157,7 +157,7 @@ func normals(random *rand.Rand) func(n int, deviation float64) []float32 {
 
 // grown reports whether all stages of a recipe have trees, or any.
 func (r recipe) grown() (all, any bool) {
-	has := func(s schemas.Stage) bool { return stages.Grown(s.Features) }
+	has := func(s schemas.Stage) bool { return stages.KindOf(s.Features).Grown }
 	return !slices.ContainsFunc(r.stages, func(s schemas.Stage) bool { return !has(s) }), slices.ContainsFunc(r.stages, has)
 }
 
@@ -214,7 +214,7 @@ func everyRecipe(t testing.TB) (all []recipe) {
 			first := schemas.Stage{Features: features, Link: schemas.Link(links[i%len(links)])}
 			all = append(all, recipe{
 				prepare: schemas.Prepare{Scale: prepare.ScaleStandard}, intercept: true, labels: labels, members: 2 + i%2,
-				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: !stages.Grown(features)}},
+				stages: []schemas.Stage{first, {Features: features, Link: schemas.Link(last), Scores: !stages.KindOf(features).Grown}},
 			})
 		}
 	}
@@ -276,7 +276,7 @@ func everyFeatures(t testing.TB) (all []schemas.Features) {
 	}
 	for _, kind := range strings.Split(strings.ReplaceAll(problems[0].Want, " or ", ", "), ", ") {
 		f := stages.DefaultsOf(kind)
-		if stages.OnlySparse(f) { // models of sparse rows are not exported
+		if stages.KindOf(f).OnlySparse { // models of sparse rows are not exported
 			continue
 		}
 		f.Size, f.BandwidthScale, f.Degree = 65, 2, 4

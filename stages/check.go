@@ -20,14 +20,10 @@ func Check(f schemas.Features) (problems []option.Problem) {
 	bad := func(key string, value any, want string) {
 		problems = append(problems, option.Problem{Key: key, Value: fmt.Sprint(value), Want: want})
 	}
-	own, known := find(f.Kind)
-	if !known {
+	own := KindOf(f)
+	if own.name == "" {
 		own.minSize = 1
-		var names []string
-		for k := range kinds {
-			names = append(names, k.name)
-		}
-		bad("kind", f.Kind, option.Enumerate(names, "or"))
+		bad("kind", f.Kind, option.Enumerate(Names(func(Kind) bool { return true }), "or"))
 	}
 	if f.Size < own.minSize || f.Size > maxSize {
 		bad("size", f.Size, fmt.Sprintf("a whole number from %d to %d", own.minSize, maxSize))
@@ -54,7 +50,7 @@ func Check(f schemas.Features) (problems []option.Problem) {
 
 // CheckInputs returns the keys under `features` that conflict with a preparation. Both must pass their own checks.
 func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
-	if k, ok := find(f.Kind); ok && k.pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
+	if KindOf(f).pixels && (p.PCA > 0 || p.Scale == prepare.ScaleUnit || p.Scale == prepare.ScaleRanks) {
 		want := "another kind, or prepare.pca 0 and prepare.scale none or standard, because these features are computed from pixels"
 		return []option.Problem{{Key: "kind", Value: f.Kind, Want: want}}
 	}
@@ -63,7 +59,7 @@ func CheckInputs(f schemas.Features, p schemas.Prepare) []option.Problem {
 
 // CheckScores returns the stage's keys that conflict with scores as features.
 func CheckScores(f schemas.Features, scores bool) []option.Problem {
-	if scores && Grown(f) {
+	if scores && KindOf(f).Grown {
 		want := "false with kind " + f.Kind + ", because leaves are all columns of such a block"
 		return []option.Problem{{Key: "scores", Value: "true", Want: want}}
 	}

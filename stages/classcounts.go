@@ -12,16 +12,16 @@ import (
 // fitted.
 const ClassCounts = "class_counts"
 
-func classCounts() kind {
-	return kind{
+func classCounts() Kind {
+	return Kind{
 		name:    ClassCounts,
 		meaning: "naive Bayes on the inputs of sparse rows, after a stage of columns: see [texts](texts.md)",
 		keys: []option.Key{{Name: "weight", Meaning: "factor of the scores of naive Bayes: a number, or `auto` (its default), the one " +
 			"with the best predictions of the holdout rows, a tenth of the training rows without `examples.holdout`",
 			Rule: option.Rule{Want: "auto or a number ≥ 0", Holds: func(v any) bool { return v.(schemas.Weight).Valid() }}}},
-		sparse:     true,
-		onlySparse: true,
-		counted:    true,
+		Sparse:     true,
+		OnlySparse: true,
+		Counted:    true,
 		defaults:   func(f *schemas.Features) { f.Size, f.Weight = 0, schemas.WeightAuto },
 		describe: func(f schemas.Features) string {
 			return fmt.Sprintf("%s weight %v", f.Kind, f.Weight)
@@ -35,12 +35,9 @@ func classCounts() kind {
 // 12.1 %.
 const DefaultHoldout = 0.1
 
-// Chooses reports whether the prediction of holdout rows chooses something about features.
-func Chooses(f schemas.Features) bool { return f.Weight == schemas.WeightAuto }
-
 // CheckTask returns the keys under `features` that conflict with the task of the run.
 func CheckTask(f schemas.Features, task examples.Task) []option.Problem {
-	if k, ok := find(f.Kind); ok && k.counted && task != examples.OneLabel {
+	if KindOf(f).Counted && task != examples.OneLabel {
 		return []option.Problem{{Key: "kind", Value: f.Kind,
 			Want: "another kind, because these features count the rows of each class, and rows have one label each"}}
 	}

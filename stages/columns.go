@@ -17,10 +17,10 @@ const Columns = "columns"
 // drawColumns is the purpose of the draws of inputs.
 const drawColumns = 3
 
-func columns() kind {
-	return kind{
+func columns() Kind {
+	return Kind{
 		name:    Columns,
-		scaled:  true,
+		Scaled:  true,
 		meaning: "the inputs themselves",
 		keys: []option.Key{
 			{Name: "size", Meaning: "0 (its default) takes all inputs"},
@@ -28,8 +28,8 @@ func columns() kind {
 				"draw each input before any is drawn again"},
 		},
 		minSize:  0,
-		suits:    []Examples{Tables, SparseRows},
-		sparse:   true,
+		Suits:    []Examples{Tables, SparseRows},
+		Sparse:   true,
 		defaults: func(f *schemas.Features) { f.Size = 0 },
 		describe: func(f schemas.Features) string {
 			text := fmt.Sprintf("%d %s", f.Size, f.Kind)

@@ -22,7 +22,7 @@ type Map struct {
 	stage     int
 	deviation float64 // of a direction's components: √(2/s)
 
-	kind   kind
+	kind   Kind
 	inputs int // m
 	size   int // p
 	extra  int // columns after the p features: previous predictions, then the intercept
@@ -45,10 +45,7 @@ type Map struct {
 // *[SizeError], a *[prepare.DenseError] if prepared is of sparse rows, or for features of images [ErrNoImages], a
 // *[wire.ShapeError] if the preparation lacks learnt tensors, or says why the images have no such patches.
 func NewMap(f schemas.Features, seed uint64, stage int, prepared *prepare.Preparation, scores int, intercept bool) (*Map, error) {
-	k, ok := find(f.Kind)
-	if !ok {
-		panic("stages: unknown kind of features " + f.Kind)
-	}
+	k := mustKindOf(f)
 	if err := checkSparse(f, prepared, scores > 0); err != nil {
 		return nil, err
 	}
@@ -134,4 +131,18 @@ func (m *Map) Add(g *onnx.Graph, x, predictions onnx.Value) onnx.Value {
 		block = g.Node("Pad", block, g.Integers(0, 0, 0, 1), g.Number(1)) // after the last column
 	}
 	return block
+}
+
+// Overflowed returns the number of rows of a block (n × [Map.Size]) of prepared inputs x (n × m) whose features
+// overflow.
+func (m *Map) Overflowed(block, x kernel.Dense) (rows int) {
+	if !m.kind.products {
+		return 0
+	}
+	for i := range block.Rows {
+		if kernel.SquaredLength(block.Row(i)[:m.size]) == 0 && kernel.SquaredLength(x.Row(i)) > 1 {
+			rows++
+		}
+	}
+	return rows
 }

@@ -10,8 +10,8 @@ import (
 // Gradient is the kind of features that are all inputs of sparse rows, fitted block by block.
 const Gradient = "gradient"
 
-func gradient() kind {
-	return kind{
+func gradient() Kind {
+	return Kind{
 		name: Gradient,
 		meaning: "the inputs of sparse rows, fitted in blocks: every 33rd pass selects the inputs with the largest gradient, and the 32 that " +
 			"follow fit them",
@@ -21,9 +21,9 @@ func gradient() kind {
 				"as `passes` allow, the default if that key is set"},
 		},
 		minSize:    1,
-		sparse:     true,
-		onlySparse: true,
-		inBlocks:   true,
+		Sparse:     true,
+		OnlySparse: true,
+		InBlocks:   true,
 		defaults:   func(f *schemas.Features) { f.Size = 1000 },
 		describe: func(f schemas.Features) string {
 			text := fmt.Sprintf("all columns in blocks of %d by %s", f.Size, f.Kind)

@@ -1,6 +1,14 @@
+// Package stages turns a batch of examples, and the predictions of the previous stage, into a block of features:
+//
+//	raw rows ──prepare.Preparation──▶ inputs ──Map──▶ block
+//
+// A [Map] computes features of one kind; kind.go defines kinds and lists all of them. All random numbers derive from
+// the seed of the plan through the generator in draw.go. So a block is a pure function of the plan, the survey, the
+// stage and the rows: it can be discarded and recomputed, in this process or in another.
 package stages
 
 import (
+	"errors"
 	"fmt"
 	"math"
 
@@ -12,25 +20,24 @@ import (
 	"github.com/stagewise/stagewise/stages/prepare"
 )
 
-// A kind is one way to compute features from inputs. Each kind is one value in a file of its own, with its name, its
-// documentation, the keys it reads, and its arithmetic. To add a kind, write that file and add a line to kinds.
-type kind struct {
-	name    string
-	meaning string       // Markdown, for the documentation of the key `kind`
-	keys    []option.Key // the keys that the kind reads, with their meanings for it
-	sparse  bool         // sparse inputs are features of the kind, if it takes all of them
-	minSize int          // the minimum size in a configuration
-	pixels  bool         // each feature derives from raw features, so the preparation must not mix them
+// Kind is a way to compute features from inputs: its name, traits, documentation, the keys that it reads, and its arithmetic. To add
+// one, write a function that returns it in a file of its own, and add a line to kinds. The zero value is the kind of an unknown name.
+type Kind struct {
+	Suits      []Examples // examples for which the kind is tried by default
+	Opens      bool       // a block of it is worth a try before trees
+	Scaled     bool       // the features depend on the units of inputs
+	Sparse     bool       // sparse inputs are features of the kind, if it takes all of them
+	OnlySparse bool       // the kind does not support dense inputs
+	Counted    bool       // weights are computed from counts, so that inputs must not be negative: see [Map.Counted]
+	InBlocks   bool       // blocks of Features.Size inputs are fitted one at a time: see [Map.FittedAtATime]
+	Grown      bool       // features are leaves of trees, which are grown before the first visit to their stage
 
-	suits  []Examples // examples for which the kind is tried by default
-	opens  bool       // a block of it is worth a try before trees
-	scaled bool       // the features depend on the units of inputs
-
-	onlySparse bool // the kind does not support dense inputs
-	counted    bool // weights are computed from counts: see [Map.Counted]
-	inBlocks   bool // blocks of Features.Size inputs are fitted one at a time: see [Map.FittedAtATime]
-	grown      bool // features are leaves of trees: see [Grown]
-	products   bool // features are products, which may overflow when the inputs do not
+	name     string
+	meaning  string       // Markdown, for the documentation of the key `kind`
+	keys     []option.Key // the keys that the kind reads, with their meanings for it
+	minSize  int          // the minimum size in a configuration
+	pixels   bool         // each feature derives from raw features, so the preparation must not mix them
+	products bool         // features are products, which may overflow when the inputs do not
 
 	// fits returns what is wrong with keys of this kind beside each other. Nil: nothing.
 	fits func(schemas.Features) []option.Problem
@@ -65,8 +72,8 @@ type expander func(blas *kernel.BLAS, dst kernel.Dense, scratch *kernel.Dense, x
 
 // kinds are all kinds, in the order of the documentation. Kinds are created lazily, so that a search creates no more
 // than it needs.
-func kinds(yield func(kind) bool) {
-	for _, made := range []func() kind{
+func kinds(yield func(Kind) bool) {
+	for _, made := range []func() Kind{
 		rff,
 		sorf,
 		logits,
@@ -84,14 +91,54 @@ func kinds(yield func(kind) bool) {
 	}
 }
 
-func find(name string) (kind, bool) {
+// KindOf returns the kind of features.
+func KindOf(f schemas.Features) Kind {
 	for k := range kinds {
-		if k.name == name {
-			return k, true
+		if k.name == f.Kind {
+			return k
 		}
 	}
-	return kind{}, false
+	return Kind{}
 }
+
+// mustKindOf is [KindOf] for features that pass [Check].
+func mustKindOf(f schemas.Features) Kind {
+	k := KindOf(f)
+	if k.name == "" {
+		panic("stages: unknown kind of features " + f.Kind)
+	}
+	return k
+}
+
+// Names returns the names of the kinds with a trait, in the order of the documentation.
+func Names(has func(Kind) bool) (names []string) {
+	for k := range kinds {
+		if has(k) {
+			names = append(names, k.name)
+		}
+	}
+	return names
+}
+
+// Learns reports whether features depend on the survey's sample.
+func (k Kind) Learns() bool { return k.learn != nil }
+
+// Drawn reports whether features differ between stages, because they are drawn or learnt from draws: averaging models
+// of such features pays.
+func Drawn(f schemas.Features) bool {
+	k := KindOf(f)
+	return (k.draw != nil || k.learn != nil || k.Grown) && !(k.Sparse && f.Size == 0)
+}
+
+// Examples is the type of examples, which determines suitable features.
+type Examples int
+
+const (
+	Vectors    Examples = iota // rows of numbers without names
+	Tables                     // rows with named columns
+	SparseRows                 // rows of mostly zeros, such as texts
+	Images                     // rows of pixels
+)
 
 // Defaults returns the features of a stage without configured features.
 func Defaults() schemas.Features {
@@ -102,8 +149,8 @@ func Defaults() schemas.Features {
 // [Defaults], and [Check] reports the name.
 func DefaultsOf(name string) schemas.Features {
 	f := Defaults()
-	if k, ok := find(name); ok {
-		f.Kind = k.name
+	if k := KindOf(schemas.Features{Kind: name}); k.name != "" {
+		f.Kind = name
 		if k.defaults != nil {
 			k.defaults(&f)
 		}
@@ -112,13 +159,7 @@ func DefaultsOf(name string) schemas.Features {
 }
 
 // Describe returns a one-line description of features that [Check] accepts, such as "1024 rff bandwidth 2".
-func Describe(f schemas.Features) string {
-	k, ok := find(f.Kind)
-	if !ok {
-		panic("stages: unknown kind of features " + f.Kind)
-	}
-	return k.describe(f)
-}
+func Describe(f schemas.Features) string { return mustKindOf(f).describe(f) }
 
 // bandwidthScale is the key of that name. Its range is the same for all kinds, its meaning is not.
 func bandwidthScale(meaning string) option.Key {
@@ -133,4 +174,26 @@ func positive() option.Rule {
 // describeBandwidth describes a kind whose features approximate a kernel.
 func describeBandwidth(f schemas.Features) string {
 	return fmt.Sprintf("%d %s bandwidth %g", f.Size, f.Kind, f.BandwidthScale)
+}
+
+// ErrNoImages means that features require images, but the shape of the examples is unknown.
+var ErrNoImages = errors.New("features of kind patches need images, but neither the examples nor the configuration " +
+	"has their shape: set examples.image to height, width and channels, such as [28, 28, 1]")
+
+// Learner is the input of features that learn from data: the survey's sample of examples. Package pipeline provides it.
+type Learner struct {
+	BLAS *kernel.BLAS
+	Seed uint64
+	Rows kernel.Dense // the sample, prepared (n × m)
+	// Whiten returns (C + ridge·I)^−½ (n × n) of the lower triangle of a covariance C (n × n, row-major).
+	Whiten func(covariance []float64, n int, ridge float64) ([]float32, error)
+}
+
+// Learn returns what the features of a stage learn from the survey's sample, for the survey's result; nil for features
+// that learn nothing. prepared need not have the tensors of any stage. f must pass [Check].
+func (l Learner) Learn(f schemas.Features, stage int, prepared *prepare.Preparation) (wire.Tensors[float32], error) {
+	if k := mustKindOf(f); k.learn != nil {
+		return k.learn(l, f, stage, prepared)
+	}
+	return nil, nil
 }

@@ -14,10 +14,10 @@ import (
 // of [RFF], and b standard normal.
 const Logits = "logits"
 
-func logits() kind {
-	return kind{
+func logits() Kind {
+	return Kind{
 		name:     Logits,
-		scaled:   true,
+		Scaled:   true,
 		meaning:  "sigmoids of random projections",
 		keys:     []option.Key{bandwidthScale(projectionBandwidth)},
 		minSize:  1,

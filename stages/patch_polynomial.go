@@ -16,7 +16,7 @@ import (
 // moments of z are 0 and 1, so that a projection has a variance of about 1 / bandwidth_scale.
 const PatchPolynomial = "patch_polynomial"
 
-func patchPolynomial() kind {
+func patchPolynomial() Kind {
 	k := patches()
 	k.name, k.meaning = PatchPolynomial, "random monomials of random projections of the features of `patches`"
 	k.keys = append(k.keys, polynomial().keys...)

@@ -43,8 +43,8 @@ const (
 	rareResponse = 0.05
 )
 
-func patches() kind {
-	return kind{
+func patches() Kind {
+	return Kind{
 		name:    Patches,
 		meaning: "responses of patches of images to filters, pooled over a grid",
 		keys: []option.Key{
@@ -72,7 +72,7 @@ func patches() kind {
 			}
 			return []option.Problem{{Key: "filters", Value: fmt.Sprint(f.Filters), Want: wantFilters()}}
 		},
-		suits:  []Examples{Images},
+		Suits:  []Examples{Images},
 		pixels: true,
 		defaults: func(f *schemas.Features) {
 			f.Size, f.Patch, f.Filters, f.Grid, f.Rectify, f.Whiten, f.Contrast, f.Source = 0, 9, 128, 4, 0.5, 0.3, 0.1, SourceData

@@ -290,7 +290,7 @@ func TestLearnPatches(t *testing.T) {
 			}
 		}
 	}
-	if !Learns(smallPatches(6, false, SourceData)) || Learns(Defaults()) {
+	if !KindOf(smallPatches(6, false, SourceData)).Learns() || KindOf(Defaults()).Learns() {
 		t.Error("Learns is wrong")
 	}
 }

@@ -18,10 +18,10 @@ const maxDegree = 8
 // drawDegrees is the purpose of the draws of the number of factors of monomials.
 const drawDegrees = 4
 
-func polynomial() kind {
-	return kind{
+func polynomial() Kind {
+	return Kind{
 		name:    Polynomial,
-		scaled:  true,
+		Scaled:  true,
 		meaning: "random monomials of random projections",
 		keys: []option.Key{bandwidthScale(projectionBandwidth),
 			{Name: "degree", Meaning: "the maximum number of factors of a monomial", Rule: option.Whole(1, maxDegree)}},

@@ -13,14 +13,14 @@ import (
 // is the median squared distance between rows times bandwidth_scale.
 const RFF = "rff"
 
-func rff() kind {
-	return kind{
+func rff() Kind {
+	return Kind{
 		name:     RFF,
-		scaled:   true,
+		Scaled:   true,
 		meaning:  "random Fourier features",
 		keys:     []option.Key{bandwidthScale(gaussianBandwidth)},
-		suits:    []Examples{Vectors},
-		opens:    true,
+		Suits:    []Examples{Vectors},
+		Opens:    true,
 		minSize:  1,
 		describe: describeBandwidth,
 		draw: func(m *Map) drawn {

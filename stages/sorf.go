@@ -30,10 +30,10 @@ const drawSigns = 5
 // −t²·exp(−t)/n for t = ‖x−x'‖²/s. For n = 64 the measured bias is at most 0.009, the random error of 12,000 features.
 const minTransform = 64
 
-func sorf() kind {
-	return kind{
+func sorf() Kind {
+	return Kind{
 		name:     SORF,
-		scaled:   true,
+		Scaled:   true,
 		meaning:  "the kernel of `rff`, faster with several hundred inputs",
 		keys:     []option.Key{bandwidthScale(gaussianBandwidth)},
 		minSize:  1,

@@ -21,21 +21,16 @@ func CheckSparse(f schemas.Features, scores bool) error {
 // checkSparse returns a *[prepare.DenseError] if features do not support sparse inputs, and a *[prepare.SparseError] if
 // they require them.
 func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool) error {
-	k, _ := find(f.Kind)
+	k := KindOf(f)
 	switch {
-	case prepared.Factors == nil && k.onlySparse:
+	case prepared.Factors == nil && k.OnlySparse:
 		return &prepare.SparseError{What: "features.kind: " + f.Kind}
 	case prepared.Factors == nil:
 		return nil
-	case !k.sparse:
-		var names []string
-		for k := range kinds {
-			if k.sparse {
-				names = append(names, k.name)
-			}
-		}
+	case !k.Sparse:
+		names := Names(func(k Kind) bool { return k.Sparse })
 		return &prepare.DenseError{What: "features.kind: " + f.Kind, Want: "it to " + strings.Join(names, " or ")}
-	case !k.inBlocks && f.Size > 0 || f.Replacement:
+	case !k.InBlocks && f.Size > 0 || f.Replacement:
 		return &prepare.DenseError{What: fmt.Sprintf("features.size: %d", f.Size), Want: "it to 0, which is all columns"}
 	case scores:
 		return &prepare.DenseError{What: "scores: true", Want: "it to false"}
@@ -43,33 +38,20 @@ func checkSparse(f schemas.Features, prepared *prepare.Preparation, scores bool)
 	return nil
 }
 
-// OnlySparse reports whether features require sparse rows.
-func OnlySparse(f schemas.Features) bool {
-	k, ok := find(f.Kind)
-	return ok && k.onlySparse
-}
-
-// Counts reports whether the weights of features are computed from counts, so that inputs must not be negative.
-func Counts(f schemas.Features) bool {
-	k, _ := find(f.Kind)
-	return k.counted
-}
-
-// InUpdates reports whether updates of a chain on sparse rows support a stage of these features: they can fit its
-// weights, of all inputs, or count them.
-func InUpdates(f schemas.Features) (fits, counts bool) {
-	k, _ := find(f.Kind)
-	return k.sparse && !k.counted && !k.inBlocks, k.sparse && k.counted
-}
-
-// UpdatedNames returns the kinds that [InUpdates] accepts.
-func UpdatedNames() (names []string) {
-	for k := range kinds {
-		if fits, counts := InUpdates(schemas.Features{Kind: k.name}); fits || counts {
-			names = append(names, k.name)
-		}
+// NeedDense reports whether a preparation, features or another component, as need says, does not support sparse rows,
+// and none requires them.
+func NeedDense(p schemas.Prepare, list []schemas.Stage, need bool) bool {
+	if prepare.CheckRows(p, false) != nil {
+		return false
 	}
-	return names
+	need = need || prepare.CheckRows(p, true) != nil
+	for _, s := range list {
+		if k := KindOf(s.Features); k.name == "" || k.OnlySparse {
+			return false
+		}
+		need = need || CheckSparse(s.Features, s.Scores) != nil
+	}
+	return need
 }
 
 // Sparse reports whether the block has sparse rows.
@@ -77,11 +59,11 @@ func (m *Map) Sparse() bool { return m.sparse }
 
 // Counted reports whether the stage's weights are computed from counts of its rows by class, instead of fitted to the
 // residuals of earlier stages.
-func (m *Map) Counted() bool { return m.kind.counted }
+func (m *Map) Counted() bool { return m.kind.Counted }
 
 // FittedAtATime returns the number of inputs per block of a blockwise fit; 0: all.
 func (m *Map) FittedAtATime() int {
-	if m.kind.inBlocks {
+	if m.kind.InBlocks {
 		return m.features.Size
 	}
 	return 0
@@ -89,12 +71,6 @@ func (m *Map) FittedAtATime() int {
 
 // Rounds returns the largest number of turns of each input in a blockwise fit; 0: unlimited.
 func (m *Map) Rounds() int { return m.features.Rounds }
-
-// InBlocks reports whether the fit is blockwise: see [Map.FittedAtATime].
-func InBlocks(f schemas.Features) bool {
-	k, ok := find(f.Kind)
-	return ok && k.inBlocks
-}
 
 // ExpandSparse returns the block (n × [Map.Size]) of prepared inputs x (n × m), whose memory it shares. It panics
 // unless [Map.Sparse] is true.

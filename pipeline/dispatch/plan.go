@@ -239,7 +239,7 @@ func CheckFeatures(plan, earlier *schemas.Plan) error {
 		}
 	}
 	for t := len(earlier.Stages); t < len(plan.Stages); t++ {
-		if f := plan.Stages[t].Features; stages.Learns(f) {
+		if f := plan.Stages[t].Features; stages.KindOf(f).Learns() {
 			return fmt.Errorf("stage %d: features of kind %s need a survey, but a warm start uses the version's survey: such stages "+
 				"can't be added", t, f.Kind)
 		}
@@ -267,8 +267,9 @@ func PrepareOf(ctx context.Context, p *topics.Pipeline, job topics.Job, plan, ea
 	if err != nil {
 		return how, err
 	}
-	if first.Named && !first.Sparse && first.Image == (examples.Image{}) {
-		how.Scale = stages.ScaleOf(job.Stages)
+	scaled := func(s schemas.Stage) bool { return stages.KindOf(s.Features).Scaled }
+	if first.Named && !first.Sparse && first.Image == (examples.Image{}) && slices.ContainsFunc(job.Stages, scaled) {
+		how.Scale = prepare.ScaleStandard
 	}
 	return how, nil
 }

@@ -399,7 +399,7 @@ func (c *Chain) Due() (v Visit, seal int) {
 // grows reports whether the first visit to a stage grows its trees. The stages of an update have the trees of the previous
 // version.
 func (c *Chain) grows(stage int) bool {
-	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.Grown(c.Plan.Stages[stage].Features)
+	return stage < len(c.Plan.Stages) && c.Plan.Update() == nil && stages.KindOf(c.Plan.Stages[stage].Features).Grown
 }
 
 // first returns the number of the first visit to a stage.

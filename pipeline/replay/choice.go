@@ -219,14 +219,14 @@ func (c *chooser) try(ctx context.Context, tried candidate) (found, error) {
 func (f *found) enlarge(rows int64) {
 	n := len(f.stages)
 	grown := stages.Larger(f.stages[n-1].Features)
-	if !stages.Grown(grown) || rows < leafRows*int64(grown.Leaves) || n <= lastBlocks ||
+	if !stages.KindOf(grown).Grown || rows < leafRows*int64(grown.Leaves) || n <= lastBlocks ||
 		!(f.losses[n-1].loss < clearly*f.losses[n-1-lastBlocks].loss) {
 		return
 	}
 	f.name = "larger " + f.name
 	f.stages = append(slices.Clone(f.stages), slices.Repeat(f.stages[n-1:], blocksOfLarger-blocksOfTrees)...)
 	for t := range f.stages {
-		if s := &f.stages[t]; stages.Grown(s.Features) {
+		if s := &f.stages[t]; stages.KindOf(s.Features).Grown {
 			s.Features = grown
 		}
 	}
@@ -308,15 +308,16 @@ func (c *chooser) candidatesOf(ctx context.Context, job topics.Job) ([]candidate
 		}
 	}
 	few := c.rows > 0 && (c.rows < leastRows || float64(c.rows)*heldOut(job, 0) < leastHeldOut)
-	if opening := stages.Opening(); few && len(opening) > 0 {
+	opening := stages.Names(func(k stages.Kind) bool { return k.Opens })
+	if few && len(opening) > 0 {
 		return []candidate{{name: opening[0], stages: []schemas.Stage{stageOf(job, opening[0])}, prepare: standard, least: 1}}, nil
 	}
 	list := suiting(job, stages.Tables, standard)
 	for _, c := range list {
-		if !stages.Grown(c.stages[0].Features) {
+		if !stages.KindOf(c.stages[0].Features).Grown {
 			continue
 		}
-		for _, kind := range stages.Opening() {
+		for _, kind := range opening {
 			list = append(list, candidate{name: kind + " and " + c.name, stages: append([]schemas.Stage{stageOf(job, kind)}, c.stages...),
 				prepare: ranks, least: 2, opening: 1})
 		}
@@ -335,9 +336,9 @@ func heldOut(job topics.Job, rows int64) float64 {
 
 // suiting returns a candidate for each suitable kind of features: one stage, or several of trees.
 func suiting(job topics.Job, e stages.Examples, prepare schemas.Prepare) (list []candidate) {
-	for _, kind := range stages.Suiting(e) {
+	for _, kind := range stages.Names(func(k stages.Kind) bool { return slices.Contains(k.Suits, e) }) {
 		c := candidate{name: kind, stages: []schemas.Stage{stageOf(job, kind)}, prepare: prepare, least: 1}
-		if stages.Grown(c.stages[0].Features) {
+		if stages.KindOf(c.stages[0].Features).Grown {
 			c.stages = slices.Repeat(c.stages, blocksOfTrees)
 		}
 		list = append(list, c)
@@ -362,7 +363,7 @@ func listed(job topics.Job) candidate {
 // stageOf returns a stage of a kind with the defaults of the job's task.
 func stageOf(job topics.Job, kind string) schemas.Stage {
 	s := solve.Defaults()
-	if s.Features = stages.DefaultsOf(kind); stages.Grown(s.Features) {
+	if s.Features = stages.DefaultsOf(kind); stages.KindOf(s.Features).Grown {
 		solve.GrownDefaults(&s)
 	}
 	if task := job.Examples.Task(); task != examples.OneLabel {
@@ -410,8 +411,8 @@ func lowest(losses []heldOutLoss, least int) int {
 // has no trees.
 func lastNear(losses []heldOutLoss, list []schemas.Stage, at int) int {
 	most := nearlyLowest * losses[at].loss
-	for last := len(losses) - 1; last > at && stages.Grown(list[at].Features); last-- {
-		if losses[last].loss <= most && stages.Grown(list[last].Features) {
+	for last := len(losses) - 1; last > at && stages.KindOf(list[at].Features).Grown; last-- {
+		if losses[last].loss <= most && stages.KindOf(list[last].Features).Grown {
 			return last
 		}
 	}

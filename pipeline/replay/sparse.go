@@ -54,7 +54,7 @@ func sparsePreparations() []schemas.Prepare {
 // autoColumns reports whether a stage may need a ridge that is chosen by held-out rows: its features suit sparse rows, and its
 // ridge is auto.
 func autoColumns(s schemas.Stage) bool {
-	return s.Ridge == schemas.RidgeAuto && slices.Contains(stages.Suiting(stages.SparseRows), s.Features.Kind)
+	return s.Ridge == schemas.RidgeAuto && slices.Contains(stages.KindOf(s.Features).Suits, stages.SparseRows)
 }
 
 // tuned returns the job with the preparation and the ridge with the lowest holdout loss, if its examples are sparse: first one

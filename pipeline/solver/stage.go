@@ -325,7 +325,7 @@ func (s *Solver) knownRidge(number int) schemas.Ridge {
 	if ridge, chosen := s.chain.Ridge(number); chosen {
 		return ridge
 	}
-	if stages.Grown(s.plan.Stages[number].Features) {
+	if stages.KindOf(s.plan.Stages[number].Features).Grown {
 		return solve.GrownRidge
 	}
 	if ridge, begins := s.chain.InitialRidge(number); begins {

@@ -1,8 +1,15 @@
+// Package prepare turns raw rows into the inputs of feature maps, and into the codes that trees compare:
+//
+//	raw rows ──Preparation──▶ inputs (n × m), codes (n × c)
+//
+// The survey provides the data behind a [Preparation]: moments, or knots of ranks, of dense rows; factors of sparse
+// ones; bins of columns. So inputs are a function of the plan, the survey and the row.
 package prepare
 
 import (
 	"cmp"
 	"fmt"
+	"math"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/onnx"
@@ -301,4 +308,89 @@ func ScaleRows(p schemas.Prepare, x kernel.Dense) {
 	if p.Scale == ScaleUnit {
 		kernel.UnitRows(x)
 	}
+}
+
+// DenseError means that a setting requires dense rows, but the examples are sparse.
+type DenseError struct {
+	What string // the key and its value
+	Want string // the supported value for sparse rows
+}
+
+// Error says what to set.
+func (e *DenseError) Error() string {
+	return fmt.Sprintf("%s: the examples are sparse, and this needs dense rows: set %s; or for LIBSVM files examples.rows to dense",
+		e.What, e.Want)
+}
+
+// SparseError means that a setting requires sparse rows, but the examples are dense.
+type SparseError struct{ What string } // the key, and its value if other values are for dense rows
+
+// Error names the key.
+func (e *SparseError) Error() string {
+	return fmt.Sprintf("%s: the examples are dense, and this is for sparse rows, such as those of LIBSVM files: remove it", e.What)
+}
+
+// CheckRows returns a *[DenseError] or a *[SparseError] if the preparation does not support sparse, or dense, examples.
+func CheckRows(p schemas.Prepare, sparse bool) error {
+	switch {
+	case sparse && p.PCA > 0:
+		return &DenseError{fmt.Sprintf("prepare.pca: %d", p.PCA), "it to 0"}
+	case sparse && (p.Scale == ScaleStandard || p.Scale == ScaleRanks):
+		return &DenseError{"prepare.scale: " + p.Scale, "it to " + ScaleNone + " or " + ScaleUnit}
+	case !sparse && p.MinRows > 1:
+		return &SparseError{"prepare.min_rows"}
+	case !sparse && p.Values != "" && p.Values != ValuesNone:
+		return &SparseError{"prepare.values"}
+	case !sparse && p.IDF != 0:
+		return &SparseError{"prepare.idf"}
+	}
+	return nil
+}
+
+// A Gram matrix is summed in single precision for some thousands of rows, up to 2¹²⁸. So this bounds the length of a
+// row: a million squares of such a length fit, and one row can't spoil the sum of the others.
+const maxLength = 1 << 53
+
+// The longest features in the survey's moments. They are centred later, by a mean of up to the same length.
+const (
+	maxCentred = maxLength / 2
+	maxScaled  = 1 << 63 // features divided by their standard deviation may be longer: times since 1970 in nanoseconds are 2⁶¹
+)
+
+// Overflows reports whether a row of raw features, dense or the values of a sparse one, is too long for a preparation.
+// A missing value (NaN) adds nothing to the length.
+func Overflows(p schemas.Prepare, features []float32) bool {
+	limit := float64(maxCentred)
+	switch {
+	case p.Scale == ScaleUnit, p.Values != "" && p.Values != ValuesNone:
+		limit = math.MaxFloat32 * math.Sqrt(examples.MaxColumns) // any finite row
+	case p.Scale == ScaleStandard && p.PCA == 0: // the Gram matrix is that of unscaled features
+		limit = maxScaled
+	}
+	if !isLonger(features, limit) {
+		return false
+	}
+	square := 0.0
+	for _, v := range features {
+		if v == v {
+			square += float64(v) * float64(v)
+		}
+	}
+	return !(square <= limit*limit)
+}
+
+// isLonger reports whether a row is longer than a limit, or is not finite.
+func isLonger(row []float32, limit float64) bool {
+	return len(row) > 0 && !(float64(kernel.SquaredLength(row)) <= limit*limit)
+}
+
+// ClearLong sets the first columns of rows of x that are too long there to 0, and returns these rows.
+func ClearLong(x kernel.Dense, columns int) (rows []int) {
+	for i := range x.Rows {
+		if row := x.Row(i)[:columns]; isLonger(row, maxLength) {
+			clear(row)
+			rows = append(rows, i)
+		}
+	}
+	return rows
 }

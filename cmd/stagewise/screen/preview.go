@@ -110,7 +110,7 @@ func checkMatrices(c *config.Config, width int) error {
 }
 
 // onlySparse reports whether a stage supports only sparse rows.
-func onlySparse(s schemas.Stage) bool { return stages.OnlySparse(s.Features) }
+func onlySparse(s schemas.Stage) bool { return stages.KindOf(s.Features).OnlySparse }
 
 // checkOutcomes returns lines that say what waits for labels that come later; none if there are none.
 func checkOutcomes(c *config.Config) []string {
@@ -349,7 +349,7 @@ func costOf(rows int64, list []schemas.Stage, columns []int, width, inputs int, 
 func costs(c *config.Config, width int) []string {
 	list, columns := c.Job().Stages, columnsOf(c, width)
 	if c.Examples.Text != "" || len(columns) == 0 || slices.ContainsFunc(list, func(s schemas.Stage) bool {
-		return onlySparse(s) || stages.Grown(s.Features)
+		return onlySparse(s) || stages.KindOf(s.Features).Grown
 	}) {
 		return nil
 	}
@@ -363,7 +363,7 @@ func costs(c *config.Config, width int) []string {
 			names.Statistics),
 		fmt.Sprintf("a million rows write %s to %s", amount(run.residuals), names.Residuals),
 	}
-	if width > 0 && !slices.ContainsFunc(list, func(s schemas.Stage) bool { return stages.Learns(s.Features) }) {
+	if width > 0 && !slices.ContainsFunc(list, func(s schemas.Stage) bool { return stages.KindOf(s.Features).Learns() }) {
 		lines[1] += fmt.Sprintf(", and take about %s core-seconds", humanize.Comma(int64(math.Ceil(run.seconds))))
 		if n := c.Job().Examples.Partitions; n > 0 {
 			if more := perPartition * float64(n*len(list)) / 1e9; more >= 1 {
