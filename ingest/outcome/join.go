@@ -19,7 +19,8 @@ const Never = math.MinInt64
 type Message struct {
 	Partition int
 	Offset    int64
-	Time      int64 // in milliseconds since 1970; Never: none
+	Time      int64  // in milliseconds since 1970; Never: none
+	Bytes     string // of the key, as they were read
 	Key       string
 	Value     []byte // opaque: returned when the row is decided
 }
@@ -28,7 +29,8 @@ type Message struct {
 type Outcome struct {
 	Partition int
 	Offset    int64
-	Time      int64 // in milliseconds since 1970; Never: none
+	Time      int64  // in milliseconds since 1970; Never: none
+	Bytes     string // of its only key, as they were read
 	Labels    []Labelled
 }
 
@@ -54,6 +56,7 @@ type Join struct {
 	kept           *table  // outcomes by time, which later rows may have; settled ones have had a row
 	decided        *memory // rows after their deadlines
 	counts         examples.JoinCounts
+	row, alone     Message // the last row, and the last outcome without a row. Values and labels are left out.
 	unsettled      queue[*waitingOutcome]
 	due, applied   examples.JoinPlace
 	labelled, skip int // number of messages joined with the first unsettled outcome, and of those joined by an earlier process
@@ -76,22 +79,13 @@ type mark struct{ offset, time int64 }
 // marksOfWait is the number of marks of a partition during the waiting time of a row.
 const marksOfWait = 64
 
-// New returns an empty join, one of several, which share the memory of the options. It reads rows and outcomes from the given positions,
-// those before the cursor again, until [Join.Resume].
-func New(o Options, number, of int, rows, outcomes []examples.JoinInput, cursor examples.JoinCursor) *Join {
+// New returns an empty join, one of several, which share the memory of the options. It continues at a cursor. [Join.Read] adds its
+// partitions.
+func New(o Options, number, of int, cursor examples.JoinCursor) *Join {
 	memory, folder := int64(o.Memory)/int64(max(of, 1)), ""
 	j := &Join{within: o.Within.Milliseconds(), early: o.Early.Milliseconds(), grace: o.Grace.Milliseconds(),
 		rows: map[int]*input{}, outcomes: map[int]*input{}, decided: newMemory(memory),
 		due: cursor.Due, applied: cursor.Applied, cursor: cursor, again: true}
-	for _, of := range []struct {
-		inputs map[int]*input
-		begin  []examples.JoinInput
-	}{{j.rows, rows}, {j.outcomes, outcomes}} {
-		for _, b := range of.begin {
-			of.inputs[b.Partition] = &input{time: b.Since, until: b.Time, passed: Never, grain: max(1, (j.within+j.early+j.grace)/marksOfWait),
-				marks: []mark{{b.From, b.Since}}}
-		}
-	}
 	budget := &budget{}
 	if o.folder != "" {
 		budget.limit, folder = memory, filepath.Join(o.folder, strconv.Itoa(number))
@@ -99,6 +93,13 @@ func New(o Options, number, of int, rows, outcomes []examples.JoinInput, cursor 
 	j.waiting, j.kept = newTable(budget, folder), newTable(budget, folder)
 	budget.tables = []*table{j.waiting, j.kept}
 	return j
+}
+
+// Read adds a partition of the rows, or of the outcomes, whose messages come from a position on: those before the cursor again, until
+// [Join.Resume].
+func (j *Join) Read(ofRows bool, from examples.JoinInput) {
+	j.inputs(ofRows)[from.Partition] = &input{time: from.Since, until: from.Time, passed: Never,
+		grain: max(1, (j.within+j.early+j.grace)/marksOfWait), marks: []mark{{from.From, from.Since}}}
 }
 
 // Begin returns the cursor of a partition's join without decisions.
@@ -180,7 +181,7 @@ func (j *Join) rowOf(m Message) *entry {
 // waitingOf records an outcome.
 func (j *Join) waitingOf(o Outcome) *waitingOutcome {
 	latest, behind := j.outcomes[o.Partition].see(o.Offset, o.Time)
-	return &waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Labels}
+	return &waitingOutcome{examples.JoinPlace{Time: latest, Partition: o.Partition, Offset: o.Offset}, behind, o.Bytes, o.Labels}
 }
 
 // joins reports whether a row has an outcome with its key. All times are those of the messages. An outcome that is farther
@@ -198,6 +199,7 @@ func (j *Join) near(row, outcome int64) bool {
 // Row adds a row. It calls decide if the row need not wait.
 func (j *Join) Row(m Message, decide func(Decided) error) error {
 	row := j.rowOf(m)
+	j.row, j.row.Value = m, nil
 	label, found, err := j.match(row)
 	if err != nil {
 		return err
@@ -323,7 +325,9 @@ func (j *Join) apply(decide func(Decided) error) error {
 		j.applied = next(o.place)
 	}
 	for i, e := range entries {
-		e.settled = j.count(e, had[i])
+		if e.settled = j.count(e, had[i]); !e.settled {
+			j.alone = Message{Partition: o.place.Partition, Offset: o.place.Offset, Time: o.place.Time - o.behind, Bytes: o.bytes, Key: e.key}
+		}
 		if err := j.keep(e); err != nil {
 			return err
 		}
@@ -399,35 +403,31 @@ func (j *Join) expire() error {
 }
 
 // Cursor returns which rows and outcomes are processed.
-func (j *Join) Cursor(partition int) examples.JoinCursor {
-	return examples.JoinCursor{Partition: partition, Due: j.due, Applied: j.applied, Labelled: j.labelled, Counts: j.counts}
+func (j *Join) Cursor() examples.JoinCursor {
+	return examples.JoinCursor{Partition: j.cursor.Partition, Due: j.due, Applied: j.applied, Labelled: j.labelled, Counts: j.counts}
 }
 
-// RowsFrom returns the position in a rows partition from which to resume the join at the cursor.
-func (j *Join) RowsFrom(partition int) examples.JoinInput {
-	in := j.rows[partition]
-	m := in.before(minus(min(j.due.Time, j.floor()), j.within+j.grace)) // of a row that may be waiting, or has had a kept outcome
-	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
-}
-
-// OutcomesFrom is RowsFrom for an outcomes partition.
-func (j *Join) OutcomesFrom(partition int) examples.JoinInput {
-	in := j.outcomes[partition]
-	earliest := minus(j.due.Time, j.within+j.grace) // of a row that may be waiting
-	for _, rows := range j.rows {
-		earliest = min(earliest, minus(rows.time, j.grace)) // of a later one
+// From returns the position in a partition of the rows, or of the outcomes, from which to resume the join at the cursor.
+func (j *Join) From(ofRows bool, partition int) examples.JoinInput {
+	earliest := minus(min(j.due.Time, j.floor()), j.within+j.grace) // of a row that may be waiting, or has had a kept outcome
+	if !ofRows {
+		earliest = minus(j.due.Time, j.within+j.grace)
+		for _, rows := range j.rows {
+			earliest = min(earliest, minus(rows.time, j.grace)) // of a later row
+		}
+		earliest = min(minus(earliest, j.early), j.applied.Time)
 	}
-	m := in.before(min(minus(earliest, j.early), j.applied.Time))
+	in := j.inputs(ofRows)[partition]
+	m := in.before(earliest)
 	return examples.JoinInput{Partition: partition, Time: in.time, From: m.offset, Since: m.time}
 }
 
 // Waiting returns the number of waiting rows.
 func (j *Join) Waiting() int { return j.waiting.open }
 
-// Waits reports whether the time of a row with a key is not over.
-func (j *Join) Waits(key string) (bool, error) {
-	rows, err := j.waiting.get(key)
-	return len(rows) > 0, err
+// Keys returns the last row, and the last outcome that had no row when it came in order. ok is false if there are none.
+func (j *Join) Keys() (row, outcome Message, ok bool) {
+	return j.row, j.alone, j.row.Key != "" && j.alone.Key != ""
 }
 
 // Counts returns the numbers of rows and outcomes so far.
@@ -474,6 +474,7 @@ func next(p examples.JoinPlace) examples.JoinPlace {
 type waitingOutcome struct {
 	place  examples.JoinPlace
 	behind int64
+	bytes  string
 	labels []Labelled
 }
 

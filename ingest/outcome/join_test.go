@@ -54,7 +54,7 @@ func draw(r *rand.Rand, rows, outcomes, messages int) *world {
 			p = len(key) * int(key[len(key)-1]) % rows
 		}
 		if r.IntN(5) < 3 {
-			w.rows[p] = append(w.rows[p], Message{p, int64(len(w.rows[p])), timeOf(len(w.rows[p]) == 0), key, []byte(fmt.Sprint("row ", p, "@", len(w.rows[p])))})
+			w.rows[p] = append(w.rows[p], Message{p, int64(len(w.rows[p])), timeOf(len(w.rows[p]) == 0), key, key, []byte(fmt.Sprint("row ", p, "@", len(w.rows[p])))})
 			last, times = append(last, key), append(times, now)
 			continue
 		}
@@ -211,15 +211,17 @@ func begin(t *testing.T, w *world, s *saved, random *rand.Rand) *process {
 	}
 	o := w.rule
 	o.Memory, o.folder = option.Bytes(p.memory), p.folder
-	p.join = New(o, 0, 1, joined.Rows, joined.Outcomes, joined.Joins[0])
+	p.join = New(o, 0, 1, joined.Joins[0])
 	var again []func() error
 	for n, in := range joined.Rows {
+		p.join.Read(true, in)
 		for offset := in.From; offset < p.rows[n]; offset++ {
 			again = append(again, func() error { return p.join.Row(w.rows[n][offset], p.decide) })
 		}
 	}
 	split := len(again)
 	for n, in := range joined.Outcomes {
+		p.join.Read(false, in)
 		for offset := in.From; offset < p.outcomes[n]; offset++ {
 			again = append(again, func() error { return p.join.Outcome(w.outcomes[n][offset], p.decide) })
 		}
@@ -250,12 +252,12 @@ func (p *process) decide(d Decided) error {
 }
 
 func (p *process) save() {
-	joined := &examples.Joined{Joins: []examples.JoinCursor{p.join.Cursor(-1)}}
+	joined := &examples.Joined{Joins: []examples.JoinCursor{p.join.Cursor()}}
 	for n := range p.world.rows {
-		joined.Rows = append(joined.Rows, p.join.RowsFrom(n))
+		joined.Rows = append(joined.Rows, p.join.From(true, n))
 	}
 	for n := range p.world.outcomes {
-		joined.Outcomes = append(joined.Outcomes, p.join.OutcomesFrom(n))
+		joined.Outcomes = append(joined.Outcomes, p.join.From(false, n))
 	}
 	*p.saved = saved{slices.Clone(p.rows), slices.Clone(p.outcomes), joined, append(p.saved.decided, p.batch...)}
 	p.batch = nil
@@ -368,8 +370,10 @@ func TestMemoryOfWhatWaits(t *testing.T) {
 		runtime.ReadMemStats(&m)
 		return int64(m.HeapAlloc)
 	}
-	inputs := []examples.JoinInput{{Time: Never, Since: Never}}
-	j := New(Options{Within: time.Hour, Memory: limit, folder: t.TempDir()}, 0, 1, inputs, inputs, Begin(0))
+	j := New(Options{Within: time.Hour, Memory: limit, folder: t.TempDir()}, 0, 1, Begin(0))
+	for _, ofRows := range []bool{true, false} {
+		j.Read(ofRows, examples.JoinInput{Time: Never, Since: Never})
+	}
 	if err := j.Resume(nil); err != nil {
 		t.Fatal(err)
 	}

@@ -1,6 +1,7 @@
 package source
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,10 +11,13 @@ import (
 	"time"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
+	"github.com/stagewise/stagewise/schemas/coverage"
+	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -27,7 +31,7 @@ type Feed struct {
 	state     protocol.TopicProgress // state before the next message: Seen, or that of an attempt that has not written to this partition
 	end       int64                  // end offset of Seen
 	values    *ingest.Values
-	read      map[int]protocol.Message // by partition of the topic: last message read since the state
+	inputs    []*input // partitions of the topic, and of the outcomes
 	bad       []schemas.Quarantined
 	lacks     []string        // optional columns that most rows of the batch lack, although earlier rows had them
 	there     map[string]bool // keys of the newest messages in quarantine before the topic was followed; nil: not read yet
@@ -36,6 +40,33 @@ type Feed struct {
 	times     [2]int64        // timestamps of the first message in the batch, and the latest; 0: none
 	joining   *joining        // nil: the rows have labels
 	recorded  time.Time       // when the origins of all messages were last written
+}
+
+// input is a partition of a followed topic that a feed reads.
+type input struct {
+	examples.JoinInput // up to where it was read, and, with a join, from where it is read again
+	topic              string
+	rows               bool             // it has rows, not outcomes
+	join               *outcome.Join    // nil: the rows have labels
+	end                int64            // offset up to which it is read before it is followed
+	read               protocol.Message // last message read
+	unsaid             bool             // Last is not its digest yet
+	heard              time.Time        // when the last message was delivered
+}
+
+func newInput(topic string, rows bool, bounds coverage.Span) *input {
+	return &input{topic: topic, rows: rows, end: bounds.To, JoinInput: examples.JoinInput{Partition: bounds.Partition}}
+}
+
+// see records that a message was read.
+func (in *input) see(m protocol.Message) { in.read, in.Next, in.unsaid = m.Own(), m.Offset+1, true }
+
+// position returns the position up to which a partition was read.
+func (in *input) position() schemas.TopicPosition {
+	if in.unsaid {
+		in.Last, in.unsaid = digestOf(in.read), false
+	}
+	return schemas.TopicPosition{Partition: in.Partition, Next: in.Next, Last: in.Last}
 }
 
 // added is a message whose rows are in the batch.
@@ -66,45 +97,76 @@ func (f *Feed) Run(ctx context.Context) error {
 	for {
 		err := f.feed(ctx)
 		deleted, ok := errors.AsType[*kafkalog.DeletedError](err)
+		var in *input
+		if ok {
+			in = f.input(deleted.Topic, deleted.Partition)
+		}
 		switch {
 		case errors.Is(err, errOvertaken):
 			event.Notice(f.Recorder, "another process also ingests %s: continuing after its messages", f.Topic)
-		case !ok || !f.reads(deleted.Topic):
+		case in == nil:
 			return err
 		case deleted.Wanted >= deleted.First:
 			return &ChangedTopicError{Topic: deleted.Topic, Partition: deleted.Partition, Last: deleted.Wanted - 1,
 				Why: fmt.Sprintf("it ends at offset %d", deleted.End)}
-		case deleted.Topic != f.Topic:
-			bound := &f.joining.bounds[deleted.Partition]
-			bound.To = max(bound.To, deleted.End)
 		default: // deleted before they were read: continue with the remaining messages
-			f.Bounds[deleted.Partition].To = max(f.Bounds[deleted.Partition].To, deleted.End)
+			in.end = max(in.end, deleted.End)
 		}
+	}
+}
+
+// input returns the input of a partition; nil if the feed does not read it.
+func (f *Feed) input(topic string, partition int) *input {
+	for _, in := range f.inputs {
+		if in.Partition == partition && in.topic == topic {
+			return in
+		}
+	}
+	return nil
+}
+
+// start resets the inputs and the joins to the state.
+func (f *Feed) start() {
+	f.values.Take()
+	f.times = [2]int64{}
+	f.bad, f.since, f.batch = nil, time.Time{}, nil
+	from := cmp.Or(f.state.Joined, &examples.Joined{})
+	for _, in := range f.inputs {
+		begin, inputs := examples.JoinInput{Partition: in.Partition, Time: outcome.Never, Since: outcome.Never}, from.Outcomes
+		if in.rows {
+			inputs = from.Rows
+		}
+		for _, at := range inputs {
+			if at.Partition == in.Partition {
+				begin = at
+			}
+		}
+		if in.rows {
+			at := f.state.Position(in.Partition)
+			begin.Next, begin.Last = at.Next, at.Last
+		}
+		in.JoinInput, in.unsaid, in.heard = begin, false, time.Time{}
+	}
+	if f.joining != nil {
+		f.startJoins(from)
 	}
 }
 
 // feed reads from the position in the state. It returns errOvertaken if that position is outdated.
 func (f *Feed) feed(ctx context.Context) error {
-	f.values.Take()
-	f.times = [2]int64{}
-	f.read, f.bad, f.since, f.batch = map[int]protocol.Message{}, nil, time.Time{}, nil
-	var follow []protocol.Position
+	f.start()
+	f.done() // by another process
 	if f.joining != nil {
 		defer f.joining.close()
 		if err := f.catchUpJoined(ctx); err != nil {
 			return err
 		}
-		follow = f.followOutcomes()
-	}
-	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		f.next[q].Store(max(f.next[q].Load(), f.state.Position(q).Next)) // written by another process
-		if f.joining == nil {
-			r := &partitionReader{topic: f.Topic, partition: q, next: f.state.Position(q).Next, to: f.Bounds[q].To}
-			if err := f.inOrder(ctx, []*partitionReader{r}); err != nil {
+	} else {
+		for _, in := range f.inputs {
+			if err := f.inOrder(ctx, &partitionReader{input: in, next: in.Next, to: in.end}); err != nil {
 				return err
 			}
 		}
-		follow = append(follow, protocol.Position{Topic: f.Topic, Partition: q, Offset: max(f.state.Position(q).Next, f.Bounds[q].To)})
 	}
 	if err := f.flush(ctx); err != nil {
 		return err
@@ -116,8 +178,11 @@ func (f *Feed) feed(ctx context.Context) error {
 	if f.untilEnd {
 		return nil
 	}
-	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		f.next[q].Store(max(f.next[q].Load(), f.Bounds[q].To)) // the last offsets may hold no message
+	var follow []protocol.Position
+	for _, in := range f.inputs {
+		next := max(in.Next, in.end) // the last offsets may hold no message
+		follow = append(follow, protocol.Position{Topic: in.topic, Partition: in.Partition, Offset: next})
+		f.processed(in, next)
 	}
 	select {
 	case f.caughtUp <- struct{}{}:
@@ -137,7 +202,6 @@ func (f *Feed) feed(ctx context.Context) error {
 	if f.Remade != nil {
 		tasks = append(tasks, task{f.recordEvery(), &f.recorded, f.record})
 	}
-	heard := map[protocol.Position]time.Time{} // by partition: time of the last message
 	for {
 		timeout := time.Hour
 		for _, t := range tasks {
@@ -153,14 +217,14 @@ func (f *Feed) feed(ctx context.Context) error {
 			return err
 		case d != nil:
 			// Recreating a topic takes a while, in which its readers receive nothing.
-			at := protocol.Position{Topic: d.Topic, Partition: d.Partition}
-			if f.Clock.Since(heard[at]) >= waitForRows {
-				err = f.checkLast(ctx, d.Topic, f.lastOf(d.Topic, d.Partition))
+			in := f.input(d.Topic, d.Partition)
+			if f.Clock.Since(in.heard) >= waitForRows {
+				err = f.checkLast(ctx, d.Topic, in.position())
 			}
 			if err == nil {
-				err = f.handle(ctx, d.Topic, d.Partition, d.Message)
+				err = f.handle(ctx, in, d.Message)
 			}
-			heard[at] = f.Clock.Now()
+			in.heard = f.Clock.Now()
 		}
 		for _, t := range tasks {
 			if err == nil && !t.last.IsZero() && f.Clock.Since(*t.last) >= t.every {
@@ -193,27 +257,26 @@ func (f *Feed) record(ctx context.Context) error {
 }
 
 // handle processes a message of a partition.
-func (f *Feed) handle(ctx context.Context, topic string, partition int, m protocol.Message) error {
+func (f *Feed) handle(ctx context.Context, in *input, m protocol.Message) error {
 	switch {
-	case f.joining == nil:
-		return f.add(ctx, partition, m)
-	case topic == f.Topic:
-		return f.joinRow(ctx, partition, m)
+	case in.join == nil:
+		return f.add(ctx, in, m)
+	case in.rows:
+		return f.joinRow(ctx, in, m)
 	}
-	return f.joinOutcome(ctx, partition, m)
+	return f.joinOutcome(ctx, in, m)
 }
 
 // add adds a message of the topic to the batch.
-func (f *Feed) add(ctx context.Context, partition int, m protocol.Message) error {
-	value, err := f.valueOf(ctx, partition, m)
+func (f *Feed) add(ctx context.Context, in *input, m protocol.Message) error {
+	value, err := f.valueOf(ctx, in.Partition, m)
 	if err != nil {
 		return err
 	}
 	if err := f.put(ctx, added{value: value}); err != nil {
 		return err
 	}
-	f.read[partition] = m.Own()
-	if f.full() {
+	if in.see(m); f.full() {
 		return f.flush(ctx)
 	}
 	return nil
@@ -381,8 +444,10 @@ func (f *Feed) flush(ctx context.Context) error {
 	f.noticeColumns(false)
 	after := f.state
 	after.After = ""
-	for _, q := range slices.Sorted(maps.Keys(f.read)) {
-		after.Raise(schemas.TopicPosition{Partition: q, Next: f.read[q].Offset + 1, Last: digestOf(f.read[q])})
+	for _, in := range f.inputs {
+		if in.rows && in.Next > 0 {
+			after.Raise(in.position())
+		}
 	}
 	origin := schemas.Origin{
 		Source: schemas.TopicSource(f.Topic), Attempt: strconv.Itoa(f.state.Attempt), Sequence: f.state.Next, Partitions: f.Partitions,
@@ -420,7 +485,6 @@ func (f *Feed) flush(ctx context.Context) error {
 		return errOvertaken
 	}
 	f.done()
-	clear(f.read)
 	f.rows.Add(int64(rows.Rows))
 	f.Recorder.Record(f.ingested(false))
 	return nil
@@ -428,8 +492,15 @@ func (f *Feed) flush(ctx context.Context) error {
 
 // done records that all messages that were read are processed.
 func (f *Feed) done() {
-	for q, m := range f.read {
-		f.next[q].Store(max(f.next[q].Load(), m.Offset+1))
+	for _, in := range f.inputs {
+		f.processed(in, in.Next)
+	}
+}
+
+// processed records that all rows of a partition before an offset are processed.
+func (f *Feed) processed(in *input, next int64) {
+	if in.rows {
+		f.next[in.Partition].Store(max(f.next[in.Partition].Load(), next))
 	}
 }
 

@@ -255,6 +255,9 @@ func (f *Following) begin(ctx context.Context) (feeds []*Feed, err error) {
 			return nil, err
 		}
 		feed := &Feed{Following: f, partition: n, Seen: states[n], state: from, end: examples[n].To, values: values}
+		for q := n; q < len(f.Bounds); q += f.Partitions {
+			feed.inputs = append(feed.inputs, newInput(f.Topic, true, f.Bounds[q]))
+		}
 		for _, column := range values.Watched() {
 			f.Recorder.Record(event.ColumnLost{Topic: f.Topic, Column: column})
 		}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -28,20 +27,12 @@ import (
 type joining struct {
 	keys     *ingest.RowKeys
 	outcomes *ingest.Outcomes
-	bounds   []coverage.Span          // of the outcomes: what is read before the feed waits for more
-	from     *examples.Joined         // of the state; without inputs, the start offsets
-	joins    []*outcome.Join          // one for each partition of the rows, or one for all
-	pairs    []int                    // the partitions, or -1
-	came     map[int]protocol.Message // by outcomes partition: last message read
-	last     [2]keyRead               // keys of a row and an outcome that were read late, to be shown
-	readTo   map[int]int64            // by outcomes partition: offset up to which everything is read
-	absent   string                   // label of rows without an outcome
-	skips    bool                     // rows without an outcome are skipped
-	again    bool                     // messages before the state are read again
-	full     bool                     // the batch must be written before the next row
-	passed   time.Time                // last check for silent partitions
-	rows     map[int]*outcome.Join    // by partition
-	of       map[int]*outcome.Join    // by outcomes partition
+	joins    []*outcome.Join // one for each partition of the rows, or one for all
+	absent   string          // label of rows without an outcome
+	skips    bool            // rows without an outcome are skipped
+	again    bool            // messages before the state are read again
+	full     bool            // the batch must be written before the next row
+	passed   time.Time       // last check for silent partitions
 }
 
 // beginJoins reads the offset ranges of the outcomes topic.
@@ -104,7 +95,12 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 		return nil
 	}
 	o := f.Job.Examples
-	f.joining = &joining{bounds: append([]coverage.Span(nil), f.outcomes...)}
+	for n, bounds := range f.outcomes {
+		if !f.byPartition || n%f.Partitions == f.partition {
+			f.inputs = append(f.inputs, newInput(o.Outcome.Topic, false, bounds))
+		}
+	}
+	f.joining = &joining{}
 	absent, ok := o.WhenAbsent()
 	f.joining.absent, f.joining.skips = absent, !ok
 	if f.joining.keys, err = ingest.NewRowKeys(o); err != nil {
@@ -156,73 +152,31 @@ func (f *Feed) beginJoining(ctx context.Context, last protocol.TopicProgress) (e
 	return nil
 }
 
-// reads reports whether the feed reads a topic.
-func (f *Feed) reads(topic string) bool {
-	return topic == f.Topic || f.joining != nil && topic == f.Job.Examples.Outcome.Topic
-}
-
-// start creates empty joins at the start offsets of the state.
-func (f *Feed) start() {
-	j := f.joining
-	j.from = f.state.Joined
-	if j.from == nil {
-		j.from = &examples.Joined{}
-	}
-	j.joins, j.pairs, j.rows, j.of = nil, nil, map[int]*outcome.Join{}, map[int]*outcome.Join{}
-	j.came, j.readTo, j.full, j.passed = map[int]protocol.Message{}, map[int]int64{}, false, time.Time{}
-	var rows []int
-	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		rows = append(rows, q)
-	}
-	all := len(f.Bounds)
+// startJoins creates empty joins at the start positions of the inputs.
+func (f *Feed) startJoins(from *examples.Joined) {
+	f.joining.full, f.joining.passed = false, time.Time{}
+	joins, all := map[int]*outcome.Join{}, len(f.Bounds)
 	if !f.byPartition {
 		all = min(f.Partitions, all)
 	}
-	add := func(pair, number int, rows, outcomes []int) {
-		cursor := outcome.Begin(pair)
-		for _, c := range j.from.Joins {
-			if c.Partition == pair {
-				cursor = c
+	for _, in := range f.inputs {
+		pair, number := -1, f.partition
+		if f.byPartition {
+			pair, number = in.Partition, in.Partition
+		}
+		if joins[pair] == nil {
+			cursor := outcome.Begin(pair)
+			for _, c := range from.Joins {
+				if c.Partition == pair {
+					cursor = c
+				}
 			}
+			joins[pair] = outcome.New(f.Job.Examples.Outcome, number, all, cursor)
+			f.joining.joins = append(f.joining.joins, joins[pair])
 		}
-		join := outcome.New(f.Job.Examples.Outcome, number, all, inputsOf(j.from.Rows, rows), inputsOf(j.from.Outcomes, outcomes), cursor)
-		j.joins, j.pairs = append(j.joins, join), append(j.pairs, pair)
-		for _, q := range rows {
-			j.rows[q] = join
-		}
-		for _, o := range outcomes {
-			j.of[o] = join
-			j.readTo[o] = inputOf(j.from.Outcomes, o).Next
-		}
+		in.join = joins[pair]
+		in.join.Read(in.rows, in.JoinInput)
 	}
-	if f.byPartition {
-		for _, q := range rows {
-			add(q, q, []int{q}, []int{q})
-		}
-		return
-	}
-	var outcomes []int
-	for o := range j.bounds {
-		outcomes = append(outcomes, o)
-	}
-	add(-1, f.partition, rows, outcomes)
-}
-
-// inputOf returns the position in a partition; its start if it is not among the inputs.
-func inputOf(inputs []examples.JoinInput, partition int) examples.JoinInput {
-	for _, in := range inputs {
-		if in.Partition == partition {
-			return in
-		}
-	}
-	return examples.JoinInput{Partition: partition, Time: outcome.Never, Since: outcome.Never}
-}
-
-func inputsOf(inputs []examples.JoinInput, partitions []int) (of []examples.JoinInput) {
-	for _, p := range partitions {
-		of = append(of, inputOf(inputs, p))
-	}
-	return of
 }
 
 // close deletes the waiting rows.
@@ -236,21 +190,13 @@ func (j *joining) close() {
 // catchUpJoined rebuilds the waiting rows, and reads the initial messages of both topics, in timestamp order.
 func (f *Feed) catchUpJoined(ctx context.Context) error {
 	j := f.joining
-	f.start()
 	var again, further []*partitionReader
-	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		in, next := inputOf(j.from.Rows, q), f.state.Position(q).Next
-		again = append(again, &partitionReader{topic: f.Topic, partition: q, rows: true, next: in.From, to: next, time: in.Since})
-		further = append(further, &partitionReader{topic: f.Topic, partition: q, rows: true, next: next, to: f.Bounds[q].To, time: in.Time})
-	}
-	for _, o := range slices.Sorted(maps.Keys(j.of)) {
-		in := inputOf(j.from.Outcomes, o)
-		topic := f.Job.Examples.Outcome.Topic
-		again = append(again, &partitionReader{topic: topic, partition: o, next: in.From, to: in.Next, time: in.Since})
-		further = append(further, &partitionReader{topic: topic, partition: o, next: in.Next, to: j.bounds[o].To, time: in.Time})
+	for _, in := range f.inputs {
+		again = append(again, &partitionReader{input: in, next: in.From, to: in.Next, time: in.Since})
+		further = append(further, &partitionReader{input: in, next: in.Next, to: in.end, time: in.Time})
 	}
 	j.again = true
-	if err := f.inOrder(ctx, again); err != nil {
+	if err := f.inOrder(ctx, again...); err != nil {
 		return err
 	}
 	j.again = false
@@ -259,11 +205,8 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := f.inOrder(ctx, further); err != nil {
+	if err := f.inOrder(ctx, further...); err != nil {
 		return err
-	}
-	for o := range j.of {
-		j.readTo[o] = max(j.readTo[o], j.bounds[o].To) // the last offsets may hold no message
 	}
 	if err := f.pass(ctx); err != nil {
 		return err
@@ -276,16 +219,6 @@ func (f *Feed) catchUpJoined(ctx context.Context) error {
 		f.waits[f.partition].Store(waits)
 	}
 	return nil
-}
-
-// followOutcomes returns the positions from which the feed follows the outcomes.
-func (f *Feed) followOutcomes() (follow []protocol.Position) {
-	for o := range f.joining.bounds {
-		if f.joining.of[o] != nil {
-			follow = append(follow, protocol.Position{Topic: f.Job.Examples.Outcome.Topic, Partition: o, Offset: f.joining.readTo[o]})
-		}
-	}
-	return follow
 }
 
 // errNoTime is the reason for a message without a timestamp at the start of its partition.
@@ -313,12 +246,12 @@ func (f *Feed) keyOf(ctx context.Context, value ingest.TopicMessage) (key string
 }
 
 // labelsOf returns the labels of an outcome. reason is why it is unusable.
-func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
+func (f *Feed) labelsOf(ctx context.Context, in *input, m protocol.Message) (labels []outcome.Labelled, reason, err error) {
 	err = f.whileAway(ctx, f.flush, func() (err error) {
-		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil))
+		labels, err = f.joining.outcomes.Read(ctx, ingest.MessageOf(in.Partition, m.Offset, m.Time, m.Message, nil))
 		return err
 	})
-	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && f.joining.of[partition].Time(false, partition) == outcome.Never {
+	if err == nil && outcome.TimeOf(m.Time) == outcome.Never && in.join.Time(false, in.Partition) == outcome.Never {
 		err = errNoTime
 	}
 	if usable, e := f.usable(ctx, err); e != nil || usable {
@@ -328,9 +261,9 @@ func (f *Feed) labelsOf(ctx context.Context, partition int, m protocol.Message) 
 }
 
 // joinRow processes a row.
-func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) error {
-	join, again := f.joining.rows[partition], f.joining.again
-	value, err := f.valueOf(ctx, partition, m)
+func (f *Feed) joinRow(ctx context.Context, in *input, m protocol.Message) error {
+	again, at := f.joining.again, outcome.TimeOf(m.Time)
+	value, err := f.valueOf(ctx, in.Partition, m)
 	if err != nil {
 		return err
 	}
@@ -340,14 +273,13 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 		packed, err = f.values.Pack(ctx, value)
 	}
 	if usable, e := f.usable(ctx, err); e != nil {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, partition, m.Offset, e))
-	} else if usable && ok && outcome.TimeOf(m.Time) == outcome.Never && join.Time(true, partition) == outcome.Never {
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", f.Topic, in.Partition, m.Offset, e))
+	} else if usable && ok && at == outcome.Never && in.join.Time(true, in.Partition) == outcome.Never {
 		err = errNoTime
 	}
 	if err == nil && ok {
 		f.usedRows.Store(true)
-		f.joining.last[0] = keyRead{f.Topic, partition, m, f.Job.Examples.JoinKey, key}
-		err = join.Row(outcome.Message{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Key: key, Value: packed},
+		err = in.join.Row(outcome.Message{Partition: in.Partition, Offset: m.Offset, Time: at, Bytes: m.Key, Key: key, Value: packed},
 			f.decide(ctx))
 	} else {
 		if err != nil && !again {
@@ -355,39 +287,34 @@ func (f *Feed) joinRow(ctx context.Context, partition int, m protocol.Message) e
 		} else {
 			err = nil
 		}
-		join.See(partition, m.Offset, outcome.TimeOf(m.Time))
+		in.join.See(in.Partition, m.Offset, at)
 	}
 	if err != nil || again {
 		return err
 	}
-	f.read[partition] = m.Own()
+	in.see(m)
 	return f.afterEvent(ctx)
 }
 
 // joinOutcome processes an outcome.
-func (f *Feed) joinOutcome(ctx context.Context, partition int, m protocol.Message) error {
-	topic, again := f.Job.Examples.Outcome.Topic, f.joining.again
-	labels, reason, err := f.labelsOf(ctx, partition, m)
+func (f *Feed) joinOutcome(ctx context.Context, in *input, m protocol.Message) error {
+	again := f.joining.again
+	labels, reason, err := f.labelsOf(ctx, in, m)
 	if err != nil {
-		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", topic, partition, m.Offset, err))
+		return errors.Join(f.flush(ctx), fmt.Errorf("%s[%d]@%d: %w", in.topic, in.Partition, m.Offset, err))
 	}
 	if reason == nil {
 		f.usedOutcomes.Store(true)
-	} else if !again && f.answersFor(partition) {
-		if err := f.refuse(ctx, topic, ingest.MessageOf(partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
-			return err
-		}
-	}
-	if len(labels) > 0 {
-		if err := f.joining.noteOutcome(keyRead{topic, partition, m, f.Job.Examples.Outcome.Key, labels[0].Key}); err != nil {
+	} else if !again && f.answersFor(in.Partition) {
+		if err := f.refuse(ctx, in.topic, ingest.MessageOf(in.Partition, m.Offset, m.Time, m.Message, nil), reason); err != nil {
 			return err
 		}
 	}
 	if !again {
-		f.joining.came[partition], f.joining.readTo[partition] = m.Own(), m.Offset+1
+		in.see(m)
 	}
-	o := outcome.Outcome{Partition: partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Labels: labels}
-	if err := f.joining.of[partition].Outcome(o, f.decide(ctx)); err != nil || again {
+	o := outcome.Outcome{Partition: in.Partition, Offset: m.Offset, Time: outcome.TimeOf(m.Time), Bytes: m.Key, Labels: labels}
+	if err := in.join.Outcome(o, f.decide(ctx)); err != nil || again {
 		return err
 	}
 	return f.afterEvent(ctx)
@@ -435,90 +362,56 @@ func (f *Feed) decide(ctx context.Context) func(outcome.Decided) error {
 	}
 }
 
-// lastOf returns the position in a partition: as written, or as read since.
-func (f *Feed) lastOf(topic string, partition int) schemas.TopicPosition {
-	if topic == f.Topic {
-		return f.state.Position(partition)
-	}
-	in := f.outcomeNow(partition)
-	return schemas.TopicPosition{Partition: partition, Next: in.Next, Last: in.Last}
-}
-
-// outcomeNow returns the position in an outcomes partition.
-func (f *Feed) outcomeNow(partition int) examples.JoinInput {
-	in := inputOf(f.joining.from.Outcomes, partition)
-	if m, ok := f.joining.came[partition]; ok {
-		in.Next, in.Last = m.Offset+1, digestOf(m)
-	}
-	return in
-}
-
 // joinedNow returns the current positions of the join.
 func (f *Feed) joinedNow() *examples.Joined {
-	j := f.joining
 	now := &examples.Joined{Rule: f.Job.Examples.JoinRule(f.byPartition), Limit: f.Job.Examples.Outcome.Unmatched}
-	for i, join := range j.joins {
-		now.Joins = append(now.Joins, join.Cursor(j.pairs[i]))
+	for _, join := range f.joining.joins {
+		now.Joins = append(now.Joins, join.Cursor())
 	}
-	for q := f.partition; q < len(f.Bounds); q += f.Partitions {
-		now.Rows = append(now.Rows, j.rows[q].RowsFrom(q))
-	}
-	for o := range j.bounds {
-		if join := j.of[o]; join != nil {
-			in, read := join.OutcomesFrom(o), f.outcomeNow(o)
-			in.Next, in.Last = read.Next, read.Last
-			now.Outcomes = append(now.Outcomes, in)
+	for _, in := range f.inputs {
+		from := in.join.From(in.rows, in.Partition)
+		if in.rows {
+			now.Rows = append(now.Rows, from)
+			continue
 		}
+		at := in.position()
+		from.Next, from.Last = at.Next, at.Last
+		now.Outcomes = append(now.Outcomes, from)
 	}
 	if counts, _ := now.Counts(); 2*counts.Alone() > counts.Outcomes {
-		now.RowKey, now.OutcomeKey = j.last[0].String(), j.last[1].String()
+		now.RowKey, now.OutcomeKey = f.keysAlone()
 	}
 	return now
 }
 
-// keyRead is a key, and the message that it was read from.
-type keyRead struct {
-	topic     string
-	partition int
-	m         protocol.Message
-	path      string // "": the key of the message
-	key       string
+// keysAlone returns texts with the keys of a row and of an outcome without a row; "" if there are none.
+func (f *Feed) keysAlone() (rowKey, outcomeKey string) {
+	o := f.Job.Examples
+	for _, join := range f.joining.joins {
+		if row, alone, ok := join.Keys(); ok {
+			return keyText(f.Topic, o.JoinKey, row), keyText(o.Outcome.Topic, o.Outcome.Key, alone)
+		}
+	}
+	return "", ""
 }
 
 // maxKeyShown is the maximum number of bytes of a key in messages.
 const maxKeyShown = 32
 
-// String returns where the key is, its bytes, and what was read.
-func (k keyRead) String() string {
-	if k.topic == "" {
-		return ""
+// keyText returns where the key of a message is, its bytes, and what was read. path is that of the key in the value; "": it is the key of
+// the message.
+func keyText(topic, path string, m outcome.Message) string {
+	where, bytes := "its key", m.Bytes
+	if path != "" {
+		where, bytes = strconv.Quote(path), m.Key
 	}
-	where, bytes := "its key", k.m.Key
-	if k.path != "" {
-		where, bytes = strconv.Quote(k.path), k.key
-	}
-	text := fmt.Sprintf("%s[%d]@%d", k.topic, k.partition, k.m.Offset)
-	if t := outcome.TimeOf(k.m.Time); t != outcome.Never {
-		text += " of " + time.UnixMilli(t).UTC().Format(time.RFC3339)
+	text := fmt.Sprintf("%s[%d]@%d", topic, m.Partition, m.Offset)
+	if m.Time != outcome.Never {
+		text += " of " + time.UnixMilli(m.Time).UTC().Format(time.RFC3339)
 	}
 	return fmt.Sprintf("%s: %s has the bytes % x, read as %q", text, where,
-		bytes[:min(len(bytes), maxKeyShown)], k.key[:min(len(k.key), maxKeyShown)])
+		bytes[:min(len(bytes), maxKeyShown)], m.Key[:min(len(m.Key), maxKeyShown)])
 }
-
-// noteOutcome keeps the key of an outcome to be shown. If many outcomes have no row, the outcome must be one of them.
-func (j *joining) noteOutcome(read keyRead) error {
-	join := j.of[read.partition]
-	if counts := join.Counts(); j.last[1].topic != "" && manyAlone(counts) {
-		if waits, err := join.Waits(read.key); err != nil || waits {
-			return err
-		}
-	}
-	j.last[1] = read
-	return nil
-}
-
-// manyAlone reports whether more than a tenth of the outcomes have no row.
-func manyAlone(counts examples.JoinCounts) bool { return 10*counts.Alone() > counts.Outcomes }
 
 // countJoined publishes what the feed has counted.
 func (f *Feed) countJoined() {
@@ -528,11 +421,10 @@ func (f *Feed) countJoined() {
 	}
 	f.joined[f.partition].Store(&counts)
 	f.recordJoined()
-	row, result := f.joining.last[0], f.joining.last[1]
-	if row.topic == "" || result.topic == "" {
-		return // there are no keys to show
-	}
-	if all := f.countsJoined(); all.Outcomes >= minOutcomes && manyAlone(all) && f.first("outcomes without a row") {
+	row, result := f.keysAlone()
+	all := f.countsJoined()
+	many := all.Outcomes >= minOutcomes && 10*all.Alone() > all.Outcomes // more than a tenth
+	if row != "" && many && f.first("outcomes without a row") {
 		event.Notice(f.Recorder, "%d of %d outcomes of %s have no row: their keys or times match none of %s. %s. %s. If the keys look the "+
 			"same, see examples.outcome.key_format, or the producers use different partitioners: set examples.key and examples.outcome.key",
 			all.Alone(), all.Outcomes, f.Job.Examples.Outcome.Topic, f.Topic, row, result)
@@ -567,17 +459,15 @@ func (f *Following) recordJoined() {
 
 // partitionReader reads a range of a partition.
 type partitionReader struct {
-	topic     string
-	partition int
-	rows      bool
-	next, to  int64
-	reader    protocol.Reader
-	head      protocol.Message
-	time      int64 // latest timestamp so far
+	*input
+	next, to int64
+	reader   protocol.Reader
+	head     protocol.Message
+	time     int64 // latest timestamp so far
 }
 
 // inOrder processes the messages of partitions in timestamp order.
-func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader) error {
+func (f *Feed) inOrder(ctx context.Context, readers ...*partitionReader) error {
 	defer func() {
 		for _, r := range readers {
 			r.close()
@@ -605,7 +495,7 @@ func (f *Feed) inOrder(ctx context.Context, readers []*partitionReader) error {
 		}
 		r := open[first]
 		open = slices.Delete(open, first, first+1)
-		if err := f.handle(ctx, r.topic, r.partition, r.head); err != nil {
+		if err := f.handle(ctx, r.input, r.head); err != nil {
 			return err
 		}
 		if err := read(r); err != nil {
@@ -623,7 +513,7 @@ func (r *partitionReader) before(other *partitionReader) bool {
 	case r.rows != other.rows:
 		return r.rows
 	}
-	return r.partition < other.partition
+	return r.Partition < other.Partition
 }
 
 func (r *partitionReader) close() {
@@ -636,7 +526,7 @@ func (r *partitionReader) close() {
 // skip continues at an offset, before which messages are deleted.
 func (f *Feed) skip(r *partitionReader, first int64) {
 	if first = min(first, r.to); first > r.next && r.next > 0 {
-		f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.partition, From: r.next, To: first})
+		f.Recorder.Record(event.Lost{Topic: r.topic, Partition: r.Partition, From: r.next, To: first})
 	}
 	r.next = max(r.next, first)
 	r.close()
@@ -646,14 +536,14 @@ func (f *Feed) skip(r *partitionReader, first int64) {
 func (f *Feed) readHead(ctx context.Context, r *partitionReader) (bool, error) {
 	for r.next < r.to {
 		if r.reader == nil {
-			first, _, err := f.Log.Bounds(ctx, r.topic, r.partition)
+			first, _, err := f.Log.Bounds(ctx, r.topic, r.Partition)
 			if err != nil {
 				return false, err
 			}
 			if f.skip(r, first); r.next >= r.to {
 				return false, nil
 			}
-			r.reader = f.Log.Range(r.topic, r.partition, r.next, r.to)
+			r.reader = f.Log.Range(r.topic, r.Partition, r.next, r.to)
 		}
 		m, err := r.reader.Next(ctx)
 		if err == nil {
@@ -690,30 +580,20 @@ func (f *Feed) pass(ctx context.Context) error {
 		return err
 	}
 	// Whether a partition is read to its end is checked after the times of the others: earlier messages were then read.
-	for _, side := range []struct {
-		topic  string
-		rows   bool
-		joins  map[int]*outcome.Join // by partition
-		latest int64
-	}{{topic, false, j.of, latest}, {f.Topic, true, j.rows, latestRow}} {
-		for _, n := range slices.Sorted(maps.Keys(side.joins)) {
-			join, next := side.joins[n], j.readTo[n]
-			if side.rows {
-				next = f.state.Position(n).Next
-				if m, ok := f.read[n]; ok {
-					next = m.Offset + 1
-				}
-			}
-			if side.latest == outcome.Never || side.latest-idle <= join.Time(side.rows, n) {
-				continue
-			}
-			ended, err := f.ended(ctx, side.topic, n, next)
-			if err != nil {
-				return err
-			}
-			if ended {
-				join.Pass(side.rows, n, side.latest-idle)
-			}
+	for _, in := range f.inputs {
+		passed := latest
+		if in.rows {
+			passed = latestRow
+		}
+		if passed == outcome.Never || passed-idle <= in.join.Time(in.rows, in.Partition) {
+			continue
+		}
+		ended, err := f.ended(ctx, in)
+		if err != nil {
+			return err
+		}
+		if ended {
+			in.join.Pass(in.rows, in.Partition, passed-idle)
 		}
 	}
 	for _, join := range j.joins {
@@ -752,13 +632,13 @@ func (f *Feed) latest(ctx context.Context, topic string) (time int64, err error)
 	return time, nil
 }
 
-// ended reports whether a partition has no messages from an offset on.
-func (f *Feed) ended(ctx context.Context, topic string, partition int, from int64) (bool, error) {
-	_, end, err := f.Log.Bounds(ctx, topic, partition)
-	if err != nil || from >= end {
+// ended reports whether a partition has no messages that were not read.
+func (f *Feed) ended(ctx context.Context, in *input) (bool, error) {
+	_, end, err := f.Log.Bounds(ctx, in.topic, in.Partition)
+	if err != nil || in.Next >= end {
 		return err == nil, err
 	}
-	r := f.Log.Range(topic, partition, from, end)
+	r := f.Log.Range(in.topic, in.Partition, in.Next, end)
 	defer r.Close()
 	if _, err = r.Next(ctx); err == io.EOF {
 		return true, nil
