@@ -5,7 +5,7 @@ import os
 import numpy as np
 
 COMPONENTS = 50
-FOLDER = os.path.join(os.path.dirname(__file__), "..", ".demo", "mnist")
+FOLDER = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), ".demo", "mnist")
 
 
 def idx(name):
