@@ -1,4 +1,4 @@
-"""The updates of a chain in NumPy, with all data in memory: updates.py BLOCKS COLUMNS ROWS REFRESH prints JSON as stream.py does.
+"""The updates of a chain in NumPy, with all data in memory: updates.py BLOCKS COLUMNS ROWS REFRESH prints JSON as peers.py does.
 
 Each update learns the next ROWS rows of MNIST and visits the REFRESH increments again that were not visited for longest, in two passes a block.
 The terms of an increment are replaced by those at the weights of the last pass (incremental majorisation-minimisation, Mairal 2013), around
