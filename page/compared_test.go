@@ -288,12 +288,11 @@ func TestSourceTopicIsShown(t *testing.T) {
 	}()
 	server := openOn(t, kafkalog.Options{Brokers: cluster.ListenAddrs()})
 	topics := protocol.TopicsOf("clicks")
-	member := server.Join(topics.Servers(), topics.Plans)
+	member := server.Join(topics.Group(protocol.RoleServe), topics.Plans)
 	s = await(t, board, "a runner that has learnt all", func(s *State) bool {
-		return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) == 0 && len(s.Staff.Runners) == 1 && len(s.Staff.Ingesters) == 1 &&
-			len(s.Staff.Servers) == 1 && s.Run.State == schemas.Done
+		return lagOf(s, roleSource) == 0 && lagOf(s, roleExamples) == 0 && len(s.Staff.Members) == 5 && s.Run.State == schemas.Done
 	})
-	if s.Staff.Ingesters[0].Waits != "ingests events" || s.Staff.Servers[0].Waits != "answers" {
+	if s.Staff.Members["ingest"][0].Waits != "ingests events" || s.Staff.Members["serve"][0].Waits != "answers" {
 		t.Errorf("processes %+v", s.Staff)
 	}
 	stop()
@@ -323,7 +322,7 @@ func TestRunnerBesideEmbeddedBrokersIsGone(t *testing.T) {
 		_, err := pipeline.Retrain(ctx, running, openBLAS(t), clicks(), false, event.Ignore{})
 		ended <- err
 	}()
-	s := await(t, board, "a runner that waits", func(s *State) bool { return len(s.Staff.Runners) == 1 && len(s.Topics) > 0 })
+	s := await(t, board, "a runner that waits", func(s *State) bool { return len(s.Staff.Members["run"]) == 1 && len(s.Topics) > 0 })
 	if s.Summary.Verdict != "Waiting for the first examples." || s.Summary.Facts[3].Answer != "Waiting for examples" {
 		t.Errorf("summary %+v", s.Summary)
 	}

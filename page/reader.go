@@ -41,16 +41,15 @@ const drawn = 400 * time.Millisecond
 
 // Bounds of the state, for any content of the topics.
 const (
-	maxVersions   = 2000 // the newest
-	maxQueue      = 10   // runs that wait
-	maxMissing    = 20   // partitions that are named
-	maxRates      = 60   // polls that a topic's rates go back
-	maxBad        = 40   // messages in quarantine that are listed
-	maxReasons    = 20   // reasons that are counted
-	maxMeasures   = 2000 // visits of a stage that are drawn
-	maxMatrix     = 30   // classes of a confusion matrix that is shown whole
-	maxPairs      = 30   // pairs of classes that are confused most
-	maxIncomplete = 64 << 20
+	maxVersions = 2000 // the newest
+	maxQueue    = 10   // runs that wait
+	maxMissing  = 20   // partitions that are named
+	maxRates    = 60   // polls that a topic's rates go back
+	maxBad      = 40   // messages in quarantine that are listed
+	maxReasons  = 20   // reasons that are counted
+	maxPlaces   = 2000 // visits of which parts are published
+	maxMatrix   = 30   // classes of a confusion matrix that is shown whole
+	maxPairs    = 30   // pairs of classes that are confused most
 )
 
 // The parts of a reader. Each runs in a goroutine of its own.

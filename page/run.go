@@ -14,7 +14,6 @@ import (
 	"github.com/stagewise/stagewise/pipeline/event"
 	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas"
-	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -30,30 +29,24 @@ type following struct {
 type followed struct {
 	plan    *schemas.Plan
 	chain   *protocol.Chain
-	codec   protocol.Codec
 	of      map[int]bool  // the partitions that each visit has
 	shares  map[int][]int // the partitions of each share, by the first that the share may have
 	end     *schemas.End  // nil: it goes on
 	news    time.Time
 	reports map[int]*schemas.StageReport
-	parts   map[place]*part
-	records wire.Collector[float64]
-	failure string // why a worker can't make the visit that is due; empty: none has said so
+	parts   map[place]map[int]bool // the partitions whose part is published
+	failure string                 // why a worker can't make the visit that is due; empty: none has said so
 	failed  wire.Digest
 }
 
 // place is what workers publish in parts: a visit, or the residuals of a stage.
-type place struct{ stage, visit int }
+type place struct {
+	stage, visit int
+	parent       wire.Digest // of a visit
+}
 
 // residuals is the visit of a place that has the residuals of a stage.
 const residuals = -1
-
-// part is what is published of a place.
-type part struct {
-	parent wire.Digest  // of a visit
-	have   map[int]bool // partitions
-	losses [examples.Splits]statistics.Losses
-}
 
 // reread is how often the plans are read anew, without a message: so it is found out what went by during an absence.
 const reread = 30 * time.Second
@@ -204,8 +197,8 @@ func (r *reader) readRun(ctx context.Context, f *followed) error {
 
 func newFollowed(plan *schemas.Plan, client *protocol.Client) *followed {
 	f := &followed{
-		plan: plan, chain: protocol.NewOutline(plan, client.Codec), codec: client.Codec, of: map[int]bool{}, shares: map[int][]int{},
-		reports: map[int]*schemas.StageReport{}, parts: map[place]*part{}, records: wire.Collector[float64]{MaxBytes: maxIncomplete},
+		plan: plan, chain: protocol.NewOutline(plan, client.Codec), of: map[int]bool{}, shares: map[int][]int{},
+		reports: map[int]*schemas.StageReport{}, parts: map[place]map[int]bool{},
 	}
 	for _, share := range plan.Shares(plan.Partitions()) {
 		f.shares[share.First] = share.Partitions
@@ -236,15 +229,17 @@ func (f *followed) add(weights bool, m protocol.Message) {
 	case weights && kind == schemas.KindStage:
 		if report, err := schemas.DecodeJSON[schemas.StageReport](m.Message); err == nil {
 			f.reports[report.Stage] = report
-			maps.DeleteFunc(f.parts, func(at place, _ *part) bool { return at.stage == report.Stage && at.visit != residuals })
 		}
 	case weights:
-		_, _ = f.chain.Add(m.Message) // who follows a run ignores damaged messages
-	case kind == statistics.KindVisit:
-		f.addVisit(m.Message)
-	case kind == statistics.KindSeal:
-		if id, err := wire.IdentityOf(m.Message); err == nil {
-			f.publish(place{id.Stage, residuals}, "", f.shares[id.Partition])
+		if grown, _ := f.chain.Add(m.Message); grown { // who follows a run ignores damaged messages
+			past := func(at place, _ map[int]bool) bool { return at.parent != f.chain.Head() && f.chain.Has(at.parent) }
+			maps.DeleteFunc(f.parts, past)
+		}
+	case kind == statistics.KindVisit || kind == statistics.KindSeal:
+		if id, err := wire.IdentityOf(m.Message); err == nil && kind == statistics.KindVisit {
+			f.publish(place{id.Stage, id.Visit, id.Parent}, f.shares[id.Partition])
+		} else if err == nil {
+			f.publish(place{stage: id.Stage, visit: residuals}, f.shares[id.Partition])
 		}
 	case kind == schemas.KindFailure:
 		if failure, err := schemas.DecodeJSON[schemas.Failure](m.Message); err == nil {
@@ -253,70 +248,16 @@ func (f *followed) add(weights bool, m protocol.Message) {
 	}
 }
 
-// addVisit takes a part of a visit.
-func (f *followed) addVisit(m wire.Message) {
-	id, err := wire.IdentityOf(m)
-	of := f.shares[id.Partition]
-	if err != nil || len(of) == 0 {
-		return
-	}
-	if id.Stage == wire.Survey {
-		f.publish(place{wire.Survey, 0}, "", of)
-		return
-	}
-	at := place{id.Stage, id.Visit}
-	if id.Stage < 0 || id.Stage >= len(f.plan.Stages) || id.Visit < 0 || f.reports[id.Stage] != nil || f.parts[at].has(id.Parent, of[0]) {
-		return
-	}
-	record, err := f.codec.CollectDouble(&f.records, m)
-	if err != nil || record == nil {
-		return
-	}
-	if p := f.publish(at, id.Parent, of); p != nil {
-		for split, sums := range statistics.LossesOf(record.Tensors) {
-			l := &p.losses[split]
-			l.Weight, l.Rows, l.Errors, l.Loss = l.Weight+sums.Weight, l.Rows+sums.Rows, l.Errors+sums.Errors, l.Loss+sums.Loss
-		}
-	}
-}
-
-// has reports whether a partition of a visit with this parent is published.
-func (p *part) has(parent wire.Digest, partition int) bool {
-	return p != nil && p.parent == parent && p.have[partition]
-}
-
-// publish adds partitions to a place; it returns nil if there are too many places already. Parts of another solver's visit, with another
-// parent, replace those of an earlier one.
-func (f *followed) publish(at place, parent wire.Digest, partitions []int) *part {
-	p := f.parts[at]
-	if p == nil && len(f.parts) >= maxMeasures+len(f.plan.Stages) {
-		return nil
-	}
-	if p == nil || p.parent != parent {
-		p = &part{parent: parent, have: map[int]bool{}}
-		f.parts[at] = p
+// publish adds partitions to a place, unless there are too many places already.
+func (f *followed) publish(at place, partitions []int) {
+	if f.parts[at] == nil && len(f.parts) < maxPlaces+len(f.plan.Stages) {
+		f.parts[at] = map[int]bool{}
 	}
 	for _, number := range partitions {
-		p.have[number] = true
-	}
-	if len(p.have) == len(f.of) {
-		p.have = f.of
-	}
-	return p
-}
-
-// passes returns what the whole visits of a stage have measured, in their order, and whether any part of one is published.
-func (f *followed) passes(stage int) (list []Measure, begun bool) {
-	for at, p := range f.parts {
-		if at.stage != stage || at.visit == residuals {
-			continue
-		}
-		if begun = true; len(p.have) == len(f.of) && p.losses[examples.Train].Rows > 0 {
-			list = append(list, p.measure(at.visit))
+		if have := f.parts[at]; have != nil {
+			have[number] = true
 		}
 	}
-	slices.SortFunc(list, func(a, b Measure) int { return a.Visit - b.Visit })
-	return list, begun
 }
 
 // underWay reports whether the run goes on.
@@ -361,7 +302,7 @@ func (f *followed) state() *Run {
 	}
 	if f.end != nil {
 		s.State, s.Reason, s.Stage = f.end.State, f.end.Reason, len(f.plan.Stages)
-	} else if f.chain.Survey != nil || f.parts[place{wire.Survey, 0}] != nil {
+	} else if f.chain.Survey != nil || len(f.parts) > 0 {
 		s.State = stateRunning
 	}
 	have := f.have(due, seal)
@@ -376,16 +317,14 @@ func (f *followed) state() *Run {
 	slices.Sort(s.Missing)
 	s.Missing = s.Missing[:min(len(s.Missing), maxMissing)]
 	for t, stage := range f.plan.Stages {
-		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t]}
+		step := Step{Stage: t, Link: stage.Link, Block: blockOf(stage.Features), Most: stage.Passes, Done: f.reports[t],
+			Passes: f.chain.Passes(t), Planned: f.reports[t] == nil && f.end == nil && t > due.Stage}
 		if f.plan.Members() > 1 {
 			step.Member = f.plan.Member(t) + 1
 		}
 		if u := f.plan.Update(); u != nil {
 			step.Most = u.Passes
 		}
-		var begun bool
-		step.Passes, begun = f.passes(t)
-		step.Planned = step.Done == nil && !begun && f.end == nil && t > due.Stage
 		s.Stages = append(s.Stages, step)
 	}
 	return s
@@ -406,31 +345,9 @@ func (f *followed) have(due protocol.Visit, seal int) map[int]bool {
 	case f.end != nil, due.Stage >= len(f.plan.Stages) && seal == protocol.NoStage, f.plan.Update().IsLocal():
 		return f.of
 	case seal != protocol.NoStage:
-		due = protocol.Visit{Stage: seal, Number: residuals}
-	case due.Stage == wire.Survey:
-		due = protocol.Visit{Stage: wire.Survey}
+		return f.parts[place{stage: seal, visit: residuals}]
 	}
-	if p := f.parts[place{due.Stage, due.Number}]; p != nil && p.parent == due.Parent {
-		return p.have
-	}
-	return nil
-}
-
-// measure returns what the visit has measured.
-func (p *part) measure(visit int) Measure {
-	of := func(split examples.Split) (err, loss *float64) {
-		l := p.losses[split]
-		if l.Rows == 0 {
-			return nil, nil
-		}
-		e, o := wire.Finite(l.ErrorPercent()), wire.Finite(l.MeanLoss())
-		return &e, &o
-	}
-	m := Measure{Visit: visit}
-	m.TrainError, m.TrainLoss = of(examples.Train)
-	m.TestError, m.TestLoss = of(examples.Test)
-	m.HoldoutError, m.HoldoutLoss = of(examples.Holdout)
-	return m
+	return f.parts[place{due.Stage, due.Number, due.Parent}]
 }
 
 // blockOf describes the features of a stage.
@@ -449,58 +366,43 @@ func milliseconds(t time.Time) int64 {
 	return t.UnixMilli()
 }
 
+// roles are those of processes, in the order of the page. Workers come before the solvers that wait for them.
+func roles() []string {
+	return []string{protocol.RoleIngest, protocol.RoleWork, protocol.RoleSolve, protocol.RoleRun, protocol.RoleScore, protocol.RoleServe}
+}
+
+// inRuns reports whether the processes of a role take part in runs.
+func inRuns(role string) bool {
+	return role == protocol.RoleWork || role == protocol.RoleSolve || role == protocol.RoleRun
+}
+
 // pollStaff asks the brokers which processes work on the runs.
 func (r *reader) pollStaff(ctx context.Context) error {
-	var s Staff
 	embedded, err := r.log.IsEmbedded(ctx)
 	if err != nil {
 		return err
 	}
-	s.Embedded = embedded
-	s.Hidden = []string{}
-	for _, group := range s.groups(r.client.Topics) {
-		*group.members = []Worker{}
-		owners, err := r.log.Owners(ctx, group.name)
-		switch {
-		case err == nil:
-		case group.runs:
+	s := Staff{Embedded: embedded, Hidden: []string{}, Members: map[string][]Worker{}}
+	for _, role := range roles() {
+		switch owners, err := r.log.Owners(ctx, r.client.Topics.Group(role)); {
+		case err != nil && inRuns(role):
 			s.Unknown = err.Error() // the rest of the page needs no such right
-			continue
+		case err != nil:
+			s.Hidden = append(s.Hidden, role)
 		default:
-			s.Hidden = append(s.Hidden, group.role)
-			continue
-		}
-		for _, o := range owners {
-			*group.members = append(*group.members, worker(o))
+			for _, o := range owners {
+				s.Members[role] = append(s.Members[role], worker(o))
+			}
 		}
 	}
 	now := r.now()
 	r.change(func() {
 		r.staff, r.polled = s, true
-		for _, group := range s.groups(r.client.Topics) {
-			if len(*group.members) > 0 {
-				r.last[group.role] = now
-			}
+		for role := range s.Members {
+			r.last[role] = now
 		}
 	})
 	return nil
-}
-
-// group is the processes of a role.
-type group struct {
-	role, name string // name is that of its consumer group
-	members    *[]Worker
-	runs       bool   // its members take part in runs
-	does       string // what a member without a part in runs does
-}
-
-// groups returns the processes by their roles.
-func (s *Staff) groups(t protocol.Topics) []group {
-	return []group{
-		{protocol.RoleIngest, t.Ingesters(), &s.Ingesters, false, "ingests"}, {protocol.RoleWork, t.Workers(), &s.Workers, true, ""},
-		{protocol.RoleSolve, t.Solvers(), &s.Solvers, true, ""}, {protocol.RoleRun, t.Runners(), &s.Runners, true, ""},
-		{protocol.RoleScore, t.Scorers(), &s.Scorers, false, "predicts"}, {protocol.RoleServe, t.Servers(), &s.Servers, false, "answers"},
-	}
 }
 
 // knows reports whether the processes are known.
@@ -512,83 +414,74 @@ func worker(o kafkalog.Owner) Worker {
 	return Worker{ID: id[:min(len(id), 8)], Host: o.Host, Partitions: append([]int{}, o.Partitions...)}
 }
 
-// working returns the processes that work on runs, and what they do in a run, or wait for. The page names no more than
-// a few of what is missing.
+// working returns the processes, and what they do in a run, or wait for. The page names no more than a few of what is missing.
 func (r *reader) working(now *Run) Staff {
 	s := r.staff
-	s.Hidden = append([]string{}, s.Hidden...)
+	s.Hidden, s.Members = append([]string{}, s.Hidden...), map[string][]Worker{}
 	idle := now == nil || !now.underWay()
-	for _, group := range s.groups(r.client.Topics) {
-		*group.members = append([]Worker{}, *group.members...)
-		for i := range *group.members {
-			switch w := &(*group.members)[i]; {
-			case group.runs && idle:
+	var behind []string // hosts of workers that have not published all of theirs
+	for _, role := range roles() {
+		for _, w := range r.staff.Members[role] {
+			switch {
+			case idle && inRuns(role):
 				w.Waits = "waits for a run"
-			case group.runs:
-			case len(w.Partitions) == 0 && group.role != protocol.RoleServe:
+			case role == protocol.RoleWork:
+				if r.work(&w, now) {
+					behind = append(behind, w.Host)
+				}
+			case len(w.Partitions) == 0 && role != protocol.RoleServe:
 				w.Waits = "stands by"
-			case group.role == protocol.RoleIngest:
-				w.Waits = group.does + " " + r.options.Source
+			case role == protocol.RoleIngest:
+				w.Waits = "ingests " + r.options.Source
+			case role == protocol.RoleScore:
+				w.Waits = "predicts"
+			case role == protocol.RoleServe:
+				w.Waits = "answers"
+			case role == protocol.RoleRun:
+				w.Waits = "waits for the run"
+			case now.Have == now.Of:
+				w.Waits = "solves"
+			case len(behind) > 0:
+				behind = slices.Compact(behind)
+				w.Waits = "waits for " + english.OxfordWordSeries(behind[:min(len(behind), 3)], "and")
 			default:
-				w.Waits = group.does
+				w.Waits = "waits for workers"
+			}
+			s.Members[role] = append(s.Members[role], w)
+		}
+	}
+	return s
+}
+
+// work sets what a worker has published of what is due, and reports whether it lacks a part.
+func (r *reader) work(w *Worker, now *Run) (lacks bool) {
+	f := r.follows.now
+	due, seal := f.due()
+	have, of := f.have(due, seal), 0
+	for _, p := range w.Partitions {
+		if f.of[p] {
+			if of++; have[p] {
+				w.Have++
 			}
 		}
 	}
-	if idle {
-		return s
-	}
-	f := r.follows.now
-	due, seal := f.due()
-	have := f.have(due, seal)
 	what := event.VisitOf(due.Stage, due.Number, len(f.plan.Stages))
 	if seal != protocol.NoStage {
 		what = "the residuals of " + event.StageOf(seal, len(f.plan.Stages))
 	}
-	var behind []string // hosts of workers that have not published all of theirs
-	for i := range s.Workers {
-		w := &s.Workers[i]
-		mine := 0
-		for _, p := range w.Partitions {
-			if f.of[p] {
-				if mine++; have[p] {
-					w.Have++
-				}
-			}
-		}
-		switch {
-		case len(w.Partitions) == 0:
-			w.Waits = "stands by: others own all partitions"
-		case mine == 0:
-			w.Waits = "waits: the run has nothing of its partitions"
-		case w.Have < mine:
-			w.Waits = fmt.Sprintf("works on %s: %d of %d partitions are published", what, w.Have, mine)
-			behind = append(behind, w.Host)
-		case now.Have == now.Of:
-			w.Waits = "waits for the solver"
-		default:
-			w.Waits = "waits for other workers"
-		}
+	switch {
+	case len(w.Partitions) == 0:
+		w.Waits = "stands by: others own all partitions"
+	case of == 0:
+		w.Waits = "waits: the run has nothing of its partitions"
+	case w.Have < of:
+		w.Waits = fmt.Sprintf("works on %s: %d of %d partitions are published", what, w.Have, of)
+	case now.Have == now.Of:
+		w.Waits = "waits for the solver"
+	default:
+		w.Waits = "waits for other workers"
 	}
-	for i := range s.Solvers {
-		switch w := &s.Solvers[i]; {
-		case len(w.Partitions) == 0:
-			w.Waits = "stands by"
-		case now.Have == now.Of:
-			w.Waits = "solves"
-		case len(behind) > 0:
-			behind = slices.Compact(behind)
-			w.Waits = "waits for " + english.OxfordWordSeries(behind[:min(len(behind), 3)], "and")
-		default:
-			w.Waits = "waits for workers"
-		}
-	}
-	for i := range s.Runners {
-		s.Runners[i].Waits = "waits for the run"
-		if len(s.Runners[i].Partitions) == 0 {
-			s.Runners[i].Waits = "stands by"
-		}
-	}
-	return s
+	return w.Have < of
 }
 
 // waits says what the run waits for.
@@ -597,26 +490,22 @@ func (r *reader) waits(s *State) {
 	if now == nil || !now.underWay() {
 		return
 	}
-	partitions := func(do string) string {
-		return fmt.Sprintf("%s of %s %s", english.Plural(now.Of-now.Have, "partition", ""), fmt.Sprint(now.Of), do)
-	}
-	staff := &s.Staff
-	known := r.knows(staff)
+	missing := fmt.Sprintf("%s of %d", english.Plural(now.Of-now.Have, "partition", ""), now.Of)
+	known := r.knows(&s.Staff)
 	switch {
-	case known && len(staff.Workers) == 0:
+	case known && len(s.Staff.Members[protocol.RoleWork]) == 0:
 		now.Waits = "for a worker: no process runs stagewise work"
-	case known && len(staff.Solvers) == 0:
+	case known && len(s.Staff.Members[protocol.RoleSolve]) == 0:
 		now.Waits = "for a solver: no process runs stagewise solve"
 	case now.Sealing && now.Have < now.Of:
-		now.Waits = "for residuals of " + partitions("")
+		now.Waits = "for residuals of " + missing
 	case now.Stage < 0 && now.Have < now.Of:
-		now.Waits = "for workers to survey " + partitions("")
+		now.Waits = "for workers to survey " + missing
 	case now.Stage >= len(now.Stages):
 		now.Waits = "for its version to be written"
 	case now.Have < now.Of:
-		now.Waits = "for workers to visit " + partitions("")
+		now.Waits = "for workers to visit " + missing
 	default:
 		now.Waits = "for the solver"
 	}
-	now.Waits = strings.TrimSpace(now.Waits)
 }

@@ -19,7 +19,6 @@ import (
 	"github.com/stagewise/stagewise/internal/endpoint"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
-	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -199,50 +198,34 @@ type section struct {
 // NewBoard returns a board with an empty state.
 func NewBoard() *Board {
 	b := &Board{changed: make(chan struct{})}
-	staff := Staff{Hidden: []string{}}
-	for _, group := range staff.groups(protocol.Topics{}) {
-		*group.members = []Worker{}
-	}
 	b.Put(&State{
 		Summary: Summary{Level: Notice, Verdict: "The topics are being read.", Needs: []Need{}, Facts: []Fact{}}, Topics: []Topic{},
-		Versions: []Version{}, Staff: staff, Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
+		Versions: []Version{}, Staff: Staff{Hidden: []string{}, Members: map[string][]Worker{}},
+		Quarantine: Quarantine{Reasons: []Reason{}, Recent: []BadMessage{}},
 	})
 	return b
 }
 
 // Put replaces the state. The caller must not change s afterwards.
 func (b *Board) Put(s *State) {
-	parts := []struct {
-		name  string
-		value any
-	}{
-		{"summary", nil}, {"topics", s.Topics}, {"run", s.Run}, {"versions", s.Versions}, {"quality", s.Quality}, {"staff", s.Staff},
-		{"quarantine", s.Quarantine},
+	sections := []section{
+		{name: "summary", json: wire.JSON(s.Summary)}, {name: "topics", json: wire.JSON(s.Topics)}, {name: "run", json: wire.JSON(s.Run)},
+		{name: "versions", json: wire.JSON(s.Versions)}, {name: "quality", json: wire.JSON(s.Quality)}, {name: "staff", json: wire.JSON(s.Staff)},
+		{name: "quarantine", json: wire.JSON(s.Quarantine)},
 	}
 	b.mutex.Lock()
 	defer b.mutex.Unlock()
-	b.state = s
-	if b.sections == nil {
-		b.sections = make([]section, len(parts))
+	any := false
+	for i := range sections {
+		if b.state != nil && bytes.Equal(sections[i].json, b.sections[i].json) {
+			sections[i].number = b.sections[i].number
+			continue
+		}
+		sections[i].number, any = b.number+1, true
 	}
-	number := b.number + 1
-	for i := len(parts) - 1; i >= 0; i-- { // the summary, which reports sections that can't be shown, is last
-		part := parts[i]
-		if i == 0 {
-			part.value = s.Summary
-		}
-		text, err := json.Marshal(part.value)
-		if err != nil { // such as NaN, which JSON lacks: topics may have any number
-			s.Summary.Level, s.Summary.Verdict = Trouble, "A part of this page can't be shown."
-			s.Summary.Needs = append(s.Summary.Needs, Need{Trouble, fmt.Sprintf("The part %s is older than the rest: %v.", part.name, err),
-				aboutFlow})
-			text = b.sections[i].json // NewBoard has put the first
-		}
-		if !bytes.Equal(text, b.sections[i].json) {
-			b.sections[i], b.number = section{part.name, text, number}, number
-		}
-	}
-	if b.number == number {
+	b.state, b.sections = s, sections
+	if any {
+		b.number++
 		close(b.changed)
 		b.changed = make(chan struct{})
 	}

@@ -75,7 +75,7 @@ func simulated(versions, workers, number int) *State {
 			loss *= 0.9
 			e := 30 * loss / 2.3 * loss
 			if t == 3 && pass < 5+number%4 {
-				step.Passes = append(step.Passes, Measure{Visit: pass, TrainError: value(e * 0.8), TrainLoss: value(loss), TestError: value(e),
+				step.Passes = append(step.Passes, schemas.PassReport{Pass: pass + 1, TrainError: e * 0.8, TrainLoss: loss, TestError: value(e),
 					TestLoss: value(loss * 1.1)})
 			}
 			passes = append(passes, schemas.PassReport{Pass: pass + 1, TrainError: e * 0.8, TrainLoss: loss, TestError: value(e),
@@ -109,7 +109,7 @@ func simulated(versions, workers, number int) *State {
 	for m := range 64 {
 		q.Curve = append(q.Curve, CurvePoint{Rows: 64 * int64(m+1), Error: 2.4 * (0.6 + 0.8*random.Float64())})
 	}
-	s.Quality = q
+	s.Quality, s.Staff = q, Staff{Hidden: []string{}, Members: map[string][]Worker{}}
 	for w := range workers {
 		worker := Worker{ID: fmt.Sprintf("%08x", random.Uint32()), Host: fmt.Sprintf("10.0.%d.%d", w/50, w%50+10),
 			Waits: "waits for other workers"}
@@ -120,16 +120,15 @@ func simulated(versions, workers, number int) *State {
 			worker.Have, worker.Waits = number%10, fmt.Sprintf("works on visit %d of stage 4 of 6: %d of 10 partitions are published",
 				number+1, number%10)
 		}
-		s.Staff.Workers = append(s.Staff.Workers, worker)
+		s.Staff.Members["work"] = append(s.Staff.Members["work"], worker)
 	}
-	s.Staff.Solvers = []Worker{{ID: "5e1f03aa", Host: "10.0.9.1", Partitions: []int{0},
+	s.Staff.Members["solve"] = []Worker{{ID: "5e1f03aa", Host: "10.0.9.1", Partitions: []int{0},
 		Waits: "waits for 10.0.0.10, 10.0.0.11, and 10.0.0.12"}, {ID: "71c2d9b0", Host: "10.0.9.2", Partitions: []int{}, Waits: "stands by"}}
-	s.Staff.Runners = []Worker{{ID: "aa03c7f1", Host: "10.0.9.3", Partitions: []int{0}, Waits: "waits for the run"}}
-	s.Staff.Ingesters = []Worker{{ID: "aa03c7f1", Host: "10.0.9.3", Partitions: []int{0}, Waits: "ingests click-events"}}
-	s.Staff.Scorers = []Worker{{ID: "90b1c4d2", Host: "10.0.9.4", Partitions: []int{0, 1, 2, 3}, Waits: "predicts"}}
-	s.Staff.Servers = []Worker{{ID: "11fe02ab", Host: "10.0.9.5", Partitions: []int{0}, Waits: "answers"},
+	s.Staff.Members["run"] = []Worker{{ID: "aa03c7f1", Host: "10.0.9.3", Partitions: []int{0}, Waits: "waits for the run"}}
+	s.Staff.Members["ingest"] = []Worker{{ID: "aa03c7f1", Host: "10.0.9.3", Partitions: []int{0}, Waits: "ingests click-events"}}
+	s.Staff.Members["score"] = []Worker{{ID: "90b1c4d2", Host: "10.0.9.4", Partitions: []int{0, 1, 2, 3}, Waits: "predicts"}}
+	s.Staff.Members["serve"] = []Worker{{ID: "11fe02ab", Host: "10.0.9.5", Partitions: []int{0}, Waits: "answers"},
 		{ID: "2c7710de", Host: "10.0.9.6", Partitions: []int{}, Waits: "answers"}}
-	s.Staff.Hidden = []string{}
 	for i := range 3 {
 		s.Quarantine.Recent = append(s.Quarantine.Recent, BadMessage{ago(400 + 800*i), "clicks.examples", 41, int64(5120 - i), 11_204,
 			s.Quarantine.Reasons[i/2].Reason})

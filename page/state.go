@@ -92,19 +92,8 @@ type Step struct {
 	Block   string               `json:"block"`            // its features, in words
 	Most    int                  `json:"most"`             // passes that it may take
 	Done    *schemas.StageReport `json:"done,omitempty"`   // once it has ended
-	Passes  []Measure            `json:"passes,omitempty"` // until it ends
+	Passes  []schemas.PassReport `json:"passes,omitempty"` // that have ended
 	Planned bool                 `json:"planned"`          // it has not begun
-}
-
-// Measure is what a visit measured, of each split that has rows. It is of the weights that the visit is made with.
-type Measure struct {
-	Visit        int      `json:"visit"`
-	TrainError   *float64 `json:"train_error"`
-	TrainLoss    *float64 `json:"train_loss"`
-	TestError    *float64 `json:"test_error"`
-	TestLoss     *float64 `json:"test_loss"`
-	HoldoutError *float64 `json:"holdout_error"`
-	HoldoutLoss  *float64 `json:"holdout_loss"`
 }
 
 // Version is a version.
@@ -160,15 +149,11 @@ type Pair struct {
 
 // Staff are the processes of a pipeline.
 type Staff struct {
-	Embedded  bool     `json:"embedded"` // the brokers are those of a process, which may work too, as a member of no group
-	Unknown   string   `json:"unknown"`  // why the rest is not known
-	Hidden    []string `json:"hidden"`   // roles whose processes brokers do not show to this page
-	Ingesters []Worker `json:"ingesters"`
-	Workers   []Worker `json:"workers"`
-	Solvers   []Worker `json:"solvers"`
-	Runners   []Worker `json:"runners"`
-	Scorers   []Worker `json:"scorers"`
-	Servers   []Worker `json:"servers"`
+	Embedded bool     `json:"embedded"` // the brokers are those of a process, which may work too, as a member of no group
+	Unknown  string   `json:"unknown"`  // why the rest is not known
+	Hidden   []string `json:"hidden"`   // roles whose processes brokers do not show to this page
+	// Members are the processes by role, the name of their command. They are not known for roles in Hidden.
+	Members map[string][]Worker `json:"members"`
 }
 
 // Worker is a member of a group.

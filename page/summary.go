@@ -98,7 +98,7 @@ func verdict(needs []Need, s *State) (Level, string) {
 		if warnings > 0 {
 			level = Notice
 		}
-		if len(s.Staff.Runners) > 0 {
+		if len(s.Staff.Members[protocol.RoleRun]) > 0 {
 			text = "Waiting for the first examples."
 		}
 		return level, text
@@ -126,13 +126,10 @@ func needsOfRun(s *State, r *reader, need func(level Level, about, format string
 	if due, _ := f.due(); f.failure != "" && f.failed == due.Parent {
 		need(Notice, aboutRun, "A worker can't make the current visit: %s.", f.failure)
 	}
-	if r.knows(&s.Staff) && (run.Kind == kindTrain || len(s.Staff.Runners) > 0) { // a runner works and solves too
-		for _, role := range []struct {
-			members []Worker
-			name    string
-		}{{s.Staff.Workers, "work"}, {s.Staff.Solvers, "solve"}} {
-			if len(role.members) == 0 {
-				need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise %s.", run.ID, role.name)
+	if r.knows(&s.Staff) && (run.Kind == kindTrain || len(s.Staff.Members[protocol.RoleRun]) > 0) { // a runner works and solves too
+		for _, role := range []string{protocol.RoleWork, protocol.RoleSolve} {
+			if len(s.Staff.Members[role]) == 0 {
+				need(Trouble, aboutStaff, "Run %s is waiting: no process runs stagewise %s.", run.ID, role)
 			}
 		}
 	}
@@ -157,7 +154,7 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	}
 	chain, told := s.isChain(), false // a runner ingests too
 	switch left := r.gone(protocol.RoleRun); {
-	case len(staff.Runners) > 0:
+	case len(staff.Members[protocol.RoleRun]) > 0:
 	case staff.Embedded && left == "": // the broker's own process may do it, as a member of no group
 	case chain && len(waits) > 0:
 		told = true
@@ -167,16 +164,14 @@ func (r *reader) needsOfProcesses(s *State, need func(level Level, about, format
 	case left != "":
 		need(Notice, aboutStaff, "No process runs stagewise run: the last one was seen %s ago.", left)
 	}
-	ingested := staff.Embedded || len(staff.Ingesters)+len(staff.Runners) > 0 || slices.Contains(staff.Hidden, protocol.RoleIngest)
+	ingested := staff.Embedded || len(staff.Members[protocol.RoleIngest])+len(staff.Members[protocol.RoleRun]) > 0 ||
+		slices.Contains(staff.Hidden, protocol.RoleIngest)
 	if r.topics.waits > 0 && !ingested && !told {
 		need(Trouble, aboutStaff, "%s, and no process ingests them.", waiting(r.topics.waits, r.options.Source))
 	}
-	for _, role := range []struct {
-		name    string
-		members []Worker
-	}{{protocol.RoleScore, staff.Scorers}, {protocol.RoleServe, staff.Servers}} {
-		if left := r.gone(role.name); left != "" && len(role.members) == 0 {
-			need(Trouble, aboutStaff, "No process runs stagewise %s: the last one was seen %s ago.", role.name, left)
+	for _, role := range []string{protocol.RoleScore, protocol.RoleServe} {
+		if left := r.gone(role); left != "" && len(staff.Members[role]) == 0 {
+			need(Trouble, aboutStaff, "No process runs stagewise %s: the last one was seen %s ago.", role, left)
 		}
 	}
 }
@@ -345,7 +340,7 @@ func (r *reader) offeredOf(s *State) Fact {
 func underWay(s *State) Fact {
 	f := Fact{Question: "What is running?", Answer: "No active run", Detail: "no run has started", About: aboutRun}
 	run := s.Run
-	if len(s.Staff.Runners) > 0 {
+	if len(s.Staff.Members[protocol.RoleRun]) > 0 {
 		f.Answer = "Waiting for examples"
 	}
 	if len(s.Versions) > 0 {

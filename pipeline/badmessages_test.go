@@ -892,7 +892,7 @@ func TestIngestIsNoMember(t *testing.T) {
 	defer client.Close()
 	members := func() int {
 		request := kmsg.NewPtrDescribeGroupsRequest()
-		request.Groups = []string{protocol.TopicsOf(job.Name).Workers()}
+		request.Groups = []string{protocol.TopicsOf(job.Name).Group(protocol.RoleWork)}
 		response := must(request.RequestWith(t.Context(), client))(t)
 		return len(response.Groups[0].Members)
 	}

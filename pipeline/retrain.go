@@ -82,7 +82,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	}
 	var owner protocol.Owner = protocol.NewSoleOwner(1)
 	if !log.Embedded() {
-		group := log.Join(p.Topics.Runners(), p.Topics.Plans)
+		group := log.Join(p.Topics.Group(protocol.RoleRun), p.Topics.Plans)
 		defer func() {
 			if err := group.Leave(); err != nil {
 				event.Notice(rec, "leave the group of runners: %v", err)

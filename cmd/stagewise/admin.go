@@ -167,16 +167,13 @@ func checkNobodyWorks(ctx context.Context, log *kafkalog.Log, pipeline string, b
 	}
 	t := protocol.TopicsOf(pipeline)
 	var working []string
-	for _, role := range []struct{ name, group string }{
-		{protocol.RoleIngest, t.Ingesters()}, {protocol.RoleRun, t.Runners()}, {protocol.RoleWork, t.Workers()}, {protocol.RoleSolve,
-			t.Solvers()}, {protocol.RoleScore, t.Scorers()},
-	} {
-		hosts, err := log.Members(ctx, role.group)
+	for _, role := range []string{protocol.RoleIngest, protocol.RoleRun, protocol.RoleWork, protocol.RoleSolve, protocol.RoleScore} {
+		hosts, err := log.Members(ctx, t.Group(role))
 		if err != nil {
 			return fmt.Errorf("nothing is deleted: the processes that work on %s are unknown: %w; --force deletes anyway", pipeline, err)
 		}
 		if len(hosts) > 0 {
-			working = append(working, fmt.Sprintf("stagewise %s on %s", role.name, english.WordSeries(hosts, "and")))
+			working = append(working, fmt.Sprintf("stagewise %s on %s", role, english.WordSeries(hosts, "and")))
 		}
 	}
 	if len(working) > 0 {

@@ -205,7 +205,7 @@ func appear(ctx context.Context, log *kafkalog.Log, pipeline string, follower *c
 		return
 	}
 	topics := protocol.TopicsOf(pipeline)
-	member := log.Join(topics.Servers(), topics.Versions)
+	member := log.Join(topics.Group(protocol.RoleServe), topics.Versions)
 	for member.Err() == nil && ctx.Err() == nil {
 		select {
 		case <-member.Changed():

@@ -128,7 +128,7 @@ function spark(t, x, y, wide) {
 function processes(role, otherwise) {
   const staff = state.staff;
   if (!staff || staff.unknown || staff.hidden.includes(role)) return otherwise;
-  const own = { ingest: staff.ingesters, work: staff.workers, solve: staff.solvers, score: staff.scorers, serve: staff.servers }[role];
+  const own = staff.members[role] || [];
   return own.length ? plural(own.length, "process", "processes") : staff.embedded ? otherwise : "no process"; // that of the broker is in no group
 }
 
@@ -349,7 +349,7 @@ function ranges(list) {
 }
 
 function drawStaff(s) {
-  const all = [["ingester", s.ingesters], ["worker", s.workers], ["solver", s.solvers], ["runner", s.runners], ["scorer", s.scorers], ["server", s.servers]];
+  const all = [["ingester", "ingest"], ["worker", "work"], ["solver", "solve"], ["runner", "run"], ["scorer", "score"], ["server", "serve"]].map(([name, role]) => [name, s.members[role] || []]);
   const words = [];
   if (s.unknown) words.push("The processes are unknown: " + s.unknown + ".");
   const present = all.filter(([, list]) => list.length).map(([role, list]) => plural(list.length, role));

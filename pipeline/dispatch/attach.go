@@ -73,10 +73,10 @@ func staff(ctx context.Context, p *topics.Pipeline) (s event.Staff) {
 	if s.Embedded, s.Unknown = p.Admin.IsEmbedded(ctx); s.Unknown != nil {
 		return s
 	}
-	if s.Workers, s.Unknown = p.Admin.Members(ctx, p.Topics.Workers()); s.Unknown != nil {
+	if s.Workers, s.Unknown = p.Admin.Members(ctx, p.Topics.Group(protocol.RoleWork)); s.Unknown != nil {
 		return s
 	}
-	s.Solvers, s.Unknown = p.Admin.Members(ctx, p.Topics.Solvers())
+	s.Solvers, s.Unknown = p.Admin.Members(ctx, p.Topics.Group(protocol.RoleSolve))
 	return s
 }
 

@@ -64,11 +64,11 @@ func Join(ctx context.Context, p *topics.Pipeline, job topics.Job, cache *visit.
 	}
 	var works *kafkalog.Member
 	m.JoinWorkers = func() {
-		works = p.Admin.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.ShareSize)
+		works = p.Admin.JoinGroups(p.Topics.Group(protocol.RoleWork), p.Topics.Examples, job.ShareSize)
 		m.Works = works
 	}
 	m.JoinWorkers()
-	solves := p.Admin.Join(p.Topics.Solvers(), p.Topics.Plans)
+	solves := p.Admin.Join(p.Topics.Group(protocol.RoleSolve), p.Topics.Plans)
 	m.Solves = solves
 	m.LeaveWorkers = func() {
 		if err := works.Leave(); err != nil {

@@ -30,7 +30,9 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 	if err != nil {
 		return err
 	}
-	join := func() Member { return log.JoinGroups(p.Topics.Workers(), p.Topics.Examples, job.ShareSize) }
+	join := func() Member {
+		return log.JoinGroups(p.Topics.Group(protocol.RoleWork), p.Topics.Examples, job.ShareSize)
+	}
 	work := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		CheckCache(ctx, p, cache)
 		return worker.New(p.Client, blas, plan, watch, o, worker.Options{Cache: cache}, rec).Work(ctx)
@@ -48,7 +50,7 @@ func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics
 	if err != nil {
 		return err
 	}
-	join := func() Member { return log.Join(p.Topics.Solvers(), p.Topics.Plans) }
+	join := func() Member { return log.Join(p.Topics.Group(protocol.RoleSolve), p.Topics.Plans) }
 	solve := func(ctx context.Context, o protocol.Owner, plan *schemas.Plan, watch int64) error {
 		if !plan.Update().IsLocal() { // the cache is of updates that are too small to distribute
 			cache.Retain(nil) // the matrices of the run may take all memory

@@ -29,23 +29,14 @@ const (
 	RoleServe  = "serve"
 )
 
-// Workers returns the consumer group of the pipeline's workers.
-func (t Topics) Workers() string { return t.Name + ".work" }
-
-// Ingesters returns the consumer group of the processes that ingest a topic into the pipeline.
-func (t Topics) Ingesters() string { return t.Name + ".ingest" }
-
-// Scorers returns the consumer group of the processes that write predictions to the topic.
-func (t Topics) Scorers() string { return t.Predictions }
-
-// Servers returns the consumer group of the pipeline's servers. They share no partitions: the group makes them visible.
-func (t Topics) Servers() string { return t.Name + ".serve" }
-
-// Runners returns the consumer group of the processes that retrain the pipeline.
-func (t Topics) Runners() string { return t.Name + ".run" }
-
-// Solvers returns the consumer group of the pipeline's solvers.
-func (t Topics) Solvers() string { return t.Name + ".solve" }
+// Group returns the consumer group of the processes of a role: scorers are in that of the topic that they write to. Servers share no
+// partitions, their group makes them visible.
+func (t Topics) Group(role string) string {
+	if role == RoleScore {
+		return t.Predictions
+	}
+	return t.Name + "." + role
+}
 
 // StatisticsPartition returns the partition of the statistics topic for an examples partition. partitions is the number of
 // partitions of the statistics topic.

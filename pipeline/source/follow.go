@@ -399,7 +399,7 @@ func FollowInTurn(ctx context.Context, p *topics.Pipeline, job topics.Job, rec e
 	if p.Admin.Embedded() {
 		return FollowTopic(ctx, p, job, false, rec)
 	}
-	group := p.Admin.Join(p.Topics.Ingesters(), p.Topics.Plans)
+	group := p.Admin.Join(p.Topics.Group(protocol.RoleIngest), p.Topics.Plans)
 	defer func() {
 		if err := group.Leave(); err != nil {
 			event.Notice(rec, "leave the group of ingesters: %v", err)
