@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -178,9 +177,7 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	sources := must(Sources(t.Context(), o))(t)
 	for rows, err := range sources[0].Batches(t.Context()) {
 		noError(t, err)
-		record := rows.Record(memory.DefaultAllocator)
-		value, err := examples.Encode(record, memory.DefaultAllocator)
-		record.Release()
+		value, err := rows.Encode()
 		noError(t, err)
 		values = append(values, value)
 	}

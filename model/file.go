@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas"
@@ -17,7 +15,7 @@ import (
 
 // WriteTo writes the model's file, and returns how many bytes it wrote. schemas/FORMAT.md describes the format.
 func (m *Model) WriteTo(w io.Writer) (int64, error) {
-	return schemas.WriteModel(w, m.Manifest, m.Tensors(), memory.DefaultAllocator)
+	return schemas.WriteModel(w, m.Manifest, m.Tensors())
 }
 
 // Read reads a model's file and checks its digest. It wraps errors of r. Other errors say what is wrong with the file, and
@@ -38,7 +36,7 @@ func read(r io.Reader) (*Model, error) {
 	whole := bufio.NewReader(r)
 	first, _ := whole.Peek(peekBytes) // ReadModel returns the error
 	other := notModel(first)
-	manifest, tensors, err := schemas.ReadModel(whole, memory.DefaultAllocator)
+	manifest, tensors, err := schemas.ReadModel(whole)
 	if other != "" && errors.Is(err, wire.ErrDamaged) {
 		return nil, foreignError(other)
 	}

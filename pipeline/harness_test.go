@@ -127,10 +127,7 @@ func (d table) exampleRows() examples.Rows {
 // exampleMessage encodes rows as an examples message of another producer.
 func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	t.Helper()
-	mem := arrowtest.Allocator(t)
-	record := rows.Record(mem)
-	defer record.Release()
-	value := must(examples.Encode(record, mem))(t)
+	value := must(rows.Encode())(t)
 	return kafkalog.Message{Value: value}
 }
 
@@ -213,7 +210,7 @@ func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *m
 // trainRecorded runs a job to its end, and records its events.
 func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, rec)
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, rec)
 	noError(t, err)
 	return report, model
 }
@@ -221,7 +218,7 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Re
 // trainError runs a job that must fail, and returns its error.
 func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
 	if err == nil {
 		t.Fatalf("the run is done with report %+v, expected an error", report)
 	}
@@ -233,7 +230,7 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
+	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{},
 		&eventRecorder{on: func(e event.Event) {
 			if stop(e) {
 				cancel()
@@ -256,7 +253,7 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
-	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
+	p := topics.Open(log, job.Name)
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec))(t)
 	l := must(p.ReadLedger(t.Context()))(t)

@@ -11,8 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
-
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/link"
@@ -907,7 +905,7 @@ func (s *simulation) checkIngested() {
 			if origins == nil {
 				continue
 			}
-			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
+			batch, err := examples.Decode(m.Value)
 			if err != nil {
 				s.fail("%v", err)
 				return
@@ -920,7 +918,6 @@ func (s *simulation) checkIngested() {
 					row += o.Rows
 				}
 			}
-			batch.Release()
 		}
 	}
 	for n, p := range s.log.topics[simSource] {
@@ -1047,7 +1044,7 @@ func simMessage(partition, number int, origin schemas.Origin) wire.Message {
 
 // examplesMessage returns the message of rows, which fit into one. Without a source it has only a value.
 func examplesMessage(origin schemas.Origin, rows *examples.Rows) wire.Message {
-	m, err := origin.Message(rows, memory.DefaultAllocator)
+	m, err := origin.Message(rows)
 	if err != nil {
 		panic(err) // the rows fit into a message
 	}
@@ -1144,7 +1141,7 @@ func (s *simulation) ingestTopic() {
 // remaking makes expired examples again in a process.
 func (s *simulation) remaking(p *topics.Pipeline) *topics.Pipeline {
 	if s.fromTopic > 0 {
-		p.Remade = topics.NewRemade(p.Client, s.sourceJob().Examples, p.Memory)
+		p.Remade = topics.NewRemade(p.Client, s.sourceJob().Examples)
 		p.Log = p.Remade
 	}
 	return p

@@ -242,7 +242,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 				part.Generation, part.Lost, p.lost = expected.Generation+1, true, false
 			}
 			expected.Count(part)
-			m, err := part.Encode(p.Memory)
+			m, err := part.Encode()
 			if err != nil {
 				return err
 			}
@@ -327,9 +327,8 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32)
 		refuse("rows of the message were forgotten")
 		return
 	}
-	batch, err := s.client.Codec.DecodeExamples(j.message.Value)
+	batch, err := examples.Decode(j.message.Value)
 	if err == nil {
-		defer batch.Release()
 		if err = check(m, batch); err == nil {
 			err = batch.Align(m.Columns())
 		}

@@ -8,7 +8,6 @@ import (
 	"iter"
 
 	"github.com/apache/arrow/go/v17/arrow"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -35,9 +34,8 @@ type Finished struct {
 func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Votes.Cols }
 
 // Messages encodes what is published after a stage of one examples message, which is at offset. It returns
-// one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
-// allocates, which is freed. An error is one of encoding.
-func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]wire.Message, error) {
+// one residuals message for each of [Parts]. attempt tells the messages of different writers apart.
+func Messages(id wire.Identity, attempt string, offset int64, f Finished) ([]wire.Message, error) {
 	var messages []wire.Message
 	for from, to := range Parts(f.Score.Rows, f.Values()) {
 		r := schemas.Residuals{
@@ -47,7 +45,7 @@ func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem me
 		if f.Votes.Rows > 0 {
 			r.Votes = f.Votes.Slice(from, to).Data
 		}
-		m, err := r.Encode(mem)
+		m, err := r.Encode()
 		if err != nil {
 			return nil, err
 		}

@@ -318,11 +318,10 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 				if replay.AcceptAt(m.Offset, m.Message) != "" {
 					return nil
 				}
-				batch, err := p.Codec.DecodeExamples(m.Value)
+				batch, err := examples.Decode(m.Value)
 				if err != nil {
 					return nil // quarantined by the run
 				}
-				defer batch.Release()
 				if !do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
 					return errFound
 				}

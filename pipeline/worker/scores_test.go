@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -126,7 +125,7 @@ const (
 // returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
-	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: protocol.NewCodec(nil, 0)}
+	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test")}
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
@@ -155,9 +154,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			for range testRows {
 				rows.Words = append(rows.Words, string('a'+rune(random.IntN(testClasses))))
 			}
-			record := rows.Record(memory.DefaultAllocator)
-			value, err := examples.Encode(record, memory.DefaultAllocator)
-			record.Release()
+			value, err := rows.Encode()
 			arrowtest.NoError(t, err)
 			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
 			covered[n].Count(testRows, visit.Checksum(m, n, testRows))
@@ -261,10 +258,10 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
-			r, err := client.Codec.DecodeResiduals(*m, testClasses)
+			r, err := schemas.DecodeResiduals(*m, testClasses)
 			arrowtest.NoError(t, err)
 			r.Score[0]++
-			*m = arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
+			*m = arrowtest.Must(r.Encode())(t)
 		},
 		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
 		"deleted messages": func(w *Worker, number int) {

@@ -10,20 +10,18 @@ import (
 
 // Template returns the value of an examples message with the columns of another one, given its value, and without rows. An
 // error wraps [wire.ErrDamaged].
-func Template(value []byte, mem memory.Allocator) ([]byte, error) {
-	return WithBlanks(value, nil, nil, mem)
+func Template(value []byte) ([]byte, error) {
+	return WithBlanks(value, nil, nil)
 }
 
 // WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
-// the next row of the record, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
-func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
-	columns, err := stream.Decode(template, mem, func(string) bool { return true })
+// the next of the rows, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
+func WithBlanks(template []byte, rows *Rows, blank []bool) ([]byte, error) {
+	columns, err := stream.Decode(template, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	defer columns.Release()
-	b := array.NewRecordBuilder(mem, columns.Schema())
-	defer b.Release()
+	b := array.NewRecordBuilder(memory.DefaultAllocator, columns.Schema())
 	for _, field := range b.Fields() {
 		for _, is := range blank {
 			if is {
@@ -32,29 +30,25 @@ func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.All
 		}
 	}
 	blanks := b.NewRecord()
-	defer blanks.Release()
 	if rows == nil {
-		return Encode(blanks, mem)
+		return stream.Encode(blanks)
 	}
-	merged := make([]arrow.Array, blanks.NumCols())
+	others, merged := rows.Record(), make([]arrow.Array, blanks.NumCols())
 	for i := range merged {
 		next, pieces := map[bool]int64{}, []arrow.Array{}
 		for _, is := range blank {
-			from := rows
+			from := others
 			if is {
 				from = blanks
 			}
 			piece := array.NewSlice(from.Column(i), next[is], next[is]+1)
-			defer piece.Release()
 			pieces = append(pieces, piece)
 			next[is]++
 		}
-		if merged[i], err = array.Concatenate(pieces, mem); err != nil {
+		if merged[i], err = array.Concatenate(pieces, memory.DefaultAllocator); err != nil {
 			return nil, err
 		}
-		defer merged[i].Release()
 	}
 	record := array.NewRecord(columns.Schema(), merged, int64(len(blank)))
-	defer record.Release()
-	return Encode(record, mem)
+	return stream.Encode(record)
 }

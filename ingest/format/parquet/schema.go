@@ -13,7 +13,6 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/decimal256"
 	"github.com/apache/arrow/go/v17/arrow/float16"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -50,7 +49,7 @@ func typesOf(file *parquet.File) (t types) {
 	if err != nil {
 		return t
 	}
-	r, err := stream.NewReader(bytes.NewReader(content), false, memory.DefaultAllocator)
+	r, err := stream.NewReader(bytes.NewReader(content), false)
 	if err != nil {
 		return t // only a hint
 	}
