@@ -192,5 +192,5 @@ func (v *validation) factor(shift float64) (kernel.Cholesky, bool) {
 		floats.ScaleTo(row, 1/v.weight, v.gram[at:at+i+1])
 		row[i] += shift
 	}
-	return kernel.FactorOnCores(full, q)
+	return kernel.Factor(full, q)
 }

@@ -12,10 +12,9 @@ import (
 )
 
 // NumericsRevision is incremented by changes of this program that may change the bits of a run. Processes with the same
-// revision can work on a run together. TestNumericsRevision says when to increment it. Revision 8: the loops have the bits of AVX2, a
-// BLAS projects onto random directions on every processor, softmax uses the same exponentials for any number of classes, the lengths of
-// rows are summed by vek, and sums associate over shares.
-const NumericsRevision = 8
+// revision can work on a run together. TestNumericsRevision says when to increment it. Revision 9: a Cholesky factor is made by
+// blocks on all cores, also for blocks of sparse columns and for calibrations, and weights of counts are computed in one way.
+const NumericsRevision = 9
 
 // Arithmetic returns the arithmetic of this process, which, together with the terms, determines the bits of a sum.
 func Arithmetic(blas *kernel.BLAS) schemas.Arithmetic {
