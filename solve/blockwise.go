@@ -132,7 +132,7 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 		columns = append(columns, int32(j))
 	}
 	n := len(columns)
-	gram, err := sums.Shaped(statistics.FieldBlock, -1, 2)
+	pairs, err := sums.Shaped(statistics.FieldBlock, -1, 2)
 	if err != nil {
 		return err
 	}
@@ -140,7 +140,11 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 	if err != nil {
 		return err
 	}
-	metric, err := newBlockMetric(gram, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
+	gram, err := blockGram(pairs, n)
+	if err != nil {
+		return err
+	}
+	metric, err := newPreconditioner(gram, n, len(block), b.weight, b.lambda, b.link.Smoothness, b.buffer)
 	if err != nil {
 		return fmt.Errorf("factor the Gram matrix of a block: %w", err)
 	}
@@ -173,6 +177,20 @@ func (b *blockwise) solve(block []int32, sums wire.Tensors[float64]) error {
 		b.next = [][]int32{block}
 	}
 	return nil
+}
+
+// blockGram returns the packed lower triangle of a Gram matrix of p columns, given its nonzero values: each after its
+// index in the triangle, ascending.
+func blockGram(pairs []float64, p int) ([]float64, error) {
+	gram, next := make([]float64, p*(p+1)/2), 0
+	for ; len(pairs) > 0; pairs = pairs[2:] {
+		at := int(pairs[0])
+		if float64(at) != pairs[0] || at < next || at >= len(gram) {
+			return nil, fmt.Errorf("%w: index %v: expected ascending indices below %d", wire.ErrDamaged, pairs[0], len(gram))
+		}
+		gram[at], next = pairs[1], at+1
+	}
+	return gram, nil
 }
 
 // choose selects the next blocks, given the gradient of all inputs: among the inputs that have not had their turn,

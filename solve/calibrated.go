@@ -2,10 +2,11 @@ package solve
 
 import (
 	"fmt"
-	"math"
+	"slices"
 
-	"gonum.org/v1/gonum/mat"
+	"gonum.org/v1/gonum/floats"
 
+	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -100,38 +101,24 @@ func (c *calibrated) calibrate(sums wire.Tensors[float64]) error {
 		}
 		square, ridge = calibrated[0]/weight, heldOutRidge
 	}
-	full := make([]float64, p*p)
-	for i, at := 0, 0; i < p; i++ {
-		for j := 0; j <= i; j++ {
-			full[j*p+i] = gram[at] / weight
-			at++
+	full, solution := make([]float64, p*p), make([]float64, len(cross))
+	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
+		floats.ScaleTo(full[i*p:i*p+i+1], 1/weight, gram[at:at+i+1])
+		if full[i*p+i] += ridge; !Finite(full[i*p+i]) {
+			return fmt.Errorf("calibrate: %w", &NotFiniteError{What: "the Gram matrix of the predictions"})
 		}
-		full[i*p+i] += ridge
 	}
-	moment := make([]float64, len(cross))
-	for i, v := range cross {
-		moment[i] = v / weight
-	}
-	var factor mat.Cholesky
-	if !Finite(mat.Trace(mat.NewSymDense(p, full))) {
-		return fmt.Errorf("calibrate: %w", &NotFiniteError{What: "the Gram matrix of the predictions"})
-	}
-	if !factor.Factorize(mat.NewSymDense(p, full)) {
+	floats.ScaleTo(solution, 1/weight, cross)
+	moment := slices.Clone(solution)
+	factor, ok := kernel.Factor(full, p)
+	if !ok {
 		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge})
 	}
-	solution := mat.NewDense(p, k, make([]float64, p*k))
-	if err := factor.SolveTo(solution, mat.NewDense(p, k, moment)); err != nil && math.IsInf(factor.Cond(), 1) {
-		return fmt.Errorf("calibrate: %w", &SingularError{Size: p, Weight: weight, Lambda: ridge, Cond: factor.Cond()})
-	}
-	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩). The clip projects onto a convex region
-	// that contains y, so it only lowers the loss.
-	var product mat.Dense
-	product.Mul(mat.NewSymDense(p, full), solution)
-	c.bound = square / 2
-	for i, m := range solution.RawMatrix().Data {
-		c.bound += m * (product.RawMatrix().Data[i]/2 - moment[i])
-	}
-	c.next = Step{Calibration: narrow(solution.RawMatrix().Data)}
+	factor.Solve(solution, k)
+	// The bound is ½ Ê|y − Mᵀ G|² = ½(Ê|y|² − 2⟨M, Ê[G yᵀ]⟩ + ⟨M, Ê[G Gᵀ] M⟩), where M solves Ê[G Gᵀ] M = Ê[G yᵀ]. The clip projects
+	// onto a convex region that contains y, so it only lowers the loss.
+	c.bound = (square - floats.Dot(solution, moment)) / 2
+	c.next = Step{Calibration: narrow(solution)}
 	return nil
 }
 

@@ -40,9 +40,7 @@ const maxCondition = 1e13
 
 // Buffer is memory for the matrices of successive fits. Mapping and clearing new memory for each would take a quarter
 // of the time of the factorization. The zero value is ready. Only one fit at a time may use it.
-type Buffer struct {
-	matrix, packed []float64
-}
+type Buffer struct{ matrix []float64 }
 
 // Square returns p × p unspecified values.
 func (b *Buffer) Square(p int) []float64 {
@@ -52,27 +50,30 @@ func (b *Buffer) Square(p int) []float64 {
 	return b.matrix[:p*p]
 }
 
-// triangle returns the given number of unspecified values.
-func (b *Buffer) triangle(size int) []float64 {
-	if cap(b.packed) < size {
-		b.packed = make([]float64, size)
-	}
-	return b.packed[:size]
-}
-
 // newPreconditioner factors L·S + λI. S is gram/weight, where gram is the packed lower triangle of Σ w x xᵀ over p
 // columns; λ applies to the first penalised columns. It does not change gram. The result is valid until the buffer is
 // reused.
 func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothness float64, buffer *Buffer) (*preconditioner, error) {
 	if len(gram) != p*(p+1)/2 || penalised > p || penalised < 1 {
-		panic(fmt.Sprintf("linear: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
+		panic(fmt.Sprintf("solve: a Gram matrix of %d values for %d columns, %d penalised", len(gram), p, penalised))
 	}
-	scale, err := unitScale(packedDiagonal(gram, p), penalised, weight, lambda, smoothness)
-	if err != nil {
-		return nil, err
+	// The condition number of a matrix with a unit diagonal is independent of the units of the features (van der Sluis 1969).
+	scale, f := packedDiagonal(gram, p), smoothness/weight
+	for i, v := range scale {
+		d := f * v
+		if i < penalised {
+			d += lambda
+		}
+		if !Finite(d) { // if a Gram matrix has a value that is not finite, its diagonal has one
+			return nil, &NotFiniteError{"the Gram matrix"}
+		}
+		if d <= 0 {
+			return nil, &SingularError{Size: p, Weight: weight, Lambda: lambda}
+		}
+		scale[i] = 1 / math.Sqrt(d)
 	}
 	c := &preconditioner{scale: scale}
-	full, f := buffer.Square(p), smoothness/weight
+	full := buffer.Square(p)
 	singular := &SingularError{Size: p, Weight: weight, Lambda: lambda}
 	for i, at := 0, 0; i < p; i, at = i+1, at+i+1 {
 		row, packed, d := full[i*p:i*p+i], gram[at:at+i], f*c.scale[i]
@@ -90,27 +91,6 @@ func newPreconditioner(gram []float64, p, penalised int, weight, lambda, smoothn
 		return nil, singular
 	}
 	return c, nil
-}
-
-// unitScale returns the diagonal of the matrix D for which D (L·S + λI) D has a unit diagonal, given the diagonal of
-// weight·S. The condition number is then independent of the units of the features (van der Sluis 1969).
-func unitScale(diagonal []float64, penalised int, weight, lambda, smoothness float64) ([]float64, error) {
-	scale, f := make([]float64, len(diagonal)), smoothness/weight
-	for i, v := range diagonal {
-		d := f * v
-		if i < penalised {
-			d += lambda
-		}
-		// if a Gram matrix has a value that is not finite, its diagonal has one
-		if math.IsNaN(d) || math.IsInf(d, 0) {
-			return nil, &NotFiniteError{"the Gram matrix"}
-		}
-		if d <= 0 {
-			return nil, &SingularError{Size: len(diagonal), Weight: weight, Lambda: lambda}
-		}
-		scale[i] = 1 / math.Sqrt(d)
-	}
-	return scale, nil
 }
 
 // SolveTo writes (L·S + λI)⁻¹ g into dst, for a matrix g (p × k, row-major).
