@@ -5,10 +5,10 @@ import (
 	"math"
 )
 
-// Weights from counts in a chain of updates on sparse rows are those of multinomial naive Bayes. Unlike in a stage that is trained
-// alone, they are not scaled by the information of inputs: the next stage is fitted to their residuals, on rows whose own counts are
-// excluded, so it learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential error is
-// 16.2 % with them, and 17.9 % without (the oracle online.py).
+// Weights from counts are those of multinomial naive Bayes. In a stage that is trained alone, each is scaled by the information of its
+// input: see [counted]. In a chain they are not: the next stage is fitted to their residuals, on rows whose own counts are excluded, so it
+// learns the importance of each input. Measured on NEWS20 as a stream of 500 rows an update, the prequential error is 16.2 % with them,
+// and 17.9 % without (the oracle online.py).
 
 // chainSmoothing is added to each count in a chain, which starts with few rows.
 const chainSmoothing = 0.1
@@ -25,81 +25,93 @@ func (e *NegativeCountError) Error() string {
 		e.Class)
 }
 
-// countWeights returns the weights (p × k) of counts. rows returns the counts of a column (k); nil: there are none. The
-// weights are weight times the logarithms of each class's share of the counts, minus their mean. The error is a
-// *[NegativeCountError] or a *[NotFiniteError].
-func countWeights(rows func(column int) []float64, shape Shape, weight float64) ([]float32, error) {
-	columns, sums := make([]int32, shape.Columns), make([]float64, shape.Classes)
-	for j := range columns {
-		if columns[j] = int32(j); j < shape.Penalised {
-			for class, n := range rows(j) {
-				sums[class] += n
-			}
-		}
-	}
-	totals, err := countLogs(sums, shape.Penalised)
-	if err != nil {
-		return nil, err
-	}
-	return countRows(columns, rows, totals, shape, weight)
+// bayes turns counts into weights.
+type bayes struct {
+	counts    func(column int) []float64 // of a column (k); nil: it has none
+	inputs    int                        // the leading columns; the intercept may follow
+	smoothing float64                    // added to each count
+	totals    []float64                  // the logarithms of each class's counts over all inputs, minus their mean
 }
 
-// countRows returns the weights of the given columns (a row of k for each), given the results of [countLogs]. The weights of
-// other columns change by countShift. The error is a *[NegativeCountError].
-func countRows(columns []int32, rows func(column int) []float64, totals []float64, shape Shape, weight float64) ([]float32, error) {
-	k := shape.Classes
+// newBayes returns the weights of a shape's counts. sums are the counts of each class over all inputs.
+func newBayes(counts func(column int) []float64, sums []float64, shape Shape, smoothing float64) (*bayes, error) {
+	totals, err := totalLogs(sums, shape.Penalised, smoothing)
+	return &bayes{counts, shape.Penalised, smoothing, totals}, err
+}
+
+// totalLogs returns the logarithms of the counts of each class over the given number of inputs (k), minus their mean.
+func totalLogs(sums []float64, inputs int, smoothing float64) ([]float64, error) {
+	logs := make([]float64, len(sums))
+	for class, n := range sums {
+		if !Finite(n) {
+			return nil, &NotFiniteError{What: "the sum of the inputs"}
+		}
+		logs[class] = math.Log(max(n, 0) + smoothing*float64(inputs))
+	}
+	centre(logs)
+	return logs, nil
+}
+
+// write writes the logarithms of each class's share of the counts of a column, minus their mean, into row (k).
+func (b *bayes) write(row []float64, column int) {
+	clear(row)
+	if counts := b.counts(column); !noCounts(counts) {
+		none := math.Log(b.smoothing)
+		for class, n := range counts {
+			if row[class] = none; n != 0 { // most counts are 0
+				row[class] = math.Log(n + b.smoothing)
+			}
+		}
+		centre(row)
+	}
+	if column < b.inputs {
+		for class, total := range b.totals {
+			row[class] -= total
+		}
+	}
+}
+
+// weights returns the weights of columns (a row of k for each). scale multiplies the logarithms of a column by their factors. The error
+// is a *[NegativeCountError].
+func (b *bayes) weights(columns []int32, scale func(column int, row []float64)) ([]float32, error) {
 	for _, j := range columns {
-		for class, n := range rows(int(j)) {
+		for class, n := range b.counts(int(j)) {
 			if n < 0 {
 				return nil, &NegativeCountError{Input: int(j), Class: class}
 			}
 		}
 	}
-	none := make([]float32, k) // of an input without counts
-	for class, l := range totals {
-		none[class] = float32(-weight * l)
-	}
+	k := len(b.totals)
 	w := make([]float32, len(columns)*k)
 	onCores(len(columns), k, func(from, to int) {
-		logs := make([]float64, k)
+		row := make([]float64, k)
 		for i := from; i < to; i++ {
-			row, of, input := w[i*k:(i+1)*k], rows(int(columns[i])), int(columns[i]) < shape.Penalised
-			switch {
-			case !noCounts(of):
-				writeCountRow(row, logs, of, totals, weight, input)
-			case input:
-				copy(row, none)
+			b.write(row, int(columns[i]))
+			scale(int(columns[i]), row)
+			for class, v := range row {
+				w[i*k+class] = float32(v)
 			}
 		}
 	})
 	return w, nil
 }
 
-// writeCountRow writes the weights of a column into row, given its counts (k). logs is scratch for k values.
-func writeCountRow(row []float32, logs, counts, totals []float64, weight float64, input bool) {
-	none := math.Log(chainSmoothing)
-	for class, n := range counts {
-		if logs[class] = none; n != 0 { // most counts are 0
-			logs[class] = math.Log(n + chainSmoothing)
+// times returns the function for [bayes.weights] that multiplies all logarithms by a factor.
+func times(factor float64) func(int, []float64) {
+	return func(_ int, row []float64) {
+		for class := range row {
+			row[class] *= factor
 		}
-	}
-	centre(logs)
-	for class, v := range logs {
-		if input {
-			v -= totals[class]
-		}
-		row[class] = float32(weight * v)
 	}
 }
 
-// countShift returns the change of the weights of an input with unchanged counts, given the results of [countLogs] before and
-// after.
-func countShift(before, after []float64, weight float64) []float32 {
-	shift := make([]float32, len(after))
-	for class, l := range after {
-		shift[class] = float32(weight * (before[class] - l))
+// allColumns returns 0 … n−1.
+func allColumns(n int) []int32 {
+	columns := make([]int32, n)
+	for j := range columns {
+		columns[j] = int32(j)
 	}
-	return shift
+	return columns
 }
 
 func noCounts(counts []float64) bool {
@@ -111,19 +123,6 @@ func noCounts(counts []float64) bool {
 	return true
 }
 
-// countLogs returns the logarithms of the total counts of each class over the given number of inputs (k), minus their mean.
-func countLogs(totals []float64, inputs int) ([]float64, error) {
-	logs := make([]float64, len(totals))
-	for class, n := range totals {
-		if !Finite(n) {
-			return nil, &NotFiniteError{What: "the sum of the inputs"}
-		}
-		logs[class] = math.Log(max(n, 0) + chainSmoothing*float64(inputs))
-	}
-	centre(logs)
-	return logs, nil
-}
-
 // A CountRow is one of the counted rows.
 type CountRow struct {
 	Columns []int32   // its inputs
@@ -133,8 +132,8 @@ type CountRow struct {
 }
 
 // WithoutRow returns the changes of a row's scores when its own counts are excluded: of the score of its class, and of
-// each other. counts are those of all rows (p × k), total those of the row's class over all inputs, and weight is that
-// of [countWeights].
+// each other. counts are those of all rows (p × k), total those of the row's class over all inputs, and weight is the factor of the
+// logarithms.
 func WithoutRow(r CountRow, counts []float32, total float64, shape Shape, weight float64) (own, other float64) {
 	k, sum, length := shape.Classes, 0.0, 0.0
 	add := func(j int, x float64) {

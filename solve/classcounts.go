@@ -2,6 +2,7 @@ package solve
 
 import (
 	"math"
+	"slices"
 
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -19,7 +20,7 @@ import (
 type counted struct {
 	common
 	visit  int
-	w      []float32 // p × k, before the factor
+	w      []float32 // p × k; before the factor while that is auto
 	counts []float64 // p × k, in a run of a chain
 	weight schemas.Weight
 }
@@ -64,11 +65,6 @@ func ChainWeight(w schemas.Weight) schemas.Weight {
 	return w
 }
 
-// countsOf returns the counts of a column (k).
-func (c *counted) countsOf(column int) []float64 {
-	return c.counts[column*c.shape.Classes:][:c.shape.Classes]
-}
-
 // Ridge returns 0: the weights are not fitted.
 func (c *counted) Ridge() schemas.Ridge { return 0 }
 
@@ -81,105 +77,92 @@ func (c *counted) Observe(v int, _ Step, sums wire.Tensors[float64]) (*Evaluatio
 		return nil, NoWeightError{}
 	}
 	var err error
-	if c.shape.Chained {
-		c.weight = ChainWeight(c.stage.Features.Weight)
-		c.counts, err = sums.Shaped(statistics.FieldCounts, c.shape.Columns, c.shape.Classes)
-	} else if v == 0 {
+	if v == 0 {
 		c.weight = c.stage.Features.Weight
-		c.w, err = c.logarithms(sums)
-	} else {
-		c.weight, err = bestWeight(sums)
+		if c.counts, err = sums.Shaped(statistics.FieldCounts, c.shape.Columns, c.shape.Classes); err == nil {
+			err = c.count()
+		}
+	} else if c.weight, err = bestWeight(sums); err == nil {
+		w := slices.Clone(c.w) // those without the factor are published
+		for i, v := range w {
+			w[i] = float32(float64(v) * float64(c.weight))
+		}
+		c.w = w
 	}
 	return &Evaluation{Number: v + 1, Objective: losses[examples.Train].MeanLoss(), Accepted: true}, err
 }
 
-func (c *counted) Next() (Step, error) {
+// count computes the weights, before a factor that is auto. Alone, the logarithms are scaled so that all classes have the same mean
+// magnitude, and multiplied by √(1 − H/log k), where H is the entropy of the class given the input. The counts of H include one more row,
+// the class shares, so that a rare input does not seem more informative than it is. The intercept has the logarithms of the class weights.
+func (c *counted) count() error {
+	k, smoothing := c.shape.Classes, float64(smoothing)
 	if c.shape.Chained {
-		w, err := countWeights(c.countsOf, c.shape, float64(c.weight))
-		return Step{W: w, Counts: narrow(c.counts), Final: true, Of: c.visit}, err
+		c.weight, smoothing = ChainWeight(c.weight), chainSmoothing
 	}
-	if c.weight == schemas.WeightAuto {
-		return Step{W: c.w}, nil
+	sums := make([]float64, k)
+	for i, n := range c.counts[:c.shape.Penalised*k] {
+		sums[i%k] += n
 	}
-	scaled := make([]float32, len(c.w))
-	for i, w := range c.w {
-		scaled[i] = float32(float64(w) * float64(c.weight))
-	}
-	return Step{W: scaled, Final: true, Of: c.visit + 1}, nil
-}
-
-// logarithms returns the weights before the factor (p × k): for each input the logarithms of its smoothed share of each
-// class's counts, minus their mean; scaled so that all classes have the same mean magnitude; multiplied by √(1 − H/log
-// k), where H is the entropy of the class given the input. The counts of H include one more row, the class shares, so
-// that a rare input does not seem more informative than it is. The intercept has the logarithms of the class weights.
-func (c *counted) logarithms(sums wire.Tensors[float64]) ([]float32, error) {
-	p, inputs, k := c.shape.Columns, c.shape.Penalised, c.shape.Classes
-	counts, err := sums.Shaped(statistics.FieldCounts, p, k)
+	rows := func(column int) []float64 { return c.counts[column*k:][:k] }
+	of, err := newBayes(rows, sums, c.shape, smoothing)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	totals, all := make([]float64, k), 0.0
-	for i, n := range counts[:inputs*k] {
-		if n < 0 {
-			return nil, &NegativeCountError{Input: i / k, Class: i % k}
-		}
-		totals[i%k] += n
+	factor := float64(c.weight)
+	if c.weight == schemas.WeightAuto {
+		factor = 1
 	}
-	for _, n := range totals {
-		all += n
+	scale := times(factor)
+	if !c.shape.Chained {
+		scale = informed(of, sums, factor)
 	}
-	if !Finite(all) {
-		return nil, &NotFiniteError{What: "the sum of the inputs"}
-	}
-	w, classes := make([]float64, p*k), make([]float64, k)
-	for class, n := range totals {
-		classes[class] = math.Log(n + smoothing*float64(inputs))
-	}
-	onCores(p, k, func(from, to int) {
-		for j := from; j < to; j++ {
-			row := w[j*k : (j+1)*k]
-			for class := range row {
-				row[class] = math.Log(counts[j*k+class] + smoothing)
-				if j < inputs {
-					row[class] -= classes[class]
-				}
-			}
-			centre(row)
-		}
-	})
-	if all == 0 {
-		clear(w[:inputs*k]) // inputs without counts have no information
-	} else {
-		scaleCounted(w[:inputs*k], counts, totals, all)
-	}
-	return narrow(w), nil
+	c.w, err = of.weights(allColumns(c.shape.Columns), scale)
+	return err
 }
 
-// scaleCounted scales the weights of inputs (inputs × k), given their counts, the counts of all inputs (k) and the
-// total, which is above 0.
-func scaleCounted(w, counts, totals []float64, all float64) {
-	k := len(totals)
-	inputs := float64(len(w) / k)
-	parts, magnitudes, mean := make([]float64, k), make([]float64, k), 0.0
-	for class, total := range totals {
-		parts[class] = total / all
+func (c *counted) Next() (Step, error) {
+	switch {
+	case c.weight == schemas.WeightAuto:
+		return Step{W: c.w}, nil
+	case c.shape.Chained:
+		return Step{W: c.w, Counts: narrow(c.counts), Final: true, Of: c.visit}, nil
 	}
-	for i, v := range w {
-		magnitudes[i%k] += math.Abs(v) / inputs
+	return Step{W: c.w, Final: true, Of: c.visit + 1}, nil
+}
+
+// informed returns the function that scales logarithms by a factor, and those of inputs also by magnitude and information, given the
+// counts of each class over all inputs. Inputs without any counts have no information.
+func informed(of *bayes, sums []float64, factor float64) func(column int, row []float64) {
+	k, all := len(sums), sumOf(sums)
+	parts := make([]float64, k)
+	for class, n := range sums {
+		parts[class] = n / all
 	}
-	for _, m := range magnitudes {
-		mean += m / float64(k)
-	}
-	onCores(len(w)/k, k, func(first, end int) {
-		for from := first * k; from < end*k; from += k {
-			tells := math.Sqrt(information(counts[from:from+k], parts))
-			for class, m := range magnitudes {
-				if m > 0 {
-					w[from+class] *= mean / m * tells
-				}
+	magnitudes := sumsByClass(of.inputs, k, func(from, to int, sums []float64) {
+		row := make([]float64, k)
+		for j := from; j < to; j++ {
+			of.write(row, j)
+			for class, v := range row {
+				sums[class] += math.Abs(v)
 			}
 		}
 	})
+	mean, by := sumOf(magnitudes)/float64(k), times(factor)
+	return func(column int, row []float64) {
+		if by(column, row); column >= of.inputs {
+			return
+		}
+		tells := 0.0
+		if all > 0 {
+			tells = math.Sqrt(information(of.counts(column), parts))
+		}
+		for class, m := range magnitudes {
+			if m > 0 {
+				row[class] *= mean / m * tells
+			}
+		}
+	}
 }
 
 // information returns 1 − H/log k of the counts (k) of an input, and 0 for a single class. parts are the shares of the
@@ -188,11 +171,7 @@ func information(counts, parts []float64) float64 {
 	if len(counts) < 2 {
 		return 0
 	}
-	sum := 0.0
-	for class, n := range counts {
-		sum += n + parts[class]
-	}
-	entropy := 0.0
+	sum, entropy := sumOf(counts)+1, 0.0
 	for class, n := range counts {
 		if part := (n + parts[class]) / sum; part > 0 {
 			entropy -= part * math.Log(part)

@@ -51,36 +51,36 @@ func (c *CountsUpdate) Observe(_ int, _ Step, sums wire.Tensors[float64]) (*Eval
 	return &Evaluation{Number: 1, Objective: v.Losses.MeanLoss(), Accepted: true}, nil
 }
 
-// Next returns the weights that include the new rows.
-func (c *CountsUpdate) Next() (Step, error) {
+// Next returns the weights that include the new rows: if the previous state is known, those of columns with changed counts, and the
+// shift of all others.
+func (c *CountsUpdate) Next() (step Step, err error) {
 	c.add()
-	if c.before != nil {
-		return c.changed()
-	}
-	w, err := countWeights(c.countsOf, c.shape, float64(c.Weight()))
-	return Step{W: w, Final: true, Of: 0}, err
-}
-
-// changed returns the weights of columns with changed counts, and the shift of the others.
-func (c *CountsUpdate) changed() (step Step, err error) {
-	shape, weight := c.shape, float64(c.Weight())
-	before, err := countLogs(c.before.Totals, c.before.Inputs)
+	weight := float64(c.Weight())
+	of, err := newBayes(c.countsOf, c.sums.Totals(), c.shape, chainSmoothing)
 	if err != nil {
 		return step, err
 	}
-	after, err := countLogs(c.sums.Totals(), shape.Penalised)
+	step.Final = true
+	if c.before == nil {
+		step.W, err = of.weights(allColumns(c.shape.Columns), times(weight))
+		return step, err
+	}
+	before, err := totalLogs(c.before.Totals, c.before.Inputs, chainSmoothing)
 	if err != nil {
 		return step, err
+	}
+	step.Shift, step.Occurring = make([]float32, len(before)), []int32{}
+	for class, l := range before {
+		step.Shift[class] = float32(weight * (l - of.totals[class]))
 	}
 	changed := slices.Concat(c.before.Changed, c.terms.Columns)
 	slices.Sort(changed)
-	step = Step{Occurring: []int32{}, Shift: countShift(before, after, weight), Final: true, Of: 0}
 	for _, column := range slices.Compact(changed) {
 		if at, is := slices.BinarySearch(c.all[:c.shape.Columns], column); is {
 			step.Occurring = append(step.Occurring, int32(at))
 		}
 	}
-	step.Rows, err = countRows(step.Occurring, c.countsOf, after, shape, weight)
+	step.Rows, err = of.weights(step.Occurring, times(weight))
 	return step, err
 }
 
