@@ -16,6 +16,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
@@ -463,7 +464,7 @@ func watched(t *testing.T) (*protocol.Client, *watch) {
 			t.Error(err)
 		}
 	})
-	client := protocol.NewClient(log, "test")
+	client := protocol.NewClient(log, "test", nil)
 	for _, topic := range []string{client.Topics.Plans, client.Topics.Weights} {
 		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: topic, Partitions: 1}))
 	}
@@ -495,7 +496,7 @@ func planOf(t *testing.T, seed uint64) []wire.Message {
 // record is what a solver publishes for a visit; final is not nil in the record that ends a stage.
 func record(kind wire.Kind, seed uint64, stage, visit int, final *schemas.Final) wire.Message {
 	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: plan(seed).Run(), Stage: stage, Visit: visit}, Final: final}
-	messages, err := w.Record().EncodeWithin(wire.MaxMessage)
+	messages, err := w.Record().EncodeWithin(wire.MaxMessage, memory.DefaultAllocator)
 	if err != nil {
 		panic(err)
 	}

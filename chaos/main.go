@@ -344,7 +344,7 @@ func (c *campaign) dump(ctx context.Context) {
 		return
 	}
 	defer file.Close()
-	client := protocol.NewClient(c.log, c.name)
+	client := protocol.NewClient(c.log, c.name, nil)
 	t := client.Topics
 	for _, topic := range []string{t.Plans, t.Weights, t.Statistics, t.Residuals, t.State} {
 		partitions, err := c.log.Partitions(ctx, topic)

@@ -293,7 +293,7 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 
 // versions returns the versions of the chain. If all are there, their numbers are those in the chain.
 func (c *campaign) versions(ctx context.Context, all bool) (made []version, err error) {
-	list, err := topics.Open(c.log, c.name).Versions(ctx)
+	list, err := topics.Open(c.log, c.name, nil).Versions(ctx)
 	if err != nil {
 		return nil, err
 	}

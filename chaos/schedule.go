@@ -357,7 +357,7 @@ type watch struct {
 
 // newWatch watches the next run of a pipeline. The caller calls follow.
 func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, error) {
-	client := protocol.NewClient(log, name)
+	client := protocol.NewClient(log, name, nil)
 	_, end, err := log.Bounds(ctx, client.Topics.Weights, 0)
 	if err != nil {
 		return nil, err

@@ -80,7 +80,7 @@ func newFollower(o Options) *Follower {
 
 // follow starts to follow.
 func (f *Follower) follow(ctx context.Context, log *kafkalog.Log, closeLog func() error) {
-	f.client, f.log = protocol.NewClient(log, f.options.Name), log
+	f.client, f.log = protocol.NewClient(log, f.options.Name, nil), log
 	ctx, cancel := context.WithCancel(ctx)
 	var following sync.WaitGroup
 	following.Go(func() {

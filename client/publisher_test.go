@@ -65,7 +65,7 @@ func newPublisherOf(t testing.TB, o kafkalog.Options, name string) *publisher {
 		kafkalog.Topic{Name: topics.Examples, Partitions: 1}); err != nil {
 		t.Fatal(err)
 	}
-	return &publisher{TB: t, Client: protocol.NewClient(log, name), log: log, stages: 2, features: 4, inputs: 3,
+	return &publisher{TB: t, Client: protocol.NewClient(log, name, nil), log: log, stages: 2, features: 4, inputs: 3,
 		classes: []string{"no", "yes"}, places: map[int]schemas.Place{}}
 }
 

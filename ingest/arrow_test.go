@@ -222,6 +222,7 @@ func mail(t testing.TB, texts []string, of arrow.DataType) arrow.Record {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{
 		{Name: "sent", Type: arrow.FixedWidthTypes.Date32}, {Name: "message", Type: of, Nullable: true}, {Name: "kind", Type: arrow.BinaryTypes.String},
 	}, nil))
+	defer b.Release()
 	for i, text := range texts {
 		b.Field(0).(*array.Date32Builder).Append(arrow.Date32(i))
 		switch column := b.Field(1).(type) {

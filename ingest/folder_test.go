@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	formatarrow "github.com/stagewise/stagewise/ingest/format/arrow"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -444,7 +445,7 @@ func TestColumnsThatLaterRowsOfFilesLack(t *testing.T) {
 			found := must(Sources(t.Context(), o))(t)
 			topic, lost := &memoryTopic{partitions: nil, capacity: -1}, map[string]int64(nil)
 			topic.partitions = append(topic.partitions, nil)
-			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write,
+			if _, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
 				func(int64) {}, func(columns map[string]int64) { lost = columns }); err != nil || !maps.Equal(lost, test.want) {
 				t.Errorf("lost are %v, %v, expected %v", lost, err, test.want)
 			}

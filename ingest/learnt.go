@@ -3,6 +3,8 @@ package ingest
 import (
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/message"
 	"github.com/stagewise/stagewise/ingest/outcome"
@@ -25,10 +27,11 @@ func MessageOf(partition int, offset int64, at time.Time, m wire.Message, row an
 // RowsOf describes the rows of an examples message, given its value, for rows that follow from a topic, or from files; nil if
 // they can't be decoded, which their reader reports with their position.
 func RowsOf(value []byte, topic string) *layout.Learnt {
-	batch, err := examples.Decode(value)
+	batch, err := examples.Decode(value, memory.DefaultAllocator)
 	if err != nil {
 		return nil
 	}
+	defer batch.Release()
 	columns, err := examples.ParseColumns(batch.Columns())
 	if err != nil {
 		return nil

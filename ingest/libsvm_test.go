@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -177,7 +178,9 @@ func messages(t *testing.T, name string, content []byte) (values [][]byte) {
 	sources := must(Sources(t.Context(), o))(t)
 	for rows, err := range sources[0].Batches(t.Context()) {
 		noError(t, err)
-		value, err := rows.Encode()
+		record := rows.Record(memory.DefaultAllocator)
+		value, err := examples.Encode(record, memory.DefaultAllocator)
+		record.Release()
 		noError(t, err)
 		values = append(values, value)
 	}

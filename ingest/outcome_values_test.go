@@ -15,12 +15,12 @@ import (
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/twmb/avro"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/ingest/outcome"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/value"
 )
@@ -36,6 +36,7 @@ func inFormats(t *testing.T) map[string]struct {
 	schema string
 } {
 	t.Helper()
+	mem := arrowtest.Allocator(t)
 	schema := filepath.Join(t.TempDir(), "events.avsc")
 	noError(t, os.WriteFile(schema, []byte(avroOfOutcomes), 0o600))
 	fields := []arrow.Field{{Name: "id", Type: arrow.BinaryTypes.String}, {Name: "kind", Type: arrow.BinaryTypes.String, Nullable: true},
@@ -67,13 +68,15 @@ func inFormats(t *testing.T) map[string]struct {
 			return must(avro.MustParse(avroOfOutcomes).Encode(row))(t)
 		}, id: "id", kind: "kind", x: "x", schema: schema},
 		"arrow": {encode: func(id, kind string, x float64) []byte {
-			b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+			b := array.NewRecordBuilder(mem, arrow.NewSchema(fields, nil))
+			defer b.Release()
 			b.Field(0).(*array.StringBuilder).Append(id)
 			b.Field(1).(*array.StringBuilder).AppendValues([]string{kind}, []bool{kind != ""})
 			b.Field(2).(*array.Float64Builder).Append(x)
 			record := b.NewRecord()
+			defer record.Release()
 			var content bytes.Buffer
-			w := ipc.NewWriter(&content, ipc.WithSchema(record.Schema()))
+			w := ipc.NewWriter(&content, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
 			noError(t, w.Write(record))
 			noError(t, w.Close())
 			return content.Bytes()

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/schemas"
@@ -32,8 +33,8 @@ const queueLength = 4
 // messages count only after the caller has written the seal. Sequence number s is written to partition s mod the number of
 // partitions. After each batch, Publish calls progress with the number of rows so far, including existing ones. At the end it calls lost
 // with the columns that most rows lack from some row on, although earlier rows had them, and the number of these rows.
-func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, progress func(rows int64),
-	lost func(columns map[string]int64)) (*schemas.SourceSeal, error) {
+func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, mem memory.Allocator,
+	progress func(rows int64), lost func(columns map[string]int64)) (*schemas.SourceSeal, error) {
 	spans := slices.Clone(attempt.Spans)
 	partitions := int64(len(spans))
 	there := make([]int64, partitions) // number of existing messages of each partition
@@ -72,7 +73,7 @@ func Publish(ctx context.Context, s Source, attempt Attempt, write Appender, pro
 				return err
 			}
 			if p := seal.Messages % partitions; seal.Messages/partitions >= there[p] {
-				m, err := schemas.Origin{Source: seal.ID, Attempt: seal.Attempt, Sequence: seal.Messages}.Message(rows)
+				m, err := schemas.Origin{Source: seal.ID, Attempt: seal.Attempt, Sequence: seal.Messages}.Message(rows, mem)
 				if err != nil {
 					return err
 				}

@@ -19,6 +19,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/input"
 	"github.com/stagewise/stagewise/ingest/layout"
@@ -393,7 +394,10 @@ func TestBatchesFitMessages(t *testing.T) {
 	}
 	encodedSize := func(rows *examples.Rows) int {
 		t.Helper()
-		return len(must(rows.Encode())(t))
+		mem := arrowtest.Allocator(t)
+		record := rows.Record(mem)
+		defer record.Release()
+		return len(must(examples.Encode(record, mem))(t))
 	}
 	f := newFolder(t)
 	check := func(name string, rows, fullest int, o Options) {
@@ -740,7 +744,7 @@ func TestInterruptedPublishContinues(t *testing.T) {
 		spans := topic.spans()
 		before := slices.Clone(spans)
 		seen := int64(0)
-		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write,
+		seal, err := Publish(context.Background(), found[0], Attempt{ID: "x", Spans: spans}, topic.write, memory.DefaultAllocator,
 			func(rows int64) {
 				if rows != seen+1 {
 					t.Errorf("progress: %d rows after %d", rows, seen)
@@ -792,7 +796,7 @@ func TestPublishOfChangedFile(t *testing.T) {
 	found := must(Sources(context.Background(), o))(t)
 	f.write(t, "a.csv", []byte("0,1\n1,3\n"))
 	topic := &memoryTopic{partitions: make([][]wire.Message, 1), capacity: -1}
-	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write,
+	seal, err := Publish(context.Background(), found[0], Attempt{Spans: topic.spans()}, topic.write, memory.DefaultAllocator,
 		func(int64) {}, func(map[string]int64) {})
 	if want := "a.csv: the file changed while it was ingested"; seal != nil || f.text(err) != want {
 		t.Errorf("seal %v, %v, expected %s", seal, err, want)

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/twmb/avro"
 	"github.com/twmb/franz-go/pkg/sr"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -115,7 +116,7 @@ func BenchmarkValues(b *testing.B) {
 				}
 				if v.Full() {
 					origin := schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}
-					if _, err := origin.TopicMessage([]schemas.TopicPosition{{Next: 1}}, v.Take()); err != nil {
+					if _, err := origin.TopicMessage([]schemas.TopicPosition{{Next: 1}}, v.Take(), memory.DefaultAllocator); err != nil {
 						b.Fatal(err)
 					}
 				}

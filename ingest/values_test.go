@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/schemas"
@@ -285,11 +286,12 @@ func FuzzValues(f *testing.F) {
 				continue
 			}
 			m := must(schemas.Origin{Source: schemas.TopicSource("clicks"), Attempt: "1"}.TopicMessage([]schemas.TopicPosition{{Next: 1}},
-				rows))(t)
-			examples, err := examples.Decode(m.Value)
+				rows, memory.DefaultAllocator))(t)
+			examples, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			if err != nil || examples.Rows != rows.Rows {
 				t.Fatalf("%q, %q: %+v, %v", first, second, examples, err)
 			}
+			examples.Release()
 		}
 	})
 }

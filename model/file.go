@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/internal/signature"
 	"github.com/stagewise/stagewise/schemas"
@@ -15,7 +17,7 @@ import (
 
 // WriteTo writes the model's file, and returns how many bytes it wrote. schemas/FORMAT.md describes the format.
 func (m *Model) WriteTo(w io.Writer) (int64, error) {
-	return schemas.WriteModel(w, m.Manifest, m.Tensors())
+	return schemas.WriteModel(w, m.Manifest, m.Tensors(), memory.DefaultAllocator)
 }
 
 // Read reads a model's file and checks its digest. It wraps errors of r. Other errors say what is wrong with the file, and
@@ -36,7 +38,7 @@ func read(r io.Reader) (*Model, error) {
 	whole := bufio.NewReader(r)
 	first, _ := whole.Peek(peekBytes) // ReadModel returns the error
 	other := notModel(first)
-	manifest, tensors, err := schemas.ReadModel(whole)
+	manifest, tensors, err := schemas.ReadModel(whole, memory.DefaultAllocator)
 	if other != "" && errors.Is(err, wire.ErrDamaged) {
 		return nil, foreignError(other)
 	}

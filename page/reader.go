@@ -91,7 +91,7 @@ type reader struct {
 
 func newReader(log *kafkalog.Log, o Options, board *Board) *reader {
 	r := &reader{
-		options: o, log: log, client: protocol.NewClient(log, o.Name), board: board, now: time.Now, heard: time.Now(),
+		options: o, log: log, client: protocol.NewClient(log, o.Name, nil), board: board, now: time.Now, heard: time.Now(),
 		catalogue: map[string]*described{}, last: map[string]time.Time{}, more: make(chan struct{}, 1), changed: make(chan struct{}, 1),
 	}
 	if o.Examples != "" {

@@ -165,7 +165,7 @@ func TestPassesAreShown(t *testing.T) {
 	job.Examples.BatchRows = 64 // so that each partition has some
 	report, _, err := pipeline.Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{})
 	noError(t, err)
-	client := protocol.NewClient(log, "digits")
+	client := protocol.NewClient(log, "digits", nil)
 	f := newFollowed(must(client.ReadLedger(t.Context()))(t).Plan(report.Run), client)
 	for range 2 { // messages may come twice
 		for _, s := range must(client.Log.Spans(t.Context(), client.Topics.Statistics))(t) {
@@ -223,7 +223,7 @@ func TestChainIsShown(t *testing.T) {
 	if q := s.Quality; !q.Before || q.Split != "train" || len(q.Curve) == 0 || q.Rows != result.Updates[n-1].Rows {
 		t.Errorf("quality %+v", s.Quality)
 	}
-	must(topics.Pin(t.Context(), topics.Open(log, "digits"), "2"))(t)
+	must(topics.Pin(t.Context(), topics.Open(log, "digits", nil), "2"))(t)
 	s = await(t, board, "a pin", func(s *State) bool { return need(s, "Version 2 is pinned") && s.Quality.Version == 2 })
 	if v := s.Versions[1]; !v.Pinned || !v.Latest || s.Versions[n-1].Latest || s.Summary.Level != Notice {
 		t.Errorf("versions %+v, %+v, summary %+v", v, s.Versions[n-1], s.Summary)
@@ -237,7 +237,7 @@ func TestNeedsAreShown(t *testing.T) {
 	other := openOn(t, kafkalog.Options{Brokers: log.Addr()})
 	submitted := must(pipeline.Submit(t.Context(), other, openBLAS(t), job, dispatch.TrainOptions{}, event.Ignore{}))(t)
 	bad := schemas.Quarantined{Topic: "digits.examples", Partition: 2, Offset: 7, Reason: "no label", Bytes: 12}
-	must(protocol.NewClient(other, "digits").Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
+	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, bad.Message()))(t)
 	s := await(t, board, "a run that waits, and a bad message", func(s *State) bool {
 		return s.Run != nil && s.Run.ID == submitted && s.Quarantine.Held == 1 && len(s.Quarantine.Recent) == 1
 	})
@@ -255,7 +255,7 @@ func TestNeedsAreShown(t *testing.T) {
 	for bad.Offset = range 2*maxBad + 9 {
 		more = append(more, bad.Message())
 	}
-	must(protocol.NewClient(other, "digits").Log.Append(t.Context(), "digits.quarantine", 0, more...))(t)
+	must(protocol.NewClient(other, "digits", nil).Log.Append(t.Context(), "digits.quarantine", 0, more...))(t)
 	const all = 2*maxBad + 10
 	for _, board := range []*Board{board, reading(t, log, "digits")} { // one has seen them come
 		s = await(t, board, "all bad messages", func(s *State) bool {
@@ -270,7 +270,7 @@ func TestNeedsAreShown(t *testing.T) {
 // A state of many versions is read within bounds: of reports, that of the version that subscribers get is kept.
 func TestManyVersionsAreRead(t *testing.T) {
 	log := openLog(t)
-	client := protocol.NewClient(log, "many")
+	client := protocol.NewClient(log, "many", nil)
 	topics := []kafkalog.Topic{}
 	for _, name := range []string{client.Topics.Plans, client.Topics.Versions, client.Topics.Weights, client.Topics.Statistics,
 		client.Topics.Examples} {

@@ -15,10 +15,10 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
-	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -29,7 +29,6 @@ import (
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
-	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 	"github.com/stagewise/stagewise/solve"
 	"github.com/stagewise/stagewise/stages"
@@ -137,14 +136,16 @@ func TestUnsupportedExamples(t *testing.T) {
 			want: "features.kind: rff: the examples are sparse"},
 	} {
 		t.Run(name, func(t *testing.T) {
+			mem := arrowtest.Allocator(t)
 			features, label := arrow.DataType(list), arrow.DataType(arrow.ListOf(arrow.BinaryTypes.String))
 			if name == "sparse" {
 				features, label = arrow.ListOf(pair), arrow.BinaryTypes.String
 			}
 			schema := arrow.NewSchema([]arrow.Field{{Name: "features", Type: features}, {Name: "label", Type: label, Nullable: true}}, nil)
-			record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(c.row))
+			record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(c.row))
 			noError(t, err)
-			value := must(stream.Encode(record))(t)
+			defer record.Release()
+			value := must(examples.Encode(record, mem))(t)
 			log := openEmbedded(t)
 			produce(t, log, job, 0, kafkalog.Message{Value: value})
 			if err := trainError(t, log, job); !strings.Contains(err.Error(), c.want) {
@@ -332,7 +333,7 @@ func TestHostileRecords(t *testing.T) {
 	if len(topicNames) != 3 {
 		t.Errorf("notices name the topics %v, expected statistics, weights and plans", topicNames)
 	}
-	if versions, err := topics.Open(log, job.Name).Versions(t.Context()); err != nil || len(versions) != 1 {
+	if versions, err := topics.Open(log, job.Name, nil).Versions(t.Context()); err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, error %v; expected 1 version", len(versions), err)
 	}
 }
@@ -465,7 +466,7 @@ func TestRowThatOverflowsCostsItself(t *testing.T) {
 						t.Errorf("rows that overflow are predicted as %v", p.Data)
 					}
 				}
-				versions, err := topics.Open(log, job.Name).Versions(t.Context())
+				versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 				if err != nil || len(versions) != 2 || versions[0].WeightsDigest != versions[1].WeightsDigest {
 					t.Fatalf("versions %v, %v: expected two with the same digest", versions, err)
 				}
@@ -570,9 +571,11 @@ func TestFloat64ThatOverflows(t *testing.T) {
 		}
 		rows = append(rows, fmt.Sprintf(`{"features": [%s, %v, %v, %v], "label": %q}`, first, x[1], x[2], x[3], data.labels[i]))
 	}
-	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
+	mem := arrowtest.Allocator(t)
+	record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader("["+strings.Join(rows, ",")+"]"))
 	noError(t, err)
-	value := must(stream.Encode(record))(t)
+	defer record.Release()
+	value := must(examples.Encode(record, mem))(t)
 	for _, scale := range []string{prepare.ScaleNone, prepare.ScaleStandard, prepare.ScaleUnit} {
 		log := openEmbedded(t)
 		job.Prepare.Scale = scale
@@ -654,7 +657,7 @@ func TestManyRuns(t *testing.T) {
 	noError(t, err)
 	closeAfter(t, log)
 	produce(t, log, job, 0, message)
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	read := func() (n int) { // the offsets that a process reads after a run
 		client := *p.Client
 		client.Log = countingLog{client.Log, &n}
@@ -672,7 +675,7 @@ func TestManyRuns(t *testing.T) {
 	if limit := 2 * 64; most > limit {
 		t.Errorf("%d offsets are read after a run, expected at most %d after any number of runs", most, limit)
 	}
-	versions, err := topics.Open(log, job.Name).Versions(t.Context())
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != keep {
 		t.Fatalf("%d versions, %v; expected %d", len(versions), err, keep)
 	}
@@ -680,7 +683,7 @@ func TestManyRuns(t *testing.T) {
 		if v.Version != runs-keep+1+i {
 			t.Errorf("version %d stays, expected %d", v.Version, runs-keep+1+i)
 		}
-		if _, err := topics.Open(log, job.Name).Model(t.Context(), v.Run); err != nil {
+		if _, err := topics.Open(log, job.Name, nil).Model(t.Context(), v.Run); err != nil {
 			t.Error(err)
 		}
 	}
@@ -755,7 +758,7 @@ func TestLongLabels(t *testing.T) {
 	if report.Classes != 940 || len(m.Labels()) != 940 || report.Version != 1 {
 		t.Errorf("version %d of %d classes, its model has %d", report.Version, report.Classes, len(m.Labels()))
 	}
-	versions, err := topics.Open(log, job.Name).Versions(t.Context())
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 || versions[0].Labels[939] != data.labels[939] {
 		t.Errorf("%d versions, %v", len(versions), err)
 	}
@@ -768,7 +771,7 @@ func TestManySources(t *testing.T) {
 	job, message := newForeignJob(t, table{rows: [][]float32{{0, 1}, {1, 0}}, labels: []string{"a", "b"}})
 	job.Examples.Partitions, job.Stages = partitions, job.Stages[:1]
 	log := openEmbedded(t)
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	var seals []wire.Message
 	written := make([][]wire.Message, partitions)
@@ -790,7 +793,7 @@ func TestManySources(t *testing.T) {
 	calls := 0
 	client := *p.Client
 	client.Log = requestCounter{client.Log, &calls}
-	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend}
+	counted := &topics.Pipeline{Client: &client, Admin: p.Admin, Extend: p.Extend, Memory: p.Memory}
 	plan := must(dispatch.Plan(t.Context(), counted, job, dispatch.Arithmetic(openBLAS(t)), nil, l, topics.ExamplesRetention{}))(t)
 	if len(plan.Sources) != sources || len(plan.Spans) != partitions || calls > 8 {
 		t.Errorf("%d sources, %d spans, %d calls of the log; expected %d, %d and at most 8", len(plan.Sources), len(plan.Spans), calls,
@@ -903,7 +906,7 @@ func TestIngestIsNoMember(t *testing.T) {
 			training = max(training, members())
 		}
 	}}
-	if _, _, err := Train(t.Context(), connect(t, log), openBLAS(t), job, dispatch.TrainOptions{},
+	if _, _, err := Train(t.Context(), connect(t, log), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 		recorder); err != nil {
 		t.Fatal(err)
 	}

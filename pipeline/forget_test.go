@@ -21,12 +21,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 	"github.com/twmb/avro"
 	"github.com/twmb/avro/ocf"
 
 	"github.com/stagewise/stagewise/ingest/archive"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -70,7 +72,7 @@ func forgetfulLogs(t *testing.T, job topics.Job, zero func(partition int, offset
 
 func forget(t *testing.T, log *kafkalog.Log, job topics.Job, what source.ToForget) *source.Forgot {
 	t.Helper()
-	return must(source.Forget(t.Context(), topics.Open(log, job.Name), job, what))(t)
+	return must(source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what))(t)
 }
 
 // rowsNamed parses the names of rows.
@@ -164,7 +166,7 @@ func TestChainForgets(t *testing.T) {
 		t.Errorf("%+v, %v; expected an update", report, again)
 	}
 	countsLearnt(t, log, job, report, []int64{9, 100})
-	if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
+	if same, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, "latest", event.Ignore{}); err != nil || len(same) != 2 {
 		t.Errorf("%v, %v", same, err)
 	}
 }
@@ -184,7 +186,7 @@ func countsLearnt(t *testing.T, log *kafkalog.Log, job topics.Job, report *Retra
 	if !slices.Equal(got, forgets) {
 		t.Errorf("increments have %v forgotten rows, expected %v", got, forgets)
 	}
-	manifest := must(topics.Open(log, job.Name).Version(t.Context(), protocol.Latest))(t)
+	manifest := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 	if n := report.Updates[len(report.Updates)-1].WindowRows; n != left || manifest.WindowRows != left {
 		t.Errorf("the report has a window of %d rows and the version of %d, expected %d of %d", n, manifest.WindowRows, left, w.Rows())
 	}
@@ -241,7 +243,7 @@ func TestTrainForgets(t *testing.T) {
 	train(t, log, job)
 	train(t, log, warm)
 	var left []int
-	versions, err := topics.Open(log, job.Name).Versions(t.Context())
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
 		left = append(left, v.Version)
 	}
@@ -264,7 +266,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 		`no message on test.examples has the key "b"`: {Rows: good, Keys: []string{"a", "b"}},
 		`there is no source "x" on test.plans`:        {Rows: good, Sources: []string{"x"}},
 	} {
-		if _, err := source.Forget(t.Context(), topics.Open(log, job.Name), job, what); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, what); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected %s", err, want)
 		}
 	}
@@ -278,7 +280,7 @@ func TestNothingIsForgottenInPart(t *testing.T) {
 	noError(t, log.Delete(t.Context(), "test.forget"))
 	noError(t, log.Create(t.Context(), kafkalog.Topic{Name: "test.forget", Partitions: 1, Config: map[string]string{"cleanup.policy": "delete",
 		"retention.ms": "604800000"}}))
-	if _, err := source.Forget(t.Context(), topics.Open(log, job.Name), job, source.ToForget{Rows: good}); !strings.Contains(fmt.Sprint(err),
+	if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Rows: good}); !strings.Contains(fmt.Sprint(err),
 		"deletes messages that must stay") {
 		t.Errorf("got error %v, expected that the topic deletes messages", err)
 	}
@@ -336,14 +338,15 @@ func sourceRows(t *testing.T, texts ...string) (read []source.SourceRows) {
 // forgottenRows returns the second features of the rows of the examples that are forgotten, sorted.
 func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 	t.Helper()
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	f, err := source.ReadForgotten(t.Context(), p)
 	if err == nil {
 		err = source.CompareForgotten(t.Context(), p, f)
 	}
 	noError(t, err)
+	mem := arrowtest.Allocator(t)
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		examples := must(examples.Decode(m.Value))(t)
+		examples := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, examples.Rows*examples.Width)
 		examples.Features(features, examples.Width)
 		f.Rows.In(m.Partition, m.Offset, examples.Rows, func(first, end int) {
@@ -351,6 +354,7 @@ func forgottenRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int)
 				rows = append(rows, int(features[row*examples.Width+1]))
 			}
 		})
+		examples.Release()
 	}
 	slices.Sort(rows)
 	return rows
@@ -400,7 +404,7 @@ func TestForgetWhatWasReadOfATopic(t *testing.T) {
 			t.Errorf("%s: the rows %v are forgotten, expected %v", text, got, want)
 		}
 	}
-	_, err := source.Forget(t.Context(), topics.Open(log, job.Name), job, source.ToForget{Keys: []string{"u7", "u77"},
+	_, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Keys: []string{"u7", "u77"},
 		Read: sourceRows(t, "clicks/0/1000", "visits/0/0")})
 	if wrong, ok := errors.AsType[*topics.RefusedError](err); !ok || len(wrong.Reasons) != 3 ||
 		!strings.Contains(wrong.Reasons[0], `has the key "u77"`) {
@@ -510,7 +514,7 @@ func TestNothingOfForgottenRowsIsPublished(t *testing.T) {
 						return report
 					}
 					must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-					versions := must(topics.Open(log, job.Name).Versions(t.Context()))(t)
+					versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 					newest := versions[len(versions)-1]
 					return &schemas.Report{Labels: newest.Labels}
 				}
@@ -597,7 +601,7 @@ func produceRings(t *testing.T, log *kafkalog.Log, job topics.Job, from, to int)
 
 func newestVersion(t *testing.T, log *kafkalog.Log, job topics.Job) protocol.Finished {
 	t.Helper()
-	versions, err := topics.Open(log, job.Name).Versions(t.Context())
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) == 0 {
 		t.Fatalf("%d versions, %v", len(versions), err)
 	}
@@ -664,7 +668,7 @@ func TestLostForgetTopicStopsRuns(t *testing.T) {
 				if has := newestVersion(t, log, job).Plan.Forgotten.Covers(rows); has != (decision == source.RestoreLost) {
 					t.Errorf("the newest version forgets %v: %v", rows, has)
 				}
-				if _, err := source.Forget(t.Context(), topics.Open(log, job.Name), job, source.ToForget{Lost: decision}); !errors.Is(err,
+				if _, err := source.Forget(t.Context(), topics.Open(log, job.Name, nil), job, source.ToForget{Lost: decision}); !errors.Is(err,
 					source.ErrNothingLost) {
 					t.Errorf("error %v, expected that nothing is lost", err)
 				}
@@ -706,12 +710,12 @@ func TestForgetMeansOneMessage(t *testing.T) {
 		t.Errorf("notices %q, expected the offsets 1, 3 and 5", notices)
 	}
 	old := schemas.Forget{Rows: rowsNamed(t, job, "test.examples/0/4/0-4")}
-	must(topics.Open(log, job.Name).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
+	must(topics.Open(log, job.Name, nil).Log.Append(t.Context(), "test.forget", 0, old.Message()))(t)
 	if report, _ := train(t, log, job); report.PassedOver[coverage.ForgottenRow] != 45 {
 		t.Errorf("passed over: %v, expected 45 rows", report.PassedOver)
 	}
 	var left []int
-	versions, err := topics.Open(log, job.Name).Versions(t.Context())
+	versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 	for _, v := range versions {
 		left = append(left, v.Version)
 	}
@@ -775,7 +779,7 @@ func expire(t *testing.T, log *kafkalog.Log, job topics.Job, random *rand.Rand) 
 // examplesOf returns the examples, as runs of the job read them.
 func examplesOf(t *testing.T, log *kafkalog.Log, job topics.Job) (all []protocol.Message) {
 	t.Helper()
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	spans := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	for _, s := range spans {
 		noError(t, p.Between(t.Context(), p.Topics.Examples, s.Partition, s.From, s.To, func(m protocol.Message) error {
@@ -812,13 +816,13 @@ func TestExpiredExamplesAreMadeAgain(t *testing.T) {
 	}
 	other := job
 	other.Examples.Weight = ""
-	p := topics.OpenFor(log, other)
+	p := topics.OpenFor(log, other, nil)
 	err := p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
 	if !strings.Contains(fmt.Sprint(err), "@0 has expired, and is not the same") {
 		t.Errorf("without weights: got error %v, expected that the message is not the same", err)
 	}
 	deleteRecords(t, log, job.Examples.FromTopic, 0, 5)
-	p = topics.OpenFor(log, job)
+	p = topics.OpenFor(log, job, nil)
 	err = p.Between(t.Context(), p.Topics.Examples, 0, 0, 1, func(protocol.Message) error { return nil })
 	if !errors.As(err, new(*kafkalog.DeletedError)) {
 		t.Errorf("without the source: got error %v, expected a *DeletedError", err)
@@ -870,10 +874,10 @@ func TestSourceThatFails(t *testing.T) {
 	write(0, 300)
 	followToEnd(t, log, job)
 	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
-	source := &faulty{Log: topics.Open(log, job.Name).Log, topic: job.Examples.FromTopic}
-	client := protocol.NewClient(log, job.Name)
+	source := &faulty{Log: topics.Open(log, job.Name, nil).Log, topic: job.Examples.FromTopic}
+	client := protocol.NewClient(log, job.Name, nil)
 	client.Log = source
-	again := topics.NewRemade(client, job.Examples)
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	examples := client.Topics.Examples
 	read := func() error {
 		r := again.Range(examples, 0, 0, 1)
@@ -928,9 +932,9 @@ func TestHolesThatNoExampleNeeds(t *testing.T) {
 	write(0, 300)
 	followToEnd(t, log, job)
 	expire(t, log, job, rand.New(rand.NewPCG(1, 2)))
-	client := protocol.NewClient(log, job.Name)
-	client.Log = &holes{topics.Open(log, job.Name).Log, job.Examples.FromTopic}
-	again := topics.NewRemade(client, job.Examples)
+	client := protocol.NewClient(log, job.Name, nil)
+	client.Log = &holes{topics.Open(log, job.Name, nil).Log, job.Examples.FromTopic}
+	again := topics.NewRemade(client, job.Examples, memory.DefaultAllocator)
 	for partition := range 2 {
 		first, end, err := again.Bounds(t.Context(), client.Topics.Examples, partition)
 		noError(t, err)
@@ -966,11 +970,11 @@ func TestForgottenRowsMayBeDeleted(t *testing.T) {
 		}
 	}
 	verify := func(version string) error {
-		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, event.Ignore{})
 		return err
 	}
 	forgotten := source.SourceRows{Topic: job.Examples.FromTopic, Span: coverage.Span{Partition: 0, From: 3, To: 30}}
-	must(source.Forget(t.Context(), topics.OpenFor(log, job), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
+	must(source.Forget(t.Context(), topics.OpenFor(log, job, nil), job, source.ToForget{Read: []source.SourceRows{forgotten}}))(t)
 	report, _ := train(t, log, job)
 	for n := range job.Examples.Partitions {
 		_, end, err := log.Bounds(t.Context(), protocol.TopicsOf(job.Name).Examples, n)
@@ -1234,7 +1238,7 @@ func results(t *testing.T, log *kafkalog.Log, job topics.Job) (digests []wire.Di
 	if len(chain.Updates) < 2 {
 		t.Errorf("%d versions: expected several", len(chain.Updates))
 	}
-	versions := must(topics.Open(log, job.Name).Versions(t.Context()))(t)
+	versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 	checkVerified(t, log, job, fmt.Sprint(versions[len(versions)-1].Version), upTo(3, len(chain.Updates)+1)...)
 	job.Name = "search"
 	noError(t, Search(t.Context(), log, openBLAS(t), []topics.Job{job, job}, 0, &eventRecorder{}, func(_ int, c *replay.Candidate) error {
@@ -1295,7 +1299,7 @@ func TestArchivesGrow(t *testing.T) {
 		noError(t, os.WriteFile(path, content, 0o600))
 	}
 	add(0, 25)
-	l := topics.OpenFor(log, job).Log
+	l := topics.OpenFor(log, job, nil).Log
 	end := int64(len(rows[1]))
 	begun := l.Range("visits", 1, 0, end)
 	defer begun.Close()

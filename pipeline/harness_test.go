@@ -127,7 +127,10 @@ func (d table) exampleRows() examples.Rows {
 // exampleMessage encodes rows as an examples message of another producer.
 func exampleMessage(t *testing.T, rows examples.Rows) kafkalog.Message {
 	t.Helper()
-	value := must(rows.Encode())(t)
+	mem := arrowtest.Allocator(t)
+	record := rows.Record(mem)
+	defer record.Release()
+	value := must(examples.Encode(record, mem))(t)
 	return kafkalog.Message{Value: value}
 }
 
@@ -210,7 +213,7 @@ func train(t *testing.T, log *kafkalog.Log, job topics.Job) (*schemas.Report, *m
 // trainRecorded runs a job to its end, and records its events.
 func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*schemas.Report, *model.Model) {
 	t.Helper()
-	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, rec)
+	report, model, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, rec)
 	noError(t, err)
 	return report, model
 }
@@ -218,7 +221,7 @@ func trainRecorded(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Re
 // trainError runs a job that must fail, and returns its error.
 func trainError(t *testing.T, log *kafkalog.Log, job topics.Job) error {
 	t.Helper()
-	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{}, &eventRecorder{})
+	report, _, err := Train(t.Context(), log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, &eventRecorder{})
 	if err == nil {
 		t.Fatalf("the run is done with report %+v, expected an error", report)
 	}
@@ -230,7 +233,7 @@ func trainUntil(t *testing.T, log *kafkalog.Log, job topics.Job, stop func(event
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{},
+	_, _, err := Train(ctx, log, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 		&eventRecorder{on: func(e event.Event) {
 			if stop(e) {
 				cancel()
@@ -253,7 +256,7 @@ func trainUntilOn(t *testing.T, dir string, job topics.Job, stop func(event.Even
 // submitJob ingests a job's files, and writes its plan to the plans topic.
 func submitJob(t *testing.T, log *kafkalog.Log, job topics.Job, rec event.Recorder) (*topics.Pipeline, *schemas.Plan) {
 	t.Helper()
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.Files(t.Context(), p, job, topics.ExamplesRetention{}, rec))(t)
 	l := must(p.ReadLedger(t.Context()))(t)

@@ -27,6 +27,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/stagewise/stagewise/ingest"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kafkalog/secure"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -387,7 +388,7 @@ func TestKafkaACLs(t *testing.T) {
 	if err := source.Ingest(t.Context(), submitter, job, &eventRecorder{}); err != nil {
 		t.Fatalf("ingest: %v", err)
 	}
-	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{},
+	if _, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 		&eventRecorder{}); err == nil || !strings.Contains(err.Error(), "check the ACLs of User:train") {
 		t.Errorf("a submitter that works and solves: got error %v, expected one that names the ACLs of User:train", err)
 	}
@@ -398,7 +399,7 @@ func TestKafkaACLs(t *testing.T) {
 			cluster.allow(t, aclsOf(acls, "train", "train"))
 		}
 		recorder := &eventRecorder{}
-		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{}, recorder)
+		report, _, err := Train(t.Context(), submitter, openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)}, recorder)
 		noError(t, err)
 		if report.WeightsDigest != want.WeightsDigest || report.Rows != want.Rows {
 			t.Errorf("digest %s, %d rows; on the embedded broker %s, %d", report.WeightsDigest, report.Rows, want.WeightsDigest, want.Rows)
@@ -422,7 +423,7 @@ func TestKafkaACLs(t *testing.T) {
 	}
 
 	cluster.allow(t, aclsOf(acls, "solve", "forget"))
-	if done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name), chain,
+	if done, err := source.Forget(t.Context(), topics.Open(cluster.open(t, "solve"), chain.Name, nil), chain,
 		source.ToForget{Rows: rowsNamed(t, chain, topicNames.Examples+"/0/0/0")}); err != nil || len(done.Learnt) == 0 || len(done.Stays) != 5 {
 		t.Fatalf("forget a row: got %+v, error %v, expected that versions have learnt from it", done, err)
 	}
@@ -432,7 +433,7 @@ func TestKafkaACLs(t *testing.T) {
 
 	cluster.allow(t, aclsOf(acls, "subscribe", "subscribe"))
 	subscriber := cluster.open(t, "subscribe")
-	model, err := topics.Open(subscriber, job.Name).Model(t.Context(), protocol.Latest)
+	model, err := topics.Open(subscriber, job.Name, nil).Model(t.Context(), protocol.Latest)
 	if err != nil || model.Manifest.Version < 4 {
 		t.Fatalf("a subscriber loads the newest model: error %v, expected that of the chain", err)
 	}
@@ -469,7 +470,7 @@ func TestKafkaRolesOfUsers(t *testing.T) {
 	for _, s := range []*service{startWorker(t, work, job), startWorker(t, cluster.open(t, "work"), job), startSolver(t, solve, job)} {
 		s.onEnd(cancel)
 	}
-	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name), id, event.Ignore{})
+	report, _, err := dispatch.Attach(ctx, topics.Open(submitter, job.Name, nil), id, event.Ignore{})
 	if err != nil && context.Cause(ctx) != nil {
 		err = context.Cause(ctx)
 	}
@@ -514,7 +515,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 		err = log.Create(t.Context(), topics.PredictionsTopic(job, topicNames.Predictions, partitions))
 	}
 	noError(t, err)
-	client := protocol.NewClient(log, job.Name)
+	client := protocol.NewClient(log, job.Name, nil)
 	m := must(client.Model(t.Context(), protocol.Latest))(t)
 	group := log.Join(topicNames.Predictions, topicNames.Examples)
 	err = score.Run(t.Context(), client, score.Options{From: topicNames.Examples, To: topicNames.Predictions, UntilEnd: true},
@@ -522,7 +523,7 @@ func TestKafkaScoreOfAUser(t *testing.T) {
 	noError(t, errors.Join(err, group.Leave()))
 	rows := int64(0)
 	for n := range partitions {
-		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n) {
+		for p, err := range score.Read(t.Context(), client.Log, topicNames.Predictions, n, nil) {
 			noError(t, err)
 			rows += int64(p.Until - p.Row)
 		}

@@ -45,7 +45,7 @@ func Retrain(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topi
 	}
 	job.Stages = model.Chained(job.Stages)
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	if err := source.CheckSource(ctx, p, job); err != nil {
 		return nil, err
 	}

@@ -55,7 +55,7 @@ func chainJob(t *testing.T, link schemas.Link) topics.Job {
 // digests returns the digest of each version of a pipeline, and what made it.
 func digests(t *testing.T, log *kafkalog.Log, name string) (list []string) {
 	t.Helper()
-	versions := must(topics.Open(log, name).Versions(t.Context()))(t)
+	versions := must(topics.Open(log, name, nil).Versions(t.Context()))(t)
 	for _, v := range versions {
 		kind := schemas.RunFull
 		if v.Plan.Update() != nil {
@@ -86,7 +86,7 @@ func (f recorderFunc) Record(e event.Event) { f(e) }
 // newestWindow reads the window after the newest version of a chain.
 func newestWindow(t *testing.T, log *kafkalog.Log, job topics.Job) *schemas.Window {
 	t.Helper()
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	manifest := must(p.Version(t.Context(), protocol.Latest))(t)
 	last := must(protocol.ReadStateWindow(t.Context(), p.Client, *manifest.Window, nil))(t)
 	return last.Window
@@ -156,7 +156,7 @@ func TestChainLearnsNewClasses(t *testing.T) {
 				full++
 			}
 		}
-		versions := must(topics.Open(log, job.Name).Versions(t.Context()))(t)
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		if last := versions[len(versions)-1]; len(last.Labels) != test.classes || full != test.full {
 			t.Errorf("%s: classes %q after %d full runs, expected %d after %d", test.do, last.Labels, full, test.classes, test.full)
 		}
@@ -193,7 +193,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		job.Retrain.Rows, job.Retrain.Passes, job.Retrain.Refresh, job.Retrain.Full = 100, passes, 1, topics.FullOptions{}
 		job.Retrain.Window.Increments, job.Retrain.Gate = 3, topics.GateOptions{Split: examples.Test.String(), Margin: margin}
 		log := openEmbedded(t)
-		p := topics.Open(log, job.Name)
+		p := topics.Open(log, job.Name, nil)
 		noError(t, topics.Create(t.Context(), p, &job))
 		for i := range 24 {
 			data := rings(rows, 4, 3, uint64(i))
@@ -206,7 +206,7 @@ func TestGateJudgesTheVersion(t *testing.T) {
 		}
 		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 		models := map[int]*model.Model{}
-		versions, err := topics.Open(log, job.Name).Versions(t.Context())
+		versions, err := topics.Open(log, job.Name, nil).Versions(t.Context())
 		noError(t, err)
 		for _, v := range versions {
 			models[v.Version] = must(p.Model(t.Context(), v.Run))(t)
@@ -325,7 +325,7 @@ func TestReportOfAChain(t *testing.T) {
 			t.Errorf("%+v", *u)
 		}
 	}
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	all := must(p.Log.Spans(t.Context(), p.Topics.Examples))(t)
 	if hulls := spans.Hulls(); !reflect.DeepEqual(hulls, coverage.Spans(all)) {
 		t.Errorf("runs added %v of %v", hulls, all)
@@ -728,7 +728,7 @@ func TestLeaveOut(t *testing.T) {
 // retrainWithin learns all that the topic has, with windows of so many bytes.
 func retrainWithin(t *testing.T, log *kafkalog.Log, job topics.Job, bytes int64, rec event.Recorder) {
 	t.Helper()
-	p, blas := topics.OpenFor(log, job), openBLAS(t)
+	p, blas := topics.OpenFor(log, job, nil), openBLAS(t)
 	noError(t, topics.Create(t.Context(), p, &job))
 	memory := must(visit.CacheBytes(job.Memory))(t)
 	cache := visit.NewCache(memory)
@@ -828,7 +828,7 @@ func (t *fakeTopic) Range(_ string, partition int, from, to int64) protocol.Read
 }
 
 func (t *fakeTopic) backlog() *backlog {
-	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t}}, source.NewForgotten(), nil)
+	return newBacklog(&topics.Pipeline{Client: &protocol.Client{Log: t, Codec: protocol.NewCodec(nil, 0)}}, source.NewForgotten(), nil)
 }
 
 func (t *fakeTopic) bounds() (bounds []coverage.Span) {
@@ -1076,7 +1076,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 	lostVersions := func(lost int) func(*testing.T, *kafkalog.Log, topics.Job) {
 		return func(t *testing.T, log *kafkalog.Log, job topics.Job) {
 			cutOff(t, log, job, job.Name+".versions", lost)
-			if m, err := topics.Open(log, job.Name).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
+			if m, err := topics.Open(log, job.Name, nil).Model(t.Context(), protocol.Latest); err != nil || m.Manifest.Version != 4 {
 				t.Errorf("the latest version is %v: %v, expected version 4", m, err)
 			}
 			fill(t, log, job, 10, 12)
@@ -1130,7 +1130,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 		"the newest version": {1, 10, nil, false, lostVersions(3), []string{"full 0 of 320", "update 80 of 400", "update 80 of 480"},
 			"Version:5", 8, nil, nil},
 		"the plans": {1, 8, nil, false, func(t *testing.T, log *kafkalog.Log, job topics.Job) {
-			must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name), []string{"2"}, false))(t)
+			must(topics.RemoveVersions(t.Context(), topics.Open(log, job.Name, nil), []string{"2"}, false))(t)
 			noError(t, log.Delete(t.Context(), job.Name+".plans"))
 			fill(t, log, job, 8, 10)
 		}, []string{"update 80 of 400"}, "1, 3 and 4 are complete on", 5, nil, nil},
@@ -1156,7 +1156,7 @@ func TestChainOutlivesLosses(t *testing.T) {
 				t.Errorf("nothing says %q: %+v", test.says, rec.events)
 			}
 			offered := report.Updates[len(report.Updates)-1]
-			m := must(topics.Open(log, job.Name).Version(t.Context(), protocol.Latest))(t)
+			m := must(topics.Open(log, job.Name, nil).Version(t.Context(), protocol.Latest))(t)
 			if m.Version != test.latest || offered.Offered && m.WindowRows != offered.WindowRows {
 				t.Errorf("the latest version is %d, of %d rows, expected version %d", m.Version, m.WindowRows, test.latest)
 			}
@@ -1218,7 +1218,7 @@ func TestFailuresCountSinceTheLastVersion(t *testing.T) {
 	job.Retrain.Full.Every = 1
 	fill(t, log, job, 0, 4)
 	retrainToEnd(t, log, job)
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	fails := true
 	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, event.Ignore{})
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
@@ -1317,7 +1317,7 @@ func TestStandbyNamesSettingsThatDiffer(t *testing.T) {
 func TestPlansOfAChainAreCheckedFirst(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
-	p, rec := topics.Open(log, job.Name), &eventRecorder{}
+	p, rec := topics.Open(log, job.Name, nil), &eventRecorder{}
 	r := newRunner(p, job, protocol.NewSoleOwner(1), schemas.Arithmetic{}, nil, rec)
 	var worked *schemas.Plan
 	r.work = func(_ context.Context, plan *schemas.Plan, _ *protocol.Ledger) (*schemas.Report, error) {
@@ -1376,7 +1376,7 @@ func (l forgetfulLog) Append(ctx context.Context, topic string, partition int, m
 func TestPlansThatAreLostAreNotWrittenAgainAtOnce(t *testing.T) {
 	log, job := openEmbedded(t), standingJob(t, 1)
 	fill(t, log, job, 0, 4)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	client := *p.Client
 	client.Log = forgetfulLog{client.Log, p.Topics.Plans}
 	p.Client = &client
@@ -1427,7 +1427,7 @@ func TestChainWaitsForASecondClass(t *testing.T) {
 	if !errors.As(err, new(*solve.LabelsError)) || !strings.Contains(err.Error(), `all examples have the label "ring0"`) {
 		t.Errorf("got error %v, expected that there is one label", err)
 	}
-	if runs := readLedger(t, topics.Open(log, job.Name)).Chained(); runs != nil {
+	if runs := readLedger(t, topics.Open(log, job.Name, nil)).Chained(); runs != nil {
 		t.Errorf("run %+v was made", runs)
 	}
 	recorder := &eventRecorder{}
@@ -1482,7 +1482,7 @@ func oneClassLeft(t *testing.T) (*kafkalog.Log, topics.Job) {
 // fits the window and what is new anew. Up to the end of a topic that is an error. Either way no run fails for it.
 func TestChainWaitsForASecondClassAfterForget(t *testing.T) {
 	log, job := oneClassLeft(t)
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	before := readLedger(t, p).Chained()
 	for range 2 { // whenever it is started
 		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
@@ -1604,7 +1604,7 @@ func TestAnotherHoldoutMakesAFullVersion(t *testing.T) {
 	job, _ := newForeignJob(t, rings(10, 4, 3, 1))
 	job.Stages, job.Retrain = job.Stages[:1], topics.DefaultRetrain()
 	job.Retrain.Rows, job.Retrain.Full, job.Examples.Holdout = 100, topics.FullOptions{}, 0.1
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	noError(t, topics.Create(t.Context(), p, &job))
 	kinds := func(messages int) (kinds []string) {
 		for i := range messages {
@@ -1662,7 +1662,7 @@ func TestGateOffersClassesThatAppearLater(t *testing.T) {
 				produce(t, log, job, 0, exampleMessage(t, data.exampleRows()))
 			}
 			report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-			m := must(topics.Open(log, job.Name).Model(t.Context(), "latest"))(t)
+			m := must(topics.Open(log, job.Name, nil).Model(t.Context(), "latest"))(t)
 			if !slices.Contains(m.Labels(), "late") {
 				t.Errorf("subscribers get version %d of %d, which knows %q", m.Manifest.Version, len(report.Updates), m.Labels())
 			}

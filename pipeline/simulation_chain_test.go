@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/outcome"
 	"github.com/stagewise/stagewise/internal/link"
@@ -905,7 +907,7 @@ func (s *simulation) checkIngested() {
 			if origins == nil {
 				continue
 			}
-			batch, err := examples.Decode(m.Value)
+			batch, err := examples.Decode(m.Value, memory.DefaultAllocator)
 			if err != nil {
 				s.fail("%v", err)
 				return
@@ -918,6 +920,7 @@ func (s *simulation) checkIngested() {
 					row += o.Rows
 				}
 			}
+			batch.Release()
 		}
 	}
 	for n, p := range s.log.topics[simSource] {
@@ -1044,7 +1047,7 @@ func simMessage(partition, number int, origin schemas.Origin) wire.Message {
 
 // examplesMessage returns the message of rows, which fit into one. Without a source it has only a value.
 func examplesMessage(origin schemas.Origin, rows *examples.Rows) wire.Message {
-	m, err := origin.Message(rows)
+	m, err := origin.Message(rows, memory.DefaultAllocator)
 	if err != nil {
 		panic(err) // the rows fit into a message
 	}
@@ -1141,7 +1144,7 @@ func (s *simulation) ingestTopic() {
 // remaking makes expired examples again in a process.
 func (s *simulation) remaking(p *topics.Pipeline) *topics.Pipeline {
 	if s.fromTopic > 0 {
-		p.Remade = topics.NewRemade(p.Client, s.sourceJob().Examples)
+		p.Remade = topics.NewRemade(p.Client, s.sourceJob().Examples, p.Memory)
 		p.Log = p.Remade
 	}
 	return p

@@ -21,6 +21,8 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -729,10 +731,10 @@ func (s *simulation) pipeline(a *actor) *topics.Pipeline {
 		return nil
 	}
 	log := actorLog{s.log, a, s.random}
-	client := (&protocol.Client{Log: log, Topics: s.topics, Chunk: s.chunk, Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
+	client := (&protocol.Client{Log: log, Topics: s.topics, Codec: protocol.NewCodec(nil, s.chunk), Fresh: s.fresh, Clock: s.now, KeepRuns: s.keepRuns,
 		Distribute: !s.local}).Beside(simName) // with the memory of a process
 	client.GiveUp = s.giveUp
-	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Client: client})
+	return s.remaking(&topics.Pipeline{Extend: extend, Admin: simAdmin{log, s.settings}, Memory: memory.DefaultAllocator, Client: client})
 }
 
 // fresh returns a text that the simulation has not had before.

@@ -23,6 +23,7 @@ import (
 
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/link"
 	"github.com/stagewise/stagewise/pipeline/dispatch"
@@ -50,12 +51,12 @@ func newSourcesJob(t *testing.T, rows int) (files, topic topics.Job) {
 
 func sourcesOf(t *testing.T, log *kafkalog.Log, name string) []source.SourceState {
 	t.Helper()
-	return must(source.Sources(t.Context(), topics.Open(log, name)))(t)
+	return must(source.Sources(t.Context(), topics.Open(log, name, nil)))(t)
 }
 
 func removeSource(t *testing.T, log *kafkalog.Log, name, id string) {
 	t.Helper()
-	must(source.RemoveSources(t.Context(), topics.Open(log, name), []string{id}))(t)
+	must(source.RemoveSources(t.Context(), topics.Open(log, name, nil), []string{id}))(t)
 }
 
 // What retention has left of a source is listed, and a removed source that is not whole any more is ingested again.
@@ -103,7 +104,7 @@ func TestUnfinishedSourceIsListed(t *testing.T) {
 		time.Since(s[0].Since) > time.Hour {
 		t.Fatalf("%+v, expected an unfinished source of %d messages", s, written)
 	}
-	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name), []string{s[0].ID}); !strings.Contains(fmt.Sprint(err),
+	if _, err := source.RemoveSources(t.Context(), topics.Open(log, files.Name, nil), []string{s[0].ID}); !strings.Contains(fmt.Sprint(err),
 		"there is no source "+strconv.Quote(s[0].ID)) {
 		t.Errorf("removed an unfinished source: %v", err)
 	}
@@ -252,16 +253,16 @@ func TestOwnerOfAForeignTopicSaysWhatCounts(t *testing.T) {
 	same(640, coverage.PassedOver{coverage.Removed: 2})
 	forget(t, log, topic, source.ToForget{Rows: rowsNamed(t, topic, "test.examples/0/0")})
 	same(576, coverage.PassedOver{coverage.Removed: 2, coverage.ForgottenRow: 64})
-	versions, err := topics.Open(log, reader.Name).Versions(t.Context())
+	versions, err := topics.Open(log, reader.Name, nil).Versions(t.Context())
 	if err != nil || len(versions) != 1 {
 		t.Errorf("%d versions, %v; expected the one that has not learnt what was forgotten", len(versions), err)
 	}
-	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, reader), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}); err != nil {
+	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, reader, nil), dispatch.NewProcess(openBLAS(t)), reader, protocol.Latest, event.Ignore{}); err != nil {
 		t.Error(err)
 	}
 	own := reader
 	own.Examples.Topic = ""
-	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !strings.Contains(fmt.Sprint(err),
+	if _, err := replay.Verify(t.Context(), topics.OpenFor(log, own, nil), dispatch.NewProcess(openBLAS(t)), own, protocol.Latest, event.Ignore{}); !strings.Contains(fmt.Sprint(err),
 		"reads the examples of") {
 		t.Errorf("got %v, expected that the examples are others", err)
 	}
@@ -500,6 +501,7 @@ func countedRows(t *testing.T, log *kafkalog.Log, job topics.Job) (rows []int) {
 // eachCounted calls do for each row that a run without files counts, with its second feature and its label.
 func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row int, label string)) {
 	t.Helper()
+	mem := arrowtest.Allocator(t)
 	replays := map[int]*protocol.SpanCounting{}
 	counting := protocol.NewCounting(&schemas.Plan{Foreign: true})
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
@@ -509,12 +511,13 @@ func eachCounted(t *testing.T, log *kafkalog.Log, job topics.Job, do func(row in
 		if replays[m.Partition].Accept(protocol.FromKafka(m)) != "" {
 			continue
 		}
-		batch := must(examples.Decode(m.Value))(t)
+		batch := must(examples.Decode(m.Value, mem))(t)
 		features := make([]float32, batch.Rows*batch.Width)
 		batch.Features(features, batch.Width)
 		for i := range batch.Rows {
 			do(int(features[i*batch.Width+1]), batch.Label(i))
 		}
+		batch.Release()
 	}
 }
 
@@ -821,7 +824,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 		http.Error(w, "starting", http.StatusServiceUnavailable)
 		return true
 	})
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	noError(t, topics.Create(t.Context(), p, &job))
 	recorder := &eventRecorder{}
 	f := source.NewFollow(p, job, true, event.Serialised(recorder))
@@ -851,7 +854,7 @@ func TestFollowWaitsForTheRegistry(t *testing.T) {
 // The words of a categorical column are those that a topic has when it is followed first. Later rows have the same
 // features, and a word that comes later is one of the others.
 func TestFollowWithCategories(t *testing.T) {
-	log := openEmbedded(t)
+	log, mem := openEmbedded(t), arrowtest.Allocator(t)
 	job := clicks(t, log, 0)
 	job.Examples.Categorical = []string{"1"}
 	follow := func() error { return source.Follow(t.Context(), log, job, true, &eventRecorder{}) }
@@ -874,7 +877,7 @@ func TestFollowWithCategories(t *testing.T) {
 	}
 	got := map[float32][]float32{} // by the last feature
 	for _, m := range readTopic(t, log, protocol.TopicsOf(job.Name).Examples) {
-		batch := must(examples.Decode(m.Value))(t)
+		batch := must(examples.Decode(m.Value, mem))(t)
 		columns, err := examples.ParseColumns(batch.Columns())
 		if err != nil || strings.Join(columns[0].Categories, " ") != "blue red" {
 			t.Errorf("the columns %+v, error %v", columns, err)
@@ -885,6 +888,7 @@ func TestFollowWithCategories(t *testing.T) {
 			row := features[i*batch.Width : (i+1)*batch.Width]
 			got[row[3]] = row
 		}
+		batch.Release()
 	}
 	for last, place := range map[float32]int{1: 1, 2: 0, 3: 1, 4: 2} {
 		if len(got[last]) != 4 || got[last][place] != 1 {
@@ -1147,7 +1151,7 @@ func TestOutcomesThatCannotBeUsed(t *testing.T) {
 	log := openEmbedded(t)
 	job := viewJob(t, log, 1, 1)
 	send(t, log, view(0, "a", 1, 1000), timed{buys, 0, "", `{"kind": "book"}`, 1500})
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	noError(t, topics.Create(t.Context(), p, &job))
 	err := source.FollowTopic(t.Context(), p, job, true, event.Ignore{})
 	if nothing, ok := errors.AsType[*source.NothingUsableError](err); !ok || nothing.Topic != buys || nothing.Messages != 1 {

@@ -47,7 +47,7 @@ import (
 func Train(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (*schemas.Report, *model.Model, error) {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
 		return nil, nil, err
@@ -107,7 +107,7 @@ func prepared(ctx context.Context, p *topics.Pipeline, blas *kernel.BLAS, job to
 func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, o dispatch.TrainOptions,
 	rec event.Recorder) (id string, err error) {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, o.Allocator)
 	job, ingested, err := prepared(ctx, p, blas, job, rec)
 	if err != nil {
 		return "", err
@@ -134,7 +134,7 @@ func Submit(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topic
 func Search(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, jobs []topics.Job, folds int, rec event.Recorder,
 	with func(int, *replay.Candidate) error) error {
 	rec = event.Serialised(rec)
-	p, by := topics.OpenFor(log, jobs[0]), dispatch.NewProcess(blas)
+	p, by := topics.OpenFor(log, jobs[0], nil), dispatch.NewProcess(blas)
 	if err := topics.Create(ctx, p, &jobs[0]); err != nil {
 		return err
 	}

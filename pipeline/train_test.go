@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/cpu"
 
 	"github.com/stagewise/stagewise/ingest/layout"
+	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/link"
@@ -134,7 +135,7 @@ func TestLinksThatChangeKeepWhatWasLearnt(t *testing.T) {
 			t.Run(fmt.Sprint(from, " to ", to), func(t *testing.T) {
 				recorder := &eventRecorder{}
 				job := newJob(t, rings(600, 2, 3, 1), table{}, rffStage(from, 64, 8), rffStage(to, 8, 2))
-				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{},
+				if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 					recorder); err != nil {
 					t.Fatal(err)
 				}
@@ -198,7 +199,7 @@ func TestMatricesTakeMemory(t *testing.T) {
 		recorder := &eventRecorder{}
 		job := newJob(t, rings(700, 3, 3, 1), table{}, rffStage(link.Softmax, 33, 4), rffStage(link.Identity, 16, 1))
 		job.Memory = memory
-		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{},
+		if _, _, err := Train(t.Context(), openEmbedded(t), openBLAS(t), job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 			recorder); err != nil {
 			t.Fatal(err)
 		}
@@ -384,7 +385,7 @@ func TestFallbackPredictsTheSame(t *testing.T) {
 			}
 			job := newJob(t, training, test, list...)
 			trainAndPredict := func(blas *kernel.BLAS) (*schemas.Report, kernel.Dense) {
-				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{},
+				report, model, err := Train(t.Context(), openEmbedded(t), blas, job, dispatch.TrainOptions{Allocator: arrowtest.Allocator(t)},
 					&eventRecorder{})
 				noError(t, err)
 				return report, predict(blas, model, test)
@@ -697,7 +698,7 @@ func TestChainChoosesPreparation(t *testing.T) {
 	if n := said(told); n != 3 {
 		t.Errorf("%d preparations were tried, expected 3", n)
 	}
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	first := must(p.Version(t.Context(), "1"))(t)
 	if s := first.Plan.Stages[0]; first.Plan.Prepare.Scale == prepare.ScaleAuto || s.Stop != nil || s.Link != link.Softmax ||
 		first.Plan.Holdout != 0 || first.Plan.Chain == nil {
@@ -843,7 +844,7 @@ func TestTemperatureInChain(t *testing.T) {
 		job.Retrain.Rows, job.Retrain.Full = 100, topics.FullOptions{}
 		job.Retrain.Gate = topics.GateOptions{Split: examples.Test.String(), Margin: 0.01}
 		log := openEmbedded(t)
-		p := topics.Open(log, job.Name)
+		p := topics.Open(log, job.Name, nil)
 		noError(t, topics.Create(t.Context(), p, &job))
 		for i := range 4 {
 			batch := rings(160, 4, 3, uint64(i)).exampleRows()
@@ -976,7 +977,7 @@ func sentBySurvey(t *testing.T, log *kafkalog.Log, name, id string) map[string]b
 		if sent[string(m.Kind())] = true; m.Kind() != statistics.KindVisit {
 			continue
 		}
-		r := must(collector.Add(m))(t)
+		r := must(collector.Add(m, arrowtest.Allocator(t)))(t)
 		if r != nil {
 			for _, tensor := range r.Tensors {
 				sent[tensor.Name] = true
@@ -1195,7 +1196,7 @@ func ends(t *testing.T, log *kafkalog.Log) map[string]int64 {
 func checkVerified(t *testing.T, log *kafkalog.Log, job topics.Job, version string, want ...int) *eventRecorder {
 	t.Helper()
 	before, rec := ends(t, log), &eventRecorder{}
-	same := must(replay.Verify(t.Context(), topics.OpenFor(log, job), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
+	same := must(replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, version, rec))(t)
 	var got []int
 	for _, v := range same {
 		got = append(got, v.Version)
@@ -1245,7 +1246,7 @@ func TestVerify(t *testing.T) {
 		log, job := openEmbedded(t), chainJob(t, "softmax")
 		job.Examples.Holdout = 0.2 // there is a gate
 		report := must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
-		versions := must(topics.Open(log, job.Name).Versions(t.Context()))(t)
+		versions := must(topics.Open(log, job.Name, nil).Versions(t.Context()))(t)
 		fulls := 0
 		for i, v := range versions {
 			want := []int{v.Version}
@@ -1302,7 +1303,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 	job := newJob(t, rings(640, 2, 2, 1), table{}, stage)
 	job.Examples.Partitions = 2
 	verify := func(log *kafkalog.Log) error {
-		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
+		_, err := replay.Verify(t.Context(), topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, event.Ignore{})
 		return err
 	}
 	t.Run("no version", func(t *testing.T) {
@@ -1361,7 +1362,7 @@ func TestVerifyNamesWhatIsMissing(t *testing.T) {
 		}
 	})
 	t.Run("arithmetic", func(t *testing.T) {
-		p, here := topics.Open(openEmbedded(t), job.Name), dispatch.Arithmetic(openBLAS(t))
+		p, here := topics.Open(openEmbedded(t), job.Name, nil), dispatch.Arithmetic(openBLAS(t))
 		there := here
 		there.Vector = "none"
 		runs := []source.EarlierRun{{Version: 3, Plan: &schemas.Plan{Arithmetic: there}}}
@@ -1379,7 +1380,7 @@ func TestInterruptedVerifyLeavesNothing(t *testing.T) {
 	train(t, log, job)
 	before := ends(t, log)
 	ctx, cancel := context.WithCancel(t.Context())
-	if _, err := replay.Verify(ctx, topics.OpenFor(log, job), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
+	if _, err := replay.Verify(ctx, topics.OpenFor(log, job, nil), dispatch.NewProcess(openBLAS(t)), job, protocol.Latest, &interrupter{12, cancel}); !errors.Is(err, context.Canceled) {
 		t.Errorf("got %v, expected an interruption", err)
 	}
 	if after := ends(t, log); fmt.Sprint(after) != fmt.Sprint(before) {
@@ -1511,7 +1512,7 @@ func FuzzLedger(f *testing.F) {
 	f.Fuzz(func(t *testing.T, kind string, value []byte) {
 		topics := protocol.TopicsOf("test")
 		log := &simLog{topics: map[string][]*simPartition{topics.Plans: {{}}}}
-		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics}
+		client := &protocol.Client{Log: actorLog{simLog: log, actor: unattended()}, Topics: topics, Codec: protocol.NewCodec(nil, 0)}
 		l, err := client.ReadLedger(t.Context())
 		noError(t, err)
 		digest := sha256.Sum256(value)
@@ -1594,7 +1595,7 @@ func TestStandAsideError(t *testing.T) {
 // by hand.
 func TestTriggerReplacesWaitingRuns(t *testing.T) {
 	log, job := openEmbedded(t), newJob(t, rings(100, 2, 2, 1), table{}, rffStage(link.Identity, 10, 1))
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, arrowtest.Allocator(t))
 	noError(t, topics.Create(t.Context(), p, &job))
 	files := must(source.IngestFiles(t.Context(), p, job, event.Ignore{}))(t)
 	var submitted []string
@@ -1744,7 +1745,7 @@ func TestAnotherArithmeticIsNotFinished(t *testing.T) {
 				must(Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{}))(t)
 				fill(t, log, job, 4, 8)
 			}
-			p, here := topics.OpenFor(log, job), dispatch.Arithmetic(openBLAS(t))
+			p, here := topics.OpenFor(log, job, nil), dispatch.Arithmetic(openBLAS(t))
 			other, killed := here, errors.New("killed")
 			other.BLAS = "another"
 			var plan *schemas.Plan
@@ -1798,7 +1799,7 @@ func TestUpdatesHaveTheSharesOfTheirParents(t *testing.T) {
 		}
 		_, err := Retrain(t.Context(), log, openBLAS(t), job, true, event.Ignore{})
 		if err == nil {
-			versions, err = topics.Open(log, job.Name).Versions(t.Context())
+			versions, err = topics.Open(log, job.Name, nil).Versions(t.Context())
 		}
 		noError(t, err)
 	}

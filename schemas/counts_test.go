@@ -6,6 +6,8 @@ import (
 	"math"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -25,9 +27,9 @@ func TestCountsThatAreNone(t *testing.T) {
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r", Stage: 0, Visit: 1, Partition: 2},
 			Tensors:  wire.Tensors[float64]{{Name: name, Shape: shape, Data: data}},
 		}
-		messages := arrowtest.Must(record.EncodeWithin(wire.MaxMessage))(t)
-		_, err := statistics.Collect(&wire.Collector[float64]{}, messages[0])
-		return err
+		messages := arrowtest.Must(record.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
+		decoded := arrowtest.Must((&wire.Collector[float64]{}).Add(messages[0], memory.DefaultAllocator))(t)
+		return statistics.CheckCounts(decoded)
 	}
 	for _, v := range []float64{math.NaN(), math.Inf(1), math.Inf(-1), -1, 1e200} {
 		for name, err := range map[string]error{
@@ -57,8 +59,7 @@ func TestCountsThatAreNone(t *testing.T) {
 	}
 	texts := &wire.Record[float64]{Identity: wire.Identity{Kind: statistics.KindVisit, Run: "r"},
 		Tensors: wire.Tensors[float64]{wire.Words[float64](statistics.FieldGramRows, []string{"a"})}}
-	m := arrowtest.Must(texts.EncodeWithin(0))(t)[0]
-	if _, err := statistics.Collect(&wire.Collector[float64]{}, m); !errors.Is(err, wire.ErrDamaged) {
+	if err := statistics.CheckCounts(texts); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("texts in place of numbers: %v", err)
 	}
 	if _, err := (wire.Tensors[float64]{wire.Words[float64](statistics.FieldCross, []string{"a"})}).Shaped(statistics.FieldCross,

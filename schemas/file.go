@@ -6,6 +6,8 @@ import (
 	"io"
 	"path"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/schemas/statistics"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -32,12 +34,12 @@ func WeightsDigest(tensors wire.Tensors[float32]) wire.Digest {
 
 // WriteModel writes a finished version as a file and returns the number of bytes written. The file is an Arrow IPC stream
 // with the schema of a weights record and the manifest in the schema metadata.
-func WriteModel(w io.Writer, manifest *Manifest, tensors wire.Tensors[float32]) (int64, error) {
+func WriteModel(w io.Writer, manifest *Manifest, tensors wire.Tensors[float32], mem memory.Allocator) (int64, error) {
 	content, err := json.Marshal(manifest)
 	if err != nil {
 		return 0, fmt.Errorf("encode manifest: %w", err)
 	}
-	n, err := wire.WriteTensors(w, manifestKey, string(content), tensors)
+	n, err := wire.WriteTensors(w, manifestKey, string(content), tensors, mem)
 	if err != nil {
 		return n, fmt.Errorf("write model: %w", err)
 	}
@@ -46,8 +48,8 @@ func WriteModel(w io.Writer, manifest *Manifest, tensors wire.Tensors[float32]) 
 
 // ReadModel reads a file that [WriteModel] wrote. An error about its bytes wraps [wire.ErrDamaged]. ReadModel does not compare
 // the tensors with the manifest's WeightsDigest; package model does.
-func ReadModel(r io.Reader) (*Manifest, wire.Tensors[float32], error) {
-	content, tensors, ok, err := wire.ReadTensors(r, manifestKey)
+func ReadModel(r io.Reader, mem memory.Allocator) (*Manifest, wire.Tensors[float32], error) {
+	content, tensors, ok, err := wire.ReadTensors(r, manifestKey, mem)
 	if err != nil {
 		return nil, nil, fmt.Errorf("read model: %w", err)
 	}

@@ -256,10 +256,11 @@ func TestReasonEndsAMessage(t *testing.T) {
 func TestResidualsRoundTrip(t *testing.T) {
 	for _, rows := range arrowtest.Sizes() {
 		for _, classes := range []int{1, 2, 63, 64, 65} {
+			mem := arrowtest.Allocator(t)
 			want := residualsOf(rows, classes)
-			m := arrowtest.Must(want.Encode())(t)
+			m := arrowtest.Must(want.Encode(mem))(t)
 			for _, want := range []*Residuals{want, votedOf(rows, classes)} {
-				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode())(t), classes))(t)
+				got := arrowtest.Must(DecodeResiduals(arrowtest.Must(want.Encode(mem))(t), classes, mem))(t)
 				if got.Identity != want.Identity || got.Offset != want.Offset || got.Row != want.Row || got.Classes != classes ||
 					!slices.Equal(got.Score, want.Score) || !slices.Equal(got.Residual, want.Residual) || !slices.Equal(got.Votes, want.Votes) {
 					t.Errorf("%d rows of %d classes became %v", rows, classes, got.Identity)
@@ -275,17 +276,18 @@ func TestResidualsRoundTrip(t *testing.T) {
 
 func TestMaxResidualRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 100_000} {
+		mem := arrowtest.Allocator(t)
 		for values, of := range map[int]func(rows, classes int) *Residuals{2 * classes: residualsOf, 3 * classes: votedOf} {
 			rows := MaxResidualsRows(values)
 			if rows == 1 && 4*values > wire.MaxMessage {
 				continue // a row of so many values fits no message
 			}
-			if m, err := of(rows, classes).Encode(); err != nil || len(m.Value) > wire.MaxMessage {
+			if m, err := of(rows, classes).Encode(mem); err != nil || len(m.Value) > wire.MaxMessage {
 				t.Errorf("%d rows of %d values: %d bytes, %v", rows, values, len(m.Value), err)
 			}
 		}
 	}
-	_, err := residualsOf(2, 100_000).Encode()
+	_, err := residualsOf(2, 100_000).Encode(arrowtest.Allocator(t))
 	if want := "encode residuals of offset 1099511627776: 2 rows of 100000 classes take 16"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -293,6 +295,7 @@ func TestMaxResidualRowsFit(t *testing.T) {
 }
 
 func TestResidualsThatAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	for _, c := range []struct {
 		key, value, want string
 		classes          int
@@ -304,13 +307,13 @@ func TestResidualsThatAreRefused(t *testing.T) {
 		{"visit", "?", `header visit is "?", expected a whole number`, 2},
 		{"run", "run", "schema " + wire.Fingerprint(residualsSchema(2, false)) + ", expected 34f757966fbe", 3},
 	} {
-		m := arrowtest.Must(residualsOf(4, 2).Encode())(t)
+		m := arrowtest.Must(residualsOf(4, 2).Encode(mem))(t)
 		for i := range m.Headers {
 			if m.Headers[i].Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
-		_, err := DecodeResiduals(m, c.classes)
+		_, err := DecodeResiduals(m, c.classes, mem)
 		if !errors.Is(err, wire.ErrDamaged) || !strings.HasPrefix(err.Error(), "damaged or foreign bytes: "+c.want) {
 			t.Errorf("%v, expected %s", err, c.want)
 		}
@@ -329,7 +332,7 @@ func TestResidualsRefuseRaggedRows(t *testing.T) {
 					t.Errorf("%v: %s", r, got)
 				}
 			}()
-			r.Encode()
+			r.Encode(nil)
 		}()
 	}
 }
@@ -338,6 +341,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 	for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
 		for _, rows := range arrowtest.Sizes() {
 			for _, classes := range []int{1, 2, 63, 64, 65} {
+				mem := arrowtest.Allocator(t)
 				want := predictionOf(task, rows, classes)
 				if classes == 2 {
 					want.Contributions = make([]string, rows)
@@ -345,8 +349,8 @@ func TestPredictionRoundTrip(t *testing.T) {
 				for i := range want.Contributions {
 					want.Contributions[i] = strings.Repeat("[]", i)
 				}
-				m := arrowtest.Must(want.Encode())(t)
-				got := arrowtest.Must(DecodePrediction(m))(t)
+				m := arrowtest.Must(want.Encode(mem))(t)
+				got := arrowtest.Must(DecodePrediction(m, mem))(t)
 				if rows == 0 {
 					got.Probabilities, got.Numbers, want.Probabilities = nil, nil, nil
 				}
@@ -364,6 +368,7 @@ func TestPredictionRoundTrip(t *testing.T) {
 
 func TestMaxPredictionRowsFit(t *testing.T) {
 	for _, classes := range []int{1, 2, 3, 10, 1000, 20_000} {
+		mem := arrowtest.Allocator(t)
 		p := predictionOf(examples.OneLabel, 1, classes)
 		for _, task := range []examples.Task{examples.OneLabel, examples.SeveralLabels, examples.Numbers} {
 			for _, contributions := range []int{0, 1, 1000} {
@@ -372,7 +377,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 				if contributions > 0 {
 					p.Contributions = slices.Repeat([]string{strings.Repeat("x", contributions)}, rows)
 				}
-				if m, err := p.Encode(); err != nil || len(m.Value) < wire.MaxMessage/4 {
+				if m, err := p.Encode(mem); err != nil || len(m.Value) < wire.MaxMessage/4 {
 					t.Errorf("task %d, %d rows of %d classes, contributions of %d bytes: %d bytes, %v", task, rows, classes, contributions,
 						len(m.Value), err)
 				}
@@ -381,7 +386,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 	}
 	long := predictionOf(examples.OneLabel, 1, 2)
 	long.Labels[0] = strings.Repeat("x", wire.MaxMessage)
-	_, err := long.Encode()
+	_, err := long.Encode(arrowtest.Allocator(t))
 	if want := "encode predictions of digits.examples[3]@1099511627776: 1 rows of 2 classes take 90"; err == nil ||
 		!strings.HasPrefix(err.Error(), want) {
 		t.Error(err)
@@ -389,6 +394,7 @@ func TestMaxPredictionRowsFit(t *testing.T) {
 }
 
 func TestPredictionsThatAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	for _, c := range []struct{ key, value, want string }{
 		{"kind", "residuals", `kind "residuals", expected "prediction"`},
 		{"offset", "x", `header offset is "x", expected a whole number`},
@@ -405,21 +411,21 @@ func TestPredictionsThatAreRefused(t *testing.T) {
 	} {
 		p := predictionOf(examples.OneLabel, 2, 3)
 		p.Generation = 2
-		m := arrowtest.Must(p.Encode())(t)
+		m := arrowtest.Must(p.Encode(mem))(t)
 		m.Headers = append(m.Headers, wire.Header{Key: "lost", Value: ""})
 		for i, h := range m.Headers {
 			if h.Key == c.key {
 				m.Headers[i].Value = c.value
 			}
 		}
-		if _, err := DecodePrediction(m); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
+		if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s %s: %v, expected %q", c.key, c.value, err, c.want)
 		}
 	}
-	other := arrowtest.Must(residualsOf(2, 3).Encode())(t)
-	m := arrowtest.Must(predictionOf(examples.OneLabel, 2, 3).Encode())(t)
+	other := arrowtest.Must(residualsOf(2, 3).Encode(mem))(t)
+	m := arrowtest.Must(predictionOf(examples.OneLabel, 2, 3).Encode(mem))(t)
 	m.Value = other.Value
-	if _, err := DecodePrediction(m); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
+	if _, err := DecodePrediction(m, mem); !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), "schema") {
 		t.Error(err)
 	}
 }

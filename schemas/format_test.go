@@ -162,9 +162,11 @@ func described(t *testing.T, comments map[string]string, of, name string) string
 
 // FORMAT.md names the columns of each schema, in their order, with their types.
 func TestFormatColumns(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	page := string(arrowtest.Must(os.ReadFile("FORMAT.md"))(t))
 	record := (&examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}, Weights: []float32{1},
-		Splits: []examples.Split{examples.Test}}).Record()
+		Splits: []examples.Split{examples.Test}}).Record(mem)
+	defer record.Release()
 	for section, schema := range map[string]*arrow.Schema{
 		"Examples": record.Schema(), "Predicted rows": predictionSchema(3, examples.SeveralLabels, true),
 		"Records": wire.FormatOf[float64]().Schema,

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/statistics"
@@ -39,9 +41,12 @@ func FuzzDecodeExamples(f *testing.F) {
 	}
 	rows := &examples.Rows{Rows: 2, Cols: 2, Floats: []float32{1, 2, 3, 4}, Columns: examples.Columns{{Name: "time",
 		Offset: 1764000038912}, {Name: "size"}}}
-	f.Add(arrowtest.Must(rows.Encode())(f))
+	record := rows.Record(memory.DefaultAllocator)
+	defer record.Release()
+	f.Add(arrowtest.Must(examples.Encode(record, memory.DefaultAllocator))(f))
 	f.Fuzz(func(t *testing.T, value []byte) {
-		e, err := examples.Decode(value)
+		mem := arrowtest.NewMeter()
+		e, err := examples.Decode(value, mem)
 		if err == nil {
 			for _, columns := range []examples.Columns{nil, {{Name: "time", Offset: 7}, {Name: "size"}}} {
 				if err := e.Align(columns); err != nil && !errors.Is(err, wire.ErrDamaged) {
@@ -61,8 +66,9 @@ func FuzzDecodeExamples(f *testing.F) {
 			if err := e.Classes(make([]int32, e.Rows), examples.NewLabels(nil), examples.UnknownLabel); err != nil && !errors.Is(err, wire.ErrDamaged) {
 				t.Error(err)
 			}
+			e.Release()
 		}
-		checkDamaged(t, err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
@@ -73,12 +79,13 @@ func FuzzDecodeResiduals(f *testing.F) {
 		if classes < 1 || classes > 1<<20 {
 			return
 		}
+		mem := arrowtest.NewMeter()
 		r, err := DecodeResiduals(wire.Message{Headers: append(headers, wire.Header{Key: "offset", Value: offset}, wire.Header{Key: "row",
-			Value: row}), Value: value}, classes)
+			Value: row}), Value: value}, classes, mem)
 		if err == nil && (len(r.Score) != len(r.Residual) || len(r.Score)%classes != 0) {
 			t.Errorf("%d scores, %d residuals", len(r.Score), len(r.Residual))
 		}
-		checkDamaged(t, err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
@@ -87,9 +94,10 @@ func FuzzDecodePrediction(f *testing.F) {
 		f.Add(m.Get("offset"), m.Get("after"), m.Get("row"), m.Get("until"), m.Get("rows"), m.Value)
 	}, "prediction", "prediction-none", "prediction-several", "prediction-numbers", "prediction-contributions", "residuals")
 	f.Fuzz(func(t *testing.T, offset, after, row, until, rows string, value []byte) {
+		mem := arrowtest.NewMeter()
 		p, err := DecodePrediction(wire.Message{Headers: []wire.Header{
 			{Key: "kind", Value: string(KindPrediction)}, {Key: "partition", Value: "3"}, {Key: "version", Value: "7"}, {Key: "offset", Value: offset}, {Key: "after", Value: after}, {Key: "row", Value: row}, {Key: "until", Value: until}, {Key: "rows", Value: rows}, {Key: "seen", Value: "4"},
-		}, Value: value})
+		}, Value: value}, mem)
 		if err == nil {
 			for _, class := range p.Classes {
 				_ = p.Labels[class]
@@ -104,7 +112,7 @@ func FuzzDecodePrediction(f *testing.F) {
 					len(p.Given), p.Until-p.Row, len(p.Labels))
 			}
 		}
-		checkDamaged(t, err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
@@ -132,20 +140,22 @@ func FuzzCollector(f *testing.F) {
 }
 
 func collectAny[T wire.Number](t *testing.T, c *wire.Collector[T], m wire.Message) {
+	mem := arrowtest.NewMeter()
 	chunks := max(1, min(8, orZero(strconv.Atoi(m.Get("chunks")))))
 	for i := range chunks {
 		m.Headers = append([]wire.Header{{Key: "chunk", Value: strconv.Itoa(i)}}, m.Headers...)
-		r, err := c.Add(m)
+		r, err := c.Add(m, mem)
 		if r != nil {
 			if err := r.Tensors.Complete(); err != nil {
 				t.Error(err)
 			}
-			if again := arrowtest.Must(r.EncodeWithin(wire.MaxMessage))(t); again[0].Get("digest") != m.Get("digest") {
+			if again := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, mem))(t); again[0].Get("digest") != m.Get("digest") {
 				t.Error("the record is encoded with another digest")
 			}
+			mem.AssertSize(t, 0)
 			return
 		}
-		checkDamaged(t, err)
+		mem.Check(t, chunks*len(m.Value), err, wire.ErrDamaged)
 	}
 }
 
@@ -161,7 +171,7 @@ func FuzzReadModel(f *testing.F) {
 	manifest, tensors := model()
 	tensors[2] = wire.Matrix(statistics.TensorW, 2, 2, arrowtest.Numbered[float32](4))
 	var file bytes.Buffer
-	arrowtest.Must(WriteModel(&file, manifest, tensors))(f)
+	arrowtest.Must(WriteModel(&file, manifest, tensors, memory.NewGoAllocator()))(f)
 	for i := range 40 {
 		f.Add(file.Bytes()[:file.Len()*i/40])
 		flipped := bytes.Clone(file.Bytes())
@@ -170,12 +180,13 @@ func FuzzReadModel(f *testing.F) {
 	}
 	f.Add(file.Bytes())
 	f.Fuzz(func(t *testing.T, value []byte) {
-		m, tensors, err := ReadModel(bytes.NewReader(value))
+		mem := arrowtest.NewMeter()
+		m, tensors, err := ReadModel(bytes.NewReader(value), mem)
 		if err == nil {
 			m.Plan.Run()
 			(&wire.Record[float32]{Tensors: tensors}).Digest()
 		}
-		checkDamaged(t, err)
+		mem.Check(t, len(value), err, wire.ErrDamaged)
 	})
 }
 
@@ -232,13 +243,5 @@ func survives[T Plan | End | Claim | Failure | SourceSeal | Manifest | Report | 
 	}
 	if twice := message(value); twice.Key != once.Key || !bytes.Equal(twice.Value, once.Value) {
 		t.Errorf("%s\nbecame\n%s", once.Value, twice.Value)
-	}
-}
-
-// checkDamaged checks the error of a decoder.
-func checkDamaged(t *testing.T, err error) {
-	t.Helper()
-	if err != nil && !errors.Is(err, wire.ErrDamaged) {
-		t.Errorf("%v is not %v", err, wire.ErrDamaged)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"testing"
 	"testing/iotest"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
@@ -29,30 +31,33 @@ var update = flag.Bool("update", false, "write the goldens as they are encoded n
 const kindExamples wire.Kind = "examples"
 
 // again decodes a message and encodes the result.
-type again func(m wire.Message) (wire.Message, error)
+type again func(m wire.Message, mem memory.Allocator) (wire.Message, error)
 
 // kinds returns how the messages of each kind are decoded and encoded again.
 func kinds() map[wire.Kind]again {
 	return map[wire.Kind]again{
-		kindExamples: func(m wire.Message) (wire.Message, error) {
-			_, err := examples.Decode(m.Value)
+		kindExamples: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+			e, err := examples.Decode(m.Value, mem)
+			if err == nil {
+				e.Release()
+			}
 			return m, err // package examples tests the values
 		},
-		KindResiduals: func(m wire.Message) (wire.Message, error) {
-			r, err := DecodeResiduals(m, 3)
+		KindResiduals: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+			r, err := DecodeResiduals(m, 3, mem)
 			if err != nil {
 				return m, err
 			}
-			return r.Encode()
+			return r.Encode(mem)
 		},
-		KindPrediction: func(m wire.Message) (wire.Message, error) {
-			p, err := DecodePrediction(m)
+		KindPrediction: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+			p, err := DecodePrediction(m, mem)
 			if err != nil {
 				return m, err
 			}
-			return p.Encode()
+			return p.Encode(mem)
 		},
-		KindQuarantine: func(m wire.Message) (wire.Message, error) {
+		KindQuarantine: func(m wire.Message, _ memory.Allocator) (wire.Message, error) {
 			q, err := QuarantinedOf(m)
 			if err != nil {
 				return m, err
@@ -65,7 +70,7 @@ func kinds() map[wire.Kind]again {
 		KindSource: single((*SourceSeal).Message), KindRemoval: single((*Removal).Message), KindPin: single((*Pin).Message),
 		KindSourceRemoval: single((*SourceRemoval).Message), KindDivision: single((*Division).Message), KindForget: single((*Forget).Message),
 		KindOrigins: single((*Origins).Message),
-		KindStage: func(m wire.Message) (wire.Message, error) {
+		KindStage: func(m wire.Message, _ memory.Allocator) (wire.Message, error) {
 			s, err := DecodeJSON[StageReport](m)
 			if err != nil {
 				return m, err
@@ -82,14 +87,14 @@ func kinds() map[wire.Kind]again {
 		statistics.KindSample: record(statistics.SampleOf), statistics.KindPrepare: record(statistics.SurveyResultOf),
 		KindWeights: record(WeightsOf), KindStructure: record(WeightsOf),
 		statistics.KindLeave: record(exactGram),
-		statistics.KindGram: func(m wire.Message) (wire.Message, error) {
+		statistics.KindGram: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
-				return record(exactGram)(m)
+				return record(exactGram)(m, mem)
 			}
 			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
 				g, err := statistics.BlockGramOf(r)
 				return encoded[float32]{g.BlockRecord}, err
-			})(m)
+			})(m, mem)
 		},
 		statistics.KindMoments: record(func(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }, error) {
 			if r.Tensors[0].Name == statistics.FieldSummed {
@@ -97,14 +102,14 @@ func kinds() map[wire.Kind]again {
 			}
 			return statistics.MomentsOf(r, 2, 2)
 		}),
-		statistics.KindTerms: func(m wire.Message) (wire.Message, error) {
+		statistics.KindTerms: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
-				return record(terms)(m)
+				return record(terms)(m, mem)
 			}
 			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
 				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, 2)
 				return encoded[float32]{terms.SingleRecord}, err
-			})(m)
+			})(m, mem)
 		},
 		statistics.KindIncrement: record(terms),
 	}
@@ -128,8 +133,8 @@ func terms(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }
 }
 
 func record[T wire.Number, V interface{ Record() *wire.Record[T] }](decode func(*wire.Record[T]) (V, error)) again {
-	return func(m wire.Message) (wire.Message, error) {
-		r, err := (&wire.Collector[T]{}).Add(m)
+	return func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
+		r, err := (&wire.Collector[T]{}).Add(m, mem)
 		if err != nil {
 			return m, err
 		}
@@ -137,7 +142,7 @@ func record[T wire.Number, V interface{ Record() *wire.Record[T] }](decode func(
 		if err != nil {
 			return m, err
 		}
-		messages, err := value.Record().EncodeWithin(wire.MaxMessage)
+		messages, err := value.Record().EncodeWithin(wire.MaxMessage, mem)
 		if err != nil {
 			return m, err
 		}
@@ -146,7 +151,7 @@ func record[T wire.Number, V interface{ Record() *wire.Record[T] }](decode func(
 }
 
 func document[T JSON](encode func(*T) ([]wire.Message, error)) again {
-	return func(m wire.Message) (wire.Message, error) {
+	return func(m wire.Message, _ memory.Allocator) (wire.Message, error) {
 		whole, ok, err := (&wire.Documents{}).Add(m)
 		if err != nil || !ok {
 			return m, fmt.Errorf("complete: %v, %w", ok, err)
@@ -164,7 +169,7 @@ func document[T JSON](encode func(*T) ([]wire.Message, error)) again {
 }
 
 func single[T JSON](encode func(*T) wire.Message) again {
-	return func(m wire.Message) (wire.Message, error) {
+	return func(m wire.Message, _ memory.Allocator) (wire.Message, error) {
 		value, err := DecodeJSON[T](m)
 		if err != nil {
 			return m, err
@@ -203,6 +208,7 @@ func kindOf(m wire.Message) wire.Kind {
 // Messages on topics are decoded, and encoded again with the same bytes. Every kind has a golden, and with -update a golden becomes what
 // this program encodes.
 func TestGoldens(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	kinds, shown := kinds(), map[wire.Kind]bool{}
 	for name, m := range goldens(t) {
 		shown[kindOf(m)] = true
@@ -210,7 +216,7 @@ func TestGoldens(t *testing.T) {
 			t.Errorf("%s is of kind %s, which kinds does not list", name, kindOf(m))
 			continue
 		}
-		got, err := kinds[kindOf(m)](m)
+		got, err := kinds[kindOf(m)](m, mem)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
@@ -306,7 +312,7 @@ func TestOrigin(t *testing.T) {
 		t.Errorf("the golden of a topic has the positions %v, %v", read, err)
 	}
 	behind := Origin{Source: "topic:clicks", Attempt: "2", Partitions: 3, After: Turn(1, 9)}
-	m, err := behind.TopicMessage(positions(), &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}})
+	m, err := behind.TopicMessage(positions(), &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}}, memory.DefaultAllocator)
 	if behind.Next = 9; err != nil {
 		t.Fatal(err)
 	}
@@ -409,48 +415,50 @@ func model() (*Manifest, wire.Tensors[float32]) {
 }
 
 func TestModelRoundTrip(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	manifest, tensors := model()
 	var file bytes.Buffer
-	n := arrowtest.Must(WriteModel(&file, manifest, tensors))(t)
+	n := arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
 	if n != int64(file.Len()) {
 		t.Errorf("%d bytes are written, WriteModel returns %d", file.Len(), n)
 	}
-	m, w, err := ReadModel(iotest.HalfReader(&file))
+	m, w, err := ReadModel(iotest.HalfReader(&file), mem)
 	if err != nil || !reflect.DeepEqual(m, manifest) || !reflect.DeepEqual(w, tensors) {
 		t.Errorf("%+v, %v", m, err)
 	}
 }
 
 func TestDamagedModels(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	manifest, tensors := model()
 	var file bytes.Buffer
-	arrowtest.Must(WriteModel(&file, manifest, tensors))(t)
+	arrowtest.Must(WriteModel(&file, manifest, tensors, mem))(t)
 	whole := file.Bytes()
 	// The last 8 bytes mark the end of the stream. Arrow does not need them.
 	for n := 0; n < len(whole)-8; n += 97 {
-		if _, _, err := ReadModel(bytes.NewReader(whole[:n])); !errors.Is(err, wire.ErrDamaged) {
+		if _, _, err := ReadModel(bytes.NewReader(whole[:n]), mem); !errors.Is(err, wire.ErrDamaged) {
 			t.Fatalf("%d of %d bytes: %v", n, len(whole), err)
 		}
 	}
 	for at := range whole[:min(len(whole), 4000)] {
 		bad := bytes.Clone(whole)
 		bad[at] ^= 0x55
-		if _, _, err := ReadModel(bytes.NewReader(bad)); err != nil && !errors.Is(err, wire.ErrDamaged) {
+		if _, _, err := ReadModel(bytes.NewReader(bad), mem); err != nil && !errors.Is(err, wire.ErrDamaged) {
 			t.Fatalf("byte %d: %v", at, err)
 		}
 	}
-	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage))(t)[0].Value
-	if _, _, err := ReadModel(bytes.NewReader(record)); err == nil ||
+	record := arrowtest.Must((&wire.Record[float32]{Tensors: tensors[:1]}).EncodeWithin(wire.MaxMessage, mem))(t)[0].Value
+	if _, _, err := ReadModel(bytes.NewReader(record), mem); err == nil ||
 		err.Error() != "damaged or foreign bytes: an Arrow stream, but not a model" {
 		t.Error(err)
 	}
 	file.Reset()
-	arrowtest.Must(WriteModel(&file, &Manifest{}, nil))(t)
-	if _, _, err := ReadModel(&file); err == nil ||
+	arrowtest.Must(WriteModel(&file, &Manifest{}, nil, mem))(t)
+	if _, _, err := ReadModel(&file, mem); err == nil ||
 		err.Error() != `damaged or foreign bytes: decode manifest "stagewise.manifest": the manifest has no plan` {
 		t.Error(err)
 	}
-	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe)); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, wire.ErrDamaged) {
+	if _, _, err := ReadModel(iotest.ErrReader(io.ErrClosedPipe), mem); !errors.Is(err, io.ErrClosedPipe) || errors.Is(err, wire.ErrDamaged) {
 		t.Error(err)
 	}
 }
@@ -461,7 +469,7 @@ func (fullDisk) Write([]byte) (int, error) { return 3, io.ErrShortWrite }
 
 func TestModelThatCannotBeWritten(t *testing.T) {
 	manifest, tensors := model()
-	n, err := WriteModel(fullDisk{}, manifest, tensors)
+	n, err := WriteModel(fullDisk{}, manifest, tensors, arrowtest.Allocator(t))
 	if n != 3 || !errors.Is(err, io.ErrShortWrite) {
 		t.Error(n, err)
 	}

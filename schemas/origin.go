@@ -5,9 +5,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/examples"
-	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -36,10 +37,11 @@ const (
 // SourceName returns the name of an ingest of a source. The messages of the source have it in a header.
 func SourceName(id, attempt string) string { return id + "/" + attempt }
 
-// Message encodes rows as the examples message of that origin. Errors are those of [stream.Encode], with the origin.
-func (o Origin) Message(rows *examples.Rows) (wire.Message, error) {
-	record := rows.Record()
-	value, err := stream.Encode(record)
+// Message encodes rows as the examples message of that origin. Errors are those of [examples.Encode], with the origin.
+func (o Origin) Message(rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
+	record := rows.Record(mem)
+	defer record.Release()
+	value, err := examples.Encode(record, mem)
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode examples of source %s, sequence %d: %w", wire.Digest(o.Source).Short(), o.Sequence, err)
 	}

@@ -468,22 +468,24 @@ func TestRowOrigins(t *testing.T) {
 
 // Keys come back as they were, whatever bytes they have. Those who decode the examples need not know of them.
 func TestSourceKeys(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	rows := examples.Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Words: []string{"a", "b", "a", "b"}}
 	for _, keys := range [][]string{nil, {"u42", "", "\xff\x00", "a key"}} {
 		rows.SourceKeys, rows.Origins = keys, examples.RowOrigins{{Partition: 1, Offset: 7, Rows: 2, Messages: 2}}
-		m := arrowtest.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows))(t)
-		if got, err := examples.SourceKeys(m.Value); err != nil || !slices.Equal(got, keys) {
+		m := arrowtest.Must(Origin{Source: TopicSource("clicks"), Attempt: "1"}.TopicMessage(positions(), &rows, mem))(t)
+		if got, err := examples.SourceKeys(m.Value, mem); err != nil || !slices.Equal(got, keys) {
 			t.Errorf("the keys %q are read as %q, %v", keys, got, err)
 		}
 		if got, err := examples.RowOriginsOf(m); err != nil || !slices.Equal(got, rows.Origins) {
 			t.Errorf("the origins %v are read as %v, %v", rows.Origins, got, err)
 		}
-		examples := arrowtest.Must(examples.Decode(m.Value))(t)
+		examples := arrowtest.Must(examples.Decode(m.Value, mem))(t)
 		if examples.Rows != 4 || examples.Label(3) != "b" {
 			t.Errorf("%d rows, the last with the label %s", examples.Rows, examples.Label(3))
 		}
+		examples.Release()
 	}
-	if keys, err := examples.SourceKeys([]byte("damaged")); !errors.Is(err, wire.ErrDamaged) {
+	if keys, err := examples.SourceKeys([]byte("damaged"), mem); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("damaged bytes: %q, %v", keys, err)
 	}
 	if origins, err := examples.RowOriginsOf(goldens(t)["examples"]); origins != nil || err != nil {

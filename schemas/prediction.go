@@ -7,6 +7,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -103,7 +104,7 @@ func labelType() *arrow.DictionaryType {
 // Encode encodes the message. It panics if Classes, Probabilities, Numbers, Given or Contributions does not match the rows of
 // the part or the columns of Labels. It returns an error if the value exceeds [wire.MaxMessage], which is possible with more than
 // [MaxPredictionRows] rows.
-func (p *Prediction) Encode() (wire.Message, error) {
+func (p *Prediction) Encode(mem memory.Allocator) (wire.Message, error) {
 	n := p.Until - p.Row
 	classes, probabilities, numbers, given := n, n*len(p.Labels), 0, 0
 	switch p.Task {
@@ -119,8 +120,9 @@ func (p *Prediction) Encode() (wire.Message, error) {
 	if len(p.Contributions) != n && p.Contributions != nil {
 		panic(fmt.Sprintf("prediction: contributions to %d rows of %d", len(p.Contributions), n))
 	}
-	record := p.record()
-	value, err := stream.Encode(record)
+	record := p.record(mem)
+	defer record.Release()
+	value, err := stream.Encode(record, mem)
 	if err == nil && len(value) > wire.MaxMessage {
 		err = fmt.Errorf("%d rows of %d classes take %d bytes with the labels and contributions, expected at most %d", n, len(p.Labels),
 			len(value), wire.MaxMessage)
@@ -134,8 +136,8 @@ func (p *Prediction) Encode() (wire.Message, error) {
 	return wire.Message{Key: fmt.Sprintf("%s/%d/%d/%d", p.Topic, p.Partition, p.Offset, p.Row), Headers: headers, Value: value}, nil
 }
 
-// record builds the Arrow record.
-func (p *Prediction) record() arrow.Record {
+// record builds the Arrow record. The caller releases it.
+func (p *Prediction) record(mem memory.Allocator) arrow.Record {
 	n := p.Until - p.Row
 	offsets, rows := make([]int64, n), make([]int32, n)
 	for i := range n {
@@ -155,7 +157,7 @@ func (p *Prediction) record() arrow.Record {
 	for i, field := range predictionSchema(len(p.Labels), p.Task, p.Contributions != nil).Fields() {
 		columns[i].Field = field
 	}
-	return stream.NewRecord(n, nil, columns...)
+	return stream.NewRecord(mem, n, nil, columns...)
 }
 
 // MaxPredictionRows returns the maximum number of rows of a message, at least 1, for a task, its labels or target names, and the number
@@ -203,15 +205,16 @@ func PredictionHeader(m wire.Message) (*Prediction, error) {
 }
 
 // DecodePrediction decodes a predictions message. The error wraps [wire.ErrDamaged].
-func DecodePrediction(m wire.Message) (*Prediction, error) {
+func DecodePrediction(m wire.Message, mem memory.Allocator) (*Prediction, error) {
 	p, err := PredictionHeader(m)
 	if err != nil {
 		return nil, err
 	}
-	record, err := stream.Decode(m.Value, nil)
+	record, err := stream.Decode(m.Value, mem, nil)
 	if err != nil {
 		return nil, err
 	}
+	defer record.Release()
 	task, classes, contributions := predictedBy(record.Schema())
 	if want := predictionSchema(classes, task, contributions); !record.Schema().Equal(want) {
 		return nil, fmt.Errorf("%w: schema %s, expected %s", wire.ErrDamaged, wire.Fingerprint(record.Schema()), wire.Fingerprint(want))

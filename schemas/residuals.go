@@ -5,6 +5,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -41,7 +42,7 @@ func residualsSchema(classes int, votes bool) *arrow.Schema {
 
 // Encode encodes the message. It panics if Score, Residual and Votes differ in length or do not consist of complete rows. It returns an
 // error if they exceed [wire.MaxMessage]; [MaxResidualsRows] rows always fit.
-func (r *Residuals) Encode() (wire.Message, error) {
+func (r *Residuals) Encode(mem memory.Allocator) (wire.Message, error) {
 	if len(r.Score) != len(r.Residual) || r.Votes != nil && len(r.Votes) != len(r.Score) || r.Classes < 1 || len(r.Score)%r.Classes != 0 {
 		panic(fmt.Sprintf("residuals: %d scores, %d residuals, %d votes, %d classes", len(r.Score), len(r.Residual), len(r.Votes), r.Classes))
 	}
@@ -50,8 +51,9 @@ func (r *Residuals) Encode() (wire.Message, error) {
 	for i := range columns {
 		columns[i] = stream.Column{Field: schema.Field(i), Values: [][]float32{r.Score, r.Residual, r.Votes}[i]}
 	}
-	record := stream.NewRecord(len(r.Score)/r.Classes, nil, columns...)
-	value, err := stream.Encode(record)
+	record := stream.NewRecord(mem, len(r.Score)/r.Classes, nil, columns...)
+	defer record.Release()
+	value, err := stream.Encode(record, mem)
 	if err != nil {
 		return wire.Message{}, fmt.Errorf("encode residuals of offset %d: %w", r.Offset, err)
 	}
@@ -86,15 +88,16 @@ func ResidualsHeader(m wire.Message) (*Residuals, error) {
 }
 
 // DecodeResiduals decodes a residuals message, whose rows must have that number of classes. An error wraps [wire.ErrDamaged].
-func DecodeResiduals(m wire.Message, classes int) (*Residuals, error) {
+func DecodeResiduals(m wire.Message, classes int, mem memory.Allocator) (*Residuals, error) {
 	r, err := ResidualsHeader(m)
 	if err != nil {
 		return nil, err
 	}
-	record, err := stream.Decode(m.Value, nil)
+	record, err := stream.Decode(m.Value, mem, nil)
 	if err != nil {
 		return nil, err
 	}
+	defer record.Release()
 	columns := []*[]float32{&r.Score, &r.Residual}
 	if record.Schema().Equal(residualsSchema(classes, true)) {
 		columns = append(columns, &r.Votes)

@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/schemas/examples"
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -81,9 +83,9 @@ func TopicSequence(positions []TopicPosition) (sequence int64) {
 }
 
 // TopicMessage encodes rows as an examples message of a followed topic. positions are the positions after the rows, of all partitions of
-// the topic that go to the message's partition of the examples; Next may exceed their sum. Errors are those of [stream.Encode].
-func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows) (wire.Message, error) {
-	m, err := o.Message(rows)
+// the topic that go to the message's partition of the examples; Next may exceed their sum. Errors are those of [examples.Encode].
+func (o Origin) TopicMessage(positions []TopicPosition, rows *examples.Rows, mem memory.Allocator) (wire.Message, error) {
+	m, err := o.Message(rows, mem)
 	if err != nil {
 		return wire.Message{}, err
 	}

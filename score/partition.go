@@ -242,7 +242,7 @@ func (p *partition) append(ctx context.Context, jobs []*job) error {
 				part.Generation, part.Lost, p.lost = expected.Generation+1, true, false
 			}
 			expected.Count(part)
-			m, err := part.Encode()
+			m, err := part.Encode(p.Memory)
 			if err != nil {
 				return err
 			}
@@ -327,8 +327,9 @@ func (s *scorer) answer(j *job, predictor *model.Predictor, features *[]float32)
 		refuse("rows of the message were forgotten")
 		return
 	}
-	batch, err := examples.Decode(j.message.Value)
+	batch, err := s.client.Codec.DecodeExamples(j.message.Value)
 	if err == nil {
+		defer batch.Release()
 		if err = check(m, batch); err == nil {
 			err = batch.Align(m.Columns())
 		}

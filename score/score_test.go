@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest/layout"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
@@ -82,7 +84,7 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 	for _, name := range []string{"p.examples", "p.predictions"} {
 		arrowtest.NoError(t, log.Create(t.Context(), kafkalog.Topic{Name: name, Partitions: partitions}))
 	}
-	all := &topic{log, protocol.NewClient(log, "p"), partitions, map[[2]int64][]float32{}, 0}
+	all := &topic{log, protocol.NewClient(log, "p", nil), partitions, map[[2]int64][]float32{}, 0}
 	random := rand.New(rand.NewPCG(7, 7))
 	for i, n := range sizes {
 		message, features := wire.Message{Value: []byte("no examples")}, []float32(nil)
@@ -92,7 +94,9 @@ func newTopic(t *testing.T, partitions int, sizes ...int) *topic {
 				features[i] = float32(random.NormFloat64())
 			}
 			rows := &examples.Rows{Rows: n, Cols: width, Floats: slices.Clone(features)}
-			value, err := rows.Encode()
+			record := rows.Record(memory.DefaultAllocator)
+			value, err := examples.Encode(record, memory.DefaultAllocator)
+			record.Release()
 			arrowtest.NoError(t, err)
 			message = wire.Message{Value: value, Headers: []wire.Header{{Key: wire.HeaderTrace, Value: traceOf(i%partitions, int64(i/partitions))}}}
 		}
@@ -112,7 +116,7 @@ func (a *topic) counted(t *testing.T, models ...*model.Model) (all []*schemas.Pr
 	t.Helper()
 	seen := map[[2]int64]int{}
 	for n := range a.partitions {
-		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n) {
+		for p, err := range Read(t.Context(), a.client.Log, "p.predictions", n, nil) {
 			arrowtest.NoError(t, err)
 			if want := traceOf(n, p.Offset); p.Reason == "" && p.Trace != want {
 				t.Errorf("%d@%d: trace %q, expected %q", n, p.Offset, p.Trace, want)
@@ -269,7 +273,7 @@ func TestOtherTopics(t *testing.T) {
 	} {
 		a := newTopic(t, 1, 2, 3)
 		last.Labels = []string{"a"}
-		message := arrowtest.Must(last.Encode())(t)
+		message := arrowtest.Must(last.Encode(memory.DefaultAllocator))(t)
 		arrowtest.Must(a.client.Log.Append(t.Context(), "p.predictions", 0, message))(t)
 		if err := a.run(t.Context(), true, m, event.Ignore{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, expected %s", err, want)
@@ -510,9 +514,12 @@ func TestSparseExamples(t *testing.T) {
 	}}}))(t)
 	rows := &examples.Rows{Rows: 3, Sparse: &examples.SparseRows{Ends: []int{3, 3, 4}, Indices: []int32{0, 1, 3, 9},
 		Values: []float32{2, 7, -1, 5}}}
-	value, err := rows.Encode()
+	record := rows.Record(memory.DefaultAllocator)
+	value, err := examples.Encode(record, memory.DefaultAllocator)
+	record.Release()
 	arrowtest.NoError(t, err)
-	examples := arrowtest.Must(examples.Decode(value))(t)
+	examples := arrowtest.Must(examples.Decode(value, memory.DefaultAllocator))(t)
+	defer examples.Release()
 	if err := check(newModel(t, 1, 2), examples); !errors.Is(err, wire.ErrDamaged) {
 		t.Errorf("a model of dense rows: %v, expected ErrDamaged", err)
 	}
@@ -665,7 +672,7 @@ func (s *shortenedSubscription) Close() {}
 func (l *shortenedLog) checkPredictions(t *testing.T, kept int) {
 	t.Helper()
 	latest, times := map[int64]*schemas.Prediction{}, map[int64]int{}
-	for p, err := range Read(t.Context(), l, "p.predictions", 0) {
+	for p, err := range Read(t.Context(), l, "p.predictions", 0, nil) {
 		arrowtest.NoError(t, err)
 		latest[p.Offset] = p
 		times[p.Offset]++

@@ -17,6 +17,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/stagewise/stagewise/internal/kernel"
@@ -52,6 +53,8 @@ type Options struct {
 	Forgotten func(context.Context) (coverage.Forgotten, error)
 	// Contributions is how many columns predictions have that add the most to each score. 0 means that they have no contributions.
 	Contributions int
+	// Memory allocates Arrow records. nil means Go's allocator.
+	Memory memory.Allocator
 }
 
 // Run predicts for the partitions that owner owns, until ctx ends, or with UntilEnd until the end. Without UntilEnd it returns an
@@ -69,6 +72,9 @@ func Run(ctx context.Context, client *protocol.Client, o Options, versions Versi
 	}
 	if partitions < len(bounds) {
 		return fmt.Errorf("%s has %d partitions, %s has %d: add partitions to %[1]s, or delete it", o.To, partitions, o.From, len(bounds))
+	}
+	if o.Memory == nil {
+		o.Memory = memory.DefaultAllocator
 	}
 	s := &scorer{
 		Options: o, client: client, versions: versions, owner: owner, blas: blas, rec: event.Serialised(rec), bounds: bounds,
@@ -282,8 +288,12 @@ func (s *scorer) allFinished(ctx context.Context, finished map[int]bool) (bool, 
 	return true, nil
 }
 
-// Read returns the predictions of a partition that count, in the order of their messages.
-func Read(ctx context.Context, log protocol.Log, topic string, partition int) iter.Seq2[*schemas.Prediction, error] {
+// Read returns the predictions of a partition that count, in the order of their messages. Arrow allocates from mem. nil means Go's
+// allocator.
+func Read(ctx context.Context, log protocol.Log, topic string, partition int, mem memory.Allocator) iter.Seq2[*schemas.Prediction, error] {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
 	return func(yield func(*schemas.Prediction, error) bool) {
 		first, end, err := log.Bounds(ctx, topic, partition)
 		if err == nil {
@@ -291,7 +301,7 @@ func Read(ctx context.Context, log protocol.Log, topic string, partition int) it
 			begun := false
 			client := &protocol.Client{Log: log}
 			err = client.Between(ctx, topic, partition, first, end, func(m protocol.Message) error {
-				p, err := schemas.DecodePrediction(m.Message)
+				p, err := schemas.DecodePrediction(m.Message, mem)
 				if err != nil { // another program wrote it
 					return nil
 				}

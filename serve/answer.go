@@ -454,12 +454,14 @@ func (a *arrowAnswer) addTop(lists *array.ListBuilder, row *predictedRow) {
 // batch writes the rows of the builder as a batch.
 func (a *arrowAnswer) batch() error {
 	record := a.builder.NewRecord()
+	defer record.Release()
 	a.rows, a.texts, a.written = 0, 0, true
 	return a.writer.Write(record)
 }
 
 // whole implements encoder: it writes the last batch, empty if there are no rows at all, and the end of the stream.
 func (a *arrowAnswer) whole() (pieces [][]byte, err error) {
+	defer a.builder.Release()
 	if a.rows > 0 || !a.written {
 		err = a.batch()
 	}

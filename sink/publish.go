@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/schemas"
@@ -34,8 +35,9 @@ type Finished struct {
 func (f *Finished) Values() int { return f.Score.Cols + f.Residual.Cols + f.Votes.Cols }
 
 // Messages encodes what is published after a stage of one examples message, which is at offset. It returns
-// one residuals message for each of [Parts]. attempt tells the messages of different writers apart.
-func Messages(id wire.Identity, attempt string, offset int64, f Finished) ([]wire.Message, error) {
+// one residuals message for each of [Parts]. attempt tells the messages of different writers apart. mem is for what Arrow
+// allocates, which is freed. An error is one of encoding.
+func Messages(id wire.Identity, attempt string, offset int64, f Finished, mem memory.Allocator) ([]wire.Message, error) {
 	var messages []wire.Message
 	for from, to := range Parts(f.Score.Rows, f.Values()) {
 		r := schemas.Residuals{
@@ -45,7 +47,7 @@ func Messages(id wire.Identity, attempt string, offset int64, f Finished) ([]wir
 		if f.Votes.Rows > 0 {
 			r.Votes = f.Votes.Slice(from, to).Data
 		}
-		m, err := r.Encode()
+		m, err := r.Encode(mem)
 		if err != nil {
 			return nil, err
 		}

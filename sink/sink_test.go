@@ -100,16 +100,17 @@ func TestPartsCoverAllRows(t *testing.T) {
 
 func TestMessages(t *testing.T) {
 	const k = 1000
+	mem := arrowtest.Allocator(t)
 	id := wire.Identity{Kind: schemas.KindResiduals, Run: "run", Stage: 2, Partition: 1, Parent: wire.DigestJSON("W")}
 	for _, n := range []int{0, 1, 250} {
 		score, residual, votes := oracle.Normals(1, n, k, 1), oracle.Normals(2, n, k, 1), oracle.Normals(3, n, k, 1)
-		messages := arrowtest.Must(Messages(id, "", 77, Finished{score, residual, votes}))(t)
+		messages := arrowtest.Must(Messages(id, "", 77, Finished{score, residual, votes}, mem))(t)
 		var scores, left, voted []float32
 		for _, m := range messages {
 			if len(m.Value) > wire.MaxMessage {
 				t.Errorf("a message has %d bytes", len(m.Value))
 			}
-			r := arrowtest.Must(schemas.DecodeResiduals(m, k))(t)
+			r := arrowtest.Must(schemas.DecodeResiduals(m, k, mem))(t)
 			if r.Identity != id || r.Offset != 77 || r.Row != len(scores)/k {
 				t.Errorf("a part has identity %v, offset %d and first row %d", r.Identity, r.Offset, r.Row)
 			}

@@ -36,7 +36,7 @@ func newTopicsCreate() *cobra.Command {
 		Use: "create -c FILE", Short: "Create missing topics", Args: cobra.NoArgs,
 		Example: "  stagewise topics create -c digits.yaml",
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job()), c.Job(), waitRecorder(cmd))
+		return topics.CreateTopics(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), waitRecorder(cmd))
 	})
 }
 
@@ -45,7 +45,7 @@ func newTopicsList() *cobra.Command {
 		Use: "list -c FILE", Short: "List existing topics and their differences from the configuration", Args: cobra.NoArgs,
 		Example: "  stagewise topics list -c digits.yaml",
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name), c.Job())
+		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
 		if err != nil {
 			return err
 		}
@@ -65,7 +65,7 @@ func newTopicsApply() *cobra.Command {
 			"change.",
 		Example: "  stagewise topics apply -c digits.yaml --dry-run",
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name), c.Job())
+		found, err := topics.ReadSettings(cmd.Context(), topics.Open(log, c.Name, nil), c.Job())
 		if err != nil {
 			return err
 		}
@@ -100,7 +100,7 @@ func newTopicsDelete() *cobra.Command {
 		Example: "  stagewise topics delete -c digits.yaml\n" +
 			"  stagewise topics delete -c digits.yaml --yes",
 	}, nil, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		client := protocol.NewClient(log, c.Name)
+		client := protocol.NewClient(log, c.Name, nil)
 		var names []string
 		var table screen.Table
 		for _, name := range topicNames(c) {
@@ -246,7 +246,7 @@ func newWeightsPin() *cobra.Command {
 		if off {
 			return unpin(cmd, log, c.Name)
 		}
-		pinned, err := topics.Pin(cmd.Context(), topics.Open(log, c.Name), args[0])
+		pinned, err := topics.Pin(cmd.Context(), topics.Open(log, c.Name, nil), args[0])
 		if err == nil {
 			fmt.Fprintln(cmd.OutOrStdout(), pinned)
 		}
@@ -258,7 +258,7 @@ func newWeightsPin() *cobra.Command {
 
 // unpin pins no version, and prints the number of the version that subscribers get then.
 func unpin(cmd *cobra.Command, log *kafkalog.Log, name string) error {
-	before, latest, err := topics.Unpin(cmd.Context(), topics.Open(log, name))
+	before, latest, err := topics.Unpin(cmd.Context(), topics.Open(log, name, nil))
 	if err != nil {
 		return err
 	}
@@ -289,7 +289,7 @@ func newWeightsRemove() *cobra.Command {
 		}
 		return nil
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		removed, err := topics.RemoveVersions(cmd.Context(), topics.Open(log, c.Name), args, evenLatest)
+		removed, err := topics.RemoveVersions(cmd.Context(), topics.Open(log, c.Name, nil), args, evenLatest)
 		printEach(cmd, removed)
 		return err
 	})
@@ -340,7 +340,7 @@ func newWeightsExport() *cobra.Command {
 				return err
 			}
 			return failed(withPipeline(cmd.Context(), c, waitRecorder(cmd), func(log *kafkalog.Log) error {
-				return write(topics.Open(log, c.Name).Model(cmd.Context(), cmp.Or(version, protocol.Latest)))
+				return write(topics.Open(log, c.Name, nil).Model(cmd.Context(), cmp.Or(version, protocol.Latest)))
 			}))
 		},
 	}
@@ -390,7 +390,7 @@ func newRunsCancel() *cobra.Command {
 		}
 		return nil
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name), strings.Join(args, "")) // "": all
+		cancelled, err := dispatch.Cancel(cmd.Context(), topics.Open(log, c.Name, nil), strings.Join(args, "")) // "": all
 		printEach(cmd, cancelled)
 		return err
 	})
@@ -510,7 +510,7 @@ func newSourcesRemove() *cobra.Command {
 		}
 		return requireOwnExamples(c, "only the pipeline that owns it removes sources")
 	}, func(cmd *cobra.Command, args []string, c *config.Config, log *kafkalog.Log) error {
-		removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name), args)
+		removed, err := source.RemoveSources(cmd.Context(), topics.Open(log, c.Name, nil), args)
 		for _, s := range removed {
 			if id := wire.Digest(s.ID).Short(); s.Before {
 				fmt.Fprintf(cmd.ErrOrStderr(), "source %s (%s) was already removed\n", id, strings.Join(s.Files, ", "))
@@ -581,7 +581,7 @@ func newForget() *cobra.Command {
 		}
 		return nil
 	}, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job()), c.Job(), what)
+		done, err := source.Forget(cmd.Context(), topics.OpenFor(log, c.Job(), nil), c.Job(), what)
 		if done == nil {
 			return err
 		}

@@ -248,9 +248,9 @@ func requireOwnExamples(c *config.Config, why string) error {
 // openExamples returns a pipeline with the examples of its versions. Those of the configured pipeline are made again if they have expired.
 func openExamples(log *kafkalog.Log, c *config.Config, pipeline string) *topics.Pipeline {
 	if pipeline != c.Name || c.Examples.Topic != "" { // plans name another pipeline's topic
-		return topics.Open(log, pipeline)
+		return topics.Open(log, pipeline, nil)
 	}
-	return topics.OpenFor(log, c.Job())
+	return topics.OpenFor(log, c.Job(), nil)
 }
 
 // openBLAS opens the BLAS that the environment variable STAGEWISE_BLAS names, or the best one that it finds. STAGEWISE_VECTOR
@@ -276,7 +276,7 @@ func newList[T any](cmd *cobra.Command, check func(*config.Config, []string) err
 	write func(io.Writer, T) error) *cobra.Command {
 	cmd.Args = cobra.NoArgs
 	return onPipeline(cmd, check, func(cmd *cobra.Command, _ []string, c *config.Config, log *kafkalog.Log) error {
-		found, err := read(cmd.Context(), topics.Open(log, c.Name))
+		found, err := read(cmd.Context(), topics.Open(log, c.Name, nil))
 		if err != nil {
 			return err
 		}

@@ -132,7 +132,7 @@ func checkTopics(ctx context.Context, w io.Writer, c *config.Config) error {
 	var found *topics.Settings
 	var covered []string
 	err := withLog(ctx, c, event.Ignore{}, func(log *kafkalog.Log) (err error) {
-		p := topics.OpenFor(log, c.Job())
+		p := topics.OpenFor(log, c.Job(), nil)
 		if found, err = topics.ReadSettings(ctx, p, c.Job()); err == nil && p.Remade != nil {
 			covered, err = coveredBy(ctx, p)
 		}

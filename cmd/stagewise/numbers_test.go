@@ -187,6 +187,7 @@ stages: [{features: {kind: columns}, link: identity}]
 			if err != nil || !stream.Next() {
 				t.Fatalf("%v: %s", err, answer.Body)
 			}
+			defer stream.Release()
 			numbers := stream.Record().Column(0).(*array.FixedSizeList).ListValues().(*array.Float64)
 			if numbers.Value(0) != predicted[7] {
 				t.Errorf("Arrow: %v, expected %v", numbers.Value(0), predicted[7])

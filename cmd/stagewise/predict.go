@@ -387,7 +387,7 @@ func scoreTopic(ctx context.Context, log *kafkalog.Log, c *config.Config, o scor
 			defer ingestBeside(ctx, log, c, o.UntilEnd, recorder)()
 		}
 	}
-	topics := protocol.NewClient(log, c.Name)
+	topics := protocol.NewClient(log, c.Name, nil)
 	var versions score.Versions
 	if o.UntilEnd {
 		m, err := topics.Model(ctx, cmp.Or(version, protocol.Latest))

@@ -203,7 +203,7 @@ func TestAnotherArithmeticIsNotReady(t *testing.T) {
 	id, broker, on := submitted(t)
 	log := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{broker}}))(t)
 	defer log.Close()
-	client := protocol.NewClient(log, "blobs")
+	client := protocol.NewClient(log, "blobs", nil)
 	ledger := valueOf(client.ReadLedger(t.Context()))(t)
 	old := *ledger.Plan(id)
 	old.Arithmetic.Numerics = "0"

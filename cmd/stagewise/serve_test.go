@@ -17,6 +17,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/model"
@@ -109,10 +111,10 @@ func scored(t *testing.T, topic string) (digest string, rows int) {
 			t.Error(err)
 		}
 	}()
-	client, sum := protocol.NewClient(log, "blobs"), sha256.New()
+	client, sum := protocol.NewClient(log, "blobs", nil), sha256.New()
 	partitions := valueOf(log.Partitions(t.Context(), topic))(t)
 	for n := range partitions {
-		for p, err := range score.Read(t.Context(), client.Log, topic, n) {
+		for p, err := range score.Read(t.Context(), client.Log, topic, n, nil) {
 			noError(t, err)
 			if p.Version != 1 || p.Reason != "" {
 				t.Fatalf("version %d, reason %q", p.Version, p.Reason)
@@ -156,7 +158,7 @@ func TestScoreGoesOnWithAddedPartitions(t *testing.T) {
 	client := valueOf(kafkalog.Open(t.Context(), kafkalog.Options{Brokers: []string{address}}))(t)
 	defer client.Close()
 	message := valueOf(client.Range("blobs.examples", 0, 0, 1).Next(t.Context()))(t)
-	examples := valueOf(examples.Decode(message.Value))(t)
+	examples := valueOf(examples.Decode(message.Value, memory.DefaultAllocator))(t)
 	noError(t, client.AddPartitions(t.Context(), "blobs.examples", 6))
 	valueOf(client.Append(t.Context(), "blobs.examples", 5, message))(t)
 	until(330 + examples.Rows)
@@ -180,20 +182,21 @@ func scoredBy(t *testing.T, configuration, name, file string) (rows int) {
 			t.Error(err)
 		}
 	}()
-	client, predictor := protocol.NewClient(log, name), m.Predictor(kernel.Gonum())
+	client, predictor := protocol.NewClient(log, name, nil), m.Predictor(kernel.Gonum())
 	topics := client.Topics
 	partitions := valueOf(log.Partitions(t.Context(), topics.Predictions))(t)
 	for n := range partitions {
-		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n) {
+		for p, err := range score.Read(t.Context(), client.Log, topics.Predictions, n, nil) {
 			noError(t, err)
 			if p.Reason != "" || !slices.Equal(p.Labels, m.Labels()) || p.Task != m.Task() {
 				t.Fatalf("%+v", p)
 			}
 			noError(t, client.Between(t.Context(), topics.Examples, n, p.Offset, p.Offset+1, func(message protocol.Message) error {
-				batch, err := examples.Decode(message.Value)
+				batch, err := client.Codec.DecodeExamples(message.Value)
 				if err != nil {
 					return err
 				}
+				defer batch.Release()
 				features := kernel.NewDense(batch.Rows, batch.Width)
 				batch.Features(features.Data, batch.Width)
 				if p.Task == examples.Numbers {

@@ -95,7 +95,7 @@ func newTrain() *cobra.Command {
 				}
 			}
 			if id != "" {
-				result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name), id, recorder)
+				result, trained, err = dispatch.Attach(cmd.Context(), topics.Open(log, c.Name, nil), id, recorder)
 			} else {
 				result, trained, err = pipeline.Train(cmd.Context(), log, blas, c.Job(), options, recorder)
 			}
@@ -266,7 +266,7 @@ func newVerify() *cobra.Command {
 			return err
 		}
 		return show.session(cmd, c, session{with: withPipeline}, func(log *kafkalog.Log, recorder event.Recorder, finish func()) error {
-			same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job()), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
+			same, err := replay.Verify(cmd.Context(), topics.OpenFor(log, c.Job(), nil), dispatch.NewProcess(blas), c.Job(), args[0], recorder)
 			finish()
 			for _, v := range same {
 				fmt.Fprintf(cmd.OutOrStdout(), "version %d, recomputed, has the same weights: %s\n", v.Version, v.Digest)

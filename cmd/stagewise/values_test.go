@@ -100,6 +100,7 @@ func rowRecord(row []namedValue) arrow.Record {
 		fields = append(fields, field)
 	}
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer b.Release()
 	for i, v := range row {
 		switch builder := b.Field(i).(type) {
 		case *array.Int64Builder:
@@ -479,6 +480,7 @@ func recordOf(table []tableColumn, textType func(j int) arrow.DataType) (arrow.R
 		fields = append(fields, field)
 	}
 	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema(fields, nil))
+	defer b.Release()
 	for j, c := range table {
 		for _, value := range c.values {
 			if value == "" {

@@ -33,6 +33,7 @@ func schema() *arrow.Schema {
 // encode returns examples as the value of a message: an Arrow stream of one batch.
 func encode(examples []example) ([]byte, error) {
 	b := array.NewRecordBuilder(memory.DefaultAllocator, schema())
+	defer b.Release()
 	lists, labels := b.Field(0).(*array.FixedSizeListBuilder), b.Field(1).(*array.StringBuilder)
 	features := lists.ValueBuilder().(*array.Float32Builder)
 	for _, e := range examples {
@@ -41,6 +42,7 @@ func encode(examples []example) ([]byte, error) {
 		labels.Append(e.label)
 	}
 	record := b.NewRecord()
+	defer record.Release()
 	var value bytes.Buffer
 	w := ipc.NewWriter(&value, ipc.WithSchema(record.Schema()))
 	if err := w.Write(record); err != nil {

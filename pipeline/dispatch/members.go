@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/internal/memorylimit"
@@ -24,6 +26,8 @@ type TrainOptions struct {
 	// Trigger means that a trigger, such as a timer, submits the run. The run cancels waiting runs of other triggers, and a
 	// later one cancels it while it waits. A run that has started is not cancelled.
 	Trigger bool
+	// Allocator allocates Arrow memory; nil means the Go heap.
+	Allocator memory.Allocator
 }
 
 // Members are this process's memberships in the groups of workers and solvers, with the resources of its worker and

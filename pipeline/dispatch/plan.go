@@ -318,10 +318,11 @@ func EachCounted(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan, ex
 				if replay.AcceptAt(m.Offset, m.Message) != "" {
 					return nil
 				}
-				batch, err := examples.Decode(m.Value)
+				batch, err := p.Codec.DecodeExamples(m.Value)
 				if err != nil {
 					return nil // quarantined by the run
 				}
+				defer batch.Release()
 				if !do(span.Partition, m.Offset, batch.MissLabels(noLabels).Without(plan.Forgotten, span.Partition, m.Offset)) {
 					return errFound
 				}

@@ -24,7 +24,7 @@ import (
 // this process. It returns when ctx ends. There may be any number of workers. It creates missing topics.
 func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	t := p.Topics
 	cache, err := open(ctx, p, job, rec, []string{t.Versions, t.Plans}, t.Examples, t.Residuals, t.Statistics, t.Weights, t.Quarantine)
 	if err != nil {
@@ -44,7 +44,7 @@ func Work(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.
 // It returns when ctx ends. Of several solvers, one is active and the others stand by. It creates missing topics.
 func Solve(ctx context.Context, log *kafkalog.Log, blas *kernel.BLAS, job topics.Job, rec event.Recorder) error {
 	rec = event.Serialised(rec)
-	p := topics.OpenFor(log, job)
+	p := topics.OpenFor(log, job, nil)
 	t := p.Topics
 	cache, err := open(ctx, p, job, rec, []string{t.Versions, t.State, t.Plans}, t.Examples, t.Statistics, t.Weights, t.Quarantine)
 	if err != nil {

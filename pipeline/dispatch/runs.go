@@ -61,7 +61,7 @@ func rowsOf(plan *schemas.Plan) (rows int64) {
 
 // progress returns the state of an unfinished run that no other run precedes.
 func progress(ctx context.Context, p *topics.Pipeline, plan *schemas.Plan) (state, reason string, err error) {
-	chain := protocol.NewOutline(plan)
+	chain := protocol.NewOutline(plan, p.Codec)
 	err = p.Remaining(ctx, p.Topics.Weights, 0, plan.Since.Weights, math.MaxInt64, func(m protocol.Message) error {
 		if m.Run() == chain.Run {
 			_, _ = chain.Add(m.Message) // observers ignore damaged messages
@@ -134,7 +134,7 @@ func Describe(ctx context.Context, log *kafkalog.Log, name string, wanted ...str
 			of, id = other, rest
 		}
 		if known[of] == nil {
-			if known[of], err = Described(ctx, topics.Open(log, of)); err != nil {
+			if known[of], err = Described(ctx, topics.Open(log, of, nil)); err != nil {
 				return nil, fmt.Errorf("pipeline %s: %w", of, err)
 			}
 		}

@@ -30,6 +30,7 @@ type Chain struct {
 	Survey   *statistics.SurveyResult
 	Prepared *prepare.Preparation
 
+	codec     Codec
 	rec       event.Recorder
 	weights   []*schemas.Weights
 	digests   []wire.Digest         // of the survey's result, then of the weights
@@ -53,17 +54,17 @@ type early struct {
 }
 
 // NewChain returns the chain of a run before any record is accepted. Skipped records are reported to rec.
-func NewChain(plan *schemas.Plan, rec event.Recorder) *Chain {
+func NewChain(plan *schemas.Plan, codec Codec, rec event.Recorder) *Chain {
 	root := plan.Digest()
 	return &Chain{
-		Plan: plan, Root: root, Run: root.Short(), rec: rec,
+		Plan: plan, Root: root, Run: root.Short(), codec: codec, rec: rec,
 		early: map[wire.Digest]early{}, initial: map[int][]float32{}, ridges: map[int]schemas.Ridge{},
 	}
 }
 
 // NewOutline returns a chain that keeps no weights, for observers of the run.
-func NewOutline(plan *schemas.Plan) *Chain {
-	c := NewChain(plan, event.Ignore{})
+func NewOutline(plan *schemas.Plan, codec Codec) *Chain {
+	c := NewChain(plan, codec, event.Ignore{})
 	c.outline = true
 	return c
 }
@@ -77,7 +78,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 	if c.Has(m.Digest()) { // a duplicate, which need not be decoded
 		return false, nil
 	}
-	r, err := c.collector.Add(m)
+	r, err := c.codec.CollectSingle(&c.collector, m)
 	if err != nil {
 		event.Skip(c.rec, "weights", err) // a solver will write it again
 		return false, nil
@@ -312,7 +313,7 @@ func (c *Chain) Follow(m Message) (grown bool, err error) {
 // messages that the chain lacks. A topic with more records of the same chain does not differ, nor does one whose first records have
 // expired. The error is an *[ExpiredError] if records have expired that the chain has not accepted.
 func (c *Chain) Renew(ctx context.Context, client *Client) (differs bool, err error) {
-	there := NewOutline(c.Plan)
+	there := NewOutline(c.Plan, c.codec)
 	_, err = there.Read(ctx, client)
 	switch expired := errors.As(err, new(*ExpiredError)); {
 	case err != nil && !expired:

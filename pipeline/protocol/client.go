@@ -7,6 +7,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/model"
 	"github.com/stagewise/stagewise/schemas"
@@ -16,8 +18,7 @@ import (
 type Client struct {
 	Log    Log
 	Topics Topics
-	// Chunk is the approximate maximum size of the messages of a record, in bytes; 0: the brokers' limit.
-	Chunk int
+	Codec  Codec
 	// Fresh returns a string that is unique across calls and processes.
 	Fresh func() string
 	Clock Clock
@@ -42,10 +43,10 @@ type Client struct {
 // keepRuns returns KeepRuns or its default.
 func (c *Client) keepRuns() int { return cmp.Or(c.KeepRuns, 32) }
 
-// NewClient returns a client of the named pipeline.
-func NewClient(log *kafkalog.Log, name string) *Client {
+// NewClient returns a client of the named pipeline. Arrow allocates from mem; nil means the Go heap.
+func NewClient(log *kafkalog.Log, name string, mem memory.Allocator) *Client {
 	return &Client{
-		Log: brokers{log}, Topics: TopicsOf(name), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
+		Log: brokers{log}, Topics: TopicsOf(name), Codec: NewCodec(mem, 0), Fresh: rand.Text, Alone: log.Embedded() && len(log.Addr()) == 0,
 		newest: new(atomic.Pointer[model.Model]), ledger: new(atomic.Pointer[Ledger]), swept: new(atomic.Int64),
 	}
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -507,7 +509,7 @@ func TestReadBehindGapsAndOthers(t *testing.T) {
 	message := func(topic string, sequence int64) wire.Message {
 		rows := &examples.Rows{Rows: 1, Cols: 1, Floats: []float32{1}, Words: []string{"a"}}
 		m, err := schemas.Origin{Source: schemas.TopicSource(topic), Attempt: "1", Sequence: sequence, Partitions: 1}.TopicMessage(
-			[]schemas.TopicPosition{{Next: sequence + 1}}, rows)
+			[]schemas.TopicPosition{{Next: sequence + 1}}, rows, memory.DefaultAllocator)
 		arrowtest.NoError(t, err)
 		return m
 	}

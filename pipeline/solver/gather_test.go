@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/accumulate"
 	"github.com/stagewise/stagewise/internal/arrowtest"
 	"github.com/stagewise/stagewise/internal/link"
@@ -32,7 +34,7 @@ func TestSealThatIsGone(t *testing.T) {
 		Name: "gone", Foreign: true, Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}},
 		Stages: []schemas.Stage{stage, stage},
 	}
-	s := New(&protocol.Client{}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
+	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, surveyResult(s))
 	final := func(stage int) *wire.Record[float32] {
 		return (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent},
@@ -48,7 +50,7 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatalf("before anything has come: %v, %v", lacks, err)
 	}
 	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
-	messages := arrowtest.Must(later.Record().EncodeWithin(s.Chunk))(t)
+	messages := arrowtest.Must(s.Codec.EncodeDouble(later.Record()))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
@@ -60,7 +62,7 @@ func TestSealThatIsGone(t *testing.T) {
 // accept adds a record to the solver's chain, and returns the record's digest.
 func accept(t *testing.T, s *Solver, r *wire.Record[float32]) wire.Digest {
 	t.Helper()
-	messages := arrowtest.Must(r.EncodeWithin(s.Chunk))(t)
+	messages := arrowtest.Must(s.Codec.EncodeSingle(r))(t)
 	for _, m := range messages {
 		arrowtest.Must(s.chain.Add(m))(t)
 	}
@@ -139,7 +141,7 @@ func TestFailureThatCounts(t *testing.T) {
 				deliver((&schemas.Failure{Run: s.run, Parent: test.parent(s), Partitions: []int{test.partition}, Reason: "offsets are gone"}).Message())
 			}
 			if test.come {
-				messages, err := visit(s).EncodeWithin(s.Chunk)
+				messages, err := s.Codec.EncodeDouble(visit(s))
 				arrowtest.NoError(t, err)
 				for _, m := range messages {
 					deliver(m)
@@ -183,7 +185,7 @@ func TestFailureBeforeItsWeights(t *testing.T) {
 	} {
 		s := newTestSolver(event.Ignore{})
 		survey := surveyResult(s)
-		messages, err := survey.EncodeWithin(s.Chunk)
+		messages, err := s.Codec.EncodeSingle(survey)
 		arrowtest.NoError(t, err)
 		failure := &schemas.Failure{Run: s.run, Parent: of(s, survey), Partitions: []int{0}, Reason: "offsets are gone"}
 		s.subscription = &scripted{deliveries: []*protocol.Delivery{
@@ -271,10 +273,10 @@ func surveyResult(s *Solver) *wire.Record[float32] {
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
 	visit := func(s *Solver, partition int) wire.Message {
 		span := coverage.Spans{{Partition: partition, To: 1}}
-		messages := arrowtest.Must((&statistics.Visit{
+		messages := arrowtest.Must(s.Codec.EncodeDouble((&statistics.Visit{
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
 			Covered:  coverage.Coverage{Spans: span},
-		}).Record().EncodeWithin(s.Chunk))(t)
+		}).Record()))(t)
 		return messages[0]
 	}
 	var claim wire.Message
@@ -452,19 +454,19 @@ func TestVisitThatIsGone(t *testing.T) {
 				log.topics[topic] = append(log.topics[topic], messages...)
 			}
 			result := surveyResult(s)
-			messages, err := result.EncodeWithin(s.Chunk)
+			messages, err := s.Codec.EncodeSingle(result)
 			write(s.Topics.Weights, messages, err)
 			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
 			if test.final {
 				final := (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
 					Final: &schemas.Final{}}).Record()
 				accept(t, s, final)
-				messages, err := final.EncodeWithin(s.Chunk)
+				messages, err := s.Codec.EncodeSingle(final)
 				write(s.Topics.Weights, messages, err)
 			}
 			if test.there {
-				messages, err := (&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
-					Covered: coverage.Coverage{Spans: plan.Spans}}).Record().EncodeWithin(s.Chunk)
+				messages, err := s.Codec.EncodeDouble((&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
+					Covered: coverage.Coverage{Spans: plan.Spans}}).Record())
 				write(s.Topics.Statistics, messages, err)
 			}
 			s.Log, s.subscription = log, &scripted{late: 3}
@@ -487,7 +489,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 			s := newTestSolver(event.Ignore{})
 			planned := arrowtest.Must(s.plan.Messages())(t)
 			result := surveyResult(s)
-			weights := arrowtest.Must(result.EncodeWithin(s.Chunk))(t)
+			weights := arrowtest.Must(s.Codec.EncodeSingle(result))(t)
 			log := topicsLog{topics: map[string][]wire.Message{s.Topics.Plans: planned}}
 			script := &scripted{late: 1}
 			deliver := func(topic string, messages ...wire.Message) {
@@ -499,7 +501,7 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 				deliver(s.Topics.Weights, weights...)
 				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
 					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}}
-					messages := arrowtest.Must(visit.Record().EncodeWithin(s.Chunk))(t)
+					messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
 					deliver(s.Topics.Statistics, messages...)
 				}
 			} else {
@@ -563,14 +565,14 @@ func newTestSolver(rec event.Recorder) *Solver {
 		Spans: coverage.Spans{{Partition: 0, From: 0, To: 1}}, Stages: []schemas.Stage{stage, stage}, Segment: 1,
 		Prepare: schemas.Prepare{Scale: prepare.ScaleNone},
 	}
-	return New(&protocol.Client{Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
+	return New(&protocol.Client{Codec: protocol.NewCodec(nil, 0), Topics: protocol.TopicsOf("test")}, nil, plan, 0, protocol.NewSoleOwner(0),
 		Options{}, rec)
 }
 
 // deliver passes all messages of a record to the solver.
 func deliver[T wire.Number](t *testing.T, s *Solver, r *wire.Record[T]) {
 	t.Helper()
-	messages := arrowtest.Must(r.EncodeWithin(wire.MaxMessage))(t)
+	messages := arrowtest.Must(r.EncodeWithin(wire.MaxMessage, memory.DefaultAllocator))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
@@ -717,7 +719,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 					Progress: []statistics.PartitionProgress{{Source: fmt.Sprint("source ", n), Partition: n, Next: 1}},
 				},
 			}
-			messages := arrowtest.Must(visit.Record().EncodeWithin(s.Chunk))(t)
+			messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
 			for _, m := range messages {
 				deliveries = append(deliveries, &protocol.Delivery{Topic: s.Topics.Statistics, Message: protocol.Message{Message: m}})
 			}
@@ -751,12 +753,12 @@ func (l *stateLog) Append(_ context.Context, _ string, _ int, messages ...wire.M
 // State that no run needs any more has one tombstone a message, however different the records of its stages are.
 func TestStateIsReleasedByItsKeys(t *testing.T) {
 	log := &stateLog{}
-	client := &protocol.Client{Log: log, Chunk: 10_000, Topics: protocol.TopicsOf("test")}
+	client := &protocol.Client{Log: log, Codec: protocol.NewCodec(nil, 10_000), Topics: protocol.TopicsOf("test")}
 	var records []encoded
 	for stage, size := range []int{10_000, 1} {
 		id := wire.Identity{Kind: statistics.KindMoments, Run: "run", Stage: stage}
 		sums := statistics.OccurringSums{Identity: id, Summed: make([]float64, size)}
-		records = append(records, func() ([]wire.Message, error) { return sums.Record().EncodeWithin(client.Chunk) })
+		records = append(records, func() ([]wire.Message, error) { return client.Codec.EncodeDouble(sums.Record()) })
 	}
 	w := schemas.Window{Stages: 2, Moments: schemas.StatePlace{Run: "run"}}
 	state := stateWriter{Client: client}

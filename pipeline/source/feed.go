@@ -457,7 +457,7 @@ func (f *Feed) flush(ctx context.Context) error {
 		origin.Next = f.state.Next + 1
 		after.Joined = f.joinedNow()
 	}
-	m, err := origin.TopicMessage(after.Positions, rows)
+	m, err := origin.TopicMessage(after.Positions, rows, f.Memory)
 	if err != nil {
 		return err
 	}

@@ -30,7 +30,7 @@ import (
 // Partition q of the topic is written to partition q mod P of the examples, where P is the number of partitions when the
 // topic was first followed. Several processes may follow a topic: messages written by several count once.
 func Follow(ctx context.Context, log *kafkalog.Log, job topics.Job, untilEnd bool, rec event.Recorder) error {
-	p, rec := topics.OpenFor(log, job), event.Serialised(rec)
+	p, rec := topics.OpenFor(log, job, nil), event.Serialised(rec)
 	if err := CheckSource(ctx, p, job); err != nil {
 		return err
 	}

@@ -357,7 +357,7 @@ func (f *found) lookWithin(all coverage.ForgottenRows, m protocol.Message) (some
 		}
 	}
 	if f.keyed {
-		keys, _ := examples.SourceKeys(m.Value) // none of a damaged message
+		keys, _ := examples.SourceKeys(m.Value, f.Memory) // none of a damaged message
 		for row, key := range keys {
 			if f.wants(key) {
 				take(row, row+1)

@@ -47,7 +47,7 @@ func ReadForgotten(ctx context.Context, p *topics.Pipeline) (*Forgotten, error) 
 // ForgottenRows returns a function that returns the forgotten rows of a job's examples. Each call reads only the messages
 // appended since the previous call. It is not safe for concurrent use.
 func ForgottenRows(log *kafkalog.Log, job topics.Job) func(context.Context) (coverage.Forgotten, error) {
-	p, f := topics.OpenFor(log, job), NewForgotten()
+	p, f := topics.OpenFor(log, job, nil), NewForgotten()
 	return func(ctx context.Context) (coverage.Forgotten, error) {
 		if _, err := ReadMoreForgotten(ctx, p, f); err != nil {
 			return nil, err

@@ -27,7 +27,7 @@ import (
 // and sealed. It completes a source that an earlier attempt left unsealed, or writes it again: no run trains on examples
 // without a seal.
 func Ingest(ctx context.Context, log *kafkalog.Log, job topics.Job, rec event.Recorder) error {
-	p := topics.Open(log, job.Name)
+	p := topics.Open(log, job.Name, nil)
 	if err := topics.Create(ctx, p, &job); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ func (f *filesOf) publish(ctx context.Context, s ingest.Source) (*schemas.Source
 	write := func(ctx context.Context, partition int, messages ...wire.Message) (int64, error) {
 		return f.Log.Append(ctx, f.Topics.Examples, partition, messages...)
 	}
-	seal, err := ingest.Publish(ctx, s, attempt, write, func(rows int64) {
+	seal, err := ingest.Publish(ctx, s, attempt, write, f.Memory, func(rows int64) {
 		f.rec.Record(event.Ingested{Files: s.Files, Split: s.Split, Rows: rows})
 	}, func(columns map[string]int64) {
 		for _, column := range slices.Sorted(maps.Keys(columns)) {

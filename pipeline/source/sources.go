@@ -280,9 +280,10 @@ func Largest(seals []*schemas.SourceSeal, bounds []coverage.Span) (best *schemas
 
 // RowsIn returns the number of rows of an examples message; 0 if it is unusable.
 func RowsIn(p *topics.Pipeline, m protocol.Message) int {
-	examples, err := examples.Decode(m.Value)
+	examples, err := p.Codec.DecodeExamples(m.Value)
 	if err != nil {
 		return 0
 	}
+	defer examples.Release()
 	return examples.Rows
 }

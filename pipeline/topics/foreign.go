@@ -35,7 +35,7 @@ func newForeignTopic(log *kafkalog.Log, topic string) *foreignTopic {
 	}
 	f := &foreignTopic{topic: topic}
 	if name, ok := OwnerOf(topic); ok {
-		f.Owner = protocol.NewClient(log, name)
+		f.Owner = protocol.NewClient(log, name, nil)
 	}
 	return f
 }

@@ -12,6 +12,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/ingest"
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline/protocol"
@@ -26,6 +29,7 @@ type Remade struct {
 	overlay
 	raw     protocol.Client // of the log without them
 	options ingest.Options
+	memory  memory.Allocator
 
 	mutex    sync.Mutex
 	next     int64           // offset of the origins topic up to which it was read
@@ -42,8 +46,8 @@ type piece struct {
 }
 
 // NewRemade returns the log of a client, for examples made with these options, whose FromTopic is the followed topic.
-func NewRemade(client *protocol.Client, options ingest.Options) *Remade {
-	l := &Remade{overlay: overlay{Log: client.Log, topic: client.Topics.Examples}, raw: *client, options: options,
+func NewRemade(client *protocol.Client, options ingest.Options, mem memory.Allocator) *Remade {
+	l := &Remade{overlay: overlay{Log: client.Log, topic: client.Topics.Examples}, raw: *client, options: options, memory: mem,
 		pieces: map[int][]piece{}, recorded: map[int]int64{}}
 	l.source = l
 	return l
@@ -292,15 +296,19 @@ func (r *maker) make(ctx context.Context, s schemas.Stub) (m protocol.Message, e
 			blank = append(blank, slices.Repeat([]bool{gone}, o.Rows)...)
 		}
 	}
-	rows := r.values.Take()
+	var record arrow.Record
+	if rows := r.values.Take(); rows != nil {
+		record = rows.Record(r.memory)
+		defer record.Release()
+	}
 	switch {
 	case slices.Contains(blank, true):
 		checksum, _ := strconv.ParseUint(s.Checksum, 16, 32) // the rows that are there are not compared
 		had := uint32(checksum)
 		m.Had = &had
-		m.Value, err = examples.WithBlanks(r.origins.Template, rows, blank)
-	case rows != nil:
-		m.Value, err = rows.Encode()
+		m.Value, err = examples.WithBlanks(r.origins.Template, record, blank, r.memory)
+	case record != nil:
+		m.Value, err = examples.Encode(record, r.memory)
 	}
 	if err == nil && schemas.ForgetChecksum(m.Message) != s.Checksum {
 		err = r.changed(s.Offset, errOtherRows)
@@ -494,7 +502,7 @@ func (w *originsWriter) add(ctx context.Context, m protocol.Message) error {
 		}
 	}
 	if len(w.Stubs) == 0 {
-		if w.Template, err = examples.Template(m.Value); err != nil {
+		if w.Template, err = examples.Template(m.Value, w.memory); err != nil {
 			return err
 		}
 		w.First, w.schema, w.bytes = map[int]int64{}, schema, 0

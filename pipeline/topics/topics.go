@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/internal/option"
 	"github.com/stagewise/stagewise/pipeline/event"
@@ -22,8 +24,9 @@ type Pipeline struct {
 	*protocol.Client
 	Admin   admin
 	Extend  extend
-	Sums    *solver.Store // state of a chain in this process's solver
-	Foreign *foreignTopic // topic with the examples of the runs; nil: the pipeline's own
+	Memory  memory.Allocator // for the Arrow records of ingest
+	Sums    *solver.Store    // state of a chain in this process's solver
+	Foreign *foreignTopic    // topic with the examples of the runs; nil: the pipeline's own
 	// Remade is the log with the expired examples that can be made again; nil: examples do not expire, or come from files.
 	Remade *Remade
 }
@@ -48,22 +51,25 @@ type admin interface {
 // extend makes sure that a topic has at least the given number of partitions.
 type extend func(ctx context.Context, topic string, partitions int) error
 
-// Open returns the named pipeline.
-func Open(log *kafkalog.Log, name string) *Pipeline {
-	return &Pipeline{Client: protocol.NewClient(log, name), Admin: log, Extend: log.AddPartitions, Sums: &solver.Store{}}
+// Open returns the named pipeline. Arrow allocates from mem; nil means the Go heap.
+func Open(log *kafkalog.Log, name string, mem memory.Allocator) *Pipeline {
+	if mem == nil {
+		mem = memory.DefaultAllocator
+	}
+	return &Pipeline{Client: protocol.NewClient(log, name, mem), Admin: log, Extend: log.AddPartitions, Memory: mem, Sums: &solver.Store{}}
 }
 
 // OpenFor returns the pipeline of a job, whose runs read the examples topic of the job, make expired examples again, and are given up if no
 // process starts them.
-func OpenFor(log *kafkalog.Log, job Job) *Pipeline {
-	p := Open(log, job.Name)
+func OpenFor(log *kafkalog.Log, job Job, mem memory.Allocator) *Pipeline {
+	p := Open(log, job.Name, mem)
 	p.GiveUp = cmp.Or(job.GiveUp, DefaultGiveUp)
 	p.Log = withArchive(p.Log, job.Examples)
 	if p.Foreign = newForeignTopic(log, job.Examples.Topic); p.Foreign != nil {
 		p.Topics.Examples = p.Foreign.topic
 	}
 	if job.Remakes() {
-		p.Remade = NewRemade(p.Client, job.Examples)
+		p.Remade = NewRemade(p.Client, job.Examples, p.Memory)
 		p.Log = p.Remade
 	}
 	return p

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"go.uber.org/goleak"
 
 	"github.com/stagewise/stagewise/accumulate"
@@ -125,7 +126,7 @@ const (
 // returns the run's plan and a client of the log.
 func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 	t.Helper()
-	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test")}
+	client := &protocol.Client{Log: newMemoryLog(), Topics: protocol.TopicsOf("test"), Codec: protocol.NewCodec(nil, 0)}
 	attempt := 0
 	client.Fresh = func() string { attempt++; return fmt.Sprint("attempt ", attempt) }
 	plan := &schemas.Plan{
@@ -154,7 +155,9 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			for range testRows {
 				rows.Words = append(rows.Words, string('a'+rune(random.IntN(testClasses))))
 			}
-			value, err := rows.Encode()
+			record := rows.Record(memory.DefaultAllocator)
+			value, err := examples.Encode(record, memory.DefaultAllocator)
+			record.Release()
 			arrowtest.NoError(t, err)
 			m := protocol.Message{Offset: offset, Message: wire.Message{Value: value}}
 			covered[n].Count(testRows, visit.Checksum(m, n, testRows))
@@ -258,10 +261,10 @@ func TestWrongResidualsLeaveNothingBehind(t *testing.T) {
 		"seals that end early":  func(w *Worker, number int) { w.seals.of(number, 1).Parts[0].To -= 2 },
 		"another score in the last message": func(w *Worker, number int) {
 			m := residuals(number, 1)[testMessages-1]
-			r, err := schemas.DecodeResiduals(*m, testClasses)
+			r, err := client.Codec.DecodeResiduals(*m, testClasses)
 			arrowtest.NoError(t, err)
 			r.Score[0]++
-			*m = arrowtest.Must(r.Encode())(t)
+			*m = arrowtest.Must(r.Encode(memory.DefaultAllocator))(t)
 		},
 		"a message that can't be decoded": func(w *Worker, number int) { residuals(number, 1)[1].Value = []byte("none") },
 		"deleted messages": func(w *Worker, number int) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/coverage"
@@ -49,7 +50,7 @@ func (e *ValueError) Unwrap() error { return wire.ErrDamaged }
 
 // Batch is a decoded and checked examples message. Features are finite or missing, but infinite if they are too large
 // for float32, weights are finite and not negative, splits are known, and labels that are text are UTF-8 of at most
-// [MaxLabel] bytes.
+// [MaxLabel] bytes. Release it after use.
 type Batch struct {
 	Rows int // number of rows
 	// Width is the number of features of each row if they are dense, and the maximum index plus 1 if they are sparse.
@@ -83,13 +84,19 @@ type Batch struct {
 // MaxLabel is the maximum length of a label in bytes. Thousands of labels must fit into a plan and a manifest.
 const MaxLabel = 1024
 
+// Retain requires one more Release before the memory is freed.
+func (e *Batch) Retain() { e.record.Retain() }
+
+// Release frees the memory of the message. The caller must not use e, or a slice from it, afterwards.
+func (e *Batch) Release() { e.record.Release() }
+
 // wantFeatures names the valid types of the column of features.
 const wantFeatures = "a list of float32, float64 or uint8, or a list of structs of index and value (float32)"
 
-// Decode decodes and checks the value of an examples message, with which the batch shares memory. An error wraps
+// Decode decodes and checks the value of an examples message. The caller releases the examples. An error wraps
 // [wire.ErrDamaged]; it is a *[ValueError] if a single value is at fault.
-func Decode(value []byte) (*Batch, error) {
-	record, err := stream.Decode(value, func(column string) bool {
+func Decode(value []byte, mem memory.Allocator) (_ *Batch, err error) {
+	record, err := stream.Decode(value, mem, func(column string) bool {
 		switch column {
 		case columnFeatures, columnLabel, columnWeight, columnSplit, columnTargets, columnServed, columnServedVersion:
 			return true
@@ -100,6 +107,11 @@ func Decode(value []byte) (*Batch, error) {
 		return nil, err
 	}
 	e := &Batch{record: record, Rows: int(record.NumRows())}
+	defer func() {
+		if err != nil {
+			record.Release()
+		}
+	}()
 	for i := range int(record.NumCols()) {
 		name, column := record.ColumnName(i), record.Column(i)
 		if len(record.Schema().FieldIndices(name)) > 1 {
@@ -273,7 +285,8 @@ func (e *Batch) align(dst []float32) {
 }
 
 // Without returns the examples, which are at an offset of a partition, with forgotten rows blanked: they have weight 0,
-// no label, no targets, and features of 0. Their number and split are kept. The result shares the memory of e.
+// no label, no targets, and features of 0. Their number and split are kept. The result shares the memory of e, and is
+// released in its place.
 func (e *Batch) Without(forgotten coverage.Forgotten, partition int, offset int64) *Batch {
 	left := e
 	forgotten.In(partition, offset, e.Rows, func(first, end int) {

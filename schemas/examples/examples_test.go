@@ -16,22 +16,23 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/internal/arrowtest"
-	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/value"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-func encodeRows(t testing.TB, rows *Rows) []byte {
-	record := rows.Record()
-	return arrowtest.Must(stream.Encode(record))(t)
+func encodeRows(t testing.TB, rows *Rows, mem memory.Allocator) []byte {
+	record := rows.Record(mem)
+	defer record.Release()
+	return arrowtest.Must(Encode(record, mem))(t)
 }
 
 // fromJSON encodes rows of JSON as an examples message, as another producer might.
-func fromJSON(t testing.TB, rows string, fields ...arrow.Field) []byte {
+func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
-	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
+	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
 	arrowtest.NoError(t, err)
-	return arrowtest.Must(stream.Encode(record))(t)
+	defer record.Release()
+	return arrowtest.Must(Encode(record, mem))(t)
 }
 
 // rowsOfAllColumns makes rows with different columns, by name.
@@ -112,7 +113,9 @@ func TestExamplesRoundTrip(t *testing.T) {
 	for _, n := range arrowtest.Sizes() {
 		for kind, rows := range rowsOfAllColumns(n) {
 			t.Run(fmt.Sprintf("%d %s", n, kind), func(t *testing.T) {
-				e := arrowtest.Must(Decode(encodeRows(t, rows)))(t)
+				mem := arrowtest.Allocator(t)
+				e := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+				defer e.Release()
 				if e.Rows != n {
 					t.Fatalf("%d rows", e.Rows)
 				}
@@ -126,14 +129,18 @@ func TestExamplesRoundTrip(t *testing.T) {
 func TestExamplesOfSlices(t *testing.T) {
 	for kind, rows := range rowsOfAllColumns(130) {
 		for _, cut := range [][2]int{{1, 64}, {63, 130}, {64, 129}, {65, 65}} {
-			record := rows.Record()
+			mem := arrowtest.Allocator(t)
+			record := rows.Record(mem)
 			slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
-			value := arrowtest.Must(stream.Encode(slice))(t)
-			e := arrowtest.Must(Decode(value))(t)
+			value := arrowtest.Must(Encode(slice, mem))(t)
+			slice.Release()
+			record.Release()
+			e := arrowtest.Must(Decode(value, mem))(t)
 			if e.Rows != cut[1]-cut[0] {
 				t.Fatalf("%s %v: %d rows", kind, cut, e.Rows)
 			}
 			same(t, e, rows, cut[0])
+			e.Release()
 		}
 	}
 }
@@ -158,23 +165,27 @@ func TestSparseExamples(t *testing.T) {
 	for _, index := range []arrow.DataType{arrow.PrimitiveTypes.Int8, arrow.PrimitiveTypes.Int16, arrow.PrimitiveTypes.Int32,
 		arrow.PrimitiveTypes.Int64,
 		arrow.PrimitiveTypes.Uint8, arrow.PrimitiveTypes.Uint16, arrow.PrimitiveTypes.Uint32} {
-		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{sparse(index)}, nil), strings.NewReader(rows))
+		mem := arrowtest.Allocator(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{sparse(index)}, nil), strings.NewReader(rows))
 		arrowtest.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
-			e := arrowtest.Must(Decode(arrowtest.Must(stream.Encode(slice))(t)))(t)
+			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			slice.Release()
 			got := make([]float32, e.Rows*6)
 			e.Features(got, 6)
 			if wide := []int{5, 1, 1}[first]; !e.Sparse || e.Width != wide || e.Missing() || !slices.Equal(got, want[first*6:]) {
 				t.Errorf("%v from row %d: width %d, %v", index, first, e.Width, got)
 			}
+			e.Release()
 		}
+		record.Release()
 	}
 }
 
-func fromJSONArray(t testing.TB, of arrow.DataType, values string) arrow.Array {
+func fromJSONArray(t testing.TB, mem memory.Allocator, of arrow.DataType, values string) arrow.Array {
 	t.Helper()
-	column, _, err := array.FromJSON(memory.DefaultAllocator, of, strings.NewReader(values))
+	column, _, err := array.FromJSON(mem, of, strings.NewReader(values))
 	arrowtest.NoError(t, err)
 	return column
 }
@@ -189,14 +200,17 @@ func TestLabelTypes(t *testing.T) {
 	whole := []arrow.DataType{types.Int8, types.Int16, types.Int32, types.Int64, types.Uint8, types.Uint16, types.Uint32}
 	text := []arrow.DataType{arrow.BinaryTypes.String, arrow.BinaryTypes.LargeString}
 	labels := NewLabels([]string{"100", "7"})
-	test := func(column arrow.Array) {
-		features := fromJSONArray(t, arrow.FixedSizeListOf(1, types.Float32), "[[1],[1],[1],[1]]")
+	test := func(mem memory.Allocator, column arrow.Array) {
+		defer column.Release()
+		features := fromJSONArray(t, mem, arrow.FixedSizeListOf(1, types.Float32), "[[1],[1],[1],[1]]")
+		defer features.Release()
 		of := column.DataType()
 		record := array.NewRecord(arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("label", of)}, nil),
 			[]arrow.Array{features, column}, 4)
 		for first := range 4 {
 			slice := record.NewSlice(int64(first), 4)
-			e := arrowtest.Must(Decode(arrowtest.Must(stream.Encode(slice))(t)))(t)
+			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			slice.Release()
 			var got []string
 			for row := range e.Rows {
 				label := "-"
@@ -210,34 +224,44 @@ func TestLabelTypes(t *testing.T) {
 				!slices.Equal(got, []string{"7", "100", "-", "7"}[first:]) {
 				t.Errorf("%v from row %d: labels %v, classes %v, error %v", of, first, got, classes, err)
 			}
+			e.Release()
 		}
+		record.Release()
 	}
 	for _, value := range append(text, whole...) {
 		rows, dictionary := "[7,100,null,7]", "[100,7]"
 		if slices.Contains(text, value) {
 			rows, dictionary = `["7","100",null,"7"]`, `["100","7"]`
 		}
-		test(fromJSONArray(t, value, rows))
+		mem := arrowtest.Allocator(t)
+		test(mem, fromJSONArray(t, mem, value, rows))
 		for _, index := range append(whole, types.Uint64) {
-			indices, values := fromJSONArray(t, index, "[1,0,null,1]"), fromJSONArray(t, value, dictionary)
-			test(array.NewDictionaryArray(encodedAs(index, value), indices, values))
+			indices, values := fromJSONArray(t, mem, index, "[1,0,null,1]"), fromJSONArray(t, mem, value, dictionary)
+			test(mem, array.NewDictionaryArray(encodedAs(index, value), indices, values))
+			indices.Release()
+			values.Release()
 		}
 	}
 }
 
 // A value of a dictionary may be null, and the split and the weight may have the types that data frames have.
 func TestOtherColumnTypes(t *testing.T) {
-	dictionary := fromJSONArray(t, arrow.BinaryTypes.String, `["a",null]`)
-	indices := fromJSONArray(t, arrow.PrimitiveTypes.Int8, "[1,0,null]")
+	mem := arrowtest.Allocator(t)
+	dictionary := fromJSONArray(t, mem, arrow.BinaryTypes.String, `["a",null]`)
+	indices := fromJSONArray(t, mem, arrow.PrimitiveTypes.Int8, "[1,0,null]")
 	of := encodedAs(arrow.PrimitiveTypes.Int8, arrow.BinaryTypes.String)
 	label := array.NewDictionaryArray(of, indices, dictionary)
-	rest, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{field("features", arrow.ListOf(arrow.PrimitiveTypes.Uint8)),
+	rest, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", arrow.ListOf(arrow.PrimitiveTypes.Uint8)),
 		field("split", arrow.BinaryTypes.LargeString), field("weight", arrow.PrimitiveTypes.Float64)}, nil),
 		strings.NewReader(`[{"features":[1],"split":"test","weight":0.5},{"features":[2],"split":null,"weight":1},{"features":[3],"split":"","weight":2}]`))
 	arrowtest.NoError(t, err)
 	fields := append(rest.Schema().Fields(), field("label", of))
 	record := array.NewRecord(arrow.NewSchema(fields, nil), append(rest.Columns(), label), 3)
-	e := arrowtest.Must(Decode(arrowtest.Must(stream.Encode(record))(t)))(t)
+	e := arrowtest.Must(Decode(arrowtest.Must(Encode(record, mem))(t), mem))(t)
+	for _, r := range []interface{ Release() }{indices, dictionary, label, rest, record} {
+		r.Release()
+	}
+	defer e.Release()
 	if e.Labelled(0) || !e.Labelled(1) || e.Label(1) != "a" || e.Labelled(2) || e.Split(0) != Test || e.Split(1) != Train ||
 		e.Split(2) != Train ||
 		e.Weight(0) != 0.5 || e.Weight(2) != 2 || !slices.Equal(e.Bytes(), []uint8{1, 2, 3}) {
@@ -255,18 +279,22 @@ func TestFeatureTypes(t *testing.T) {
 			if item == arrow.PrimitiveTypes.Uint8 {
 				rows, want = strings.Replace(rows, "null", "3", 1), []float32{0, 1, 2, 3, 4, 5}
 			}
-			record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{field("features", list)}, nil), strings.NewReader(rows))
+			mem := arrowtest.Allocator(t)
+			record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{field("features", list)}, nil), strings.NewReader(rows))
 			arrowtest.NoError(t, err)
 			for _, cut := range [][2]int{{0, 3}, {1, 3}, {2, 3}, {0, 1}, {1, 1}} {
 				slice := record.NewSlice(int64(cut[0]), int64(cut[1]))
-				e := arrowtest.Must(Decode(arrowtest.Must(stream.Encode(slice))(t)))(t)
+				e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+				slice.Release()
 				got := make([]float32, e.Rows*e.Width)
 				e.Features(got, e.Width)
 				part := want[2*cut[0] : 2*cut[1]]
 				if fmt.Sprint(got) != fmt.Sprint(part) || e.Missing() != slices.ContainsFunc(part, func(v float32) bool { return v != v }) {
 					t.Errorf("%v of rows %v: %v, missing %v; expected %v", list, cut, got, e.Missing(), part)
 				}
+				e.Release()
 			}
+			record.Release()
 		}
 	}
 }
@@ -288,7 +316,8 @@ func TestExamplesOfOthers(t *testing.T) {
 		{`[{"features":[1,2],"id":"a","at":1,"tags":["x","y"]}]`, []arrow.Field{dense(2, f32), field("id", arrow.BinaryTypes.LargeString),
 			field("at", arrow.PrimitiveTypes.Date32), field("tags", arrow.ListOf(arrow.BinaryTypes.LargeString))}, "-"},
 	} {
-		e := arrowtest.Must(Decode(fromJSON(t, c.rows, c.fields...)))(t)
+		mem := arrowtest.Allocator(t)
+		e := arrowtest.Must(Decode(fromJSON(t, mem, c.rows, c.fields...), mem))(t)
 		var labels []string
 		for i := range e.Rows {
 			label := "-"
@@ -303,6 +332,7 @@ func TestExamplesOfOthers(t *testing.T) {
 		if got := strings.Join(labels, ","); got != c.labels {
 			t.Errorf("%s: labels %s, expected %s", c.rows, got, c.labels)
 		}
+		e.Release()
 	}
 }
 
@@ -372,8 +402,10 @@ func TestExamplesThatAreRefused(t *testing.T) {
 			"row 0: label of 1025 bytes: expected at most 1024 of UTF-8"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			_, err := Decode(fromJSON(t, c.rows, c.fields...))
+			mem := arrowtest.Allocator(t)
+			e, err := Decode(fromJSON(t, mem, c.rows, c.fields...), mem)
 			if err == nil {
+				e.Release()
 				t.Fatal("no error")
 			}
 			if !errors.Is(err, wire.ErrDamaged) || err.Error() != c.want {
@@ -396,7 +428,8 @@ func TestValuesThatAreRefused(t *testing.T) {
 		{Rows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Weights: []float32{inf}}, ValueError{0, -1, "weight +Inf: expected a finite number ≥ 0"}},
 		{Rows{Rows: 1, Cols: 1, Bytes: []uint8{0}, Words: []string{"\xff"}}, ValueError{0, -1, "label of 1 bytes: expected at most 1024 of UTF-8"}},
 	} {
-		_, err := Decode(encodeRows(t, &c.rows))
+		mem := arrowtest.Allocator(t)
+		_, err := Decode(encodeRows(t, &c.rows, mem), mem)
 		var got *ValueError
 		if !errors.As(err, &got) || *got != c.want || !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%v, expected %v", err, c.want)
@@ -406,23 +439,29 @@ func TestValuesThatAreRefused(t *testing.T) {
 		t.Error(got)
 	}
 	// A NaN that a producer wrote is a value. Only null is missing.
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
+	mem := arrowtest.Allocator(t)
+	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{dense(2, arrow.PrimitiveTypes.Float32)}, nil))
 	lists := b.Field(0).(*array.FixedSizeListBuilder)
 	lists.Append(true)
 	lists.ValueBuilder().(*array.Float32Builder).AppendValues([]float32{1, nan}, nil)
 	record := b.NewRecord()
-	value := arrowtest.Must(stream.Encode(record))(t)
-	if _, err := Decode(value); err == nil || err.Error() != "row 0, feature 1: NaN is not a finite number" {
+	b.Release()
+	value := arrowtest.Must(Encode(record, mem))(t)
+	record.Release()
+	if _, err := Decode(value, mem); err == nil || err.Error() != "row 0, feature 1: NaN is not a finite number" {
 		t.Error(err)
 	}
 }
 
 func TestColumnsTwiceAreRefused(t *testing.T) {
-	record := (&Rows{Rows: 1, Cols: 1, Bytes: []uint8{1}, Numbers: []int64{1}}).Record()
+	mem := arrowtest.Allocator(t)
+	record := (&Rows{Rows: 1, Cols: 1, Bytes: []uint8{1}, Numbers: []int64{1}}).Record(mem)
 	fields := append(record.Schema().Fields(), record.Schema().Field(1))
 	twice := array.NewRecord(arrow.NewSchema(fields, nil), append(record.Columns(), record.Column(1)), 1)
-	value := arrowtest.Must(stream.Encode(twice))(t)
-	if _, err := Decode(value); err == nil || err.Error() != `damaged or foreign bytes: column "label" occurs twice` {
+	value := arrowtest.Must(Encode(twice, mem))(t)
+	twice.Release()
+	record.Release()
+	if _, err := Decode(value, mem); err == nil || err.Error() != `damaged or foreign bytes: column "label" occurs twice` {
 		t.Error(err)
 	}
 }
@@ -441,13 +480,15 @@ func TestRecordRefusesRaggedRows(t *testing.T) {
 					t.Errorf("%+v makes a record", rows)
 				}
 			}()
-			rows.Record()
+			rows.Record(memory.NewGoAllocator())
 		}()
 	}
 }
 
 func TestFeaturesRefuseAnotherWidth(t *testing.T) {
-	e := arrowtest.Must(Decode(encodeRows(t, &Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}})))(t)
+	mem := arrowtest.Allocator(t)
+	e := arrowtest.Must(Decode(encodeRows(t, &Rows{Rows: 1, Cols: 2, Floats: []float32{1, 2}}, mem), mem))(t)
+	defer e.Release()
 	for _, width := range []int{1, 3} {
 		func() {
 			defer func() {
@@ -473,26 +514,32 @@ func TestSplits(t *testing.T) {
 
 // The memory of a decoder does not grow with a text that it refuses.
 func TestLongTextsAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	long := strings.Repeat("a", 4<<20)
 	for _, column := range []string{columnLabel, columnSplit} {
-		value := fromJSON(t, `[{"features":[1],"`+column+`":"`+long+`"}]`, dense(1, arrow.PrimitiveTypes.Float32),
+		value := fromJSON(t, mem, `[{"features":[1],"`+column+`":"`+long+`"}]`, dense(1, arrow.PrimitiveTypes.Float32),
 			field(column, arrow.BinaryTypes.String))
-		_, err := Decode(value)
+		metered := arrowtest.NewMeter()
+		_, err := Decode(value, metered)
 		if err == nil || len(err.Error()) > 1000 {
 			t.Errorf("%s: %v", column, err)
 		}
+		metered.Check(t, len(value), err, wire.ErrDamaged)
 	}
 }
 
 // Features are less the offsets that are asked for, whatever the message was less: of any type, with missing values,
 // and again after another question. A message that does not say its columns has those that are asked for.
 func TestAlign(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	own := Columns{{Name: "time", Offset: 1000}, {Name: "colour", Categories: []string{"red"}}, {Name: "size"}}
 	nan := float32(math.NaN())
 	rows := &Rows{Rows: 2, Cols: 4, Floats: []float32{1, 0, 1, 5, nan, 1, 0, 6}, Columns: own}
-	said := arrowtest.Must(Decode(encodeRows(t, rows)))(t)
+	said := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	defer said.Release()
 	rows.Columns = nil
-	silent := arrowtest.Must(Decode(encodeRows(t, rows)))(t)
+	silent := arrowtest.Must(Decode(encodeRows(t, rows, mem), mem))(t)
+	defer silent.Release()
 	other := Columns{{Name: "time", Offset: 990}, {Name: "colour", Categories: []string{"red"}}, {Name: "size", Offset: -2}}
 	for _, test := range []struct {
 		name     string
@@ -690,6 +737,7 @@ func TestSortLabels(t *testing.T) {
 }
 
 func TestClassesCompareAsText(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	labels := NewLabels([]string{"7", "07", "-3", "seven"})
 	for _, c := range []struct {
 		rows Rows
@@ -703,7 +751,7 @@ func TestClassesCompareAsText(t *testing.T) {
 		{rows: Rows{Numbers: []int64{7, 7, 8}}, err: `row 2: label "8" is not one of the classes`},
 	} {
 		c.rows.Rows, c.rows.Cols, c.rows.Bytes = 3, 1, []uint8{1, 2, 3}
-		e := arrowtest.Must(Decode(encodeRows(t, &c.rows)))(t)
+		e := arrowtest.Must(Decode(encodeRows(t, &c.rows, mem), mem))(t)
 		got := make([]int32, 3)
 		err := e.Classes(got, labels, UnknownLabel)
 		if c.err != "" {
@@ -714,6 +762,7 @@ func TestClassesCompareAsText(t *testing.T) {
 		} else if err != nil || !slices.Equal(got, c.want) {
 			t.Errorf("%v, %v, expected %v", got, err, c.want)
 		}
+		e.Release()
 	}
 }
 
@@ -781,43 +830,48 @@ func TestTypeOf(t *testing.T) {
 
 // What was served comes back for each row, whoever wrote it.
 func TestServed(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	rows := &Rows{Rows: 4, Cols: 1, Floats: []float32{1, 2, 3, 4}, Served: []Served{{"a", 7}, {}, {"b", 0}, {"TRUE", 1}}}
 	features := arrow.Field{Name: "features", Type: arrow.FixedSizeListOf(1, arrow.PrimitiveTypes.Float32)}
-	foreign := fromJSON(t, `[{"features":[1],"served":3,"served_version":7},{"features":[1],"served":null,"served_version":7},
+	foreign := fromJSON(t, mem, `[{"features":[1],"served":3,"served_version":7},{"features":[1],"served":null,"served_version":7},
 		{"features":[1],"served":4,"served_version":0},{"features":[1],"served":-5,"served_version":2147483647}]`, features,
 		arrow.Field{Name: "served", Type: arrow.PrimitiveTypes.Int32, Nullable: true},
 		arrow.Field{Name: "served_version", Type: arrow.PrimitiveTypes.Uint32, Nullable: true})
-	alone := fromJSON(t, `[{"features":[1],"served":"a"}]`, features, arrow.Field{Name: "served", Type: arrow.BinaryTypes.String})
+	alone := fromJSON(t, mem, `[{"features":[1],"served":"a"}]`, features, arrow.Field{Name: "served", Type: arrow.BinaryTypes.String})
 	for name, c := range map[string]struct {
 		value []byte
 		want  []Served
 	}{
-		"of ingest":           {encodeRows(t, rows), []Served{{"a", 7}, {}, {}, {"true", 1}}},
+		"of ingest":           {encodeRows(t, rows, mem), []Served{{"a", 7}, {}, {}, {"true", 1}}},
 		"of another producer": {foreign, []Served{{"3", 7}, {}, {}, {"-5", 2147483647}}},
 		"without a version":   {alone, []Served{{}}},
-		"without either":      {encodeRows(t, &Rows{Rows: 1, Cols: 1, Floats: []float32{1}}), []Served{{}}},
+		"without either":      {encodeRows(t, &Rows{Rows: 1, Cols: 1, Floats: []float32{1}}, mem), []Served{{}}},
 	} {
-		batch := arrowtest.Must(Decode(c.value))(t)
+		batch := arrowtest.Must(Decode(c.value, mem))(t)
 		for row, want := range c.want {
 			if got, ok := batch.Served(row); got != want || ok != (want != Served{}) {
 				t.Errorf("%s: row %d is %v, %v, expected %v", name, row, got, ok, want)
 			}
 		}
+		batch.Release()
 	}
-	wrong := fromJSON(t, `[{"features":[1],"served":[1]}]`, features, arrow.Field{Name: "served", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)})
-	if _, err := Decode(wrong); err == nil {
+	wrong := fromJSON(t, mem, `[{"features":[1],"served":[1]}]`, features, arrow.Field{Name: "served", Type: arrow.ListOf(arrow.PrimitiveTypes.Int32)})
+	if _, err := Decode(wrong, mem); err == nil {
 		t.Error("a list was taken as what was served")
 	}
 }
 
 // Sparse rows come back from a message as they were written, in bounded memory.
 func TestSparseRows(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	want := &SparseRows{Ends: []int{2, 2, 3}, Indices: []int32{0, 7, MaxColumns - 1}, Values: []float32{1, -2.5, 1e30}}
 	rows := Rows{Rows: 3, Sparse: want, Words: []string{"a", "b", "a"}, Splits: []Split{Train, Test, Train}}
-	record := rows.Record()
-	value, err := stream.Encode(record)
+	record := rows.Record(mem)
+	value, err := Encode(record, mem)
+	record.Release()
 	arrowtest.NoError(t, err)
-	e := arrowtest.Must(Decode(value))(t)
+	e := arrowtest.Must(Decode(value, mem))(t)
+	defer e.Release()
 	got := &SparseRows{Ends: []int{9}, Indices: []int32{9}, Values: []float32{9}}
 	e.SparseFeatures(got)
 	if !e.Sparse || e.Width != MaxColumns || !slices.Equal(got.Ends, want.Ends) || !slices.Equal(got.Indices, want.Indices) ||
@@ -831,9 +885,11 @@ func TestSparseRows(t *testing.T) {
 
 // A feature that a producer says is 0 is as one that it leaves out.
 func TestSparseZeros(t *testing.T) {
-	value := fromJSON(t, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
+	mem := memory.NewGoAllocator()
+	value := fromJSON(t, mem, `[{"features":[{"index":1,"value":0},{"index":4,"value":-1}]},{"features":[{"index":6,"value":0}]}]`,
 		sparse(arrow.PrimitiveTypes.Uint8))
-	e := arrowtest.Must(Decode(value))(t)
+	e := arrowtest.Must(Decode(value, mem))(t)
+	defer e.Release()
 	var got SparseRows
 	e.SparseFeatures(&got)
 	if !slices.Equal(got.Ends, []int{1, 1}) || !slices.Equal(got.Indices, []int32{4}) || !slices.Equal(got.Values, []float32{-1}) {
@@ -881,12 +937,14 @@ func TestTargets(t *testing.T) {
 		arrow.FixedSizeListOf(2, types.Float64), arrow.FixedSizeListOf(2, types.Float32), arrow.ListOf(types.Float64),
 		arrow.LargeListOf(types.Float32),
 	} {
-		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", of)}, nil),
+		mem := arrowtest.Allocator(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", of)}, nil),
 			strings.NewReader(rows))
 		arrowtest.NoError(t, err)
 		for first := range 3 {
 			slice := record.NewSlice(int64(first), 3)
-			e := arrowtest.Must(Decode(arrowtest.Must(stream.Encode(slice))(t)))(t)
+			e := arrowtest.Must(Decode(arrowtest.Must(Encode(slice, mem))(t), mem))(t)
+			slice.Release()
 			got, known := make([]float64, 2*e.Rows), make([]bool, e.Rows)
 			arrowtest.NoError(t, e.Targets(got, known, []string{"x", "y"}))
 			if want := []float64{1.5, -2, 0, 0, 0.25, 8}[2*first:]; !slices.Equal(got, want) || !slices.Equal(known, []bool{true, false,
@@ -897,10 +955,14 @@ func TestTargets(t *testing.T) {
 			if err := e.Targets(make([]float64, e.Rows), known, []string{"x"}); !errors.As(err, &wrong) {
 				t.Errorf("one target of two: %v", err)
 			}
+			e.Release()
 		}
+		record.Release()
 	}
+	mem := arrowtest.Allocator(t)
 	written := Rows{Rows: 2, Cols: 1, Floats: []float32{1, 2}, Targets: []float64{7, math.NaN()}}
-	e := arrowtest.Must(Decode(encodeRows(t, &written)))(t)
+	e := arrowtest.Must(Decode(encodeRows(t, &written, mem), mem))(t)
+	defer e.Release()
 	got, known := make([]float64, 2), make([]bool, 2)
 	if err := e.Targets(got, known, []string{"x"}); err != nil || got[0] != 7 || !slices.Equal(known, []bool{true, false}) {
 		t.Errorf("%v %v %v", got, known, err)
@@ -920,10 +982,12 @@ func TestDamagedTargets(t *testing.T) {
 		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[null]}]`, "row 0: target 0 is null"},
 		{arrow.ListOf(types.Float64), `[{"features":[1],"targets":[1e300]}]`, "not a finite float32"},
 	} {
-		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", c.of)}, nil),
+		mem := arrowtest.Allocator(t)
+		record, _, err := array.RecordFromJSON(mem, arrow.NewSchema([]arrow.Field{dense(1, types.Float32), field("targets", c.of)}, nil),
 			strings.NewReader(c.rows))
 		arrowtest.NoError(t, err)
-		_, err = Decode(arrowtest.Must(stream.Encode(record))(t))
+		_, err = Decode(arrowtest.Must(Encode(record, mem))(t), mem)
+		record.Release()
 		if !errors.Is(err, wire.ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %s", c.rows, err, c.want)
 		}

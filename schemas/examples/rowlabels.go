@@ -141,11 +141,11 @@ func (e *Batch) WithoutLabel() (rows int64) {
 	return rows
 }
 
-// Label returns the label of a labelled row as text. Label panics without a label
+// Label returns the label of a labelled row as text, which stays valid after Release. Label panics without a label
 // column. It must not be used for messages with lists of labels.
 func (e *Batch) Label(row int) string { return e.labels.label(row) }
 
-// Labels yields the labels of a labelled row as text. A row of a message without lists has one.
+// Labels yields the labels of a labelled row as text, which stays valid after Release. A row of a message without lists has one.
 func (e *Batch) Labels(row int) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		from, to := e.labelsOf(row)

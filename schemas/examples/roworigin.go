@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -102,11 +103,12 @@ func RowOriginsOf(m wire.Message) (origins RowOrigins, err error) {
 // SourceKeys decodes the source keys of rows from the value of an examples message: the keys of their messages on the
 // followed topic, "" for a message without a key; nil if no row has a key, or if ingest did not keep them. An error
 // wraps [wire.ErrDamaged].
-func SourceKeys(value []byte) (keys []string, err error) {
-	record, err := stream.Decode(value, func(column string) bool { return column == columnSourceKey })
+func SourceKeys(value []byte, mem memory.Allocator) (keys []string, err error) {
+	record, err := stream.Decode(value, mem, func(column string) bool { return column == columnSourceKey })
 	if err != nil {
 		return nil, err
 	}
+	defer record.Release()
 	for i, column := range record.Columns() {
 		if record.ColumnName(i) != columnSourceKey {
 			continue

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -32,15 +33,15 @@ type Rows struct {
 	Image      Image      // image shape of the rows, with Cols features; zero: no images, or unknown
 }
 
-// Record makes the Arrow record of the rows. It panics if columns differ in length or number of features.
-func (r *Rows) Record() arrow.Record {
+// Record makes the Arrow record of the rows. The caller releases it. It panics if columns differ in length or number of features.
+func (r *Rows) Record(mem memory.Allocator) arrow.Record {
 	if r.Sparse != nil && r.Sparse.Len() != r.Rows {
 		panic(fmt.Sprintf("schemas: %d sparse rows for %d", r.Sparse.Len(), r.Rows))
 	}
 	if n := len(r.Floats) + len(r.Bytes); n != r.Rows*r.Cols || r.Floats != nil && r.Bytes != nil {
 		panic(fmt.Sprintf("schemas: %d features for %d × %d", n, r.Rows, r.Cols))
 	}
-	return stream.NewRecord(r.Rows, r.metadata(), r.columns()...)
+	return stream.NewRecord(mem, r.Rows, r.metadata(), r.columns()...)
 }
 
 // columns returns the columns of the record.
@@ -164,8 +165,10 @@ func (r *Rows) metadata() *arrow.Metadata {
 	return &known
 }
 
-// Encode encodes the rows as the value of an examples message. It panics as [Rows.Record] does.
-func (r *Rows) Encode() ([]byte, error) { return stream.Encode(r.Record()) }
+// Encode encodes a record, such as that of [Rows.Record], as the value of an examples message.
+func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
+	return stream.Encode(record, mem)
+}
 
 // Slice returns the rows from one on, before another. They share the memory of r.
 func (r *Rows) Slice(from, to int) *Rows {

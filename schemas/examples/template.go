@@ -10,18 +10,20 @@ import (
 
 // Template returns the value of an examples message with the columns of another one, given its value, and without rows. An
 // error wraps [wire.ErrDamaged].
-func Template(value []byte) ([]byte, error) {
-	return WithBlanks(value, nil, nil)
+func Template(value []byte, mem memory.Allocator) ([]byte, error) {
+	return WithBlanks(value, nil, nil, mem)
 }
 
 // WithBlanks returns the value of an examples message with the columns of a template. Row i is blank if blank[i], otherwise
-// the next of the rows, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
-func WithBlanks(template []byte, rows *Rows, blank []bool) ([]byte, error) {
-	columns, err := stream.Decode(template, func(string) bool { return true })
+// the next row of the record, which may be nil if all are blank. An error wraps [wire.ErrDamaged].
+func WithBlanks(template []byte, rows arrow.Record, blank []bool, mem memory.Allocator) ([]byte, error) {
+	columns, err := stream.Decode(template, mem, func(string) bool { return true })
 	if err != nil {
 		return nil, err
 	}
-	b := array.NewRecordBuilder(memory.DefaultAllocator, columns.Schema())
+	defer columns.Release()
+	b := array.NewRecordBuilder(mem, columns.Schema())
+	defer b.Release()
 	for _, field := range b.Fields() {
 		for _, is := range blank {
 			if is {
@@ -30,25 +32,29 @@ func WithBlanks(template []byte, rows *Rows, blank []bool) ([]byte, error) {
 		}
 	}
 	blanks := b.NewRecord()
+	defer blanks.Release()
 	if rows == nil {
-		return stream.Encode(blanks)
+		return Encode(blanks, mem)
 	}
-	others, merged := rows.Record(), make([]arrow.Array, blanks.NumCols())
+	merged := make([]arrow.Array, blanks.NumCols())
 	for i := range merged {
 		next, pieces := map[bool]int64{}, []arrow.Array{}
 		for _, is := range blank {
-			from := others
+			from := rows
 			if is {
 				from = blanks
 			}
 			piece := array.NewSlice(from.Column(i), next[is], next[is]+1)
+			defer piece.Release()
 			pieces = append(pieces, piece)
 			next[is]++
 		}
-		if merged[i], err = array.Concatenate(pieces, memory.DefaultAllocator); err != nil {
+		if merged[i], err = array.Concatenate(pieces, mem); err != nil {
 			return nil, err
 		}
+		defer merged[i].Release()
 	}
 	record := array.NewRecord(columns.Schema(), merged, int64(len(blank)))
-	return stream.Encode(record)
+	defer record.Release()
+	return Encode(record, mem)
 }

@@ -30,20 +30,9 @@ const maxCount = 1e100
 
 func isCount(v float64) bool { return v >= 0 && v <= maxCount }
 
-// Collect adds a message of a record of statistics. It returns the record if the message completes it, and otherwise nil. The error wraps
-// [wire.ErrDamaged]: it may be that of invalid counts, such as NaN, as computations with them may not terminate, or have no JSON.
-func Collect(c *wire.Collector[float64], m wire.Message) (*wire.Record[float64], error) {
-	r, err := c.Add(m)
-	if err == nil && r != nil {
-		err = checkCounts(r)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return r, nil
-}
-
-func checkCounts(r *wire.Record[float64]) error {
+// CheckCounts returns an error for a record of statistics with invalid counts, such as NaN: computations with them may
+// not terminate, or have no JSON. The error wraps [wire.ErrDamaged].
+func CheckCounts(r *wire.Record[float64]) error {
 	for _, tensor := range r.Tensors {
 		columns, of := counted(tensor.Name)
 		if columns == 0 {

@@ -148,6 +148,7 @@ func TestShorten(t *testing.T) {
 
 // Rows by label cross a topic, however many labels there are: headers, which are in each message of a record, don't grow with them.
 func TestLabelRows(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	for _, n := range []int{0, 1, 100_000} {
 		var list []examples.LabelRows
 		for i := range n {
@@ -156,7 +157,7 @@ func TestLabelRows(t *testing.T) {
 		v := SurveyVisit{Visit: Visit{Identity: wire.Identity{Kind: KindVisit, Stage: wire.Survey}}, Findings: NewFindings()}
 		v.Unknown.AddList(list)
 		v.Untrained.AddList(list)
-		messages := arrowtest.Must(v.Record().EncodeWithin(wire.MaxMessage))(t)
+		messages := arrowtest.Must(v.Record().EncodeWithin(wire.MaxMessage, mem))(t)
 		collector := wire.Collector[float64]{}
 		var got *wire.Record[float64]
 		for _, m := range messages {
@@ -167,7 +168,7 @@ func TestLabelRows(t *testing.T) {
 			if headers > 2000 {
 				t.Fatalf("%d labels: headers of %d bytes", n, headers)
 			}
-			got = arrowtest.Must(collector.Add(m))(t)
+			got = arrowtest.Must(collector.Add(m, mem))(t)
 		}
 		survey, err := SurveyVisitOf(got)
 		if err != nil || !slices.Equal(survey.Unknown.List(), list) || !slices.Equal(survey.Untrained.List(), list) || len(survey.Sums) > 0 {

@@ -30,11 +30,12 @@ type Indexed struct {
 	Of      []string
 }
 
-// NewRecord makes a record. It panics if a column has another number of values than rows.
-func NewRecord(rows int, metadata *arrow.Metadata, columns ...Column) arrow.Record {
+// NewRecord makes a record. The caller releases it. It panics if a column has another number of values than rows.
+func NewRecord(mem memory.Allocator, rows int, metadata *arrow.Metadata, columns ...Column) arrow.Record {
 	fields, arrays := make([]arrow.Field, len(columns)), make([]arrow.Array, len(columns))
 	for i := range columns {
-		fields[i], arrays[i] = columns[i].Field, columns[i].array(rows)
+		fields[i], arrays[i] = columns[i].Field, columns[i].array(mem, rows)
+		defer arrays[i].Release()
 		if n := arrays[i].Len(); n != rows {
 			panic(fmt.Sprintf("schemas: %d values of column %s for %d rows", n, columns[i].Name, rows))
 		}
@@ -43,14 +44,17 @@ func NewRecord(rows int, metadata *arrow.Metadata, columns ...Column) arrow.Reco
 }
 
 // array returns the Arrow array of the column.
-func (c *Column) array(rows int) arrow.Array {
+func (c *Column) array(mem memory.Allocator, rows int) arrow.Array {
 	if of, ok := c.Values.(Indexed); ok {
 		t := c.Type.(*arrow.DictionaryType)
-		indices := (&Column{Field: arrow.Field{Type: t.IndexType}, Values: of.Indices, Valid: c.Valid}).array(rows)
-		dictionary := (&Column{Field: arrow.Field{Type: t.ValueType}, Values: of.Of}).array(len(of.Of))
+		indices := (&Column{Field: arrow.Field{Type: t.IndexType}, Values: of.Indices, Valid: c.Valid}).array(mem, rows)
+		defer indices.Release()
+		dictionary := (&Column{Field: arrow.Field{Type: t.ValueType}, Values: of.Of}).array(mem, len(of.Of))
+		defer dictionary.Release()
 		return array.NewDictionaryArray(t, indices, dictionary)
 	}
-	b := array.NewBuilder(memory.DefaultAllocator, c.Type)
+	b := array.NewBuilder(mem, c.Type)
+	defer b.Release()
 	if lists, ok := b.(*array.FixedSizeListBuilder); ok {
 		lists.Reserve(rows)
 		for i := range rows {

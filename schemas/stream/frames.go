@@ -15,6 +15,7 @@ import (
 type frames struct {
 	// next returns the next n bytes of the stream; io.EOF if the stream ends before the first of them.
 	next  func(n int64) ([]byte, error)
+	last  *ipc.Message
 	rules rules
 	// footer is true for the stream in a file, which may have its footer instead of the end-of-stream marker.
 	footer bool
@@ -25,14 +26,21 @@ type frames struct {
 // Retain implements ipc.MessageReader.
 func (f *frames) Retain() {}
 
-// Release implements ipc.MessageReader.
-func (f *frames) Release() {}
+// Release releases the last message.
+func (f *frames) Release() {
+	if f.last != nil {
+		f.last.Release()
+		f.last = nil
+	}
+}
 
 // continuation precedes the length of a message since Arrow 0.15.
 const continuation = 0xFFFFFFFF
 
-// Message returns the next message after it has verified its metadata, or io.EOF at the end of the stream.
+// Message returns the next message after it has verified its metadata, or io.EOF at the end of the stream. The message
+// is valid until the next call.
 func (f *frames) Message() (*ipc.Message, error) {
+	f.Release()
 	length, err := f.uint32() // io.EOF: the stream ends between two messages
 	switch {
 	case err == io.ErrUnexpectedEOF:
@@ -65,7 +73,8 @@ func (f *frames) Message() (*ipc.Message, error) {
 		return nil, err
 	}
 	f.begun = true
-	return ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body)), nil
+	f.last = ipc.NewMessage(memory.NewBufferBytes(meta), memory.NewBufferBytes(body))
+	return f.last, nil
 }
 
 // within returns the error of a stream that ends within a message.

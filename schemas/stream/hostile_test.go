@@ -27,17 +27,18 @@ func field(name string, t arrow.DataType) arrow.Field {
 }
 
 // fromJSON encodes rows of JSON as a stream.
-func fromJSON(t testing.TB, rows string, fields ...arrow.Field) []byte {
+func fromJSON(t testing.TB, mem memory.Allocator, rows string, fields ...arrow.Field) []byte {
 	t.Helper()
-	record, _, err := array.RecordFromJSON(memory.DefaultAllocator, arrow.NewSchema(fields, nil), strings.NewReader(rows))
+	record, _, err := array.RecordFromJSON(mem, arrow.NewSchema(fields, nil), strings.NewReader(rows))
 	arrowtest.NoError(t, err)
-	return encoded(t, record)
+	return encoded(t, mem, record)
 }
 
-// encoded encodes a record as a stream.
-func encoded(t testing.TB, record arrow.Record) []byte {
+// encoded encodes a record as a stream and releases it.
+func encoded(t testing.TB, mem memory.Allocator, record arrow.Record) []byte {
 	t.Helper()
-	value := arrowtest.Must(Encode(record))(t)
+	defer record.Release()
+	value := arrowtest.Must(Encode(record, mem))(t)
 	return value
 }
 
@@ -47,8 +48,9 @@ func lists(cols int) arrow.DataType {
 }
 
 // zeros makes a record with one column, whose features are all 0.
-func zeros(rows, cols int) arrow.Record {
-	b := array.NewRecordBuilder(memory.DefaultAllocator, arrow.NewSchema([]arrow.Field{{Name: "features", Type: lists(cols)}}, nil))
+func zeros(mem memory.Allocator, rows, cols int) arrow.Record {
+	b := array.NewRecordBuilder(mem, arrow.NewSchema([]arrow.Field{{Name: "features", Type: lists(cols)}}, nil))
+	defer b.Release()
 	features := b.Field(0).(*array.FixedSizeListBuilder)
 	for range rows {
 		features.Append(true)
@@ -122,11 +124,13 @@ const minAllowance = 1 << 20
 // are decoded as if nothing were wrong.
 func TestHostileStreams(t *testing.T) {
 	for _, c := range hostile(t) {
+		mem := arrowtest.NewMeter()
 		spent := allocated(func() {
-			_, err := Decode(c.value, nil)
+			_, err := Decode(c.value, mem, nil)
 			if !errors.Is(err, ErrDamaged) || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %v, expected %s", c.name, err, c.want)
 			}
+			mem.Check(t, len(c.value), err, ErrDamaged)
 		})
 		if spent > 8*len(c.value)+minAllowance {
 			t.Errorf("%s: %d bytes of memory for %d bytes", c.name, spent, len(c.value))
@@ -145,20 +149,26 @@ func allocated(during func()) int {
 
 // The memory of a decoder grows with the bytes of a stream, not with the sizes that it claims.
 func TestLargeHostileStreams(t *testing.T) {
-	good := encoded(t, zeros(5000, 1000)) // 20 MB, which the topic of another producer may allow
+	mem := arrowtest.Allocator(t)
+	good := encoded(t, mem, zeros(mem, 5000, 1000)) // 20 MB, which the topic of another producer may allow
 	for name, value := range map[string][]byte{
 		"metadata in one":  hostileSchema(4000, 1_000_000),
 		"fields in one":    hostileSchema(1_000_000, 0),
-		"long name":        fromJSON(t, "[]", field(strings.Repeat("\x01", 4<<20), arrow.FixedWidthTypes.MonthInterval)),
+		"long name":        fromJSON(t, mem, "[]", field(strings.Repeat("\x01", 4<<20), arrow.FixedWidthTypes.MonthInterval)),
 		"good":             good,
 		"cut off":          good[:len(good)-100],
 		"bytes, all zeros": make([]byte, 20<<20),
 	} {
+		metered := arrowtest.NewMeter()
 		spent := allocated(func() {
-			_, err := Decode(value, nil)
-			if (err == nil) != (name == "good") || err != nil && !errors.Is(err, ErrDamaged) {
+			record, err := Decode(value, metered, nil)
+			if (err == nil) != (name == "good") {
 				t.Errorf("%s: %v", name, err)
 			}
+			if err == nil {
+				record.Release()
+			}
+			metered.Check(t, len(value), err, ErrDamaged)
 		})
 		if spent > 4*len(value)+minAllowance {
 			t.Errorf("%s: %d bytes of memory for %d bytes", name, spent, len(value))
@@ -168,14 +178,17 @@ func TestLargeHostileStreams(t *testing.T) {
 
 // Claimed numbers: 8 bytes of a stream at a time are replaced by 2⁴⁰, 2⁶² and 2⁶⁴-1.
 func TestHostileNumbers(t *testing.T) {
-	plain := fromJSON(t, `[{"features":[1,2]}]`, field("features", lists(2)))
+	plain := fromJSON(t, arrowtest.Allocator(t), `[{"features":[1,2]}]`, field("features", lists(2)))
 	for _, claim := range []uint64{1 << 40, 1 << 62, 1<<64 - 1} {
 		for at := 0; at+8 <= len(plain); at += 4 {
 			value := bytes.Clone(plain)
 			binary.LittleEndian.PutUint64(value[at:], claim)
-			if _, err := Decode(value, nil); err != nil && !errors.Is(err, ErrDamaged) {
-				t.Errorf("%v is not %v", err, ErrDamaged)
+			mem := arrowtest.NewMeter()
+			record, err := Decode(value, mem, nil)
+			if err == nil {
+				record.Release()
 			}
+			mem.Check(t, len(value), err, ErrDamaged)
 		}
 	}
 }
@@ -219,32 +232,35 @@ func FuzzDecode(f *testing.F) {
 		f.Add(c.value)
 	}
 	f.Fuzz(func(t *testing.T, value []byte) {
-		record, err := Decode(value, nil)
+		mem := arrowtest.NewMeter()
+		record, err := Decode(value, mem, nil)
 		switch {
 		case err != nil:
 		case slices.ContainsFunc(record.Columns(), func(c arrow.Array) bool { return beginsLater(c.Data()) }):
+			record.Release()
 		default:
-			value := arrowtest.Must(Encode(record))(t)
-			again, err := Decode(value, nil)
+			value := arrowtest.Must(Encode(record, memory.DefaultAllocator))(t)
+			again, err := Decode(value, memory.DefaultAllocator, nil)
 			if err != nil {
 				t.Fatalf("it is encoded as a stream that can't be decoded: %v", err)
 			}
 			if again.NumRows() != record.NumRows() || !again.Schema().Equal(record.Schema()) {
 				t.Errorf("%d rows of %v became %d rows of %v", record.NumRows(), record.Schema(), again.NumRows(), again.Schema())
 			}
+			again.Release()
+			record.Release()
 		}
-		if err != nil && !errors.Is(err, ErrDamaged) {
-			t.Errorf("%v is not %v", err, ErrDamaged)
-		}
+		mem.Check(t, len(value), err, ErrDamaged)
 	})
 }
 
 // readAll returns the rows of all batches as text.
-func readAll(from io.Reader) (text string, err error) {
-	r, err := NewReader(from, false)
+func readAll(from io.Reader, mem *arrowtest.Meter) (text string, err error) {
+	r, err := NewReader(from, false, mem)
 	if err != nil {
 		return "", err
 	}
+	defer r.Close()
 	for {
 		record, err := r.Next(func(int) bool { return true })
 		if err == io.EOF {
@@ -254,34 +270,37 @@ func readAll(from io.Reader) (text string, err error) {
 			return text, err
 		}
 		text += fmt.Sprintln(record.Columns())
+		record.Release()
 	}
 }
 
 // A reader returns all batches, whether their buffers are compressed or not, and also if dictionaries grow between them.
 func TestReader(t *testing.T) {
+	mem := arrowtest.NewMeter()
 	category := field("label", &arrow.DictionaryType{IndexType: arrow.PrimitiveTypes.Int8, ValueType: arrow.BinaryTypes.String})
 	schema := arrow.NewSchema([]arrow.Field{field("features", lists(2)), category}, nil)
 	var want string
 	var records []arrow.Record
 	for _, rows := range []string{`[{"features":[1,2],"label":"a"}]`,
 		`[{"features":[3,4],"label":"a"},{"features":[5,6],"label":"b"}]`, "[]"} {
-		record, _, err := array.RecordFromJSON(memory.DefaultAllocator, schema, strings.NewReader(rows))
+		record, _, err := array.RecordFromJSON(mem, schema, strings.NewReader(rows))
 		arrowtest.NoError(t, err)
+		defer record.Release()
 		records = append(records, record)
 		want += fmt.Sprintln(record.Columns())
 	}
 	for _, options := range [][]ipc.Option{nil, {ipc.WithZstd()}, {ipc.WithLZ4()}, {ipc.WithDictionaryDeltas(true)}} {
 		var stream bytes.Buffer
-		w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema))...)
+		w := ipc.NewWriter(&stream, append(options, ipc.WithSchema(schema), ipc.WithAllocator(mem))...)
 		for _, record := range records {
 			arrowtest.NoError(t, w.Write(record))
 		}
 		arrowtest.NoError(t, w.Close())
-		if got, err := readAll(bytes.NewReader(stream.Bytes())); err != nil || got != want {
+		if got, err := readAll(bytes.NewReader(stream.Bytes()), mem); err != nil || got != want {
 			t.Errorf("%s, error %v, expected %s", got, err, want)
 		}
 		for n := range stream.Len() - 1 {
-			if _, err := readAll(bytes.NewReader(stream.Bytes()[:n])); !errors.Is(err, ErrDamaged) {
+			if _, err := readAll(bytes.NewReader(stream.Bytes()[:n]), mem); !errors.Is(err, ErrDamaged) {
 				t.Fatalf("cut at byte %d: %v", n, err)
 			}
 		}
@@ -294,7 +313,8 @@ func TestReaderRefusesHostileStreams(t *testing.T) {
 	allowed := []string{"two-batches", "zstd-bomb", "lz4-bomb", "dictionary-twice", "dictionary-after-the-batch",
 		"no-batch", "one-body-300-times"}
 	for _, c := range hostile(t) {
-		if _, err := readAll(bytes.NewReader(c.value)); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
+		mem := arrowtest.NewMeter()
+		if _, err := readAll(bytes.NewReader(c.value), mem); errors.Is(err, ErrDamaged) == slices.Contains(allowed, c.name) {
 			t.Errorf("%s: %v", c.name, err)
 		}
 	}
@@ -306,7 +326,7 @@ func TestFileWithoutItsSchemaInFront(t *testing.T) {
 	w := ipc.NewWriter(&file, ipc.WithSchema(arrow.NewSchema([]arrow.Field{field("x", arrow.PrimitiveTypes.Int8)}, nil)))
 	arrowtest.NoError(t, w.Close())
 	message := file.Bytes()[8:] // without the mark and the length
-	if _, err := NewReader(bytes.NewReader(message), true); !errors.Is(err, ErrDamaged) ||
+	if _, err := NewReader(bytes.NewReader(message), true, arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) ||
 		!strings.Contains(err.Error(), "write it as Parquet") {
 		t.Errorf("got %v, expected what to write instead", err)
 	}

@@ -3,10 +3,8 @@
 // The Arrow library trusts its input. It allocates the sizes that a stream claims, follows circular references, and
 // reads arrays beyond the end of their buffers. A few bytes of untrusted input can crash the process. [Decode] therefore
 // checks a stream before, while and after Arrow reads it: frames.go splits it into messages, metadata.go walks their
-// metadata, reader.go limits the memory, and validate.go checks the buffers of the arrays. Rejected streams return an
+// metadata, allocator.go limits the memory, and validate.go checks the buffers of the arrays. Rejected streams return an
 // error that wraps [ErrDamaged].
-//
-// Arrow allocates from the Go heap, so records and arrays need no release.
 package stream
 
 import (
@@ -14,13 +12,13 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"strconv"
 	"strings"
 	"unsafe"
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/ipc"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // ErrDamaged is wrapped by every error about bytes that can't be decoded.
@@ -30,14 +28,14 @@ var ErrDamaged = errors.New("damaged or foreign bytes")
 const overhead = 2 << 10
 
 // Encode encodes a record as a complete IPC stream: its schema, one record batch, and the end of the stream.
-func Encode(record arrow.Record) ([]byte, error) {
+func Encode(record arrow.Record, mem memory.Allocator) ([]byte, error) {
 	var stream strings.Builder // unlike bytes.Buffer it does not clear megabytes that are written next
 	size := uint64(overhead)
 	for _, column := range record.Columns() {
 		size += column.Data().SizeInBytes()
 	}
 	stream.Grow(int(size))
-	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()))
+	w := ipc.NewWriter(&stream, ipc.WithSchema(record.Schema()), ipc.WithAllocator(mem))
 	if err := w.Write(record); err != nil {
 		return nil, errors.Join(err, w.Close())
 	}
@@ -50,26 +48,73 @@ func Encode(record arrow.Record) ([]byte, error) {
 
 // Decode decodes a complete IPC stream of exactly one record batch, with the dictionaries that it needs. For any bytes
 // it returns either a record or an error that wraps [ErrDamaged], and it allocates at most about four times their
-// number. The record shares memory with value.
+// number.
 //
 // Only the columns for which read returns true are validated, so the caller must not use other columns. If read is nil,
-// all columns are validated.
-func Decode(value []byte, read func(column string) bool) (record arrow.Record, err error) {
-	r, err := newReader(bytes.NewBuffer(value), false, false)
+// all columns are validated. The caller releases the record.
+func Decode(value []byte, mem memory.Allocator, read func(column string) bool) (arrow.Record, error) {
+	// Arrow copies a buffer into a multiple of 64 bytes. Each buffer is described by 16 bytes of the stream.
+	bounded := &boundedAllocator{mem: mem, left: 4*len(value) + 64, live: map[*byte][]byte{}}
+	record, err := decode(bytes.NewBuffer(value), bounded, read)
 	if err != nil {
-		return nil, err
+		bounded.freeAll() // Arrow does not free its allocations after some errors
+		return nil, fmt.Errorf("%w: %w", ErrDamaged, err)
 	}
-	record, err = r.Next(func(i int) bool { return read == nil || read(r.Schema().Field(i).Name) })
-	if err == io.EOF {
-		err = fmt.Errorf("%w: an Arrow stream without a record batch", ErrDamaged)
-	}
-	if err != nil {
-		return nil, err
-	}
-	if _, err = r.Next(func(int) bool { return false }); err != io.EOF {
-		return nil, cmp.Or(err, fmt.Errorf("%w: an Arrow stream of several record batches", ErrDamaged))
-	}
+	bounded.live = nil
 	return record, nil
+}
+
+// decode is Decode with an error that does not wrap [ErrDamaged].
+func decode(value *bytes.Buffer, mem *boundedAllocator, read func(column string) bool) (record arrow.Record, err error) {
+	defer recovered(&err)
+	next := func(n int64) ([]byte, error) { return nextOf(value, n) }
+	messages := &frames{next: next, rules: rules{dictionaries: map[int64]bool{}}}
+	r, err := ipc.NewReaderFromMessageReader(messages, ipc.WithAllocator(mem))
+	if err != nil {
+		return nil, err
+	}
+	defer r.Release()
+	if !r.Next() {
+		return nil, cmp.Or(r.Err(), errors.New("an Arrow stream without a record batch"))
+	}
+	record = r.Record()
+	record.Retain()
+	switch {
+	case r.Next():
+		return nil, errors.New("an Arrow stream of several record batches")
+	case r.Err() != nil:
+		return nil, r.Err()
+	case value.Len() > 0:
+		return nil, fmt.Errorf("%d bytes after the end of an Arrow stream", value.Len())
+	}
+	return record, validateColumns(record, func(i int) bool { return read == nil || read(record.ColumnName(i)) })
+}
+
+// recovered makes an error of a panic of Arrow, or of the allocator.
+func recovered(err *error) {
+	if cause := recover(); cause != nil {
+		var isError bool
+		if *err, isError = cause.(error); !isError {
+			*err = fmt.Errorf("arrow: %v", cause)
+		}
+	}
+}
+
+// validateColumns checks that the columns can be read.
+func validateColumns(record arrow.Record, read func(column int) bool) error {
+	for i, column := range record.Columns() {
+		if !read(i) {
+			continue
+		}
+		err := validate(column.Data())
+		if n := column.Len(); err == nil && int64(n) != record.NumRows() { // Arrow accepts a longer column
+			err = fmt.Errorf("%d values in a batch of %d rows", n, record.NumRows())
+		}
+		if err != nil {
+			return fmt.Errorf("column %s: %w", Quote(record.ColumnName(i)), err)
+		}
+	}
+	return nil
 }
 
 // Quote quotes an untrusted text for an error or a log line. It truncates long texts to 64 bytes.

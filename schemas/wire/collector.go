@@ -3,6 +3,8 @@ package wire
 import (
 	"container/list"
 	"fmt"
+
+	"github.com/apache/arrow/go/v17/arrow/memory"
 )
 
 // maxChunks is the maximum number of chunks of a record, about 9 GB.
@@ -66,7 +68,7 @@ func (e *EvictedError) Unwrap() error { return ErrDamaged }
 //
 // The Collector keeps the message's value until the record is complete. An error wraps [ErrDamaged]. An *[EvictedError]
 // refers to another record; the chunk of this message is kept.
-func (c *Collector[T]) Add(m Message) (*Record[T], error) {
+func (c *Collector[T]) Add(m Message, mem memory.Allocator) (*Record[T], error) {
 	o, err := c.collect(m)
 	if err != nil || o == nil {
 		return nil, err
@@ -74,7 +76,7 @@ func (c *Collector[T]) Add(m Message) (*Record[T], error) {
 	r := &Record[T]{Identity: o.Identity, Notes: Notes(m)}
 	a := newAssembly[T](o.bytes)
 	for i := 0; i < o.chunks && err == nil; i++ {
-		err = a.decode(o.values[i])
+		err = a.decode(o.values[i], mem)
 	}
 	if err == nil {
 		if err = a.tensors.Complete(); err != nil {

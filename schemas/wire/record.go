@@ -1,7 +1,6 @@
 package wire
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/apache/arrow/go/v17/arrow"
 	"github.com/apache/arrow/go/v17/arrow/array"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/arrowvalue"
 	"github.com/stagewise/stagewise/schemas/stream"
@@ -138,11 +138,11 @@ func (t *Tensor[T]) segments() []segment[T] {
 // IsSingle reports whether a message belongs to a record in single precision.
 func IsSingle(m Message) bool { return m.Get("schema") == singleFormat.fingerprint }
 
-// EncodeWithin encodes the record as messages of about that many bytes at most; 0: [MaxMessage]. A message may be longer, because it
+// EncodeWithin encodes the record as messages of about that many bytes at most, such as [MaxMessage]. A message may be longer, because it
 // has at least one row of a tensor. Each has the digest of the whole record. EncodeWithin panics if a tensor does not fit its shape. It
 // returns an error if a single text exceeds a message, or if the record takes more than 10,000 messages.
-func (r *Record[T]) EncodeWithin(bytes int) (messages []Message, err error) {
-	for m, err := range r.EachWithin(bytes) {
+func (r *Record[T]) EncodeWithin(bytes int, mem memory.Allocator) (messages []Message, err error) {
+	for m, err := range r.EachWithin(bytes, mem) {
 		if err != nil {
 			return nil, err
 		}
@@ -153,7 +153,7 @@ func (r *Record[T]) EncodeWithin(bytes int) (messages []Message, err error) {
 
 // EachWithin is [Record.EncodeWithin] with one message at a time, to bound the memory of a large record. It ends after an
 // error.
-func (r *Record[T]) EachWithin(bytes int) iter.Seq2[Message, error] {
+func (r *Record[T]) EachWithin(bytes int, mem memory.Allocator) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		chunks, err := r.Tensors.chunks(bytes)
 		if err != nil {
@@ -162,7 +162,7 @@ func (r *Record[T]) EachWithin(bytes int) iter.Seq2[Message, error] {
 		}
 		digest, form := r.Digest(), FormatOf[T]()
 		for i, segments := range chunks {
-			value, err := encodeSegments(segments, nil)
+			value, err := encodeSegments(segments, nil, mem)
 			if err == nil && len(value) > MaxMessage {
 				err = fmt.Errorf("tensor %q: a text takes %d bytes, expected at most %d", segments[0].tensor.Name, len(value), MaxMessage)
 			}
@@ -184,7 +184,7 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 	if err := t.Complete(); err != nil {
 		panic(fmt.Sprintf("schemas: encode: %v", err))
 	}
-	maxBytes := cmp.Or(bytes, MaxMessage) - 16<<10 // headers, schema and framing take the rest
+	maxBytes := bytes - 16<<10 // headers, schema and framing take the rest
 	var chunks [][]segment[T]
 	left := 0
 	for i := range t {
@@ -207,7 +207,7 @@ func (t Tensors[T]) chunks(bytes int) ([][]segment[T], error) {
 }
 
 // encodeSegments encodes segments as one value.
-func encodeSegments[T Number](segments []segment[T], metadata *arrow.Metadata) ([]byte, error) {
+func encodeSegments[T Number](segments []segment[T], metadata *arrow.Metadata, mem memory.Allocator) ([]byte, error) {
 	n := len(segments)
 	names, shapes, offsets, values, texts := make([]string, n), make([][]int64, n), make([]int64, n), make([][]T, n), make([][]string, n)
 	for i, s := range segments {
@@ -220,8 +220,9 @@ func encodeSegments[T Number](segments []segment[T], metadata *arrow.Metadata) (
 	for i, column := range []any{names, shapes, offsets, values, texts} {
 		columns[i] = stream.Column{Field: FormatOf[T]().Schema.Field(i), Values: column}
 	}
-	record := stream.NewRecord(n, metadata, columns...)
-	return stream.Encode(record)
+	record := stream.NewRecord(mem, n, metadata, columns...)
+	defer record.Release()
+	return stream.Encode(record, mem)
 }
 
 // Notes returns the notes of a record's message. They are its last headers.
@@ -248,11 +249,12 @@ func newAssembly[T Number](bytes int) *assembly[T] {
 }
 
 // decode decodes the next chunk, and appends copies of its rows to the tensors.
-func (a *assembly[T]) decode(value []byte) error {
-	record, err := stream.Decode(value, nil)
+func (a *assembly[T]) decode(value []byte, mem memory.Allocator) error {
+	record, err := stream.Decode(value, mem, nil)
 	if err != nil {
 		return err
 	}
+	defer record.Release()
 	return a.add(record)
 }
 

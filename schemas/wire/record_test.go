@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apache/arrow/go/v17/arrow/memory"
+
 	"github.com/stagewise/stagewise/internal/arrowtest"
 )
 
@@ -24,10 +26,10 @@ func sums(tensors ...Tensor[float64]) *Record[float64] {
 }
 
 // collect adds messages in order, and expects the record after the last.
-func collect[T Number](t *testing.T, c *Collector[T], messages []Message) *Record[T] {
+func collect[T Number](t *testing.T, c *Collector[T], messages []Message, mem memory.Allocator) *Record[T] {
 	t.Helper()
 	for i, m := range messages {
-		r, err := c.Add(m)
+		r, err := c.Add(m, mem)
 		if err != nil || (r != nil) != (i == len(messages)-1) {
 			t.Fatalf("message %d of %d: %v, %v", i, len(messages), r, err)
 		}
@@ -40,7 +42,8 @@ func collect[T Number](t *testing.T, c *Collector[T], messages []Message) *Recor
 
 func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 	t.Helper()
-	messages := arrowtest.Must(r.EncodeWithin(MaxMessage))(t)
+	mem := arrowtest.Allocator(t)
+	messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 	for i, m := range messages {
 		if len(m.Value) > MaxMessage {
 			t.Errorf("chunk %d of %d has %d bytes", i, len(messages), len(m.Value))
@@ -49,7 +52,7 @@ func roundTrip[T Number](t *testing.T, r *Record[T]) []Message {
 			t.Errorf("chunk %d has key %s, headers %v", i, m.Key, m.Headers)
 		}
 	}
-	got := collect(t, &Collector[T]{}, messages)
+	got := collect(t, &Collector[T]{}, messages, mem)
 	if got.Digest() != r.Digest() || got.Identity != r.Identity || !slices.Equal(got.Notes, r.Notes) || len(got.Tensors) != len(r.Tensors) {
 		t.Fatalf("%v became %v, notes %v, %d tensors", r.Identity, got.Identity, got.Notes, len(got.Tensors))
 	}
@@ -99,6 +102,7 @@ func TestLargeRecordsAreChunked(t *testing.T) {
 
 // Chunks may arrive in any order and more than once. Records with the same identity and other content stay apart.
 func TestChunksInAnyOrder(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	var records []*Record[float64]
 	for i := range 3 {
 		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60+i)))
@@ -109,13 +113,13 @@ func TestChunksInAnyOrder(t *testing.T) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		var queue []Message
 		for _, r := range records {
-			messages := arrowtest.Must(r.EncodeWithin(MaxMessage))(t)
+			messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 			queue = append(append(queue, messages...), messages[random.IntN(len(messages))])
 		}
 		random.Shuffle(len(queue), func(i, j int) { queue[i], queue[j] = queue[j], queue[i] })
 		c, got := &Collector[float64]{}, map[Digest]int{}
 		for _, m := range queue {
-			r := arrowtest.Must(c.Add(m))(t)
+			r := arrowtest.Must(c.Add(m, mem))(t)
 			if r != nil {
 				got[r.Digest()]++
 			}
@@ -129,6 +133,7 @@ func TestChunksInAnyOrder(t *testing.T) {
 }
 
 func TestRecordsThatAreRefused(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	set := func(key, value string) func(*Message) {
 		return func(m *Message) {
 			m.Headers = slices.Clone(m.Headers)
@@ -156,7 +161,7 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"too many", set("chunks", "10001"), damaged + ": chunk 0 of 10001"},
 		{"value", func(m *Message) { m.Value = nil }, decoding + damaged},
 		{"float32", func(m *Message) {
-			m.Value = arrowtest.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).EncodeWithin(MaxMessage))(t)[0].Value
+			m.Value = arrowtest.Must((&Record[float32]{Tensors: Tensors[float32]{Vector("x", []float32{1, 2})}}).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": schema a7e965b85f74, expected c21849451d83"},
 		{"digest", set("digest", "0123456789abcdef"), decoding + damaged + ": its digest is " + digest.Short() + `, its header says "0123456789ab"`},
 		{"no digest", set("digest", ""), decoding + damaged + ": its digest is " + digest.Short() + `, its header says ""`},
@@ -165,13 +170,13 @@ func TestRecordsThatAreRefused(t *testing.T) {
 		{"notes", set("notes", "1"), decoding + damaged + ": its digest is "},
 		{"too many notes", set("notes", "3"), decoding + damaged + ": its digest is "},
 		{"values", func(m *Message) {
-			m.Value = arrowtest.Must(sums(Vector("x", []float64{1, 3})).EncodeWithin(MaxMessage))(t)[0].Value
+			m.Value = arrowtest.Must(sums(Vector("x", []float64{1, 3})).EncodeWithin(MaxMessage, mem))(t)[0].Value
 		}, decoding + damaged + ": its digest is "},
 	} {
-		m := arrowtest.Must(sums(Vector("x", []float64{1, 2})).EncodeWithin(MaxMessage))(t)[0]
+		m := arrowtest.Must(sums(Vector("x", []float64{1, 2})).EncodeWithin(MaxMessage, mem))(t)[0]
 		c.damage(&m)
 		collector := &Collector[float64]{}
-		r, err := collector.Add(m)
+		r, err := collector.Add(m, mem)
 		if r != nil || !errors.Is(err, ErrDamaged) || !strings.HasPrefix(err.Error(), c.want) {
 			t.Errorf("%s: %v, expected %s", c.name, err, c.want)
 		}
@@ -183,21 +188,23 @@ func TestRecordsThatAreRefused(t *testing.T) {
 
 // A record with a damaged chunk is refused, and its next copy is accepted.
 func TestDamagedRecordsComeAgain(t *testing.T) {
-	whole := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60))).EncodeWithin(MaxMessage))(t)
+	mem := arrowtest.Allocator(t)
+	whole := arrowtest.Must(sums(Vector("x", arrowtest.Numbered[float64](segmentValues*60))).EncodeWithin(MaxMessage, mem))(t)
 	bad := slices.Clone(whole)
 	bad[0].Value = slices.Clone(bad[0].Value)
 	bad[0].Value[len(bad[0].Value)/2] ^= 1
 	c := &Collector[float64]{}
 	for i, m := range bad {
-		_, err := c.Add(m)
+		_, err := c.Add(m, mem)
 		if (err != nil) != (i == len(bad)-1) {
 			t.Fatalf("chunk %d: %v", i, err)
 		}
 	}
-	collect(t, c, whole)
+	collect(t, c, whole, mem)
 }
 
 func TestSegmentsHaveToGoOn(t *testing.T) {
+	mem := arrowtest.Allocator(t)
 	a, b := Vector("a", arrowtest.Numbered[float64](3)), Vector("b", arrowtest.Numbered[float64](3))
 	for name, segments := range map[string][]segment[float64]{
 		"begins within":  {{&a, 1, a.Data[1:], nil}},
@@ -208,9 +215,9 @@ func TestSegmentsHaveToGoOn(t *testing.T) {
 		"great shape":    {{&Tensor[float64]{Name: "a", Shape: []int{1 << 40, 1 << 40}}, 0, nil, nil}},
 		"negative shape": {{&Tensor[float64]{Name: "a", Shape: []int{-1, -3}}, 0, a.Data, nil}},
 	} {
-		m := arrowtest.Must(sums().EncodeWithin(MaxMessage))(t)[0]
-		m.Value = arrowtest.Must(encodeSegments(segments, nil))(t)
-		if r, err := (&Collector[float64]{}).Add(m); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
+		m := arrowtest.Must(sums().EncodeWithin(MaxMessage, mem))(t)[0]
+		m.Value = arrowtest.Must(encodeSegments(segments, nil, mem))(t)
+		if r, err := (&Collector[float64]{}).Add(m, mem); r != nil || !errors.Is(err, ErrDamaged) || strings.Contains(err.Error(), "digest") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -222,7 +229,7 @@ func TestEncodeRefusesOtherShapes(t *testing.T) {
 			t.Error(got)
 		}
 	}()
-	sums(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).EncodeWithin(MaxMessage)
+	sums(Tensor[float64]{Name: "x", Shape: []int{3}, Data: []float64{1, 2}}).EncodeWithin(MaxMessage, memory.NewGoAllocator())
 }
 
 // Records that differ have different digests, even if their content has the same bytes.
@@ -446,10 +453,11 @@ func (c *Collector[T]) kept() (bytes int) {
 // Records that never become complete take at most MaxBytes, whether their chunks are large or small.
 func TestCollectorIsBounded(t *testing.T) {
 	for _, size := range []int{0, 1000, MaxMessage} {
+		mem := arrowtest.NewMeter()
 		c, evicted := &Collector[float64]{MaxBytes: 4 << 20}, 0
 		value := make([]byte, size)
 		for i := range 20_000 {
-			r, err := c.Add(loneChunk(i, value))
+			r, err := c.Add(loneChunk(i, value), mem)
 			gone := (*EvictedError)(nil)
 			if r != nil || err != nil && !(errors.As(err, &gone) && errors.Is(err, ErrDamaged) && gone.Have == 1 && gone.Chunks == 10_000) {
 				t.Fatalf("%v, %v", r, err)
@@ -464,12 +472,12 @@ func TestCollectorIsBounded(t *testing.T) {
 				t.Fatalf("%d bytes are kept, %d counted, of %d records, %d waiting", kept, c.bytes, len(c.open), c.waiting.Len())
 			}
 		}
-		if evicted == 0 {
-			t.Errorf("%d records are evicted", evicted)
+		if evicted == 0 || mem.Total > 0 {
+			t.Errorf("%d records are evicted, %d bytes decoded", evicted, mem.Total)
 		}
 	}
 	c := &Collector[float64]{}
-	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1))); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
+	if _, err := c.Add(loneChunk(0, make([]byte, MaxMessage+1)), arrowtest.NewMeter()); !errors.Is(err, ErrDamaged) || len(c.open) > 0 {
 		t.Errorf("%v, %d records", err, len(c.open))
 	}
 }
@@ -478,12 +486,13 @@ func TestCollectorIsBounded(t *testing.T) {
 // as their chunks keep arriving.
 func TestRecordsComeThroughAFlood(t *testing.T) {
 	const writers = 8
+	mem := arrowtest.Allocator(t)
 	var queues [][]Message
 	size := 0
 	for i := range writers {
 		r := sums(Vector("x", arrowtest.Numbered[float64](segmentValues*120)))
 		r.Partition = i
-		messages := arrowtest.Must(r.EncodeWithin(MaxMessage))(t)
+		messages := arrowtest.Must(r.EncodeWithin(MaxMessage, mem))(t)
 		for _, m := range messages {
 			size += len(m.Value)
 		}
@@ -496,7 +505,7 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 		copy(left, queues)
 		for whole < writers {
 			for flood := range 3 {
-				_, err := c.Add(loneChunk(random.Int(), filler[:100_000*flood]))
+				_, err := c.Add(loneChunk(random.Int(), filler[:100_000*flood]), mem)
 				if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 {
 					t.Fatal(err)
 				}
@@ -505,7 +514,7 @@ func TestRecordsComeThroughAFlood(t *testing.T) {
 			if len(left[i]) == 0 {
 				continue
 			}
-			r, err := c.Add(left[i][0])
+			r, err := c.Add(left[i][0], mem)
 			if gone := (*EvictedError)(nil); errors.As(err, &gone) && gone.Chunks != 10_000 || r == nil && len(left[i]) == 1 {
 				t.Fatalf("seed %d, writer %d: %v, %v", seed, i, r, err)
 			}
@@ -529,6 +538,7 @@ func TestRecordOfManyTensors(t *testing.T) {
 // three bytes are a message: which chunk of which record, and what is wrong with it.
 func FuzzCollectorSequence(f *testing.F) {
 	const records, chunks, maxBytes = 8, 3, 4 << 10
+	mem := arrowtest.Allocator(f)
 	var messages [records][chunks]Message
 	whole, largest := map[Digest]bool{}, 0
 	for i := range messages {
@@ -539,7 +549,7 @@ func FuzzCollectorSequence(f *testing.F) {
 		size := recordOverhead
 		for j := range chunks {
 			n := i + 1
-			value := arrowtest.Must(encodeSegments([]segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil))(f)
+			value := arrowtest.Must(encodeSegments([]segment[float64]{{&x, j * n, x.Data[j*n : (j+1)*n], nil}}, nil, mem))(f)
 			headers := append(r.Headers(), Header{"chunk", strconv.Itoa(j)}, Header{"chunks", strconv.Itoa(chunks)},
 				Header{"digest", string(r.Digest())}, Header{"notes", strconv.Itoa(len(r.Notes))})
 			messages[i][j] = Message{Headers: append(headers, r.Notes...), Value: value}
@@ -551,7 +561,7 @@ func FuzzCollectorSequence(f *testing.F) {
 	f.Add([]byte{3, 2, 0, 4, 0, 0, 3, 1, 0, 4, 2, 0, 4, 1, 0, 3, 0, 0})
 	f.Add(bytes.Repeat([]byte{0, 0, 0, 1, 0, 0, 2, 0, 0, 3, 0, 0, 4, 0, 0, 5, 0, 0, 6, 1, 0, 7, 1, 9}, 20))
 	f.Fuzz(func(t *testing.T, sequence []byte) {
-		c := &Collector[float64]{MaxBytes: maxBytes}
+		mem, c := arrowtest.Allocator(t), &Collector[float64]{MaxBytes: maxBytes}
 		for ; len(sequence) >= 3; sequence = sequence[3:] {
 			i, j, wrong := sequence[0], sequence[1], int(sequence[2])
 			m := messages[i%records][j%chunks]
@@ -564,7 +574,7 @@ func FuzzCollectorSequence(f *testing.F) {
 			case 3:
 				m.Headers = append([]Header{{"chunk", strconv.Itoa(wrong >> 2 % chunks)}}, m.Headers...)
 			}
-			r, err := c.Add(m)
+			r, err := c.Add(m, mem)
 			if err != nil && !errors.Is(err, ErrDamaged) || r != nil && !whole[r.Digest()] {
 				t.Fatalf("%v, %v", r, err)
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/schemas/stream"
 )
@@ -23,13 +24,13 @@ func TensorsDigest(tensors Tensors[float32]) Digest {
 
 // WriteTensors writes tensors as an Arrow IPC stream with the schema of a record, and one entry of metadata. It returns
 // the number of bytes written.
-func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32]) (int64, error) {
+func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32], mem memory.Allocator) (int64, error) {
 	of := arrow.NewMetadata([]string{key}, []string{metadata})
 	var segments []segment[float32]
 	for i := range tensors {
 		segments = append(segments, tensors[i].segments()...)
 	}
-	value, err := encodeSegments(segments, &of)
+	value, err := encodeSegments(segments, &of, mem)
 	if err != nil {
 		return 0, fmt.Errorf("encode tensors: %w", err)
 	}
@@ -39,15 +40,16 @@ func WriteTensors(w io.Writer, key, metadata string, tensors Tensors[float32]) (
 
 // ReadTensors is the inverse of [WriteTensors]. ok is false if the stream has no metadata with that key. An error about
 // the bytes wraps [ErrDamaged].
-func ReadTensors(r io.Reader, key string) (metadata string, tensors Tensors[float32], ok bool, err error) {
+func ReadTensors(r io.Reader, key string, mem memory.Allocator) (metadata string, tensors Tensors[float32], ok bool, err error) {
 	value, err := io.ReadAll(r)
 	if err != nil {
 		return "", nil, false, err
 	}
-	record, err := stream.Decode(value, nil)
+	record, err := stream.Decode(value, mem, nil)
 	if err != nil {
 		return "", nil, false, err
 	}
+	defer record.Release()
 	of := record.Schema().Metadata()
 	if metadata, ok = of.GetValue(key); !ok {
 		return "", nil, false, nil

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/format/tabular"
@@ -75,7 +76,7 @@ func open(c *input.Content, o layout.Options, want *layout.Features) (format.Tab
 		return format.Table{}, input.ErrEmpty
 	}
 	from, file := arrowStreamOf(c)
-	r, err := stream.NewReader(from, file)
+	r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return format.Table{}, err
 	}
@@ -239,6 +240,7 @@ func (s *source) load(n int, wanted []bool) (ok bool, err error) {
 	for s.batch == nil || s.from == int(s.batch.NumRows()) {
 		if s.batch != nil {
 			s.read += s.batch.NumRows()
+			s.batch.Release()
 			s.batch = nil
 		}
 		next, err := s.records.Next(n, func(column int) bool {

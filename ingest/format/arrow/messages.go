@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format/tabular"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -65,10 +66,11 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 		return r.rows.Read(row)
 	}
 	from, file := arrowStreamOf(&input.Content{Value: p.Value})
-	s, err := stream.NewReader(from, file)
+	s, err := stream.NewReader(from, file, memory.DefaultAllocator)
 	if err != nil {
 		return nil, err
 	}
+	defer s.Close()
 	r.last = arrow.StructOf(s.Schema().Fields()...)
 	r.rows.Begin()
 	for {
@@ -87,6 +89,7 @@ func (r *messages) Read(_ context.Context, p message.Payload) (rows [][]tabular.
 
 // add adds the rows of a batch.
 func (r *messages) add(batch arrow.Record) error {
+	defer batch.Release()
 	rows := RowsOf(batch)
 	for i := range int(batch.NumRows()) {
 		if err := r.rows.Add(Nested{rows, i}); err != nil {

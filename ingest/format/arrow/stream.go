@@ -8,6 +8,7 @@ import (
 	"iter"
 
 	"github.com/apache/arrow/go/v17/arrow"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 
 	"github.com/stagewise/stagewise/ingest/format"
 	"github.com/stagewise/stagewise/ingest/input"
@@ -37,10 +38,11 @@ func Stream(ctx context.Context, name string, value []byte, reserve func(input.U
 func JSONRows(content []byte, reserve func(bytes int) error) iter.Seq[[]byte] {
 	return func(yield func([]byte) bool) {
 		from, file := arrowStreamOf(&input.Content{Value: content})
-		r, err := stream.NewReader(from, file)
+		r, err := stream.NewReader(from, file, memory.DefaultAllocator)
 		if err != nil {
 			return
 		}
+		defer r.Close()
 		r.Reserve(reserve)
 		for {
 			record, err := r.Next(func(int) bool { return true })
@@ -51,8 +53,9 @@ func JSONRows(content []byte, reserve func(bytes int) error) iter.Seq[[]byte] {
 	}
 }
 
-// yieldRows yields the rows of a record as JSON.
+// yieldRows yields the rows of a record as JSON, and releases it.
 func yieldRows(record arrow.Record, yield func([]byte) bool) bool {
+	defer record.Release()
 	for i := range int(record.NumRows()) {
 		row := []byte{'{'}
 		for j, column := range record.Columns() {

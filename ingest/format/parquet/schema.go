@@ -13,6 +13,7 @@ import (
 	"github.com/apache/arrow/go/v17/arrow/array"
 	"github.com/apache/arrow/go/v17/arrow/decimal256"
 	"github.com/apache/arrow/go/v17/arrow/float16"
+	"github.com/apache/arrow/go/v17/arrow/memory"
 	"github.com/parquet-go/parquet-go"
 	"github.com/parquet-go/parquet-go/format"
 
@@ -49,7 +50,7 @@ func typesOf(file *parquet.File) (t types) {
 	if err != nil {
 		return t
 	}
-	r, err := stream.NewReader(bytes.NewReader(content), false)
+	r, err := stream.NewReader(bytes.NewReader(content), false, memory.DefaultAllocator)
 	if err != nil {
 		return t // only a hint
 	}

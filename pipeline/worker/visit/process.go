@@ -113,6 +113,7 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 	if err != nil {
 		return nil, err
 	}
+	defer batch.Release()
 	b := &Batch{Offset: m.Offset, Checksum: Checksum(m, number, batch.Rows), Examples: batch.Rows}
 	readFeatures(&p.raw, &p.features, batch)
 	for _, i := range leaveOutOverflows(p.Plan, batch, p.raw, &p.features) {

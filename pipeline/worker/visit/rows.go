@@ -27,17 +27,19 @@ type rowShape struct {
 }
 
 // decode decodes an accepted examples message of a partition for a run with rows of the given shape; nil if it is not known
-// yet. It clears the values of forgotten rows.
+// yet. It clears the values of forgotten rows. The caller releases the examples.
 func (r *Run) decode(forgotten coverage.Forgotten, number int, m protocol.Message, rows *rowShape) (*examples.Batch, error) {
-	examples, err := examples.Decode(m.Value)
+	examples, err := r.Codec.DecodeExamples(m.Value)
 	if err != nil {
 		return nil, err
 	}
 	if err := checkExamples(r.Plan, examples, rows); err != nil {
+		examples.Release()
 		return nil, err
 	}
 	if rows != nil {
 		if err := examples.Align(rows.Columns); err != nil {
+			examples.Release()
 			return nil, err
 		}
 	}

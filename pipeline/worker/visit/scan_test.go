@@ -114,7 +114,7 @@ func TestScanReadsAheadWithinItsBound(t *testing.T) {
 		var ahead atomic.Int64
 		rows := int64(0)
 		s := inOrder([]*Share{NewShare(1, &Part{Span: coverage.Span{To: messages}})})
-		s.Run = NewRun(protocol.NewClient(log, "test"), nil, &schemas.Plan{Foreign: true}, "", NewCache(0))
+		s.Run = NewRun(protocol.NewClient(log, "test", nil), nil, &schemas.Plan{Foreign: true}, "", NewCache(0))
 		s.Processor = func() Process {
 			return func(_ context.Context, l *Load) (*Outcome, error) {
 				if n := ahead.Add(1); n > limit {

@@ -125,6 +125,7 @@ func (s *Survey) searchFirst(ctx context.Context, span coverage.Span, found *fir
 		if err == nil {
 			had := *found
 			whole, err = s.firstIn(found, examples)
+			examples.Release()
 			if had.shape != found.shape || len(had.Shift) != len(found.Shift) || len(had.TargetShift) != len(found.TargetShift) {
 				found.read = append(found.read, readMessage{span.Partition, m.Offset, Checksum(m, span.Partition, 0)})
 			}

@@ -116,6 +116,7 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	if err != nil {
 		return 0, err
 	}
+	defer batch.Release()
 	if err := p.checkColumns(batch); err != nil {
 		return 0, err
 	}
