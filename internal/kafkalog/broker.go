@@ -55,7 +55,7 @@ const allWrites = math.MaxInt64
 
 // startBroker starts the embedded broker. cleaned is the error of cleaning its log, despite which the broker runs. failed is called with
 // the error of a broker that has stopped by itself.
-func startBroker(ctx context.Context, o Options, now time.Time, failed context.CancelCauseFunc) (b *broker, cleaned, err error) {
+func startBroker(ctx context.Context, o Options, failed context.CancelCauseFunc) (b *broker, cleaned, err error) {
 	wait := reporter{report: o.Waiting, what: "open data directory " + o.DataDir}
 	lock, made, err := lockDir(ctx, o.DataDir, wait.failed)
 	if wait.over(err); err != nil {
@@ -66,7 +66,7 @@ func startBroker(ctx context.Context, o Options, now time.Time, failed context.C
 	if b.listener, err = listen(o.Listen); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("start the embedded broker: %w", err), b.release())
 	}
-	if cleaned, err = b.start(now); err != nil {
+	if cleaned, err = b.start(); err != nil {
 		return nil, nil, errors.Join(err, b.listener.close(), b.release())
 	}
 	if o.Listen != "" {
@@ -83,11 +83,11 @@ func logIn(dir string) files { return files{dir: filepath.Join(dir, "log")} }
 
 // start opens the log, cleans it, completely for topics in whole, and starts kfake. kfake and the cleaning treat everything
 // after a damaged batch as torn, so neither may see one.
-func (b *broker) start(now time.Time, whole ...string) (cleaned, err error) {
+func (b *broker) start(whole ...string) (cleaned, err error) {
 	if err := b.files.open(); err != nil {
 		return nil, fmt.Errorf("open the log of the embedded broker: %w", err)
 	}
-	if err := b.files.clean(now, whole...); err != nil {
+	if err := b.files.clean(time.Now(), whole...); err != nil {
 		cleaned = fmt.Errorf("clean the log of the embedded broker: %w", err)
 	}
 	options := []kfake.Opt{
@@ -109,14 +109,14 @@ func (b *broker) start(now time.Time, whole ...string) (cleaned, err error) {
 
 // restart waits for the writes in flight, stops kfake, cleans its log as start does, and starts kfake again. Connections
 // break; clients reconnect and wait until they are accepted.
-func (b *broker) restart(ctx context.Context, now time.Time, whole ...string) error {
+func (b *broker) restart(ctx context.Context, whole ...string) error {
 	if err := b.writes.Acquire(ctx, allWrites); err != nil {
 		return err
 	}
 	defer b.writes.Release(allWrites)
 	return b.running(func() error {
 		b.cluster.Close()
-		cleaned, err := b.start(now, whole...)
+		cleaned, err := b.start(whole...)
 		both := errors.Join(cleaned, err)
 		if b.stopped = err != nil; b.stopped {
 			b.failed(both)
@@ -156,14 +156,14 @@ func Repair(ctx context.Context, dir string) (repaired []Repaired, err error) {
 
 // clean applies the topics' retention and compaction settings: it deletes expired segments, and restarts the broker for the rest
 // if that pays.
-func (b *broker) clean(ctx context.Context, now time.Time) error {
+func (b *broker) clean(ctx context.Context) error {
 	if !isThere(b.lock) { // files that are still open take writes, which no later process finds
 		err := fmt.Errorf("data directory %s was deleted or replaced while the embedded broker used it: its messages are lost",
 			filepath.Dir(b.files.dir))
 		b.failed(err)
 		return err
 	}
-	failure := b.files.survey(now)
+	failure := b.files.survey(time.Now())
 	for _, p := range b.files.plans {
 		if p.expired == 0 {
 			continue
@@ -178,7 +178,7 @@ func (b *broker) clean(ctx context.Context, now time.Time) error {
 	if failure != nil || !pays(b.files.plans) { // with unreadable files the broker might not start again
 		return failure
 	}
-	return b.restart(ctx, now)
+	return b.restart(ctx)
 }
 
 // keepEnd makes sure that the offsets of a partition continue after all of its messages before an offset were deleted and
@@ -484,33 +484,30 @@ const (
 	maxCleanInterval = 24 * time.Hour
 )
 
-// Clean deletes messages from the embedded broker's log according to the topics' settings: cleanup.policy, retention.ms,
+// clean deletes messages from the embedded broker's log according to the topics' settings: cleanup.policy, retention.ms,
 // retention.bytes, segment.bytes, segment.ms, min.compaction.lag.ms and delete.retention.ms. Without a retention setting,
-// messages are kept. On other brokers, which clean their logs themselves, Clean does nothing.
-//
-// Open, and every minute a goroutine of the Log, do the same. A call is only needed to free space at once.
+// messages are kept. Open and keepClean call it.
 //
 // Expired segments are deleted while the broker runs. Compaction, and retention within the active segment, require a
 // restart of the broker, which takes about a second and a half for each GB of the log, and blocks readers and writers. To
 // make this rare, the broker restarts when that frees a sixteenth of the log, or when a message is older than retention.ms
 // and segment.ms together. If the broker does not start again, the error is returned by this and all later calls of the
 // Log.
-func (l *Log) Clean(ctx context.Context) error {
-	return l.clean("clean the log", func() error { return l.broker.clean(ctx, l.now()) })
+func (l *Log) clean(ctx context.Context) error {
+	return l.alone("clean the log", func() error { return l.broker.clean(ctx) })
 }
 
 // Compact removes superseded and tombstoned messages of compacted topics from the embedded broker's files, including the
-// active segment. It blocks readers and writers like [Log.Clean]. On other brokers, which compact their logs themselves,
-// it does nothing.
+// active segment. It blocks readers and writers. On other brokers, which compact their logs themselves, it does nothing.
 func (l *Log) Compact(ctx context.Context, topics ...string) error {
-	return l.clean("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(ctx, l.now(), topics...) })
-}
-
-// clean calls do if there is an embedded broker. what describes it, for its error.
-func (l *Log) clean(what string, do func() error) error {
 	if l.broker == nil {
 		return nil
 	}
+	return l.alone("compact "+strings.Join(topics, ", "), func() error { return l.broker.restart(ctx, topics...) })
+}
+
+// alone calls do while nothing else cleans the log. what describes it, for its error.
+func (l *Log) alone(what string, do func() error) error {
 	if err := context.Cause(l.ctx); err != nil {
 		return err
 	}
@@ -525,32 +522,20 @@ func (l *Log) clean(what string, do func() error) error {
 // keepClean cleans the log periodically until the log is closed. After an error, the first of which may be passed in, it
 // reports a wait, and backs off.
 func (l *Log) keepClean(every time.Duration, err error) {
-	report := func(w Wait) {
-		if w.What = "clean the log"; l.waiting != nil {
-			l.waiting(w)
-		}
-	}
-	var failing time.Time // start of the current failures; zero if the last attempt succeeded
-	for interval := every; ; {
-		switch {
-		case err != nil:
-			if failing.IsZero() {
-				failing = time.Now()
-			}
+	wait := reporter{report: l.waiting, what: "clean the log"}
+	for interval := every; ; err = l.clean(l.ctx) {
+		if err != nil {
 			interval = min(2*interval, max(every, maxCleanInterval))
-			report(Wait{Since: time.Since(failing), Err: err})
-		case !failing.IsZero():
-			report(Wait{Since: time.Since(failing), Over: true})
-			failing, interval = time.Time{}, every
+			wait.failed(time.Now().Add(-minWaitInterval), err) // it is reported at once
+		} else {
+			wait.over(nil)
+			interval = every
 		}
 		select {
 		case <-time.After(interval):
 		case <-l.ctx.Done():
-			if !failing.IsZero() {
-				report(Wait{Since: time.Since(failing), Err: context.Cause(l.ctx), Over: true})
-			}
+			wait.over(context.Cause(l.ctx))
 			return
 		}
-		err = l.Clean(l.ctx)
 	}
 }

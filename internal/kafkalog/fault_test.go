@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -84,48 +83,18 @@ func TestRangeWaitsForABrokerThatIsBehind(t *testing.T) {
 	}
 }
 
-// Open retries if a broker accepts a connection and closes it. If no broker accepts a connection it fails at once.
+// Open retries if a broker accepts a connection and closes it.
 func TestOpenOutlivesAConnection(t *testing.T) {
-	broker := openListening(t).Addr()[0]
-	front := must(net.Listen("tcp", "127.0.0.1:0"))(t)
-	defer front.Close()
-	taken := make(chan int, 1)
-	go func() {
-		n := 0
-		defer func() { taken <- n }()
-		for {
-			client, err := front.Accept()
-			if err != nil {
-				return
-			}
-			if n++; n < 3 {
-				client.Close()
-				continue
-			}
-			behind, err := net.Dial("tcp", broker)
-			if err != nil {
-				client.Close()
-				continue
-			}
-			go func() {
-				defer behind.Close()
-				_, _ = io.Copy(behind, client)
-			}()
-			go func() {
-				defer client.Close()
-				_, _ = io.Copy(client, behind)
-			}()
-		}
-	}()
-	l := must(Open(testContext(t), Options{Brokers: []string{front.Addr().String()}}))(t)
-	noError(t, l.Close())
-	front.Close()
-	if n := <-taken; n < 3 {
-		t.Errorf("%d connections", n)
-	}
-	began := time.Now()
-	if _, err := Open(testContext(t), Options{Brokers: []string{front.Addr().String()}}); err == nil || time.Since(began) > requestTimeout/2 {
-		t.Errorf("%v after %v without a broker", err, time.Since(began))
+	cluster, addresses := startCluster(t, kfake.NumBrokers(1))
+	cuts := 2
+	cluster.ControlKey(int16(kmsg.Metadata), func(kmsg.Request) (kmsg.Response, error, bool) {
+		cluster.KeepControl()
+		cuts--
+		return nil, errors.New("cut"), cuts >= 0
+	})
+	connect(t, addresses)
+	if cuts >= 0 {
+		t.Errorf("%d connections are left to be cut", cuts+1)
 	}
 }
 
@@ -212,31 +181,6 @@ func TestPermanentErrorsAreReturned(t *testing.T) {
 			}
 			hit.Remove()
 		}
-	}
-}
-
-// A throttling broker responds late, which is no error, or rejects temporarily, which is retried.
-func TestThrottling(t *testing.T) {
-	l := openTopic(t)
-	ctx := testContext(t)
-	l.broker.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
-		answer := r.ResponseKind().(*kmsg.ProduceResponse)
-		answer.ThrottleMillis = 60_000
-		topic := kmsg.NewProduceResponseTopic()
-		topic.Topic = "t"
-		partition := kmsg.NewProduceResponseTopicPartition()
-		partition.BaseOffset = 17
-		topic.Partitions = append(topic.Partitions, partition)
-		answer.Topics = append(answer.Topics, topic)
-		return answer, nil, true
-	})
-	if base, err := l.Append(ctx, "t", 0, numbered(0, 10)); base != 17 || err != nil {
-		t.Errorf("%d, %v", base, err)
-	}
-	hit := l.broker.cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.CreateTopics}, Topic: "u", Err: kerr.ThrottlingQuotaExceeded, Count: 2})
-	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 1}))
-	if hit.Hits() != 2 {
-		t.Errorf("creation met %d refusals", hit.Hits())
 	}
 }
 
@@ -360,61 +304,6 @@ func TestLongPollDelaysNobody(t *testing.T) {
 	}
 }
 
-// breaking is a broker's listener. Some of its connections break during a response.
-type breaking struct {
-	net.Listener
-	answers *atomic.Int64 // number of responses sent; while it is negative, no connection breaks
-}
-
-func (b breaking) Accept() (net.Conn, error) {
-	conn, err := b.Listener.Accept()
-	return breakingConn{conn, b.answers}, err
-}
-
-type breakingConn struct {
-	net.Conn
-	answers *atomic.Int64
-}
-
-func (c breakingConn) Write(answer []byte) (int, error) {
-	if n := c.answers.Add(1); n < 0 || n%5 != 0 {
-		return c.Conn.Write(answer)
-	}
-	n, _ := c.Conn.Write(answer[:len(answer)/2])
-	return n, errors.Join(io.ErrClosedPipe, c.Conn.Close())
-}
-
-// A request is sent again if its response is incomplete, so no message is missing or reordered.
-func TestAnswersThatBreakOff(t *testing.T) {
-	var answers atomic.Int64
-	answers.Store(-1 << 60)
-	_, addresses := startCluster(t, kfake.NumBrokers(1), kfake.ListenFn(func(network, address string) (net.Listener, error) {
-		listener, err := net.Listen(network, address)
-		return breaking{listener, &answers}, err
-	}))
-	l := connect(t, addresses)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	f := l.Follow("t", 0, 0)
-	defer f.Close()
-	answers.Store(0)
-	const n = 20
-	for i := range n {
-		must(l.Append(ctx, "t", 0, numbered(i, 1000)))(t)
-	}
-	want := 0
-	for want < n {
-		switch m := must(f.Next(ctx))(t); number(m) {
-		case strconv.Itoa(want):
-			want++
-		case strconv.Itoa(want - 1): // duplicated
-		default:
-			t.Fatalf("%s, want %d", number(m), want)
-		}
-	}
-	answers.Store(-1 << 60)
-}
-
 func TestUnreachableBrokersAreNamed(t *testing.T) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	noError(t, err)
@@ -431,46 +320,6 @@ func TestUnreachableBrokersAreNamed(t *testing.T) {
 	defer cancel()
 	if _, err := Open(ctx, Options{Brokers: []string{silent.Addr().String()}}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("no answer: %v", err)
-	}
-}
-
-// A topic that another process has just created is found, although the cached metadata is older.
-func TestTopicCreatedElsewhere(t *testing.T) {
-	l := openListening(t)
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	other := must(Open(ctx, Options{Brokers: l.Addr()}))(t)
-	defer other.Close()
-	if other.Embedded() {
-		t.Error("a connection to other brokers counts as embedded")
-	}
-	must(other.Append(ctx, "t", 0, numbered(0, 10)))(t)
-	noError(t, l.Create(ctx, Topic{Name: "u", Partitions: 2}))
-	must(other.Append(ctx, "u", 1, numbered(0, 10)))(t)
-	if n, err := other.Partitions(ctx, "u"); n != 2 || err != nil {
-		t.Errorf("%d partitions, %v", n, err)
-	}
-}
-
-func TestFitFillsRequests(t *testing.T) {
-	for name, c := range map[string]struct {
-		sizes []int
-		limit int
-		want  int
-	}{
-		"one that fits":            {[]int{10}, 1000, 1},
-		"one that does not":        {[]int{2000}, 1000, 1},
-		"the next one would not":   {[]int{400, 400, 400}, 1000, 2},
-		"a large one comes second": {[]int{10, 2000}, 1000, 1},
-		"just at the limit":        {[]int{1000 - 61 - 36}, 1000, 1},
-	} {
-		var messages []Message
-		for _, size := range c.sizes {
-			messages = append(messages, Message{Value: make([]byte, size)})
-		}
-		if n, size := fit(messages, c.limit); n != c.want || (n > 1 && size > c.limit) {
-			t.Errorf("%s: %d messages of %d bytes, want %d", name, n, size, c.want)
-		}
 	}
 }
 
@@ -726,22 +575,4 @@ func TestSteadyStateOpensNoConnections(t *testing.T) {
 		noError(t, cluster.MoveTopicPartition("t", int32(p), int32(p+1)%3))
 	}
 	steady()
-}
-
-// A closed follower leaves a long poll behind. Once that has ended, its connection is reused.
-func TestAbandonedPollKeepsItsConnection(t *testing.T) {
-	_, addresses, accepted := startCounting(t)
-	l := connect(t, addresses[:1])
-	ctx := testContext(t)
-	noError(t, l.Create(ctx, Topic{Name: "t", Partitions: 1}))
-	must(l.Append(ctx, "t", 0, numbered(0, 10)))(t)
-	for round := range 100 {
-		f := l.Follow("t", 0, int64(round))
-		must(f.Next(ctx))(t)
-		noError(t, f.Close())
-		must(l.Append(ctx, "t", 0, numbered(0, 10)))(t) // ends the poll
-	}
-	if n := accepted.Load(); n > 20 {
-		t.Errorf("100 followers, one after the other, opened %d connections", n)
-	}
 }

@@ -153,20 +153,7 @@ func TestCommitThatIsRefused(t *testing.T) {
 	cluster, l := openGroup(t, kfake.NumBrokers(1))
 	a := join(t, l, "g", "t")
 	until(t, "it owns all", ownsAll(a, 6), a)
-	cluster.ControlKey(int16(kmsg.OffsetCommit), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		response := request.ResponseKind().(*kmsg.OffsetCommitResponse)
-		for _, topic := range request.(*kmsg.OffsetCommitRequest).Topics {
-			refused := kmsg.NewOffsetCommitResponseTopic()
-			refused.Topic = topic.Topic
-			for _, p := range topic.Partitions {
-				partition := kmsg.NewOffsetCommitResponseTopicPartition()
-				partition.Partition, partition.ErrorCode = p.Partition, kerr.GroupAuthorizationFailed.Code
-				refused.Partitions = append(refused.Partitions, partition)
-			}
-			response.Topics = append(response.Topics, refused)
-		}
-		return response, nil, true
-	})
+	cluster.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Group: "g", Err: kerr.GroupAuthorizationFailed})
 	result := make(chan error, 1)
 	a.Commit(map[int]int64{0: 1}, func(err error) { result <- err })
 	if err := <-result; !errors.Is(err, kafka.GroupAuthorizationFailed) {

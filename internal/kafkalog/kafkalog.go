@@ -53,8 +53,7 @@ type Message struct {
 type Options struct {
 	// Brokers are host:port addresses, at least one of which must answer. Empty: a broker inside this process.
 	Brokers []string
-	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it. See [Log.Clean] for
-	// retention.
+	// DataDir is the directory of the embedded broker's log. Only one process at a time can open it.
 	DataDir string
 	// Listen is a host:port of the loopback interface for other programs that use the embedded broker, without authentication;
 	// with port 0 it is any free port. Empty: no listener, and only this Log reaches the broker.
@@ -71,8 +70,7 @@ type Options struct {
 	// Security is TLS and SASL for Brokers. The embedded broker ignores it.
 	Security Security
 
-	now        func() time.Time // nil: time.Now
-	cleanEvery time.Duration    // 0: cleanInterval
+	cleanEvery time.Duration // 0: cleanInterval
 }
 
 const (
@@ -109,8 +107,7 @@ type Log struct {
 
 	waiting  func(Wait)
 	repeated func(topic string)
-	now      func() time.Time // for Clean
-	cleaning sync.Mutex       // held by Clean
+	cleaning sync.Mutex // held while the log is cleaned
 
 	found sync.Map // topics of successful requests
 
@@ -125,13 +122,10 @@ type Log struct {
 // *AccessError if the brokers deny access.
 func Open(ctx context.Context, o Options) (*Log, error) {
 	l := &Log{
-		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, repeated: o.Repeated, now: o.now,
+		addresses: slices.Clone(o.Brokers), waiting: o.Waiting, repeated: o.Repeated,
 		unknownTimeout: unknownTimeout, stall: stallTime,
 		session: sessionTime, heartbeat: heartbeatTime, watch: watchTime, leave: leaveTime,
 		leaders: leaders{topics: map[string]ledTopic{}},
-	}
-	if l.now == nil {
-		l.now = time.Now
 	}
 	l.ctx, l.end = context.WithCancelCause(context.Background())
 	var cleaned error
@@ -145,7 +139,7 @@ func Open(ctx context.Context, o Options) (*Log, error) {
 			return nil, errors.New("open log: set brokers or a data directory")
 		}
 		var err error
-		if l.broker, cleaned, err = startBroker(ctx, o, l.now(), l.end); err != nil {
+		if l.broker, cleaned, err = startBroker(ctx, o, l.end); err != nil {
 			return nil, err
 		}
 		l.addresses = []string{l.broker.listener.address().String()}

@@ -117,7 +117,6 @@ type topic struct {
 	deletes, compacts bool          // cleanup.policy; both may be set
 	retention         time.Duration // retention.ms; negative: unlimited
 	retentionBytes    int64         // retention.bytes, for a partition; negative: unlimited
-	segmentBytes      int64         // segment.bytes
 	segmentTime       time.Duration // segment.ms
 	tombstones        time.Duration // delete.retention.ms
 	lag               time.Duration // min.compaction.lag.ms
@@ -181,10 +180,9 @@ func (l *files) topics() ([]topic, error) {
 			retention:      duration("retention.ms", -time.Millisecond),
 			retentionBytes: number("retention.bytes", -1),
 			// The others are the defaults of kfake, or else of Kafka.
-			segmentBytes: number("segment.bytes", 100<<20),
-			segmentTime:  duration("segment.ms", 7*24*time.Hour),
-			tombstones:   duration("delete.retention.ms", 24*time.Hour),
-			lag:          duration("min.compaction.lag.ms", 0),
+			segmentTime: duration("segment.ms", 7*24*time.Hour),
+			tombstones:  duration("delete.retention.ms", 24*time.Hour),
+			lag:         duration("min.compaction.lag.ms", 0),
 		})
 	}
 	return list, nil

@@ -189,7 +189,7 @@ func retriable(err error) bool {
 	if errors.As(err, new(*WriteError)) { // a file system error is also a net.Error
 		return false
 	}
-	if errors.As(err, new(*secure.RefusedError)) || secure.IsAlert(err) { // may be wrapped in a net.Error, like an alert
+	if errors.As(err, new(*AccessError)) || secure.IsAlert(err) { // may be wrapped in a net.Error, like an alert
 		return false
 	}
 	if _, ok := errors.AsType[net.Error](err); ok { // includes context.DeadlineExceeded of a single request

@@ -460,43 +460,4 @@ func TestTokens(t *testing.T) {
 			t.Errorf("%v, expected %q", denied, want)
 		}
 	}
-	wrong := tokenEndpoint(t, time.Now())
-	wrong.Username = "somebody"
-	if denied := access(t, brokers, Security{SASL: wrong}); !strings.Contains(denied.Check, "the endpoint refuses client somebody") {
-		t.Error(denied)
-	}
-	nowhere := tokenEndpoint(t, time.Now())
-	nowhere.TokenURL = "http://127.0.0.1:1/token"
-	_, err := Open(testContext(t), Options{Brokers: brokers, Security: Security{SASL: nowhere}})
-	if err == nil || !strings.Contains(err.Error(), "fetch a token from security.sasl.token_url "+nowhere.TokenURL) {
-		t.Errorf("no endpoint: %v", err)
-	}
-}
-
-// reconnect makes the broker close the connection at the next request for a topic.
-func reconnect(cluster *kfake.Cluster) {
-	cluster.ControlKey(int16(kmsg.CreateTopics), func(kmsg.Request) (kmsg.Response, error, bool) { return nil, errors.New("cut"), true })
-}
-
-// An open log waits while the token endpoint is unavailable, and continues afterwards.
-func TestEndpointIsAway(t *testing.T) {
-	cluster, brokers := startCluster(t, kfake.NumBrokers(1))
-	takeTokens(cluster, func(string) bool { return true })
-	away := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if away--; away >= 0 {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprint(w, `{"access_token": "t", "expires_in": -1}`) // renewed at each login
-	}))
-	t.Cleanup(server.Close)
-	l := openSecured(t, brokers, Security{SASL: secure.SASL{Mechanism: mechanismOAuthBearer, Username: "train", Password: NewSecret("s3cret"),
-		TokenURL: server.URL}})
-	away = 3
-	reconnect(cluster)
-	if err := l.Create(testContext(t), Topic{Name: "t", Partitions: 1}); err != nil || away >= 0 {
-		t.Errorf("%v, and %d refusals are left", err, away)
-	}
 }

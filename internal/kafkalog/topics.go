@@ -106,7 +106,7 @@ func withMessage(err error, message *string) error {
 func (l *Log) Settings(t Topic) map[string]string {
 	settings := map[string]string{}
 	if l.Embedded() {
-		settings["retention.ms"] = "-1" // kfake's default, a week, differs from that of Clean
+		settings["retention.ms"] = "-1" // kfake's default, a week, differs from that of clean
 	}
 	if t.Replication >= 3 {
 		settings["min.insync.replicas"] = "2"

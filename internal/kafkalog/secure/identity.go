@@ -14,9 +14,9 @@ import (
 )
 
 // AccessError is a connection or request that cannot succeed without a change of the configuration or the cluster: a
-// broker denies access, or its certificate is not trusted. Retrying does not help.
+// broker or a token endpoint denies access, or its certificate is not trusted. Retrying does not help.
 type AccessError struct {
-	// Err is the broker's or TLS's error.
+	// Err is the error of the broker, of TLS or of the endpoint.
 	Err error
 	// Check is the configuration key or the ACLs to check.
 	Check string
@@ -100,9 +100,6 @@ func (i *Identity) Explain(err error) error {
 
 // check returns what to check for an error, or "" if err is not about access.
 func (i *Identity) check(err error) string {
-	if refused, ok := errors.AsType[*RefusedError](err); ok {
-		return refused.Check
-	}
 	code, _ := errors.AsType[kafka.Error](err)
 	switch code {
 	case kafka.TopicAuthorizationFailed, kafka.GroupAuthorizationFailed, kafka.ClusterAuthorizationFailed,

@@ -185,16 +185,16 @@ func isLoopback(host string) bool {
 }
 
 // fetch requests a token.
-func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
+func (g *grants) fetch(ctx context.Context) (granted, error) {
 	g.config.ClientSecret = g.secret.reveal()
 	token, err := g.config.Token(context.WithValue(ctx, oauth2.HTTPClient, g.http))
 	g.config.ClientSecret = ""
 	what := "fetch a token from security.sasl.token_url " + g.config.TokenURL
 	if err == nil && !tokenCharacters.MatchString(token.AccessToken) {
-		return nil, &RefusedError{attempt(what, errors.New("the answer has no bearer token")), "security.sasl.token_url"}
+		return granted{}, &AccessError{attempt(what, errors.New("the answer has no bearer token")), "security.sasl.token_url"}
 	}
 	if err == nil {
-		return token, nil
+		return granted{Credentials{Token: token.AccessToken}, token.Expiry}, nil
 	}
 	answer, answered := errors.AsType[*oauth2.RetrieveError](err)
 	switch {
@@ -208,13 +208,13 @@ func (g *grants) fetch(ctx context.Context) (*oauth2.Token, error) {
 		} else if answer.ErrorCode != "" || answer.Response.StatusCode == http.StatusUnauthorized {
 			check = "security.sasl.username and the password: the endpoint refuses client " + g.config.ClientID
 		}
-		return nil, &RefusedError{attempt(what, err), check}
+		return granted{}, &AccessError{attempt(what, err), check}
 	case answered:
 		err = fmt.Errorf("status %s", answer.Response.Status)
 	case errors.As(err, new(*tls.CertificateVerificationError)):
-		return nil, &RefusedError{attempt(what, err), "security.sasl.token_ca"}
+		return granted{}, &AccessError{attempt(what, err), "security.sasl.token_ca"}
 	}
-	return nil, passingError{attempt(what, err)}
+	return granted{}, passingError{attempt(what, err)}
 }
 
 // command returns the tokens that a program prints, as credential plugins of kubectl do:
@@ -241,50 +241,34 @@ func Command(key string, command []string) (func(context.Context) (Credentials, 
 	if err != nil {
 		return nil, fmt.Errorf("%s: expected a program that can be executed, and its arguments: %w", command[0], err)
 	}
-	r := printed(key, program, command[1:], true)
-	return func(ctx context.Context) (Credentials, error) {
-		token, err := r.get(ctx)
-		if err != nil {
-			return Credentials{}, err
-		}
-		access, _ := token.Extra(accessKey).(string)
-		secret, _ := token.Extra(secretKey).(string)
-		return Credentials{access, secret, token.AccessToken}, nil
-	}, nil
+	return printed(key, program, command[1:], true).get, nil
 }
-
-// Values of a token that belongs to an access key.
-const (
-	accessKey = "AccessKeyId"
-	secretKey = "SecretAccessKey"
-)
 
 // printed returns what a program prints: a token, or if keys is true also an access key.
 func printed(key, program string, arguments []string, keys bool) *renewed {
-	return newRenewed(func(ctx context.Context) (*oauth2.Token, error) {
-		token, err := run(ctx, program, arguments, keys)
-		if err != nil { // of a program that depends on other services, and that can be replaced
-			return nil, passingError{attempt("run "+key+" "+program, err)}
+	return newRenewed(func(ctx context.Context) (printed granted, err error) {
+		if printed, err = run(ctx, program, arguments, keys); err != nil { // the program depends on other services, and can be replaced
+			err = passingError{attempt("run "+key+" "+program, err)}
 		}
-		return token, nil
+		return printed, err
 	})
 }
 
 // run runs a program that prints a token or, if keys is true, an access key. Its errors have what the program says on standard error, but
 // not what it prints.
-func run(ctx context.Context, program string, arguments []string, keys bool) (*oauth2.Token, error) {
+func run(ctx context.Context, program string, arguments []string, keys bool) (token granted, err error) {
 	ctx, cancel := context.WithTimeout(ctx, fetchTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, arguments...)
 	cmd.WaitDelay = time.Second // for the standard output, which a child of the program may keep open
 	stdout, stderr := &limited{most: 64 << 10}, &limited{most: 1 << 10}
 	cmd.Stdout, cmd.Stderr = stdout, stderr
-	err := cmd.Run()
+	err = cmd.Run()
 	switch said := strings.Join(strings.Fields(string(stderr.bytes)), " "); {
 	case ctx.Err() != nil:
-		return nil, fmt.Errorf("no token before the login ended: %w: %s", ctx.Err(), said)
+		return token, fmt.Errorf("no token before the login ended: %w: %s", ctx.Err(), said)
 	case err != nil:
-		return nil, fmt.Errorf("%w: %s", err, said)
+		return token, fmt.Errorf("%w: %s", err, said)
 	}
 	var printed struct {
 		Status struct {
@@ -295,19 +279,18 @@ func run(ctx context.Context, program string, arguments []string, keys bool) (*o
 		Expiration                                 time.Time
 	}
 	err = json.Unmarshal(stdout.bytes, &printed)
-	token := &oauth2.Token{AccessToken: printed.Status.Token, Expiry: printed.Status.Expiry}
+	token = granted{Credentials{Token: printed.Status.Token}, printed.Status.Expiry}
 	switch {
 	case keys && err == nil && printed.AccessKeyID != "" && printed.SecretAccessKey != "":
-		token = (&oauth2.Token{AccessToken: printed.SessionToken, Expiry: printed.Expiration}).WithExtra(map[string]any{
-			accessKey: printed.AccessKeyID, secretKey: printed.SecretAccessKey})
-	case err != nil || !tokenCharacters.MatchString(token.AccessToken):
-		return nil, errors.New(`expected an ExecCredential on standard output: {"kind": "ExecCredential", "status": {"token": "…", ` +
+		token = granted{Credentials{printed.AccessKeyID, printed.SecretAccessKey, printed.SessionToken}, printed.Expiration}
+	case err != nil || !tokenCharacters.MatchString(token.Token):
+		return token, errors.New(`expected an ExecCredential on standard output: {"kind": "ExecCredential", "status": {"token": "…", ` +
 			`"expirationTimestamp": "2006-01-02T15:04:05Z"}}`)
 	}
-	if !token.Expiry.IsZero() && !token.Expiry.After(time.Now()) {
-		return nil, fmt.Errorf("the token expired at %s", token.Expiry.Format(time.RFC3339))
+	if !token.expiry.IsZero() && !token.expiry.After(time.Now()) {
+		err = fmt.Errorf("the token expired at %s", token.expiry.Format(time.RFC3339))
 	}
-	return token, nil
+	return token, err
 }
 
 // limited keeps the first bytes that are written to it, and passes over the rest.
@@ -324,51 +307,54 @@ func (l *limited) Write(p []byte) (int, error) {
 // fetchTime is the time limit for fetching a token. A connection has 5 s for the whole login.
 const fetchTime = 4 * time.Second
 
-// renewed is a token that all connections share. It is fetched again before it expires.
+// granted is what a program prints, or an endpoint grants.
+type granted struct {
+	Credentials
+	expiry time.Time // zero: never
+}
+
+// renewed is what all connections share. It is fetched again before it expires.
 type renewed struct {
-	fetch func(context.Context) (*oauth2.Token, error)
+	fetch func(context.Context) (granted, error)
 	now   func() time.Time
 
 	turn    chan struct{} // a lock for the fields below
-	current *oauth2.Token
-	renew   time.Time // when current is to be renewed; zero: never
+	current *granted      // nil: nothing was fetched yet
+	renew   time.Time     // when current is to be renewed; zero: never
 }
 
-func newRenewed(fetch func(context.Context) (*oauth2.Token, error)) *renewed {
+func newRenewed(fetch func(context.Context) (granted, error)) *renewed {
 	return &renewed{fetch: fetch, now: time.Now, turn: make(chan struct{}, 1)}
 }
 
 // token returns the text of the current token.
 func (r *renewed) token(ctx context.Context) (string, error) {
-	token, err := r.get(ctx)
-	if err != nil {
-		return "", err
-	}
-	return token.AccessToken, nil
+	c, err := r.get(ctx)
+	return c.Token, err
 }
 
-// get returns the current token, or fetches another one after four fifths of its lifetime: during the rest, the current
-// token covers logins while none can be fetched.
-func (r *renewed) get(ctx context.Context) (*oauth2.Token, error) {
+// get returns the current credentials, or fetches other ones after four fifths of their lifetime: during the rest, the current
+// ones cover logins while none can be fetched.
+func (r *renewed) get(ctx context.Context) (Credentials, error) {
 	select {
 	case r.turn <- struct{}{}:
 		defer func() { <-r.turn }()
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		return Credentials{}, ctx.Err()
 	}
 	began := r.now()
 	if r.current != nil && (r.renew.IsZero() || began.Before(r.renew)) {
-		return r.current, nil
+		return r.current.Credentials, nil
 	}
 	token, err := r.fetch(ctx)
 	switch {
 	case err == nil:
-		r.current, r.renew = token, time.Time{}
-		if !token.Expiry.IsZero() {
-			r.renew = began.Add(token.Expiry.Sub(began) * 4 / 5)
+		r.current, r.renew = &token, time.Time{}
+		if !token.expiry.IsZero() {
+			r.renew = began.Add(token.expiry.Sub(began) * 4 / 5)
 		}
-	case r.current == nil || !r.current.Expiry.After(began) || errors.As(err, new(*RefusedError)):
-		return nil, err
+	case r.current == nil || !r.current.expiry.After(began) || errors.As(err, new(*AccessError)):
+		return Credentials{}, err
 	}
-	return r.current, nil
+	return r.current.Credentials, nil
 }

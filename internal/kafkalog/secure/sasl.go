@@ -67,17 +67,6 @@ func saslKeys() []option.Key {
 	}
 }
 
-// RefusedError is a login that cannot succeed without intervention. Retrying does not help.
-type RefusedError struct {
-	Err   error
-	Check string // configuration key to check
-}
-
-func (e *RefusedError) Error() string { return e.Err.Error() }
-
-// Unwrap returns Err.
-func (e *RefusedError) Unwrap() error { return e.Err }
-
 // passingError is a login error that may be temporary. It is a [net.Error], like connection errors, which are also
 // retried.
 type passingError struct{ error }

@@ -293,7 +293,7 @@ func TestRefusals(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			e.with(func() { e.refuse = c.refuse })
 			_, err := first(t, openLogin(t, c.options))
-			refused, ok := errors.AsType[*RefusedError](err)
+			refused, ok := errors.AsType[*AccessError](err)
 			if !ok || refused.Check != c.check || !strings.Contains(err.Error(), c.text) || !strings.Contains(err.Error(), o.TokenURL) {
 				t.Fatalf("%v", err)
 			}
