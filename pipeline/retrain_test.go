@@ -14,7 +14,6 @@ import (
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -364,32 +363,6 @@ func TestConfusionOfMoreClasses(t *testing.T) {
 	}
 }
 
-// A full run reads rows of labels that are no class again. Reports count them once.
-func TestReportsCountRowsOfNoClassOnce(t *testing.T) {
-	data := rings(800, 4, 3, 1)
-	slices.Sort(data.labels)
-	unknown := int64(0)
-	for i := range data.labels { // it comes last, when the classes are known
-		if data.labels[i] == "ring2" {
-			unknown++
-		}
-	}
-	job := newJob(t, data, table{}, rffStage("softmax", 24, 1))
-	job.Examples.BatchRows, job.Examples.Partitions, job.Retrain = 64, 2, topics.DefaultRetrain()
-	job.Retrain.Rows, job.Retrain.OnNewClass, job.Retrain.Full = 128, topics.NewClassQuarantine, topics.FullOptions{Every: 1}
-	report := must(Retrain(t.Context(), openEmbedded(t), openBLAS(t), job, true, event.Ignore{}))(t)
-	got, full := int64(0), 0
-	for _, u := range report.Updates {
-		if got += u.UnknownRows; u.Kind == schemas.RunFull {
-			full++
-		}
-	}
-	if got != unknown || unknown == 0 || full < 3 {
-		t.Errorf("%d versions, %d of them full, say that %d rows have a label that is no class, expected %d", len(report.Updates), full,
-			got, unknown)
-	}
-}
-
 // The updates of a chain say how often what was served was wrong, by the versions that answered, as a naive count does, however little
 // memory there is. The full run, for whose rows nobody had answered, says nothing.
 func TestServedErrors(t *testing.T) {
@@ -549,14 +522,11 @@ func TestRetrainingSaysWhatItWaitsFor(t *testing.T) {
 func TestWindowOfTimeOfATopic(t *testing.T) {
 	long(t)
 	const days, aDay = 40, 40
-	for name, test := range map[string]struct {
-		late  int // one message of so many is five days late; 0: none
-		later bool
-	}{"in order": {}, "out of order": {late: 10}, "later labels": {later: true}} {
+	for name, later := range map[string]bool{"out of order": false, "later labels": true} {
 		t.Run(name, func(t *testing.T) {
 			log := openEmbedded(t)
 			job := viewJob(t, log, 2, 2)
-			if !test.later {
+			if !later {
 				job.Examples.Outcome, job.Examples.Label = ingest.Defaults().Outcome, "kind"
 			}
 			job.Retrain = topics.DefaultRetrain()
@@ -565,7 +535,7 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 			var records []*kgo.Record
 			for i := range days * aDay {
 				at, kind := begin.Add(time.Duration(i)*24*time.Hour/aDay), []string{"book", "film"}[i%2]
-				if test.late > 0 && i%test.late == 1 {
+				if !later && i%10 == 1 { // one message of ten is five days late
 					at = at.Add(-5 * 24 * time.Hour)
 				}
 				key := fmt.Appendf(nil, "view-%d", i)
@@ -575,7 +545,7 @@ func TestWindowOfTimeOfATopic(t *testing.T) {
 			}
 			noError(t, clientOf(t, log).ProduceSync(t.Context(), records...).FirstErr())
 			jobs := []topics.Job{job}
-			if !test.later { // its examples are those of another pipeline too
+			if !later { // its examples are those of another pipeline too
 				reader := job
 				reader.Name, reader.Examples = "reader", ingest.Defaults()
 				reader.Examples.Topic, reader.Examples.Holdout = job.Name+".examples", job.Examples.Holdout
@@ -652,25 +622,6 @@ func TestLeave(t *testing.T) {
 	}
 }
 
-// After a change of the stream what came before it leaves, and the rest is visited with its whole weight.
-func TestRestart(t *testing.T) {
-	w := windowOf(10, 10, 10)
-	w.Changed = 2
-	w.Increments[2].Increment.Weight = 0.25
-	u := restart(w, 1)
-	if got := fmt.Sprint(numbers(u.Leave), numbers(u.Refresh)); got != "[1] [2 3]" {
-		t.Errorf("leave and refresh: %s", got)
-	}
-	for _, c := range u.Refresh {
-		if c.Weight != 1 {
-			t.Errorf("increment %d has the weight %v", c.Number, c.Weight)
-		}
-	}
-	if u.Passes < restartPasses || !u.Restart {
-		t.Errorf("%d passes, a restart: %v", u.Passes, u.Restart)
-	}
-}
-
 // A full run is due after so many updates, when the window has grown or its list is long, after a failure, and when the
 // window is not what was learnt; never without rows.
 func TestFullIsDue(t *testing.T) {
@@ -701,27 +652,6 @@ func TestFullIsDue(t *testing.T) {
 		if test.change(&s); s.fullIsDue(job, windowOf(slices.Repeat([]int64{1}, 20)...).Bytes()) != test.want {
 			t.Errorf("%s: full is due: %v", test.name, !test.want)
 		}
-	}
-}
-
-// What leaves the window by offsets takes whole increments with it, and one that is cut no longer knows its rows.
-func TestLeaveOut(t *testing.T) {
-	s := chainState{}
-	s.window = windowOf(10, 10, 10)
-	if got := fmt.Sprint(s.deleted([]coverage.Span{{From: 2, To: 9}})); got != "[[0]@0–2]" {
-		t.Errorf("deleted is %s", got)
-	}
-	s.leaveOut(coverage.Spans{{From: 0, To: 2}})
-	if !s.renews || s.rows() != 10 {
-		t.Errorf("renews: %v, %d rows", s.renews, s.rows())
-	}
-	s.leaveOut(coverage.Spans{{From: 0, To: 9}})
-	if s.window != nil {
-		t.Errorf("the window is %+v", s.window)
-	}
-	// A chain whose window is gone does not look for what the log has deleted of it.
-	if len(s.deleted([]coverage.Span{{From: 5, To: 9}})) > 0 {
-		t.Error("no window loses rows")
 	}
 }
 
@@ -901,22 +831,6 @@ func TestCutPassesOverGaps(t *testing.T) {
 	}
 }
 
-// What the topic deletes before a run has looked at it is lost, once, and what it has had read is read no more.
-func TestDeletedOffsetsAreLost(t *testing.T) {
-	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
-	b := backlogOf(topic)
-	cutAll(t, b)
-	topic.offsets[0] = topic.offsets[0][2:]
-	b.refresh(topic.bounds())
-	b.refresh(topic.bounds())
-	if got := fmt.Sprint(b.lost); got != "[[0]@0–2]" {
-		t.Errorf("lost is %s", got)
-	}
-	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4 [1]@0–2]" {
-		t.Errorf("the cut has %s", got)
-	}
-}
-
 // If the runs so far have nothing of a partition, which began behind offset 0, and a source comes to count, the messages that are there are
 // cut, and none before them is asked for.
 func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
@@ -931,50 +845,6 @@ func TestSourceBesideAPartitionWithoutARun(t *testing.T) {
 	}
 	if topic.asked[0].From != 6 {
 		t.Errorf("asked for %v", topic.asked)
-	}
-}
-
-// A topic that has less than was read of it has shrunk; one with more has not.
-func TestShrunk(t *testing.T) {
-	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2}, {0, 1}}}
-	b := backlogOf(topic)
-	cutAll(t, b)
-	for _, test := range []struct {
-		name   string
-		bounds []coverage.Span
-		want   bool
-	}{
-		{"as it was", topic.bounds(), false},
-		{"more", []coverage.Span{{Partition: 0, To: 9}, {Partition: 1, To: 9}, {Partition: 2}}, false},
-		{"truncated", []coverage.Span{{Partition: 0, To: 2}, {Partition: 1, To: 2}}, true},
-		{"a partition less", []coverage.Span{{Partition: 0, To: 3}}, true},
-	} {
-		if got := b.shrunk(test.bounds); got != test.want {
-			t.Errorf("%s: shrunk is %v", test.name, got)
-		}
-	}
-	rest := []coverage.Span{{Partition: 0, To: 2}}
-	b.shrink(rest)
-	b.refresh(rest)
-	if len(b.ends) != 1 || b.behind().Messages != 2 {
-		t.Errorf("%d partitions, %+v behind, expected one with two messages", len(b.ends), b.behind())
-	}
-}
-
-// A partition that no longer holds what runs have looked at goes on after what is proven of it.
-func TestReplace(t *testing.T) {
-	topic := &fakeTopic{offsets: [][]int64{{0, 1, 2, 3}, {0, 1}}}
-	b := backlogOf(topic)
-	b.begin([]int64{0, 0}, []int64{4, 2}, []coverage.Mark{{Partition: 0, Offset: 3}, {Partition: 1, Offset: 1}})
-	b.refresh(topic.bounds())
-	b.replace(topic.bounds()[0], 2, &coverage.Mark{Partition: 0, Offset: 1})
-	if got := fmt.Sprint(cutAll(t, b)); got != "[[0]@2–4]" {
-		t.Errorf("the cut has %s", got)
-	}
-	for _, m := range b.marks {
-		if m.Offset != 1 {
-			t.Errorf("the mark of partition %d is at offset %d, expected 1", m.Partition, m.Offset)
-		}
 	}
 }
 
@@ -1263,52 +1133,6 @@ func TestRunNamesSettingsThatDiffer(t *testing.T) {
 		if (test.want == "") != (len(said) == 0) || test.want != "" && (len(said) != 1 || !strings.Contains(said[0], test.want)) {
 			t.Errorf("run %d: said %q, expected %q", i, said, test.want)
 		}
-	}
-}
-
-// A process that stands by says once how its configuration differs from that of the active process.
-func TestStandbyNamesSettingsThatDiffer(t *testing.T) {
-	log, job := openEmbedded(t), standingJob(t, 1)
-	other := job
-	other.Examples.Holdout, other.Seed = 0.5, job.Seed+1
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	defer running.Wait()
-	defer cancel()
-	start := func(job topics.Job, rec event.Recorder) {
-		own, blas := connect(t, log), openBLAS(t)
-		running.Go(func() {
-			if _, err := Retrain(ctx, own, blas, job, false, rec); !errors.Is(err, context.Canceled) {
-				t.Errorf("it ended: %v", err)
-			}
-		})
-	}
-	made, stands := make(chan struct{}, 10), make(chan struct{}, 10)
-	active, standby := &eventRecorder{}, &eventRecorder{}
-	active.on = func(e event.Event) {
-		if _, ok := e.(event.Retrained); ok {
-			made <- struct{}{}
-		}
-	}
-	standby.on = func(e event.Event) {
-		if n, ok := e.(event.Noticed); ok && strings.Contains(n.Text, "configuration differs") {
-			stands <- struct{}{}
-		}
-	}
-	fill(t, log, job, 0, 4)
-	start(job, active)
-	<-made
-	start(other, standby)
-	<-stands
-	fill(t, log, job, 4, 6)
-	<-made
-	var said []string
-	for _, e := range eventsOf[event.Noticed](standby) {
-		said = append(said, e.Text)
-	}
-	if len(said) != 1 || !strings.Contains(said[0], ": examples.holdout, seed. ") || len(eventsOf[event.Retrained](standby)) > 0 ||
-		noticed(active, "configuration differs") {
-		t.Errorf("the standby says %q, the active process %+v", said, eventsOf[event.Noticed](active))
 	}
 }
 

@@ -480,9 +480,9 @@ func (s *simulation) loseOfChain() {
 	}
 }
 
-// cutOff makes a partition of a topic lose its last messages, as an unclean election of a leader does.
-func (s *simulation) cutOff(topic string) {
-	_, n, p := s.drawPartition(topic)
+// cutOff makes a partition of one of the topics lose its last messages, as an unclean election of a leader does.
+func (s *simulation) cutOff(topics ...string) {
+	topic, n, p := s.drawPartition(topics...)
 	if p.end == p.first {
 		return
 	}
@@ -998,13 +998,7 @@ const (
 )
 
 // plainExamples are two messages without headers in each partition.
-func plainExamples() *simExamples {
-	e := &simExamples{rows: 4 * simRows}
-	for p := range simPartitions {
-		e.messages = append(e.messages, []wire.Message{simMessage(p, 0, schemas.Origin{}), simMessage(p, 1, schemas.Origin{})})
-	}
-	return e
-}
+func plainExamples() *simExamples { return manyExamples(2) }
 
 // ingestedExamples are a source of four messages, one of which is repeated in each partition; messages of attempts at the same source
 // that were interrupted; and messages of other producers, one of which has headers of its own and one of which can't be used.
@@ -1037,11 +1031,7 @@ func ingestedExamples(files bool) *simExamples {
 
 // simMessage returns a message with simRows rows of its own. It is of another producer if the origin is zero.
 func simMessage(partition, number int, origin schemas.Origin) wire.Message {
-	data := rings(simRows, 2, 2, uint64(10*partition+number))
-	rows := examples.Rows{Rows: simRows, Cols: 2, Words: data.labels}
-	for _, row := range data.rows {
-		rows.Floats = append(rows.Floats, row...)
-	}
+	rows := rings(simRows, 2, 2, uint64(10*partition+number)).exampleRows()
 	return examplesMessage(origin, &rows)
 }
 
@@ -1191,15 +1181,7 @@ func (s *simulation) loseData() {
 		s.noteLoss(topic)
 		s.expire(topic, n)
 	case 2:
-		topic, n, p := s.drawPartition(t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine)
-		if p.end == p.first {
-			return
-		}
-		from := p.end - 1 - s.random.Int64N(min(p.end-p.first, 8))
-		s.noteLoss(topic)
-		s.log.happen(truncation, "%s[%d] loses what it has from offset %d on, and uses the offsets again", topic, n, from)
-		p.truncate(from)
-		s.examplesReused = s.examplesReused || topic == t.Examples
+		s.cutOff(t.Examples, t.Residuals, t.Statistics, t.Weights, t.Versions, t.Plans, t.Quarantine)
 	case 3:
 		topic, _, _ := s.drawPartition(t.Residuals, t.Statistics, t.Weights)
 		s.noteLoss(topic)
@@ -1365,14 +1347,7 @@ func kindExamples(columns int, change func(rows *examples.Rows, seed int)) *simE
 // sparseExamples have two of eight columns in each row, and holdout rows.
 func sparseExamples() *simExamples {
 	e := kindExamples(2, func(rows *examples.Rows, seed int) {
-		sparse := &examples.SparseRows{}
-		for i := range rows.Rows {
-			first := int32((seed + i) % 4)
-			sparse.Indices = append(sparse.Indices, first, first+4)
-			sparse.Values = append(sparse.Values, rows.Floats[2*i]*rows.Floats[2*i], 1+float32(i%3))
-			sparse.Ends = append(sparse.Ends, len(sparse.Indices))
-		}
-		rows.Floats, rows.Cols, rows.Sparse = nil, 0, sparse
+		makeSparse(rows, seed, 4)
 	})
 	e.holdout = 0.3
 	return e
@@ -1394,15 +1369,20 @@ func sparseChainExamples() *simExamples {
 
 func sparseMessage(partition, number, rowsOfMessage int) wire.Message {
 	rows := rings(rowsOfMessage, 2, 2, uint64(700+100*partition+number)).exampleRows()
+	makeSparse(&rows, number, 4+number/2)
+	return examplesMessage(schemas.Origin{}, &rows)
+}
+
+// makeSparse gives each row two columns: one of the first four, and the one that is so many behind it.
+func makeSparse(rows *examples.Rows, first, behind int) {
 	sparse := &examples.SparseRows{}
 	for i := range rows.Rows {
-		first := int32((number + i) % 4)
-		sparse.Indices = append(sparse.Indices, first, first+4+int32(number/2))
+		column := int32((first + i) % 4)
+		sparse.Indices = append(sparse.Indices, column, column+int32(behind))
 		sparse.Values = append(sparse.Values, rows.Floats[2*i]*rows.Floats[2*i], 1+float32(i%3))
 		sparse.Ends = append(sparse.Ends, len(sparse.Indices))
 	}
 	rows.Floats, rows.Cols, rows.Sparse = nil, 0, sparse
-	return examplesMessage(schemas.Origin{}, &rows)
 }
 
 // severalExamples have one label or two.

@@ -272,35 +272,12 @@ func replayed(t *testing.T, sc *scenario, seed uint64) {
 	}
 }
 
-// repeatEvery is after how many schedules one is simulated again.
-const repeatEvery = 101
+// repeatEvery is after how many schedules one is simulated again: who makes each step, and every byte that is written, must be the same.
+const repeatEvery = 23
 
 // scenarioOf returns the scenario of a schedule.
 func scenarioOf(scenarios []*scenario, seed uint64) *scenario {
 	return scenarios[seed%uint64(len(scenarios))]
-}
-
-// TestSchedulesDependOnTheirSeedsAlone checks that a schedule that fails among others, on several processors, fails
-// when it is replayed too: who makes each step, and every byte that is written, are the same.
-func TestSchedulesDependOnTheirSeedsAlone(t *testing.T) {
-	long(t)
-	scenarios := simScenarios(t)
-	histories := make([]uint32, len(scenarios))
-	var running sync.WaitGroup
-	for first := range 4 {
-		running.Go(func() {
-			for seed := first; seed < len(histories); seed += 4 {
-				histories[seed] = scenarioOf(scenarios, uint64(seed)).simulate(uint64(seed), nil).log.history
-			}
-		})
-	}
-	running.Wait()
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	for seed, among := range histories {
-		if alone := scenarioOf(scenarios, uint64(seed)).simulate(uint64(seed), nil).log.history; alone != among {
-			t.Errorf("schedule %d has the history %08x alone, and %08x among others", seed, alone, among)
-		}
-	}
 }
 
 // simMemory is how many bytes TestSimulation may have. However many schedules it simulates, what is not garbage takes less than a quarter.
@@ -684,15 +661,17 @@ func growStack() byte {
 
 // start adds an actor that does something, and ends.
 func (s *simulation) start(name string, restart func(), do func(a *actor) error) *actor {
-	a := &actor{name: name, restart: restart}
-	next, stop := iter.Pull(func(yield func(struct{}) bool) {
+	return s.add(&actor{name: name, restart: restart}, do)
+}
+
+// add makes a coroutine of an actor.
+func (s *simulation) add(a *actor, do func(a *actor) error) *actor {
+	a.resume, _ = iter.Pull(func(yield func(struct{}) bool) { // stopActors lets each actor return from its role, and stops none
 		a.yield = yield
 		growStack()
 		a.err = do(a)
 		a.ended = true
 	})
-	_ = stop // stopActors lets each actor return from its role instead
-	a.resume = next
 	s.actors = append(s.actors, a)
 	return a
 }
@@ -938,15 +917,7 @@ func (s *simulation) inThreads(ctx context.Context, process *actor, feeds []*sou
 
 // startThread adds a thread of a process.
 func (s *simulation) startThread(process *actor, name string, do func() error) *actor {
-	t := &actor{name: name, process: process, restart: func() {}}
-	t.resume, _ = iter.Pull(func(yield func(struct{}) bool) {
-		t.yield = yield
-		growStack()
-		t.err = do()
-		t.ended = true
-	})
-	s.actors = append(s.actors, t)
-	return t
+	return s.add(&actor{name: name, process: process, restart: func() {}}, func(*actor) error { return do() })
 }
 
 // process returns what an actor works on runs with: its roles are threads.

@@ -1540,14 +1540,6 @@ func FuzzLedger(f *testing.F) {
 	})
 }
 
-// A plan with more segments than fit in memory is rejected.
-func TestPlanOfTooManySegments(t *testing.T) {
-	plan := &schemas.Plan{Segment: 1, Spans: coverage.Spans{{From: 0, To: 1 << 60}}}
-	if err := plan.Check(); !errors.As(err, new(*schemas.SegmentsError)) {
-		t.Errorf("got error %v, expected a *schemas.SegmentsError", err)
-	}
-}
-
 // A plan that does not fit a warm start is refused by the first key that differs, with both values.
 func TestCheckFeatures(t *testing.T) {
 	plan := func() *schemas.Plan {
