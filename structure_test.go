@@ -109,7 +109,7 @@ var rules = []struct {
 		because: "what a configuration says is read and checked once"},
 	{not: []string{"cmd", "examples"}, trees: []string{"github.com/spf13/cobra", "github.com/spf13/pflag"},
 		because: "flags are the command's business"},
-	{not: []string{"cmd", "examples", "serve", "page", "pipeline/event"}, trees: []string{"log"},
+	{not: []string{"cmd", "examples", "serve", "page", "pipeline/event", "chaos"}, trees: []string{"log"},
 		because: "the flow tells a Recorder what happens, and events have what a log says of them; whether there is one, the command decides. " +
 			"net/http has a Logger, which serve and page silence"},
 }

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"reflect"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -281,28 +282,21 @@ func TestSchedulesReachEverything(t *testing.T) {
 }
 
 func TestCheckVersions(t *testing.T) {
-	const titles = "version  run  stages  test error  digest\n"
 	for _, test := range []struct {
-		list    string
+		there   []int // versions, of which version n is of run n
 		version int
-		run     string
 		wrong   string
 	}{
-		{"1  aaa  7  2 %  x\n", 1, "aaa", ""},
-		{"1  aaa  7  2 %  x\n2  bbb  7  2 %  x\n", 2, "bbb", ""},
-		{"1  aaa  7  2 %  x\n2  aaa  7  2 %  x\n", 2, "aaa", "version 2"},
-		{"1  aaa  7  2 %  x\n1  bbb  7  2 %  x\n", 2, "bbb", "version 2"},
-		{"1  aaa  7  2 %  x\n3  bbb  7  2 %  x\n", 3, "bbb", "version 2"},
-		{"2  aaa  7  2 %  x\n3  bbb  7  2 %  x\n", 3, "bbb", ""}, // two stay
-		{"1  aaa  7  2 %  x\n2  bbb  7  2 %  x\n3  ccc  7  2 %  x\n", 3, "ccc", ""},
-		{"3  bbb  7  2 %  x\n", 3, "bbb", "1 versions"},
-		{"1  aaa  7  2 %  x\n", 2, "bbb", "version 2"},
-		{"1  aaa  7  2 %  x\n", 1, "bbb", "1 versions"},
-		{"", 1, "aaa", "0 versions"},
+		{[]int{1}, 1, ""}, {[]int{1, 2}, 2, ""}, {[]int{2, 3}, 3, ""}, {[]int{1, 2, 3}, 3, ""},
+		{[]int{1, 1}, 2, "version 2"}, {[]int{1, 3}, 3, "version 2"}, {[]int{1}, 2, "version 2"}, {[]int{3}, 3, "1 versions"}, {nil, 1, "0 versions"},
 	} {
-		err := checkVersions(titles+test.list, test.version, test.run, 2)
+		var list []protocol.Finished
+		for _, n := range test.there {
+			list = append(list, protocol.Finished{Manifest: schemas.Manifest{Version: n, Run: strconv.Itoa(n)}})
+		}
+		err := checkVersions(list, test.version, strconv.Itoa(test.version), 2)
 		if (err == nil) != (test.wrong == "") || err != nil && !strings.Contains(err.Error(), test.wrong) {
-			t.Errorf("%q: %v, expected %q", test.list, err, test.wrong)
+			t.Errorf("%v: %v, expected %q", test.there, err, test.wrong)
 		}
 	}
 }
@@ -538,8 +532,11 @@ func TestWatchFollowsOneRun(t *testing.T) {
 	if w.await(t.Context(), 9) {
 		t.Error("await returns true after the end of the run")
 	}
-	if err := following.Wait(); err != nil || w.state().State != schemas.Failed || w.id() != plan(2).Run() {
-		t.Errorf("%v, %+v", err, w.state())
+	if err := following.Wait(); err != nil {
+		t.Error(err)
+	}
+	if run, end := w.state(); end.State != schemas.Failed || run != plan(2).Run() {
+		t.Errorf("run %s, %+v", run, end)
 	}
 }
 
@@ -568,7 +565,7 @@ func TestWatchFollowsAChain(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if w.see(d.Message.Message); len(w.records) != step.records || w.state() != nil {
+		if w.see(d.Message.Message); len(w.records) != step.records || w.end != nil {
 			t.Fatalf("%v after %v, expected %d", w, step.m.Headers, step.records)
 		}
 	}

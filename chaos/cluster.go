@@ -51,13 +51,6 @@ func startCluster(ctx context.Context, dir string) (*cluster, error) {
 		}
 		ports = append(ports, port)
 	}
-	// Brokers look every five minutes whether something has expired, which is longer than examples stay in some runs.
-	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return c, err
-	}
-	if err := os.WriteFile(filepath.Join(dir, "extra.properties"), []byte("log.retention.check.interval.ms=5000\n"), 0o644); err != nil {
-		return c, err
-	}
 	out, err := c.kafka(ctx, "start", "--nodes", strconv.Itoa(nodes), "--port", "free", "--heap", heap, "--wait", startTimeout,
 		"--advertise", strings.Join(ports, ","))
 	if err != nil {

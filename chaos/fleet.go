@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -41,32 +40,46 @@ func newFleet(folder, program, command string, args []string) *fleet {
 		members: map[role][]*process{}, count: map[role]int{}, unexpected: make(chan *process, 100)}
 }
 
-// start starts another process of a role. more is appended to its command line.
+// start starts another process of a role, whose output goes to a file with its name. more is appended to its command line.
 func (f *fleet) start(r role, more ...string) error {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
 	f.count[r]++
-	var env []string
-	if f.env != nil {
-		env = f.env()
+	name := fmt.Sprintf("%s-%d", r, f.count[r])
+	p := &process{role: r, name: name, log: filepath.Join(f.folder, name+".log"), ended: make(chan struct{})}
+	file, err := os.Create(p.log)
+	if err != nil {
+		return err
 	}
-	args := slices.Concat([]string{f.commands[r]}, f.args, []string{"--log", "json"}, more)
-	p, err := launch(f.folder, r, f.count[r], f.program, args, env, func(p *process, told bool) {
-		if !told {
-			f.drop(p)
+	defer file.Close() // the process has a copy of the descriptor
+	p.command = exec.Command(f.program, slices.Concat([]string{f.commands[r]}, f.args, []string{"--log", "json"}, more)...)
+	if p.command.Stdout, p.command.Stderr = file, file; f.env != nil {
+		p.command.Env = f.env()
+	}
+	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
+	if err := p.command.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", name, err)
+	}
+	f.members[r] = append(f.members[r], p)
+	go func() {
+		p.err = p.command.Wait()
+		close(p.ended)
+		if f.drop(p) {
 			f.unexpected <- p
 		}
-	})
-	if err == nil {
-		f.members[r] = append(f.members[r], p)
-	}
-	return err
+	}()
+	return nil
 }
 
-func (f *fleet) drop(p *process) {
+// drop removes a process that is told to end, or has ended. It reports whether the process was there.
+func (f *fleet) drop(p *process) bool {
 	f.mutex.Lock()
 	defer f.mutex.Unlock()
-	f.members[p.role] = slices.DeleteFunc(f.members[p.role], func(o *process) bool { return o == p })
+	at := slices.Index(f.members[p.role], p)
+	if at >= 0 {
+		f.members[p.role] = slices.Delete(f.members[p.role], at, at+1)
+	}
+	return at >= 0
 }
 
 func (f *fleet) all(r role) []*process {
@@ -77,7 +90,7 @@ func (f *fleet) all(r role) []*process {
 
 // take returns a process of a role that no fault is in force on, or nil if there is none. target selects one of them.
 func (f *fleet) take(r role, target int) *process {
-	free := slices.DeleteFunc(f.all(r), func(p *process) bool { return !p.free() })
+	free := slices.DeleteFunc(f.all(r), (*process).isHeld)
 	if len(free) == 0 {
 		return nil
 	}
@@ -144,47 +157,17 @@ type process struct {
 	err     error         // of the process; set before ended is closed
 
 	mutex sync.Mutex
-	told  bool // to end, so its end is expected
 	held  bool // by SIGSTOP
-}
-
-// launch starts a process whose output goes to a file with its name. Its environment is that of this process if env is nil. It calls
-// ended when the process has ended; told means that the process was told to.
-func launch(folder string, r role, number int, program string, args, env []string, ended func(p *process, told bool)) (*process, error) {
-	name := fmt.Sprintf("%s-%d", r, number)
-	p := &process{role: r, name: name, log: filepath.Join(folder, name+".log"), ended: make(chan struct{})}
-	file, err := os.Create(p.log)
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // the process has a copy of the descriptor
-	p.command = exec.Command(program, args...)
-	p.command.Stdout, p.command.Stderr, p.command.Env = file, file, env
-	p.command.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // so that the terminal's Ctrl-C does not reach it
-	if err := p.command.Start(); err != nil {
-		return nil, fmt.Errorf("start %s: %w", name, err)
-	}
-	go func() {
-		p.err = p.command.Wait()
-		p.mutex.Lock()
-		told := p.told
-		p.mutex.Unlock()
-		close(p.ended)
-		ended(p, told)
-	}()
-	return p, nil
 }
 
 // kill kills the process, also a held one, and waits until it has ended.
 func (p *process) kill() {
-	p.tell()
 	p.signal(syscall.SIGKILL)
 	<-p.ended
 }
 
 // leave sends SIGTERM and waits until the process has ended. It returns an error if the process is too slow or fails.
 func (p *process) leave() error {
-	p.tell()
 	p.release()
 	began := time.Now()
 	p.signal(syscall.SIGTERM)
@@ -225,18 +208,10 @@ func (p *process) release() {
 	}
 }
 
-// tell notes that the process is told to end.
-func (p *process) tell() {
+func (p *process) isHeld() bool {
 	p.mutex.Lock()
 	defer p.mutex.Unlock()
-	p.told = true
-}
-
-// free reports whether the process is neither held nor told to end.
-func (p *process) free() bool {
-	p.mutex.Lock()
-	defer p.mutex.Unlock()
-	return !p.told && !p.held
+	return p.held
 }
 
 func (p *process) signal(s syscall.Signal) {
@@ -305,9 +280,4 @@ func buildSkewed(ctx context.Context, folder string) (string, error) {
 		return "", fmt.Errorf("build the program with a wrong clock: %w: %s", err, strings.TrimSpace(string(out)))
 	}
 	return program, nil
-}
-
-// skew returns the environment of a process whose clock is ahead.
-func skew(by time.Duration) []string {
-	return append(os.Environ(), skewVariable+"="+strconv.Itoa(int(by/time.Second)))
 }

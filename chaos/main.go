@@ -36,6 +36,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log"
 	"maps"
 	"math"
 	"os"
@@ -44,7 +45,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
 
@@ -102,13 +102,13 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	c := &campaign{program: o.program, file: o.file, config: settings, name: settings.Name, limit: o.limit, folder: folder}
+	c := &campaign{options: o, config: settings, name: settings.Name, folder: folder}
 	events, err := os.Create(filepath.Join(folder, "campaign.log"))
 	if err != nil {
 		return err
 	}
 	defer events.Close()
-	c.journal = &journal{to: events}
+	c.journal = log.New(events, "", log.LUTC|log.Lmicroseconds)
 	fmt.Fprintf(out, "chaos: seed %d, %d runs, logs in %s\n", o.seed, o.runs, folder)
 	do := c.allRuns
 	switch {
@@ -124,10 +124,10 @@ func execute(ctx context.Context, o options, out io.Writer) (err error) {
 		}
 	}
 	if err == nil {
-		err = do(ctx, o, out)
+		err = do(ctx, out)
 	}
 	if err != nil {
-		c.journal.note("%v", err)
+		c.journal.Printf("%v", err)
 		err = errors.Join(err, c.cluster.logs(folder))
 	}
 	if ctx.Err() != nil {
@@ -150,29 +150,25 @@ const (
 
 // campaign is a series of runs or chains on the same brokers, so that each meets what those before it left behind.
 type campaign struct {
-	program, file string
-	skewed        string // the program with a clock that can be wrong; see buildSkewed
-	config        *config.Config
-	name          string        // of the pipeline
-	limit         time.Duration // for each run
-	folder        string        // for logs
+	options
+	skewed string // the program with a clock that can be wrong; see buildSkewed
+	config *config.Config
+	name   string // of the pipeline
+	folder string // for logs
 
 	cluster *cluster
 	log     *kafkalog.Log // connected to the brokers without proxies
 	fleet   *fleet
-	journal *journal
-	runs    int // so far
-	records int // of weights, of the first run or chain, which has no faults
+	journal *log.Logger // what the campaign does, for comparison with the logs of the processes
+	made    int         // runs so far
+	records int         // of weights, of the first run or chain, which has no faults
 
-	// Of single runs:
-	forgetful bool            // the brokers keep the examples only for minutes
-	reference *schemas.Report // of the run without faults
+	reference *schemas.Report // of the single run without faults
 }
 
-// each makes runs with the seeds of the options by one, which counts the faults and returns what the run is. It prints a line for each,
+// each makes runs with the seeds of the campaign by one, which counts the faults and returns what the run is. It prints a line for each,
 // and the sum.
-func (c *campaign) each(ctx context.Context, o options, out io.Writer,
-	one func(seed uint64, n int, faults map[kind]int) (string, error)) error {
+func (c *campaign) each(ctx context.Context, out io.Writer, one func(seed uint64, faults map[kind]int) (string, error)) error {
 	total, fewest := map[kind]int{}, 0
 	sum := func(equal int) {
 		all := 0
@@ -182,10 +178,10 @@ func (c *campaign) each(ctx context.Context, o options, out io.Writer,
 		}
 		fmt.Fprintf(out, "chaos: %d correct runs; %d faults, at least %d a run\n", equal, all, fewest)
 	}
-	for n := range o.runs {
-		seed, faults, began := o.seed+uint64(n), map[kind]int{}, time.Now()
-		c.journal.note("seed %d", seed)
-		what, err := one(seed, n, faults)
+	for n := range c.runs {
+		seed, faults, began := c.seed+uint64(n), map[kind]int{}, time.Now()
+		c.journal.Printf("seed %d", seed)
+		what, err := one(seed, faults)
 		var list []string
 		count := 0
 		for _, k := range slices.Sorted(maps.Keys(faults)) {
@@ -203,7 +199,7 @@ func (c *campaign) each(ctx context.Context, o options, out io.Writer,
 		}
 		fmt.Fprintf(out, "chaos: seed %d, %.1f s, %s: %s\n", seed, time.Since(began).Seconds(), what, strings.Join(list, ", "))
 	}
-	sum(o.runs)
+	sum(c.runs)
 	return nil
 }
 
@@ -320,18 +316,6 @@ func (c *campaign) guard(ctx context.Context, over func(), repaired <-chan struc
 			return nil
 		}
 	}
-}
-
-// journal records what the campaign does, with the time of day, for comparison with the logs of the processes.
-type journal struct {
-	mutex sync.Mutex
-	to    io.Writer
-}
-
-func (j *journal) note(format string, values ...any) {
-	j.mutex.Lock()
-	defer j.mutex.Unlock()
-	fmt.Fprintf(j.to, time.Now().UTC().Format("15:04:05.000")+" "+format+"\n", values...)
 }
 
 // dump writes the headers and sizes of all messages on the topics to topics.txt in the folder of logs, to show who published

@@ -20,16 +20,14 @@ import (
 
 	"github.com/stagewise/stagewise/internal/kafkalog"
 	"github.com/stagewise/stagewise/pipeline"
+	"github.com/stagewise/stagewise/pipeline/protocol"
 	"github.com/stagewise/stagewise/pipeline/topics"
 	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
-// forgetfulRuns is in which of how many runs the brokers keep the examples only for minutes.
-const forgetfulRuns = 10
-
 // allRuns makes the runs of a campaign.
-func (c *campaign) allRuns(ctx context.Context, o options, out io.Writer) error {
+func (c *campaign) allRuns(ctx context.Context, out io.Writer) error {
 	if _, err := c.call(ctx, "ingest"); err != nil {
 		return err
 	}
@@ -50,44 +48,13 @@ func (c *campaign) allRuns(ctx context.Context, o options, out io.Writer) error 
 	}
 	fmt.Fprintf(out, "chaos: without faults, weights %s, equal to those of one process with the embedded broker\n",
 		c.reference.WeightsDigest.Short())
-	err := c.each(ctx, o, out, func(seed uint64, n int, faults map[kind]int) (string, error) {
-		if err := c.remember(ctx, n%forgetfulRuns == forgetfulRuns-1); err != nil {
-			return "", fmt.Errorf("recreate the examples topic: %w", err)
-		}
-		return map[bool]string{false: "equal", true: "equal, examples stay for minutes"}[c.forgetful],
-			c.run(ctx, schedule(seed, c.records), faults)
+	err := c.each(ctx, out, func(seed uint64, faults map[kind]int) (string, error) {
+		return "equal", c.run(ctx, schedule(seed, c.records), faults)
 	})
 	if err != nil {
 		return err
 	}
 	return c.dismiss()
-}
-
-// The settings of the examples topic while brokers forget. A run of half a minute is far from the end of its examples, and one that
-// takes long gets near it.
-var forgetting = []string{"--set", "topics.retention.examples=4m", "--set", "topics.segment_time=1m"}
-
-// remember makes the examples topic anew, for brokers that keep examples only for minutes, or for as long as there is space. Its
-// offsets begin at 0 again, as do those of the run without faults. Nothing happens if the topic is so already.
-func (c *campaign) remember(ctx context.Context, forget bool) error {
-	if forget == c.forgetful && !forget {
-		return nil
-	}
-	if err := c.dismiss(); err != nil { // a member of a group can't go on without the topic that the group divides
-		return err
-	}
-	if err := c.log.Delete(ctx, c.config.Name+".examples"); err != nil {
-		return err
-	}
-	command := []string{"ingest"}
-	if forget {
-		command = append(command, forgetting...)
-	}
-	if _, err := c.call(ctx, command...); err != nil {
-		return err
-	}
-	c.forgetful = forget
-	return c.scale()
 }
 
 // run submits a run and injects faults into it. Its error says how the run differs from what it must be.
@@ -98,11 +65,11 @@ func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) e
 	if err != nil {
 		return err
 	}
-	c.runs++
-	file := filepath.Join(c.folder, fmt.Sprintf("report-%d.json", c.runs))
+	c.made++
+	file := filepath.Join(c.folder, fmt.Sprintf("report-%d.json", c.made))
 	submit := func(again bool) error {
 		args := []string{"--detach", "--report", file}
-		if id := w.id(); id != "" && !again {
+		if id, _ := w.state(); id != "" && !again {
 			args = []string{"--attach", id, "--report", file}
 		}
 		return c.fleet.start(front, args...)
@@ -115,7 +82,7 @@ func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) e
 		return err
 	}
 	if err := c.check(ctx, w, file); err != nil {
-		return fmt.Errorf("run %s: %w", w.id(), err)
+		return fmt.Errorf("%v: %w", w, err)
 	}
 	return c.scale()
 }
@@ -123,7 +90,8 @@ func (c *campaign) run(ctx context.Context, list []fault, faults map[kind]int) e
 // check compares a run's report with the reference run's, and its version with what subscribers see. The first run becomes the
 // reference.
 func (c *campaign) check(ctx context.Context, w *watch, file string) error {
-	if end := w.state(); end == nil || end.State != schemas.Done {
+	id, end := w.state()
+	if end == nil || end.State != schemas.Done {
 		return fmt.Errorf("it ended as %+v", end)
 	}
 	content, err := os.ReadFile(file)
@@ -134,14 +102,14 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	if err := json.Unmarshal(content, report); err != nil {
 		return fmt.Errorf("read %s: %w", file, err)
 	}
-	if report.Run != w.id() {
+	if report.Run != id {
 		return fmt.Errorf("its report is for run %s", report.Run)
 	}
-	list, err := c.call(ctx, "weights", "list")
-	if err != nil {
-		return err
+	versions, err := topics.Open(c.log, c.config.Name, nil).Versions(ctx)
+	if err == nil {
+		err = checkVersions(versions, report.Version, report.Run, c.config.Keep)
 	}
-	if err := checkVersions(list, report.Version, report.Run, c.config.Keep); err != nil {
+	if err != nil {
 		return err
 	}
 	if c.reference != nil {
@@ -151,21 +119,18 @@ func (c *campaign) check(ctx context.Context, w *watch, file string) error {
 	return nil
 }
 
-// checkVersions checks that the output of `weights list` has the versions up to the run's, each once: all of them, or the latest of
-// as many as stay or more, as versions may be removed a moment later.
-func checkVersions(list string, version int, run string, keep int) error {
-	lines := strings.Split(strings.TrimSpace(list), "\n")[1:] // without the column titles
-	runs := map[string]bool{}
-	for i, line := range lines {
-		columns := strings.Fields(line)
-		if want := version - len(lines) + 1 + i; len(columns) < 2 || columns[0] != strconv.Itoa(want) || runs[columns[1]] {
-			return fmt.Errorf("weights list has %q in the place of version %d", line, want)
+// checkVersions checks that a pipeline has the versions up to the run's: all of them, or the latest of as many as stay or more, as
+// versions may be removed a moment later.
+func checkVersions(list []protocol.Finished, version int, run string, keep int) error {
+	n := len(list)
+	for i, v := range list {
+		if want := version - n + 1 + i; v.Version != want {
+			return fmt.Errorf("version %d is in the place of version %d", v.Version, want)
 		}
-		runs[columns[1]] = true
 	}
 	// A solver may be killed before it removes the oldest version. The next one removes it.
-	if len(lines) < min(version, keep) || len(lines) > keep+2 || !runs[run] {
-		return fmt.Errorf("weights list has %d versions, the report has version %d", len(lines), version)
+	if n < min(version, keep) || n > keep+2 || list[n-1].Run != run {
+		return fmt.Errorf("there are %d versions, the report has version %d of run %s", n, version, run)
 	}
 	return nil
 }
@@ -192,7 +157,7 @@ func compare(want, got *schemas.Report) error {
 }
 
 // allChains makes the chains of a campaign.
-func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err error) {
+func (c *campaign) allChains(ctx context.Context, out io.Writer) (err error) {
 	if c.skewed, err = buildSkewed(ctx, c.folder); err != nil {
 		return err
 	}
@@ -205,7 +170,7 @@ func (c *campaign) allChains(ctx context.Context, o options, out io.Writer) (err
 	}
 	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s, equal to those of one process with the embedded broker\n", len(want),
 		want[len(want)-1].Digest.Short())
-	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
+	return c.each(ctx, out, func(seed uint64, faults map[kind]int) (string, error) {
 		in := circumstancesOf(seed)
 		got, err := c.chain(ctx, in, in.schedule(seed, c.records), faults)
 		if err == nil && faults[electBehind] == 0 {
@@ -238,8 +203,8 @@ func sameVersions(want, got []version) error {
 func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, faults map[kind]int) ([]version, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, c.limit, fmt.Errorf("the chain has not ended after %v", c.limit))
 	defer cancel()
-	c.runs++
-	c.name = fmt.Sprintf("%s-%d", c.config.Name, c.runs)
+	c.made++
+	c.name = fmt.Sprintf("%s-%d", c.config.Name, c.made)
 	named := []string{"--set", "name=" + c.name}
 	if in.behind {
 		named = append(named, "--set", "topics.replication=2")
@@ -258,8 +223,8 @@ func (c *campaign) chain(ctx context.Context, in circumstances, list []fault, fa
 		c.fleet.program = c.skewed
 		c.fleet.env = func() []string { // the fleet starts one process at a time
 			by := between(in.draw, -maxSkew, maxSkew)
-			c.journal.note("%s: the clock of the next process is ahead by %v", skewClocks, by)
-			return skew(by)
+			c.journal.Printf("%s: the clock of the next process is ahead by %v", skewClocks, by)
+			return append(os.Environ(), skewVariable+"="+strconv.Itoa(int(by/time.Second)))
 		}
 		faults[skewClocks]++
 	}
@@ -391,13 +356,13 @@ const (
 // and again. Without a full disk and a flipped byte every version must be that of the chain without faults. With them,
 // a process may end with an error that names the file, and the next one must go on once there is room, or the log is
 // repaired.
-func (c *campaign) embeddedChains(ctx context.Context, o options, out io.Writer) error {
+func (c *campaign) embeddedChains(ctx context.Context, out io.Writer) error {
 	want, err := c.embeddedChain(ctx, "reference", nil, nil)
 	if err != nil {
 		return fmt.Errorf("the chain without faults: %w", err)
 	}
 	fmt.Fprintf(out, "chaos: without faults, %d versions, the last %s\n", len(want), want[len(want)-1].Digest.Short())
-	return c.each(ctx, o, out, func(seed uint64, _ int, faults map[kind]int) (string, error) {
+	return c.each(ctx, out, func(seed uint64, faults map[kind]int) (string, error) {
 		name := strconv.FormatUint(seed, 10)
 		got, err := c.embeddedChain(ctx, name, rand.New(rand.NewPCG(seed, 1)), faults)
 		if err == nil && faults[fillDisk]+faults[killFull]+faults[flipByte]+faults[killFlipped] == 0 {
@@ -451,7 +416,7 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 	if harsh {
 		k = []kind{killProcess, killProcess, fillDisk, killFull, flipByte, killFlipped}[draw.IntN(6)]
 	}
-	c.journal.note("%s", k)
+	c.journal.Printf("%s", k)
 	living, cancel := ctx, func() {}
 	if k == killProcess || k == killFull || k == killFlipped {
 		living, cancel = context.WithTimeout(ctx, between(draw, 50*time.Millisecond, 5*time.Second)) // then CommandContext kills it
@@ -482,7 +447,7 @@ func (c *campaign) interrupt(ctx context.Context, name string, draw *rand.Rand, 
 		if err != nil || file == "" {
 			return err
 		}
-		c.journal.note("a byte of %s is another one", file)
+		c.journal.Printf("a byte of %s is another one", file)
 		faults[k]++
 		if k == killFlipped {
 			if err := c.embedded(living, name); err == nil || living.Err() == nil && !failed(err) {

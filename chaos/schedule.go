@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -89,7 +90,7 @@ func kinds() []weighted {
 		{killBrokers, 1, 500 * ms, 4000 * ms, false, killNodes(2)},
 		{rollBrokers, 1, 0, 500 * ms, false, roll},
 		{"reset connections", 4, 0, 0, false, func(_ context.Context, i *injector, f fault) (func() error, error) {
-			i.journal.note("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
+			i.journal.Printf("%d connections are reset", i.cluster.proxies[f.target%nodes].Reset())
 			return nil, nil
 		}},
 		{delayBroker, 3, 500 * ms, 3000 * ms, false, delay},
@@ -173,7 +174,7 @@ type injector struct {
 	cluster *cluster
 	fleet   *fleet
 	watch   *watch
-	journal *journal
+	journal *log.Logger
 	submit  func(again bool) error // starts another process of the front
 
 	over    <-chan struct{} // closed when the run has ended; all repairs happen then
@@ -191,11 +192,11 @@ func (i *injector) run(ctx context.Context, faults []fault) error {
 			break
 		}
 		i.sleep(f.after)
-		i.journal.note("%s", f)
+		i.journal.Printf("%s", f)
 		inject := all[slices.IndexFunc(all, func(k weighted) bool { return k.kind == f.kind })].inject
 		switch repair, err := inject(ctx, i, f); {
 		case errors.Is(err, errNoTarget):
-			i.journal.note("%s: %v", f.kind, err)
+			i.journal.Printf("%s: %v", f.kind, err)
 		case err != nil:
 			i.check(err)
 		default:
@@ -318,7 +319,7 @@ func (i *injector) later(f fault, repair func() error) {
 	i.repairs.Go(func() {
 		i.sleep(f.lasts)
 		i.check(repair())
-		i.journal.note("%s (target %d): repaired", f.kind, f.target)
+		i.journal.Printf("%s (target %d): repaired", f.kind, f.target)
 	})
 }
 
@@ -376,7 +377,7 @@ func newWatch(ctx context.Context, log *kafkalog.Log, name string) (*watch, erro
 // follow returns nil when the run has ended, or an error when ctx has ended.
 func (w *watch) follow(ctx context.Context) error {
 	defer w.plans.Close()
-	for w.state() == nil {
+	for _, end := w.state(); end == nil; _, end = w.state() {
 		d, _, err := w.plans.Await(ctx, protocol.MinPatience)
 		if err != nil {
 			return fmt.Errorf("follow the run: %w", err)
@@ -427,18 +428,11 @@ func (w *watch) await(ctx context.Context, records int) bool {
 	}
 }
 
-// state returns how the run ended, or nil while it is running.
-func (w *watch) state() *schemas.End {
+// state returns the run's id, or "" before its plan is published, and how it ended, or nil while it is running.
+func (w *watch) state() (run string, end *schemas.End) {
 	w.mutex.Lock()
 	defer w.mutex.Unlock()
-	return w.end
-}
-
-// id returns the run's id, or "" before its plan is published.
-func (w *watch) id() string {
-	w.mutex.Lock()
-	defer w.mutex.Unlock()
-	return w.run
+	return w.run, w.end
 }
 
 func (w *watch) String() string {

@@ -12,7 +12,7 @@
 #   kafka.sh wipe                                stops and deletes the cluster
 #
 # Node I of 1..N: broker at 127.0.0.1:P+I-1, controller at 127.0.0.1:P+I+99. The folder --dir holds the cluster
-# with its nodes and ports, so only start needs these. extra.properties in that folder is added to each node's configuration.
+# with its nodes and ports, so only start needs these.
 # --advertise P1,P2,... (start) is for proxies between clients and brokers. Node I has a further listener at 127.0.0.1:P+I+299,
 # which advertises 127.0.0.1:P1, P2, ... to its clients. BOOTSTRAP and the brokers use the other listener. Not with --secure.
 #
@@ -218,7 +218,6 @@ advertised.listeners=PLAINTEXT://127.0.0.1:$(broker_port "$i"),FRONTED://127.0.0
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT,FRONTED:PLAINTEXT
 PROPERTIES
   fi
-  if [ -f "$dir/extra.properties" ]; then cat "$dir/extra.properties" >>"$dir/n$i/server.properties"; fi
   cat >"$dir/n$i/log4j2.properties" <<'PROPERTIES'
 status=error
 appender.console.type=Console

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # test.sh STEP... [-- STEP...]... runs the steps in the given order and stops at the first that fails. Those after a -- run at the same time as
 # those before it, in their own order: some wait for brokers and browsers, and others compute on one core only.
-#   format  gofmt            vet    go vet, with tagged files         unit   all tests without a tag      quick  those that are not long
+#   format  gofmt            vet    go vet, with tagged files         unit   tests without a tag          quick  those that are not long
 #   lint    staticcheck, with tagged files; go.mod has its version, staticcheck.conf its checks
 #   race    concurrent packages, under the race detector              fuzz   each fuzz target for FUZZTIME (20s)
 #   simulate  the roles on a log with faults, SCHEDULES times (1000)
@@ -83,11 +83,12 @@ lint() {
   printf '%s\n' 'blas:' 'noblas: -tags=noblas' | go tool staticcheck -matrix ./internal/kernel
 }
 
-# The program that writes the assembly is a module of its own. What go test would vet, the step vet has, here and in race.
+# The program that writes the assembly is a module of its own. What go test would vet, the step vet has, here and in race; the simulation is
+# left to simulate.
 unit() {
   less_garbage
   files_in_memory
-  go test -vet=off -timeout 30m ./...
+  go test -vet=off -skip '^TestSimulation$' -timeout 30m ./...
   (cd internal/kernel/generate && go vet . && go test .)
 }
 
