@@ -619,6 +619,9 @@ func newRepair() *cobra.Command {
 		}
 		repaired, err := kafkalog.Repair(cmd.Context(), c.DataDir)
 		screen.WriteRepaired(cmd.OutOrStdout(), repaired)
+		if _, locked := errors.AsType[*kafkalog.LockedError](err); locked {
+			err = fmt.Errorf("%w: stop that process first", err)
+		}
 		if err != nil {
 			return failed(fmt.Errorf("repair the log in %s: %w", c.DataDir, err))
 		}

@@ -259,6 +259,9 @@ func TestCommandsBesideTheEmbeddedBroker(t *testing.T) {
 			})
 		}
 		all.Wait()
+		if code, _, stderr := stagewise("repair", "-c", "good.yaml"); code != exitFailed || !strings.Contains(stderr, "stop that process first") {
+			t.Errorf("repair beside a process that listens on %q: exit code %d: %s", listen, code, stderr)
+		}
 		noError(t, log.Close())
 	}
 }

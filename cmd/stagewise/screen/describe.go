@@ -71,7 +71,11 @@ func taskMetrics(s schemas.SplitReport) string {
 			break
 		}
 		d := s.Targets[name]
-		parts = append(parts, fmt.Sprintf("%s: RMSE %.4g, R² %.3f", name, d.RMSE, d.R2))
+		text := fmt.Sprintf("%s: RMSE %.4g, R² %.3f", name, d.RMSE, d.R2)
+		if d.R2 <= 0 {
+			text += ", no better than always predicting the mean"
+		}
+		parts = append(parts, text)
 	}
 	return strings.Join(parts, "; ")
 }

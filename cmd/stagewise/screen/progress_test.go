@@ -326,6 +326,8 @@ func TestConcludeTasks(t *testing.T) {
 		"": {"train": {Rows: 9}},
 		"test: price: RMSE 4865, R² 0.998; tax: RMSE 1.073, R² 0.977\n": {"test": {Targets: numbers},
 			"train": {Targets: map[string]statistics.Distances{"tax": {}}}},
+		"test: noise: RMSE 1.02, R² -0.031, no better than always predicting the mean\n": {
+			"test": {Targets: map[string]statistics.Distances{"noise": {RMSE: 1.02, R2: -0.031}}}},
 		"holdout: Hamming loss 0.008, micro-F1 0.989\n": {"holdout": {Hamming: of(0.0078), MicroF1: of(0.9888)}, "train": {}},
 		"test: AUC 0.9127\n": {"test": classified([][]int64{{78, 2}, {2, 18}}, [2]float64{1, 1}, 0.91268),
 			"train": classified([][]int64{{720, 0}, {9, 171}}, [2]float64{1, 1}, 0.99)},
