@@ -119,6 +119,14 @@ func TestFormattedNumbers(t *testing.T) {
 			}
 			return fmt.Sprint(row)
 		}, roleNumber, `missing in 4 rows ("1,250"); formatted numbers: write "1,250" as 1250 or 1.250`},
+		{"magnitudes", func(row int) string { return []string{fmt.Sprintf("%d.5k", row), fmt.Sprintf("%dM", row)}[row%2] }, roleUnused,
+			`numbers in several units, such as "98.5k" and "9M": write them in one, without its name`},
+		{"weights", func(row int) string {
+			return []string{fmt.Sprintf("%d kg", 1+row), fmt.Sprintf("%d g", 100+row), fmt.Sprint(row)}[row%3]
+		},
+			roleUnused, "in several units"},
+		{"seats", func(row int) string { return fmt.Sprintf("%d%c", row/6, 'A'+row%6) }, roleIdentifier, ""},
+		{"streets", func(row int) string { return fmt.Sprintf("%d %c Street", row, 'A'+row%26) }, roleIdentifier, ""},
 		{"both ways", of("1,234.5", "1.234,5", "7.5"), roleCategory, "formatted in several ways"},
 		{"order_id", func(row int) string { return fmt.Sprintf("%d %03d", 100+row, row) }, roleIdentifier, ""},
 		{"codes", func(row int) string { return fmt.Sprintf("A%d", row) }, roleIdentifier, ""},

@@ -2,6 +2,7 @@ package screen
 
 import (
 	"fmt"
+	"maps"
 	"net/netip"
 	"regexp"
 	"slices"
@@ -33,7 +34,10 @@ var (
 	shortCurrencies = []string{"kr", "rs", "fr", "sfr", "zł", "kč", "ft", "lei", "rp", "rm", "tl", "руб"}
 )
 
-const maxUnit = 12 // characters
+const (
+	maxUnit  = 12 // characters
+	maxUnits = 6  // of a column; with more, the words after numbers are texts, such as names of streets
+)
 
 // parseFormatted parses a formatted number.
 func parseFormatted(text string) (f formattedNumber, ok bool) {
@@ -93,6 +97,7 @@ func (c *column) formatted() string {
 	numbers, cells, present := 0, 0, 0
 	var longest, longestNumber string
 	var of formattedNumber
+	units := map[string]string{} // a cell with each
 	for _, w := range words {
 		present += w.rows
 		if _, err := value.Number(w.text); err == nil {
@@ -106,22 +111,27 @@ func (c *column) formatted() string {
 			continue
 		}
 		f, ok := parseFormatted(w.text)
-		if !ok || longest != "" && f.unit != of.unit {
+		if !ok {
 			continue
 		}
 		cells += w.rows
+		units[f.unit] = w.text
 		point, comma = point && decimalPoint.MatchString(f.digits), comma && decimalComma.MatchString(f.digits)
 		if len(w.text) > len(longest) {
 			longest, of = w.text, f
 		}
 	}
+	examples := slices.Sorted(maps.Values(units))
 	switch {
-	case 10*(numbers+cells) < 9*present:
-		return ""
+	case 10*(numbers+cells) < 9*present || len(units) > maxUnits || len(units) > 1 && !strings.ContainsAny(longest, " ."):
+		return "" // seats and ordinals are texts
 	case cells == 0 && fractions && !isNumbers(c.Field):
 		return fmt.Sprintf("numbers stored as text, such as %s: store them as numbers", value.Quote(longestNumber))
 	case cells == 0:
 		return ""
+	case len(units) > 1:
+		return fmt.Sprintf("numbers in several units, such as %s and %s: write them in one, without its name", value.Quote(examples[0]),
+			value.Quote(examples[1]))
 	case !point && !comma:
 		return fmt.Sprintf("numbers formatted in several ways, such as %s: write them with a decimal point", value.Quote(longest))
 	case point && comma && of.plain(true) != of.plain(false):
