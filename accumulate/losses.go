@@ -16,11 +16,13 @@ type Rows struct {
 	Task       examples.Task    // what is predicted
 	Weights    []float32        // weight of each row, whatever its split
 	Splits     []examples.Split // split of each row
+	Fitted     []float32        // training weight of each row, 0 for other rows
 }
 
 // Slice returns the rows from (included) to to (excluded). It shares their memory.
 func (r Rows) Slice(from, to int) Rows {
-	part := Rows{Truth: link.Truth{Classes: r.Classes[from:to]}, Task: r.Task, Weights: r.Weights[from:to], Splits: r.Splits[from:to]}
+	part := Rows{Truth: link.Truth{Classes: r.Classes[from:to]}, Task: r.Task, Weights: r.Weights[from:to], Splits: r.Splits[from:to],
+		Fitted: r.Fitted[from:to]}
 	if r.Targets.Rows > 0 {
 		part.Targets = r.Targets.Slice(from, to)
 	}
@@ -29,7 +31,8 @@ func (r Rows) Slice(from, to int) Rows {
 
 // Repeat adds row i once more.
 func (r *Rows) Repeat(i int) {
-	r.Classes, r.Weights, r.Splits = append(r.Classes, r.Classes[i]), append(r.Weights, r.Weights[i]), append(r.Splits, r.Splits[i])
+	r.Classes, r.Splits = append(r.Classes, r.Classes[i]), append(r.Splits, r.Splits[i])
+	r.Weights, r.Fitted = append(r.Weights, r.Weights[i]), append(r.Fitted, r.Fitted[i])
 	if r.Targets.Rows > 0 {
 		r.Targets.Data = append(r.Targets.Data, r.Targets.Row(i)...)
 		r.Targets.Rows++
@@ -164,56 +167,62 @@ func (s *Sum) AddTargets(targets, shift []float64, weights []float32) {
 	}
 }
 
+// Chosen is some rows of a message, whose predictions are measured apart. The zero value is ready. It keeps its memory, and is
+// not safe for concurrent use.
+type Chosen struct {
+	Places    []int // of the rows in the message, ascending
+	Truth     link.Truth
+	Loss      []float32 // space for the loss of each row
+	Predicted []int32   // space for the class that each row predicts
+}
+
+// Choose chooses the rows of a split that have a label and a weight. truth says what all rows should be predicted as.
+func (c *Chosen) Choose(rows Rows, truth link.Truth, split examples.Split) {
+	c.Places, c.Truth.Classes = c.Places[:0], c.Truth.Classes[:0]
+	for i, class := range truth.Classes {
+		if class != examples.Unlabelled && rows.Splits[i] == split && rows.Weights[i] > 0 {
+			c.Places, c.Truth.Classes = append(c.Places, i), append(c.Truth.Classes, class)
+		}
+	}
+	n := len(c.Places)
+	c.Loss, c.Predicted = slices.Grow(c.Loss[:0], n)[:n], slices.Grow(c.Predicted[:0], n)[:n]
+	if c.Truth.Targets.Reshape(0, 0); truth.Targets.Rows > 0 {
+		c.Gather(&c.Truth.Targets, truth.Targets)
+	}
+}
+
+// Gather copies the chosen rows of a matrix with a row for each row of the message.
+func (c *Chosen) Gather(dst *kernel.Dense, from kernel.Dense) {
+	dst.Reshape(len(c.Places), from.Cols)
+	for j, i := range c.Places {
+		copy(dst.Row(j), from.Row(i))
+	}
+}
+
 // Tempered sums the losses of holdout rows at several temperatures. The zero value is ready. It is not safe for concurrent
 // use.
 type Tempered struct {
-	truth     link.Truth
-	weights   []float64
-	scores    kernel.Dense
-	tempered  kernel.Dense
-	loss      []float32
-	predicted []int32
-	scratch   link.Scratch
+	chosen   Chosen
+	tempered kernel.Dense
+	scratch  link.Scratch
 }
 
 // Add adds the losses of the labelled holdout rows among rows to a sum, at each of [link.Temperatures]. scores (n × k) are
 // those that the predictions are made of.
 func (t *Tempered) Add(sum *Sum, rows Rows, scores kernel.Dense, l link.Link) {
-	t.take(rows, scores)
-	n, temperatures := t.scores.Rows, link.Temperatures()
+	c, temperatures := &t.chosen, link.Temperatures()
+	c.Choose(rows, rows.Truth, examples.Holdout)
 	sums := sum.Field(statistics.FieldTempered, len(temperatures))
-	if n == 0 {
+	if len(c.Places) == 0 {
 		return
 	}
-	t.loss, t.predicted = slices.Grow(t.loss[:0], n)[:n], slices.Grow(t.predicted[:0], n)[:n]
 	for i, temperature := range temperatures {
-		t.tempered.Reshape(n, t.scores.Cols)
-		copy(t.tempered.Data, t.scores.Data)
+		c.Gather(&t.tempered, scores)
 		link.Temper(t.tempered, temperature)
-		l.Measure(t.tempered, t.truth, t.loss, t.predicted, &t.scratch)
-		for row, loss := range t.loss {
-			sums[i] += t.weights[row] * float64(loss)
+		l.Measure(t.tempered, c.Truth, c.Loss, c.Predicted, &t.scratch)
+		for j, loss := range c.Loss {
+			sums[i] += float64(rows.Weights[c.Places[j]]) * float64(loss)
 		}
-	}
-}
-
-// take copies what it needs of the labelled holdout rows.
-func (t *Tempered) take(rows Rows, scores kernel.Dense) {
-	k := scores.Cols
-	t.weights, t.scores.Data = t.weights[:0], t.scores.Data[:0]
-	t.truth.Classes, t.truth.Targets.Data = t.truth.Classes[:0], t.truth.Targets.Data[:0]
-	for i, class := range rows.Classes {
-		if rows.Splits[i] != examples.Holdout || class < 0 || rows.Weights[i] == 0 {
-			continue
-		}
-		t.weights, t.truth.Classes = append(t.weights, float64(rows.Weights[i])), append(t.truth.Classes, class)
-		if t.scores.Data = append(t.scores.Data, scores.Row(i)...); rows.Targets.Rows > 0 {
-			t.truth.Targets.Data = append(t.truth.Targets.Data, rows.Targets.Row(i)...)
-		}
-	}
-	t.scores.Rows, t.scores.Cols = len(t.weights), k
-	if t.truth.Targets.Rows, t.truth.Targets.Cols = 0, k; rows.Targets.Rows > 0 {
-		t.truth.Targets.Rows = len(t.weights)
 	}
 }
 

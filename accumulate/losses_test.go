@@ -22,7 +22,8 @@ type predicted struct {
 
 func predictions(r *rand.Rand, n, k int) predicted {
 	p := predicted{
-		Rows{Truth: link.Truth{Classes: make([]int32, n)}, Weights: make([]float32, n), Splits: make([]examples.Split, n)},
+		Rows{Truth: link.Truth{Classes: make([]int32, n)}, Weights: make([]float32, n), Splits: make([]examples.Split, n),
+			Fitted: make([]float32, n)},
 		kernel.NewDense(n, k), make([]float32, n), make([]int32, n),
 	}
 	for i := range n {
@@ -226,7 +227,7 @@ func TestDistances(t *testing.T) {
 
 // overconfident returns rows with scores that are three times as large as the odds of their classes.
 func overconfident(r *rand.Rand, n, k int) (Rows, kernel.Dense) {
-	rows, scores := Rows{Task: examples.OneLabel}, kernel.NewDense(n, k)
+	rows, scores := Rows{Task: examples.OneLabel, Fitted: make([]float32, n)}, kernel.NewDense(n, k)
 	for i := range n {
 		score, sum := scores.Row(i), 0.0
 		for c := range score {

@@ -408,7 +408,7 @@ func (r *runner) classesLeft(ctx context.Context, plan *schemas.Plan) (left []st
 // has a label and a weight.
 func (r *runner) anyFits(ctx context.Context, plan *schemas.Plan) (any bool, err error) {
 	err = dispatch.EachCounted(ctx, r.Pipeline, plan, true, func(partition int, offset int64, batch *examples.Batch) (more bool) {
-		for row, weight := range visit.FittedWeights(plan, partition, offset, batch) {
+		for row, weight := range visit.RowsOf(plan, partition, offset, batch).Fitted {
 			any = any || weight > 0 && (plan.Task() == examples.Numbers || batch.Labelled(row))
 		}
 		return !any

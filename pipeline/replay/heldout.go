@@ -50,7 +50,7 @@ func eachHeldOut(ctx context.Context, p *topics.Pipeline, m *model.Model,
 		if batch.Sparse || batch.Width != m.Width() || batch.Align(m.Columns()) != nil {
 			return true // quarantined by the run
 		}
-		rows, _ := visit.RowsOf(plan, partition, offset, batch)
+		rows := visit.RowsOf(plan, partition, offset, batch)
 		var targets []float64
 		if m.Task() == examples.Numbers {
 			var err error

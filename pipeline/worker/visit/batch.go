@@ -13,16 +13,15 @@ import (
 // Batch is the rows of an accepted examples message and the rows augmented from them, n in total. It may be used by one
 // goroutine at a time.
 type Batch struct {
-	Offset   int64           // of the message
-	Checksum uint64          // see [Checksum]
-	Inputs   kernel.Dense    // n × m, prepared; none if the rows are sparse
-	Codes    []uint8         // n × c: what trees compare of the raw features; nil without trees
-	Sparse   kernel.Sparse   // n × m, prepared; none if the rows are dense
-	Examples int             // number of rows of the message, which come first; the others are augmented
-	Rows     accumulate.Rows // classes, weights and splits
-	Fitted   []float32       // n: training weights, 0 for other rows
-	Score    kernel.Dense    // n × k: before the stage, in the unit of its link
-	After    kernel.Dense    // n × k: after the stage, once its residuals are published; before that see Shown
+	Offset          int64         // of the message
+	Checksum        uint64        // see [Checksum]
+	Inputs          kernel.Dense  // n × m, prepared; none if the rows are sparse
+	Codes           []uint8       // n × c: what trees compare of the raw features; nil without trees
+	Sparse          kernel.Sparse // n × m, prepared; none if the rows are dense
+	Examples        int           // number of rows of the message, which come first; the others are augmented
+	accumulate.Rows               // classes, weights and splits
+	Score           kernel.Dense  // n × k: before the stage, in the unit of its link
+	After           kernel.Dense  // n × k: after the stage, once its residuals are published; before that see Shown
 	// weights record with which After was computed, for a stage that is fitted in blocks; "" for other stages
 	Shown wire.Digest
 
@@ -46,7 +45,7 @@ type Batch struct {
 // LeaveOut removes the labels and training weights of rows whose inputs or targets overflow.
 func (b *Batch) LeaveOut(rows []int) {
 	for _, i := range rows {
-		b.Rows.Classes[i], b.Fitted[i] = examples.Unlabelled, 0
+		b.Classes[i], b.Fitted[i] = examples.Unlabelled, 0
 	}
 	b.Overflowed += len(rows)
 }

@@ -39,75 +39,6 @@ func newestJudged(plan *schemas.Plan) int {
 	return plan.Chain.Newest()
 }
 
-// JudgedRows are the rows of a message that the gate uses. The zero value has none.
-type JudgedRows struct {
-	Places    []int // indices of the rows in the message
-	truth     link.Truth
-	features  kernel.Dense
-	sparse    examples.SparseRows
-	Loss      []float32
-	predicted []int32
-}
-
-// choose selects the rows of a split that have a label and a weight.
-func (j *JudgedRows) choose(rows accumulate.Rows, truth link.Truth, split examples.Split) {
-	j.Places, j.truth.Classes = j.Places[:0], j.truth.Classes[:0]
-	for i, class := range truth.Classes {
-		if class != examples.Unlabelled && rows.Splits[i] == split && rows.Weights[i] > 0 {
-			j.Places, j.truth.Classes = append(j.Places, i), append(j.truth.Classes, class)
-		}
-	}
-	j.truth.Targets.Reshape(0, 0)
-	if truth.Targets.Rows > 0 {
-		gatherRows(&j.truth.Targets, truth.Targets, j.Places)
-	}
-}
-
-// gather copies the features of the rows.
-func (j *JudgedRows) gather(features kernel.Dense) { gatherRows(&j.features, features, j.Places) }
-
-// codes returns the codes of the rows, a subset of the prepared rows; nil if these have none.
-func (j *JudgedRows) codes(of model.Inputs) (codes []uint8) {
-	if len(of.Codes) == 0 {
-		return nil
-	}
-	columns := len(of.Codes) / of.Prepared.Rows
-	for _, i := range j.Places {
-		codes = append(codes, of.Codes[i*columns:][:columns]...)
-	}
-	return codes
-}
-
-// measure computes the losses of a version's predictions for the rows, and returns the predictions.
-func (j *JudgedRows) measure(by func(kernel.Dense, link.Truth, []float32, []int32) kernel.Dense) kernel.Dense {
-	n := len(j.Places)
-	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
-	return by(j.features, j.truth, j.Loss, j.predicted)
-}
-
-// measureSparse is measure for a version on sparse rows. all are the rows of the message.
-func (j *JudgedRows) measureSparse(by *model.Predictor, all *examples.SparseRows) kernel.Dense {
-	j.sparse.Reset()
-	for _, i := range j.Places {
-		columns, values := all.Row(i)
-		for at, column := range columns {
-			j.sparse.Append(column, values[at])
-		}
-		j.sparse.End()
-	}
-	n := len(j.Places)
-	j.Loss, j.predicted = slices.Grow(j.Loss[:0], n)[:n], slices.Grow(j.predicted[:0], n)[:n]
-	return by.MeasureSparse(&j.sparse, j.truth, j.Loss, j.predicted)
-}
-
-// gatherRows copies rows of a matrix into dst.
-func gatherRows(dst *kernel.Dense, from kernel.Dense, rows []int) {
-	dst.Reshape(len(rows), from.Cols)
-	for j, i := range rows {
-		copy(dst.Row(j), from.Row(i))
-	}
-}
-
 // judgeOwn adds the losses of the run's version on the rows of a message that the gate uses. p.loss has the losses of the
 // message's rows; first is the index of its first row.
 func (p *Processor) judgeOwn(rows accumulate.Rows, offset int64, first int) {
@@ -140,17 +71,19 @@ func (p *Processor) judgedWeight(rows accumulate.Rows, row int) float64 {
 // losses of the run's version on the rows of a batch, starting at row first.
 func (p *Processor) judgeAgain(rows accumulate.Rows, inputs model.Inputs, offset int64, first int) {
 	split, _ := JudgedSplit(p.Plan)
-	if p.judged.choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
+	if p.judged.Choose(rows, rows.Truth, split); len(p.judged.Places) == 0 {
 		return
 	}
 	if p.offered == nil || p.offered.Model() != p.visit.Offered {
 		p.offered = p.visit.Offered.Predictor(p.BLAS)
 	}
-	p.judged.gather(inputs.Prepared)
-	codes := p.judged.codes(inputs)
-	p.judged.measure(func(x kernel.Dense, truth link.Truth, loss []float32, predicted []int32) kernel.Dense {
-		return p.offered.MeasureInputs(model.Inputs{Prepared: x, Codes: codes}, truth, loss, predicted)
-	})
+	var own model.Inputs
+	p.judged.Gather(&own.Prepared, inputs.Prepared)
+	columns := len(inputs.Codes) / inputs.Prepared.Rows // 0 without trees
+	for _, i := range p.judged.Places {
+		own.Codes = append(own.Codes, inputs.Codes[i*columns:][:columns]...)
+	}
+	p.offered.MeasureInputs(own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	groups := p.sum.Field(schemas.FieldRevisitedGroups, schemas.GateGroups, 3)
 	for j, i := range p.judged.Places {
 		w, at := p.judgedWeight(rows, i), groups[3*schemas.GateGroup(offset, first+i):]
@@ -204,15 +137,24 @@ func (p *surveyor) judge(offset int64, batch *examples.Batch, rows accumulate.Ro
 	if batch.Align(p.shape.Columns) != nil {
 		return
 	}
-	if p.judged.choose(rows, truth, split); len(p.judged.Places) == 0 {
+	if p.judged.Choose(rows, truth, split); len(p.judged.Places) == 0 {
 		return
 	}
 	var prediction kernel.Dense
 	if batch.Sparse {
-		prediction = p.judged.measureSparse(p.offered, &p.features)
+		var own examples.SparseRows
+		for _, i := range p.judged.Places {
+			columns, values := p.features.Row(i)
+			for at, column := range columns {
+				own.Append(column, values[at])
+			}
+			own.End()
+		}
+		prediction = p.offered.MeasureSparse(&own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	} else {
-		p.judged.gather(p.x)
-		prediction = p.judged.measure(p.offered.Measure)
+		var own kernel.Dense
+		p.judged.Gather(&own, p.x)
+		prediction = p.offered.Measure(own, p.judged.Truth, p.judged.Loss, p.judged.Predicted)
 	}
 	fields := 1 + max(len(p.Plan.Targets), 1) // Σw, and Σw·loss, for each target
 	offered := p.sum.Field(statistics.FieldOffered, fields)

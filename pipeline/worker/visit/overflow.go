@@ -33,24 +33,26 @@ type overflowError struct {
 	Rows []int
 }
 
-// maxRowsNamed is the maximum number of rows in a reason.
-const maxRowsNamed = 3
+// named lists things in a reason: the first three, and the number of others.
+func named(all []string) string {
+	const most = 3
+	if more := len(all) - most; more > 0 {
+		all = append(slices.Clone(all[:most]), fmt.Sprintf("%d more", more))
+	}
+	return english.WordSeries(all, "and")
+}
 
 // Error includes the first rows.
 func (e *overflowError) Error() string {
-	var named []string
-	for _, row := range e.Rows[:min(len(e.Rows), maxRowsNamed)] {
-		named = append(named, strconv.Itoa(row))
-	}
-	if more := len(e.Rows) - maxRowsNamed; more > 0 {
-		named = append(named, fmt.Sprintf("%d more", more))
+	var rows []string
+	for _, row := range e.Rows {
+		rows = append(rows, strconv.Itoa(row))
 	}
 	verb := "are"
 	if len(e.Rows) == 1 {
 		verb = "is"
 	}
-	return fmt.Sprintf("%s %s %s left out: the %s overflow", english.PluralWord(len(e.Rows), "row", ""), english.WordSeries(named,
-		"and"), verb, e.What)
+	return fmt.Sprintf("%s %s %s left out: the %s overflow", english.PluralWord(len(e.Rows), "row", ""), named(rows), verb, e.What)
 }
 
 // Unwrap returns [wire.ErrDamaged].

@@ -56,7 +56,7 @@ type Processor struct {
 	curvature []float32
 
 	offered *model.Predictor // of the version for subscribers
-	judged  JudgedRows
+	judged  accumulate.Chosen
 }
 
 // Processor returns a processor for the segments of a visit.
@@ -121,7 +121,7 @@ func (p *Processor) prepare(number int, m protocol.Message, segment *Segment) (*
 			clear(p.raw.Row(i)) // 0 times a value that overflows would be NaN
 		}
 	}
-	b.Rows, b.Fitted = RowsOf(p.Plan, number, m.Offset, batch)
+	b.Rows = RowsOf(p.Plan, number, m.Offset, batch)
 	numbers, err := readTruth(p.Plan, open, batch, &b.Rows, prepared.Labels, func(string) {})
 	if err != nil {
 		return nil, err
@@ -326,20 +326,20 @@ func (p *Processor) sumGradient() summing {
 
 // gradient sums the loss and the cross moment of some rows of a batch.
 func (p *Processor) gradient(b *Batch, tile kernel.Dense, from, to int) {
-	rows, before, fitted := b.Rows.Slice(from, to), b.Score.Slice(from, to), b.Fitted[from:to]
+	rows, before := b.Slice(from, to), b.Score.Slice(from, to)
 	overflowed := p.visit.Of.Features.Overflowed(tile, b.Inputs.Slice(from, to))
 	if from == 0 {
 		overflowed += b.Overflowed
 	}
 	p.countOverflowed(overflowed)
 	if p.visit.Sample != nil {
-		p.accumulator.AddTrace(tile, p.visit.Of.Features.Penalised(), fitted)
+		p.accumulator.AddTrace(tile, p.visit.Of.Features.Penalised(), rows.Fitted)
 	}
 	p.score.Reshape(to-from, p.visit.Of.Classes)
 	p.shown(p.score, before, tile)
 	update := p.Plan.Update() != nil
 	if update {
-		p.addScores(tile, p.score, before, fitted)
+		p.addScores(tile, p.score, before, rows.Fitted)
 	}
 	p.measure(rows)
 	if update {
@@ -350,9 +350,9 @@ func (p *Processor) gradient(b *Batch, tile kernel.Dense, from, to int) {
 	}
 	rows.Residuals(p.score)
 	if p.visit.Number == 0 && p.Plan.Stages[p.visit.Stage].Ridge == schemas.RidgeAuto {
-		p.sum.AddResidual(p.score, fitted)
+		p.sum.AddResidual(p.score, rows.Fitted)
 	}
-	p.accumulator.Add(tile, p.score, fitted)
+	p.accumulator.Add(tile, p.score, rows.Fitted)
 }
 
 // sumCalibration sums the moments of G(ỹ), to which line 5 of Algorithm 2 is fitted in the second visit of its pass.

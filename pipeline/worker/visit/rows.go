@@ -85,30 +85,21 @@ func readFeatures(dense *kernel.Dense, sparse *examples.SparseRows, examples *ex
 	examples.Features(dense.Data, examples.Width)
 }
 
-// FittedWeights returns the training weights of the rows (n) of a message at an offset of a partition: 0 for rows outside
-// the training split.
-func FittedWeights(plan *schemas.Plan, partition int, offset int64, batch *examples.Batch) []float32 {
-	_, fitted := RowsOf(plan, partition, offset, batch)
-	return fitted
-}
-
-// RowsOf returns the weights and splits of a message's n rows, with space for their classes, and the training weights (n): 0
-// for rows outside the training split. number is the message's partition.
-func RowsOf(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) (rows accumulate.Rows, fitted []float32) {
+// RowsOf returns the weights and splits of a message's n rows, with space for their classes. number is the message's partition.
+func RowsOf(plan *schemas.Plan, number int, offset int64, batch *examples.Batch) accumulate.Rows {
 	n := batch.Rows
-	rows = accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
-		Splits: make([]examples.Split, n)}
-	fitted = make([]float32, n)
+	rows := accumulate.Rows{Truth: link.Truth{Classes: make([]int32, n)}, Task: plan.Task(), Weights: make([]float32, n),
+		Splits: make([]examples.Split, n), Fitted: make([]float32, n)}
 	for i := range n {
 		rows.Weights[i], rows.Splits[i] = batch.Weight(i), batch.Split(i)
 		if rows.Splits[i] == examples.Train && isHeldOut(plan, number, offset, i) {
 			rows.Splits[i] = examples.Holdout
 		}
 		if rows.Splits[i] == examples.Train {
-			fitted[i] = rows.Weights[i]
+			rows.Fitted[i] = rows.Weights[i]
 		}
 	}
-	return rows, fitted
+	return rows
 }
 
 // isHeldOut reports whether a training row belongs to the holdout: its hash, as a fraction of 2^64, is below the plan's
@@ -190,11 +181,10 @@ func (p *Processor) augment(b *Batch, raw *kernel.Dense) {
 		if b.Fitted[i] == 0 {
 			continue
 		}
-		b.Rows.Weights[i] *= share
+		b.Weights[i] *= share
 		b.Fitted[i] *= share
 		for range variants {
-			b.Rows.Repeat(i)
-			b.Fitted = append(b.Fitted, b.Fitted[i])
+			b.Repeat(i)
 		}
 	}
 	all, at := kernel.NewDense(len(b.Fitted), raw.Cols), b.Examples

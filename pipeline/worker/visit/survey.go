@@ -109,19 +109,11 @@ func skippedSpans(number int, offsets []int64, bad []schemas.Quarantined) (spans
 	return spans
 }
 
-// maxUnknownNamed is the maximum number of labels in a reason.
-const maxUnknownNamed = 3
-
 // unknownReason returns the reason for rows with unknown labels, which a chain excludes until there are enough of them.
 func unknownReason(unknown statistics.LabelSet) string {
-	labels := slices.Sorted(maps.Keys(unknown))
-	var named []string
-	for _, label := range labels[:min(len(labels), maxUnknownNamed)] {
-		named = append(named, fmt.Sprintf("%q", label))
+	var labels []string
+	for _, label := range slices.Sorted(maps.Keys(unknown)) {
+		labels = append(labels, fmt.Sprintf("%q", label))
 	}
-	if more := len(labels) - maxUnknownNamed; more > 0 {
-		named = append(named, fmt.Sprintf("%d more", more))
-	}
-	return fmt.Sprintf("rows of %s %s are left out: no class of the version before", english.PluralWord(len(labels), "label", ""),
-		english.WordSeries(named, "and"))
+	return fmt.Sprintf("rows of %s %s are left out: no class of the version before", english.PluralWord(len(labels), "label", ""), named(labels))
 }

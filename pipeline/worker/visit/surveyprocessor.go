@@ -35,7 +35,7 @@ type surveyor struct {
 	offered     *model.Predictor // of the version for subscribers; nil: there is no gate
 	loss        []float32
 	predicted   []int32
-	judged      JudgedRows
+	judged      accumulate.Chosen
 	newest      bool     // the segment belongs to the newest increment
 	leftOut     []int    // overflowing rows of a message
 	reasons     []string // reasons why rows of a message are quarantined
@@ -134,7 +134,7 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	if err := p.noteOverflow("features", overflowing); err != nil {
 		return 0, err
 	}
-	rows, fitted := RowsOf(p.Plan, number, m.Offset, batch)
+	rows := RowsOf(p.Plan, number, m.Offset, batch)
 	numbers, err := readTruth(p.Plan, p.Plan.Open(), batch, &rows, p.labels, func(label string) { p.found.Unknown[label]++ })
 	if err != nil {
 		return 0, err
@@ -142,23 +142,23 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	for i := range rows.Classes {
 		if numbers != nil {
 			if rows.Classes[i] == examples.Unlabelled {
-				fitted[i] = 0
+				rows.Fitted[i] = 0
 			}
 			continue
 		}
 		if !batch.Labelled(i) || p.labels != nil && rows.Classes[i] < 0 {
-			rows.Classes[i], fitted[i] = examples.Unlabelled, 0
+			rows.Classes[i], rows.Fitted[i] = examples.Unlabelled, 0
 		} else if p.labels == nil || p.Plan.ClassWeight.Balanced && p.Plan.Prepares() { // a version keeps its class weights
-			rows := int64(0)
-			if fitted[i] > 0 {
-				rows = 1
+			trained := int64(0)
+			if rows.Fitted[i] > 0 {
+				trained = 1
 			}
 			for label := range batch.Labels(i) {
 				if p.labels != nil {
 					label = p.labels.Spelt(label)
 				}
-				p.found.Labels.Add(label, rows)
-				p.found.Untrained[label] += 1 - rows
+				p.found.Labels.Add(label, trained)
+				p.found.Untrained[label] += 1 - trained
 			}
 		}
 	}
@@ -167,21 +167,21 @@ func (p *surveyor) message(number int, m protocol.Message) (checksum uint64, err
 	}
 	if p.Plan.Prepares() {
 		if p.shape.Sparse {
-			p.countColumns(fitted)
+			p.countColumns(rows.Fitted)
 			if d := len(p.Shift); d > 0 {
 				p.x.Reshape(batch.Rows, d)
 				p.features.Leading(p.x.Data, d)
-				p.sum.AddColumns(p.x, p.Shift, fitted)
+				p.sum.AddColumns(p.x, p.Shift, rows.Fitted)
 			}
 		} else {
-			p.moments(number, m.Offset, fitted)
+			p.moments(number, m.Offset, rows.Fitted)
 		}
 		if numbers != nil {
-			p.sum.AddTargets(numbers, p.TargetShift, fitted)
+			p.sum.AddTargets(numbers, p.TargetShift, rows.Fitted)
 		}
 	}
 	if u := p.Plan.Update(); u != nil && u.Sparse {
-		p.countColumns(fitted)
+		p.countColumns(rows.Fitted)
 	}
 	n := batch.Rows
 	if p.offered != nil && p.newest {

@@ -20,7 +20,7 @@ import (
 // It does not write messages again that an earlier survey has written. The runs of a chain need not check each other's:
 // the messages that an earlier increment skips were written by its run, see [quarantine.choose]. So a run only needs to
 // know the messages written since its plan was made. It reads these at the first unusable message, regardless of earlier
-// ones. A run not preceded by a version of a chain reads the whole topic instead. It keeps one bit for each offset. The
+// ones. A run not preceded by a version of a chain reads the whole topic instead. The
 // topic is not compacted, because people read the reasons on it, so each must stay until retention deletes it. If two
 // workers survey a partition concurrently, because one has not noticed yet that it has lost the partition, a message may
 // be written twice, with the same key.
@@ -28,7 +28,7 @@ type quarantine struct {
 	*Run
 
 	mutex sync.Mutex
-	there map[int]offsets // by partition; nil: the topic is not read yet
+	there map[[2]int64]bool // partitions and offsets of the messages; nil: the topic is not read yet
 }
 
 // choose returns the messages of a segment that belong on the topic: unusable ones, and usable ones with unknown labels.
@@ -80,7 +80,7 @@ func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quar
 		}
 	}
 	for _, m := range bad {
-		if !q.there[number].has(m.Offset) {
+		if !q.there[[2]int64{int64(number), m.Offset}] {
 			missing = append(missing, m)
 		}
 	}
@@ -89,9 +89,9 @@ func (q *quarantine) missing(ctx context.Context, number int, bad []schemas.Quar
 
 // read records the messages of the plan's spans that were written to the topic since the plan was made.
 func (q *quarantine) read(ctx context.Context) error {
-	there, spans := map[int]offsets{}, map[int]coverage.Span{}
+	there, spans := map[[2]int64]bool{}, map[int]coverage.Span{}
 	for _, span := range q.Plan.Spans.Hulls() {
-		there[span.Partition], spans[span.Partition] = offsets{}, span
+		spans[span.Partition] = span
 	}
 	topics, from := q.Topics, q.Plan.Since.Quarantine
 	_, end, err := q.Log.Bounds(ctx, topics.Quarantine, 0)
@@ -104,7 +104,7 @@ func (q *quarantine) read(ctx context.Context) error {
 	err = q.Remaining(ctx, topics.Quarantine, 0, from, math.MaxInt64, func(m protocol.Message) error {
 		topic, number, offset, ok := schemas.QuarantineKey(m.Key)
 		if span, known := spans[number]; ok && topic == topics.Examples && known && span.From <= offset && offset < span.To {
-			there[number].add(offset)
+			there[[2]int64{int64(number), offset}] = true
 		}
 		return nil
 	})
@@ -150,21 +150,4 @@ var errForgotten = errors.New("the message can't be used, and rows of it were fo
 func (s *Survey) hasForgotten(number int, offset int64) (has bool) {
 	s.Plan.Forgotten.In(number, offset, math.MaxInt, func(int, int) { has = true })
 	return has
-}
-
-// offsets is a set of offsets: a bitmap for each non-empty page of 4096 offsets.
-type offsets map[int64]*[64]uint64
-
-func (o offsets) add(offset int64) {
-	page := o[offset>>12]
-	if page == nil {
-		page = new([64]uint64)
-		o[offset>>12] = page
-	}
-	page[offset>>6&63] |= 1 << (offset & 63)
-}
-
-func (o offsets) has(offset int64) bool {
-	page := o[offset>>12]
-	return page != nil && page[offset>>6&63]&(1<<(offset&63)) != 0
 }
