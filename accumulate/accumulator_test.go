@@ -119,37 +119,6 @@ func TestAccumulatorAgainstFloat64(t *testing.T) {
 	}
 }
 
-// The float32 tiles are flushed after whole messages of at least 4096 rows.
-func TestTilesAreFlushed(t *testing.T) {
-	const p, k = 5, 2
-	r := rand.New(rand.NewPCG(2, 1))
-	a := &Accumulator{BLAS: kernel.Gonum()}
-	for _, sizes := range [][]int{{4095}, {4096}, {4097}, {4095, 1}, {4095, 2}, {4095, 1, 1}, {4096, 4096, 1}} {
-		var messages []message
-		for _, n := range sizes {
-			messages = append(messages, messageOf(r, n, p, k, one))
-		}
-		sum := accumulated(a, p, k, messages...)
-		momentsOf(p, k, messages).check(t, sum, 1e-5) // gonum adds row after row
-		// the same order of additions: one sum for each tile, tiles added in float64
-		want, tile, rows := &Sum{}, []message(nil), 0
-		flush := func() {
-			if len(tile) > 0 {
-				mustMerge(t, want, accumulated(&Accumulator{BLAS: kernel.Gonum()}, p, k, tile...))
-			}
-			tile, rows = nil, 0
-		}
-		for _, m := range messages {
-			tile, rows = append(tile, m), rows+m.block.Rows
-			if rows >= 4096 {
-				flush()
-			}
-		}
-		flush()
-		mustEqual(t, sum, want)
-	}
-}
-
 // 2^24 + 1 has no float32: adding 1 to a float32 sum would lose it.
 func TestTilesKeepWhatOneFloat32Loses(t *testing.T) {
 	const n, times = 4096, 5
@@ -186,45 +155,6 @@ func TestEmptySegmentIsZeros(t *testing.T) {
 	}
 }
 
-func TestGramIsOptional(t *testing.T) {
-	a := &Accumulator{BLAS: kernel.Gonum()}
-	m := messageOf(rand.New(rand.NewPCG(1, 1)), 10, 3, 2, func() float32 { return 0.5 })
-	with := accumulated(a, 3, 2, m)
-	a.Begin(3, 2, false)
-	a.Sum().Count(10, 1)
-	a.Add(m.block, m.residual, m.weights)
-	without := a.End()
-	if _, ok := without.Tensors().Find(statistics.FieldGram); ok || without.Rows != 10 {
-		t.Errorf("without a Gram matrix: %+v", without)
-	}
-	if !slices.Equal(with.Field(statistics.FieldCross, 3, 2), without.Field(statistics.FieldCross, 3, 2)) {
-		t.Error("the cross moment depends on whether there is a Gram matrix")
-	}
-}
-
-// A row of weight 2 counts as the row twice. A row of weight 0 does not count, whatever values it holds.
-func TestWeights(t *testing.T) {
-	const p, k = 7, 3
-	r := rand.New(rand.NewPCG(4, 1))
-	weighted := messageOf(r, 100, p, k, func() float32 { return float32(r.IntN(3)) })
-	repeated := message{block: kernel.Dense{Cols: p}, residual: kernel.Dense{Cols: k}}
-	for i, w := range weighted.weights {
-		for range int(w) {
-			repeated.block.Data = append(repeated.block.Data, weighted.block.Row(i)...)
-			repeated.residual.Data = append(repeated.residual.Data, weighted.residual.Row(i)...)
-			repeated.weights = append(repeated.weights, 1)
-		}
-		if w == 0 {
-			weighted.block.Row(i)[i%p] = float32(math.Inf(1))
-			weighted.residual.Row(i)[0] = float32(math.NaN())
-		}
-	}
-	repeated.block.Rows, repeated.residual.Rows = len(repeated.weights), len(repeated.weights)
-	want := momentsOf(p, k, []message{repeated})
-	want.check(t, accumulated(&Accumulator{BLAS: kernel.Gonum()}, p, k, repeated), 1e-6)
-	want.check(t, accumulated(&Accumulator{BLAS: kernel.Gonum()}, p, k, weighted), 1e-6)
-}
-
 func TestExactAgainstFloat64(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 1))
 	e := &Exact{BLAS: kernel.Gonum()}
@@ -241,26 +171,6 @@ func TestExactAgainstFloat64(t *testing.T) {
 		}
 		e.End(sum)
 		momentsOf(p, k, messages).check(t, sum, 1e-13)
-	}
-}
-
-func TestAddRefusesOtherShapes(t *testing.T) {
-	a := &Accumulator{BLAS: kernel.Gonum()}
-	a.Begin(3, 2, true)
-	for _, m := range []message{
-		{kernel.NewDense(2, 4), kernel.NewDense(2, 2), make([]float32, 2)},
-		{kernel.NewDense(2, 3), kernel.NewDense(2, 3), make([]float32, 2)},
-		{kernel.NewDense(2, 3), kernel.NewDense(3, 2), make([]float32, 2)},
-		{kernel.NewDense(2, 3), kernel.NewDense(2, 2), make([]float32, 3)},
-	} {
-		func() {
-			defer func() {
-				if recover() == nil {
-					t.Errorf("a block of %d × %d was added", m.block.Rows, m.block.Cols)
-				}
-			}()
-			a.Add(m.block, m.residual, m.weights)
-		}()
 	}
 }
 
@@ -332,27 +242,6 @@ func TestBlockIsGramMatrix(t *testing.T) {
 	well := NewSum(coverage.Coverage{}, wire.Tensors[float64]{wire.Matrix(statistics.FieldBlock, 1, 2, []float64{1, 2})})
 	if err := well.Merge(misshapen); !errors.As(err, new(*wire.ShapeError)) {
 		t.Errorf("a misshapen block: %v", err)
-	}
-}
-
-func TestAddColumns(t *testing.T) {
-	nan, inf := float32(math.NaN()), float32(math.Inf(1))
-	x := kernel.Dense{Rows: 4, Cols: 3, Data: []float32{
-		1, 10, nan,
-		2, nan, nan,
-		5, 12, nan,
-		inf, 7, nan, // has weight 0
-	}}
-	sum := &Sum{}
-	sum.AddColumns(x, []float32{1, 10, 3}, []float32{1, 2, 0.5, 0})
-	if got, want := sum.Field(statistics.FieldSquares, 3), []float64{2 + 8, 2, 0}; !slices.Equal(got, want) {
-		t.Errorf("squares are %v, expected %v", got, want)
-	}
-	if got, want := sum.Field(statistics.FieldPresent, 3), []float64{3.5, 1.5, 0}; !slices.Equal(got, want) {
-		t.Errorf("weights of present values are %v, expected %v", got, want)
-	}
-	if got, want := x.Data, []float32{0, 0, 0, 1, 0, 0, 4, 2, 0, inf, -3, 0}; !slices.Equal(got, want) {
-		t.Errorf("centred rows are %v, expected %v", got, want)
 	}
 }
 

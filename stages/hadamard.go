@@ -7,12 +7,12 @@ import (
 
 // hadamard replaces each of the consecutive vectors v of length n in x by H·(d∘v), where d is the corresponding part of
 // diagonal and H is the n × n Walsh–Hadamard matrix: H[i, j] is −1 where i and j have an odd number of bits in common,
-// else 1. H is not normalised: H·H = n·I. n is a power of two that divides the common length of x and diagonal.
+// else 1. H is not normalised: H·H = n·I. n is a power of two from 8 on that divides the common length of x and diagonal.
 //
 // The order of additions depends on n alone, so each result depends only on its own vector, and has the same bits with
 // and without vector instructions.
 func hadamard(x, diagonal []float32, n int) {
-	if n < 1 || bits.OnesCount(uint(n)) != 1 || len(x)%n != 0 || len(diagonal) != len(x) {
+	if n < 8 || bits.OnesCount(uint(n)) != 1 || len(x)%n != 0 || len(diagonal) != len(x) {
 		panic(fmt.Sprintf("stages: hadamard: %d values, a diagonal of %d, vectors of %d", len(x), len(diagonal), n))
 	}
 	for ; len(x) > 0; x, diagonal = x[n:], diagonal[n:] {
@@ -23,17 +23,6 @@ func hadamard(x, diagonal []float32, n int) {
 // hadamardOne does Yates' fast transform: the level of distance h replaces a = x[i] and b = x[i+h] by a + b and a − b. It
 // fuses the diagonal with the first three levels, and then each two levels, to reduce loads and stores.
 func hadamardOne(x, diagonal []float32) {
-	if len(x) < 8 {
-		for i, d := range diagonal {
-			x[i] *= d
-		}
-		for h := 1; h < len(x); h *= 2 {
-			for rest := x; len(rest) > 0; rest = rest[2*h:] {
-				butterflies(rest[:h], rest[h:2*h])
-			}
-		}
-		return
-	}
 	for rest := x; len(rest) >= 8 && len(diagonal) >= 8; rest, diagonal = rest[8:], diagonal[8:] {
 		// Without conversions to float32, some compilers would fuse a product and a sum, with other bits.
 		v, w := (*[8]float32)(rest), (*[8]float32)(diagonal)

@@ -2,16 +2,13 @@ package visit
 
 import (
 	"context"
-	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 
 	"github.com/stagewise/stagewise/internal/kernel"
 	"github.com/stagewise/stagewise/pipeline/protocol"
-	"github.com/stagewise/stagewise/schemas"
 	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
@@ -82,16 +79,6 @@ func TestReserve(t *testing.T) {
 	}
 	if b.Give(1001); left(b) != 1000 || !b.tryReserve(1000) {
 		t.Errorf("%d bytes left after all were given back, expected 1000", left(b))
-	}
-}
-
-// The memory limit is the requested one, otherwise part of the free memory.
-func TestBytes(t *testing.T) {
-	if n, err := CacheBytes(7); n != 7 || err != nil {
-		t.Errorf("asked for 7: %d, %v", n, err)
-	}
-	if n, err := CacheBytes(0); n <= 0 || err != nil {
-		t.Errorf("asked for none: %d, %v", n, err)
 	}
 }
 
@@ -180,116 +167,6 @@ func TestBlock(t *testing.T) {
 			}
 		}
 		segment.dropBatches(budget)
-	}
-}
-
-// kept returns the state of a span of four messages, two per segment, with a batch of two rows and two classes for each
-// message of the segments in memory.
-func kept(inMemory ...int) *Share {
-	s := NewShare(2, &Part{Span: coverage.Span{Partition: 5, From: 10, To: 14}})
-	for _, i := range inMemory {
-		span := s.Segments[i].Span
-		s.Segments[i].KeepBatches([]*Batch{newBatch(span.From, 2, 1, 2), newBatch(span.From+1, 2, 1, 2)}, NewCache(1<<20))
-	}
-	return s
-}
-
-// The segments of a share cover its partitions in order; those that an update revisits follow, and those that leave are last.
-func TestNew(t *testing.T) {
-	increment := func(partition int, from, to int64) coverage.Increment {
-		return coverage.Increment{Covered: []coverage.Coverage{{Spans: coverage.Spans{{Partition: partition, From: from, To: to}}}}}
-	}
-	s := NewShare(2, &Part{Span: coverage.Span{Partition: 4, From: 3, To: 6}}, &Part{Span: coverage.Span{Partition: 5}},
-		&Part{Span: coverage.Span{Partition: 6, To: 4}, Increments: []coverage.Increment{increment(6, 2, 4), increment(6, 0, 2)}})
-	refresh, leave := increment(5, 0, 2), increment(4, 0, 2)
-	s.AddPast(&refresh, 1, false, 2)
-	s.AddPast(&leave, 0, true, 2)
-	got := ""
-	for _, segment := range s.Segments {
-		got += fmt.Sprintf("%v %d %d %v %v %v\n", segment.Span, segment.Increment, segment.Index, segment.Last, segment.Past, segment.Leaves)
-	}
-	if want := `[4]@3–4 0 0 false false false
-[4]@4–6 0 1 true false false
-[6]@0–2 1 0 false false false
-[6]@2–4 0 1 true false false
-[5]@0–2 1 0 false true false
-[4]@0–2 0 0 false true true
-`; got != want || s.Recent != 4 || s.Staying != 5 || len(s.Segments) != 6 || !slices.Equal(Numbers([]*Share{s}), []int{4, 5, 6}) {
-		t.Errorf("%d, %d and %d segments:\n%s", s.Recent, s.Staying, len(s.Segments), got)
-	}
-	if s.Scores == 0 || s.Visited != (protocol.Visit{}) {
-		t.Error("an empty share has scores, or rows in memory")
-	}
-}
-
-// Residuals are copied to the batches in memory. For the other segments the state records start offsets: that of their
-// first message, or if they have none that of the next segment.
-func TestResiduals(t *testing.T) {
-	part := func(offset int64, row int, score ...float32) *schemas.Residuals {
-		return &schemas.Residuals{Offset: offset, Row: row, Classes: 2, Score: score}
-	}
-	s := kept(0)
-	s.Parts[0].beginResiduals(100)
-	for at, p := range map[int64]*schemas.Residuals{50: part(10, 0, 1, 2), 51: part(10, 1, 3, 4), 60: part(11, 0, 5, 6, 7, 8)} {
-		if !s.Parts[0].addResiduals(p, at) {
-			t.Errorf("offset %d is not of the run", p.Offset)
-		}
-	}
-	if s.Parts[0].addResiduals(part(14, 0, 1, 2), 70) {
-		t.Error("an offset behind the span is of the run")
-	}
-	s.Parts[0].addResiduals(part(11, 1, 9, 9, 9, 9), 61) // more rows than the message has: they do not fit the batch
-	s.Parts[0].endResiduals()
-	first, second := s.Segments[0], s.Segments[1]
-	if first.residuals != 50 || second.residuals != 100 {
-		t.Errorf("residuals begin at %d and %d, expected 50 and 100", first.residuals, second.residuals)
-	}
-	for i, want := range [][]float32{{1, 2, 3, 4}, {5, 6, 7, 8}} {
-		if got := first.Batches[i].Score.Data; !slices.Equal(got, want) {
-			t.Errorf("message %d has scores %v, expected %v", i, got, want)
-		}
-	}
-	s.Parts[0].beginResiduals(100)
-	s.Parts[0].addResiduals(part(12, 0, 1, 2), 80)
-	if s.Parts[0].endResiduals(); first.residuals != 80 || second.residuals != 80 {
-		t.Errorf("residuals begin at %d and %d, expected both at 80", first.residuals, second.residuals)
-	}
-}
-
-// Votes of members are loaded with the residuals after them. Before a member is finished there are none, whatever a batch
-// had before.
-func TestVotes(t *testing.T) {
-	s := kept(0)
-	first := s.Segments[0].Batches[0]
-	first.Votes = kernel.NewDense(first.Len(), 2)
-	part := &schemas.Residuals{Offset: 10, Row: 1, Classes: 2, Score: []float32{3, 4}, Votes: []float32{0.25, 0.75}}
-	read := func() []float32 {
-		s.Parts[0].beginResiduals(100)
-		s.Parts[0].addResiduals(part, 50)
-		s.Parts[0].endResiduals()
-		return first.Votes.Data
-	}
-	if got := read(); !slices.Equal(got, []float32{0, 0, 0.25, 0.75}) {
-		t.Errorf("votes %v", got)
-	}
-	if part.Votes = nil; slices.Max(read()) != 0 {
-		t.Errorf("votes %v, but no member is finished", first.Votes.Data)
-	}
-	part.Votes = []float32{0.5, 0.5}
-	read()
-	if s.ZeroScores(); slices.Max(first.Votes.Data) != 0 {
-		t.Errorf("votes %v before stage 0", first.Votes.Data)
-	}
-}
-
-// The checksum of a message depends on its bytes, rows and position.
-func TestChecksum(t *testing.T) {
-	m := protocol.Message{Offset: 1, Message: wire.Message{Value: []byte("a")}}
-	other := protocol.Message{Offset: 2, Message: m.Message}
-	changed := protocol.Message{Offset: 1, Message: wire.Message{Value: []byte("b")}}
-	sums := []uint64{Checksum(m, 0, 1), Checksum(m, 1, 1), Checksum(m, 0, 2), Checksum(other, 0, 1), Checksum(changed, 0, 1)}
-	if slices.Sort(sums); len(slices.Compact(sums)) != 5 {
-		t.Errorf("checksums %x", sums)
 	}
 }
 
