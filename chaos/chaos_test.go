@@ -490,7 +490,7 @@ func planOf(t *testing.T, seed uint64) []wire.Message {
 // record is what a solver publishes for a visit; final is not nil in the record that ends a stage.
 func record(kind wire.Kind, seed uint64, stage, visit int, final *schemas.Final) wire.Message {
 	w := schemas.Weights{Identity: wire.Identity{Kind: kind, Run: plan(seed).Run(), Stage: stage, Visit: visit}, Final: final}
-	messages, err := w.Record().EncodeWithin(wire.MaxMessage, memory.DefaultAllocator)
+	messages, err := wire.RecordOf[float32](&w).EncodeWithin(wire.MaxMessage, memory.DefaultAllocator)
 	if err != nil {
 		panic(err)
 	}

@@ -171,7 +171,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, p.classes),
 		},
 	}
-	records := []*wire.Record[float32]{survey.Record()}
+	records := []*wire.Record[float32]{wire.RecordOf[float32](survey)}
 	manifest := &schemas.Manifest{Name: plan.Name, Version: p.number, Run: plan.Run(), Plan: plan, Labels: p.classes,
 		Prepare: records[0].Digest()}
 	var weights [][]*schemas.Weights
@@ -184,7 +184,7 @@ func (p *publisher) version(plan *schemas.Plan) (*schemas.Manifest, []*wire.Reco
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: records[stage].Digest()},
 			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorW, p.features, k, values)}, Final: &schemas.Final{},
 		}
-		record := w.Record()
+		record := wire.RecordOf[float32](w)
 		records, weights = append(records, record), append(weights, []*schemas.Weights{w})
 		manifest.Blocks = append(manifest.Blocks, schemas.BlockDigest{Stage: stage, Visit: 1, Digest: record.Digest()})
 	}

@@ -77,72 +77,71 @@ func kinds() map[wire.Kind]again {
 			}
 			return s.Message(m.Run()), nil
 		},
-		statistics.KindVisit: record(func(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }, error) {
-			if r.Stage == wire.Survey {
-				return statistics.SurveyVisitOf(r)
+		statistics.KindVisit: record(func(r *wire.Record[float64]) (*wire.Record[float64], error) {
+			if r.Stage != wire.Survey {
+				return same[statistics.Visit](r)
 			}
-			return statistics.VisitOf(r)
+			v, err := statistics.SurveyVisitOf(r)
+			return v.Record(), err
 		}),
-		statistics.KindSeal:   record(statistics.SealOf),
-		statistics.KindSample: record(statistics.SampleOf), statistics.KindPrepare: record(statistics.SurveyResultOf),
-		KindWeights: record(WeightsOf), KindStructure: record(WeightsOf),
-		statistics.KindLeave: record(exactGram),
+		statistics.KindSeal: record(same[statistics.Seal, float64]), statistics.KindPrepare: record(same[statistics.SurveyResult, float32]),
+		statistics.KindSample: record(func(r *wire.Record[float32]) (*wire.Record[float32], error) {
+			s, err := statistics.SampleOf(r)
+			return s.Record(), err
+		}),
+		KindWeights: record(same[Weights, float32]), KindStructure: record(same[Weights, float32]),
+		statistics.KindLeave: record(same[statistics.Gram, float64]),
 		statistics.KindGram: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
-				return record(exactGram)(m, mem)
+				return record(same[statistics.Gram, float64])(m, mem)
 			}
-			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
-				g, err := statistics.BlockGramOf(r)
-				return encoded[float32]{g.BlockRecord}, err
-			})(m, mem)
+			return record(same[statistics.Gram, float32])(m, mem)
 		},
-		statistics.KindMoments: record(func(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }, error) {
+		statistics.KindMoments: record(func(r *wire.Record[float64]) (*wire.Record[float64], error) {
 			if r.Tensors[0].Name == statistics.FieldSummed {
-				return statistics.OccurringSumsOf(r)
+				return same[statistics.OccurringSums](r)
 			}
-			return statistics.MomentsOf(r, 2, 2)
+			m, err := statistics.MomentsOf(r, 2, 2)
+			return wire.RecordOf[float64](m), err
 		}),
 		statistics.KindTerms: func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 			if !wire.IsSingle(m) {
 				return record(terms)(m, mem)
 			}
-			return record(func(r *wire.Record[float32]) (encoded[float32], error) {
+			return record(func(r *wire.Record[float32]) (*wire.Record[float32], error) {
 				terms, err := statistics.OccurringTermsOf(wire.Widened(r), 5, 2)
-				return encoded[float32]{terms.SingleRecord}, err
+				return terms.SingleRecord(), err
 			})(m, mem)
 		},
 		statistics.KindIncrement: record(terms),
 	}
 }
 
-// encoded is the record of a value.
-type encoded[T wire.Number] struct{ record func() *wire.Record[T] }
-
-func (e encoded[T]) Record() *wire.Record[T] { return e.record() }
-
-func exactGram(r *wire.Record[float64]) (encoded[float64], error) {
-	g, err := statistics.ExactGramOf(r)
-	return encoded[float64]{g.ExactRecord}, err
+// same returns the record of the struct with tags that a record has.
+func same[S any, T wire.Number](r *wire.Record[T]) (*wire.Record[T], error) {
+	v, err := wire.Read[S](r)
+	return wire.RecordOf[T](v), err
 }
 
-func terms(r *wire.Record[float64]) (interface{ Record() *wire.Record[float64] }, error) {
+func terms(r *wire.Record[float64]) (*wire.Record[float64], error) {
 	if r.Tensors[0].Name == statistics.FieldOccurring {
-		return statistics.OccurringTermsOf(r, 5, 2)
+		t, err := statistics.OccurringTermsOf(r, 5, 2)
+		return t.Record(), err
 	}
-	return statistics.TermsOf(r, 2, 2)
+	t, err := statistics.TermsOf(r, 2, 2)
+	return wire.RecordOf[float64](t), err
 }
 
-func record[T wire.Number, V interface{ Record() *wire.Record[T] }](decode func(*wire.Record[T]) (V, error)) again {
+func record[T wire.Number](again func(*wire.Record[T]) (*wire.Record[T], error)) again {
 	return func(m wire.Message, mem memory.Allocator) (wire.Message, error) {
 		r, err := (&wire.Collector[T]{}).Add(m, mem)
 		if err != nil {
 			return m, err
 		}
-		value, err := decode(r)
-		if err != nil {
+		if r, err = again(r); err != nil {
 			return m, err
 		}
-		messages, err := value.Record().EncodeWithin(wire.MaxMessage, mem)
+		messages, err := r.EncodeWithin(wire.MaxMessage, mem)
 		if err != nil {
 			return m, err
 		}

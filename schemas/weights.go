@@ -26,18 +26,6 @@ type Final struct {
 	Passes int `header:"links"` // learnt link: number of passes of Algorithm 2 that count; 0 for other links
 }
 
-// Record makes the record of the weights.
-func (w *Weights) Record() *wire.Record[float32] { return wire.RecordOf[float32](w) }
-
-// WeightsOf is the inverse of [Weights.Record]. An error wraps [wire.ErrDamaged].
-func WeightsOf(r *wire.Record[float32]) (*Weights, error) {
-	w := &Weights{}
-	if err := r.Into(w); err != nil {
-		return nil, err
-	}
-	return w, nil
-}
-
 // Check returns an error for an impossible ridge or weight.
 func (w *Weights) Check() error {
 	if w.Ridge != 0 && !(w.Ridge > 0 && w.Ridge.Valid()) {

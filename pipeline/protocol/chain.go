@@ -114,7 +114,7 @@ func (c *Chain) Add(m wire.Message) (grown bool, err error) {
 // accept appends the next record.
 func (c *Chain) accept(r *wire.Record[float32]) error {
 	if r.Kind != statistics.KindPrepare {
-		w, err := schemas.WeightsOf(r)
+		w, err := wire.Read[schemas.Weights](r)
 		if err != nil {
 			return err
 		}
@@ -124,7 +124,7 @@ func (c *Chain) accept(r *wire.Record[float32]) error {
 		c.weights = append(c.weights, w)
 		return nil
 	}
-	survey, err := statistics.SurveyResultOf(r)
+	survey, err := wire.Read[statistics.SurveyResult](r)
 	if err != nil {
 		return err
 	}

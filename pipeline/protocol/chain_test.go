@@ -386,7 +386,7 @@ func TestChanges(t *testing.T) {
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: r.run, Visit: visit, Parent: r.parent},
 			Tensors:  wire.Tensors[float32]{wire.Matrix(statistics.TensorChange, 1, 2, []float32{1, 1})},
 		}
-		return r.next(w.Record())
+		return r.next(wire.RecordOf[float32](&w))
 	}
 	add(t, c, r.survey())
 	stage := arrowtest.Must(c.Stage(0))(t)
@@ -413,7 +413,7 @@ func TestChanges(t *testing.T) {
 				step.changes, since.Short())
 		}
 		for j, w := range changes.By {
-			if w.Tensors == nil || changes.Names[j] != w.Record().Digest() {
+			if w.Tensors == nil || changes.Names[j] != wire.RecordOf[float32](w).Digest() {
 				t.Errorf("record %d: change %d is %v, named %s", i, j, w, changes.Names[j].Short())
 			}
 		}

@@ -117,7 +117,7 @@ func (r *testRun) survey() *wire.Record[float32] {
 		},
 	}
 	result.Rows[examples.Train] = 10
-	return r.next(result.Record())
+	return r.next(wire.RecordOf[float32](&result))
 }
 
 // weights returns the weights for a visit, all of them v. final ends the stage.
@@ -133,7 +133,7 @@ func (r *testRun) weights(stage, visit int, v float32, final bool) *wire.Record[
 	if final {
 		w.Final = &schemas.Final{Visit: visit - 1}
 	}
-	return r.next(w.Record())
+	return r.next(wire.RecordOf[float32](&w))
 }
 
 // all returns the records of the whole run: two visits per stage.

@@ -276,7 +276,7 @@ func (v *version) survey() (*statistics.SurveyResult, error) {
 	if prepare == nil {
 		return nil, v.gone("the survey's result is")
 	}
-	return statistics.SurveyResultOf(prepare)
+	return wire.Read[statistics.SurveyResult](prepare)
 }
 
 // model returns the version as a model, which shares unchanged tensors with before.
@@ -292,7 +292,7 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 		}
 		// A learnt link also needs the records before the final one. The parent of each is the previous record.
 		for r := v.records[block.Digest]; r != nil && r.Kind == schemas.KindWeights && r.Stage == t; r = v.records[r.Parent] {
-			w, err := schemas.WeightsOf(r)
+			w, err := wire.Read[schemas.Weights](r)
 			if err != nil {
 				return nil, err
 			}
@@ -303,7 +303,7 @@ func (v *version) model(before *model.Model) (*model.Model, error) {
 			if r == nil || r.Kind != schemas.KindStructure {
 				return nil, v.gone(fmt.Sprintf("the trees of stage %d are", t))
 			}
-			w, err := schemas.WeightsOf(r)
+			w, err := wire.Read[schemas.Weights](r)
 			if err != nil {
 				return nil, err
 			}
@@ -385,22 +385,22 @@ func (c *Chain) Model(manifest *schemas.Manifest) (*model.Model, error) {
 // Records returns the records of a complete chain that its model needs: the survey's result, trees, and the final weights
 // of each stage, with the earlier ones if the link is learnt.
 func (c *Chain) Records(m *model.Model) []*wire.Record[float32] {
-	records := []*wire.Record[float32]{c.Survey.Record()}
+	records := []*wire.Record[float32]{wire.RecordOf[float32](c.Survey)}
 	for t := range c.Plan.Stages {
 		if w := c.structure(t); w != nil {
-			records = append(records, w.Record())
+			records = append(records, wire.RecordOf[float32](w))
 		}
 	}
 	for i, w := range c.weights {
 		if u := c.Plan.Update(); u != nil && u.Sparse {
 			if w.Final != nil {
-				records = append(records, c.whole(w.Stage, m.Weights(w.Stage)).Record())
+				records = append(records, wire.RecordOf[float32](c.whole(w.Stage, m.Weights(w.Stage))))
 			}
 			continue
 		}
 		last := i+1 == len(c.weights) || c.weights[i+1].Stage != w.Stage
 		if w.Kind == schemas.KindWeights && (last || link.Named(c.Plan.Stages[w.Stage].Link).Learnt) {
-			records = append(records, w.Record())
+			records = append(records, wire.RecordOf[float32](w))
 		}
 	}
 	return records
@@ -412,7 +412,7 @@ func (c *Chain) Block(stage int, m *model.Model) (*schemas.Weights, wire.Digest)
 	final, digest := c.Final(stage)
 	if u := c.Plan.Update(); u != nil && u.Sparse {
 		final = c.whole(stage, m.Weights(stage))
-		digest = final.Record().Digest()
+		digest = wire.RecordOf[float32](final).Digest()
 	}
 	return final, digest
 }
@@ -430,7 +430,7 @@ func (c *Chain) whole(stage int, w []float32) *schemas.Weights {
 // Structure returns the digest of the record of a stage's trees, among [Chain.Records]; "" if the stage has none.
 func (c *Chain) Structure(stage int) wire.Digest {
 	if w := c.structure(stage); w != nil {
-		return w.Record().Digest()
+		return wire.RecordOf[float32](w).Digest()
 	}
 	return ""
 }

@@ -61,7 +61,7 @@ func (s *Solver) readColumns(ctx context.Context, w *schemas.Window) (*columnsSt
 	var err error
 	c.sums, err = readStages(ctx, s, w.Moments, statistics.KindMoments, "the sums of the last full run",
 		func(r *wire.Record[float64]) (*solve.SparseSums, error) {
-			how, err := statistics.OccurringSumsOf(r)
+			how, err := wire.Read[statistics.OccurringSums](r)
 			if err != nil {
 				return nil, err
 			}
@@ -183,7 +183,7 @@ func (s *Solver) endColumns(f *fitting, sum *accumulate.Sum) error {
 	c.left.columns.sums = append(c.left.columns.sums, sums)
 	s.leaveColumns(terms, f.shape.Classes)
 	how := statistics.OccurringSums{Identity: s.stateIdentity(statistics.KindMoments, f.number, 0), Summed: []float64{sums.Prior, sums.Grid}}
-	c.left.sums = append(c.left.sums, func() ([]wire.Message, error) { return s.Codec.EncodeDouble(how.Record()) })
+	c.left.sums = append(c.left.sums, func() ([]wire.Message, error) { return s.Codec.EncodeDouble(wire.RecordOf[float64](&how)) })
 	return nil
 }
 

@@ -63,7 +63,7 @@ func (g *gathering) sum() *accumulate.Sum {
 // visitSum gathers the sums of a visit.
 func (s *Solver) visitSum() *part {
 	return &part{kind: statistics.KindVisit, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		visit, err := statistics.VisitOf(s.inbox.double(id))
+		visit, err := wire.Read[statistics.Visit](s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
@@ -74,11 +74,11 @@ func (s *Solver) visitSum() *part {
 // sealSum gathers the sums in the seals of a stage, and the terms of increments, which workers write before.
 func (s *Solver) sealSum(stage int) []*part {
 	parts := []*part{{kind: statistics.KindSeal, read: func(id wire.Identity, share *schemas.Share) (*accumulate.Sum, error) {
-		seal, err := statistics.SealOf(s.inbox.double(id))
+		seal, err := wire.Read[statistics.Seal](s.inbox.double(id))
 		if err != nil {
 			return nil, err
 		}
-		return s.sumOf(&statistics.Visit{Identity: seal.Identity, Covered: seal.Covered, Spans: seal.Spans, Sums: seal.Sums}, share)
+		return s.sumOf(&seal.Visit, share)
 	}}}
 	return append(parts, s.terms(stage)...)
 }
@@ -89,9 +89,9 @@ func (s *Solver) blockGram(kind wire.Kind) *part {
 		var g *statistics.Gram
 		var err error
 		if isSingle(id) {
-			g, err = statistics.BlockGramOf(s.inbox.single(id))
+			g, err = wire.Read[statistics.Gram](s.inbox.single(id))
 		} else {
-			g, err = statistics.ExactGramOf(s.inbox.double(id))
+			g, err = wire.Read[statistics.Gram](s.inbox.double(id))
 		}
 		if err != nil {
 			return nil, err
@@ -117,11 +117,10 @@ func (s *Solver) sumOf(v *statistics.Visit, share *schemas.Share) (*accumulate.S
 		}
 		want = append(want, of...)
 	}
-	if digest := want.Digest(); v.Spans != digest {
-		return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Spans.Short(), digest.Short())
+	if digest := want.Digest(); v.Covered.Spans != digest {
+		return nil, fmt.Errorf("%v covers spans with digest %s, expected %s", v.Identity, v.Covered.Spans.Short(), digest.Short())
 	}
-	v.Covered.Spans = want
-	return accumulate.NewSum(v.Covered, v.Sums), nil
+	return accumulate.NewSum(v.Covered.Of(want), v.Sums), nil
 }
 
 // coveredOf returns the spans that a visit to a stage covers in a partition.

@@ -37,8 +37,8 @@ func TestSealThatIsGone(t *testing.T) {
 	s := New(&protocol.Client{Codec: protocol.NewCodec(nil, 0)}, nil, plan, 0, protocol.NewSoleOwner(0), Options{}, event.Ignore{})
 	parent := accept(t, s, surveyResult(s))
 	final := func(stage int) *wire.Record[float32] {
-		return (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1, Parent: parent},
-			Final: &schemas.Final{}}).Record()
+		return wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Stage: stage, Visit: 1,
+			Parent: parent}, Final: &schemas.Final{}})
 	}
 	first := accept(t, s, final(0))
 	parent = first
@@ -50,7 +50,7 @@ func TestSealThatIsGone(t *testing.T) {
 		t.Fatalf("before anything has come: %v, %v", lacks, err)
 	}
 	later := statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: 1, Parent: first}}
-	messages := arrowtest.Must(s.Codec.EncodeDouble(later.Record()))(t)
+	messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&later)))(t)
 	for _, m := range messages {
 		s.collectOrSkip(m)
 	}
@@ -107,8 +107,8 @@ func (r *plansReader) Close() error { return nil }
 // if the worker was outdated, or if another worker makes the visit.
 func TestFailureThatCounts(t *testing.T) {
 	visit := func(s *Solver) *wire.Record[float64] {
-		return (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
-			Covered: coverage.Coverage{Spans: s.plan.Spans[:1]}}).Record()
+		return wire.RecordOf[float64](&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
+			Covered: coverage.Coverage{Spans: s.plan.Spans[:1]}.Summary()})
 	}
 	for name, test := range map[string]struct {
 		alone     bool
@@ -259,13 +259,13 @@ func (l *agedLog) Before(_ context.Context, _ string, age time.Duration) ([]int6
 
 // surveyResult returns a survey's result for the plan of a test solver.
 func surveyResult(s *Solver) *wire.Record[float32] {
-	return (&statistics.SurveyResult{
+	return wire.RecordOf[float32](&statistics.SurveyResult{
 		Identity: wire.Identity{Kind: statistics.KindPrepare, Run: s.run, Stage: wire.Survey, Parent: s.chain.Root},
 		Preparation: wire.Tensors[float32]{
 			wire.Vector(statistics.TensorCenter, []float32{0}), wire.Vector(statistics.TensorScale, []float32{1}),
 			wire.Vector(statistics.TensorSpread, []float32{1}), wire.Words[float32](statistics.TensorLabels, []string{"a", "b"}),
 		},
-	}).Record()
+	})
 }
 
 // Workers do not write again what is on the statistics topic. So a waiting solver finds messages at offsets that it has
@@ -273,10 +273,10 @@ func surveyResult(s *Solver) *wire.Record[float32] {
 func TestSolverFindsWhatItHasMissed(t *testing.T) {
 	visit := func(s *Solver, partition int) wire.Message {
 		span := coverage.Spans{{Partition: partition, To: 1}}
-		messages := arrowtest.Must(s.Codec.EncodeDouble((&statistics.Visit{
+		messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&statistics.Visit{
 			Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: partition, Parent: s.chain.Root},
-			Covered:  coverage.Coverage{Spans: span},
-		}).Record()))(t)
+			Covered:  coverage.Coverage{Spans: span}.Summary(),
+		})))(t)
 		return messages[0]
 	}
 	var claim wire.Message
@@ -415,8 +415,8 @@ func TestSolverGivesUp(t *testing.T) {
 			s.inbox.Begin(wire.Survey)
 			v := protocol.Visit{Stage: wire.Survey, Parent: s.chain.Root}
 			if test.begun {
-				deliver(t, s, (&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
-					Parent: s.chain.Root}}).Record())
+				deliver(t, s, wire.RecordOf[float64](&statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey,
+					Parent: s.chain.Root}}))
 			}
 			plan, err := s.plan.Messages()
 			arrowtest.NoError(t, err)
@@ -458,15 +458,15 @@ func TestVisitThatIsGone(t *testing.T) {
 			write(s.Topics.Weights, messages, err)
 			v := protocol.Visit{Stage: 0, Parent: accept(t, s, result)}
 			if test.final {
-				final := (&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
-					Final: &schemas.Final{}}).Record()
+				final := wire.RecordOf[float32](&schemas.Weights{Identity: wire.Identity{Kind: schemas.KindWeights, Run: s.run, Visit: 1, Parent: v.Parent},
+					Final: &schemas.Final{}})
 				accept(t, s, final)
 				messages, err := s.Codec.EncodeSingle(final)
 				write(s.Topics.Weights, messages, err)
 			}
 			if test.there {
-				messages, err := s.Codec.EncodeDouble((&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
-					Covered: coverage.Coverage{Spans: plan.Spans}}).Record())
+				messages, err := s.Codec.EncodeDouble(wire.RecordOf[float64](&statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0),
+					Covered: coverage.Coverage{Spans: plan.Spans}.Summary()}))
 				write(s.Topics.Statistics, messages, err)
 			}
 			s.Log, s.subscription = log, &scripted{late: 3}
@@ -500,8 +500,8 @@ func TestVisitThatIsNoLongerNeeded(t *testing.T) {
 			if subscribed {
 				deliver(s.Topics.Weights, weights...)
 				for _, v := range []protocol.Visit{{Stage: wire.Survey, Parent: s.chain.Root}, {Stage: 0, Parent: result.Digest()}} {
-					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}}
-					messages := arrowtest.Must(s.Codec.EncodeDouble(visit.Record()))(t)
+					visit := statistics.Visit{Identity: s.identity(statistics.KindVisit, v, 0), Covered: coverage.Coverage{Spans: s.plan.Spans}.Summary()}
+					messages := arrowtest.Must(s.Codec.EncodeDouble(wire.RecordOf[float64](&visit)))(t)
 					deliver(s.Topics.Statistics, messages...)
 				}
 			} else {
@@ -712,7 +712,7 @@ func TestSurveyIsInTheOrderOfPartitions(t *testing.T) {
 			covered := coverage.Coverage{Spans: coverage.Spans{{Partition: n, To: 3}}}
 			visit := &statistics.SurveyVisit{
 				Visit: statistics.Visit{Identity: wire.Identity{Kind: statistics.KindVisit, Run: s.run, Stage: wire.Survey, Partition: n,
-					Parent: s.chain.Root}, Covered: covered},
+					Parent: s.chain.Root}, Covered: covered.Summary()},
 				Findings: statistics.Findings{
 					Parts:   []coverage.Coverage{covered},
 					Skipped: coverage.Spans{{Partition: n, From: 1, To: 2}}, ByIncrement: [][]coverage.Coverage{{covered}},
@@ -758,7 +758,7 @@ func TestStateIsReleasedByItsKeys(t *testing.T) {
 	for stage, size := range []int{10_000, 1} {
 		id := wire.Identity{Kind: statistics.KindMoments, Run: "run", Stage: stage}
 		sums := statistics.OccurringSums{Identity: id, Summed: make([]float64, size)}
-		records = append(records, func() ([]wire.Message, error) { return client.Codec.EncodeDouble(sums.Record()) })
+		records = append(records, func() ([]wire.Message, error) { return client.Codec.EncodeDouble(wire.RecordOf[float64](&sums)) })
 	}
 	w := schemas.Window{Stages: 2, Moments: schemas.StatePlace{Run: "run"}}
 	state := stateWriter{Client: client}

@@ -36,7 +36,7 @@ func (s *Solver) grow(ctx context.Context, number int) error {
 	w := schemas.Weights{
 		Identity: wire.Identity{Kind: schemas.KindStructure, Run: s.run, Stage: number, Parent: v.Parent}, Tensors: stages.StructureOf(forest),
 	}
-	return s.publishWeights(ctx, w.Record())
+	return s.publishWeights(ctx, wire.RecordOf[float32](&w))
 }
 
 // samples gathers samples of rows.

@@ -226,7 +226,7 @@ func (s *Solver) publishStep(ctx context.Context, f *fitting, last protocol.Visi
 			w.Weight = &weight
 		}
 	}
-	if err := s.publishWeights(ctx, w.Record()); err != nil {
+	if err := s.publishWeights(ctx, wire.RecordOf[float32](&w)); err != nil {
 		return err
 	}
 	s.rec.Record(event.Solved{Run: s.run, Stage: f.number, Visit: w.Visit, Waited: f.waited, Elapsed: s.Clock.Since(f.gathered)})

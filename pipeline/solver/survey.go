@@ -88,7 +88,7 @@ func (s *Solver) publishSurvey(ctx context.Context, earlier *model.Model) error 
 	for split, losses := range statistics.LossesOf(sum.Tensors()) {
 		result.Rows[split] = int64(losses.Rows)
 	}
-	return s.publishWeights(ctx, result.Record())
+	return s.publishWeights(ctx, wire.RecordOf[float32](&result))
 }
 
 // surveySum gathers the survey's sums, and to compute a preparation also its sample of rows. Results other than sums go to found.
@@ -101,11 +101,11 @@ func (s *Solver) surveySum(found *surveyed, sample *accumulate.Sample) []*part {
 		if err != nil {
 			return nil, err
 		}
-		covered := visit.Covered
+		var spans coverage.Spans
 		for _, part := range visit.Parts {
-			covered.Spans = append(covered.Spans, part.Spans...)
+			spans = append(spans, part.Spans...)
 		}
-		return accumulate.NewSum(covered, visit.Sums), nil
+		return accumulate.NewSum(visit.Covered.Of(spans), visit.Sums), nil
 	}}
 	parts := []*part{visits}
 	if s.plan.Prepares() {

@@ -178,7 +178,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 		},
 	}
 	survey.Rows[examples.Train] = testPartitions * testMessages * testRows
-	publish(survey.Record())
+	publish(wire.RecordOf[float32](&survey))
 	for stage := range 2 {
 		w := schemas.Weights{
 			Identity: wire.Identity{Kind: schemas.KindWeights, Run: plan.Run(), Stage: stage, Visit: 1, Parent: parent},
@@ -189,7 +189,7 @@ func finalWeights(t *testing.T) (*schemas.Plan, *protocol.Client) {
 			w.Final.Passes = 1
 			w.Tensors = append(w.Tensors, wire.Matrix(statistics.TensorCalibration, 3*testClasses, testClasses, draw(3*testClasses*testClasses)))
 		}
-		publish(w.Record())
+		publish(wire.RecordOf[float32](&w))
 	}
 	return plan, client
 }

@@ -126,7 +126,7 @@ type openSeal struct {
 
 // openSeal returns the seal of a share without residuals.
 func (w *Worker) openSeal(v protocol.Visit, p *visit.Share, attempt string) *openSeal {
-	s := &openSeal{Seal: statistics.Seal{Identity: w.identity(statistics.KindSeal, v, p), Attempt: attempt},
+	s := &openSeal{Seal: statistics.Seal{Visit: statistics.Visit{Identity: w.identity(statistics.KindSeal, v, p)}, Attempt: attempt},
 		digesters: map[int]*sink.Digester{}, terms: map[int]*accumulate.Sum{}}
 	for _, part := range p.Parts {
 		number := part.Span.Partition
@@ -158,7 +158,7 @@ func (w *Worker) writeResiduals(ctx context.Context, seal *openSeal, number int,
 
 // seal publishes the seal of a share's residuals, all of which are acknowledged. sum covers the share.
 func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *accumulate.Sum) error {
-	open.Covered, open.Sums = sum.Coverage, sum.Tensors()
+	open.Covered, open.Sums = sum.Coverage.Summary(), sum.Tensors()
 	for i := range open.Parts {
 		part := &open.Parts[i]
 		_, end, err := w.Log.Bounds(ctx, w.Topics.Residuals, part.Partition)
@@ -170,7 +170,7 @@ func (w *Worker) seal(ctx context.Context, p *visit.Share, open *openSeal, sum *
 		}
 		part.To, part.Scores = end, open.digesters[part.Partition].Digest()
 	}
-	if err := publish(ctx, w, open.Seal.Record()); err != nil {
+	if err := publish(ctx, w, wire.RecordOf[float64](&open.Seal)); err != nil {
 		return err
 	}
 	w.seals.add(&open.Seal)
@@ -210,7 +210,7 @@ func (w *Worker) publishTerms(ctx context.Context, v *visit.Visit, p *visit.Shar
 	}
 	both, _ := terms.Take(statistics.FieldTerms)
 	dense := statistics.Terms{Identity: id, Sums: wire.Tensor[float64]{Shape: []int{2, columns, classes}, Data: both.Data}}
-	return publish(ctx, w, dense.Record())
+	return publish(ctx, w, wire.RecordOf[float64](&dense))
 }
 
 // seals are the known seals of a run, by this and other workers. The zero value is empty. A scan reads the seals of the
@@ -313,7 +313,7 @@ func (w *Worker) readSeals(ctx context.Context, number int) error {
 		if _, final := w.chain.Final(r.Stage); final != "" && r.Parent != final {
 			return nil
 		}
-		seal, err := statistics.SealOf(r)
+		seal, err := wire.Read[statistics.Seal](r)
 		if err != nil {
 			return nil
 		}

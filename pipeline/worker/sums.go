@@ -94,8 +94,8 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *visit.Share
 	if u := w.Plan.Update(); u.SumsGrams() && !schemas.KeepsTerms(v.Number, u.Passes) {
 		visit.AddTerms(u, o.Sum)
 	}
-	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()}
-	return publish(ctx, w, r.Record())
+	r := statistics.Visit{Identity: w.identity(statistics.KindVisit, v.Visit, p), Covered: o.Sum.Coverage.Summary(), Sums: o.Sum.Tensors()}
+	return publish(ctx, w, wire.RecordOf[float64](&r))
 }
 
 // publishGram writes the Gram matrix of a stage's block, and the weighted one of the rows that leave the window. It was summed in single
@@ -103,7 +103,7 @@ func (w *Worker) publishSums(ctx context.Context, v *visit.Visit, p *visit.Share
 func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share, sum *accumulate.Sum) error {
 	if u := w.Plan.Update(); u.TakesAway() {
 		leaving := statistics.Gram{Identity: w.identity(statistics.KindLeave, v.Visit, p), Matrix: visit.LeavingGram(u, sum)}
-		if err := publish(ctx, w, leaving.ExactRecord()); err != nil {
+		if err := publish(ctx, w, wire.RecordOf[float64](&leaving)); err != nil {
 			return err
 		}
 	}
@@ -111,7 +111,7 @@ func (w *Worker) publishGram(ctx context.Context, v *visit.Visit, p *visit.Share
 		sum.Field(statistics.FieldGram, n*(n+1)/2)
 	}
 	gram := statistics.GramOf(w.identity(statistics.KindGram, v.Visit, p), sum.Tensors())
-	record := gram.BlockRecord()
+	record := wire.RecordOf[float32](gram)
 	if of, shared := w.grams[p]; shared {
 		w.Cache.KeepGram(p.Parts[0].Span.Partition, of, record)
 	}

@@ -1,6 +1,10 @@
 package coverage
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/stagewise/stagewise/schemas/wire"
+)
 
 // Coverage describes the messages that a sum includes. The zero value covers nothing.
 type Coverage struct {
@@ -10,6 +14,20 @@ type Coverage struct {
 	// Checksum is the sum of the hashes of all accepted messages, modulo 2^64. It does not depend on their order.
 	Checksum uint64 `json:"checksum"`
 }
+
+// Summary is a coverage with the digest of its spans: those of ten thousand partitions do not fit into a header.
+type Summary struct {
+	Messages int64       `json:"messages"`
+	Rows     int64       `json:"rows"`
+	Checksum uint64      `json:"checksum"`
+	Spans    wire.Digest `json:"spans"`
+}
+
+// Summary returns the summary.
+func (c Coverage) Summary() Summary { return Summary{c.Messages, c.Rows, c.Checksum, c.Spans.Digest()} }
+
+// Of returns the coverage, given its spans.
+func (s Summary) Of(spans Spans) Coverage { return Coverage{spans, s.Messages, s.Rows, s.Checksum} }
 
 // Same reports whether c and o cover the same accepted messages.
 func (c Coverage) Same(o Coverage) bool {

@@ -180,7 +180,7 @@ func TestLabelRows(t *testing.T) {
 		"not in order":   {`{"label":"b","rows":1}`, `{"label":"a","rows":1}`},
 		"repeated label": {`{"label":"a","rows":1}`, `{"label":"a","rows":1}`},
 	} {
-		r := (&SurveyVisit{Visit: Visit{Covered: coverage.Coverage{}}}).Record()
+		r := (&SurveyVisit{Visit: Visit{}}).Record()
 		r.Tensors = append(slices.Clone(r.Tensors), wire.Words[float64]("unknown", list))
 		if _, err := SurveyVisitOf(r); !errors.Is(err, wire.ErrDamaged) {
 			t.Errorf("%s: error %v, expected ErrDamaged", name, err)

@@ -124,14 +124,6 @@ func (s *OccurringSums) Grid() float64 { return s.Summed[1] }
 // FieldSummed is the tensor of [OccurringSums].
 const FieldSummed = "summed" // [2]: prior, grid
 
-// Record makes the record of the sums.
-func (s *OccurringSums) Record() *wire.Record[float64] { return wire.RecordOf[float64](s) }
-
-// OccurringSumsOf is the inverse of [OccurringSums.Record]. An error wraps [wire.ErrDamaged].
-func OccurringSumsOf(r *wire.Record[float64]) (*OccurringSums, error) {
-	return read(r, &OccurringSums{})
-}
-
 // Check returns an error for impossible numbers.
 func (s *OccurringSums) Check() error {
 	if len(s.Summed) != 2 || !(s.Prior() >= 0 && s.Grid() > 0) {

@@ -1,8 +1,7 @@
 package statistics
 
 import (
-	"encoding/binary"
-	"encoding/hex"
+	"fmt"
 	"strconv"
 
 	"github.com/stagewise/stagewise/schemas/wire"
@@ -28,20 +27,16 @@ type sampleRecord struct {
 
 // Record makes the record of the sample.
 func (s *Sample) Record() *wire.Record[float32] {
-	const digits = 16
-	all, draws := make([]byte, 0, digits*len(s.Draws)), make([]string, len(s.Draws))
-	for _, d := range s.Draws {
-		all = hex.AppendEncode(all, binary.BigEndian.AppendUint64(nil, d))
-	}
-	for i, text := 0, string(all); i < len(draws); i++ {
-		draws[i] = text[digits*i:][:digits]
+	draws := make([]string, len(s.Draws))
+	for i, d := range s.Draws {
+		draws[i] = fmt.Sprintf("%016x", d)
 	}
 	return wire.RecordOf[float32](&sampleRecord{s.Identity, wire.Matrix(FieldSample, len(s.Draws), s.Width, s.Rows), draws})
 }
 
 // SampleOf is the inverse of [Sample.Record]. An error wraps [wire.ErrDamaged].
 func SampleOf(r *wire.Record[float32]) (*Sample, error) {
-	of, err := read(r, &sampleRecord{})
+	of, err := wire.Read[sampleRecord](r)
 	if err != nil {
 		return nil, err
 	}

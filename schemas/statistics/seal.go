@@ -1,7 +1,6 @@
 package statistics
 
 import (
-	"github.com/stagewise/stagewise/schemas/coverage"
 	"github.com/stagewise/stagewise/schemas/wire"
 )
 
@@ -11,12 +10,8 @@ const KindSeal wire.Kind = "seal"
 // Seal states that all residuals of a share after a stage are published, with their position and digest in each partition.
 // Parent is the digest of the stage's final weights.
 type Seal struct {
-	wire.Identity
-	Covered coverage.Coverage `header:"covered"` // examples of these rows; without spans in a record
-	Spans   wire.Digest       `header:"spans"`   // of Covered.Spans
-	Attempt string            `header:"attempt"` // of the valid residuals messages
-	// Sums are final losses and quality of the stage.
-	Sums wire.Tensors[float64] `tensor:"*"`
+	Visit          // of the examples of these rows: its sums are final losses and quality of the stage
+	Attempt string `header:"attempt"` // of the valid residuals messages
 	// Parts are the residuals of each partition of the share, in order.
 	Parts []SealedPart `tensor:"sealed,texts"`
 }
@@ -39,13 +34,3 @@ func (s *Seal) Part(partition int) SealedPart {
 	}
 	return SealedPart{}
 }
-
-// Record makes the record of the seal.
-func (s *Seal) Record() *wire.Record[float64] {
-	short := *s
-	short.Covered, short.Spans = shortened(s.Covered, s.Spans)
-	return wire.RecordOf[float64](&short)
-}
-
-// SealOf is the inverse of [Seal.Record], apart from the spans. An error wraps [wire.ErrDamaged].
-func SealOf(r *wire.Record[float64]) (*Seal, error) { return read(r, &Seal{}) }

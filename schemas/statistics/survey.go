@@ -42,12 +42,6 @@ func (s *SplitRows) UnmarshalText(text []byte) error {
 	return err
 }
 
-// Record makes the record of the result.
-func (s *SurveyResult) Record() *wire.Record[float32] { return wire.RecordOf[float32](s) }
-
-// SurveyResultOf is the inverse of [SurveyResult.Record]. An error wraps [wire.ErrDamaged].
-func SurveyResultOf(r *wire.Record[float32]) (*SurveyResult, error) { return read(r, &SurveyResult{}) }
-
 // Check returns an error for impossible columns and spans.
 func (s *SurveyResult) Check() error {
 	return cmp.Or(s.Columns.Check(), coverage.Check(s.Skipped))

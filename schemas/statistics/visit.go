@@ -16,27 +16,9 @@ const KindVisit wire.Kind = "visit"
 // Visit has the sums of a share for one visit of a stage. The Gram matrix of the stage has its own record, a [Gram].
 type Visit struct {
 	wire.Identity
-	Covered coverage.Coverage     `header:"covered"` // coverage of the sums; without spans in a record
-	Spans   wire.Digest           `header:"spans"`   // of Covered.Spans
+	Covered coverage.Summary      `header:"covered"` // coverage of the sums
 	Sums    wire.Tensors[float64] `tensor:"*"`       // see the constants Field…
 }
-
-// shortened returns the coverage in a record, and the digest of its spans in their place: the spans of ten thousand partitions do
-// not fit into a header. spans is the digest if the coverage is that of a record.
-func shortened(c coverage.Coverage, spans wire.Digest) (coverage.Coverage, wire.Digest) {
-	spans, c.Spans = cmp.Or(spans, c.Spans.Digest()), nil
-	return c, spans
-}
-
-// Record makes the record of the visit.
-func (v *Visit) Record() *wire.Record[float64] {
-	short := *v
-	short.Covered, short.Spans = shortened(v.Covered, v.Spans)
-	return wire.RecordOf[float64](&short)
-}
-
-// VisitOf is the inverse of [Visit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
-func VisitOf(r *wire.Record[float64]) (*Visit, error) { return read(r, &Visit{}) }
 
 // Common are the properties of all rows of a run, from its first message.
 type Common struct {
@@ -66,9 +48,7 @@ type surveyRecord struct {
 
 // Record makes the record of the visit.
 func (v *SurveyVisit) Record() *wire.Record[float64] {
-	short := *v
-	short.Covered, short.Spans = shortened(v.Covered, v.Spans)
-	r := surveyRecord{SurveyVisit: &short, Labels: v.Labels.Text(), Unknown: v.Unknown.List(), Untrained: v.Untrained.List()}
+	r := surveyRecord{SurveyVisit: v, Labels: v.Labels.Text(), Unknown: v.Unknown.List(), Untrained: v.Untrained.List()}
 	for _, label := range r.Labels {
 		r.LabelRows = append(r.LabelRows, v.Labels[label])
 	}
@@ -78,10 +58,10 @@ func (v *SurveyVisit) Record() *wire.Record[float64] {
 	return wire.RecordOf[float64](&r)
 }
 
-// SurveyVisitOf is the inverse of [SurveyVisit.Record], apart from the spans. An error wraps [wire.ErrDamaged].
+// SurveyVisitOf is the inverse of [SurveyVisit.Record]. An error wraps [wire.ErrDamaged].
 func SurveyVisitOf(r *wire.Record[float64]) (*SurveyVisit, error) {
-	of, err := read(r, &surveyRecord{SurveyVisit: &SurveyVisit{Findings: NewFindings()}})
-	if err != nil {
+	of := &surveyRecord{SurveyVisit: &SurveyVisit{Findings: NewFindings()}}
+	if err := r.Into(of); err != nil {
 		return nil, err
 	}
 	return of.SurveyVisit, nil

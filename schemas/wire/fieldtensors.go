@@ -10,8 +10,8 @@ import (
 	"github.com/stagewise/stagewise/schemas/stream"
 )
 
-// RecordOf makes the record of a struct with tags and an [Identity], given a pointer to it. The tensors may share memory with the struct.
-func RecordOf[T Number](v any) *Record[T] {
+// RecordOf makes the record of a struct with tags and an [Identity]. The tensors may share memory with the struct.
+func RecordOf[T Number, S any](v *S) *Record[T] {
 	of := reflect.ValueOf(v).Elem()
 	r := &Record[T]{Identity: of.FieldByName("Identity").Interface().(Identity), Notes: HeadersOf(v)}
 	for _, f := range tagged(of, "tensor", nil) {
@@ -40,6 +40,15 @@ func (r *Record[T]) Into(v any) error {
 		return r.Damaged(err)
 	}
 	return nil
+}
+
+// Read returns the struct with tags that a record has. The error is that of [Record.Into].
+func Read[S any, T Number](r *Record[T]) (*S, error) {
+	v := new(S)
+	if err := r.Into(v); err != nil {
+		return nil, err
+	}
+	return v, nil
 }
 
 // readTensors reads the tensors into the fields of a struct.

@@ -86,7 +86,7 @@ func (s *Survey) Records(o *Outcome, identity func(wire.Kind) wire.Identity) (sa
 	}
 	maps.DeleteFunc(f.Untrained, func(label string, rows int64) bool { return rows == 0 || f.Labels[label] > 0 })
 	v := statistics.SurveyVisit{
-		Visit:  statistics.Visit{Identity: identity(statistics.KindVisit), Covered: o.Sum.Coverage, Sums: o.Sum.Tensors()},
+		Visit:  statistics.Visit{Identity: identity(statistics.KindVisit), Covered: o.Sum.Coverage.Summary(), Sums: o.Sum.Tensors()},
 		Common: first.Common, Findings: *f, Sparse: first.shape.Sparse,
 	}
 	return sample, v.Record()
