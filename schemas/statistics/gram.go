@@ -16,11 +16,11 @@ const KindLeave wire.Kind = "leave"
 func OfGram(kind wire.Kind) bool { return kind == KindGram || kind == KindLeave }
 
 // Gram is the Gram matrix of a stage's block, of the rows of a share. It has its own record, because a worker sums it before the first
-// visit to the stage. Those of a survey or a calibration are fields of their visits. The record of new rows is in single precision, in which
-// the tiles of the matrix are summed too: predictions on MNIST change by 1e-6 (RMS). That of rows that leave is in double precision.
+// visit to the stage. Those of a survey or a calibration are fields of their visits. The record of new rows is in single precision, in
+// which the tiles of the matrix are summed too: predictions on MNIST change by 1e-6 (RMS). That of rows that leave is in double precision.
 type Gram struct {
-	wire.Identity           // the record of new rows is in single precision, as the tiles of the matrix are summed, that of rows that leave in double
-	Matrix        []float64 `tensor:"gram,omitzero"` // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
+	wire.Identity
+	Matrix []float64 `tensor:"gram,omitzero"` // p(p+1)/2: the lower triangle, row by row; nil if no row is part of it
 	// Weight is Σw of the summed rows. It is 0 in records of rows that leave, because a window has the weights of increments.
 	Weight float64 `header:"weight"`
 }

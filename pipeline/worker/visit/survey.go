@@ -115,5 +115,6 @@ func unknownReason(unknown statistics.LabelSet) string {
 	for _, label := range slices.Sorted(maps.Keys(unknown)) {
 		labels = append(labels, fmt.Sprintf("%q", label))
 	}
-	return fmt.Sprintf("rows of %s %s are left out: no class of the version before", english.PluralWord(len(labels), "label", ""), named(labels))
+	return fmt.Sprintf("rows of %s %s are left out: no class of the version before", english.PluralWord(len(labels), "label", ""),
+		named(labels))
 }
